@@ -46,7 +46,8 @@ static double best(bench *b, fl_step *s, const fl_scalar *scalar) {
 static void *numbers(int64_t n, int dtype) {
   char *p = aligned_alloc(64, (size_t)((n * fl_dtype_size(dtype) + 63) & ~(int64_t)63));
   for (int64_t i = 0; i < n; i++)
-    fl_scalar_store(p + i * fl_dtype_size(dtype), dtype, (fl_scalar){ .d = (double)(i * 7919 % 1000) / 500 - 1 });
+    fl_scalar_store(p + i * fl_dtype_size(dtype), dtype,
+                    (fl_scalar){ .d = (double)(i * 7919 % 1000) / 500 - 1 });
   return p;
 }
 
@@ -57,25 +58,32 @@ static void gemm(bench *b, int64_t n, int dtype, const char *what) {
   m.ct.index = 2;
   for (int i = 0; i < 3; i++) b->at[i] = numbers(n * n, dtype);
   const double t = best(b, &s, NULL);
-  printf("%-10s %-5s %5ld^3  %8.1f GFLOP/s\n", what, fl_dtype_name(dtype), (long)n, 2e-9 * (double)n * (double)n * (double)n / t);
+  printf("%-10s %-5s %5ld^3  %8.1f GFLOP/s\n", what, fl_dtype_name(dtype), (long)n,
+         2e-9 * (double)n * (double)n * (double)n / t);
   for (int i = 0; i < 3; i++) free(b->at[i]);
 }
 
-/* ---- kernels by hand -------------------------------------------------------------------------- */
+/* ---- kernels by hand ------------------------------------------------------------------------- */
 
-typedef struct hand { fl_kernel k; fl_instr instr[32]; fl_operand operand[8]; fl_store store[4]; uint32_t scalar[8]; } hand;
+typedef struct hand {
+  fl_kernel k; fl_instr instr[32]; fl_operand operand[8]; fl_store store[4]; uint32_t scalar[8];
+} hand;
 
 static int ins(hand *h, int code, int op, int a, int b, int level) {
   const int dtype = FLAME_F32;
-  h->instr[h->k.ninstr] = (fl_instr){ .code = (uint8_t)code, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
-    .op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b, .level = (uint8_t)level, .arg = (uint16_t)a };
+  h->instr[h->k.ninstr] = (fl_instr){ .code = (uint8_t)code, .dtype = (uint8_t)dtype,
+                                      .from = (uint8_t)dtype,
+    .op = (uint16_t)op, .a = (uint16_t)a, .b = (uint16_t)b, .level = (uint8_t)level,
+    .arg = (uint16_t)a };
   return h->k.ninstr++;
 }
 
 static void space(hand *h, int kind, int64_t rows, int64_t n) {
   memset(h, 0, sizeof *h);
-  h->k = (fl_kernel){ .kind = (uint8_t)kind, .nkept = rows > 1 || kind == FL_K_MAP, .nred = kind != FL_K_MAP,
-    .points = rows * n, .rows = rows, .n = n, .instr = h->instr, .operand = h->operand, .store = h->store, .scalar = h->scalar };
+  h->k = (fl_kernel){ .kind = (uint8_t)kind, .nkept = rows > 1 || kind == FL_K_MAP,
+                      .nred = kind != FL_K_MAP,
+    .points = rows * n, .rows = rows, .n = n, .instr = h->instr, .operand = h->operand,
+    .store = h->store, .scalar = h->scalar };
   int d = 0;
   if (h->k.nkept) h->k.size[d++] = kind == FL_K_MAP ? rows * n : rows;
   if (h->k.nred) h->k.size[d] = n;
@@ -91,15 +99,18 @@ static int operand(hand *h, int64_t kept, int64_t red) {
   return h->k.noperand++;
 }
 
-static void store(hand *h, int v, int o) { h->store[h->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o }; }
+static void store(hand *h, int v, int o) {
+  h->store[h->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
+}
 
 static void report(bench *b, hand *h, const char *what, int arrays) {
-  const fl_scalar scalar[8] = { { .d = 2 }, { .d = 1 }, { .d = 0.9 }, { .d = 0.1 }, { .d = 1e-8 }, { .d = 0.01 } };
+  const fl_scalar scalar[8] = { { .d = 2 }, { .d = 1 }, { .d = 0.9 }, { .d = 0.1 }, { .d = 1e-8 },
+                                { .d = 0.01 } };
   fl_step s = { .kind = FL_S_KERNEL, .count = 1, .kernel = &h->k };
   for (int i = 0; i < h->k.noperand; i++) b->at[i] = numbers(h->k.points, FLAME_F32);
   const double t = best(b, &s, scalar), n = (double)h->k.points;
-  printf("%-34s %9ld x %-8ld %7.2f GB/s %7.3f ns an element %9.2f us\n", what, (long)h->k.rows, (long)h->k.n,
-         4e-9 * n * arrays / t, 1e9 * t / n, 1e6 * t);
+  printf("%-34s %9ld x %-8ld %7.2f GB/s %7.3f ns an element %9.2f us\n",
+         what, (long)h->k.rows, (long)h->k.n, 4e-9 * n * arrays / t, 1e9 * t / n, 1e6 * t);
   for (int i = 0; i < h->k.noperand; i++) free(b->at[i]);
 }
 
@@ -107,11 +118,13 @@ static void maps(bench *b, int64_t n) {
   hand h;
   space(&h, FL_K_MAP, 1, n);                     /* relu(x * 2 + 1) */
   const int x = operand(&h, 1, 0), y = operand(&h, 1, 0);
-  const int v = ins(&h, FL_I_LOAD, 0, x, 0, 1), s0 = ins(&h, FL_I_SCALAR, 0, 0, 0, 1), s1 = ins(&h, FL_I_SCALAR, 0, 1, 0, 1);
+  const int v = ins(&h, FL_I_LOAD, 0, x, 0, 1), s0 = ins(&h, FL_I_SCALAR, 0, 0, 0, 1),
+            s1 = ins(&h, FL_I_SCALAR, 0, 1, 0, 1);
   const int m = ins(&h, FL_I_OP, FL_OP_mul, v, s0, 1), a = ins(&h, FL_I_OP, FL_OP_add, m, s1, 1);
   store(&h, ins(&h, FL_I_OP, FL_OP_relu, a, 0, 1), y);
   report(b, &h, "relu(2 x + 1)", 2);
-  static const int ops[] = { FL_OP_exp, FL_OP_tanh, FL_OP_log, FL_OP_erf, FL_OP_sigmoid, FL_OP_sin };
+  static const int ops[] = { FL_OP_exp, FL_OP_tanh, FL_OP_log, FL_OP_erf, FL_OP_sigmoid,
+                             FL_OP_sin };
   for (int i = 0; i < 6; i++) {
     space(&h, FL_K_MAP, 1, n);
     operand(&h, 1, 0);
@@ -166,7 +179,8 @@ static void others(bench *b) {
     operand(&h, 1, 0);
     operand(&h, 1, 0);
     h.operand[1].dtype = FLAME_I64;
-    const int at = ins(&h, FL_I_IOTA, 0, 1, 0, 1), lo = ins(&h, FL_I_SCALAR, 0, 1, 0, 1), hi = ins(&h, FL_I_SCALAR, 0, 0, 0, 1);
+    const int at = ins(&h, FL_I_IOTA, 0, 1, 0, 1), lo = ins(&h, FL_I_SCALAR, 0, 1, 0, 1),
+              hi = ins(&h, FL_I_SCALAR, 0, 0, 0, 1);
     h.instr[at].dtype = h.instr[at].from = FLAME_I64;
     const int v = ins(&h, FL_I_RANDOM, op, at, lo, 1);
     h.instr[v].c = (uint16_t)hi;

@@ -2,8 +2,8 @@
 -- transforms. A line of standard input is "reps op key=value ...", the answer "seconds a
 -- repetition" or "error ...". Alone:
 --   echo "20 sort dtype=f32 shape=1000x1000 dim=2" | flame-lua bench/calls.lua cpu
--- Argument 1 is the device; then may follow "cpu-time": seconds of the processor, not the wall's, and
--- "free": sums may be added up in any order.
+-- Argument 1 is the device; then may follow "cpu-time": seconds of the processor, not the wall's,
+-- and "free": sums may be added up in any order.
 local flame = require "flame"
 local device = arg[1] or flame.best_device()
 flame.default_device(device)
@@ -26,14 +26,17 @@ end
 --- Random numbers of any dtype: integers within a million.
 local function values(o)
   local shape = sizes_of(o.shape)
-  if o.dtype:match("^i") then return flame.randint(shape, -1000000, 1000000, { dtype = o.dtype }) end
+  if o.dtype:match("^i") then
+    return flame.randint(shape, -1000000, 1000000, { dtype = o.dtype })
+  end
   return normal(o, shape)
 end
 
 local ops = {}                                -- name -> function(options) -> body
 
 --- An op of one tensor and one axis (dim, 1-based).
-for _, name in ipairs { "sort", "argsort", "median", "cumsum", "cumprod", "logcumsumexp", "cummax" } do
+for _, name in ipairs { "sort", "argsort", "median", "cumsum", "cumprod",
+    "logcumsumexp", "cummax" } do
   ops[name] = function(o)
     local x = values(o)
     return function() return x[name](x, o.dim) end
@@ -93,7 +96,8 @@ function ops.conv(o)
   for i = 1, #size do window[2 + i], shape[2 + i] = o.k, size[i] end
   local x, w = normal(o, shape), normal(o, window)
   local f = flame[(o.transposed and "conv_transpose%dd" or "conv%dd"):format(#size)]
-  local how = { stride = o.stride or 1, padding = o.padding or 0, dilation = o.dilation or 1, groups = groups }
+  local how = { stride = o.stride or 1, padding = o.padding or 0, dilation = o.dilation or 1,
+    groups = groups }
   return with_gradients(o, { x, w }, function() return f(x, w, how) end)
 end
 function ops.max_pool(o)

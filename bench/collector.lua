@@ -1,7 +1,7 @@
 -- What the collector costs and what it lets stand: for each loop, mode and size of the script's own
 -- heap, the time of a round with the collector beside that with it stopped (each the least of
--- three processes), and resident memory and Lua's heap at most in the first 1 % of the rounds and in all.
--- Arguments: rounds for memory (default 1,000,000, 0: shares alone), another interpreter.
+-- three processes), and resident memory and Lua's heap at most in the first 1 % of the rounds and
+-- in all. Arguments: rounds for memory (default 1,000,000, 0: shares alone), another interpreter.
 -- Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
 
 local function word_of(command)
@@ -15,7 +15,9 @@ end
 local function fill(megabytes)
   local records = {}
   while collectgarbage("count") < megabytes * 1024 do
-    for _ = 1, 1000 do records[#records + 1] = { #records, "record " .. #records, next = records[#records] } end
+    for _ = 1, 1000 do
+      records[#records + 1] = { #records, "record " .. #records, next = records[#records] }
+    end
   end
   return records
 end
@@ -45,7 +47,8 @@ local function loops()
       losses[#losses % 10000 + 1] = best + total
     end,
     training = function()
-      local loss = flame.cross_entropy(net(flame.tensor { { 1, 2, 3, 4 }, { 4, 3, 2, 1 } }), flame.tensor({ 1, 2 }, { dtype = "i64" }))
+      local loss = flame.cross_entropy(net(flame.tensor { { 1, 2, 3, 4 }, { 4, 3, 2, 1 } }),
+        flame.tensor({ 1, 2 }, { dtype = "i64" }))
       opt:zero_grad()
       loss:backward()
       opt:step()
@@ -107,7 +110,8 @@ end
 local interpreter = arg[2] or arg[-1]
 local function run(what, name, mode, megabytes, rounds)
   local list = {}
-  for field in word_of(("'%s' bench/collector.lua %s %s %s %d %d"):format(interpreter, what, name, mode, megabytes,
+  for field in word_of(("'%s' bench/collector.lua %s %s %s %d %d"):format(interpreter, what, name,
+    mode, megabytes,
     rounds)):gmatch("%S+") do list[#list + 1] = tonumber(field) end
   return table.unpack(list)
 end

@@ -30,21 +30,30 @@ end
 for name, n in pairs { ["1e6"] = 1000000, ["1e7"] = 10000000 } do
   case("map_" .. name, randn(n), function(x) return (x * 2 + 1):relu() end)
   case("gelu_" .. name, randn(n), function(x) return x:gelu() end)
-  case("chain8_" .. name, two(n), function(x, y) return (((x * y + 1):relu() - y) * 0.5 + x):tanh() * y end)
+  case("chain8_" .. name, two(n), function(x, y)
+    return (((x * y + 1):relu() - y) * 0.5 + x):tanh() * y
+  end)
 end
 case("add_1e6", two(1000000), function(x, y) return x + y end)
 for _, op in ipairs { "exp", "log", "tanh", "sigmoid", "sin", "erf", "sqrt" } do
-  case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end, function(x) return x[op](x) end)
+  case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end,
+    function(x) return x[op](x) end)
 end
 for _, op in ipairs { "exp", "log", "log1p", "tanh", "sin", "asin", "erf", "erfinv" } do
-  case(op .. "_f64_1e6", function() return flame.rand({ 1000000 }, { dtype = "f64" }) * 0.9 + 0.01 end, function(x) return x[op](x) end)
+  case(op .. "_f64_1e6",
+    function() return flame.rand({ 1000000 }, { dtype = "f64" }) * 0.9 + 0.01 end,
+    function(x) return x[op](x) end)
 end
 for _, op in ipairs { "lgamma", "digamma" } do
-  case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end, function(x) return x[op](x) end)
+  case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end,
+    function(x) return x[op](x) end)
 end
-case("pow_1e6", function() return flame.rand(1000000) * 8 + 0.01, flame.randn(1000000) end, function(x, y) return x ^ y end)
-case("fmod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end, function(x, y) return x:fmod(y) end)
-case("mod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end, function(x, y) return x % y end)
+case("pow_1e6", function() return flame.rand(1000000) * 8 + 0.01, flame.randn(1000000) end,
+  function(x, y) return x ^ y end)
+case("fmod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end,
+  function(x, y) return x:fmod(y) end)
+case("mod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end,
+  function(x, y) return x % y end)
 case("normal_1e6", function() end, function() return flame.randn(1000000) end)
 case("uniform_1e6", function() end, function() return flame.rand(1000000) end)
 case("dropout_1e6", randn(1000000), function(x) return x:dropout(0.1) end)
@@ -141,7 +150,9 @@ case("sort_rows", randn(1000, 1000), function(x) return x:sort(2) end)
 case("topk_10_of_1e6", randn(1000000), function(x) return x:topk(10, 1) end)
 case("topk_10_rows", randn(1000, 1000), function(x) return x:topk(10, 2) end)
 
-case("cross_entropy", function() return flame.randn(1024, 1000), flame.randint({ 1024 }, 1, 1000) end,
+case("cross_entropy", function()
+  return flame.randn(1024, 1000), flame.randint({ 1024 }, 1, 1000)
+end,
      function(x, t) return flame.cross_entropy(x, t) end)
 cases.cross_entropy_backward = function()
   local x, t = flame.randn(1024, 1000, { requires_grad = true }), flame.randint({ 1024 }, 1, 1000)
@@ -162,17 +173,22 @@ cases.embedding_backward = function()
     flame.eval(d[w])
   end
 end
-local function table_of_ids() return flame.randn(1000, 1000), flame.randint({ 1000, 1000 }, 1, 1000) end
+local function table_of_ids()
+  return flame.randn(1000, 1000), flame.randint({ 1000, 1000 }, 1, 1000)
+end
 case("gather", table_of_ids, function(x, i) return x:gather(2, i) end)
 case("scatter_add", function()
   local x, i = table_of_ids()
   return flame.zeros(1000, 1000), i, x
 end, function(z, i, x) return z:scatter_add(2, i, x) end)
-case("index_add", function() return flame.zeros(10000, 64), flame.randint({ 8192 }, 1, 10000), flame.randn(8192, 64) end,
+case("index_add", function()
+  return flame.zeros(10000, 64), flame.randint({ 8192 }, 1, 10000), flame.randn(8192, 64)
+end,
      function(z, i, x) return z:index_add(1, i, x) end)
 
 case("transpose_f32", randn(2048, 2048), function(x) return x:t():contiguous() end)
-case("transpose_f64", function() return flame.randn(1024, 1024, { dtype = "f64" }) end, function(x) return x:t():contiguous() end)
+case("transpose_f64", function() return flame.randn(1024, 1024, { dtype = "f64" }) end,
+  function(x) return x:t():contiguous() end)
 case("permute", randn(32, 64, 32, 32), function(x) return x:permute(1, 3, 4, 2):contiguous() end)
 case("copy_1e7", randn(10000000), function(x) return x + 0 end)
 

@@ -6,7 +6,8 @@
 --
 --   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
 local flame = require "flame"
-local N = tonumber(arg and arg[1]) or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
+local N = tonumber(arg and arg[1])
+  or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
 local REPEAT = 15
 
 --- Seconds of one of 'calls' calls in a row.
@@ -115,7 +116,9 @@ local function elementwise()
   flame.eval(y)
   compare("chain", {
     { name = "by hand", f = function() return CHAIN_BY_HAND(plain, g) end },
-    { name = "derived", f = function() return y:gradients({ x }, { seed = g, retain_graph = true })[x] end },
+    { name = "derived", f = function()
+      return y:gradients({ x }, { seed = g, retain_graph = true })[x]
+    end },
     { name = "forward", f = function() return CHAIN(plain) end },
   })
 end
@@ -158,13 +161,16 @@ local function sampling()
   local at = flame.uniform({ n, 2 }, 0, 1022):requires_grad_(true)
   local g, im, pos = flame.randn(n), image:detach(), at:detach()
   local forward = SAMPLE:with { shape = { n }, grid = { (n + 255) // 256 } }
-  local hand = flame.kernel { source = SAMPLE_BY_HAND:source(), inout = { "dimage", "dat" } }:with { grid = { (n + 255) // 256 } }
+  local hand = flame.kernel { source = SAMPLE_BY_HAND:source(), inout = { "dimage", "dat" } }
+    :with { grid = { (n + 255) // 256 } }
   local di, dat = flame.zeros(h, w), flame.zeros(n, 2)
   both_modes("grid sampling", function()
     local a, b = hand(im, pos, g, di, dat, w, h, n)
     flame.eval(a, b)
     return a
-  end, forward(image, at, w, h, n), { image, at }, g, function() return forward(im, pos, w, h, n) end)
+  end, forward(image, at, w, h, n), { image, at }, g, function()
+    return forward(im, pos, w, h, n)
+  end)
 end
 
 -- Kernels with loops: title, body of a thread i < n, elements of x a thread.
@@ -190,7 +196,9 @@ local function loops()
     flame.eval(y)
     compare(c[1], {
       { name = "forward", f = function() return k(plain, n) end },
-      { name = "derived", f = function() return y:gradients({ x }, { seed = g, retain_graph = true })[x] end },
+      { name = "derived", f = function()
+        return y:gradients({ x }, { seed = g, retain_graph = true })[x]
+      end },
     })
   end
 end

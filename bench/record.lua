@@ -1,6 +1,6 @@
 -- Cost of recording: a chain of 1,000 ops (x * a + b, 500 times) on 16 floats, the collector on,
--- lines of the script noted, evaluation left out. Median of 30; planning a node beside it. The library is
--- loaded whole: its heap is what collections walk.
+-- lines of the script noted, evaluation left out. Median of 30; planning a node beside it. The
+-- library is loaded whole: its heap is what collections walk.
 local flame = require "flame"
 for _, name in ipairs { "nn", "optim", "data" } do require("flame." .. name) end
 
@@ -42,7 +42,8 @@ local function measure(name, make, longer)
     sum = sum + both[k]
   end
   print(("%-10s %6.0f ns an op recorded, %6.0f ns a node planned, %6.0f ns a node found and run, %6.0f ns both (mean %.0f)"):format(
-    name, median(record) * 1e6, (first - again) * 1e6, again * 1e6, median(both) * 1e6, sum / 30 * 1e6))
+    name, median(record) * 1e6, (first - again) * 1e6, again * 1e6, median(both) * 1e6,
+    sum / 30 * 1e6))
 end
 measure("untracked", function() return flame.ones(16) end, 0)
 measure("tracked", function() return flame.ones({ 16 }, { requires_grad = true }) end, 10)

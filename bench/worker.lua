@@ -1,5 +1,6 @@
 -- One benchmark at a time, asked for on standard input: "name reps" -> "seconds a repetition".
--- bench/gpu_peer.py interleaves it with PyTorch; alone: echo "softmax_f32 10" | flame-lua bench/worker.lua cuda
+-- bench/gpu_peer.py interleaves it with PyTorch; alone: echo "softmax_f32 10"
+-- | flame-lua bench/worker.lua cuda
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local device = arg[1] or flame.best_device()
@@ -82,7 +83,8 @@ case("adamw", function()
   return function() opt:step() end
 end)
 case("mlp_step", function()
-  local net = nn.Sequential { nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10) }
+  local net = nn.Sequential { nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(),
+    nn.Linear(128, 10) }
   local opt = optim.Adam(net:parameters(), { lr = 1e-3 })
   local x, t = flame.randn(64, 784), flame.randint({ 64 }, 1, 10)
   return function()

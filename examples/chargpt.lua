@@ -21,11 +21,15 @@ local options = data.options(arg, {
 
 local device = options.device == "auto" and flame.best_device() or options.device
 local sizes = {
-  small  = { layers = 2, heads = 4, width = 64, context = 64, batch = 16, rate = 3e-3, dropout = 0 },
-  medium = { layers = 4, heads = 4, width = 128, context = 128, batch = 32, rate = 2e-3, dropout = 0.1 },
-  large  = { layers = 6, heads = 6, width = 384, context = 256, batch = 64, rate = 1e-3, dropout = 0.2 },
+  small  = { layers = 2, heads = 4, width = 64, context = 64, batch = 16, rate = 3e-3,
+    dropout = 0 },
+  medium = { layers = 4, heads = 4, width = 128, context = 128, batch = 32, rate = 2e-3,
+    dropout = 0.1 },
+  large  = { layers = 6, heads = 6, width = 384, context = 256, batch = 64, rate = 1e-3,
+    dropout = 0.2 },
 }
-local size = sizes[options.size == "auto" and (device == "cpu" and "small" or "large") or options.size]
+local size =
+  sizes[options.size == "auto" and (device == "cpu" and "small" or "large") or options.size]
 if not size then error("--size is small, medium, large or auto", 0) end
 local steps = options.steps > 0 and options.steps or (device == "cpu" and 4000 or 3000)
 local batch = options.batch > 0 and options.batch or size.batch
@@ -39,7 +43,8 @@ flame.seed(options.seed)
 local text = data.text(options.data ~= "" and options.data or data.licences())
 local ids = text.ids:to(device)
 local train_end = ids:numel() * 9 // 10
-local train, held = ids:narrow(1, 1, train_end):clone(), ids:narrow(1, train_end + 1, ids:numel() - train_end):clone()
+local train, held = ids:narrow(1, 1, train_end):clone(),
+  ids:narrow(1, train_end + 1, ids:numel() - train_end):clone()
 if held:numel() < context + 1 then
   error(("the text has %d characters, need at least %d"):format(ids:numel(), 10 * (context + 1)), 0)
 end
@@ -51,7 +56,7 @@ local function windows(source, starts)
   return source[at], source[at + 1]
 end
 
--- ---- the model -----------------------------------------------------------------------------------
+-- ---- the model ----------------------------------------------------------------------------------
 
 local Block = nn.Module.extend("Block")
 function Block:init(width, heads, dropout)
@@ -91,9 +96,12 @@ for _, p in ipairs(net:parameters()) do
   local list = p.ndim >= 2 and decay or plain
   list[#list + 1] = p
 end
-local opt = optim.AdamW({ { params = decay, weight_decay = 0.1 }, { params = plain, weight_decay = 0 } },
-                        { lr = options.rate > 0 and options.rate or size.rate, betas = { 0.9, 0.99 } })
-local plan = optim.schedule.cosine { opt = opt, warmup = math.min(100, steps // 10), steps = steps, min = opt.lr / 10 }
+local opt = optim.AdamW({ { params = decay, weight_decay = 0.1 },
+  { params = plain, weight_decay = 0 } },
+                        { lr = options.rate > 0 and options.rate or size.rate,
+                          betas = { 0.9, 0.99 } })
+local plan = optim.schedule.cosine { opt = opt, warmup = math.min(100, steps // 10), steps = steps,
+  min = opt.lr / 10 }
 
 local function loss_of(source, starts)
   local x, y = windows(source, starts)
@@ -113,7 +121,7 @@ local function validate()
   return total / 4
 end
 
--- ---- saving and resuming: bit for bit as if it had not stopped -----------------------------------
+-- ---- saving and resuming: bit for bit as if it had not stopped ----------------------------------
 
 local done = 0
 local function save()
@@ -130,11 +138,12 @@ if options.resume ~= "" then
   done = saved.step
 end
 
--- ---- training ---------------------------------------------------------------------------------------
+-- ---- training -----------------------------------------------------------------------------------
 
 print(("%d characters, %d different; %d parameters; %d steps of %d x %d on %s"):format(
   ids:numel(), #text.vocab, net:count(), steps, batch, context, device))
-local progress = data.progress { steps = steps, from = done, unit = "tokens", each = batch * context }
+local progress = data.progress { steps = steps, from = done, unit = "tokens",
+  each = batch * context }
 local last = options.stop > 0 and math.min(options.stop, steps) or steps
 for step = done + 1, last do
   local loss = loss_of(train, flame.randint({ batch }, 1, train:numel() - context))
@@ -152,12 +161,12 @@ for step = done + 1, last do
   end
 end
 
--- ---- writing ------------------------------------------------------------------------------------------
+-- ---- writing ------------------------------------------------------------------------------------
 
 if options.sample > 0 then
   net:eval()
   data.seed(options.seed)
-  local out = { table.concat(text.vocab):find("\n", 1, true) or 1 }        -- begin after a line's end
+  local out = { table.concat(text.vocab):find("\n", 1, true) or 1 }      -- begin after a line's end
   flame.no_grad(function()
     for _ = 1, options.sample do
       local window = {}

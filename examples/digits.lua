@@ -1,6 +1,7 @@
 -- Handwritten digits: a network of two layers, or a convolutional one, on IDX files (the MNIST
 -- format, gzip or not).
---   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device auto|cpu|cuda] [--epochs N]
+--   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device
+--   auto|cpu|cuda] [--epochs N]
 -- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
 -- Without --data it draws digits of its own, so that it always runs.
 local flame = require "flame"
@@ -34,7 +35,8 @@ assert(cnn or options.model == "mlp", "--model is mlp or cnn")
 local height, width = images:size(2), images:size(3)
 images = (cnn and images:unsqueeze(2) or images:reshape(n, -1)):to(device)
 labels = labels:to(device)
-local train_x, train_y = images:narrow(1, 1, n - held):clone(), labels:narrow(1, 1, n - held):clone()
+local train_x, train_y = images:narrow(1, 1, n - held):clone(),
+  labels:narrow(1, 1, n - held):clone()
 local test_x, test_y = images:narrow(1, n - held + 1, held), labels:narrow(1, n - held + 1, held)
 
 local function convolutions()
@@ -51,7 +53,8 @@ local function moved(x)
 end
 
 local net = cnn and convolutions()
-  or nn.Sequential { nn.Linear(images:size(2), 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, 10) }
+  or nn.Sequential { nn.Linear(images:size(2), 256), nn.ReLU(), nn.Dropout(0.2),
+    nn.Linear(256, 10) }
 net:to(device)
 local opt = optim.AdamW(net:parameters(), { lr = options.rate, weight_decay = 0.05 })
 local steps = options.epochs * ((n - held + options.batch - 1) // options.batch)

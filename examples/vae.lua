@@ -55,7 +55,8 @@ for epoch = 1, options.epochs do
   for _, x in data.batches({ images }, { size = options.batch, shuffle = true }) do
     local logits, mean, spread = net(x)
     local picture = flame.binary_cross_entropy_with_logits(logits, x, { reduction = "sum" })
-    local code = (mean * mean + spread:exp() - spread - 1):sum() * 0.5       -- how far from the normal distribution
+    -- how far from the normal distribution
+    local code = (mean * mean + spread:exp() - spread - 1):sum() * 0.5
     local loss = (picture + code) / x:size(1)
     opt:zero_grad()
     loss:backward()
@@ -68,7 +69,8 @@ end
 --- Images (rows * columns, 1, h, w) side by side.
 local function grid(x, rows, columns)
   local h, w = x:size(3), x:size(4)
-  return x:pad({ 1, 1, 1, 1 }):reshape(rows, columns, h + 2, w + 2):permute(1, 3, 2, 4):reshape(rows * (h + 2), columns * (w + 2))
+  return x:pad({ 1, 1, 1, 1 }):reshape(rows, columns, h + 2, w + 2):permute(1, 3, 2,
+    4):reshape(rows * (h + 2), columns * (w + 2))
 end
 
 net:eval()

@@ -1,7 +1,8 @@
 /*
 ** What FLAME_CHECK compiles into user kernels: each access to memory, each barrier and each shuffle
 ** of the text that src/kernel/text_check.c writes goes through a function here. The rules are those
-** of the CPU (src/kernel/lane_check.c, lane_warp.c); src/cuda/call/call_checked.c has the host's view of the structs.
+** of the CPU (src/kernel/lane_check.c, lane_warp.c);
+** src/cuda/call/call_checked.c has the host's view of the structs.
 **
 ** - A cell stands for one element of global or shared memory: its last writer and its last two
 **   readers. Cell and element are looked at and changed under the cell's lock, so both sides
@@ -27,28 +28,30 @@
     }                                                         \
   }
 
-enum { FL_INDEX = 1, FL_RACED, FL_UNSET, FL_BARRIER, FL_DIVISION, FL_ASSERT, FL_LANE, FL_STEPS };   /* fl_lane_kind */
+/* fl_lane_kind */
+enum { FL_INDEX = 1, FL_RACED, FL_UNSET, FL_BARRIER, FL_DIVISION, FL_ASSERT, FL_LANE, FL_STEPS };
 enum { FL_BOUNDS = 1, FL_RACE = 2, FL_UNINIT = 4 };
 enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4 };
 enum { FL_RUNS, FL_AT_BARRIER, FL_WAITS, FL_LEFT, FL_ENDED };       /* left: returned early */
 
-struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how, pad; };      /* block + 1; 0: nobody */
+/* block + 1; 0: nobody */
+struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how, pad; };
 struct fl_cell { unsigned lock, set; fl_touch write, read, reader; };
 struct fl_place { long long block; unsigned thread, line, write, atomic; };
 struct fl_record { unsigned lock, kind; int var, pad; long long index, size; fl_place at, other; };
 struct fl_block {
   unsigned lock, arrived, left, ended, epoch, broken, pad[2];
-  unsigned warp_lock[32], warp_epoch[32], warp_stopped[32];      /* stopped: lanes that do not run */
+  unsigned warp_lock[32], warp_epoch[32], warp_stopped[32];     /* stopped: lanes that do not run */
   unsigned state[1024], site[1024], mask[1024], go[1024], live[1024];
 };
 struct fl_array { fl_cell *cells; long long n; };
 struct fl_check {
   fl_record *record;
-  fl_block *blocks;                      /* of this wave; NULL: the kernel neither waits nor votes */
-  fl_cell *shared;                       /* 'shared_cells' for each block of the wave, or NULL */
+  fl_block *blocks;                     /* of this wave; NULL: the kernel neither waits nor votes */
+  fl_cell *shared;                      /* 'shared_cells' for each block of the wave, or NULL */
   long long shared_cells, dynamic_bytes, first_block, steps;
   unsigned grid[3], checks, fences, pad;
-  fl_array array[1];                     /* as many as the kernel has */
+  fl_array array[1];                    /* as many as the kernel has */
 };
 struct fl_thread {                       /* of one thread */
   const fl_check *c;
@@ -74,7 +77,8 @@ FL_NI void fl_begin(fl_thread &t, const fl_check *c) {
 
 /* ---- the record ---------------------------------------------------------------------- */
 
-FL_NI void fl_tell(const fl_thread &t, int kind, int var, long long index, long long size, fl_place at, fl_place other) {
+FL_NI void fl_tell(const fl_thread &t, int kind, int var, long long index, long long size,
+                   fl_place at, fl_place other) {
   volatile fl_record *r = t.c->record;
   FL_LOCKED(r->lock,
     const bool lower = r->at.block != at.block ? at.block < r->at.block
@@ -96,7 +100,8 @@ static __device__ fl_place fl_here(const fl_thread &t, unsigned thread, int line
   return p;
 }
 
-FL_NI void fl_fault(const fl_thread &t, int kind, int var, long long index, long long size, int line) {
+FL_NI void fl_fault(const fl_thread &t, int kind, int var, long long index, long long size,
+                    int line) {
   fl_tell(t, kind, var, index, size, fl_here(t, t.lane, line), fl_here(t, t.lane, 0));
 }
 
@@ -129,16 +134,22 @@ FL_NI void fl_raced(const fl_thread &t, int how, int var, long long index, long 
 }
 
 static __device__ void fl_note(volatile fl_touch &o, const fl_thread &t, int how, int line) {
-  o.block = t.block + 1; o.lane = t.lane; o.line = (unsigned)line; o.seq = t.seq; o.how = (unsigned)how;
+  o.block = t.block + 1;
+  o.lane = t.lane;
+  o.line = (unsigned)line;
+  o.seq = t.seq;
+  o.how = (unsigned)how;
   o.epoch = t.b ? t.b->epoch : 0u;
   o.warp_epoch = t.b ? t.b->warp_epoch[t.lane / 32] : 0u;
 }
 
 /* This thread does 'how' to the element of cell c, whose lock it has. */
-FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index, long long size, int line) {
+FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index,
+                   long long size, int line) {
   const bool wrote = fl_unordered(t, c->write);
   if (!(how & FL_WRITE)) {
-    if (wrote && !(c->write.how & FL_SAME)) fl_raced(t, how, var, index, size, line, c->write, true);
+    if (wrote && !(c->write.how & FL_SAME))
+      fl_raced(t, how, var, index, size, line, c->write, true);
     if (c->read.block != t.block + 1 || c->read.lane != t.lane) {
       c->reader.block = c->read.block; c->reader.lane = c->read.lane; c->reader.line = c->read.line;
       c->reader.epoch = c->read.epoch; c->reader.warp_epoch = c->read.warp_epoch;
@@ -168,27 +179,36 @@ template <class T> static __device__ bool fl_equal(T a, T b) {
   return true;
 }
 
-template <class T> FL_NI T fl_read(fl_thread &t, const T *p, long long i, int a, int var, int line) {
+template <class T> FL_NI T fl_read(fl_thread &t, const T *p, long long i, int a, int var,
+                                   int line) {
   const long long n = t.c->array[a].n;
   fl_cell *c = t.c->array[a].cells;
   T v = T(0);
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return v; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return v;
+  }
   if (!c) return p[i];
   c += i;
   FL_LOCKED(c->lock, fl_meet(t, c, 0, var, i, n, line); v = *(const volatile T *)(p + i);)
   return v;
 }
 
-template <class T> FL_NI void fl_write(fl_thread &t, T *p, long long i, typename fl_is<T>::type v, int a, int var, int line) {
+template <class T> FL_NI void fl_write(fl_thread &t, T *p, long long i, typename fl_is<T>::type v,
+                                       int a, int var, int line) {
   const long long n = t.c->array[a].n;
   fl_cell *c = t.c->array[a].cells;
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return;
+  }
   if (!c) { p[i] = v; return; }
   c += i;
   FL_LOCKED(c->lock,
-    fl_meet(t, c, FL_WRITE | (fl_equal<T>(*(volatile T *)(p + i), v) ? FL_SAME : 0), var, i, n, line);
+    fl_meet(t, c, FL_WRITE | (fl_equal<T>(*(volatile T *)(p + i), v) ? FL_SAME : 0), var,
+            i, n, line);
     *(volatile T *)(p + i) = v;)
 }
 
@@ -197,7 +217,10 @@ FL_NI bool fl_change(fl_thread &t, long long i, int a, int var, int line) {
   const long long n = t.c->array[a].n;
   fl_cell *c = t.c->array[a].cells;
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return false; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return false;
+  }
   if (!c) return true;
   c += i;
   FL_LOCKED(c->lock, fl_meet(t, c, FL_WRITE | FL_ATOMIC, var, i, n, line);)
@@ -205,23 +228,32 @@ FL_NI bool fl_change(fl_thread &t, long long i, int a, int var, int line) {
 }
 
 /* Shared memory: n elements of 'per' cells each, from 'cell' on. */
-template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i, long long n, int cell, int per, int var, int line) {
+template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i, long long n,
+                                          int cell, int per, int var, int line) {
   T v = T(0);
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return v; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return v;
+  }
   if (!t.shared) return p[i];
   fl_cell *c = t.shared + cell + i * per;
   FL_LOCKED(c->lock,
-    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set) fl_fault(t, FL_UNSET, var, i, n, line);
+    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set)
+      fl_fault(t, FL_UNSET, var, i, n, line);
     if (t.c->checks & FL_RACE) fl_meet(t, c, 0, var, i, n, line);
     v = *(const volatile T *)(p + i);)
   return v;
 }
 
-template <class T> FL_NI void fl_write_shared(fl_thread &t, T *p, long long i, typename fl_is<T>::type v, long long n, int cell,
+template <class T> FL_NI void fl_write_shared(fl_thread &t, T *p, long long i,
+                                              typename fl_is<T>::type v, long long n, int cell,
                                               int per, int var, int line) {
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return;
+  }
   if (!t.shared) { p[i] = v; return; }
   fl_cell *c = t.shared + cell + i * per;
   FL_LOCKED(c->lock,
@@ -231,28 +263,41 @@ template <class T> FL_NI void fl_write_shared(fl_thread &t, T *p, long long i, t
     *(volatile T *)(p + i) = v;)
 }
 
-FL_NI bool fl_change_shared(fl_thread &t, long long i, long long n, int cell, int per, int var, int line) {
+FL_NI bool fl_change_shared(fl_thread &t, long long i, long long n, int cell, int per, int var,
+                            int line) {
   t.seq++;
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return false; }
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return false;
+  }
   if (!t.shared) return true;
   fl_cell *c = t.shared + cell + i * per;
   FL_LOCKED(c->lock,
-    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set) fl_fault(t, FL_UNSET, var, i, n, line);
+    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set)
+      fl_fault(t, FL_UNSET, var, i, n, line);
     for (int k = 0; k < per; k++) *(volatile unsigned *)&c[k].set = 1u;
     if (t.c->checks & FL_RACE) fl_meet(t, c, FL_WRITE | FL_ATOMIC, var, i, n, line);)
   return true;
 }
 
 /* An array of the thread, or a table; set: NULL, or which elements have a value. */
-template <class T> FL_FN T fl_read_local(fl_thread &t, const T *p, const bool *set, long long i, long long n, int var, int line) {
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return T(0); }
+template <class T> FL_FN T fl_read_local(fl_thread &t, const T *p, const bool *set, long long i,
+                                         long long n, int var, int line) {
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return T(0);
+  }
   if (set && !set[i]) fl_fault(t, FL_UNSET, var, i, n, line);
   return p[i];
 }
 
-template <class T> FL_FN void fl_write_local(fl_thread &t, T *p, bool *set, long long i, typename fl_is<T>::type v, long long n,
-                                             int var, int line) {
-  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+template <class T> FL_FN void fl_write_local(fl_thread &t, T *p, bool *set, long long i,
+                                             typename fl_is<T>::type v, long long n, int var,
+                                             int line) {
+  if ((unsigned long long)i >= (unsigned long long)n) {
+    fl_fault(t, FL_INDEX, var, i, n, line);
+    return;
+  }
   if (set) set[i] = true;
   p[i] = v;
 }
@@ -320,7 +365,7 @@ FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
 FL_NI void fl_settle(const fl_thread &t) {
   volatile fl_block *b = t.b;
   if (b->broken || !b->arrived || b->arrived + b->left + b->ended < t.n) return;
-  unsigned line = ~0u, others = 0;                            /* barriers of the text: the first, and are there more */
+  unsigned line = ~0u, others = 0;         /* barriers of the text: the first, and are there more */
   for (unsigned k = 0; k < t.n; k++) {
     if (b->state[k] != FL_AT_BARRIER || b->site[k] == line) continue;
     others |= line != ~0u;
@@ -348,7 +393,8 @@ FL_NI void fl_settle(const fl_thread &t) {
 
 FL_NI void fl_state(const fl_thread &t, unsigned state) {
   const unsigned w = t.lane / 32;
-  FL_LOCKED(t.b->warp_lock[w], t.b->state[t.lane] = state; t.b->warp_stopped[w]++; fl_settle_warp(t, w);)
+  FL_LOCKED(t.b->warp_lock[w], t.b->state[t.lane] = state; t.b->warp_stopped[w]++;
+            fl_settle_warp(t, w);)
 }
 
 FL_NI void fl_barrier(fl_thread &t, int line) {
@@ -395,9 +441,11 @@ FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line,
   __threadfence();
   const unsigned here = b->mask[t.lane], missing = mask & b->live[t.lane] & ~here;
   if (named && (t.c->checks & FL_BOUNDS)) {
-    if (!(mask >> me & 1)) fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, t.lane, 0));
+    if (!(mask >> me & 1))
+      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, t.lane, 0));
     else if (missing && first + __ffs((int)missing) - 1 < t.n)
-      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + (unsigned)__ffs((int)missing) - 1, 0));
+      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line),
+              fl_here(t, first + (unsigned)__ffs((int)missing) - 1, 0));
   }
   __syncwarp(here);
   return here;
@@ -413,11 +461,14 @@ static __device__ unsigned fl_source(int op, unsigned me, unsigned x, unsigned w
   return from >= end ? me : from;
 }
 
-template <class T> FL_NI T fl_shuffle(fl_thread &t, int op, unsigned mask, T v, unsigned x, unsigned width, unsigned site, int line) {
-  const unsigned here = fl_together(t, mask, site, line, true), first = t.lane / 32 * 32, me = t.lane - first;
+template <class T> FL_NI T fl_shuffle(fl_thread &t, int op, unsigned mask, T v, unsigned x,
+                                      unsigned width, unsigned site, int line) {
+  const unsigned here = fl_together(t, mask, site, line, true), first = t.lane / 32 * 32,
+                 me = t.lane - first;
   unsigned from = fl_source(op, me, x, width);
   if (first + from >= t.n || !(here >> from & 1)) {
-    if (t.c->checks & FL_BOUNDS) fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + from, 0));
+    if (t.c->checks & FL_BOUNDS)
+      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + from, 0));
     from = me;
   }
   return __shfl_sync(here, v, (int)from);

@@ -14,7 +14,10 @@ struct conv_params { long long n, c, o, groups, in[3], k[3], out[3], stride[3], 
 
 FN float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 FN double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
-FN unsigned long long multiply_add(unsigned long long a, unsigned long long b, unsigned long long c) { return a * b + c; }
+FN unsigned long long multiply_add(unsigned long long a, unsigned long long b,
+                                   unsigned long long c) {
+  return a * b + c;
+}
 
 FN long long volume(const long long *s) { return s[0] * s[1] * s[2]; }
 
@@ -44,12 +47,16 @@ FN long long reader(const conv_params &v, int a, long long i, long long k) {
 /* KIND 0 conv_y, 1 conv_x, 2 conv_w. A column's part of the address, found once. */
 struct column { long long image, at; place3 p; bool real; };
 
-template <int KIND> FN long long count_rows(const conv_params &v) { return (KIND == 1 ? v.c : v.o) / v.groups; }
+template <int KIND> FN long long count_rows(const conv_params &v) {
+  return (KIND == 1 ? v.c : v.o) / v.groups;
+}
 template <int KIND> FN long long count_columns(const conv_params &v) {
-  return KIND == 0 ? v.n * volume(v.out) : KIND == 1 ? v.n * volume(v.in) : v.c / v.groups * volume(v.k);
+  return KIND == 0 ? v.n * volume(v.out) : KIND == 1 ? v.n * volume(v.in)
+                                                     : v.c / v.groups * volume(v.k);
 }
 template <int KIND> FN long long count_terms(const conv_params &v) {
-  return KIND == 0 ? v.c / v.groups * volume(v.k) : KIND == 1 ? v.o / v.groups * volume(v.k) : v.n * volume(v.out);
+  return KIND == 0 ? v.c / v.groups * volume(v.k)
+                   : KIND == 1 ? v.o / v.groups * volume(v.k) : v.n * volume(v.out);
 }
 
 template <int KIND> FN column column_of(const conv_params &v, long long j, long long columns) {
@@ -63,7 +70,8 @@ template <int KIND> FN column column_of(const conv_params &v, long long j, long 
 }
 
 /* Element (row, term) of the left factor. */
-template <int KIND> FN ACC left(const conv_params &v, const S *a, long long g, long long row, long long term) {
+template <int KIND> FN ACC left(const conv_params &v, const S *a, long long g, long long row,
+                                long long term) {
   const long long og = v.o / v.groups, cg = v.c / v.groups, vk = volume(v.k);
   if (KIND == 0) return (ACC)IN(a[(g * og + row) * cg * vk + term]);
   if (KIND == 1) {
@@ -75,14 +83,17 @@ template <int KIND> FN ACC left(const conv_params &v, const S *a, long long g, l
 }
 
 /* Element (term, column) of the right factor. */
-template <int KIND> FN ACC right(const conv_params &v, const S *b, long long g, long long term, const column &c) {
+template <int KIND> FN ACC right(const conv_params &v, const S *b, long long g, long long term,
+                                 const column &c) {
   const long long og = v.o / v.groups, cg = v.c / v.groups;
   if (KIND == 1) {
     const long long vk = volume(v.k), o = term / vk;
     const place3 k = split3(term - o * vk, v.k);
-    const long long z = reader(v, 0, c.p.z, k.z), y = reader(v, 1, c.p.y, k.y), x = reader(v, 2, c.p.x, k.x);
+    const long long z = reader(v, 0, c.p.z, k.z), y = reader(v, 1, c.p.y, k.y),
+                    x = reader(v, 2, c.p.x, k.x);
     if (z < 0 || y < 0 || x < 0) return (ACC)0;
-    return (ACC)IN(b[((c.image * v.o + g * og + o) * v.out[0] + z) * v.out[1] * v.out[2] + y * v.out[2] + x]);
+    return (ACC)IN(
+        b[((c.image * v.o + g * og + o) * v.out[0] + z) * v.out[1] * v.out[2] + y * v.out[2] + x]);
   }
   const long long per = KIND == 0 ? volume(v.k) : volume(v.out), first = term / per;
   const place3 t = split3(term - first * per, KIND == 0 ? v.k : v.out);
@@ -92,7 +103,8 @@ template <int KIND> FN ACC right(const conv_params &v, const S *b, long long g, 
   return (ACC)IN(b[(image * v.c + g * cg + channel) * volume(v.in) + at]);
 }
 
-template <int KIND> FN long long result_at(const conv_params &v, long long g, long long row, const column &c) {
+template <int KIND> FN long long result_at(const conv_params &v, long long g, long long row,
+                                           const column &c) {
   const long long og = v.o / v.groups, cg = v.c / v.groups;
   if (KIND == 0) return (c.image * v.o + g * og + row) * volume(v.out) + c.at;
   if (KIND == 1) return (c.image * v.c + g * cg + row) * volume(v.in) + c.at;
@@ -103,17 +115,20 @@ template <int KIND> FN void convolve(const conv_params &v, const S *a, const S *
   constexpr int TILE = 64, DEPTH = 16;
   __shared__ ACC sa[DEPTH][TILE + 1], sb[DEPTH][TILE];
   const int t = threadIdx.x, lane = t % TILE, part = t / TILE, tx = t % 16, ty = t / 16;
-  const long long rows = count_rows<KIND>(v), columns = count_columns<KIND>(v), terms = count_terms<KIND>(v);
+  const long long rows = count_rows<KIND>(v), columns = count_columns<KIND>(v),
+                  terms = count_terms<KIND>(v);
   const long long row_tiles = (rows + TILE - 1) / TILE;
   for (long long q = blockIdx.y; q < row_tiles * v.groups; q += gridDim.y) {
-    const long long g = q / row_tiles, row0 = q % row_tiles * TILE, col0 = blockIdx.x * (long long)TILE;
+    const long long g = q / row_tiles, row0 = q % row_tiles * TILE,
+                    col0 = blockIdx.x * (long long)TILE;
     const column mine = column_of<KIND>(v, col0 + lane, columns);
     ACC sum[4][4] = {};
     for (long long k0 = 0; k0 < terms; k0 += DEPTH) {
       for (int i = 0; i < 4; i++) {
         const int d = part * 4 + i;
         const long long term = k0 + d;
-        sa[d][lane] = term < terms && row0 + lane < rows ? left<KIND>(v, a, g, row0 + lane, term) : (ACC)0;
+        sa[d][lane] = term < terms && row0 + lane < rows
+                      ? left<KIND>(v, a, g, row0 + lane, term) : (ACC)0;
         sb[d][lane] = term < terms && mine.real ? right<KIND>(v, b, g, term, mine) : (ACC)0;
       }
       __syncthreads();
@@ -122,7 +137,8 @@ template <int KIND> FN void convolve(const conv_params &v, const S *a, const S *
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
-          for (int j = 0; j < 4; j++) sum[i][j] = multiply_add(sa[d][ty * 4 + i], sb[d][tx + 16 * j], sum[i][j]);
+          for (int j = 0; j < 4; j++)
+            sum[i][j] = multiply_add(sa[d][ty * 4 + i], sb[d][tx + 16 * j], sum[i][j]);
       __syncthreads();
     }
     for (int j = 0; j < 4; j++) {
@@ -136,6 +152,15 @@ template <int KIND> FN void convolve(const conv_params &v, const S *a, const S *
 }
 
 /* a: w, w, cotangent of y; b: x, cotangent of y, x. */
-extern "C" __global__ void conv_y(const __grid_constant__ conv_params v, const S *a, const S *b, S *out) { convolve<0>(v, a, b, out); }
-extern "C" __global__ void conv_x(const __grid_constant__ conv_params v, const S *a, const S *b, S *out) { convolve<1>(v, a, b, out); }
-extern "C" __global__ void conv_w(const __grid_constant__ conv_params v, const S *a, const S *b, S *out) { convolve<2>(v, a, b, out); }
+extern "C" __global__ void conv_y(const __grid_constant__ conv_params v, const S *a,
+                                  const S *b, S *out) {
+  convolve<0>(v, a, b, out);
+}
+extern "C" __global__ void conv_x(const __grid_constant__ conv_params v, const S *a,
+                                  const S *b, S *out) {
+  convolve<1>(v, a, b, out);
+}
+extern "C" __global__ void conv_w(const __grid_constant__ conv_params v, const S *a,
+                                  const S *b, S *out) {
+  convolve<2>(v, a, b, out);
+}

@@ -56,8 +56,10 @@ FN long long rank_of(S b) { return (long long)b; }
 #endif
 
 /* table: rows of n, or one; v: rows of m. */
-KERNEL search(const S *table, const S *v, long long *out, long long n, long long m, long long total, int right, int shared) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total; i += gridDim.x * (long long)blockDim.x) {
+KERNEL search(const S *table, const S *v, long long *out, long long n, long long m, long long total,
+              int right, int shared) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total;
+       i += gridDim.x * (long long)blockDim.x) {
     const S *row = table + (shared ? 0 : i / m * n);
     const bool odd = is_nan(v[i]);
     const long long key = rank_of(v[i]);
@@ -75,7 +77,9 @@ KERNEL search(const S *table, const S *v, long long *out, long long n, long long
 /* ---- histogram ---- */
 
 KERNEL histogram_clear(long long *count, long long bins) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < bins; i += gridDim.x * (long long)blockDim.x) count[i] = 0;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < bins;
+       i += gridDim.x * (long long)blockDim.x)
+    count[i] = 0;
 }
 
 /* Up to 4096 bins are counted in shared memory first. Ids out of 1 .. bins are left out. */
@@ -84,7 +88,8 @@ KERNEL histogram_add(const long long *id, u64 *count, long long n, long long bin
   const bool few = bins <= 4096;
   for (int b = threadIdx.x; few && b < bins; b += blockDim.x) h[b] = 0;
   __syncthreads();
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (long long)blockDim.x) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += gridDim.x * (long long)blockDim.x) {
     const u64 b = (u64)id[i] - 1;
     if (b >= (u64)bins) continue;
     if (few) atomicAdd(&h[b], 1u);
@@ -130,13 +135,15 @@ template <class T> FN T sum_to(T v) {
   return v;
 }
 
-/* counts: the number of all, then of each chunk, which nonzero_before makes that of those before. */
+/* counts: the number of all, then of each chunk, which nonzero_before makes
+** that of those before. */
 KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk) {
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
   u32 mine = 0;
-  for (long long i = first + (threadIdx.x & 31) * MANY; i < end; i += STEP) mine += __popc(bits_of(x, i, end, aligned));
+  for (long long i = first + (threadIdx.x & 31) * MANY; i < end; i += STEP)
+    mine += __popc(bits_of(x, i, end, aligned));
   const u32 all = sum_to(mine);
   if ((threadIdx.x & 31) == 31) counts[1 + w] = all;
 }
@@ -172,7 +179,8 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
     return;
   }
   for (int d = (int)s.rank - 1; d >= 0; d--) {
-    const long long up = i < 0x80000000ll && s.size[d] < 0x80000000ll ? (long long)((u32)i / (u32)s.size[d]) : i / s.size[d];
+    const long long up = i < 0x80000000ll && s.size[d] < 0x80000000ll
+                         ? (long long)((u32)i / (u32)s.size[d]) : i / s.size[d];
     out[k * s.rank + d] = i - up * s.size[d] + 1;
     i = up;
   }
@@ -180,8 +188,8 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
 
 /* A warp gathers the places of its next STEP elements in shared memory, so that neighbouring
 ** lanes write neighbours. */
-KERNEL nonzero_write(const S *x, const long long *counts, long long *out, long long n, long long chunk,
-                     long long count, const __grid_constant__ sides s) {
+KERNEL nonzero_write(const S *x, const long long *counts, long long *out, long long n,
+                     long long chunk, long long count, const __grid_constant__ sides s) {
   __shared__ u16 places_of[8][STEP];
   u16 *const at = places_of[threadIdx.x / 32];
   const int lane = threadIdx.x & 31;
@@ -194,7 +202,8 @@ KERNEL nonzero_write(const S *x, const long long *counts, long long *out, long l
     const int mine = __popc(bits), run = sum_to(mine), all = __shfl_sync(~0u, run, 31);
     for (int j = run - mine; bits; bits &= bits - 1) at[j++] = (u16)(lane * MANY + __ffs(bits) - 1);
     __syncwarp();
-    for (int j = lane; j < all && base + j < count; j += 32) put_place(out, base + j, i0 + at[j], s);
+    for (int j = lane; j < all && base + j < count; j += 32)
+      put_place(out, base + j, i0 + at[j], s);
     __syncwarp();
     base += all;
   }

@@ -1,14 +1,17 @@
 /*
-** Convolutions of f32 that cuDNN does badly without atomics, summed in an order of their own that the
-** sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) come by
-** definition, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
-**   direct_y, direct_x   a depthwise convolution and the gradient of its x: a thread an element of the
-**                  result. Bytes: the other side KX KY / strides times from the caches, the result once.
-**   direct_w       the weight's gradient. A row is a channel and a place of the kernel but for x; 32 rows
-**                  and 32 outputs a block of 256, a thread one row, 4 outputs and all KX, over its share
-**                  of the output's lines, WIDE positions at a time through shared memory.
-**   direct_w_sum   the sum of the shares. Bytes of both: x and y's gradient once for each block of rows
-**                  and outputs from the caches; shares written and read once.
+** Convolutions of f32 that cuDNN does badly without atomics, summed in an order of their own that
+** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) come
+** by definition, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
+**   direct_y, direct_x   a depthwise convolution and the gradient of its x: a
+**                        thread an element of the
+**                  result. Bytes: the other side KX KY / strides times from
+**                  the caches, the result once.
+**   direct_w       the weight's gradient. A row is a channel and a place of the kernel but for x;
+**                  32 rows and 32 outputs a block of 256, a thread one row, 4 outputs and all KX,
+**                  over its share of the output's lines, WIDE positions at a time through shared
+**                  memory.
+**   direct_w_sum   the sum of the shares. Bytes of both: x and y's gradient once for each block of
+**                  rows and outputs from the caches; shares written and read once.
 */
 typedef long long i64;
 #define FN __device__ __forceinline__
@@ -16,11 +19,13 @@ typedef long long i64;
 struct conv_params { i64 n, c, o, groups, in[3], k[3], out[3], stride[3], pad[3], dil[3]; };
 
 #ifdef KY
-KERNEL __launch_bounds__(256) direct_y(const __grid_constant__ conv_params v, const float *w, const float *x, float *out, int numel) {
+KERNEL __launch_bounds__(256) direct_y(const __grid_constant__ conv_params v, const float *w,
+                                       const float *x, float *out, int numel) {
   const int width = (int)v.in[2], height = (int)v.in[1], ow = (int)v.out[2], oh = (int)v.out[1];
   const int i = blockIdx.x * blockDim.x + threadIdx.x, line = i / ow, plane = line / oh;
   if (i >= numel) return;
-  const int y = (line - plane * oh) * STEP_Y - (int)v.pad[1], x0 = (i - line * ow) * STEP - (int)v.pad[2];
+  const int y = (line - plane * oh) * STEP_Y - (int)v.pad[1],
+            x0 = (i - line * ow) * STEP - (int)v.pad[2];
   const float *from = x + (i64)plane * height * width, *weight = w + plane % (int)v.c * (KY * KX);
   float sum = 0;
 #pragma unroll
@@ -28,12 +33,14 @@ KERNEL __launch_bounds__(256) direct_y(const __grid_constant__ conv_params v, co
     if (y + ky < 0 || y + ky >= height) continue;
 #pragma unroll
     for (int kx = 0; kx < KX; kx++)
-      if (x0 + kx >= 0 && x0 + kx < width) sum = fmaf(from[(y + ky) * width + x0 + kx], weight[ky * KX + kx], sum);
+      if (x0 + kx >= 0 && x0 + kx < width)
+        sum = fmaf(from[(y + ky) * width + x0 + kx], weight[ky * KX + kx], sum);
   }
   out[i] = sum;
 }
 
-KERNEL __launch_bounds__(256) direct_x(const __grid_constant__ conv_params v, const float *w, const float *g, float *out, int numel) {
+KERNEL __launch_bounds__(256) direct_x(const __grid_constant__ conv_params v, const float *w,
+                                       const float *g, float *out, int numel) {
   const int width = (int)v.in[2], height = (int)v.in[1], ow = (int)v.out[2], oh = (int)v.out[1];
   const int i = blockIdx.x * blockDim.x + threadIdx.x, line = i / width, plane = line / height;
   if (i >= numel) return;
@@ -47,19 +54,23 @@ KERNEL __launch_bounds__(256) direct_x(const __grid_constant__ conv_params v, co
 #pragma unroll
     for (int kx = 0; kx < KX; kx++) {
       const int tx = x - kx, ox = tx / STEP;
-      if (tx >= 0 && tx % STEP == 0 && ox < ow) sum = fmaf(from[oy * ow + ox], weight[ky * KX + kx], sum);
+      if (tx >= 0 && tx % STEP == 0 && ox < ow)
+        sum = fmaf(from[oy * ow + ox], weight[ky * KX + kx], sum);
     }
   }
   out[i] = sum;
 }
 #else
-enum { ROWS = 32, REACH = (WIDE - 1) * STEP + KX, STAGE = (REACH + 7) / 4 * 4, LD = STAGE % 8 == 4 ? STAGE : STAGE + 4 };
+enum { ROWS = 32, REACH = (WIDE - 1) * STEP + KX, STAGE = (REACH + 7) / 4 * 4,
+       LD = STAGE % 8 == 4 ? STAGE : STAGE + 4 };
 
 /* Blocks: (row blocks, output blocks, shares). part: (share, o, c, kernel). */
-KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, const float *g, const float *x, float *part, int lines) {
+KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, const float *g,
+                                       const float *x, float *part, int lines) {
   __shared__ __align__(16) float gs[ROWS][WIDE + 4], xs[ROWS * LD];
   const int rows = (int)(v.c * v.k[0] * v.k[1]), lane = threadIdx.x % 32, group = threadIdx.x / 32;
-  const int row0 = blockIdx.x * ROWS, o0 = blockIdx.y * ROWS, out_z = (int)v.out[0], out_y = (int)v.out[1], out_x = (int)v.out[2];
+  const int row0 = blockIdx.x * ROWS, o0 = blockIdx.y * ROWS, out_z = (int)v.out[0],
+            out_y = (int)v.out[1], out_x = (int)v.out[2];
   const int in_x = (int)v.in[2], total = (int)v.n * out_z * out_y;
   const int first = blockIdx.z * lines, end = first + lines < total ? first + lines : total;
   const i64 in_plane = v.in[0] * v.in[1] * v.in[2], out_plane = v.out[0] * v.out[1] * v.out[2];
@@ -73,7 +84,7 @@ KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, co
     kz[i] = at % (int)v.k[0] * (int)v.dil[0] - (int)v.pad[0];
     channel[i] = row < rows ? at / v.k[0] : -1;
   }
-  for (int i = threadIdx.x; i < ROWS * LD; i += 256) xs[i] = 0;             /* rows that are none stay so */
+  for (int i = threadIdx.x; i < ROWS * LD; i += 256) xs[i] = 0;     /* rows that are none stay so */
   __syncthreads();
   for (int line = first; line < end; line++) {
     const int n = line / (out_z * out_y), z = line / out_y % out_z, y = line % out_y;
@@ -82,7 +93,8 @@ KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, co
       for (int i = 0; i < 4; i++) {
         const int o = o0 + group + 8 * i;
         const float *row = g + (n * v.o + o) * out_plane + (z * out_y + y) * (i64)out_x;
-        for (int p = lane; p < WIDE; p += 32) gs[group + 8 * i][p] = o < v.o && x0 + p < out_x ? row[x0 + p] : 0.0f;
+        for (int p = lane; p < WIDE; p += 32)
+          gs[group + 8 * i][p] = o < v.o && x0 + p < out_x ? row[x0 + p] : 0.0f;
         if (channel[i] < 0) continue;                    /* the whole warp */
         const int iz = z * (int)v.stride[0] + kz[i], iy = y * (int)v.stride[1] + ky[i];
         const bool real = iz >= 0 && iz < v.in[0] && iy >= 0 && iy < v.in[1];
@@ -102,7 +114,8 @@ KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, co
         for (int i = 0; i < 4; i++) gy[i] = *(const float4 *)&gs[group * 4 + i][p];
         float near[3 * STEP + KX + 3];
 #pragma unroll
-        for (int j = 0; j < 3 * STEP + KX; j += 4) *(float4 *)(near + j) = *(const float4 *)(mine + p * STEP + j);
+        for (int j = 0; j < 3 * STEP + KX; j += 4)
+          *(float4 *)(near + j) = *(const float4 *)(mine + p * STEP + j);
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -120,7 +133,8 @@ KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, co
   for (int i = 0; i < 4; i++) {
     const int o = o0 + group * 4 + i;
     for (int k = 0; k < KX; k++)
-      if (row < rows && o < v.o) part[((i64)blockIdx.z * v.o + o) * rows * KX + (i64)row * KX + k] = sum[i][k];
+      if (row < rows && o < v.o)
+        part[((i64)blockIdx.z * v.o + o) * rows * KX + (i64)row * KX + k] = sum[i][k];
   }
 }
 

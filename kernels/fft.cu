@@ -125,7 +125,7 @@ FN i64 reversed(i64 k, int bits) { return bits ? (i64)(__brev((unsigned)k) >> (3
 FN void passes(pair *room, i64 m, i64 pack) {
   for (i64 half = 1; half < m; half *= 2) {
     for (i64 b = threadIdx.x; b < pack * (m / 2); b += blockDim.x) {
-      const i64 k = b & (half - 1), i = 2 * (b - k) + k;       /* m / 2 butterflies a signal, in order */
+      const i64 k = b & (half - 1), i = 2 * (b - k) + k;  /* m / 2 butterflies a signal, in order */
       pair w;
       SINCOSPI((real)k / (real)half, &w.im, &w.re);
       w.im = -w.im;
@@ -175,7 +175,8 @@ extern "C" __global__ void fft_short(job q, const real *x, real *y, const pair *
   __syncthreads();
   passes(room, m, q.pack);
   if (q.chirp) {
-    for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) room[e] = swapped(times(room[e], kernel[e & (m - 1)]));
+    for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x)
+      room[e] = swapped(times(room[e], kernel[e & (m - 1)]));
     __syncthreads();
     reorder(room, m, q.pack, bits);
     passes(room, m, q.pack);
@@ -258,7 +259,8 @@ template <class E> FN E taken(const job &q, const E *x, i64 o, i64 i, i64 k) {
 /* x (outer, size_in, inner) to rows (outer, inner, length). */
 template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length) {
   if (q.inner == 1) {
-    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * length; e += gridDim.x * (i64)blockDim.x)
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * length;
+         e += gridDim.x * (i64)blockDim.x)
       rows[e] = taken(q, x, e / length, 0, e % length);
     return;
   }
@@ -271,7 +273,8 @@ template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length
       if (k0 + b < length && i0 + a < q.inner) tile[b][a] = taken(q, x, o, i0 + a, k0 + b);
     __syncthreads();
     for (int b = b0; b < 32; b += 8)
-      if (i0 + b < q.inner && k0 + a < length) rows[(o * q.inner + i0 + b) * length + k0 + a] = tile[a][b];
+      if (i0 + b < q.inner && k0 + a < length)
+        rows[(o * q.inner + i0 + b) * length + k0 + a] = tile[a][b];
     __syncthreads();
   }
 }
@@ -279,7 +282,8 @@ template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length
 /* rows (outer, inner, length) to y (outer, size_out, inner), zeros behind the last. */
 template <class E> FN void from_rows(const job &q, const E *rows, E *y, i64 length) {
   if (q.inner == 1) {
-    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * q.size_out; e += gridDim.x * (i64)blockDim.x) {
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * q.size_out;
+         e += gridDim.x * (i64)blockDim.x) {
       const i64 k = e % q.size_out;
       y[e] = k < length ? scaled(rows[e / q.size_out * length + k], (real)q.scale) : zero(E());
     }
@@ -292,11 +296,13 @@ template <class E> FN void from_rows(const job &q, const E *rows, E *y, i64 leng
     const i64 o = w / (down * across), k0 = w / across % down * 32, i0 = w % across * 32;
     for (int b = b0; b < 32; b += 8) {
       if (i0 + b >= q.inner || k0 + a >= q.size_out) continue;
-      tile[b][a] = k0 + a < length ? scaled(rows[(o * q.inner + i0 + b) * length + k0 + a], (real)q.scale) : zero(E());
+      tile[b][a] = k0 + a < length ? scaled(rows[(o * q.inner + i0 + b) * length + k0 + a],
+                                            (real)q.scale) : zero(E());
     }
     __syncthreads();
     for (int b = b0; b < 32; b += 8)
-      if (k0 + b < q.size_out && i0 + a < q.inner) y[(o * q.size_out + k0 + b) * q.inner + i0 + a] = tile[a][b];
+      if (k0 + b < q.size_out && i0 + a < q.inner)
+        y[(o * q.size_out + k0 + b) * q.inner + i0 + a] = tile[a][b];
     __syncthreads();
   }
 }
@@ -312,5 +318,6 @@ extern "C" __global__ void fft_back(job q, const real *rows, real *y, i64 length
 }
 
 extern "C" __global__ void fft_scale(real *y, i64 n, double factor) {
-  for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < n; e += gridDim.x * (i64)blockDim.x) y[e] *= (real)factor;
+  for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < n; e += gridDim.x * (i64)blockDim.x)
+    y[e] *= (real)factor;
 }

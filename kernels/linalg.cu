@@ -3,8 +3,12 @@
 ** turned copies, triangles, values of pivots and statuses; and two factorisations of matrices that
 ** fit shared memory, of which the library does one after another. Header-free; compiled with TYPE
 ** 0 (f64) or 1 (f32) before it.
-**   turn, triangle, identities, infinite, pointers, scatter_rows   elementwise, threads stride over all
-**   guarded, indefinite, statuses   the lowest matrix without a result and why, as position * 8 + reason, by
+**   turn, triangle, identities, infinite, pointers, scatter_rows   elementwise,
+**                                                                  threads
+**                                                                  stride
+**                                                                  over all
+**   guarded, indefinite, statuses   the lowest matrix without a result and
+**                                   why, as position * 8 + reason, by
 **                      atomic minimum (so the same whatever the order)
 **   permutations, determinants   a block a matrix
 **   qr_small    a block a matrix, a warp a column: Householder's steps, then Q column by column
@@ -22,7 +26,8 @@ typedef float real;
 #define TINY 1e-17f
 #define REACH 120
 #endif
-/* TINY: lengths below it (the largest element being 1) count as 0, as their squares are not exact. */
+/* TINY: lengths below it (the largest element being 1) count as 0, as their
+** squares are not exact. */
 typedef long long i64;
 typedef unsigned long long u64;
 #define FN __device__ __forceinline__
@@ -35,7 +40,8 @@ FN void report(u64 *status, i64 at, int why) { atomicMin(status, (u64)(at * 8 + 
 
 /* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, whose first elements are
 ** 'across' and 'over' apart; only 1: 0 where c > r, 2: where r > c. */
-KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over, i64 batch, int only) {
+KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over,
+            i64 batch, int only) {
   __shared__ real tile[32][33];
   const i64 down = (rows + 31) / 32, side = (columns + 31) / 32;
   const int a = threadIdx.x % 32, b0 = threadIdx.x / 32;
@@ -79,14 +85,16 @@ KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
   for (i64 m = first(); m < batch; m += step()) p[m] = base + m * bytes;
 }
 
-/* A copy without NaN and Inf, which no iteration may see; matrix 'at' and on that hold one are told.
-** part: what is looked at, 0 all, 1 the lower triangle, 2 the upper one. */
-KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at, u64 *status) {
+/* A copy without NaN and Inf, which no iteration may see; matrix 'at' and on that hold one are
+** told. part: what is looked at, 0 all, 1 the lower triangle, 2 the upper one. */
+KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at,
+               u64 *status) {
   for (i64 e = first(); e < batch * rows * columns; e += step()) {
     const i64 i = e / columns % rows, j = e % columns;
     const int bad = !isfinite(x[e]);
     y[e] = bad ? (real)0 : x[e];
-    if (bad && (part == 0 || (part == 1 ? j <= i : j >= i))) report(status, at + e / (rows * columns), NOT_FINITE);
+    if (bad && (part == 0 || (part == 1 ? j <= i : j >= i)))
+      report(status, at + e / (rows * columns), NOT_FINITE);
   }
 }
 
@@ -95,7 +103,9 @@ KERNEL statuses(const int *info, i64 batch, int why, u64 *status) {
     if (info[m] != 0) report(status, m, why);
 }
 
-FN i64 pivot_at(const void *pivot, int wide, i64 k) { return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k]; }
+FN i64 pivot_at(const void *pivot, int wide, i64 k) {
+  return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k];
+}
 
 /* For each row of P A the row of A it was: from 0 in room, m numbers a matrix; from 1 in y, if any.
 ** One thread exchanges, in shared memory if there is room. */
@@ -106,7 +116,8 @@ KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 
   const int here = m <= HERE;
   int *p = here ? rows : room + at * m;
   for (i64 i = threadIdx.x; i < m; i += blockDim.x) p[i] = (int)i;
-  for (i64 i = threadIdx.x; here && i < k; i += blockDim.x) others[i] = (int)pivot_at(pivot, wide, at * k + i) - 1;
+  for (i64 i = threadIdx.x; here && i < k; i += blockDim.x)
+    others[i] = (int)pivot_at(pivot, wide, at * k + i) - 1;
   __syncthreads();
   for (i64 i = 0; threadIdx.x == 0 && i < k; i++) {
     const i64 o = here ? others[i] : pivot_at(pivot, wide, at * k + i) - 1;
@@ -127,7 +138,8 @@ KERNEL scatter_rows(real *y, const real *x, const int *p, i64 n, i64 k) {
 }
 
 /* A warp a matrix: the determinant, its sign, the log of its absolute value, from its LU. */
-KERNEL determinants(const real *lu, i64 n, const void *pivot, int wide, real *det, real *sign, real *log_abs) {
+KERNEL determinants(const real *lu, i64 n, const void *pivot, int wide, real *det, real *sign,
+                    real *log_abs) {
   const i64 at = blockIdx.x;
   double product = 1, side = 1, sum = 0;
   for (i64 i = threadIdx.x; i < n; i += 32) {
@@ -192,12 +204,14 @@ FN real length_of(const real *x, i64 n, real f, real *room) {
 }
 
 /* a (m, n) = q (m, kq) r (kq, n), in shared memory as n columns w, one of a warp's own, and beta,
-** tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns are an odd
-** number of elements apart: so are the banks of a row's. */
+** tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns are an
+** odd number of elements apart: so are the banks of a row's. */
 KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, int n, int kq) {
   extern __shared__ double memory[];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, k = m < n ? m : n, ld = m | 1;
-  real *w = (real *)memory, *own = w + ld * n + warp * m, *beta = w + ld * n + warps * m, *tau = beta + k;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32,
+            k = m < n ? m : n, ld = m | 1;
+  real *w = (real *)memory, *own = w + ld * n + warp * m, *beta = w + ld * n + warps * m,
+       *tau = beta + k;
   real *room = tau + k;
   const i64 at = blockIdx.x;
   a += at * m * n;
@@ -210,8 +224,9 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
     real tail = 0;
     for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
     tail = warp_sum(tail);
-    const int flat = tail <= TINY * TINY;                /* nothing below the diagonal; NaN is something */
-    const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b, t = flat ? (real)0 : 1 / (-b * head);
+    const int flat = tail <= TINY * TINY;         /* nothing below the diagonal; NaN is something */
+    const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b,
+               t = flat ? (real)0 : 1 / (-b * head);
     for (int c = j + 1 + warp; c < n && t != 0; c += warps) {
       real *y = w + c * ld, s = lane == 0 ? head * y[j] : (real)0;
       for (int i = j + 1 + lane; i < m; i += 32) s += v[i] * y[i];
@@ -251,7 +266,8 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
 enum { PACK = 16 / sizeof(real) };
 struct __align__(16) pack { real e[PACK]; };
 
-/* x and y, of 'length' elements (a multiple of PACK): c x - s y and s x + c y, or the two exchanged. */
+/* x and y, of 'length' elements (a multiple of PACK): c x - s y and s x + c
+** y, or the two exchanged. */
 FN void combine(real *x, real *y, int length, int lane, int lanes, real c, real s, int swap) {
   for (int i = lane * PACK; i < length; i += lanes * PACK) {
     const pack u = *(const pack *)(x + i), v = *(const pack *)(y + i);
@@ -279,11 +295,12 @@ template <int LANES> FN real product(const real *x, const real *y, int length) {
   return g;
 }
 
-/* Columns x and y of w, and of z if any, turned by LANES neighbours so that those of w are orthogonal,
-** the longer one first. 1: they were not. squares: of the columns' lengths, kept up to date; what is
-** at most 'noise' is rounding, and stays. on 0: nothing to do. */
+/* Columns x and y of w, and of z if any, turned by LANES neighbours so that those of w are
+** orthogonal, the longer one first. 1: they were not. squares: of the columns' lengths, kept up to
+** date; what is at most 'noise' is rounding, and stays. on 0: nothing to do. */
 template <int LANES>
-FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int on, real limit, real noise) {
+FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int on, real limit,
+              real noise) {
   const int lane = threadIdx.x % LANES;
   const real a = on ? squares[x] : (real)0, b = on ? squares[y] : (real)0;
   const real g = sum_of<LANES>(on ? product<LANES>(w + x * ld, w + y * ld, ld) : (real)0);
@@ -292,8 +309,8 @@ FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int
   real c = 1, s = 0, more = 0;
   if (apart) {
     const real zeta = (b - a) / (2 * g);
-    const real t = fabs(zeta) > (real)1e9 ? (real)0.5 / zeta               /* its square may overflow */
-                                          : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
+    const real t = fabs(zeta) > (real)1e9 ? (real)0.5 / zeta          /* its square may overflow */
+                   : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     c = 1 / sqrt(1 + t * t);
     s = c * t;
     more = t * g;
@@ -349,13 +366,15 @@ FN void complete(real *w, int ld, int p, int have, real *room) {
 /* The q-th round's partners among n (even) players: 0 stays, the others walk in a circle. */
 FN void partners(int n, int round, int k, int *x, int *y) {
   const int i = k - 1 + round, j = n - 2 - k + round;
-  const int a = k == 0 ? 0 : 1 + (i < n - 1 ? i : i - (n - 1)), b = 1 + (j < n - 1 ? j : j - (n - 1));
+  const int a = k == 0 ? 0 : 1 + (i < n - 1 ? i : i - (n - 1)),
+            b = 1 + (j < n - 1 ? j : j - (n - 1));
   *x = a < b ? a : b;
   *y = a < b ? b : a;
 }
 
 /* Each pair of q columns once, LANES threads a pair; 1: this thread turned some. */
-template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *squares, int q, real limit, real noise) {
+template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *squares, int q,
+                                        real limit, real noise) {
   const int group = threadIdx.x / LANES, groups = blockDim.x / LANES, even = q + q % 2;
   int turned = 0;
   for (int j0 = 0; j0 < q; j0 += groups) {               /* whole warps: all of one add up */
@@ -377,18 +396,21 @@ template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *
 
 /* a (m, n) = u s vh. Shared memory: w, columns of a or, for a wide one, its rows (q of length p,
 ** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with steps
-** of whole packs; values, room for p, order of values. vectors 0: u and vh stay. lanes: 8 or 32 a pair. */
-KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n, int full, int vectors, int lanes,
-                                         u64 *status) {
+** of whole packs; values, room for p, order of values. vectors 0: u and vh
+** stay. lanes: 8 or 32 a pair. */
+KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n,
+                                         int full, int vectors, int lanes, u64 *status) {
   extern __shared__ __align__(16) double memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const int tall = m >= n, p = tall ? m : n, q = tall ? n : m, wide = vectors ? (full ? p : q) : q;
   const int ld = (p + PACK - 1) / PACK * PACK, lz = (q + PACK - 1) / PACK * PACK;
-  real *w = (real *)memory, *z = w + wide * ld, *value = z + (vectors ? q * lz : 0), *room = value + q;
+  real *w = (real *)memory, *z = w + wide * ld, *value = z + (vectors ? q * lz : 0),
+       *room = value + q;
   int *order = (int *)(room + (p > 32 ? p : 32)), sweep, r;
   const i64 at = blockIdx.x;
   a += at * m * n;
-  const real f = factor_of(a, (i64)m * n, room), limit = EPSILON * EPSILON * p, noise = EPSILON * length_of(a, (i64)m * n, f, room);
+  const real f = factor_of(a, (i64)m * n, room), limit = EPSILON * EPSILON * p,
+             noise = EPSILON * length_of(a, (i64)m * n, f, room);
   if (!isfinite(noise)) {
     if (threadIdx.x == 0) report(status, at, NOT_FINITE);
     return;
@@ -402,7 +424,7 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
   for (sweep = 0, r = q > 1; r && sweep < 60; sweep++) {
     real *const zs = vectors ? z : (real *)0;
     r = __syncthreads_or(lanes == 8 ? sweep_pairs<8>(w, ld, zs, lz, value, q, limit, noise * noise)
-                                    : sweep_pairs<32>(w, ld, zs, lz, value, q, limit, noise * noise));
+                          : sweep_pairs<32>(w, ld, zs, lz, value, q, limit, noise * noise));
   }
   if (r && threadIdx.x == 0) report(status, at, NO_CONVERGENCE);
   for (int j = warp; j < q; j += warps) {

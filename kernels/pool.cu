@@ -16,7 +16,8 @@ struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
 struct range { INDEX lo, hi, step; };
 
 #define EACH(i, n) \
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (n); i += gridDim.x * (long long)blockDim.x)
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (n); \
+       i += gridDim.x * (long long)blockDim.x)
 
 /* n >= 0. 'wide' is d where INDEX has 64 bits. */
 FN INDEX over(INDEX n, const divider &d, long long wide) {
@@ -26,8 +27,11 @@ FN INDEX over(INDEX n, const divider &d, long long wide) {
 
 FN range window(const pool_params &v, int a, INDEX o) {
   const INDEX in = (INDEX)v.in[a], out = (INDEX)v.out[a];
-  if (v.adaptive) return { (INDEX)((long long)o * in / out), (INDEX)((((long long)o + 1) * in + out - 1) / out), 1 };
-  const INDEX dil = (INDEX)v.dil[a], start = o * (INDEX)v.stride[a] - (INDEX)v.pad[a], end = start + ((INDEX)v.k[a] - 1) * dil + 1;
+  if (v.adaptive)
+    return { (INDEX)((long long)o * in / out),
+             (INDEX)((((long long)o + 1) * in + out - 1) / out), 1 };
+  const INDEX dil = (INDEX)v.dil[a], start = o * (INDEX)v.stride[a] - (INDEX)v.pad[a],
+  end = start + ((INDEX)v.k[a] - 1) * dil + 1;
   const INDEX to = end < in ? end : in;
   if (dil == 1) return { start < 0 ? 0 : start, to, 1 };
   return { start < 0 ? start + (-start + dil - 1) / dil * dil : start, to, dil };
@@ -41,7 +45,8 @@ FN INDEX length(range w) {
 /* What axis a gives to the number that a window's sum is divided by. */
 FN INDEX count(const pool_params &v, int a, INDEX o, range w) {
   if (!v.include_pad || v.adaptive) return length(w);
-  const INDEX start = o * (INDEX)v.stride[a] - (INDEX)v.pad[a], end = start + (INDEX)v.k[a], most = (INDEX)(v.in[a] + v.pad[a]);
+  const INDEX start = o * (INDEX)v.stride[a] - (INDEX)v.pad[a], end = start + (INDEX)v.k[a],
+  most = (INDEX)(v.in[a] + v.pad[a]);
   return (end < most ? end : most) - start;
 }
 
@@ -64,7 +69,8 @@ FN spot spot_of(const pool_params &v, const pool_dividers &by, long long i) {
 #define WINDOW(v, s, at) \
   for (INDEX z = (s).w[0].lo; z < (s).w[0].hi; z += (s).w[0].step) \
     for (INDEX y = (s).w[1].lo; y < (s).w[1].hi; y += (s).w[1].step) \
-      for (INDEX x = (s).w[2].lo, at = (z * (INDEX)v.in[1] + y) * (INDEX)v.in[2] + x; x < (s).w[2].hi; \
+      for (INDEX x = (s).w[2].lo, at = (z * (INDEX)v.in[1] + y) * (INDEX)v.in[2] + x; \
+           x < (s).w[2].hi; \
            x += (s).w[2].step, at += (s).w[2].step)
 
 FN long long best(const pool_params &v, const spot &s, const S *x0) {
@@ -81,7 +87,9 @@ FN long long best(const pool_params &v, const spot &s, const S *x0) {
   return found;
 }
 
-extern "C" __global__ void max_pool(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *in, S *out, S lowest, long long n) {
+extern "C" __global__ void max_pool(const __grid_constant__ pool_params v,
+                                    const __grid_constant__ pool_dividers by, const S *in, S *out,
+                                    S lowest, long long n) {
   EACH(i, n) {
     const spot s = spot_of(v, by, i);
     const long long at = best(v, s, in);
@@ -89,11 +97,15 @@ extern "C" __global__ void max_pool(const __grid_constant__ pool_params v, const
   }
 }
 
-extern "C" __global__ void max_pool_at(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *in, long long *out, long long n) {
+extern "C" __global__ void max_pool_at(const __grid_constant__ pool_params v,
+                                       const __grid_constant__ pool_dividers by, const S *in,
+                                       long long *out, long long n) {
   EACH(i, n) out[i] = best(v, spot_of(v, by, i), in) + 1;
 }
 
-extern "C" __global__ void pool_take(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *in, const long long *at, S *out, long long n) {
+extern "C" __global__ void pool_take(const __grid_constant__ pool_params v,
+                                     const __grid_constant__ pool_dividers by, const S *in,
+                                     const long long *at, S *out, long long n) {
   const long long results = v.out[0] * v.out[1] * v.out[2], elements = v.in[0] * v.in[1] * v.in[2];
   EACH(i, n) {
     const long long p = at[i];
@@ -101,7 +113,9 @@ extern "C" __global__ void pool_take(const __grid_constant__ pool_params v, cons
   }
 }
 
-extern "C" __global__ void avg_pool(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *in, S *out, long long n) {
+extern "C" __global__ void avg_pool(const __grid_constant__ pool_params v,
+                                    const __grid_constant__ pool_dividers by, const S *in, S *out,
+                                    long long n) {
   EACH(i, n) {
     const spot s = spot_of(v, by, i);
     const S *x1 = in + s.plane;
@@ -109,7 +123,8 @@ extern "C" __global__ void avg_pool(const __grid_constant__ pool_params v, const
     WINDOW(v, s, at) sum += (ACC)IN(x1[at]);
     const bool some = s.w[0].hi > s.w[0].lo && s.w[1].hi > s.w[1].lo && s.w[2].hi > s.w[2].lo;
     const ACC parts = v.divisor ? (ACC)v.divisor
-        : (ACC)count(v, 0, s.o[0], s.w[0]) * (ACC)count(v, 1, s.o[1], s.w[1]) * (ACC)count(v, 2, s.o[2], s.w[2]);
+        : (ACC)count(v, 0, s.o[0], s.w[0]) * (ACC)count(v, 1, s.o[1], s.w[1]) *
+          (ACC)count(v, 2, s.o[2], s.w[2]);
     out[i] = (S)OUT(some ? sum / parts : (ACC)0);
   }
 }
@@ -117,13 +132,19 @@ extern "C" __global__ void avg_pool(const __grid_constant__ pool_params v, const
 /* Windows of axis a that may hold element p. */
 FN range holders(const pool_params &v, const pool_dividers &by, int a, INDEX p) {
   const INDEX in = (INDEX)v.in[a], out = (INDEX)v.out[a];
-  if (v.adaptive) return { (INDEX)((long long)p * out / in), (INDEX)((((long long)p + 1) * out + in - 1) / in), 1 };
-  const INDEX stride = (INDEX)v.stride[a], t = p + (INDEX)v.pad[a], first = t - ((INDEX)v.k[a] - 1) * (INDEX)v.dil[a];
-  const INDEX lo = first > 0 ? over(first + stride - 1, by.stride[a], stride) : 0, hi = over(t, by.stride[a], stride) + 1;
+  if (v.adaptive)
+    return { (INDEX)((long long)p * out / in),
+             (INDEX)((((long long)p + 1) * out + in - 1) / in), 1 };
+  const INDEX stride = (INDEX)v.stride[a], t = p + (INDEX)v.pad[a],
+  first = t - ((INDEX)v.k[a] - 1) * (INDEX)v.dil[a];
+  const INDEX lo = first > 0 ? over(first + stride - 1, by.stride[a], stride) : 0,
+  hi = over(t, by.stride[a], stride) + 1;
   return { lo, hi < out ? hi : out, 1 };
 }
 
-FN bool holds(range w, INDEX p) { return p >= w.lo && p < w.hi && (w.step == 1 || (p - w.lo) % w.step == 0); }
+FN bool holds(range w, INDEX p) {
+  return p >= w.lo && p < w.hi && (w.step == 1 || (p - w.lo) % w.step == 0);
+}
 
 /* Element i of the planes: coordinates, and the windows around it. */
 struct element { long long plane; INDEX c[3], at; range o[3]; };
@@ -143,7 +164,9 @@ FN element element_of(const pool_params &v, const pool_dividers &by, long long i
 }
 
 /* positions: of max_pool_at with the same windows. */
-extern "C" __global__ void pool_put(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *g, const long long *at, S *out, long long n) {
+extern "C" __global__ void pool_put(const __grid_constant__ pool_params v,
+                                    const __grid_constant__ pool_dividers by, const S *g,
+                                    const long long *at, S *out, long long n) {
   EACH(i, n) {
     const element e = element_of(v, by, i);
     ACC sum = 0;
@@ -157,7 +180,9 @@ extern "C" __global__ void pool_put(const __grid_constant__ pool_params v, const
   }
 }
 
-extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v, const __grid_constant__ pool_dividers by, const S *g, S *out, long long n) {
+extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v,
+                                         const __grid_constant__ pool_dividers by, const S *g,
+                                         S *out, long long n) {
   EACH(i, n) {
     const element e = element_of(v, by, i);
     ACC sum = 0;
@@ -185,8 +210,10 @@ extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v, 
 ** in its order. Neighbouring threads have neighbouring places of the inner axis. */
 struct resample_params { long long elements, results, inner, terms; };
 struct resample_dividers { divider results, inner; };
-extern "C" __global__ void resample(const __grid_constant__ resample_params v, const __grid_constant__ resample_dividers by, const S *in,
-                                    const long long *start, const long long *at, const S *weight, S *out, long long n) {
+extern "C" __global__ void resample(const __grid_constant__ resample_params v,
+                                    const __grid_constant__ resample_dividers by, const S *in,
+                                    const long long *start, const long long *at, const S *weight,
+                                    S *out, long long n) {
   const INDEX terms = (INDEX)v.terms, elements = (INDEX)v.elements, width = (INDEX)v.inner;
   EACH(i, n) {
     const INDEX row = over((INDEX)i, by.inner, v.inner), outer = over(row, by.results, v.results);

@@ -17,7 +17,7 @@ typedef unsigned long long s8;
 FN s2 out_f16(float x) { s2 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 FN float in_f16(s2 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
 FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
-FN s2 bits_bf16(float x) { return (s2)(__float_as_uint(x) >> 16); }     /* of a value that bf16 has */
+FN s2 bits_bf16(float x) { return (s2)(__float_as_uint(x) >> 16); }   /* of a value that bf16 has */
 FN float in_bf16(s2 h) { return __uint_as_float((unsigned)h << 16); }
 FN float round_f16(float x) { return in_f16(out_f16(x)); }
 FN float round_bf16(float x) { return in_bf16(out_bf16(x)); }
@@ -39,8 +39,16 @@ FN int32_t in_bool(s1 b) { return b != 0; }
 FN s1 out_bool(int32_t x) { return (s1)(x != 0); }
 
 /* fl_max_f32 and fl_min_f32 in one instruction: NaN wins, +0 is above -0. */
-FN float max_f32(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
-FN float min_f32(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+FN float max_f32(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+FN float min_f32(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
 
 /* V elements of S in registers. Starts as zeros ({}), each element is put once. */
 template <class S, int V> struct pack {
@@ -186,7 +194,8 @@ FN typename R::A join_columns(const typename R::A (&a)[4], s8 *space) {
     __syncthreads();
     if (y < s) {
 #pragma unroll
-      for (int q = 0; q < 4; q++) shared[y][x + q] = R::join(shared[y][x + q], shared[y + s][x + q]);
+      for (int q = 0; q < 4; q++)
+        shared[y][x + q] = R::join(shared[y][x + q], shared[y + s][x + q]);
     }
   }
   __syncthreads();

@@ -8,10 +8,11 @@
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping.
 ** States are joined in an order that the sizes alone decide; a join may not commute.
 **   inner 1: scan_short, a warp a row; or tiles of 4096 elements (2048 of wide states) by blocks of
-**   256, a block a row or, of few long rows, a block a chunk: scan_chunks (states of chunks), then scan_rows, whose blocks
-**   first join the states of the chunks before. Bytes: 2 readings and 1 writing, at least 1 and 1.
-**   inner > 1: a thread a column, or a segment of one when columns are few: scan_columns (states of
-**   segments), scan_before (of those before), scan_columns. Bytes: 2 readings and 1 writing.
+**   256, a block a row or, of few long rows, a block a chunk: scan_chunks (states of chunks), then
+**   scan_rows, whose blocks first join the states of the chunks before. Bytes: 2 readings and 1
+**   writing, at least 1 and 1. inner > 1: a thread a column, or a segment of one when columns are
+**   few: scan_columns (states of segments), scan_before (of those before), scan_columns. Bytes: 2
+**   readings and 1 writing.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -108,7 +109,10 @@ FN state from_lane(state a, int l) { return { FROM(a.m, l), FROM(a.s, l) }; }
 typedef S R;
 struct state { V v; };
 #if TYPE < 4
-FN state start() { return { (V)__longlong_as_double(OP == 3 ? (long long)0xFFF0000000000000ull : 0x7FF0000000000000ll) }; }
+FN state start() {
+  return { (V)__longlong_as_double(OP == 3 ? (long long)0xFFF0000000000000ull
+                                           : 0x7FF0000000000000ll) };
+}
 FN R result(state a) { return stored((A)a.v); }
 #else
 FN state start() { return { OP == 3 ? (V)0x8000000000000000ull : 0x7FFFFFFFFFFFFFFFll }; }
@@ -220,8 +224,8 @@ FN void store(const line &l, long long k, four<R> v) {
     if (k + q < l.n) l.y[l.reverse ? l.n - 1 - k - q : k + q] = v.e[q];
 }
 
-/* A tile's elements, 4 neighbours a thread of each piece, and the state from the start of the tile up
-** to them. */
+/* A tile's elements, 4 neighbours a thread of each piece, and the state from
+** the start of the tile up to them. */
 struct tile {
   four<S> x[PIECES], x2[OP == 5 ? PIECES : 1];
   state before[PIECES];
@@ -229,7 +233,8 @@ struct tile {
 
 /* left: elements from the thread's first one on, in its first piece. */
 FN state lift_at(const tile &t, int j, int q, int left, long long k) {
-  return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k) : start();
+  return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k)
+                              : start();
 }
 FN int left_of(const line &l, long long first) {
   return (int)(l.n - first < TILE ? l.n - first : TILE) - (int)threadIdx.x * 4;
@@ -286,7 +291,8 @@ FN void put_tile(const line &l, long long first, const tile &t, state before) {
   }
 }
 
-/* By a block of 256: the join of the first 'count' states, of 'all', in an order that 'all' decides. */
+/* By a block of 256: the join of the first 'count' states, of 'all', in an
+** order that 'all' decides. */
 FN state join_first(const state *states, long long count, long long all, state *words) {
   const long long each = (all + 255) / 256, from = threadIdx.x * each;
   state s = start();
@@ -300,10 +306,10 @@ FN state join_first(const state *states, long long count, long long all, state *
   return s;
 }
 
-/* A block of 256 a chunk: rows * chunks. Where the order of a join is free, each thread joins its own
-** elements of all tiles first. */
-KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states, long long n, long long chunk,
-                                          long long chunks, int reverse) {
+/* A block of 256 a chunk: rows * chunks. Where the order of a join is free, each thread joins its
+** own elements of all tiles first. */
+KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states, long long n,
+                                          long long chunk, long long chunks, int reverse) {
   __shared__ state words[32];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks, end = (c + 1) * chunk;
   const line l = line_of(x, x2, (R *)0, row * n, n, reverse);
@@ -338,8 +344,9 @@ KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states
 }
 
 /* The same, and the results. states NULL: rows of one chunk. */
-KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const state *states, long long n, long long chunk,
-                                        long long chunks, int reverse) {
+KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const state *states,
+                                        long long n, long long chunk, long long chunks,
+                                        int reverse) {
   __shared__ state words[32];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks, end = (c + 1) * chunk;
   const line l = line_of(x, x2, y, row * n, n, reverse);
@@ -373,8 +380,8 @@ KERNEL scan_before(state *states, long long lanes, long long chunks, long long i
 
 /* A thread a segment of 'chunk' elements of a column; threads: (outer, chunks, inner). y NULL:
 ** only its state into states; else from states (NULL: columns of one segment). */
-KERNEL scan_columns(const S *x, const S *x2, R *y, state *states, long long outer, long long n, long long inner,
-                    long long chunk, long long chunks, int reverse) {
+KERNEL scan_columns(const S *x, const S *x2, R *y, state *states, long long outer, long long n,
+                    long long inner, long long chunk, long long chunks, int reverse) {
   const long long id = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (id >= outer * chunks * inner) return;
   const long long i = id % inner, c = id / inner % chunks, o = id / inner / chunks;

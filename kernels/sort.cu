@@ -92,8 +92,8 @@ FN u32 before_of(u32 v, u32 *words, u32 *all) {
 ** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
 ** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
 ** same, but of a NaN if the row has one. */
-WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *values, long long rows, int n, int pad,
-               int elements, int k, u64 flip, int mode) {
+WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *values, long long rows,
+               int n, int pad, int elements, int k, u64 flip, int mode) {
   __shared__ K key[ROW];
   __shared__ u32 at[ROW];
   const int t = threadIdx.x;
@@ -135,7 +135,8 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *valu
     }
     const int row = e - c;
     const K wanted = mode == 2 && key[row + n - 1] == ALL ? ALL : key[row + k - 1];
-    if (c < n && key[e] == wanted && (c == 0 || key[e - 1] != wanted)) out[r] = (long long)at[e] + 1;
+    if (c < n && key[e] == wanted && (c == 0 || key[e - 1] != wanted))
+      out[r] = (long long)at[e] + 1;
   }
 }
 
@@ -151,18 +152,20 @@ FN u32 same_digit(u32 d) {
   return peers;
 }
 
-/* Places within a tile of 8 * 32 * n elements by one digit: digit[i] of element warp * 32 n + 32 i + lane,
-** place[i]. Warps rank their own elements, 32 at a time, so that ranks follow positions; then counts
-** are summed over warps and digits. *sum, start: elements of digit threadIdx.x, and of lower ones. */
-template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*ranks)[256], u32 *start, u32 *words,
-                                     u32 *sum) {
+/* Places within a tile of 8 * 32 * n elements by one digit: digit[i] of element warp * 32 n + 32 i
+** + lane, place[i]. Warps rank their own elements, 32 at a time, so that ranks follow positions;
+** then counts are summed over warps and digits. *sum, start: elements of digit threadIdx.x, and of
+** lower ones. */
+template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*ranks)[256],
+                                     u32 *start, u32 *words, u32 *sum) {
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
   for (int w = 0; w < 8; w++) ranks[w][t] = 0;
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < MOST; i++) {
     if (i >= n) break;                               /* the same for all */
-    const u32 d = digit[i], peers = same_digit(d), low = peers & ((1u << lane) - 1), seen = ranks[warp][d];
+    const u32 d = digit[i], peers = same_digit(d), low = peers & ((1u << lane) - 1),
+              seen = ranks[warp][d];
     __syncwarp();
     if (low == 0) ranks[warp][d] = seen + __popc(peers);
     __syncwarp();
@@ -184,8 +187,8 @@ template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*
 }
 
 /* A block of 256 a row; 'items' a thread, at most 8. Otherwise as sort_rows. */
-THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n, int items, int k, u64 flip,
-                int mode) {
+THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n,
+                int items, int k, u64 flip, int mode) {
   __shared__ K key[ROW];
   __shared__ u32 at[ROW];
   __shared__ u32 ranks[8][256], start[256], words[8];
@@ -196,7 +199,8 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int e = first + 32 * i;
-    const bool in = i < items && e < n;              /* those behind the end have the highest digits, and stay behind */
+    /* those behind the end have the highest digits, and stay behind */
+    const bool in = i < items && e < n;
     mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
     from[i] = in && kin ? pin[row + e] : (u32)e;
   }
@@ -227,7 +231,8 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
   }
   const K wanted = mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
   for (int e = t; e < n; e += 256)
-    if (key[e] == wanted && (e == 0 || key[e - 1] != wanted)) out[blockIdx.x] = (long long)at[e] + 1;
+    if (key[e] == wanted && (e == 0 || key[e - 1] != wanted))
+      out[blockIdx.x] = (long long)at[e] + 1;
 }
 
 /* ---- long rows ---------------------------------------------------------------------------- */
@@ -235,7 +240,8 @@ THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *val
 #define PASSES (BITS / 8)
 
 /* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before. keys: not NULL, of them. */
-KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long chunk, long long chunks, u64 flip) {
+KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long chunk,
+                  long long chunks, u64 flip) {
   __shared__ u32 h[PASSES][256];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
   const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
@@ -309,15 +315,17 @@ FN u32 tiles_before(volatile u32 *state, long long tile) {
 /* Elements behind the end count as the highest digit, and come last. One tile a block: rows * tiles
 ** blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the
 ** others keys_out and at_out. */
-THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out, S *values,
-                 u32 *ticket, u32 *state, const u32 *starts, long long n, long long tiles, int pass, u64 flip) {
+THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
+                 S *values, u32 *ticket, u32 *state, const u32 *starts, long long n,
+                 long long tiles, int pass, u64 flip) {
   __shared__ K tile_key[TILE];
   __shared__ u32 tile_at[TILE];
   __shared__ u32 ranks[8][256], start[256], moved[256], words[8];
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5, shift = 8 * pass;
   if (t == 0) words[0] = atomicAdd(ticket, 1u);
   __syncthreads();
-  const long long block = words[0], row = block / tiles, tile = block % tiles, from = row * n, first = tile * TILE;
+  const long long block = words[0], row = block / tiles, tile = block % tiles, from = row * n,
+                  first = tile * TILE;
   volatile u32 *said = state + row * tiles * 256;
   K k[ITEMS];
   u32 digit[ITEMS], place[ITEMS], sum;
@@ -328,7 +336,8 @@ THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_
     digit[i] = e >= n ? 255 : (u32)(k[i] >> shift) & 255;
   }
   place_of<ITEMS>(digit, place, ITEMS, ranks, start, words, &sum);
-  said[tile * 256 + t] = (tile ? OWN : SO_FAR) | sum;      /* of the last tile nobody asks: its surplus is no harm */
+  /* of the last tile nobody asks: its surplus is no harm */
+  said[tile * 256 + t] = (tile ? OWN : SO_FAR) | sum;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const long long e = first + warp * (32 * ITEMS) + i * 32 + lane;
@@ -366,8 +375,8 @@ KERNEL select_start(u32 *hist, u64 *prefix, u64 *need, u64 k) {
 
 /* Blocks: rows * chunks of 256. Counts of the digit at 'shift' of the keys that agree with the
 ** prefix above it. */
-KERNEL select_count(const S *x, u32 *hist, const u64 *prefix, long long n, long long chunk, long long chunks,
-                    int shift, u64 flip) {
+KERNEL select_count(const S *x, u32 *hist, const u64 *prefix, long long n, long long chunk,
+                    long long chunks, int shift, u64 flip) {
   __shared__ u32 h[256];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
   const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
@@ -406,7 +415,8 @@ KERNEL kth_clear(u64 *first, u64 *nan, long long rows) {
   nan[r] = ~0ull;
 }
 
-KERNEL kth_find(const S *x, const u64 *prefix, u64 *first, u64 *nan, long long n, long long chunk, long long chunks) {
+KERNEL kth_find(const S *x, const u64 *prefix, u64 *first, u64 *nan, long long n, long long chunk,
+                long long chunks) {
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
   const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
   const K wanted = (K)prefix[row];
@@ -433,8 +443,8 @@ KERNEL kth_write(const u64 *first, const u64 *nan, long long *out, long long row
 }
 
 /* Blocks: rows * chunks of 256. Keys below the k-th, and equal to it, in each chunk. */
-KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long long n, long long chunk,
-                    long long chunks, u64 flip) {
+KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long long n,
+                    long long chunk, long long chunks, u64 flip) {
   __shared__ u32 words[8];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
   const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
@@ -473,8 +483,9 @@ KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
 
 /* Blocks: rows * chunks of 256. Keys below the k-th and the first 'need' of its equals, in the
 ** order of their places, to rows of k. */
-KERNEL select_collect(const S *x, const u64 *prefix, const u64 *need, const u32 *less, const u32 *equal,
-                      K *keys, u32 *at, long long n, long long chunk, long long chunks, long long k, u64 flip) {
+KERNEL select_collect(const S *x, const u64 *prefix, const u64 *need, const u32 *less,
+                      const u32 *equal, K *keys, u32 *at, long long n, long long chunk,
+                      long long chunks, long long k, u64 flip) {
   __shared__ u32 words[8];
   const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
   const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;

@@ -26,7 +26,8 @@ struct scatter_params {
 };
 
 /* The sums of coordinate * stride of linear position i. */
-__device__ __noinline__ long long place(long long i, long long rank, const long long *size, const long long *stride) {
+__device__ __noinline__ long long place(long long i, long long rank, const long long *size,
+                                        const long long *stride) {
   long long at = 0;
   for (int d = (int)rank - 1; d >= 0; d--) {
     const long long q = i / size[d];
@@ -61,10 +62,18 @@ template <class S> FN void scatter_store(const scatter_params &s) {
   }
 }
 
-extern "C" __global__ void scatter_set_1(const __grid_constant__ scatter_params s) { scatter_store<s1>(s); }
-extern "C" __global__ void scatter_set_2(const __grid_constant__ scatter_params s) { scatter_store<s2>(s); }
-extern "C" __global__ void scatter_set_4(const __grid_constant__ scatter_params s) { scatter_store<s4>(s); }
-extern "C" __global__ void scatter_set_8(const __grid_constant__ scatter_params s) { scatter_store<s8>(s); }
+extern "C" __global__ void scatter_set_1(const __grid_constant__ scatter_params s) {
+  scatter_store<s1>(s);
+}
+extern "C" __global__ void scatter_set_2(const __grid_constant__ scatter_params s) {
+  scatter_store<s2>(s);
+}
+extern "C" __global__ void scatter_set_4(const __grid_constant__ scatter_params s) {
+  scatter_store<s4>(s);
+}
+extern "C" __global__ void scatter_set_8(const __grid_constant__ scatter_params s) {
+  scatter_store<s8>(s);
+}
 
 extern "C" __global__ void scatter_no_count(const __grid_constant__ scatter_params s) {
   EACH(b, s.nb) s.cursor[b] = 0;

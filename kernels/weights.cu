@@ -1,14 +1,17 @@
 /*
-** Weights as whole numbers and their running sums, for draws: a block of 1024 a row, each thread some
-** neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings are IEEE's and sums have no
-** order, so the CPU's bits. Bytes: rows, which are short, are read three times, from a cache but once.
+** Weights as whole numbers and their running sums, for draws: a block of 1024 a row, each thread
+** some neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings
+** are IEEE's and sums have no order, so the CPU's bits. Bytes: rows, which are short, are read
+** three times, from a cache but once.
 */
 typedef long long i64;
 
-/* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or NaN, or all
-** are 0: j + 1, and a report in 'late' (src/cuda/driver/state.h), of several that of the lowest place. */
+/* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or
+** NaN, or all are 0: j + 1, and a report in 'late' (src/cuda/driver/state.h), of several that of
+** the lowest place. */
 extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale,
-                                                           unsigned long long *late, unsigned long long site) {
+                                                           unsigned long long *late,
+                                                           unsigned long long site) {
   __shared__ double tops[32];
   __shared__ int first;
   __shared__ i64 sums[32];
@@ -35,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
     for (int i = threadIdx.x; i < n; i += 1024) at[i] = i + 1;
     if (bad < n) atomicMin(&first, bad);
     __syncthreads();
-    const unsigned long long place = any ? blockIdx.x * (unsigned long long)n + first : gridDim.x == 1 ? 1ull << 46 : blockIdx.x;
+    const unsigned long long place = any ? blockIdx.x * (unsigned long long)n + first
+                                         : gridDim.x == 1 ? 1ull << 46 : blockIdx.x;
     if (threadIdx.x == 0) atomicMin(late, (unsigned long long)!any << 63 | place << 16 | site);
     return;
   }

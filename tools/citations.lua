@@ -1,6 +1,6 @@
---- citations: every document that the tree names is in the tree ("docs/design.md 1.8", "(guide.md#memory)"),
--- and the numbered section of docs/design.md and docs/contract.md that a comment cites is there.
--- Prints what is wrong; exit code 1 then.
+--- citations: every document that the tree names is in the tree ("docs/design.md 1.8",
+-- "(guide.md#memory)"), and the numbered section of docs/design.md and docs/contract.md that a
+-- comment cites is there. Prints what is wrong; exit code 1 then.
 
 local function read(path)
   local f = io.open(path, "rb")
@@ -17,7 +17,8 @@ local function lines_of(command)
   return list
 end
 
--- Sections by number: "## 2. Life of a value" is 2, the item "3. **Tensors are values.**" below "## 1." is 1.3.
+-- Sections by number: "## 2. Life of a value" is 2, the item "3. **Tensors
+-- are values.**" below "## 1." is 1.3.
 local function sections_of(text)
   local found, chapter = {}, nil
   for line in text:gmatch("[^\n]+") do
@@ -30,7 +31,8 @@ end
 
 local sections = {}
 for _, page in ipairs { "design", "contract" } do
-  sections[page] = sections_of(assert(read("docs/" .. page .. ".md"), "docs/" .. page .. ".md is missing"))
+  sections[page] =
+    sections_of(assert(read("docs/" .. page .. ".md"), "docs/" .. page .. ".md is missing"))
 end
 
 local count, wrong = 0, 0

@@ -108,7 +108,8 @@ static void environment(void) {
   puts("```sh\nFLAME_DEBUG=1 build/flame-lua examples/fit.lua\n```\n");
   puts("| variable | default | takes | what it does |\n|---|---|---|---|");
 #define ENV(name, value, takes, doc) \
-  printf("| `%s` | %s%s%s | %s | %s |\n", #name, (value)[0] ? "`" : "", value, (value)[0] ? "`" : "", takes, doc);
+  printf("| `%s` | %s%s%s | %s | %s |\n", #name, (value)[0] ? "`" : "", \
+         value, (value)[0] ? "`" : "", takes, doc);
 #include "base/env.def"
 }
 

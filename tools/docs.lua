@@ -12,7 +12,10 @@ end
 local function section(title, what, wanted)
   local rows = {}
   for _, e in ipairs(list) do
-    if wanted(e) then rows[#rows + 1] = ("| `%s` | %s |"):format(cell(meta.signature(e)), cell(first_sentence(e.doc))) end
+    if wanted(e) then
+      rows[#rows + 1] = ("| `%s` | %s |"):format(cell(meta.signature(e)),
+        cell(first_sentence(e.doc)))
+    end
   end
   if #rows == 0 then return end
   print(("\n### %s\n\n%s\n\n| call | what it gives |\n|---|---|"):format(title, what))
@@ -23,16 +26,28 @@ print("\n## All functions")
 print("\nThe ops of the tables above and what is composed of them. The same texts stand in `lua/meta/flame.lua`")
 print("for editors, and `help(flame.topk)` or `help(\"topk\")` prints them at the prompt. A mistake in the")
 print("arguments raises an error that says what is expected: [messages](messages.md).")
-section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.", function(e) return e.kind == "both" end)
-local modules = { nn = true, optim = true, data = true }
-section("Functions", "`flame.name(…)`.", function(e) return e.kind == "function" and not modules[e.name:match("^(%w+)%.")] end)
-section("Methods", "`x:name(…)`; x stands first in the list of arguments.", function(e) return e.kind == "method" end)
+section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.",
+  function(e) return e.kind == "both" end)
+section("Functions", "`flame.name(…)`.", function(e)
+  return e.kind == "function" and not meta.MODULES[e.name:match("^(%w+)%.")]
+end)
+section("Methods", "`x:name(…)`; x stands first in the list of arguments.",
+  function(e) return e.kind == "method" end)
 section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
   function(e) return e.kind == "write" end)
-section("Modules", "`local nn = require \"flame.nn\"`.", function(e) return e.name:match("^nn%.") ~= nil end)
-section("Methods of modules", "`net:name(…)`.", function(e) return e.kind == "member" end)
-section("Optimisers", "`local optim = require \"flame.optim\"`.", function(e) return e.name:match("^optim%.") ~= nil end)
-section("Data", "`local data = require \"flame.data\"`.", function(e) return e.name:match("^data%.") ~= nil end)
+section("Modules", "`local nn = require \"flame.nn\"`.",
+  function(e) return e.name:match("^nn%.") ~= nil end)
+section("Methods of modules", "`net:name(…)`.", function(e)
+  return e.name:match("^Module:") ~= nil
+end)
+section("Optimisers", "`local optim = require \"flame.optim\"`.",
+  function(e) return e.name:match("^optim%.") ~= nil end)
+section("Data", "`local data = require \"flame.data\"`.",
+  function(e) return e.name:match("^data%.") ~= nil end)
+section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [clifford](clifford.md).",
+  function(e) return e.name:match("^clifford%.") ~= nil end)
+section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
+  function(e) return e.name:match("^Algebra:") ~= nil end)
 
 print([[
 

@@ -150,7 +150,9 @@ static void put_name(FILE *out, const char *name, int module) {
   for (size_t i = 0; i < end; i++) fputc(module && name[i] == '/' ? '.' : name[i], out);
 }
 
-static int starts_many(const char *name) { return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu"); }
+static int starts_many(const char *name) {
+  return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu");
+}
 
 static void put_table(FILE *out, const char *symbol, const char *root, const char *form,
                       int count, char **file) {
@@ -198,7 +200,8 @@ int main(int argc, char **argv) {
     fprintf(out, "extern const char %s[];\nconst char %s[] = {\n", symbol, symbol);
     put_bytes(out, bare(all));
   } else {
-    fprintf(out, "#include \"cuda/text/embedded.h\"\nextern const struct fl_embedded %s[];\n", symbol);
+    fprintf(out, "#include \"cuda/text/embedded.h\"\nextern const struct fl_embedded %s[];\n",
+            symbol);
     put_table(out, symbol, argv[4], form, argc - 5, argv + 5);
   }
   if (ferror(out) || fclose(out) != 0) die("cannot write", temporary);

@@ -4,11 +4,15 @@
 -- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
 --
 --   meta.collect() -> list of { name =, kind = "function" | "method" | "both" | "class" | …,
---                               params = { { name, type } }, doc = { lines }, source = "ops.def" | "C" | file }
+--                               params = { { name, type } }, doc = { lines },
+--                               source = "ops.def" | "C" | file }
 local flame = require "flame"
 local _ = flame.outer                                    -- loads what is written in Lua
 local internal = flame.internal
 local meta = {}
+--- What require "flame.name" gives.
+meta.MODULES = { nn = true, optim = true, data = true, clifford = true }
+local MODULES = meta.MODULES
 
 --- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
 --- that stands twice and a line that can not be read are refused.
@@ -19,7 +23,9 @@ function meta.read_signatures(path)
     local dot, name, text = line:match("^(%.?)([%w_][%w_%.:]*):%s+(.*)$")
     local into = dot == "." and fields or signatures
     if name then
-      if into[name] then error(("%s:%d: '%s' stands twice"):format(path, number, dot .. name), 0) end
+      if into[name] then
+        error(("%s:%d: '%s' stands twice"):format(path, number, dot .. name), 0)
+      end
       into[name] = dot == "." and { text:match("^(.-) | (.*)$") } or text
     elseif line ~= "" and line:sub(1, 1) ~= "#" then
       error(("%s:%d: is neither a comment nor 'name: …'"):format(path, number), 0)
@@ -30,7 +36,7 @@ end
 local signatures, fields = meta.read_signatures("tools/signatures.txt")
 local function long(type) return (type:gsub("%f[%w]T%f[%W]", "flame.Tensor")) end
 
--- ---- the sources ---------------------------------------------------------------------------------
+-- ---- the sources --------------------------------------------------------------------------------
 local files = {}                                         -- "flame/core.lua" -> lines
 local function lines_of(name)
   if files[name] ~= nil then return files[name] end
@@ -50,7 +56,10 @@ table.sort(names_of_files)
 --- The comment block that ends right above a line: doc lines and ---@ lines.
 local function comment_above(lines, at)
   local doc, tags, first = {}, {}, at
-  while first > 1 and lines[first - 1]:match("^%s*%-%-") and not lines[first - 1]:match("^%s*%-%- %-%-%-%-") do first = first - 1 end
+  while first > 1 and lines[first - 1]:match("^%s*%-%-")
+      and not lines[first - 1]:match("^%s*%-%- %-%-%-%-") do
+    first = first - 1
+  end
   local open = false
   for i = first, at - 1 do
     local tag = lines[i]:match("^%s*%-%-%-%s*(@.*)$")
@@ -65,14 +74,18 @@ end
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
     local indent, word, given = line:match("^(%s*)([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
-    if given == name and (indent == "" or word:match("^named")) and word ~= "local" and word ~= "return" then return i end
+    if given == name and (indent == "" or word:match("^named")) and word ~= "local"
+        and word ~= "return" then
+      return i
+    end
   end
 end
 local function line_of_function(lines, pattern)
   for i, line in ipairs(lines) do if line:match(pattern) then return i end end
 end
 
---- The function that takes its arguments in order, behind one that takes them by name too, or counts them (core.lua: placed, limit).
+--- The function that takes its arguments in order, behind one that takes them by name too, or
+--- counts them (core.lua: placed, limit).
 local function in_order(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
@@ -80,14 +93,17 @@ local function in_order(f)
   end
   return f
 end
---- The Lua function behind a public one (functions of core*.lua are wrapped in C: the first upvalue that is one).
+--- The Lua function behind a public one (functions of core*.lua are wrapped
+--- in C: the first upvalue that is one).
 local function behind(f)
   local info = debug.getinfo(f, "S")
   if info.what ~= "C" then return in_order(f) end
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
     if not name then return nil end
-    if type(value) == "function" and debug.getinfo(value, "S").what ~= "C" then return in_order(value) end
+    if type(value) == "function" and debug.getinfo(value, "S").what ~= "C" then
+      return in_order(value)
+    end
   end
 end
 local function parameters(f, skip)
@@ -99,13 +115,17 @@ end
 
 local TENSOR, AXES = "flame.Tensor", "integer|integer[]"
 local types = {
-  x = TENSOR, y = TENSOR, a = TENSOR, b = TENSOR, w = TENSOR, idx = TENSOR, src = TENSOR, mask = TENSOR, q = TENSOR,
-  v = TENSOR, input = TENSOR, target = TENSOR, probs = TENSOR, p = "number", n = "integer", d = AXES .. "?", o = "table?", f = "function",
-  x1 = TENSOR, x2 = TENSOR, sorted = TENSOR, ids = TENSOR, shape = "integer|integer[]", mean = TENSOR .. "?", var = TENSOR .. "?",
-  reduce = "string", spec = "string", list = TENSOR .. "[]", options = "table?", path = "string", k = "integer",
-  values = TENSOR, grid = TENSOR, boundaries = TENSOR, theta = TENSOR, weights = TENSOR .. "?", eps = "number?", size = AXES,
-  output_size = AXES, factor = "integer", groups = "integer", threshold = "number", value = "number?", wrap = "boolean?",
-  n_fft = "integer", kernel = AXES, window = TENSOR .. "?", first = "number", last = "number", i = "integer?",
+  x = TENSOR, y = TENSOR, a = TENSOR, b = TENSOR, w = TENSOR, idx = TENSOR, src = TENSOR,
+  mask = TENSOR, q = TENSOR, v = TENSOR, input = TENSOR, target = TENSOR, probs = TENSOR,
+  p = "number", n = "integer", d = AXES .. "?", o = "table?", f = "function",
+  x1 = TENSOR, x2 = TENSOR, sorted = TENSOR, ids = TENSOR, shape = "integer|integer[]",
+  mean = TENSOR .. "?", var = TENSOR .. "?", reduce = "string", spec = "string",
+  list = TENSOR .. "[]", options = "table?", path = "string", k = "integer",
+  values = TENSOR, grid = TENSOR, boundaries = TENSOR, theta = TENSOR, weights = TENSOR .. "?",
+  eps = "number?", size = AXES, output_size = AXES, factor = "integer", groups = "integer",
+  threshold = "number", value = "number?", wrap = "boolean?", n_fft = "integer",
+  algebra = "flame.Algebra", kernel = AXES, window = TENSOR .. "?",
+  first = "number", last = "number", i = "integer?",
 }
 --- Parameters with types: from ---@param lines where they stand, else by the names in use.
 local function typed(names, tags)
@@ -122,8 +142,9 @@ local function typed(names, tags)
   return out
 end
 --- What a default says of its parameter; the table of options may stand in its place.
-local of_default = { dim = AXES, ord = "number|string", s = "integer[]", norm = "string", eps = "number", size = AXES, weight = TENSOR,
-  bins = "integer|" .. TENSOR, output_size = AXES, scale_factor = "number|number[]", window = TENSOR, attn_mask = TENSOR, scale = "number" }
+local of_default = { dim = AXES, ord = "number|string", s = "integer[]", norm = "string",
+  eps = "number", size = AXES, weight = TENSOR, bins = "integer|" .. TENSOR, output_size = AXES,
+  scale_factor = "number|number[]", window = TENSOR, attn_mask = TENSOR, scale = "number" }
 for name in ([[keepdim training align_corners replacement descending upper hard full log_target largest accumulate ceil_mode normalized
   onesided return_indices return_inverse return_counts return_complex is_causal unbiased swap zero_infinity]]):gmatch("%S+") do
   of_default[name] = "boolean"
@@ -131,26 +152,32 @@ end
 local function type_of_default(name, default)
   local kind = of_default[name] or default and type(default)
   if not kind or kind == "table" then return "any" end
-  return kind .. "|table" .. (default and type(default) ~= "table" and "  " .. tostring(default) or "")
+  return kind .. "|table"
+    .. (default and type(default) ~= "table" and "  " .. tostring(default) or "")
 end
---- The parameters that '...' stands for: those of defaults(op, { names }, { name = default }, ...) in
---- the body of f, or those that ---@param lines name beside the ones there are.
+--- The parameters that '...' stands for: those of defaults(op, { names }, { name = default }, ...)
+--- in the body of f, or those that ---@param lines name beside the ones there are.
 local function behind_dots(lines, f, names, tags)
   local info, list, known = debug.getinfo(f, "S"), {}, { ["..."] = true }
   local body = table.concat(lines, "\n", info.linedefined, info.lastlinedefined)
   local call = body:match("defaults(%b())") or body:match("arguments(%b())") or ""
   local order, table_of = call:match("^%([^{]-(%b{}),%s*(%b{}),%s*%.%.%.%)$")
   if order then
-    local read = load("return " .. table_of, "=defaults", "t", setmetatable({}, { __index = function() return false end }))
+    local read = load("return " .. table_of, "=defaults", "t",
+      setmetatable({}, { __index = function() return false end }))
     local ok, defaults = pcall(read or error)
     for name in order:gmatch('"([%w_]+)"') do
       list[#list + 1] = { name, type_of_default(name, ok and defaults[name]), true }
       known[name] = true
     end
     local rest = {}
-    for name in pairs(ok and defaults or {}) do if not known[name] then rest[#rest + 1] = name .. " =" end end
+    for name in pairs(ok and defaults or {}) do
+      if not known[name] then rest[#rest + 1] = name .. " =" end
+    end
     table.sort(rest)
-    if #rest > 0 and #list > 0 then list[#list][2] = list[#list][2] .. "  the table: also {" .. table.concat(rest, ", ") .. "}" end
+    if #rest > 0 and #list > 0 then
+      list[#list][2] = list[#list][2] .. "  the table: also {" .. table.concat(rest, ", ") .. "}"
+    end
     return list
   end
   for _, name in ipairs(names) do known[name] = true end
@@ -172,7 +199,8 @@ end
 --- "x, [d], [o] -> flame.Tensor | summary" of tools/signatures.txt.
 local function of_signature(text)
   local params, result, doc = text:match("^(.-)%s*%->%s*(.-) | (.*)$")
-  assert(params, "tools/signatures.txt: '" .. text .. "' is not like \"x, [d] -> flame.Tensor | what it gives\"")
+  assert(params,
+    "tools/signatures.txt: '" .. text .. "' is not like \"x, [d] -> flame.Tensor | what it gives\"")
   local names, list = {}, {}
   for word in params:gmatch("[^,%s]+") do names[#names + 1] = word end
   for i, word in ipairs(names) do
@@ -185,19 +213,20 @@ local function of_signature(text)
   return list, out, { doc }
 end
 
--- ---- the names --------------------------------------------------------------------------------------
+-- ---- the names ----------------------------------------------------------------------------------
 local ops = {}
 for _, op in ipairs(internal.ops()) do ops[op.name] = op end
 local OPERANDS = { unary = { "x" }, binary = { "x", "y" }, ternary = { "x", "y", "z" } }
 
 local function entry_of_op(op)
   if op.form == "reduce" then
-    return { params = { { "x", TENSOR }, { "d", AXES, true }, { "o", "table", true } }, returns = { TENSOR },
-      doc = { op.doc .. "; o: {keepdim = false}" } }
+    return { params = { { "x", TENSOR }, { "d", AXES, true }, { "o", "table", true } },
+      returns = { TENSOR }, doc = { op.doc .. "; o: {keepdim = false}" } }
   end
   local params = {}
   for i, name in ipairs(OPERANDS[op.form]) do
-    params[i] = { name, (op.form == "unary" or op.name == "clamp" and i == 1) and TENSOR or TENSOR .. "|number" }
+    params[i] = { name,
+      (op.form == "unary" or op.name == "clamp" and i == 1) and TENSOR or TENSOR .. "|number" }
   end
   return { params = params, returns = { TENSOR }, doc = { op.doc } }
 end
@@ -208,6 +237,10 @@ local function entry_of_lua(name, f)
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
+  if name:find(":", 1, true) then                       -- a method: not what has its name elsewhere
+    order, where = {}, own
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+:" .. base .. "%s*%(")
+  end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
     at = lines and line_of_call(lines, base)
@@ -224,7 +257,9 @@ local function entry_of_lua(name, f)
   local doc, tags = comment_above(lines, at)
   local names = parameters(f)
   local params, more = typed(names, tags), {}
-  if names[#names] == "..." and lines_of(own) then more = behind_dots(lines_of(own), f, names, tags) end
+  if names[#names] == "..." and lines_of(own) then
+    more = behind_dots(lines_of(own), f, names, tags)
+  end
   if #more > 0 then
     params[#params] = nil
     table.move(more, 1, #more, #params + 1, params)
@@ -235,7 +270,8 @@ end
 --- The plain name of a function that has several: f -> name.
 local plain = {}
 for name, f in pairs(flame) do
-  local known = type(f) == "function" and (ops[name] or signatures[name] and not signatures[name]:find("the same as", 1, true))
+  local known = type(f) == "function"
+    and (ops[name] or signatures[name] and not signatures[name]:find("the same as", 1, true))
   if known and not (plain[f] and plain[f] < name) then plain[f] = name end
 end
 
@@ -244,8 +280,10 @@ local function_of = { Unfold = "im2col" }
 --- nn.ReLU and the like without a comment are modules of the function of that name.
 local function text_of_class(name)
   if function_of[name] then return "The module of flame." .. function_of[name] .. "." end
-  local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU", "Glu"):gsub("ReLU", "Relu")
-  words = words:gsub("BCE", "BinaryCrossEntropy"):gsub("MSE", "Mse"):gsub("NLL", "Nll"):gsub("KL", "Kl")
+  local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU",
+    "Glu"):gsub("ReLU", "Relu")
+  words = words:gsub("BCE", "BinaryCrossEntropy"):gsub("MSE", "Mse"):gsub("NLL",
+    "Nll"):gsub("KL", "Kl")
   words = words:gsub("(%l)(%u)", "%1_%2"):gsub("(%d)(%u)", "%1_%2"):lower()
   for _, try in ipairs { words, (words:gsub("_loss$", "")), (words:gsub("_", "")) } do
     if flame[try] then return "The module of flame." .. try .. "." end
@@ -259,7 +297,9 @@ function describe(name, f, kind)
   local base = name:match("([%w_]+)$")
   if name:match("^special%.") then                        -- most of them stand for others
     local of = flame[base] == f and base
-    for other, g in pairs(flame) do if g == f and (not of or other < of) and flame[base] ~= f then of = other end end
+    for other, g in pairs(flame) do
+      if g == f and (not of or other < of) and flame[base] ~= f then of = other end
+    end
     if of then
       local e = describe(of, f, "both")
       e.name, e.doc = name, { "The same as flame." .. of .. "." }
@@ -289,7 +329,9 @@ function describe(name, f, kind)
     e = lua and entry_of_lua(name, lua) or { params = { { "...", "any" } }, returns = {}, doc = {} }
   end
   if #e.returns == 0 and e.source ~= "C" then
-    if kind == "both" or name:find("^linalg%.") or name:find("^special%.") then e.returns = { TENSOR } end
+    if kind == "both" or name:find("^linalg%.") or name:find("^special%.") then
+      e.returns = { TENSOR }
+    end
     if kind == "class" and name:find("^nn%.") then e.returns = { "flame.Module" } end
   end
   if kind == "class" and (not e.doc[1] or e.doc[1] == "") then e.doc = { text_of_class(base) } end
@@ -307,7 +349,7 @@ local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
       put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
-    elseif type(f) == "table" and name ~= "internal" and name ~= "nn" and name ~= "optim" and name ~= "data" then
+    elseif type(f) == "table" and name ~= "internal" and not MODULES[name] then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
@@ -321,14 +363,15 @@ local function collect_methods(put)
   for name, f in pairs(methods) do
     if type(name) == "string" and not name:find("^__") then
       if type(f) == "number" then
-        put({ name = name, kind = "field", params = {}, returns = {}, doc = { fields[name] and fields[name][2] or "" },
+        put({ name = name, kind = "field", params = {}, returns = {},
+          doc = { fields[name] and fields[name][2] or "" },
           type = fields[name] and long(fields[name][1]) })
       elseif type(f) == "function" and type(rawget(flame, name)) ~= "function" then
         local base = name:match("^(.-)_$")
         if base and (rawget(methods, base) or rawget(flame, base)) and not signatures[name] then
           local of = describe(base, methods[base] or flame[base], "method")
-          put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR }, source = of.source, value = f,
-            doc = { "x becomes x:" .. base .. "(…)." } })
+          put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR },
+            source = of.source, value = f, doc = { "x becomes x:" .. base .. "(…)." } })
         else
           put(describe(name, f, name:match("_$") and "write" or "method"))
         end
@@ -340,22 +383,27 @@ end
 --- The functions of a table that are public, each as prefix .. key.
 local function collect_table(put, prefix, t, kind)
   for key, g in pairs(t) do
-    if type(g) == "function" and type(key) == "string" and not key:find("^_") then put(describe(prefix .. key, g, kind)) end
+    if type(g) == "function" and type(key) == "string" and not key:find("^_") then
+      put(describe(prefix .. key, g, kind))
+    end
   end
 end
 
---- Classes and functions of flame.nn, flame.optim and flame.data.
+--- Classes and functions of the modules.
 local function collect_modules(put)
-  for _, module in ipairs { "nn", "optim", "data" } do
+  for module in pairs(MODULES) do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
       if is_class(v, name) then
         local init = rawget(v, "init") or rawget(v, "forward") or rawget(v, "step")
         local e = describe(full, init, "class")
-        if rawget(v, "init") and e.source ~= "C" then e.params = typed(parameters(v.init, 1), {}) end
+        if rawget(v, "init") and e.source ~= "C" then
+          e.params = typed(parameters(v.init, 1), {})
+        end
         put(e)
         e.members = v
-      elseif type(v) == "table" and v ~= flame then         -- nn.functional is flame
+      -- nn.functional is flame
+      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name") then
         collect_table(put, full .. ".", v, "function")
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
@@ -376,7 +424,10 @@ function meta.collect()
   collect_methods(put)
   collect_modules(put)
   collect_table(put, "Module:", require("flame.nn").Module, "member")
-  table.sort(list, function(a, b) return a.name < b.name or a.name == b.name and a.kind < b.kind end)
+  collect_table(put, "Algebra:", require("flame.clifford").Algebra, "member")
+  table.sort(list, function(a, b)
+    return a.name < b.name or a.name == b.name and a.kind < b.kind
+  end)
   return list
 end
 
@@ -390,12 +441,13 @@ function meta.signature(e)
   end
   if optional > 0 then
     local fixed = table.concat(out, ", ", 1, optional - 1)
-    return ("%s(%s[%s%s])"):format(e.name, fixed, fixed ~= "" and ", " or "", table.concat(out, ", ", optional))
+    return ("%s(%s[%s%s])"):format(e.name, fixed, fixed ~= "" and ", " or "",
+      table.concat(out, ", ", optional))
   end
   return ("%s(%s)"):format(e.name, table.concat(out, ", "))
 end
 
--- ---- the stub -------------------------------------------------------------------------------------------
+-- ---- the stub -----------------------------------------------------------------------------------
 local function put_function(out, e, head, skip)
   for _, line in ipairs(e.doc) do out[#out + 1] = "---" .. (line ~= "" and " " .. line or "") end
   local names = {}
@@ -406,7 +458,9 @@ local function put_function(out, e, head, skip)
     end
   end
   for _, r in ipairs(e.returns) do
-    if r ~= "" and r ~= "nothing" then out[#out + 1] = "---@return " .. (r == "..." and "any ..." or r) end
+    if r ~= "" and r ~= "nothing" then
+      out[#out + 1] = "---@return " .. (r == "..." and "any ..." or r)
+    end
   end
   out[#out + 1] = ("function %s(%s) end"):format(head, table.concat(names, ", "))
   out[#out + 1] = ""
@@ -415,7 +469,9 @@ end
 local function put_tensor(out, list)
   out[#out + 1] = "---@class flame.Tensor"
   for _, e in ipairs(list) do
-    if e.kind == "field" then out[#out + 1] = ("---@field %s %s %s"):format(e.name, e.type or "any", e.doc[1]) end
+    if e.kind == "field" then
+      out[#out + 1] = ("---@field %s %s %s"):format(e.name, e.type or "any", e.doc[1])
+    end
   end
   for _, op in ipairs { "add", "sub", "mul", "div", "pow", "mod", "idiv" } do
     out[#out + 1] = ("---@operator %s(flame.Tensor|number): flame.Tensor"):format(op)
@@ -423,7 +479,8 @@ local function put_tensor(out, list)
   for _, op in ipairs { "band", "bor", "bxor" } do
     out[#out + 1] = ("---@operator %s(flame.Tensor|integer): flame.Tensor"):format(op)
   end
-  for _, op in ipairs { "unm: flame.Tensor", "bnot: flame.Tensor", "len: integer", "call(any): flame.Tensor" } do
+  for _, op in ipairs { "unm: flame.Tensor", "bnot: flame.Tensor", "len: integer",
+      "call(any): flame.Tensor" } do
     out[#out + 1] = "---@operator " .. op
   end
   out[#out + 1] = "---@field [integer|table|flame.Tensor] flame.Tensor|any"
@@ -440,7 +497,7 @@ local function put_groups(out, list)
       groups[group] = true
       local path = group
       local root = path:match("^[%w_]+")
-      if root ~= "nn" and root ~= "optim" and root ~= "data" then path = "flame." .. path
+      if not MODULES[root] then path = "flame." .. path
       elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
@@ -455,9 +512,10 @@ function meta.stub()
   put_tensor(out, list)
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
+  out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
-    local own = root == "nn" or root == "optim" or root == "data"
+    local own = MODULES[root]
     if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
     elseif e.kind == "class" then put_function(out, e, e.name)
     elseif e.kind == "both" then
@@ -466,7 +524,9 @@ function meta.stub()
     elseif e.kind == "write" and e.of then
       local of = (rawget(flame, e.of) and "flame." or "Tensor.") .. e.of
       out[#out + 1] = ("Tensor.%s = %s"):format(e.name, of)
-      if type(flame[e.name]) == "function" then out[#out + 1] = ("flame.%s = %s"):format(e.name, of) end
+      if type(flame[e.name]) == "function" then
+        out[#out + 1] = ("flame.%s = %s"):format(e.name, of)
+      end
     elseif e.kind == "method" or e.kind == "write" then put_function(out, e, "Tensor:" .. e.name, 1)
     elseif e.kind == "member" then put_function(out, e, e.name, 1)
     end

@@ -24,7 +24,8 @@ static const struct { const char *name; float (*f)(float); double (*g)(double); 
   G(sigmoid, d_sigmoid) G(softplus, d_softplus) G(erfinv, fl_erfinv_f64) G(lgamma, d_lgamma)
   G(digamma, fl_digamma_f64) G(trigamma, fl_trigamma_f64)
 };
-static const struct { const char *name; float (*f)(float, float); double (*g)(double, double); } two[] = {
+static const struct { const char *name; float (*f)(float, float); double (*g)(double, double);
+                      } two[] = {
   F(pow) F(atan2) F(hypot) F(fmod)
 };
 
@@ -60,19 +61,22 @@ static void test_two(size_t k, uint64_t step) {
 /* ---- f64 -------------------------------------------------------------------------------- */
 #define L(f) { #f, fl_##f##_f64, f##l },
 #define M(f, g) { #f, fl_##f##_f64, g },
-static const struct { const char *name; double (*f)(double); long double (*g)(long double); } wide[] = {
+static const struct { const char *name; double (*f)(double); long double (*g)(long double);
+                      } wide[] = {
   L(exp) L(exp2) L(expm1) L(log) L(log2) L(log10) L(log1p) L(sin) L(cos) L(tan) L(asin) L(acos)
   L(atan) L(sinh) L(cosh) L(tanh) L(asinh) L(acosh) L(atanh) L(erf) L(erfc) L(sqrt) L(cbrt)
   M(sigmoid, l_sigmoid) M(softplus, l_softplus) M(lgamma, l_lgamma)
 };
 
 #define L2(f) { #f, fl_##f##_f64, f##l },
-static const struct { const char *name; double (*f)(double, double); long double (*g)(long double, long double); } wide2[] = {
+static const struct { const char *name; double (*f)(double, double);
+                      long double (*g)(long double, long double); } wide2[] = {
   L2(pow) L2(atan2) L2(hypot) L2(fmod)
 };
 
 static double wide_draw(int64_t i, uint64_t which) {
-  const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, which) << 32 | fl_random_u32(2 * i + 1, 0, which);
+  const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, which) << 32 | fl_random_u32(2 * i + 1,
+                                                                                    0, which);
   return i & 1 ? fl_as_f64(w) : (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
 }
 

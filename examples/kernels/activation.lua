@@ -33,7 +33,8 @@ do
   local x = flame.randn({ options.elements }, { requires_grad = true })
   local inputs = { x, gain, slope, leak }
   local mine = activation(x, gain, slope, leak):square():mean():gradients(inputs)
-  local ops = (gain * x * (slope * x):sigmoid() + leak * x:minimum(0)):square():mean():gradients(inputs)
+  local ops = (gain * x * (slope * x):sigmoid() + leak * x:minimum(0)):square():mean()
+    :gradients(inputs)
   local worst = 0
   for _, t in ipairs(inputs) do worst = math.max(worst, (mine[t] - ops[t]):abs():max():item()) end
   print(("largest difference between the derived gradient and that of the ops: %.2g"):format(worst))
@@ -52,7 +53,8 @@ for step = 1, options.steps do
   if step == 1 or step == options.steps or step % math.max(1, options.steps // 5) == 0 then
     last = loss:item()
     first = first or last
-    print(("step %4d  error %.6f  y = %.3f x sigmoid(%.3f x) + %.3f min(x, 0)"):format(step, last, gain:item(),
+    print(("step %4d  error %.6f  y = %.3f x sigmoid(%.3f x) + %.3f min(x, 0)"):format(step,
+      last, gain:item(),
       slope:item(), leak:item()))
   end
 end

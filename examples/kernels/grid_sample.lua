@@ -29,11 +29,14 @@ __global__ void sample(const float *image, const float2 *at, float *out, int w, 
   float bottom = (1.f - fx) * pixel(image, x, y + 1, w, h) + fx * pixel(image, x + 1, y + 1, w, h);
   out[i] = (1.f - fy) * top + fy * bottom;
 }
-]], shape = function(_, at) return { at:numel() // 2 } end, block = { 256 }, grid = { (size * size + 255) // 256 } }
+]],
+  shape = function(_, at) return { at:numel() // 2 } end, block = { 256 },
+  grid = { (size * size + 255) // 256 } }
 
 local axis = flame.linspace(-1, 1, size)
 local ones = flame.ones(size, size)
-local grid = flame.stack({ ones * axis:reshape(1, size), ones * axis:reshape(size, 1) }, 3):reshape(size * size, 2)
+local grid = flame.stack({ ones * axis:reshape(1, size), ones * axis:reshape(size, 1) },
+  3):reshape(size * size, 2)
 
 --- The picture through an affine map: a 2 x 2 matrix and a shift, in coordinates from -1 to 1.
 local function warp(image, matrix, shift)

@@ -1,7 +1,8 @@
 -- The heat equation in two dimensions, backwards: how warm was the plate at the beginning, if this
 -- is how warm it is now? Each time step is a launch of a kernel; the gradient of the whole
 -- simulation by its initial state comes from the derived adjoint of that kernel.
---   flame-lua examples/kernels/heat.lua [--device auto|cpu|cuda] [--steps N] [--size N] [--time N] [--out heat.png]
+--   flame-lua examples/kernels/heat.lua [--device auto|cpu|cuda] [--steps N]
+--   [--size N] [--time N] [--out heat.png]
 local flame = require "flame"
 local data, optim = require "flame.data", require "flame.optim"
 

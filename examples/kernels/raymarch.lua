@@ -1,7 +1,8 @@
 -- A small differentiable ray marcher: coloured blobs of fog, one ray for each pixel. The blobs'
 -- places, sizes and colours are found from a picture by gradients of the kernel, and PNGs are
 -- written: the picture that was given, and what was found on the way to it.
---   flame-lua examples/kernels/raymarch.lua [--device auto|cpu|cuda] [--steps N] [--size N] [--out FOLDER]
+--   flame-lua examples/kernels/raymarch.lua [--device auto|cpu|cuda] [--steps
+--   N] [--size N] [--out FOLDER]
 local flame = require "flame"
 local data, optim = require "flame.data", require "flame.optim"
 

@@ -22,7 +22,8 @@ extern "C" __global__ void saxpy(float a, const float *x, const float *y, float 
 local x, y = flame.randn(options.elements), flame.randn(options.elements)
 local z = saxpy(2, x, y)
 local worst = (z - (2 * x + y)):abs():max():item()
-print(("%d elements on %s, largest difference from 2 * x + y: %g"):format(options.elements, z.device, worst))
+print(("%d elements on %s, largest difference from 2 * x + y: %g"):format(options.elements,
+  z.device, worst))
 assert(worst < 1e-6)
 
 -- A number may be a tensor, and then has a gradient too: the sum of x over all threads.
@@ -30,7 +31,8 @@ local a = flame.tensor(2, { requires_grad = true })
 x:requires_grad_(true)
 saxpy(a, x, y):sum():backward()
 local sum = x:detach():double():sum():item()
-print(("gradient: by x %g everywhere, by a %.3f (the sum of x is %.3f)"):format(x.grad[1]:item(), a.grad:item(), sum))
+print(("gradient: by x %g everywhere, by a %.3f (the sum of x is %.3f)"):format(x.grad[1]:item(),
+  a.grad:item(), sum))
 assert((x.grad - 2):abs():max():item() == 0)
 assert(math.abs(a.grad:item() - sum) < 1e-2 * math.max(1, math.abs(sum)))
 
@@ -44,4 +46,5 @@ for _ = 1, options.steps do
   flame.synchronize()
   best = math.min(best, seconds())
 end
-print(("best of %d calls: %.1f us, %.1f GB/s"):format(options.steps, best * 1e6, 12 * options.elements / best / 1e9))
+print(("best of %d calls: %.1f us, %.1f GB/s"):format(options.steps, best * 1e6,
+  12 * options.elements / best / 1e9))

@@ -1,7 +1,8 @@
 -- Balls between three springs, 1,000 time steps in one kernel: how stiff and how long are the
 -- springs, if this is where the balls are in the end? The loop is in the kernel, and so is the
 -- way back through it: the derived adjoint keeps a few states per thread and recomputes the rest.
---   flame-lua examples/kernels/springs.lua [--device auto|cpu|cuda] [--steps N] [--balls N] [--time N]
+--   flame-lua examples/kernels/springs.lua [--device auto|cpu|cuda] [--steps
+--   N] [--balls N] [--time N]
 local flame = require "flame"
 local data, optim = require "flame.data", require "flame.optim"
 
@@ -52,7 +53,8 @@ do
   local slope = loss(guess):gradients({ guess })[guess][2]:item()
   local function moved(d) return loss(guess:detach() + flame.tensor { 0, d, 0, 0, 0, 0 }):item() end
   local difference = (moved(1e-2) - moved(-1e-2)) / 2e-2
-  print(("through %d steps: derivative %.5f, difference %.5f"):format(options.time, slope, difference))
+  print(("through %d steps: derivative %.5f, difference %.5f"):format(options.time,
+    slope, difference))
   assert(math.abs(slope - difference) < 0.05 * math.abs(difference) + 1e-4)
 end
 
@@ -67,7 +69,8 @@ for k = 1, options.steps do
     last = loss:item()
     first = first or last
     local v = guess:detach():totable()
-    print(("step %4d  error %.7f  stiffness %.2f %.2f %.2f  length %.2f %.2f %.2f"):format(k, last, v[1], v[3], v[5],
+    print(("step %4d  error %.7f  stiffness %.2f %.2f %.2f  length %.2f %.2f %.2f"):format(k, last,
+      v[1], v[3], v[5],
       v[2], v[4], v[6]))
   end
 end

@@ -22,20 +22,25 @@ internal.need_tensor = need_tensor
 
 --- A tensor of positions or counts.
 function internal.need_integers(op, name, x)
-  if need_tensor(op, name, x):is_floating_point() then fail(op, "%s is %s, need integers", name, x.dtype) end
+  if need_tensor(op, name, x):is_floating_point() then
+    fail(op, "%s is %s, need integers", name, x.dtype)
+  end
   return x
 end
 
 local function need_int(op, name, v)
   local i = type(v) == "number" and math.tointeger(v)
-  return i or fail(op, "%s must be an integer, got %s", name, type(v) == "number" and tostring(v) or word(v))
+  return i or fail(op, "%s must be an integer, got %s", name,
+    type(v) == "number" and tostring(v) or word(v))
 end
 internal.need_int = need_int
 
 --- A shape: a list of integers from 0 on and nothing else.
 function internal.need_shape(op, shape)
   for k in pairs(shape) do
-    if math.type(k) ~= "integer" then fail(op, "need numbers or a list of them, got a table with names") end
+    if math.type(k) ~= "integer" then
+      fail(op, "need numbers or a list of them, got a table with names")
+    end
   end
   for k = 1, #shape do
     if need_int(op, "size", shape[k]) < 0 then fail(op, "size %d is negative", shape[k]) end
@@ -69,21 +74,26 @@ internal.need_operand = need_operand
 
 local function is_float(x) return x:is_floating_point() end
 
--- What has no default in PyTorch, and is written with its name there all the same: after x, in order.
-local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts", tile = "dims",
-  movedim = "source destination", repeat_interleave = "repeats", renorm = "p dim maxnorm", threshold = "threshold value",
-  matrix_power = "n", group_norm = "num_groups", scatter_reduce = "dim index src reduce",
+-- What has no default in PyTorch, and is written with its name there all the
+-- same: after x, in order.
+local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts",
+  tile = "dims", movedim = "source destination", repeat_interleave = "repeats",
+  renorm = "p dim maxnorm", threshold = "threshold value", matrix_power = "n",
+  group_norm = "num_groups", scatter_reduce = "dim index src reduce",
   index_reduce = "dim index source reduce" }
 
---- The function with what a table at the end holds under these names (one text) in its place among the
---- arguments; options of its own are left in a table behind them.
+--- The function with what a table at the end holds under these names (one text) in its place among
+--- the arguments; options of its own are left in a table behind them.
 local function placed(op, in_order, text, most)
   local names, known = {}, {}
   for name in text:gmatch("%S+") do names[#names + 1], known[name] = name, true end
   return function(...)
     local n, a, rest = select("#", ...), { ... }, {}
     local o = a[n]
-    if n < 2 or n > #names + 1 or type(o) ~= "table" or getmetatable(o) or type(next(o)) ~= "string" then return in_order(...) end
+    if n < 2 or n > #names + 1 or type(o) ~= "table" or getmetatable(o)
+        or type(next(o)) ~= "string" then
+      return in_order(...)
+    end
     a[n] = nil
     for k, v in pairs(o) do rest[k] = v end
     for i, name in ipairs(names) do
@@ -114,18 +124,22 @@ local function def(name, most, f, kind)
 end
 internal.def = def
 
-local FLAGS = {}                              -- options that are true or false; those that are true by default are too
-for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate zero_infinity with_replacement upper transpose
-  unitriangular swap right log_target invert increasing include_last_offset hard get_infos full density check_errors adjoint
-  is_causal descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
+local FLAGS = {}           -- options that are true or false; those that are true by default are too
+for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate
+  zero_infinity with_replacement upper transpose unitriangular swap right log_target invert
+  increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
+  descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
 
 --- What stands for a number by default is one, or a list of them; padding has names too.
 local function fits_default(op, name, default, v)
   if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
     fail(op, "%s must be true or false, got %s", name, word(v))
   end
-  local wrong = type(v) == "boolean" or type(v) == "function" or type(v) == "string" and name ~= "padding"
-  if wrong and type(default) == "number" then fail(op, "%s must be a number, got %s", name, type(v)) end
+  local wrong = type(v) == "boolean" or type(v) == "function"
+    or type(v) == "string" and name ~= "padding"
+  if wrong and type(default) == "number" then
+    fail(op, "%s must be a number, got %s", name, type(v))
+  end
   return v
 end
 
@@ -150,16 +164,20 @@ local function by_position(op, names, known, given, o)
       fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
     end
     if given[i] ~= nil then
-      if o[names[i]] ~= known[names[i]] then fail(op, "%s is given by position and by name", names[i]) end
+      if o[names[i]] ~= known[names[i]] then
+        fail(op, "%s is given by position and by name", names[i])
+      end
       o[names[i]] = fits_default(op, names[i], known[names[i]], given[i])
     end
   end
   return o
 end
 
---- A table with string keys is one of options, else a list (of axes, of sizes) or stands for a function.
+--- A table with string keys is one of options, else a list (of axes, of
+--- sizes) or stands for a function.
 local function is_options(v)
-  return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") and not internal.callable(v)
+  return type(v) == "table" and (next(v) == nil or type(next(v)) == "string")
+    and not internal.callable(v)
 end
 internal.is_options = is_options
 
@@ -213,13 +231,16 @@ internal.axis_of = axis_of
 
 -- ---- elementwise ---------------------------------------------------------------------------
 local where = flame.where
-local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
+local function unary(name, f)
+  def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e")
+end
 
 --- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
 local function inside(x, low, high)
   return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
---- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the second one 0, as in PyTorch.
+--- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the
+--- second one 0, as in PyTorch.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
   local part = internal.tracked(x) and where(below, x, 0) or x           -- no slope times infinity
@@ -235,8 +256,12 @@ unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
 unary("mish", function(x) return x * x:softplus():tanh() end)
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
 unary("softsign", function(x) return x / (x:abs() + 1) end)
-unary("hardsigmoid", function(x) return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6 end)
-unary("hardswish", function(x) return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6 end)
+unary("hardsigmoid", function(x)
+  return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6
+end)
+unary("hardswish", function(x)
+  return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6
+end)
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
 --- The one option of op: a number, or by its name.
@@ -246,7 +271,9 @@ local function the_number(op, name, default, v)
 end
 def("leaky_relu", 2, function(x, slope)
   slope = the_number("leaky_relu", "negative_slope", 0.01, slope)
-  if is_float(need_tensor("leaky_relu", "x", x)) then return internal.piecewise("leaky_relu", x, slope) end
+  if is_float(need_tensor("leaky_relu", "x", x)) then
+    return internal.piecewise("leaky_relu", x, slope)
+  end
   return where(x:gt(0), x, x * slope)
 end, "e")
 def("elu", 2, function(x, alpha)
@@ -267,7 +294,9 @@ end, "e")
 --- The forms with parameters of functions that C has without: called from there.
 function internal.softplus(x, beta, threshold, o)
   need_tensor("softplus", "x", x)
-  if o ~= nil and type(o) ~= "table" then fail("softplus", "options must be a table, got %s", word(o)) end
+  if o ~= nil and type(o) ~= "table" then
+    fail("softplus", "options must be a table, got %s", word(o))
+  end
   local names = { "beta", "threshold" }
   o = defaults("softplus", names, { beta = 1, threshold = 20 }, beta, threshold, o)
   for _, name in ipairs(names) do need_number("softplus", name, o[name]) end
@@ -315,7 +344,8 @@ def("addcdiv", 4, function(x, a, b, o)
   return x + (value == 1 and a / b or a / b * value)
 end, "e")
 local half = { f16 = true, bf16 = true }
---- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions; where the larger is infinite, it.
+--- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions;
+--- where the larger is infinite, it.
 function internal.log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()
@@ -356,7 +386,9 @@ def("movedim", 3, function(x, a, b)
   local order, moved = {}, {}
   for i = 1, #a do
     local from, to = axis_of("movedim", x, a[i]), axis_of("movedim", x, b[i])
-    if moved[from] or order[to] then fail("movedim", "axis %d is named twice", moved[from] and a[i] or b[i]) end
+    if moved[from] or order[to] then
+      fail("movedim", "axis %d is named twice", moved[from] and a[i] or b[i])
+    end
     order[to], moved[from] = from, true
   end
   local rest = 1
@@ -396,12 +428,18 @@ def("repeat_interleave", 3, function(x, n, d)
   need_tensor("repeat_interleave", "x", x)
   if d == nil then x, d = x:reshape(-1), 1 end
   d = axis_of("repeat_interleave", x, d)
-  if is_tensor(n) and internal.need_integers("repeat_interleave", "n", n):numel() == 1 then n = n:item() end
+  if is_tensor(n) and internal.need_integers("repeat_interleave", "n", n):numel() == 1 then
+    n = n:item()
+  end
   if is_tensor(n) then                       -- a count for each position: read here
     local counts, at = n:detach():reshape(-1):totable(), {}
-    if #counts ~= x.shape[d] then fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d]) end
+    if #counts ~= x.shape[d] then
+      fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
+    end
     for i, count in ipairs(counts) do
-      if need_int("repeat_interleave", "count " .. i, count) < 0 then fail("repeat_interleave", "count %d is %d", i, count) end
+      if need_int("repeat_interleave", "count " .. i, count) < 0 then
+        fail("repeat_interleave", "count %d is %d", i, count)
+      end
       for _ = 1, count do at[#at + 1] = i end
     end
     return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
@@ -462,7 +500,9 @@ def("meshgrid", 64, function(...)
   if n > 1 and type(list[n]) == "table" then o, n = list[n], n - 1 end
   if n == 1 and type(list[1]) == "table" then list, n = list[1], #list[1] end
   local indexing = options("meshgrid", o, { indexing = "ij" }).indexing
-  if indexing ~= "ij" and indexing ~= "xy" then fail("meshgrid", 'indexing must be "ij" or "xy", got "%s"', tostring(indexing)) end
+  if indexing ~= "ij" and indexing ~= "xy" then
+    fail("meshgrid", 'indexing must be "ij" or "xy", got "%s"', tostring(indexing))
+  end
   for i = 1, n do shape[i] = need_tensor("meshgrid", "tensor " .. i, list[i]):numel() end
   local out = {}
   for i = 1, n do
@@ -492,10 +532,12 @@ def("bernoulli", 1, function(p)
   if not ok:item() then fail("bernoulli", "p has values outside 0 to 1") end
   return flame.rand_like(p):lt(p):to(p.dtype)
 end)
--- ---- products ------------------------------------------------------------------------------------
+-- ---- products -----------------------------------------------------------------------------------
 def("outer", 2, function(x, y)
   for name, v in pairs { x = need_tensor("outer", "x", x), y = need_tensor("outer", "y", y) } do
-    if v.ndim ~= 1 then fail("outer", "%s has shape (%s), need one axis", name, table.concat(v.shape, ", ")) end
+    if v.ndim ~= 1 then
+      fail("outer", "%s has shape (%s), need one axis", name, table.concat(v.shape, ", "))
+    end
   end
   return x:reshape(-1, 1) * y:reshape(1, -1)
 end)
@@ -509,7 +551,7 @@ local function add_product(name)
 end
 add_product("addmm")
 add_product("baddbmm")
--- ---- comparing and telling --------------------------------------------------------------------------
+-- ---- comparing and telling ----------------------------------------------------------------------
 def("equal", 2, function(a, b)
   need_tensor("equal", "a", a)
   need_tensor("equal", "b", b)
@@ -521,25 +563,32 @@ end)
 def("allclose", 5, function(a, b, rtol, atol, equal_nan)
   need_tensor("allclose", "a", a)
   need_tensor("allclose", "b", b)
-  local o = defaults("allclose", { "rtol", "atol", "equal_nan" }, { rtol = 1e-5, atol = 1e-8, equal_nan = false },
+  local o = defaults("allclose", { "rtol", "atol", "equal_nan" },
+    { rtol = 1e-5, atol = 1e-8, equal_nan = false },
     rtol, atol, equal_nan)
   a, b = a:detach():double(), b:detach():double()
-  local close = (a:eq(b)):logical_or(((a - b):abs():le(b:abs() * o.rtol + o.atol)):logical_and(b:isfinite()))
+  local close = (a:eq(b)):logical_or(
+    ((a - b):abs():le(b:abs() * o.rtol + o.atol)):logical_and(b:isfinite()))
   if o.equal_nan then close = close:logical_or(a:isnan():logical_and(b:isnan())) end
   return close:all():item()
 end)
 def("summary", 2, function(x, name)
   need_tensor("summary", "x", x)
-  if name ~= nil and type(name) ~= "string" then fail("summary", "name must be a string, got %s", word(name)) end
-  local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "), x.dtype, x.device,
+  if name ~= nil and type(name) ~= "string" then
+    fail("summary", "name must be a string, got %s", word(name))
+  end
+  local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "),
+    x.dtype, x.device,
     x.requires_grad and " requires_grad" or "")
   if x:numel() == 0 then return text .. " empty" end
   local v = x:detach():double()
   local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
-  if nan + inf > 0 then v = v:masked_select(v:isfinite()) end      -- the other numbers are of the finite values
+  -- the other numbers are of the finite values
+  if nan + inf > 0 then v = v:masked_select(v:isfinite()) end
   if v:numel() == 0 then return ("%s nan %d inf %d"):format(text, nan, inf) end
   local numbers = ("min %.6g max %.6g mean %.6g std %.6g"):format(v:amin():item(), v:amax():item(),
-    v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")          -- the host's locale may write a comma
+    -- the host's locale may write a comma
+    v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")
   return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
 def("check_finite", 64, function(...)

@@ -18,12 +18,14 @@ end
 local halves = words [[matmul mm bmm mv addmm baddbmm einsum linear scaled_dot_product_attention
   conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu]]
 -- … what is in f32 …
-local singles = words [[pow exp expm1 log log10 log1p log2 reciprocal rsqrt acos asin cosh sinh tan erfinv
-  sum prod cumsum cumprod norm cdist softmax log_softmax softmin softplus layer_norm group_norm rms_norm
-  instance_norm cosine_similarity cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss hinge_loss kl_div
-  binary_cross_entropy binary_cross_entropy_with_logits triplet_margin_loss]]
+local singles = words [[pow exp expm1 log log10 log1p log2 reciprocal rsqrt acos asin cosh sinh tan
+  erfinv sum prod cumsum cumprod norm cdist softmax log_softmax softmin softplus layer_norm
+  group_norm rms_norm instance_norm cosine_similarity cross_entropy nll_loss mse_loss l1_loss
+  smooth_l1_loss huber_loss hinge_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits
+  triplet_margin_loss]]
 -- … and what keeps its dtypes though it has products inside.
-local neutral = words [[inverse solve cholesky qr svd eigh det slogdet lstsq matrix_exp kron fft rfft irfft ifft]]
+local neutral =
+  words [[inverse solve cholesky qr svd eigh det slogdet lstsq matrix_exp kron fft rfft irfft ifft]]
 
 local half_types = { f16 = true, bf16 = true }
 local stack = {}                     -- dtypes of the open blocks, false: off
@@ -40,7 +42,9 @@ end
 
 local function cast(x, to_half, dtype)
   if is_tensor(x) then
-    if to_half and (x.dtype == "f32" or half_types[x.dtype] and x.dtype ~= dtype) then return x:to(dtype) end
+    if to_half and (x.dtype == "f32" or half_types[x.dtype] and x.dtype ~= dtype) then
+      return x:to(dtype)
+    end
     if not to_half and half_types[x.dtype] then return x:to("f32") end
     return x
   end
@@ -61,7 +65,7 @@ local function wrap(f, kind)
     local dtype = stack[#stack]
     if inside or not dtype then return f(...) end
     local _ <close> = leave
-    inside = true                                -- after what takes it back: an error may come in between
+    inside = true                          -- after what takes it back: an error may come in between
     if kind == "neutral" then return f(...) end
     local args = table.pack(...)
     for i = 1, args.n do args[i] = cast(args[i], kind == "half", dtype) end
@@ -128,8 +132,8 @@ Guard.__close = Guard.close
 Guard.__gc = Guard.close                         -- one that was dropped ends as well
 
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
---- norms and the like in f32; false in place of the dtype switches it off inside. Without f a guard:
---- local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+--- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 ---@param dtype "f16"|"bf16"|false?
 ---@param f function?
 ---@return any
@@ -140,8 +144,12 @@ internal.def("autocast", 254, function(...)
     local o = internal.options("autocast", dtype, { dtype = "f16", enabled = true })
     dtype = o.enabled ~= false and o.dtype
   end
-  if dtype ~= false and not half_types[dtype] then fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype)) end
-  if f ~= nil and not internal.callable(f) then fail("autocast", "need a function or nothing, got %s", internal.word(f)) end
+  if dtype ~= false and not half_types[dtype] then
+    fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype))
+  end
+  if f ~= nil and not internal.callable(f) then
+    fail("autocast", "need a function or nothing, got %s", internal.word(f))
+  end
   local guard = setmetatable({ depth = #stack + 1 }, Guard)
   if f == nil then
     push(dtype)

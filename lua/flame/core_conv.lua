@@ -7,7 +7,7 @@ local flame, _, internal = ...
 local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
 
--- ---- arguments -----------------------------------------------------------------------------------
+-- ---- arguments ----------------------------------------------------------------------------------
 --- A table with a name in it, or an empty one: options; else a list.
 local function is_options(t) return type(t) == "table" and #t == 0 end
 
@@ -25,7 +25,9 @@ local function arguments(op, names, known, ...)
       o[k] = v
     end
   end
-  if given.n > #names then fail(op, "%d options at most after the tensors, got %d", #names, given.n) end
+  if given.n > #names then
+    fail(op, "%d options at most after the tensors, got %d", #names, given.n)
+  end
   for i = 1, given.n do
     if is_options(given[i]) then fail(op, "the options table comes last") end
     if given[i] ~= nil then o[names[i]] = given[i] end
@@ -35,7 +37,9 @@ end
 
 --- v as a list of n integers of at least 'least'; a number stands for all.
 local function per_axis(op, name, v, n, least)
-  if type(n) ~= "number" or n > 8 then fail(op, "%s: a list of at most 8 numbers", tostring(name)) end
+  if type(n) ~= "number" or n > 8 then
+    fail(op, "%s: a list of at most 8 numbers", tostring(name))
+  end
   local list = {}
   if type(v) == "table" then
     if #v ~= n and #v ~= 1 then fail(op, "%s has %d numbers, need 1 or %d", name, #v, n) end
@@ -51,7 +55,9 @@ local function per_axis(op, name, v, n, least)
 end
 
 local function flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, internal.word(v)) end
+  if type(v) ~= "boolean" then
+    fail(op, "%s must be true or false, got %s", name, internal.word(v))
+  end
   return v
 end
 
@@ -78,7 +84,7 @@ local function tracked(...)
 end
 internal.tracked = tracked
 
--- ---- convolution: one sum, three derivatives -------------------------------------------------------
+-- ---- convolution: one sum, three derivatives ----------------------------------------------------
 --- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
 local conv, conv_data, conv_weight
 
@@ -106,8 +112,8 @@ local function keep(ctx, a, b, s)
   ctx.s, ctx.first, ctx.second = s, a.requires_grad, b.requires_grad
 end
 
---- A product of a and b as an op: its result has the shape s[result]; d_a and d_b of (h, a, b, s) give
--- the gradients for a cotangent h.
+--- A product of a and b as an op: its result has the shape s[result]; d_a and d_b of (h, a, b, s)
+-- give the gradients for a cotangent h.
 local function product(name, result, d_a, d_b)
   return flame.func { name = name,
     forward = function(ctx, a, b, s)
@@ -122,22 +128,27 @@ end
 
 local function make_convs()
   conv = product("conv", "y",                                -- of x and w
-    function(h, _, w, s) return conv_data(h, w, s) end, function(h, x, _, s) return conv_weight(h, x, s) end)
+    function(h, _, w, s) return conv_data(h, w, s) end,
+    function(h, x, _, s) return conv_weight(h, x, s) end)
   conv_data = product("conv_data", "x",                      -- of y's cotangent and w
-    function(h, _, w, s) return conv(h, w, s) end, function(h, g, _, s) return conv_weight(g, h, s) end)
+    function(h, _, w, s) return conv(h, w, s) end,
+    function(h, g, _, s) return conv_weight(g, h, s) end)
   conv_weight = product("conv_weight", "w",                  -- of y's cotangent and x
-    function(h, _, x, s) return conv(x, h, s) end, function(h, g, _, s) return conv_data(g, h, s) end)
+    function(h, _, x, s) return conv(x, h, s) end,
+    function(h, g, _, s) return conv_data(g, h, s) end)
 end
 
 --- Has x (sizes xs) a result at each of its positions, which is a sum over its channels alone?
 local function is_one(groups, k, stride, before, xs, ys)
   local one = groups == 1
-  for i = 1, #k do one = one and k[i] == 1 and stride[i] == 1 and before[i] == 0 and xs[2 + i] == ys[2 + i] end
+  for i = 1, #k do
+    one = one and k[i] == 1 and stride[i] == 1 and before[i] == 0 and xs[2 + i] == ys[2 + i]
+  end
   return one
 end
 
---- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes, and whether sums
---- may be added up in any order.
+--- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes, and
+--- whether sums may be added up in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
   append(p, three(in_size, 1))
@@ -200,7 +211,9 @@ local function operands(op, n, x, w, b)
   end
   for name, v in pairs { x = x, w = w, b = b } do
     if v.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
-    if v.device ~= x.device then fail(op, "x is on %s and %s on %s\1; use %s:to(x.device)", x.device, name, v.device, name) end
+    if v.device ~= x.device then
+      fail(op, "x is on %s and %s on %s\1; use %s:to(x.device)", x.device, name, v.device, name)
+    end
   end
   if x.dtype ~= w.dtype then
     local dtype = (flame.zeros(0, { dtype = x.dtype }) + flame.zeros(0, { dtype = w.dtype })).dtype
@@ -232,8 +245,8 @@ local function split_bias(op, b, ...)
   return b, ...
 end
 
---- Windows of one element in steps: the elements that they read, and single steps. A product of these
--- costs a library less than steps do, above all the gradients.
+--- Windows of one element in steps: the elements that they read, and single steps. A product of
+-- these costs a library less than steps do, above all the gradients.
 local function strip(x, k, stride, before, after)
   local index, steps, n = {}, false, #k
   for i = 1, n do
@@ -253,11 +266,13 @@ local function convolution(op, n)
   def(op, 7, function(x, w, ...)
     local given = table.pack(split_bias(op, ...))
     local b = given[1]
-    local o = arguments(op, CONV, { stride = 1, padding = 0, dilation = 1, groups = 1 }, table.unpack(given, 2, given.n))
+    local o = arguments(op, CONV, { stride = 1, padding = 0, dilation = 1, groups = 1 },
+      table.unpack(given, 2, given.n))
     local batched
     x, w, batched = operands(op, n, x, w, b)
     local ws, groups = w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
-    local stride, dilation = per_axis(op, "stride", o.stride, n, 1), per_axis(op, "dilation", o.dilation, n, 1)
+    local stride, dilation = per_axis(op, "stride", o.stride, n, 1),
+      per_axis(op, "dilation", o.dilation, n, 1)
     local k = tail(ws, n)
     local before, after = paddings(op, o.padding, n, k, dilation, stride)
     if x.device ~= "cpu" then
@@ -267,28 +282,34 @@ local function convolution(op, n)
     local xs = x.shape
     local size = tail(xs, n)
     if xs[2] ~= ws[2] * groups then
-      fail(op, "x has %d channels, w %s with groups %d needs %d", xs[2], text(ws), groups, ws[2] * groups)
+      fail(op, "x has %d channels, w %s with groups %d needs %d", xs[2], text(ws), groups,
+        ws[2] * groups)
     end
-    if ws[1] % groups ~= 0 then fail(op, "w %s has %d outputs, groups %d does not divide them", text(ws), ws[1], groups) end
+    if ws[1] % groups ~= 0 then
+      fail(op, "w %s has %d outputs, groups %d does not divide them", text(ws), ws[1], groups)
+    end
     local y = { xs[1], ws[1] }
     for i = 1, n do
       local room, span = size[i] + before[i] + after[i], dilation[i] * (k[i] - 1) + 1
       if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
       if room < span then
-        fail(op, "axis %d of x has %d elements with padding, the kernel spans %d", i + 2, room, span)
+        fail(op, "axis %d of x has %d elements with padding, the kernel spans %d",
+          i + 2, room, span)
       end
       y[2 + i] = (room - span) // stride[i] + 1
     end
     if not conv then make_convs() end
-    local s = { what = op, x = xs, w = ws, y = y, pointwise = is_one(groups, k, stride, before, xs, y),
-      params = conv_params(xs[1], xs[2], ws[1], groups, size, k, tail(y, n), stride, before, dilation) }
+    local s = { what = op, x = xs, w = ws, y = y,
+      pointwise = is_one(groups, k, stride, before, xs, y),
+      params = conv_params(xs[1], xs[2], ws[1], groups, size, k, tail(y, n), stride,
+        before, dilation) }
     local made = tracked(x, w) and conv(x, w, s) or record("conv", s, x, w, y)
     return finish(op, made, b, ws[1], n, batched)
   end)
 end
 
---- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c / groups,
--- k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+--- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c
+-- / groups, k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
 ---@param b? flame.Tensor|table
 ---@param stride? integer|table  1
 ---@param padding? integer|string|table  0
@@ -303,43 +324,54 @@ local function transposed(op, n)
   def(op, 8, function(x, w, ...)
     local given = table.pack(split_bias(op, ...))
     local b = given[1]
-    local o = arguments(op, TRANSPOSED, { stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1 },
+    local o = arguments(op, TRANSPOSED,
+      { stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1 },
       table.unpack(given, 2, given.n))
     local batched
     x, w, batched = operands(op, n, x, w, b)
     local xs, ws, groups = x.shape, w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
-    local stride, dilation = per_axis(op, "stride", o.stride, n, 1), per_axis(op, "dilation", o.dilation, n, 1)
+    local stride, dilation = per_axis(op, "stride", o.stride, n, 1),
+      per_axis(op, "dilation", o.dilation, n, 1)
     local extra, k = per_axis(op, "output_padding", o.output_padding, n, 0), tail(ws, n)
-    if type(o.padding) == "string" then fail(op, 'padding must be a number or a list, got "%s"', o.padding) end
+    if type(o.padding) == "string" then
+      fail(op, 'padding must be a number or a list, got "%s"', o.padding)
+    end
     local before, after = paddings(op, o.padding, n, k, dilation, stride)
     if xs[2] ~= ws[1] then fail(op, "x has %d channels, w %s needs %d", xs[2], text(ws), ws[1]) end
-    if ws[1] % groups ~= 0 then fail(op, "x has %d channels, groups %d does not divide them", ws[1], groups) end
+    if ws[1] % groups ~= 0 then
+      fail(op, "x has %d channels, groups %d does not divide them", ws[1], groups)
+    end
     local y = { xs[1], ws[2] * groups }
     for i = 1, n do
       if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
       if extra[i] >= math.max(stride[i], dilation[i]) then
-        fail(op, "output_padding = %d, need less than stride %d or dilation %d", extra[i], stride[i], dilation[i])
+        fail(op, "output_padding = %d, need less than stride %d or dilation %d", extra[i],
+          stride[i], dilation[i])
       end
-      y[2 + i] = (xs[2 + i] - 1) * stride[i] - before[i] - after[i] + dilation[i] * (k[i] - 1) + extra[i] + 1
+      y[2 + i] = (xs[2 + i] - 1) * stride[i] - before[i] - after[i] + dilation[i] * (k[i] - 1)
+        + extra[i] + 1
       if y[2 + i] < 1 or xs[2 + i] == 0 then
-        fail(op, "axis %d of x has %d elements: the result would have %d", i + 2, xs[2 + i], y[2 + i])
+        fail(op, "axis %d of x has %d elements: the result would have %d", i + 2,
+          xs[2 + i], y[2 + i])
       end
     end
     if not conv then make_convs() end
-    local s = { what = op, x = y, w = ws, y = xs, pointwise = is_one(groups, k, stride, before, xs, y),
-      params = conv_params(xs[1], y[2], ws[1], groups, tail(y, n), k, tail(xs, n), stride, before, dilation) }
+    local s = { what = op, x = y, w = ws, y = xs,
+      pointwise = is_one(groups, k, stride, before, xs, y),
+      params = conv_params(xs[1], y[2], ws[1], groups, tail(y, n), k, tail(xs, n), stride,
+        before, dilation) }
     local made = tracked(x, w) and conv_data(x, w, s) or record("conv_data", s, x, w, y)
     return finish(op, made, b, y[2], n, batched)
   end)
 end
 
---- (x, w[, b, {stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1}]): the gradient of a
--- convolution by its input, as an op; w (c, o / groups, k).
+--- (x, w[, b, {stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1}]): the
+-- gradient of a convolution by its input, as an op; w (c, o / groups, k).
 transposed("conv_transpose1d", 1)
 transposed("conv_transpose2d", 2)
 transposed("conv_transpose3d", 3)
 
--- ---- pooling ------------------------------------------------------------------------------------------
+-- ---- pooling ------------------------------------------------------------------------------------
 --- s: what, params, x, y (shapes of all planes), dtype.
 local max_pool, pool_take, pool_put, avg_pool, avg_pool_back
 
@@ -366,7 +398,8 @@ local function make_pools()
     end,
     backward = function(ctx, g)
       local s = ctx.s
-      return pool_put(g, internal.call("max_pool_at", s.what, { ctx:saved() }, s.params, s.y, "i64"), s)
+      return pool_put(g,
+        internal.call("max_pool_at", s.what, { ctx:saved() }, s.params, s.y, "i64"), s)
     end }
   avg_pool = flame.func { name = "avg_pool",
     forward = function(ctx, x, s)
@@ -400,7 +433,8 @@ local function planes_of(op, n, x)
   return planes, tail(shape, n), lead
 end
 
-local function pool_params(planes, size, k, out, stride, pad, dilation, adaptive, include_pad, divisor)
+local function pool_params(planes, size, k, out, stride, pad, dilation, adaptive,
+    include_pad, divisor)
   local p = append({ planes }, three(size, 1))
   append(p, three(k, 1))
   append(p, three(out, 1))
@@ -415,7 +449,8 @@ local function windows(op, n, size, o)
   if not o.kernel_size then fail(op, "kernel_size is missing") end
   local k = per_axis(op, "kernel_size", o.kernel_size, n, 1)
   local stride = o.stride and per_axis(op, "stride", o.stride, n, 1) or k
-  local pad, dilation = per_axis(op, "padding", o.padding, n, 0), per_axis(op, "dilation", o.dilation or 1, n, 1)
+  local pad, dilation = per_axis(op, "padding", o.padding, n, 0),
+    per_axis(op, "dilation", o.dilation or 1, n, 1)
   local out, ceil = {}, flag(op, "ceil_mode", o.ceil_mode)
   for i = 1, n do
     local span = dilation[i] * (k[i] - 1) + 1
@@ -425,8 +460,10 @@ local function windows(op, n, size, o)
     local room = size[i] + 2 * pad[i] - span
     out[i] = (room + (ceil and stride[i] - 1 or 0)) // stride[i] + 1
     if ceil and (out[i] - 1) * stride[i] >= size[i] + pad[i] then out[i] = out[i] - 1 end
-    if out[i] < 1 then fail(op, "the kernel spans %d, axis %d from the end has %d elements with padding", span,
-      n - i + 1, size[i] + 2 * pad[i]) end
+    if out[i] < 1 then
+      fail(op, "the kernel spans %d, axis %d from the end has %d elements with padding", span,
+        n - i + 1, size[i] + 2 * pad[i])
+    end
   end
   return k, stride, pad, dilation, out
 end
@@ -440,14 +477,17 @@ local function largest(x, s, positions)
   if not max_pool then make_pools() end
   local track = tracked(x)
   if not positions then
-    return track and max_pool(x, s) or internal.call("max_pool", s.what, { x }, s.params, s.y, x.dtype)
+    return track and max_pool(x, s)
+      or internal.call("max_pool", s.what, { x }, s.params, s.y, x.dtype)
   end
   local at = internal.call("max_pool_at", s.what, { x:detach() }, s.params, s.y, "i64")
-  return track and pool_take(x, at, s) or internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype), at
+  return track and pool_take(x, at, s)
+    or internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype), at
 end
 
 local MAX = { "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices" }
-local AVG = { "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override" }
+local AVG = { "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad",
+  "divisor_override" }
 local function need_float(op, x)
   if not float[x.dtype] then fail(op, "x is %s, need a float", x.dtype) end
 end
@@ -457,35 +497,42 @@ local function pools(n)
   local max_name, avg_name = "max_pool" .. suffix, "avg_pool" .. suffix
   def(max_name, 7, function(x, ...)
     local planes, size, lead = planes_of(max_name, n, x)
-    local o = arguments(max_name, MAX, { kernel_size = false, stride = false, padding = 0, dilation = 1, ceil_mode = false,
+    local o = arguments(max_name, MAX,
+      { kernel_size = false, stride = false, padding = 0, dilation = 1, ceil_mode = false,
       return_indices = false }, ...)
     local k, stride, pad, dilation, out = windows(max_name, n, size, o)
-    local s = { what = max_name, x = x.shape, y = with(lead, out), params = pool_params(planes, size, k, out, stride, pad, dilation) }
+    local s = { what = max_name, x = x.shape, y = with(lead, out),
+      params = pool_params(planes, size, k, out, stride, pad, dilation) }
     return largest(x, s, flag(max_name, "return_indices", o.return_indices))
   end)
   def(avg_name, 7, function(x, ...)
     local planes, size, lead = planes_of(avg_name, n, x)
     need_float(avg_name, x)
-    local o = arguments(avg_name, AVG, { kernel_size = false, stride = false, padding = 0, ceil_mode = false,
+    local o = arguments(avg_name, AVG,
+      { kernel_size = false, stride = false, padding = 0, ceil_mode = false,
       count_include_pad = true, divisor_override = false }, ...)
     local k, stride, pad, dilation, out = windows(avg_name, n, size, o)
-    local divisor = o.divisor_override and internal.need_int(avg_name, "divisor_override", o.divisor_override) or nil
+    local divisor = o.divisor_override and internal.need_int(avg_name, "divisor_override",
+      o.divisor_override) or nil
     if divisor == 0 then fail(avg_name, "divisor_override is 0") end
     if not avg_pool then make_pools() end
-    local s = { what = avg_name, x = x.shape, y = with(lead, out), params = pool_params(planes, size, k, out, stride, pad,
+    local s = { what = avg_name, x = x.shape, y = with(lead, out),
+      params = pool_params(planes, size, k, out, stride, pad,
       dilation, false, flag(avg_name, "count_include_pad", o.count_include_pad), divisor) }
     return avg_pool(x, s)
   end)
 end
---- (x, kernel_size[, stride, padding, dilation, ceil_mode, return_indices]) of x (n, c, …) or (c, …);
--- stride is kernel_size where it is left out. Positions count the plane's elements from 1.
+--- (x, kernel_size[, stride, padding, dilation, ceil_mode, return_indices]) of x (n, c, …) or (c,
+-- …); stride is kernel_size where it is left out. Positions count the plane's elements from 1.
 -- avg_poolNd (x, kernel_size[, stride, padding, ceil_mode, count_include_pad, divisor_override]).
 for n = 1, 3 do pools(n) end
 
 --- Sizes of an adaptive result; false keeps the axis' own.
 local function adaptive_sizes(op, n, size, v)
   local out = {}
-  if type(v) == "table" and #v ~= n and #v ~= 1 then fail(op, "output_size has %d numbers, need 1 or %d", #v, n) end
+  if type(v) == "table" and #v ~= n and #v ~= 1 then
+    fail(op, "output_size has %d numbers, need 1 or %d", #v, n)
+  end
   for i = 1, n do
     local one = v
     if type(v) == "table" then one = v[#v == 1 and 1 or i] end
@@ -512,8 +559,10 @@ local function adaptive(n)
     return true
   end
   def(max_name, 3, function(x, ...)
-    local o = arguments(max_name, { "output_size", "return_indices" }, { output_size = false, return_indices = false }, ...)
-    local s, positions = prepare(max_name, x, o.output_size), flag(max_name, "return_indices", o.return_indices)
+    local o = arguments(max_name, { "output_size", "return_indices" },
+      { output_size = false, return_indices = false }, ...)
+    local s, positions = prepare(max_name, x, o.output_size),
+      flag(max_name, "return_indices", o.return_indices)
     if not whole(s) or x.dtype == "bool" then return largest(x, s, positions) end
     local y, at = x:flatten(x.ndim - n + 1, x.ndim):max(-1)
     y = y:reshape(s.y)
@@ -538,8 +587,11 @@ local function lp_pool(n)
   local name, avg = "lp_pool" .. n .. "d", "avg_pool" .. n .. "d"
   def(name, 5, function(x, p, ...)
     need_tensor(name, "x", x)
-    if type(p) ~= "number" or p == 0 then fail(name, "norm_type must be a number other than 0, got %s", tostring(p)) end
-    local o = arguments(name, { "kernel_size", "stride", "ceil_mode" }, { kernel_size = false, stride = false, ceil_mode = false }, ...)
+    if type(p) ~= "number" or p == 0 then
+      fail(name, "norm_type must be a number other than 0, got %s", tostring(p))
+    end
+    local o = arguments(name, { "kernel_size", "stride", "ceil_mode" },
+      { kernel_size = false, stride = false, ceil_mode = false }, ...)
     if not o.kernel_size then fail(name, "kernel_size is missing") end
     local k, count = per_axis(name, "kernel_size", o.kernel_size, n, 1), 1
     for i = 1, n do count = count * k[i] end
@@ -551,18 +603,22 @@ lp_pool(1)
 lp_pool(2)
 lp_pool(3)
 
---- (x, indices, kernel_size[, stride, padding, output_size]): values back to the positions that max_pool gave.
+--- (x, indices, kernel_size[, stride, padding, output_size]): values back to
+--- the positions that max_pool gave.
 local function unpool(n)
   local name = "max_unpool" .. n .. "d"
   def(name, 6, function(x, at, ...)
     local _, size, lead = planes_of(name, n, x)
     need_tensor(name, "indices", at)
-    local o = arguments(name, { "kernel_size", "stride", "padding", "output_size" }, { kernel_size = false, stride = false,
-      padding = 0, output_size = false }, ...)
+    local o = arguments(name, { "kernel_size", "stride", "padding", "output_size" },
+      { kernel_size = false, stride = false, padding = 0, output_size = false }, ...)
     if not o.kernel_size then fail(name, "kernel_size is missing") end
-    if text(at.shape) ~= text(x.shape) then fail(name, "x has shape %s, indices %s", text(x.shape), text(at.shape)) end
+    if text(at.shape) ~= text(x.shape) then
+      fail(name, "x has shape %s, indices %s", text(x.shape), text(at.shape))
+    end
     local k = per_axis(name, "kernel_size", o.kernel_size, n, 1)
-    local stride, pad = per_axis(name, "stride", o.stride or k, n, 1), per_axis(name, "padding", o.padding, n, 0)
+    local stride, pad = per_axis(name, "stride", o.stride or k, n, 1),
+      per_axis(name, "padding", o.padding, n, 0)
     local out, volume, count = {}, 1, 1
     local given = o.output_size and tail(o.output_size, n)
     for i = 1, n do
@@ -582,7 +638,8 @@ for n = 1, 3 do unpool(n) end
 def("local_response_norm", 5, function(x, ...)
   local op = "local_response_norm"
   need_tensor(op, "x", x)
-  local o = arguments(op, { "size", "alpha", "beta", "k" }, { size = false, alpha = 1e-4, beta = 0.75, k = 1 }, ...)
+  local o = arguments(op, { "size", "alpha", "beta", "k" },
+    { size = false, alpha = 1e-4, beta = 0.75, k = 1 }, ...)
   if not o.size then fail(op, "size is missing") end
   if x.ndim < 3 then fail(op, "x has shape %s, need at least 3 axes", text(x.shape)) end
   local n, shape = per_axis(op, "size", o.size, 1, 1)[1], x.shape

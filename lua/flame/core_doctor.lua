@@ -11,7 +11,9 @@ local function self_test(device)
     local x, y = flame.arange(n, make), flame.ones({ n }, make)
     local z = (x * 2.5 + y):totable()
     for i = 1, n do
-      if z[i] ~= 2.5 * i + 1 then error(("2.5 x + y is %s at position %d, not %s"):format(z[i], i, 2.5 * i + 1), 0) end
+      if z[i] ~= 2.5 * i + 1 then
+        error(("2.5 x + y is %s at position %d, not %s"):format(z[i], i, 2.5 * i + 1), 0)
+      end
     end
     local a = flame.arange(n * n, make):reshape(n, n) % 7 - 3
     local product, rows = a:matmul(a:t()):totable(), a:totable()
@@ -19,7 +21,9 @@ local function self_test(device)
       for j = 1, n, 7 do
         local sum = 0
         for k = 1, n do sum = sum + rows[i][k] * rows[j][k] end
-        if product[i][j] ~= sum then error(("a product is %s, not %s"):format(product[i][j], sum), 0) end
+        if product[i][j] ~= sum then
+          error(("a product is %s, not %s"):format(product[i][j], sum), 0)
+        end
       end
     end
   end)
@@ -30,7 +34,8 @@ local function megabytes(bytes) return (("%.1f MiB"):format(bytes / 1048576):gsu
 
 local function memory_line(device)
   local m = flame.memory(device)
-  return ("%s: %s in tensors, %s reserved, %s at most, %s free"):format(device, megabytes(m.allocated), megabytes(m.reserved),
+  return ("%s: %s in tensors, %s reserved, %s at most, %s free"):format(device,
+    megabytes(m.allocated), megabytes(m.reserved),
     megabytes(m.peak), megabytes(m.free))
 end
 
@@ -41,19 +46,24 @@ local function devices()
 end
 
 -- What is looked at that a machine without a GPU does not need.
-local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true, cudnn = true, nccl = true, cache = true }
+local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true, cudnn = true,
+  nccl = true, cache = true }
 local optional = { blas = true, cufft = true, cusolver = true, cudnn = true, nccl = true }
 
 --- Versions, devices with a self-test, memory and the settings in force, as text.
 function internal.info()
   local settings, lua = internal.settings()
-  local lines = { ("flame %s, %s"):format(flame.version, lua), "default device: " .. flame.default_device() }
+  local lines = { ("flame %s, %s"):format(flame.version, lua),
+    "default device: " .. flame.default_device() }
   local available, why = flame.cuda.available()
-  lines[#lines + 1] = available and ("cuda: %d device%s"):format(flame.cuda.count(), flame.cuda.count() == 1 and "" or "s")
+  lines[#lines + 1] = available and ("cuda: %d device%s"):format(flame.cuda.count(),
+    flame.cuda.count() == 1 and "" or "s")
     or ("cuda: none (%s)"):format(why)
   for _, fact in ipairs(internal.facts(false)) do
     if fact.ok then lines[#lines + 1] = fact.name .. ": " .. fact.text
-    elseif available and optional[fact.name] then lines[#lines + 1] = fact.name .. ": missing, " .. fact.text end
+    elseif available and optional[fact.name] then
+      lines[#lines + 1] = fact.name .. ": missing, " .. fact.text
+    end
   end
   local live = flame.memory().live_tensors
   for _, device in ipairs(devices()) do
@@ -61,7 +71,8 @@ function internal.info()
     lines[#lines + 1] = ("self-test %s: %s"):format(device, ok and "passed" or "failed, " .. text)
     lines[#lines + 1] = "memory " .. memory_line(device)
   end
-  lines[#lines + 1] = ("memory: %d tensors, %s of the host"):format(live, megabytes(flame.memory("cpu").host))
+  lines[#lines + 1] = ("memory: %d tensors, %s of the host"):format(live,
+    megabytes(flame.memory("cpu").host))
   local names = {}
   for name in pairs(settings) do names[#names + 1] = name end
   table.sort(names)
@@ -81,7 +92,8 @@ function internal.doctor(write)
   end
   line(true, "flame", flame.version)
   for _, fact in ipairs(internal.facts(true)) do
-    local needed = fact.name ~= "driver" and not optional[fact.name] and (available or not for_cuda[fact.name])
+    local needed = fact.name ~= "driver" and not optional[fact.name]
+      and (available or not for_cuda[fact.name])
     line(fact.ok, fact.name, fact.text, needed)
   end
   for _, device in ipairs(devices()) do
@@ -89,6 +101,7 @@ function internal.doctor(write)
     line(ok, "self-test " .. device, text, true)
   end
   if not available then write("No CUDA device can be used: everything runs on the CPU.") end
-  write(bad == 0 and "Nothing is wrong." or ("%d thing%s wrong: see above for what to do."):format(bad, bad == 1 and " is" or "s are"))
+  write(bad == 0 and "Nothing is wrong."
+    or ("%d thing%s wrong: see above for what to do."):format(bad, bad == 1 and " is" or "s are"))
   return bad == 0
 end

@@ -7,7 +7,9 @@ local defaults, axis_of, is_tensor = internal.defaults, internal.axis_of, flame.
 local where = flame.where
 
 local function add(name, most, f, kind)
-  if rawget(flame, name) == nil and rawget(methods, name) == nil then internal.def(name, most, f, kind) end
+  if rawget(flame, name) == nil and rawget(methods, name) == nil then
+    internal.def(name, most, f, kind)
+  end
 end
 --- Another name of what there is; the in-place form too.
 local function alias(name, of)
@@ -17,12 +19,13 @@ local function alias(name, of)
 end
 internal.add_name = add
 for name, of in pairs {
-  absolute = "abs", negative = "neg", subtract = "sub", multiply = "mul", divide = "div", true_divide = "div",
-  floor_divide = "floordiv", remainder = "mod", greater = "gt", greater_equal = "ge", less = "lt", less_equal = "le",
-  not_equal = "ne", arccos = "acos", arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh",
-  arctanh = "atanh", arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
-  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat",
-  vdot = "dot", ger = "outer", broadcast_tensors = "broadcast",
+  absolute = "abs", negative = "neg", subtract = "sub", multiply = "mul", divide = "div",
+  true_divide = "div", floor_divide = "floordiv", remainder = "mod", greater = "gt",
+  greater_equal = "ge", less = "lt", less_equal = "le", not_equal = "ne", arccos = "acos",
+  arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh", arctanh = "atanh",
+  arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
+  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat", vdot = "dot",
+  ger = "outer", broadcast_tensors = "broadcast",
 } do if rawget(flame, of) ~= nil or rawget(methods, of) ~= nil then alias(name, of) end end
 methods.tolist, methods.nelement, methods.ndimension = methods.totable, methods.numel, methods.dim
 
@@ -31,7 +34,8 @@ local function pair(op, x, y)
   local like = is_tensor(x) and x or need_tensor(op, "y", y)
   local function lift(v, name)
     if type(v) ~= "number" then return need_tensor(op, name, v) end
-    return flame.full({}, v, { dtype = like:is_floating_point() and like.dtype or "f32", device = like.device })
+    return flame.full({}, v,
+      { dtype = like:is_floating_point() and like.dtype or "f32", device = like.device })
   end
   return lift(x, "x"), lift(y, "y")
 end
@@ -45,7 +49,9 @@ local function float_dtype(x, y)
   if a == b then return a end
   return (a == "f64" or b == "f64") and "f64" or "f32"
 end
-local function unary(name, f) add(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
+local function unary(name, f)
+  add(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e")
+end
 local function float(x) return x:is_floating_point() and x or x:float() end
 --- A function of several steps: integers as f32; half types in f32, rounded once at the end.
 local function smooth(x, f)
@@ -62,7 +68,8 @@ local function binary(name, f)
     return half[dtype] and z:to(dtype) or z
   end, "e")
 end
-internal.pair, internal.smooth, internal.smooth_binary, internal.float_dtype = pair, smooth, binary, float_dtype
+internal.pair, internal.smooth, internal.smooth_binary, internal.float_dtype = pair, smooth,
+  binary, float_dtype
 
 -- ---- elementwise -----------------------------------------------------------------------------
 --- x * log(y), 0 where x is 0.
@@ -77,7 +84,9 @@ binary("xlog1py", function(x, y)
 end)
 --- -x * log(x); 0 at 0, -inf below.
 unary("entr", function(x)
-  return smooth(x, function(v) return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v))) end)
+  return smooth(x, function(v)
+    return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v)))
+  end)
 end)
 --- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 unary("sinc", function(x)
@@ -131,13 +140,15 @@ add("isneginf", 1, function(x) return need_tensor("isneginf", "x", x):detach():e
 add("isclose", 5, function(x, y, rtol, atol, equal_nan)
   need_tensor("isclose", "x", x)
   need_tensor("isclose", "y", y)
-  local o = defaults("isclose", { "rtol", "atol", "equal_nan" }, { rtol = 1e-5, atol = 1e-8, equal_nan = false },
+  local o = defaults("isclose", { "rtol", "atol", "equal_nan" },
+    { rtol = 1e-5, atol = 1e-8, equal_nan = false },
     rtol, atol, equal_nan)
   for _, name in ipairs { "rtol", "atol" } do
     if not (o[name] >= 0) then fail("isclose", "%s = %g is negative", name, o[name]) end
   end
   local a, b = x:detach():double(), y:detach():double()
-  local close = a:eq(b):logical_or((a - b):abs():le(b:abs() * o.rtol + o.atol):logical_and(b:isfinite()))
+  local close = a:eq(b)
+    :logical_or((a - b):abs():le(b:abs() * o.rtol + o.atol):logical_and(b:isfinite()))
   return o.equal_nan and close:logical_or(a:isnan():logical_and(b:isnan())) or close
 end)
 --- x to the power y, in f64.
@@ -148,7 +159,9 @@ add("float_power", 2, function(x, y)
   return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
 end)
 --- x * 2^y.
-add("ldexp", 2, function(x, y) return need_tensor("ldexp", "x", x) * float(need_tensor("ldexp", "y", y)):exp2() end, "e")
+add("ldexp", 2, function(x, y)
+  return need_tensor("ldexp", "x", x) * float(need_tensor("ldexp", "y", y)):exp2()
+end, "e")
 --- log2(2^x + 2^y).
 binary("logaddexp2", function(x, y) return internal.log_of_sum(x, y, flame.exp2, flame.log2) end)
 --- y - alpha * x, the operands of sub the other way round.
@@ -157,16 +170,21 @@ add("rsub", 3, function(x, y, alpha)
   alpha = defaults("rsub", { "alpha" }, { alpha = 1 }, alpha).alpha
   return y - (alpha == 1 and need_tensor("rsub", "x", x) or x * alpha)
 end)
-add("clamp_min", 2, function(x, low) return need_tensor("clamp_min", "x", x):clamp({ min = low }) end, "e")
-add("clamp_max", 2, function(x, high) return need_tensor("clamp_max", "x", x):clamp({ max = high }) end, "e")
+add("clamp_min", 2,
+  function(x, low) return need_tensor("clamp_min", "x", x):clamp({ min = low }) end, "e")
+add("clamp_max", 2,
+  function(x, high) return need_tensor("clamp_max", "x", x):clamp({ max = high }) end, "e")
 --- Every element v.
 ---@param v number|flame.Tensor
-add("fill", 2, function(x, v) return flame.full_like(need_tensor("fill", "x", x), internal.named(v, "value")) end)
+add("fill", 2, function(x, v)
+  return flame.full_like(need_tensor("fill", "x", x), internal.named(v, "value"))
+end)
 
 --- 'value' where x is not above the threshold.
 add("threshold", 3, function(x, threshold, value)
   need_tensor("threshold", "x", x)
-  return where(x:le(internal.need_operand("threshold", "threshold", threshold)), internal.need_operand("threshold", "value", value), x)
+  return where(x:le(internal.need_operand("threshold", "threshold", threshold)),
+    internal.need_operand("threshold", "value", value), x)
 end, "e")
 --- 0 where |x| <= lambd.
 ---@param lambd? number  0.5
@@ -196,7 +214,8 @@ add("prelu", 2, function(x, w)
     for d = 1, #shape do shape[d] = d == 2 and shape[2] or 1 end
     w = w:reshape(shape)
   end
-  return where(x:gt(0), x, x * (x.ndim == 0 and w:reshape({}) or w:numel() == 1 and w:reshape({}) or w))
+  return where(x:gt(0), x,
+    x * (x.ndim == 0 and w:reshape({}) or w:numel() == 1 and w:reshape({}) or w))
 end)
 --- The first half along d times the sigmoid of the second.
 ---@param d? integer  -1
@@ -212,16 +231,19 @@ end)
 ---@param training? boolean  false
 add("rrelu", 4, function(x, lower, upper, training)
   need_tensor("rrelu", "x", x)
-  local o = defaults("rrelu", { "lower", "upper", "training" }, { lower = 1 / 8, upper = 1 / 3, training = false },
+  local o = defaults("rrelu", { "lower", "upper", "training" },
+    { lower = 1 / 8, upper = 1 / 3, training = false },
     lower, upper, training)
   if o.lower > o.upper then fail("rrelu", "lower = %g is above upper = %g", o.lower, o.upper) end
-  local slope = o.training and flame.uniform(x.shape, o.lower, o.upper, { dtype = x.dtype, device = x.device })
+  local slope = o.training and flame.uniform(x.shape, o.lower, o.upper,
+    { dtype = x.dtype, device = x.device })
     or (o.lower + o.upper) / 2
   return where(x:le(0), x * slope, x)
 end, "e")
 local function one_hot_of(y, d)
   local at = y:detach():argmax(d, { keepdim = true })
-  return flame.zeros_like(y:detach()):scatter(d, at, flame.ones(at.shape, { dtype = y.dtype, device = y.device }))
+  return flame.zeros_like(y:detach()):scatter(d, at,
+    flame.ones(at.shape, { dtype = y.dtype, device = y.device }))
 end
 --- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
 ---@param tau? number  1
@@ -229,7 +251,8 @@ end
 ---@param d? integer  -1
 add("gumbel_softmax", 4, function(x, tau, hard, d)
   need_tensor("gumbel_softmax", "x", x)
-  local o = defaults("gumbel_softmax", { "tau", "hard", "dim" }, { tau = 1, hard = false, dim = -1 }, tau, hard, d)
+  local o = defaults("gumbel_softmax", { "tau", "hard", "dim" },
+    { tau = 1, hard = false, dim = -1 }, tau, hard, d)
   local noise = -(-(flame.rand_like(x:detach()):clamp({ min = 1e-38 })):log()):log()
   local y = ((x + noise) / o.tau):softmax(o.dim)
   return o.hard and one_hot_of(y, o.dim) - y:detach() + y or y
@@ -249,8 +272,10 @@ end)
 ---@param keepdim? boolean  false
 add("pairwise_distance", 5, function(x, y, p, eps, keepdim)
   need_tensor("pairwise_distance", "x", x)
-  local o = defaults("pairwise_distance", { "p", "eps", "keepdim" }, { p = 2, eps = 1e-6, keepdim = false }, p, eps, keepdim)
-  return (x - need_tensor("pairwise_distance", "y", y) + o.eps):norm(o.p, -1, { keepdim = o.keepdim })
+  local o = defaults("pairwise_distance", { "p", "eps", "keepdim" },
+    { p = 2, eps = 1e-6, keepdim = false }, p, eps, keepdim)
+  return (x - need_tensor("pairwise_distance", "y", y) + o.eps):norm(o.p, -1,
+    { keepdim = o.keepdim })
 end)
 --- Distances of all pairs of rows, the first with the second, third, …
 ---@param p? number  2
@@ -272,7 +297,7 @@ local function add_product(name, product)
     o = internal.options(name, o, { alpha = 1, beta = 1 })
     need_tensor(name, "x", x)
     local y = product(need_tensor(name, "a", a), need_tensor(name, "b", b))
-    x:broadcast_to(y.shape)                                        -- raises where x does not fit, also with beta = 0
+    x:broadcast_to(y.shape)                       -- raises where x does not fit, also with beta = 0
     if o.alpha ~= 1 then y = y * o.alpha end
     return o.beta == 0 and y or o.beta == 1 and x + y or x * o.beta + y
   end)
@@ -287,7 +312,7 @@ add("inner", 2, function(x, y)
   if x.ndim == 0 or y.ndim == 0 then return x * y end
   return flame.tensordot(x, y, { { -1 }, { -1 } })
 end)
--- ---- reductions -----------------------------------------------------------------------------------
+-- ---- reductions ---------------------------------------------------------------------------------
 --- Sum of what is not NaN.
 add("nansum", 3, function(x, d, o)
   need_tensor("nansum", "x", x)
@@ -314,24 +339,30 @@ local function for_mean(d, ...)
 end
 --- std and mean.
 ---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
-add("std_mean", 4, function(x, ...) return need_tensor("std_mean", "x", x):std(...), x:mean(for_mean(...)) end)
+add("std_mean", 4, function(x, ...)
+  return need_tensor("std_mean", "x", x):std(...), x:mean(for_mean(...))
+end)
 --- var and mean.
 ---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
-add("var_mean", 4, function(x, ...) return need_tensor("var_mean", "x", x):var(...), x:mean(for_mean(...)) end)
+add("var_mean", 4, function(x, ...)
+  return need_tensor("var_mean", "x", x):var(...), x:mean(for_mean(...))
+end)
 --- Smallest and largest.
 ---@param o? table  {dim = all, keepdim = false}
 ---@return flame.Tensor, flame.Tensor
 add("aminmax", 2, function(x, o)
   need_tensor("aminmax", "x", x)
   o = internal.options("aminmax", o, { dim = false, keepdim = false })
-  return x:amin(o.dim or nil, { keepdim = o.keepdim }), x:amax(o.dim or nil, { keepdim = o.keepdim })
+  return x:amin(o.dim or nil, { keepdim = o.keepdim }),
+    x:amax(o.dim or nil, { keepdim = o.keepdim })
 end)
 --- Differences of neighbours along d, n times; prepend and append stand before and behind x.
 ---@param n? integer  1
 ---@param d? integer  -1
 ---@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
 add("diff", 5, function(x, n, d, ...)
-  local o = defaults("diff", { "n", "dim", "prepend", "append" }, { n = 1, dim = -1, prepend = false, append = false }, n, d, ...)
+  local o = defaults("diff", { "n", "dim", "prepend", "append" },
+    { n = 1, dim = -1, prepend = false, append = false }, n, d, ...)
   d = axis_of("diff", need_tensor("diff", "x", x), o.dim)
   if x.ndim == 0 then fail("diff", "a 0-d tensor has no neighbours") end
   if need_int("diff", "n", o.n) < 0 then fail("diff", "n = %d is negative", o.n) end
@@ -389,7 +420,9 @@ end)
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param o? table  {correction = 1, fweights =, aweights =}
 add("cov", 2, function(x, o)
-  if need_tensor("cov", "x", x).ndim > 2 then fail("cov", "x has %d axes, need 2 at most", x.ndim) end
+  if need_tensor("cov", "x", x).ndim > 2 then
+    fail("cov", "x has %d axes, need 2 at most", x.ndim)
+  end
   o = internal.options("cov", o, { correction = 1, fweights = false, aweights = false })
   local v = float(x.ndim < 2 and x:reshape(1, -1) or x)
   local w, count = nil, v.shape[2]
@@ -399,7 +432,9 @@ add("cov", 2, function(x, o)
       if need_tensor("cov", name, given).ndim ~= 1 or given.shape[1] ~= count then
         fail("cov", "%s has shape (%s), need (%d)", name, table.concat(given.shape, ", "), count)
       end
-      if name == "fweights" and given:is_floating_point() then fail("cov", "fweights is %s, need integers", given.dtype) end
+      if name == "fweights" and given:is_floating_point() then
+        fail("cov", "fweights is %s, need integers", given.dtype)
+      end
       if given:detach():lt(0):any():item() then fail("cov", "%s has a negative element", name) end
       w = w and w * given:to(v.dtype) or given:to(v.dtype)
     end
@@ -411,7 +446,8 @@ add("cov", 2, function(x, o)
   end
   local total = w:sum()
   local c = v - (v * w):sum(2, { keepdim = true }) / total
-  local spread = o.aweights and (w * o.aweights:to(v.dtype)):sum() / total * o.correction or o.correction
+  local spread = o.aweights and (w * o.aweights:to(v.dtype)):sum() / total * o.correction
+    or o.correction
   local y = (c * w):matmul(c:t()) / (total - spread):clamp({ min = 0 })
   return v.shape[1] == 1 and y:reshape({}) or y
 end)
@@ -437,7 +473,8 @@ add("quantile", 5, function(x, q, ...)
   local op = "quantile"
   need_tensor(op, "x", x)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  local o = defaults(op, { "dim", "keepdim" }, { dim = false, keepdim = false, interpolation = "linear" }, ...)
+  local o = defaults(op, { "dim", "keepdim" },
+    { dim = false, keepdim = false, interpolation = "linear" }, ...)
   local d = o.dim or nil
   local v = d == nil and x:reshape(-1) or x
   local axis, shape = d == nil and 1 or axis_of(op, x, d), x.shape
@@ -451,10 +488,15 @@ add("quantile", 5, function(x, q, ...)
     local p = share * (n - 1)
     local low = math.floor(p)
     local high, w = math.ceil(p), p - low
-    if o.interpolation == "lower" then w = 0 elseif o.interpolation == "higher" then w = w > 0 and 1 or 0
+    if o.interpolation == "lower" then
+      w = 0
+    elseif o.interpolation == "higher" then
+      w = w > 0 and 1 or 0
     elseif o.interpolation == "midpoint" then w = w > 0 and 0.5 or 0
     elseif o.interpolation == "nearest" then w = (w > 0.5 or w == 0.5 and low % 2 == 1) and 1 or 0
-    elseif o.interpolation ~= "linear" then fail(op, "no interpolation '%s'", tostring(o.interpolation)) end
+    elseif o.interpolation ~= "linear" then
+      fail(op, "no interpolation '%s'", tostring(o.interpolation))
+    end
     local a = sorted:narrow(axis, low + 1, 1)
     if tracked and o.interpolation == "linear" and w > 0 then w = tracked * (n - 1) - low end
     local y = where(nan, 0 / 0, w == 0 and a or a + (sorted:narrow(axis, high + 1, 1) - a) * w)
@@ -462,7 +504,8 @@ add("quantile", 5, function(x, q, ...)
       for k = 1, #shape do shape[k] = 1 end
       return o.keepdim and y:reshape(shape) or y:reshape({})
     end
-    return (o.keepdim or x.ndim == 0) and y:reshape(x.ndim == 0 and {} or y.shape) or y:squeeze(axis)
+    return (o.keepdim or x.ndim == 0) and y:reshape(x.ndim == 0 and {} or y.shape)
+      or y:squeeze(axis)
   end
   if type(q) == "number" then return at(q):clone() end
   local list = need_tensor(op, "q", q):totable()

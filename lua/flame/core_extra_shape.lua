@@ -2,13 +2,16 @@
 -- here as everywhere: in tril_indices, combinations, take_along_dim, scatter_reduce.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local defaults, axis_of, add, where = internal.defaults, internal.axis_of, internal.add_name, flame.where
+local defaults, axis_of, add, where = internal.defaults, internal.axis_of,
+  internal.add_name, flame.where
 
--- ---- shapes ------------------------------------------------------------------------------------------
+-- ---- shapes -------------------------------------------------------------------------------------
 add("ravel", 1, function(x) return need_tensor("ravel", "x", x):reshape(-1) end)
 add("fliplr", 1, function(x) return need_tensor("fliplr", "x", x):flip(2) end)
 add("flipud", 1, function(x)
-  if need_tensor("flipud", "x", x).ndim == 0 then fail("flipud", "x is 0-d, need at least one axis") end
+  if need_tensor("flipud", "x", x).ndim == 0 then
+    fail("flipud", "x is 0-d, need at least one axis")
+  end
   return x:flip(1)
 end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
@@ -48,7 +51,9 @@ for n = 1, 3 do
 end
 local function stacked(name, lift, d)
   add(name, 1, function(list)
-    if type(list) ~= "table" then fail(name, "tensors must be a list of tensors, got %s", internal.word(list)) end
+    if type(list) ~= "table" then
+      fail(name, "tensors must be a list of tensors, got %s", internal.word(list))
+    end
     local parts = {}
     for k, x in ipairs(list) do parts[k] = lift(need_tensor(name, ("tensors[%d]"):format(k), x)) end
     return flame.cat(parts, type(d) == "function" and d(parts[1]) or d)
@@ -83,7 +88,9 @@ add("tensor_split", 3, function(x, n, d)
     end
     return parts
   end
-  if need_int("tensor_split", "n", n) < 1 or n > 65536 then fail("tensor_split", "n = %d, need 1 to 65536", n) end
+  if need_int("tensor_split", "n", n) < 1 or n > 65536 then
+    fail("tensor_split", "n = %d, need 1 to 65536", n)
+  end
   for k = 1, n do
     local count = size // n + (k <= size % n and 1 or 0)
     parts[k] = x:narrow(d, count > 0 and first + 1 or 1, count)
@@ -97,7 +104,9 @@ end)
 add("block_diag", 64, function(...)
   local list, rows, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
-    if need_tensor("block_diag", "tensor " .. k, x).ndim > 2 then fail("block_diag", "tensor %d has %d axes, need 2 at most", k, x.ndim) end
+    if need_tensor("block_diag", "tensor " .. k, x).ndim > 2 then
+      fail("block_diag", "tensor %d has %d axes, need 2 at most", k, x.ndim)
+    end
     list[k] = x.ndim < 2 and x:reshape(1, -1) or x
     columns = columns + list[k].shape[2]
   end
@@ -120,8 +129,11 @@ end, "module")
 ---@param r? integer  2
 ---@param with_replacement? boolean  false
 add("combinations", 3, function(x, r, with_replacement)
-  if need_tensor("combinations", "x", x).ndim ~= 1 then fail("combinations", "x has %d axes, need 1", x.ndim) end
-  local o = defaults("combinations", { "r", "with_replacement" }, { r = 2, with_replacement = false }, r, with_replacement)
+  if need_tensor("combinations", "x", x).ndim ~= 1 then
+    fail("combinations", "x has %d axes, need 1", x.ndim)
+  end
+  local o = defaults("combinations", { "r", "with_replacement" },
+    { r = 2, with_replacement = false }, r, with_replacement)
   local n, at, now = x.shape[1], {}, {}
   local function choose(k, from)
     if k > o.r then at[#at + 1] = table.move(now, 1, o.r, 1, {}) return end
@@ -139,7 +151,8 @@ local function triangle_indices(name, upper)
       local n = k == 1 and rows or columns
       if need_int(name, what, n) < 0 then fail(name, "%s = %d is negative", what, n) end
     end
-    local o = defaults(name, { "offset" }, { offset = 0, device = flame.default_device(), dtype = "i64" }, ...)
+    local o = defaults(name, { "offset" },
+      { offset = 0, device = flame.default_device(), dtype = "i64" }, ...)
     local offset, ends, shift, total = need_int(name, "offset", o.offset), {}, {}, 0
     for i = 1, rows do
       local first = upper and math.max(i + offset, 1) or 1
@@ -156,7 +169,9 @@ local function triangle_indices(name, upper)
 end
 triangle_indices("tril_indices", false)
 triangle_indices("triu_indices", true)
-local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v end
+local function whole(v)
+  return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v
+end
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param base? number  10
 ---@param o? table  {dtype =, device =, requires_grad =}
@@ -164,7 +179,8 @@ local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) o
 add("logspace", 5, function(first, last, n, base, o)
   if type(base) == "table" then base, o = nil, base end
   local dtype = o and o.dtype or "f32"
-  if not dtype:find("f", 1, true) then first, last = whole(first), whole(last) end    -- integers, as in linspace
+  -- integers, as in linspace
+  if not dtype:find("f", 1, true) then first, last = whole(first), whole(last) end
   local y = flame.linspace(first, last, n, { dtype = "f64", device = o and o.device })
   y = ((base or 10.0) ^ y):to(dtype)
   return o and o.requires_grad and y:requires_grad_(true) or y
@@ -172,7 +188,9 @@ end, "module")
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
 ---@param k? integer  0
 add("diag", 2, function(x, k)
-  if need_tensor("diag", "x", x).ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
+  if need_tensor("diag", "x", x).ndim > 2 or x.ndim == 0 then
+    fail("diag", "x has %d axes, need 1 or 2", x.ndim)
+  end
   k = defaults("diag", { "diagonal" }, { diagonal = 0 }, k).diagonal
   return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
 end)
@@ -183,21 +201,28 @@ add("diagflat", 2, function(x, k)
   return flame.diag_embed(need_tensor("diagflat", "x", x):reshape(-1), k)
 end)
 for name, of in pairs { view_as = "reshape", reshape_as = "reshape" } do
-  add(name, 2, function(x, y) return need_tensor(name, "x", x)[of](x, need_tensor(name, "y", y).shape) end)
+  add(name, 2, function(x, y)
+    return need_tensor(name, "x", x)[of](x, need_tensor(name, "y", y).shape)
+  end)
 end
-add("type_as", 2, function(x, y) return need_tensor("type_as", "x", x):to(need_tensor("type_as", "y", y).dtype) end)
+add("type_as", 2, function(x, y)
+  return need_tensor("type_as", "x", x):to(need_tensor("type_as", "y", y).dtype)
+end)
 
 local function options_like(op, x, o)
-  return internal.options(op, o, { dtype = need_tensor(op, "x", x).dtype, device = x.device, requires_grad = false })
+  return internal.options(op, o,
+    { dtype = need_tensor(op, "x", x).dtype, device = x.device, requires_grad = false })
 end
 --- x:new_zeros(…sizes[, options]): of x's dtype and device.
 for _, name in ipairs { "zeros", "ones", "empty" } do
   methods["new_" .. name] = internal.checked(function(x, ...)
     local list, o = table.pack(...), nil
-    if list.n > 1 and type(list[list.n]) == "table" or list.n == 1 and type(list[1]) == "table" and list[1][1] == nil and next(list[1]) then
+    if list.n > 1 and type(list[list.n]) == "table" or list.n == 1 and type(list[1]) == "table"
+        and list[1][1] == nil and next(list[1]) then
       o, list.n = list[list.n], list.n - 1
     end
-    local sizes = list.n == 1 and type(list[1]) == "table" and list[1] or table.move(list, 1, list.n, 1, {})
+    local sizes = list.n == 1 and type(list[1]) == "table" and list[1]
+      or table.move(list, 1, list.n, 1, {})
     return flame[name](sizes, options_like("new_" .. name, x, o))
   end, "new_" .. name, 10)
 end
@@ -208,7 +233,7 @@ methods.new_tensor = internal.checked(function(x, v, o)
   return flame.tensor(v, options_like("new_tensor", x, o))
 end, "new_tensor", 3)
 
--- ---- by position ------------------------------------------------------------------------------------------
+-- ---- by position --------------------------------------------------------------------------------
 --- gather with shapes that broadcast; without d, of the flat x.
 ---@param d? integer
 add("take_along_dim", 3, function(x, idx, d)
@@ -233,7 +258,9 @@ end)
 --- x where mask is false; where it is true the elements of src, in order.
 add("masked_scatter", 3, function(x, mask, src)
   need_tensor("masked_scatter", "x", x)
-  if need_tensor("masked_scatter", "mask", mask).dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
+  if need_tensor("masked_scatter", "mask", mask).dtype ~= "bool" then
+    fail("masked_scatter", "mask is %s, need bool", mask.dtype)
+  end
   if need_tensor("masked_scatter", "src", src).dtype ~= x.dtype then
     fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
   end
@@ -241,7 +268,9 @@ add("masked_scatter", 3, function(x, mask, src)
   local hit = mask:expand(x.shape)
   local at = hit:reshape(-1):cumsum(1)
   local n = x:numel() > 0 and at[-1]:item() or 0
-  if n > src:numel() then fail("masked_scatter", "mask is true at %d positions, src has %d elements", n, src:numel()) end
+  if n > src:numel() then
+    fail("masked_scatter", "mask is true at %d positions, src has %d elements", n, src:numel())
+  end
   if n == 0 then return x:clone() end
   return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
 end, "e")
@@ -249,7 +278,8 @@ end, "e")
 local function with_region(op, x, key, src)
   local y, want = x:clone(), x[key].shape
   if table.concat(need_tensor(op, "src", src).shape, ", ") ~= table.concat(want, ", ") then
-    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "), table.concat(want, ", "))
+    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "),
+      table.concat(want, ", "))
   end
   y[key] = src
   return y
@@ -273,10 +303,12 @@ add("slice_scatter", 6, function(x, src, d, first, last, step)
   return with_region("slice_scatter", x, key, src)
 end)
 
--- ---- writes with random numbers --------------------------------------------------------------------------
+-- ---- writes with random numbers -----------------------------------------------------------------
 methods.bernoulli_ = internal.checked(function(x, p)
   p = p == nil and 0.5 or p
-  if type(p) == "number" and not (p >= 0 and p <= 1) then fail("bernoulli_", "p = %g, need 0 <= p <= 1", p) end
+  if type(p) == "number" and not (p >= 0 and p <= 1) then
+    fail("bernoulli_", "p = %g, need 0 <= p <= 1", p)
+  end
   return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
 end, "bernoulli_", 2)
 methods.exponential_ = internal.checked(function(x, rate)

@@ -16,7 +16,8 @@ local function need_signal(op, x, complex)
   if x.dtype == "f16" or x.dtype == "bf16" then fail(op, "x is %s, need f32 or f64", x.dtype) end
   if not x:is_floating_point() then x = x:float() end
   if complex and (x.ndim < 2 or x.shape[x.ndim] ~= 2) then
-    fail(op, "x has shape %s, need complex numbers: at least two axes, the last with 2 elements, real and"
+    fail(op,
+      "x has shape %s, need complex numbers: at least two axes, the last with 2 elements, real and"
       .. " imaginary part\1 (real data: rfft, or stack with zeros)", shape_text(x))
   end
   if not complex and x.ndim < 1 then fail(op, "x is 0-d, need at least one axis") end
@@ -26,7 +27,8 @@ end
 local function axis_of(op, d, rank)
   d = need_int(op, "dim", d)
   if d == 0 or d > rank or d < -rank then
-    fail(op, "dim %d is out of range, there %s %d %s of numbers", d, rank == 1 and "is" or "are", rank,
+    fail(op, "dim %d is out of range, there %s %d %s of numbers", d,
+      rank == 1 and "is" or "are", rank,
       rank == 1 and "axis" or "axes")
   end
   return d > 0 and d or d + rank + 1
@@ -46,8 +48,8 @@ local function length_of(op, n, default)
 end
 
 -- ---- one axis ----------------------------------------------------------------------------------
--- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =}; across:
--- of two axes, dim the last one and this the size of the one before.
+-- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =};
+-- across: of two axes, dim the last one and this the size of the one before.
 local COMPLEX, TO_HALF, FROM_HALF = 0, 1, 2
 
 local function run(x, t)
@@ -58,10 +60,12 @@ local function run(x, t)
   local size = shape[t.dim]
   shape[t.dim] = t.size
   if t.mode ~= FROM_HALF then shape[#shape + 1] = 2 end
-  return internal.call("fft", t.op, { x }, { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
+  return internal.call("fft", t.op, { x },
+    { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
 end
 
---- x times, along axis d (its last but one is 'rank'), 1 at the ends of a half spectrum and f between.
+--- x times, along axis d (its last but one is 'rank'), 1 at the ends of a
+--- half spectrum and f between.
 local function weighted(x, d, n, f)
   local size, along = x.shape[d], {}
   local k = flame.arange(0, size - 1, { dtype = x.dtype, device = x.device })
@@ -72,8 +76,8 @@ end
 local transform
 --- The adjoint of t for an input of 'size' along its axis, applied to g.
 local function adjoint(g, t, size)
-  local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX, inverse = 1 - t.inverse, norm = t.norm,
-    across = t.across }
+  local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX,
+    inverse = 1 - t.inverse, norm = t.norm, across = t.across }
   if t.mode == COMPLEX then return transform(g, back) end
   back.mode = t.mode == TO_HALF and FROM_HALF or TO_HALF
   if t.mode == TO_HALF then return transform(weighted(g, t.dim, t.n, 0.5), back) end
@@ -97,20 +101,25 @@ local function along(op, x, n, d, norm, inverse)
   local y, rank = need_signal(op, x, true)
   d = axis_of(op, d, rank)
   n = length_of(op, n, y:size(d))
-  return transform(y, { op = op, dim = d, n = n, size = n, mode = COMPLEX, inverse = inverse and 1 or 0,
+  return transform(y,
+    { op = op, dim = d, n = n, size = n, mode = COMPLEX, inverse = inverse and 1 or 0,
     norm = norm_of(op, norm, inverse) })
 end
 local function to_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, false)
   d = axis_of(op, d, rank)
   n = length_of(op, n, y:size(d))
-  return transform(y, { op = op, dim = d, n = n, size = n // 2 + 1, mode = TO_HALF, inverse = 0, norm = norm_of(op, norm) })
+  return transform(y,
+    { op = op, dim = d, n = n, size = n // 2 + 1, mode = TO_HALF, inverse = 0,
+      norm = norm_of(op, norm) })
 end
 local function from_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, true)
   d = axis_of(op, d, rank)
   n = length_of(op, n, 2 * (y:size(d) - 1))
-  return transform(y, { op = op, dim = d, n = n, size = n, mode = FROM_HALF, inverse = 1, norm = norm_of(op, norm, true) })
+  return transform(y,
+    { op = op, dim = d, n = n, size = n, mode = FROM_HALF, inverse = 1,
+      norm = norm_of(op, norm, true) })
 end
 
 --- Define op(x[, n, dim, norm]).
@@ -139,13 +148,16 @@ one_axis("rfft", to_half)
 ---@param norm? string|table  backward
 one_axis("irfft", from_half)
 
--- ---- several axes --------------------------------------------------------------------------------
---- Lengths (or nil) and axes, as torch has it: without dim the last of as many axes as s has, or all.
+-- ---- several axes -------------------------------------------------------------------------------
+--- Lengths (or nil) and axes, as torch has it: without dim the last of as
+--- many axes as s has, or all.
 local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end
   if type(s) == "number" then s = { s } end
   for name, v in pairs { s = s or {}, dim = dims or {} } do
-    if type(v) ~= "table" then fail(op, "%s must be a number or a list, got %s", name, internal.word(v)) end
+    if type(v) ~= "table" then
+      fail(op, "%s must be a number or a list, got %s", name, internal.word(v))
+    end
   end
   local axes, seen = {}, {}
   if dims then
@@ -170,7 +182,8 @@ local function over(op, x, lengths, axes, first, last, norm, inverse)
   local i = first
   while i <= last do
     local rank, shape = x.ndim - 1, x.shape
-    if i < last and axes[i] == rank - 1 and axes[i + 1] == rank and not lengths[i] and not lengths[i + 1]
+    if i < last and axes[i] == rank - 1 and axes[i + 1] == rank and not lengths[i]
+        and not lengths[i + 1]
       and shape[rank - 1] > 1 and shape[rank] > 0 then
       x = transform(x, { op = op, dim = rank, n = shape[rank], size = shape[rank], mode = COMPLEX,
         inverse = inverse and 1 or 0, norm = norm_of(op, norm, inverse), across = shape[rank - 1] })
@@ -212,25 +225,30 @@ end
 for name, f in pairs(kinds) do
   --- op(x[, s, dim, norm]): over all axes, or those in dim.
   def(name .. "n", 5, function(x, ...)
-    local o = arguments(name .. "n", { "s", "dim", "norm" }, { s = false, dim = false, norm = "backward" }, ...)
+    local o = arguments(name .. "n", { "s", "dim", "norm" },
+      { s = false, dim = false, norm = "backward" }, ...)
     return f(name .. "n", x, o.s, o.dim, o.norm)
   end)
   --- op(x[, s, dim, norm]): over the last two axes.
   def(name .. "2", 5, function(x, ...)
-    local o = arguments(name .. "2", { "s", "dim", "norm" }, { s = false, dim = { -2, -1 }, norm = "backward" }, ...)
+    local o = arguments(name .. "2", { "s", "dim", "norm" },
+      { s = false, dim = { -2, -1 }, norm = "backward" }, ...)
     return f(name .. "2", x, o.s, o.dim, o.norm)
   end)
 end
 
--- ---- order and frequencies -------------------------------------------------------------------------
+-- ---- order and frequencies ----------------------------------------------------------------------
 --- Without dim: all axes, but for that of the parts where the last of several has 2 elements
 --- ({complex = true | false} says which).
 local function shifted(op, x, sign, ...)
   need_tensor(op, "x", x)
-  local o = arguments(op, { "dim" }, { dim = false, complex = x.ndim > 1 and x.shape[x.ndim] == 2 }, ...)
+  local o = arguments(op, { "dim" },
+    { dim = false, complex = x.ndim > 1 and x.shape[x.ndim] == 2 }, ...)
   local rank, amounts, axes = o.complex and not o.dim and x.ndim - 1 or x.ndim, {}, {}
   local dims = type(o.dim) == "number" and { o.dim } or o.dim
-  if dims and type(dims) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", internal.word(dims)) end
+  if dims and type(dims) ~= "table" then
+    fail(op, "dim must be an axis or a list of axes, got %s", internal.word(dims))
+  end
   if not dims then
     dims = {}
     for d = 1, rank do dims[d] = d end
@@ -249,7 +267,8 @@ def("ifftshift", 2, function(x, ...) return shifted("ifftshift", x, -1, ...) end
 
 local function frequencies(op, n, last, ...)
   n = need_int(op, "n", n)
-  local o = arguments(op, { "d" }, { d = 1.0, dtype = flame.default_dtype(), device = flame.default_device() }, ...)
+  local o = arguments(op, { "d" },
+    { d = 1.0, dtype = flame.default_dtype(), device = flame.default_device() }, ...)
   if n < 1 then fail(op, "n = %d, need at least 1", n) end
   local first = n // 2 - (1 - n % 2)                       -- the largest positive one
   local how = { dtype = o.dtype, device = o.device }
@@ -263,8 +282,9 @@ end
 def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) end, "module")
 def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
 
--- ---- real and imaginary parts ----------------------------------------------------------------------
---- Whether x holds complex numbers, as fftshift takes it: floats with a last axis of 2 behind another, unless told.
+-- ---- real and imaginary parts -------------------------------------------------------------------
+--- Whether x holds complex numbers, as fftshift takes it: floats with a last
+--- axis of 2 behind another, unless told.
 local function holds_complex(op, x, ...)
   need_tensor(op, "x", x)
   local likely = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
@@ -278,22 +298,30 @@ function internal.conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
 end
---- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of other tensors their values, as real
---- numbers have; {complex = true | false} says which.
+--- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
+--- other tensors their values, as real numbers have; {complex = true | false} says which.
 ---@param o? table  {complex =}
 ---@return flame.Tensor
-def("conj", 2, function(x, o) return holds_complex("conj", x, o) and internal.conjugate(x) or x:clone() end)
-def("conj_physical", 2, function(x, o) return holds_complex("conj_physical", x, o) and internal.conjugate(x) or x:clone() end)
---- The real parts of complex numbers (see conj), without the last axis; of real numbers their values.
+def("conj", 2, function(x, o)
+  return holds_complex("conj", x, o) and internal.conjugate(x) or x:clone()
+end)
+def("conj_physical", 2, function(x, o)
+  return holds_complex("conj_physical", x, o) and internal.conjugate(x) or x:clone()
+end)
+--- The real parts of complex numbers (see conj), without the last axis; of
+--- real numbers their values.
 ---@param o? table  {complex =}
 ---@return flame.Tensor
-def("real", 2, function(x, o) return holds_complex("real", x, o) and x:select(-1, 1):clone() or x:clone() end)
+def("real", 2, function(x, o)
+  return holds_complex("real", x, o) and x:select(-1, 1):clone() or x:clone()
+end)
 --- The imaginary parts of complex numbers (see conj), without the last axis.
 ---@param o? table  {complex =}
 ---@return flame.Tensor
 def("imag", 2, function(x, o)
   if not holds_complex("imag", x, o) then
-    fail("imag", "x has shape %s and holds real numbers: complex ones have a last axis of 2", shape_text(x))
+    fail("imag", "x has shape %s and holds real numbers: complex ones have a last axis of 2",
+      shape_text(x))
   end
   return x:select(-1, 2):clone()
 end)

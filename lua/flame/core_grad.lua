@@ -1,7 +1,8 @@
 --- Gradients in Lua: the map of gradients(), flame.grad and its kin, functions of the
 -- script. The walk itself is C (internal.gradients).
 local flame, methods, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 local is_tensor = flame.is_tensor
 
 --- A function, a module or a kernel.
@@ -19,7 +20,9 @@ local asked = setmetatable({}, { __mode = "k" })
 function Gradients.__index(g, key)
   local method = Gradients[key]
   if method ~= nil then return method end
-  if not is_tensor(key) then fail("gradients", "a map of gradients has no field '%s'", tostring(key)) end
+  if not is_tensor(key) then
+    fail("gradients", "a map of gradients has no field '%s'", tostring(key))
+  end
   if asked[g].unused[key] then return nil end
   fail("gradients", "not asked for in this call\1: name it in gradients{…}")
 end
@@ -69,7 +72,8 @@ local function make_map(xs, grads, allow_unused)
 end
 
 local function gradients_of(y, xs, seed, o)
-  o = options("gradients", o, { create_graph = false, retain_graph = false, allow_unused = false, seed = false })
+  o = options("gradients", o,
+    { create_graph = false, retain_graph = false, allow_unused = false, seed = false })
   seed = seed or o.seed or nil
   local how = { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }
   return internal.gradients({ y }, seed and { seed }, xs, how), o
@@ -77,9 +81,13 @@ end
 
 methods.gradients = function(y, xs, o, ...)
   need_tensor("gradients", "x", y)
-  if select("#", ...) > 0 then fail("gradients", "3 arguments at most, got %d", 3 + select("#", ...)) end
+  if select("#", ...) > 0 then
+    fail("gradients", "3 arguments at most, got %d", 3 + select("#", ...))
+  end
   if is_tensor(xs) then xs = { xs } end
-  if type(xs) ~= "table" then fail("gradients", "inputs must be a list of tensors, got %s", internal.word(xs)) end
+  if type(xs) ~= "table" then
+    fail("gradients", "inputs must be a list of tensors, got %s", internal.word(xs))
+  end
   for i = 1, #xs do need_tensor("gradients", ("inputs[%d]"):format(i), xs[i]) end
   local list, opts = gradients_of(y, xs, nil, o)
   return make_map(xs, list, opts.allow_unused)
@@ -88,7 +96,9 @@ end
 --- The tensors in v, one or a list.
 local function tensors_of(op, name, v)
   if is_tensor(v) then return { v } end
-  if type(v) ~= "table" or #v == 0 then fail(op, "%s must be a tensor or a list of tensors, got %s", name, internal.word(v)) end
+  if type(v) ~= "table" or #v == 0 then
+    fail(op, "%s must be a tensor or a list of tensors, got %s", name, internal.word(v))
+  end
   for i = 1, #v do need_tensor(op, ("%s[%d]"):format(name, i), v[i]) end
   return v
 end
@@ -99,15 +109,18 @@ end
 ---@return flame.Tensor[]
 flame.autograd.grad = internal.checked(function(outputs, inputs, ...)
   local op = "autograd.grad"
-  local o = internal.arguments(op, { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
-    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true, allow_unused = false }, ...)
+  local o = internal.arguments(op,
+    { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
+    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true,
+      allow_unused = false }, ...)
   local ys, xs, seeds = tensors_of(op, "outputs", outputs), tensors_of(op, "inputs", inputs), nil
   if o.grad_outputs then
     seeds = tensors_of(op, "grad_outputs", o.grad_outputs)
     if #seeds ~= #ys then fail(op, "%d grad_outputs for %d outputs", #seeds, #ys) end
   end
   local map = make_map(xs, internal.gradients(ys, seeds, xs,
-    { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }), o.allow_unused)
+    { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }),
+  o.allow_unused)
   local list = {}
   for i, x in ipairs(xs) do list[i] = map[x] end
   return list
@@ -141,8 +154,8 @@ local function rebuild(v, give)
   for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
   return out
 end
--- Functions of functions may stand in each other. What the outer one differentiates by is 'active' while its f
--- runs; the inner one then keeps its graph and detaches nothing.
+-- Functions of functions may stand in each other. What the outer one differentiates by is 'active'
+-- while its f runs; the inner one then keeps its graph and detaches nothing.
 local active = setmetatable({}, { __mode = "k" })
 local Running = { __close = function(r)
   for _, x in ipairs(r) do
@@ -157,7 +170,8 @@ local function inside(xs, f, ...)
   for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
---- What f gets for x: a tracked copy, x's own leaf, or an alias: what f reads of x in another way is constant then.
+--- What f gets for x: a tracked copy, x's own leaf, or an alias: what f reads
+--- of x in another way is constant then.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -165,7 +179,9 @@ end
 
 local function scalar_result(op, y)
   if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", internal.word(y)) end
-  if y:numel() ~= 1 then fail(op, "f must return one element, got shape (%s)", table.concat(y.shape, ", ")) end
+  if y:numel() ~= 1 then
+    fail(op, "f must return one element, got shape (%s)", table.concat(y.shape, ", "))
+  end
   return y
 end
 
@@ -183,7 +199,8 @@ def("value_and_grad", 1, function(f)
     end)
     local out = table.pack(inside(xs, f, inputs, ...))
     local y = scalar_result("value_and_grad", out[1])
-    local grads = internal.gradients({ y }, nil, xs, { create_graph = create, retain_graph = create })
+    local grads = internal.gradients({ y }, nil, xs,
+      { create_graph = create, retain_graph = create })
     local by = {}
     for i, x in ipairs(xs) do by[x] = grads[i] or flame.zeros_like(x) end
     local result = rebuild(inputs, function(x) return by[x] or flame.zeros_like(x) end)
@@ -209,9 +226,12 @@ def("grad", 9, function(f, ...)
       end)
     end
     local y, by = scalar_result("grad", (inside(xs, f, table.unpack(args, 1, args.n)))), {}
-    local g = y.requires_grad and internal.gradients({ y }, nil, xs, { create_graph = tracked, retain_graph = tracked }) or {}
+    local g = y.requires_grad and internal.gradients({ y }, nil, xs,
+      { create_graph = tracked, retain_graph = tracked }) or {}
     for i, x in ipairs(xs) do by[x] = g[i] or flame.zeros_like(x) end
-    for i, k in ipairs(nums) do out[i] = rebuild(args[k], function(x) return by[x] or flame.zeros_like(x) end) end
+    for i, k in ipairs(nums) do
+      out[i] = rebuild(args[k], function(x) return by[x] or flame.zeros_like(x) end)
+    end
     return table.unpack(out, 1, #nums)
   end
 end, "module")
@@ -236,7 +256,9 @@ local function apply(op, f, x, keep)
   end
   local results = table.pack(inside(xs, f, table.unpack(list)))
   if results.n == 0 then fail(op, "f must return a tensor, got nothing") end
-  for i = 1, results.n do need_tensor(op, results.n == 1 and "f's result" or "f's result " .. i, results[i]) end
+  for i = 1, results.n do
+    need_tensor(op, results.n == 1 and "f's result" or "f's result " .. i, results[i])
+  end
   if #xs == 0 then fail(op, "x has no float tensor") end
   return xs, results
 end
@@ -247,7 +269,8 @@ local function directions(op, v, like, of, keep)
   for i, x in ipairs(like) do
     list[i] = list[i] or flame.ones_like(x)
     if table.concat(list[i].shape, ", ") ~= table.concat(x.shape, ", ") then
-      fail(op, "v has shape (%s), %s (%s)", table.concat(list[i].shape, ", "), of, table.concat(x.shape, ", "))
+      fail(op, "v has shape (%s), %s (%s)", table.concat(list[i].shape, ", "), of,
+        table.concat(x.shape, ", "))
     end
     list[i] = (keep and list[i] or list[i]:detach()):to(x.dtype)
   end
@@ -312,7 +335,8 @@ def("jvp", 3, function(f, x, v)
     out[i] = flame.zeros_like(results[i]:detach())
     seeds[i] = results[i].requires_grad and flame.zeros_like(out[i]):requires_grad_(true) or out[i]
   end
-  local g, ys, along = pull(results, seeds, xs, { create_graph = true, retain_graph = true }), {}, {}
+  local g, ys, along = pull(results, seeds, xs, { create_graph = true, retain_graph = true }), {},
+    {}
   for i = 1, #xs do
     if g[i] and g[i].requires_grad then ys[#ys + 1], along[#along + 1] = g[i], v[i] end
   end
@@ -321,7 +345,9 @@ def("jvp", 3, function(f, x, v)
     if seeds[i].requires_grad then by[#by + 1], place[#place + 1] = seeds[i], i end
   end
   local how = { create_graph = create, retain_graph = create }
-  for k, t in ipairs(#by > 0 and pull(ys, along, by, how) or {}) do out[place[k]] = t or out[place[k]] end
+  for k, t in ipairs(#by > 0 and pull(ys, along, by, how) or {}) do
+    out[place[k]] = t or out[place[k]]
+  end
   return values_of(results, create), joined(out, results.n)
 end, "module")
 
@@ -335,7 +361,8 @@ def("hvp", 3, function(f, x, v)
   local _ <close> = flame.enable_grad()
   local xs, results = apply("hvp", f, x, create)
   local y = scalar_result("hvp", results[1])
-  local g, ys, seeds = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}, {}
+  local g, ys, seeds = pull({ y }, { flame.ones_like(y:detach()) }, xs,
+    { create_graph = true, retain_graph = true }), {}, {}
   v = directions("hvp", v, xs, "x has", create)
   for i = 1, #xs do
     if g[i] and g[i].requires_grad then ys[#ys + 1], seeds[#seeds + 1] = g[i], v[i] end
@@ -361,14 +388,17 @@ local function jacobians(y, xs, create)
   for k = 1, #xs do rows[k] = {} end
   for i = 1, n do
     local seed = flame.zeros_like(y:detach()):reshape(-1)
-    seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }), 1):reshape(y.shape)
+    seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }),
+      1):reshape(y.shape)
     local g = pull({ y }, { seed }, xs, { retain_graph = true, create_graph = create })
     for k = 1, #xs do rows[k][i] = g[k] or flame.zeros_like(xs[k]:detach()) end
   end
   for k, x in ipairs(xs) do
     local shape = y.shape
     table.move(x.shape, 1, x.ndim, #shape + 1, shape)
-    if #shape > 8 then fail("jacobian", "%d axes of the result and %d of x are more than 8", y.ndim, x.ndim) end
+    if #shape > 8 then
+      fail("jacobian", "%d axes of the result and %d of x are more than 8", y.ndim, x.ndim)
+    end
     out[k] = stack_all(rows[k], x):reshape(shape):clone()
   end
   return out
@@ -396,7 +426,8 @@ def("hessian", 2, function(f, x)
   local _ <close> = flame.enable_grad()
   local xs, results = apply("hessian", f, x, create)
   local y = scalar_result("hessian", results[1])
-  local g, out = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}
+  local g, out = pull({ y }, { flame.ones_like(y:detach()) }, xs,
+    { create_graph = true, retain_graph = true }), {}
   for i = 1, #xs do
     local d = g[i] or flame.zeros_like(xs[i]:detach())
     out[i] = like_x(x, jacobians(d, xs, create))
@@ -404,7 +435,7 @@ def("hessian", 2, function(f, x)
   return like_x(x, out)
 end, "module")
 
--- ---- flame.func ----------------------------------------------------------------------------------
+-- ---- flame.func ---------------------------------------------------------------------------------
 local Context = {}
 Context.__index = Context
 function Context:save(...)
@@ -436,7 +467,9 @@ function Context:saved()
   if not s then return end
   local out = { table.unpack(s, 1, s.n) }
   for i, k in pairs(self._place or {}) do
-    if not self._kept then fail("func", "ctx:saved() is there in forward and while backward runs") end
+    if not self._kept then
+      fail("func", "ctx:saved() is there in forward and while backward runs")
+    end
     local which = again and flame.is_grad_enabled() and self._which[i]
     out[i] = which and again(which, self._kept[k]) or self._kept[k]
   end
@@ -449,7 +482,8 @@ Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
 --- A backward ends, by an error too: what it had for saved() goes.
 function Context:__close() self._again, self._kept = nil, nil end
 
---- Is a gradient of shape 'given' one of 'shape', or of what that broadcasts to? Then its sum is taken.
+--- Is a gradient of shape 'given' one of 'shape', or of what that broadcasts
+--- to? Then its sum is taken.
 local function reducible(given, shape)
   for k = 0, #shape - 1 do
     local n = shape[#shape - k]
@@ -489,7 +523,9 @@ def("func", 1, function(spec)
     local any = false
     for _, x in ipairs(inputs) do any = any or x.requires_grad end
     if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
-    if not internal.callable(spec.backward) then fail(name, "has no backward: the result can not be tracked") end
+    if not internal.callable(spec.backward) then
+      fail(name, "has no backward: the result can not be tracked")
+    end
     local n, results, like, made, at = values.n, {}, {}, {}, {}
     for i = 1, n do
       if is_tensor(values[i]) then                       -- anything else is given back as it is
@@ -499,7 +535,8 @@ def("func", 1, function(spec)
     end
     local shapes = {}                                    -- not the tensors: the graph holds those
     for i, x in ipairs(inputs) do shapes[i] = x.shape end
-    local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
+    local prove = of_script and not proven.func and internal.proof_of_func(name, spec,
+      ctx, args, values)
     made = table.pack(internal.custom(made, inputs, function(which, g, again, _, kept)
       local running <close> = ctx
       running._kept = kept
@@ -516,20 +553,25 @@ def("func", 1, function(spec)
   end
 end, "module")
 
---- The value y of op, which follows the tensors after it although nothing here knows its gradient: where one of them is
---- tracked, backward raises at y, instead of leaving them out.
+--- The value y of op, which follows the tensors after it although nothing here knows its gradient:
+--- where one of them is tracked, backward raises at y, instead of leaving them out.
 function internal.opaque(op, y, ...)
   if not is_tensor(y) or not y:is_floating_point() or not internal.tracked(...) then return y end
   return flame.func {
     name = op,
     forward = function(_, v) return v:clone() end,
-    backward = function() fail(op, "it has no gradient here\1: detach what it is given, x:detach(), if none is wanted") end,
+    backward = function()
+      fail(op, "it has no gradient here\1: detach what it is given, x:detach(), if none is wanted")
+    end,
   }(y, ...)
 end
 
---- Of tensors: no gradients, or, with set_to_none = false (also in a table), zeros where there are some.
+--- Of tensors: no gradients, or, with set_to_none = false (also in a table),
+--- zeros where there are some.
 function internal.zero_grad(op, list, set_to_none)
-  if type(set_to_none) == "table" then set_to_none = internal.options(op, set_to_none, { set_to_none = true }).set_to_none end
+  if type(set_to_none) == "table" then
+    set_to_none = internal.options(op, set_to_none, { set_to_none = true }).set_to_none
+  end
   if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
   for _, p in ipairs(list) do
     if set_to_none ~= false then p.grad = nil
@@ -555,7 +597,9 @@ def("checkpoint", 64, function(f, ...)
   need_callable("checkpoint", f)
   if not flame.is_grad_enabled() then return f(...) end
   local args, kept, rng = table.pack(...), {}, flame.rng_state()
-  for i = 1, args.n do if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end end
+  for i = 1, args.n do
+    if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
+  end
   local since = internal.sequence()
   -- a tracked argument comes through its copy, as it will again: the gradient goes there
   for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
@@ -571,7 +615,8 @@ def("checkpoint", 64, function(f, ...)
     local start, y = internal.sequence(), again(f, args, kept, rng)[at[which]]
     local got = is_tensor(y) and "(" .. table.concat(y.shape, ", ") .. ")" or internal.word(y)
     if not is_tensor(y) or got ~= "(" .. table.concat(g.shape, ", ") .. ")" then
-      fail("checkpoint", "result %d has shape (%s), and is %s when f runs again", at[which], table.concat(g.shape, ", "), got)
+      fail("checkpoint", "result %d has shape (%s), and is %s when f runs again", at[which],
+        table.concat(g.shape, ", "), got)
     end
     return gradients(y, g, start)
   end))

@@ -1,5 +1,5 @@
---- gradcheck: gradients of a function against central differences, element by element. What looks at
--- kernels and functions of the script without being asked to is core_proof.lua.
+--- gradcheck: gradients of a function against central differences, element by element. What looks
+-- at kernels and functions of the script without being asked to is core_proof.lua.
 local flame, _, internal = ...
 local fail, options, def = internal.failf, internal.options, internal.def
 local need_callable, is_tensor = internal.need_callable, flame.is_tensor
@@ -56,14 +56,17 @@ local function check(f, xs, o, order)
     for i = 1, x:numel() do
       local a, n = analytic[i] or 0, numeric(f, own, k, i, o.eps)
       local excess = math.abs(a - n) - (o.atol + o.rtol * math.abs(n))
-      if (excess > 0 or excess ~= excess) and (not worst or excess > worst.excess or excess ~= excess) then
-        worst = { excess = excess ~= excess and math.huge or excess, input = k, at = position_text(i,
+      if (excess > 0 or excess ~= excess)
+          and (not worst or excess > worst.excess or excess ~= excess) then
+        worst = { excess = excess ~= excess and math.huge or excess, input = k,
+          at = position_text(i,
           x.shape), a = a, n = n }
       end
     end
   end
   if worst then
-    fail("gradcheck", "%sinput %d at %s: analytic %.10g, numeric %.10g", order == 2 and "second order, " or "",
+    fail("gradcheck", "%sinput %d at %s: analytic %.10g, numeric %.10g",
+      order == 2 and "second order, " or "",
       o.place[worst.input], worst.at, worst.a, worst.n)
   end
 end
@@ -71,7 +74,9 @@ end
 def("gradcheck", 3, function(f, inputs, o)
   need_callable("gradcheck", f)
   if is_tensor(inputs) then inputs = { inputs } end
-  if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs)) end
+  if type(inputs) ~= "table" then
+    fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs))
+  end
   local exact, xs, place, n, whole = true, {}, {}, #inputs, f
   for i = 1, n do
     if is_tensor(inputs[i]) and inputs[i]:is_floating_point() then
@@ -89,13 +94,17 @@ def("gradcheck", 3, function(f, inputs, o)
   end
   o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2,
     rtol = exact and 1e-3 or 2e-2, order = 1 })
-  if o.order ~= 1 and o.order ~= 2 then fail("gradcheck", "order must be 1 or 2, got %s", tostring(o.order)) end
+  if o.order ~= 1 and o.order ~= 2 then
+    fail("gradcheck", "order must be 1 or 2, got %s", tostring(o.order))
+  end
   o.place = place
   check(f, xs, o, 1)
   if o.order == 2 then
     check(function(...)
       local own = { ... }
-      for i, x in ipairs(own) do if not x.requires_grad then own[i] = x:detach():requires_grad_(true) end end
+      for i, x in ipairs(own) do
+        if not x.requires_grad then own[i] = x:detach():requires_grad_(true) end
+      end
       local _ <close> = flame.enable_grad()
       local y = weighted(f, own)
       local g = internal.gradients({ y }, nil, own, { create_graph = true, retain_graph = true })

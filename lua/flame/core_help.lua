@@ -18,7 +18,8 @@ local function load_blocks()
     elseif alias then
       blocks["Tensor:" .. alias] = blocks["Tensor:" .. alias] or { of = of, comment = {} }
       comment = {}
-    elseif line:match("^%-%-%-") and not line:match("^%-%-%-@class") and not line:match("^%-%-%-@field") then
+    elseif line:match("^%-%-%-") and not line:match("^%-%-%-@class")
+        and not line:match("^%-%-%-@field") then
       comment[#comment + 1] = line
     else
       comment = {}
@@ -28,26 +29,32 @@ end
 
 --- The name under which a function, class or word stands in the stub.
 local function find(what)
-  local places = { "flame.", "Tensor:", "Module:", "" }
+  local places = { "flame.", "Tensor:", "Module:", "Algebra:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
-    for _, module in ipairs { "nn.", "optim.", "data." } do if blocks[module .. what] then return module .. what end end
+    for _, module in ipairs { "nn.", "optim.", "data.", "clifford." } do
+      if blocks[module .. what] then return module .. what end
+    end
     return nil
   end
   local found
   local function look(t, prefix)
     for name, v in next, t do
-      if v == what and type(name) == "string" and blocks[prefix .. name] and (not found or #name < #found - #prefix) then
+      if v == what and type(name) == "string" and blocks[prefix .. name]
+          and (not found or #name < #found - #prefix) then
         found = prefix .. name
       end
-      if prefix == "flame." and type(v) == "table" and name ~= "internal" and type(name) == "string" then
-        for key, inner in next, v do if inner == what then found = found or prefix .. name .. "." .. key end end
+      if prefix == "flame." and type(v) == "table" and name ~= "internal"
+          and type(name) == "string" then
+        for key, inner in next, v do
+          if inner == what then found = found or prefix .. name .. "." .. key end
+        end
       end
     end
   end
   look(flame, "flame.")
   look(methods, "Tensor:")
-  for _, module in ipairs { "nn", "optim", "data" } do
+  for _, module in ipairs { "nn", "optim", "data", "clifford" } do
     local loaded = package.loaded["flame." .. module]
     if loaded then look(loaded, module .. ".") end
   end
@@ -59,7 +66,8 @@ local function text_of(name)
   if block.of then
     local base = block.of:gsub("^Tensor%.", "Tensor:")
     local inner = blocks[base]
-    return (name:find("_$") and "x becomes the result of\n" or "") .. (inner and text_of(base) or base)
+    return (name:find("_$") and "x becomes the result of\n" or "")
+      .. (inner and text_of(base) or base)
   end
   local out, types, results, optional = {}, {}, {}, {}
   for _, line in ipairs(block.comment) do
@@ -72,13 +80,17 @@ local function text_of(name)
     else out[#out + 1] = "  " .. line:gsub("^%-%-%-%s?", "") end
   end
   local params = {}
-  for word in block.params:gmatch("[^,%s]+") do params[#params + 1] = optional[word] and "[" .. word .. "]" or word end
+  for word in block.params:gmatch("[^,%s]+") do
+    params[#params + 1] = optional[word] and "[" .. word .. "]" or word
+  end
   local call = name:gsub("^Tensor:", "x:") .. "(" .. table.concat(params, ", ") .. ")"
   if #results > 0 then call = call .. " -> " .. table.concat(results, ", ") end
-  return table.concat({ call, table.concat(out, "\n"), table.concat(types, "\n") }, "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
+  return table.concat({ call, table.concat(out, "\n"), table.concat(types, "\n") },
+    "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
 end
 
---- Prints the signature of a function and what it does: help(flame.topk), help("topk"), help(x.topk).
+--- Prints the signature of a function and what it does: help(flame.topk),
+--- help("topk"), help(x.topk).
 ---@param what? function|table|string  a function, a class, or a name; nothing: how to ask
 ---@return nil
 internal.def("help", 1, function(what)

@@ -44,7 +44,8 @@ end
 local function scalar(value)
   if math.type(value) == "integer" then return ("i%d;"):format(value) end
   if type(value) == "number" then
-    return "d" .. string.pack(">d", value):gsub(".", function(c) return ("%02x"):format(c:byte()) end) .. ";"
+    return "d" .. string.pack(">d", value):gsub(".",
+      function(c) return ("%02x"):format(c:byte()) end) .. ";"
   end
   if type(value) == "string" then return "s" .. escape(value) .. ";" end
   return value and "T" or "F"
@@ -52,7 +53,8 @@ end
 
 --- State of one save: parts of the text, names and tensors, names taken, names by handle.
 local function new_writer()
-  return { out = {}, names = {}, tensors = {}, taken = { ["__metadata__"] = true }, known = {}, open = {} }
+  return { out = {}, names = {}, tensors = {}, taken = { ["__metadata__"] = true },
+    known = {}, open = {} }
 end
 
 local function add_tensor(w, x, path)
@@ -75,7 +77,9 @@ local add_value
 local function sorted_keys(t, from, path)
   local keys = {}
   for key in next, t do
-    if not ranks[type(key)] then fail("save", "%s has a key that is a %s: need strings, numbers or booleans", path, type(key)) end
+    if not ranks[type(key)] then
+      fail("save", "%s has a key that is a %s: need strings, numbers or booleans", path, type(key))
+    end
     if not (math.type(key) == "integer" and key >= 1 and key < from) then keys[#keys + 1] = key end
   end
   table.sort(keys, before)
@@ -84,7 +88,9 @@ end
 
 local function add_table(w, t, path, depth)
   local where = path == "" and "the table" or path
-  if getmetatable(t) ~= nil then fail("save", "%s has a metatable\1: save plain tables, of a module its state_dict()", where) end
+  if getmetatable(t) ~= nil then
+    fail("save", "%s has a metatable\1: save plain tables, of a module its state_dict()", where)
+  end
   if w.open[t] then fail("save", "%s contains itself", where) end
   if depth > MAX_DEPTH then fail("save", "%s is nested deeper than %d tables", where, MAX_DEPTH) end
   local out, n = w.out, 1
@@ -111,15 +117,22 @@ function add_value(w, value, path, depth)
   if is_tensor(value) then add_tensor(w, value, path)
   elseif kind == "table" then add_table(w, value, path, depth)
   elseif ranks[kind] then w.out[#w.out + 1] = scalar(value)
-  else fail("save", "%s is a %s: tensors, numbers, strings, booleans and tables of them can be saved", path, kind) end
+  else
+    fail("save",
+      "%s is a %s: tensors, numbers, strings, booleans and tables of them can be saved", path, kind)
+  end
 end
 
---- All tensors of a table for npz, which holds nothing else, into the lists of w; taken: names in use.
+--- All tensors of a table for npz, which holds nothing else, into the lists
+--- of w; taken: names in use.
 local function only_tensors(w, t, path, depth)
   for _, key in ipairs(sorted_keys(t, 0, path == "" and "the table" or path)) do
     local value, name = t[key], join(path, key)
     if is_tensor(value) then
-      if w.taken[name] then fail("save", "two tensors have the name %s, which npz can not tell apart\1: use .safetensors", name) end
+      if w.taken[name] then
+        fail("save",
+          "two tensors have the name %s, which npz can not tell apart\1: use .safetensors", name)
+      end
       w.taken[name], w.names[#w.names + 1], w.tensors[#w.tensors + 1] = true, name, value
     elseif type(value) == "table" and getmetatable(value) == nil and depth < MAX_DEPTH then
       only_tensors(w, value, name, depth + 1)
@@ -129,11 +142,14 @@ local function only_tensors(w, t, path, depth)
   end
 end
 
-local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true, gguf = true, onnx = true }
+local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true,
+  gguf = true, onnx = true }
 
 --- What stands behind the last dot of the file's name, in small letters; "" without one.
 local function extension(path)
-  if type(path) ~= "string" then fail("save", "path must be a string, got %s", internal.word(path)) end
+  if type(path) ~= "string" then
+    fail("save", "path must be a string, got %s", internal.word(path))
+  end
   return (path:match("[^/]%.([^./]*)$") or ""):lower()
 end
 
@@ -142,29 +158,36 @@ local function pixels(path, value)
   if value.dtype == "u8" then return value end
   if value.dtype == "i32" then return value end              -- 16 bits
   if not value:is_floating_point() then
-    fail("save", "%s: a PNG needs u8, i32 from 0 to 65535 or floats from 0 to 1, got %s", path, value.dtype)
+    fail("save", "%s: a PNG needs u8, i32 from 0 to 65535 or floats from 0 to 1, got %s",
+      path, value.dtype)
   end
   return (value:detach() * 255):nan_to_num(0):clamp(0, 255):round():to("u8")
 end
 
 local only_one = { npy = "an npy file", png = "a PNG file", csv = "a csv file" }
 local known = { [""] = true, safetensors = true, npz = true, npy = true, png = true, csv = true }
-local written = ".safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
+local written =
+  ".safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one image, .csv one of
---- two axes. The file is replaced when the new one is complete.
+--- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
+--- image, .csv one of two axes. The file is replaced when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
 internal.def("save", 2, function(path, value)
   local kind = extension(path)
-  if pickles[kind] then fail("save", "%s: flame writes no .%s files\1: use .safetensors, .npz or .npy", path, kind) end
+  if pickles[kind] then
+    fail("save", "%s: flame writes no .%s files\1: use .safetensors, .npz or .npy", path, kind)
+  end
   if not is_tensor(value) and type(value) ~= "table" then
     fail("save", "need a table of tensors or a tensor, got %s", internal.word(value))
   end
-  if not known[kind] then fail("save", "%s: flame writes no .%s files, there is %s", path, kind, written) end
+  if not known[kind] then
+    fail("save", "%s: flame writes no .%s files, there is %s", path, kind, written)
+  end
   if only_one[kind] and not is_tensor(value) then
-    fail("save", "%s: %s holds one tensor, got a table\1: use .npz or .safetensors", path, only_one[kind])
+    fail("save", "%s: %s holds one tensor, got a table\1: use .npz or .safetensors", path,
+      only_one[kind])
   end
   if kind == "npy" then return internal.io_save_npy(path, { "" }, { value }) end
   if kind == "csv" then return internal.io_save_csv(path, { "" }, { value:detach() }) end
@@ -179,10 +202,12 @@ internal.def("save", 2, function(path, value)
   internal.io_save(path, w.names, w.tensors, { "flame" }, { "1:" .. table.concat(w.out) })
 end, "module")
 
--- ---- reading -------------------------------------------------------------------------------------
+-- ---- reading ------------------------------------------------------------------------------------
 
 --- State of one load: the text and where it is read, the file's tensors and those that it names.
-local function bad(r, what) fail("load", "%s: metadata 'flame': %s at offset %d", r.path, what, r.at - 1) end
+local function bad(r, what)
+  fail("load", "%s: metadata 'flame': %s at offset %d", r.path, what, r.at - 1)
+end
 local function take(r, pattern)
   local s, after = r.text:match(pattern, r.at)
   if not s then bad(r, "unreadable text") end
@@ -200,7 +225,8 @@ local function take_scalar(r)
   elseif c == "d" then
     local h = take(r, "^d(%x+);()")
     if #h ~= 16 then bad(r, "a damaged number") end
-    return (string.unpack(">d", (h:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end))))
+    return (string.unpack(">d",
+      (h:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end))))
   elseif c == "s" then
     return unescape(take(r, "^s([A-Za-z0-9_%%-]*);()"))
   end
@@ -247,7 +273,8 @@ end
 --- Ours is a version and a value in the characters that flame.save writes; any other text under
 --- "flame" is another program's.
 local function is_ours(text)
-  return text ~= nil and (text:find("^%d+:{[%w_%%;{}%[%]-]*$") or text:find("^%d+:[tids][%w_%%-]*;$")) ~= nil
+  return text ~= nil
+    and (text:find("^%d+:{[%w_%%;{}%[%]-]*$") or text:find("^%d+:[tids][%w_%%-]*;$")) ~= nil
 end
 
 local function parse(path, text, tensors)
@@ -256,7 +283,9 @@ local function parse(path, text, tensors)
   local result = take_value(r, 1)
   if r.at ~= #text + 1 then bad(r, "text after the end") end
   for name in pairs(tensors) do
-    if not r.used[name] then fail("load", "%s: tensor '%s' is not in the metadata 'flame'", path, name) end
+    if not r.used[name] then
+      fail("load", "%s: tensor '%s' is not in the metadata 'flame'", path, name)
+    end
   end
   return result
 end
@@ -269,7 +298,9 @@ local convert = "convert it once with Python: import torch, safetensors.torch as
 local function load_parts(path, o)
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
   for name, file in pairs(internal.io_load_parts(path)) do
-    if not file:find("^[%w_][%w._-]*%.safetensors$") then fail("load", "%s: '%s' is no name of a safetensors file", path, file) end
+    if not file:find("^[%w_][%w._-]*%.safetensors$") then
+      fail("load", "%s: '%s' is no name of a safetensors file", path, file)
+    end
     files[file] = files[file] or internal.io_load(folder .. file, o.device)
     out[name] = files[file][name] or fail("load", "%s: %s has no tensor '%s'", path, file, name)
   end
@@ -277,21 +308,25 @@ local function load_parts(path, o)
 end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
---- or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model in several files,
---- "….index.json".
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
+--- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
+--- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any
 internal.def("load", 2, function(path, options)
-  if type(path) ~= "string" then fail("load", "path must be a string, got %s", internal.word(path)) end
+  if type(path) ~= "string" then
+    fail("load", "path must be a string, got %s", internal.word(path))
+  end
   local o = internal.options("load", options, { device = flame.default_device() })
   if path:find("%.index%.json$") then return load_parts(path, o) end
   if extension(path) == "csv" then return (require("flame.data").csv(path):to(o.device)) end
   local head = internal.io_read(path, "load", 0, 8)
   if head:sub(1, 4) == "\x89PNG" then return internal.io_load_png(path, o.device) end
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
-  if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end
+  if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then
+    return internal.io_load_npz(path, o.device)
+  end
   if head:find("^\x80[\2-\5]") and pickles[extension(path)] then
     fail("load", "%s: is a pickle, which can run code\1; %s", path, convert)
   end

@@ -20,20 +20,23 @@ local function program_of(k, as_given)
   if replay then
     local params = internal.kernel_info(replay).params
     table.move(info.params, 1, #info.params, 1, params)
-    return { kernel = replay, name = info.name, params = params, derived = info.config.derived, replays = true }
+    return { kernel = replay, name = info.name, params = params, derived = info.config.derived,
+      replays = true }
   end
   return { kernel = k, name = info.name, params = info.params, derived = info.config.derived }
 end
 
--- Which sizes of a launch are 1, as bits: block.y, block.z, grid.y, grid.z. Derivatives of one-dimensional
--- launches know that a thread's index is its own.
+-- Which sizes of a launch are 1, as bits: block.y, block.z, grid.y, grid.z. Derivatives of
+-- one-dimensional launches know that a thread's index is its own.
 local function flat_bits(geometry)
-  return (geometry[5] == 1 and 1 or 0) + (geometry[6] == 1 and 2 or 0) + (geometry[2] == 1 and 4 or 0) +
+  return (geometry[5] == 1 and 1 or 0) + (geometry[6] == 1 and 2
+    or 0) + (geometry[2] == 1 and 4 or 0) +
     (geometry[3] == 1 and 8 or 0)
 end
 
 local function wants_key(what, wants, bits, gather)
-  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. (gather and "g" or "") .. bits
+  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f")
+    .. (gather and "g" or "") .. bits
 end
 
 local function is_output(q) return q.role == "out" or q.role == "inout" end
@@ -47,7 +50,8 @@ local function number_of(v) return is_tensor(v) and v:item() or v end
 
 -- Extents of a launch: threads of a block along x, y, z, blocks, their products, blocks in all.
 local function extents_of(g)
-  return { g[4], g[5], g[6], g[1], g[2], g[3], g[1] * g[4], g[2] * g[5], g[3] * g[6], g[1] * g[2] * g[3] }
+  return { g[4], g[5], g[6], g[1], g[2], g[3], g[1] * g[4], g[2] * g[5], g[3] * g[6],
+    g[1] * g[2] * g[3] }
 end
 
 -- Integer arguments of a call, by parameter.
@@ -72,9 +76,9 @@ local function holds(limits, p, call)
   return true
 end
 
---- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what can not
--- be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of its own. call: the
--- launch, which proofs may use; nil: any.
+--- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what
+-- can not be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of
+-- its own. call: the launch, which proofs may use; nil: any.
 local function derive(p, what, wants, call, gather)
   local bits = call and flat_bits(call.geometry) or 15
   local key = wants_key(what, wants, bits, gather)
@@ -83,10 +87,12 @@ local function derive(p, what, wants, call, gather)
     if holds(d.limits, p, call) then return d end
   end
   local known = what == "adjoint" and call
-  local parts, limits = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits, gather,
+  local parts, limits = internal.kernel_derive(p.kernel, what, wants,
+    flame.deterministic(), bits, gather,
     known and extents_of(call.geometry), known and integers_of(p, call))
   if not parts then internal.fail(p.name, limits) end
-  local d = { kernel = parts[1].kernel, roles = parts[1].roles, parts = parts, derived = {}, name = p.name, limits = limits }
+  local d = { kernel = parts[1].kernel, roles = parts[1].roles, parts = parts, derived = {},
+    name = p.name, limits = limits }
   made[#made + 1], p.derived[key] = d, made
   return d
 end
@@ -97,7 +103,7 @@ local function flat(v, dtype)
   return v:contiguous()
 end
 
--- ---- vjp and jvp ---------------------------------------------------------------------------------
+-- ---- vjp and jvp --------------------------------------------------------------------------------
 local vjp, jvp
 
 local function tracked(list)
@@ -142,13 +148,15 @@ local function adjoint_argument(q, p, call, seeds, shared)
   elseif q.role == "scratch" then
     if of.role == "inout" then return "c", v:detach() end
     return "o", sizes(count_of(call.results[i]))
-  elseif q.role == "kept" then return "o", sizes(count_of(of.role == "out" and call.results[i] or v))
+  elseif q.role == "kept" then
+    return "o", sizes(count_of(of.role == "out" and call.results[i] or v))
   elseif q.role == "grad" then return "o", sizes(v:numel())
   elseif q.role == "grad_scalar" then return "o", sizes(math.max(q.count, 1)) end
   error("no such role: " .. q.role)
 end
 
--- A geometry whose dynamic shared memory has room for the copies that the derived kernel keeps there.
+-- A geometry whose dynamic shared memory has room for the copies that the
+-- derived kernel keeps there.
 local function enlarged(geometry, roles)
   for _, q in ipairs(roles) do
     if q.role == "shared" then
@@ -219,13 +227,14 @@ end
 local function run_adjoint(p, call, active, seeds)
   local wants = {}
   for i, q in ipairs(p.params) do
-    wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+    wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out"
+      and FRESH or 0)
   end
   local gather = may_gather(call)
   local d = derive(p, "adjoint", wants, call, gather)
   if gather and not suits(d, call) then d = derive(p, "adjoint", wants, call, false) end
   local grads = {}
-  for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
+  for _, q in ipairs(d.roles) do             -- a kernel that only adds to x: what comes in goes out
     local i = q.param
     if q.role == "cotangent" and q.through and active[i] and seeds[i] then
       grads[i] = seeds[i]:detach():to(call.values[i].dtype):reshape(call.values[i].shape)
@@ -241,7 +250,8 @@ local function with_tracked(p, call, active)
   for k, i in ipairs(active) do all[k], set[i] = i, true end
   for i, q in ipairs(p.params) do
     local v = call.values[i]
-    if not set[i] and q.float and (q.role == "in" or q.role == "inout" or q.role == "scalar") and is_tensor(v)
+    if not set[i] and q.float and (q.role == "in" or q.role == "inout" or q.role == "scalar")
+        and is_tensor(v)
       and v.requires_grad then
       all[#all + 1] = i
     end
@@ -250,7 +260,8 @@ local function with_tracked(p, call, active)
 end
 
 --- Gradients of <seeds, outputs> by the values of the parameters in 'active' (a list), in its
--- order; they depend on all values that are tracked. call: {values, results, geometry} by parameter.
+-- order; they depend on all values that are tracked. call: {values, results,
+-- geometry} by parameter.
 function vjp(p, call, active, seeds)
   local inputs, out_params = {}, {}
   local all, set = with_tracked(p, call, active)
@@ -313,12 +324,16 @@ end
 local function tangent_of(p, call, tangents)
   local wants = {}
   for i, q in ipairs(p.params) do
-    wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+    wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out"
+      and FRESH or 0)
   end
   local d = derive(p, "tangent", wants, call)
   local geometry, shared = enlarged(call.geometry, d.roles)
-  local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
-    call = { values = {}, results = {}, geometry = geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
+  local t = {
+    program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived,
+      roles = d.roles },
+    call = { values = {}, results = {}, geometry = geometry }, of_value = {}, of_tangent = {},
+    kinds = {}, made = {} }
   for k, q in ipairs(d.roles) do
     local role, v, letter = tangent_argument(q, p, call, tangents, shared)
     t.program.params[k] = { role = role, dtype = q.dtype, float = q.dtype ~= nil }
@@ -358,7 +373,8 @@ function jvp(p, call, tangents)
   local inputs, active = {}, {}
   for k, q in ipairs(t.program.params) do
     local v = t.call.values[k]
-    if is_tensor(v) and q.float and v.requires_grad and (q.role == "in" or q.role == "inout" or q.role == "scalar") then
+    if is_tensor(v) and q.float and v.requires_grad
+        and (q.role == "in" or q.role == "inout" or q.role == "scalar") then
       inputs[#inputs + 1], active[#active + 1] = internal.snapshot(v), k
     end
   end
@@ -371,7 +387,7 @@ function jvp(p, call, tangents)
   return results, t
 end
 
--- ---- a call's gradient -----------------------------------------------------------------------------
+-- ---- a call's gradient --------------------------------------------------------------------------
 local function list_set(list)
   local set = {}
   for _, name in ipairs(list or {}) do set[name] = true end
@@ -427,7 +443,8 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
     for k, i in ipairs(active) do
       local d, shape = by[i], table.concat(values[i].shape, ", ")
       if d ~= nil and not (is_tensor(d) and table.concat(d.shape, ", ") == shape) then
-        fail(p.name, "vjp: the gradient by %s must be a tensor of shape (%s), got %s", p.params[i].name, shape,
+        fail(p.name, "vjp: the gradient by %s must be a tensor of shape (%s), got %s",
+          p.params[i].name, shape,
           is_tensor(d) and "(" .. table.concat(d.shape, ", ") .. ")" or type(d))
       end
       out[k] = d
@@ -437,8 +454,8 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
   return config.vjp_kernel(p, plain, at, seeds, active, values)
 end
 
---- The tensors of a call as a list for the graph to keep, so that a function that only the collector
--- can end keeps none of them; and a function that makes the call again with such a list.
+--- The tensors of a call as a list for the graph to keep, so that a function that only the
+-- collector can end keeps none of them; and a function that makes the call again with such a list.
 local function handed_over(call)
   local kept, place, rest = {}, {}, { values = {}, results = {} }
   for part, others in pairs(rest) do
@@ -459,8 +476,9 @@ local function handed_over(call)
 end
 
 --- For core_proof.lua and core_kernel_vjp.lua.
-internal.kernel_parts = { tracked = tracked, jvp = jvp, run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat,
-  number_of = number_of, sizes = sizes, is_output = is_output }
+internal.kernel_parts = { tracked = tracked, jvp = jvp, run_adjoint = run_adjoint,
+  given_gradient = given_gradient, flat = flat, number_of = number_of, sizes = sizes,
+  is_output = is_output }
 
 --- The outputs by their parameters, as they are now; and those parameters in order.
 local function outputs_of(params, results)
@@ -506,7 +524,9 @@ function internal.kernel_track(k, results, args, geometry, n)
         return internal.proof_of_kernel(p, config, again, active, out_params, floats)
       end)
     end
-    if config.vjp then return given_gradient(p, config, again.values, active, again.results, g, out_params, j) end
+    if config.vjp then
+      return given_gradient(p, config, again.values, active, again.results, g, out_params, j)
+    end
     return table.unpack(vjp(p, again, active, { [out_params[j]] = g }), 1, #active)
   end, kept))
   local tracked_results = { table.unpack(results) }
@@ -514,9 +534,10 @@ function internal.kernel_track(k, results, args, geometry, n)
   return table.unpack(tracked_results)
 end
 
--- ---- flame.kernel ------------------------------------------------------------------------------------
-local SPEC = { source = true, entry = true, block = true, grid = true, shared = true, shape = true, inout = true,
-  vjp = true, nodiff = true, options = true, include = true, constants = true }
+-- ---- flame.kernel -------------------------------------------------------------------------------
+local SPEC = { source = true, entry = true, block = true, grid = true, shared = true,
+  shape = true, inout = true, vjp = true, nodiff = true, options = true, include = true,
+  constants = true }
 
 local function names(set)
   local list = {}
@@ -533,13 +554,19 @@ end
 
 local function check_names(op, what, list, k)
   if list == nil then return end
-  if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, internal.word(list)) end
+  if type(list) ~= "table" then
+    fail(op, "%s must be a list of parameter names, got %s", what, internal.word(list))
+  end
   local known = {}
   for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = q.role end
   for _, name in ipairs(list) do
     if what == "inout" and known[name] and known[name] ~= "inout" then
-      fail(op, "inout: '%s' is no pointer that the kernel may write: it is const or no pointer", name)
-    elseif not known[name] then fail(op, "%s: there is no parameter '%s', the kernel has: %s", what, tostring(name), names(known)) end
+      fail(op,
+        "inout: '%s' is no pointer that the kernel may write: it is const or no pointer", name)
+    elseif not known[name] then
+      fail(op, "%s: there is no parameter '%s', the kernel has: %s", what,
+        tostring(name), names(known))
+    end
   end
 end
 
@@ -549,20 +576,27 @@ end
 ---@return flame.Kernel
 def("kernel", 1, function(spec)
   if type(spec) == "string" then spec = { source = spec } end
-  if type(spec) ~= "table" then fail("kernel", "need the source as a string or {source = …}, got %s", internal.word(spec)) end
+  if type(spec) ~= "table" then
+    fail("kernel", "need the source as a string or {source = …}, got %s", internal.word(spec))
+  end
   check_spec("kernel", spec, SPEC)
-  if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", internal.word(spec.source)) end
+  if type(spec.source) ~= "string" then
+    fail("kernel", "source must be a string, got %s", internal.word(spec.source))
+  end
   local source, entry = internal.kernel_text(spec.source, spec.constants, spec.entry)
-  local k = internal.kernel_new(source, entry, internal.kernel_options(spec.options, spec.include), spec.inout)
+  local k = internal.kernel_new(source, entry,
+    internal.kernel_options(spec.options, spec.include), spec.inout)
   check_names("kernel", "inout", spec.inout, k)
   check_names("kernel", "nodiff", spec.nodiff, k)
-  local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,
-    block = spec.block, shared = spec.shared }
+  local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape,
+    grid = spec.grid, block = spec.block, shared = spec.shared }
   if type(spec.vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(spec.vjp)
   elseif spec.vjp ~= nil and not internal.callable(spec.vjp) then
     fail("kernel", "vjp must be a function or CUDA C text, got %s", internal.word(spec.vjp))
   end
-  if not spec.vjp then config.recorder, config.replay, config.records = internal.kernel_record(k) end
+  if not spec.vjp then
+    config.recorder, config.replay, config.records = internal.kernel_record(k)
+  end
   return internal.kernel_with(k, config)
 end, "module")
 
@@ -573,7 +607,9 @@ local WITH = { shape = true, grid = true, block = true, shared = true }
 ---@param o table
 ---@return flame.Kernel
 function Kernel:with(o)
-  if type(o) ~= "table" then fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", internal.word(o)) end
+  if type(o) ~= "table" then
+    fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", internal.word(o))
+  end
   check_spec("with", o, WITH)
   local config = {}
   for name, v in pairs(internal.kernel_info(self).config) do config[name] = v end
@@ -582,5 +618,6 @@ function Kernel:with(o)
 end
 
 -- For core_kernel_show.lua.
-internal.kernel_program = { of = program_of, derive = derive, is_output = is_output, methods = Kernel }
+internal.kernel_program = { of = program_of, derive = derive, is_output = is_output,
+  methods = Kernel }
 internal.kernel_methods(Kernel)

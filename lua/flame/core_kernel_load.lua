@@ -4,9 +4,10 @@ local _, _, internal = ...
 local fail, options = internal.failf, internal.options
 local unpack = string.unpack
 
-local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int", b32 = "unsigned int",
-  s32 = "int", f32 = "float", f64 = "double", u16 = "unsigned short", b16 = "unsigned short", s16 = "short",
-  u8 = "unsigned char", b8 = "unsigned char", s8 = "signed char" }
+local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int",
+  b32 = "unsigned int", s32 = "int", f32 = "float", f64 = "double", u16 = "unsigned short",
+  b16 = "unsigned short", s16 = "short", u8 = "unsigned char", b8 = "unsigned char",
+  s8 = "signed char" }
 
 -- What a PTX text declares: entries in order, and the parameter types of each.
 local function ptx_entries(ptx)
@@ -83,7 +84,11 @@ function internal.cubin_usage(image, entry)
     each_attribute(image, offset, size, function(attribute, at, n)
       if n ~= 8 or (attribute ~= 0x2f and attribute ~= 0x11) then return end
       local of, v = unpack("<I4I4", image, at)
-      if of == symbol and attribute == 0x2f then registers = v elseif of == symbol then bytes = v end
+      if of == symbol and attribute == 0x2f then
+        registers = v
+      elseif of == symbol then
+        bytes = v
+      end
     end)
   end)
   return registers, bytes
@@ -96,7 +101,9 @@ local function signature(entry, list)
   for i, t in ipairs(list) do
     local name = math.type(t) and (SIZED[t] or "struct" .. t) or t
     if name:find("^struct") then
-      fail("cuda.load", "parameter %d of '%s' is a struct of %s bytes\1: compile it by flame.kernel", i, entry, name:sub(7))
+      fail("cuda.load",
+        "parameter %d of '%s' is a struct of %s bytes\1: compile it by flame.kernel", i,
+        entry, name:sub(7))
     end
     text[i] = name .. " p" .. i
   end
@@ -110,17 +117,27 @@ end
 ---@param o? table  {params = {C types}}
 ---@return flame.Kernel
 function internal.cuda_load(image, entry, o)
-  if type(image) ~= "string" then fail("cuda.load", "need PTX text or a cubin image as a string, got %s", internal.word(image)) end
+  if type(image) ~= "string" then
+    fail("cuda.load", "need PTX text or a cubin image as a string, got %s", internal.word(image))
+  end
   o = options("cuda.load", o, { params = false })
   local order, params
   if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)
-  elseif image:find("%.version%s") and image:find("%.target%s") then order, params = ptx_entries(image)
-  elseif image:find("__global__", 1, true) then fail("cuda.load", "this is CUDA C\1: use flame.kernel")
-  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then fail("cuda.load", "this is a fat binary\1: take the cubin out of it (cuobjdump -xelf)")
+  elseif image:find("%.version%s") and image:find("%.target%s") then
+    order, params = ptx_entries(image)
+  elseif image:find("__global__", 1, true) then
+    fail("cuda.load", "this is CUDA C\1: use flame.kernel")
+  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then
+    fail("cuda.load", "this is a fat binary\1: take the cubin out of it (cuobjdump -xelf)")
   else fail("cuda.load", "this is neither PTX nor a cubin") end
   if entry == nil and #order == 1 then entry = order[1] end
-  if type(entry) ~= "string" then fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", ")) end
-  if not params[entry] then fail("cuda.load", "there is no entry '%s', the binary has: %s", entry, table.concat(order, ", ")) end
+  if type(entry) ~= "string" then
+    fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", "))
+  end
+  if not params[entry] then
+    fail("cuda.load", "there is no entry '%s', the binary has: %s", entry,
+      table.concat(order, ", "))
+  end
   local k = internal.kernel_load(image, signature(entry, o.params or params[entry]), entry)
   return internal.kernel_with(k, { derived = {} })
 end

@@ -30,7 +30,9 @@ function N.lnot(x) return flame.logical_not(x) end
 function N.invert(x) return -x - 1 end
 function N.neg(x) return -x end
 function N.idiv(x, y)
-  if not is_tensor(x) and not is_tensor(y) then return y == 0 and 0 or (x - math.fmod(x, y)) // y end
+  if not is_tensor(x) and not is_tensor(y) then
+    return y == 0 and 0 or (x - math.fmod(x, y)) // y
+  end
   return flame.div(x, y, { rounding_mode = "trunc" })
 end
 function N.rem(x, y)
@@ -45,14 +47,16 @@ function N.cast(dtype, x)
   return math.tointeger(x) or (x >= 0 and math.floor(x) or math.ceil(x))
 end
 
-local same = { SIN = "sin", COS = "cos", TAN = "tan", ASIN = "asin", ACOS = "acos", ATAN = "atan", SINH = "sinh",
-  COSH = "cosh", TANH = "tanh", ASINH = "asinh", ACOSH = "acosh", ATANH = "atanh", EXP = "exp", EXP2 = "exp2",
-  EXPM1 = "expm1", LOG = "log", LOG2 = "log2", LOG10 = "log10", LOG1P = "log1p", SQRT = "sqrt", RSQRT = "rsqrt",
-  CBRT = "cbrt", ERF = "erf", ERFC = "erfc", ERFINV = "erfinv", LGAMMA = "lgamma", FLOOR = "floor", CEIL = "ceil",
-  TRUNC = "trunc", RINT = "round", FABS = "abs", POW = "pow", ATAN2 = "atan2", HYPOT = "hypot", FMOD = "fmod",
-  COPYSIGN = "copysign", FAST_SIN = "sin", FAST_COS = "cos", FAST_TAN = "tan", FAST_TANH = "tanh", FAST_EXP = "exp",
-  FAST_LOG = "log", FAST_LOG2 = "log2", FAST_LOG10 = "log10", FAST_POW = "pow", ISNAN = "isnan", ISINF = "isinf",
-  ISFINITE = "isfinite", ABS = "abs", IMIN = "minimum", IMAX = "maximum", MIN = "minimum", MAX = "maximum" }
+local same = { SIN = "sin", COS = "cos", TAN = "tan", ASIN = "asin", ACOS = "acos", ATAN = "atan",
+  SINH = "sinh", COSH = "cosh", TANH = "tanh", ASINH = "asinh", ACOSH = "acosh", ATANH = "atanh",
+  EXP = "exp", EXP2 = "exp2", EXPM1 = "expm1", LOG = "log", LOG2 = "log2", LOG10 = "log10",
+  LOG1P = "log1p", SQRT = "sqrt", RSQRT = "rsqrt", CBRT = "cbrt", ERF = "erf", ERFC = "erfc",
+  ERFINV = "erfinv", LGAMMA = "lgamma", FLOOR = "floor", CEIL = "ceil", TRUNC = "trunc",
+  RINT = "round", FABS = "abs", POW = "pow", ATAN2 = "atan2", HYPOT = "hypot", FMOD = "fmod",
+  COPYSIGN = "copysign", FAST_SIN = "sin", FAST_COS = "cos", FAST_TAN = "tan", FAST_TANH = "tanh",
+  FAST_EXP = "exp", FAST_LOG = "log", FAST_LOG2 = "log2", FAST_LOG10 = "log10", FAST_POW = "pow",
+  ISNAN = "isnan", ISINF = "isinf", ISFINITE = "isfinite", ABS = "abs", IMIN = "minimum",
+  IMAX = "maximum", MIN = "minimum", MAX = "maximum" }
 local function over_numbers(name)
   return function(x, y)
     local f = flame[name]
@@ -79,8 +83,9 @@ function N.EXP10(x) return over_numbers("pow")(10.0, x) end
 function N.FDIM(x, y) return where(N.le(x, y), 0, x - y) end
 function N.SATURATE(x) return x:clamp(0, 1) end
 
-local C_TYPES = { f32 = "float", f64 = "double", f16 = "__half", bf16 = "__nv_bfloat16", i64 = "long long", i32 = "int",
-  i16 = "short", i8 = "signed char", u8 = "unsigned char", bool = "bool" }
+local C_TYPES = { f32 = "float", f64 = "double", f16 = "__half", bf16 = "__nv_bfloat16",
+  i64 = "long long", i32 = "int", i16 = "short", i8 = "signed char", u8 = "unsigned char",
+  bool = "bool" }
 
 -- An expression that flame's ops do not cover, as a kernel over contiguous operands.
 local function map_kernel(text, dtypes, result)
@@ -122,7 +127,9 @@ local function compile_map(text, dtypes)
   end
   local args = {}
   for i = 1, #dtypes do args[i] = "a" .. i end
-  local f = assert(load(("local N = ...\nreturn function(%s) return %s end"):format(table.concat(args, ", "), expr),
+  local f = assert(
+    load(("local N = ...\nreturn function(%s) return %s end"):format(
+      table.concat(args, ", "), expr),
     "=flame.map", "t", {}))
   return f(N)
 end
@@ -132,9 +139,13 @@ end
 ---@param text string
 ---@return function
 def("map", 1, function(text)
-  if type(text) ~= "string" then fail("map", "need \"x, y -> expression\", got %s", internal.word(text)) end
+  if type(text) ~= "string" then
+    fail("map", "need \"x, y -> expression\", got %s", internal.word(text))
+  end
   local n = internal.map_arity(text)
-  if n < 1 then fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text) end
+  if n < 1 then
+    fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text)
+  end
   local compiled = {}
   do                              -- what is wrong with the text is told now
     local f32 = {}
@@ -147,11 +158,15 @@ def("map", 1, function(text)
     local args, dtypes, like = { ... }, {}, nil
     for i = 1, n do
       if is_tensor(args[i]) then like = like or args[i]
-      elseif type(args[i]) ~= "number" then fail("map", "operand %d is a %s, need a tensor or a number", i, type(args[i])) end
+      elseif type(args[i]) ~= "number" then
+        fail("map", "operand %d is a %s, need a tensor or a number", i, type(args[i]))
+      end
     end
     if not like then fail("map", "one operand at least must be a tensor") end
     for i = 1, n do
-      if not is_tensor(args[i]) then args[i] = flame.full({}, args[i], { dtype = like.dtype, device = like.device }) end
+      if not is_tensor(args[i]) then
+        args[i] = flame.full({}, args[i], { dtype = like.dtype, device = like.device })
+      end
       dtypes[i] = args[i].dtype
     end
     local key = table.concat(dtypes, " ")

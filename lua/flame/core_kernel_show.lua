@@ -10,7 +10,9 @@ local function adjoint_for_show(self)
   local wants = {}
   for i, q in ipairs(p.params) do
     wants[i] = program.is_output(q) and q.float and OUTPUT or 0
-    if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then wants[i] = wants[i] + INPUT end
+    if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then
+      wants[i] = wants[i] + INPUT
+    end
     if q.role == "out" then wants[i] = wants[i] + FRESH end
   end
   return p, wants
@@ -29,7 +31,9 @@ end
 ---@return string
 function Kernel:source(which)
   if which == nil or which == "forward" then return internal.kernel_info(self).text end
-  if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
+  if which ~= "adjoint" and which ~= "tangent" then
+    fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which))
+  end
   local p, wants = adjoint_for_show(self)
   local texts = {}
   local d = program.derive(p, which, wants, launch_for_show(self), true)
@@ -40,7 +44,8 @@ end
 -- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
 local function put_usage(r, kernel, name)
   local info = internal.kernel_info(kernel)
-  r.registers, r.spills, r.compiled = info.registers, info.spilled, info.registers >= 0 and "device" or nil
+  r.registers, r.spills, r.compiled = info.registers, info.spilled,
+    info.registers >= 0 and "device" or nil
   if r.compiled then return end
   local image = internal.kernel_image(kernel)
   if not image then return end
@@ -54,8 +59,10 @@ local function kept_by(p, parts)
   for _, part in ipairs(parts) do
     for _, q in ipairs(part.roles) do
       local of = p.params[q.param]
-      if of and not seen[q.param] and (q.role == "original" or q.role == "final" or q.role == "scratch") and
-        of.role ~= "scalar" and of.role ~= "struct" and not (q.role == "scratch" and of.role == "out") then
+      if of and not seen[q.param]
+          and (q.role == "original" or q.role == "final" or q.role == "scratch") and
+        of.role ~= "scalar" and of.role ~= "struct"
+        and not (q.role == "scratch" and of.role == "out") then
         seen[q.param] = true
         list[#list + 1] = of.name
       end
@@ -67,7 +74,8 @@ end
 local KINDS = { "plain", "block_sums", "atomics", "gathers" }
 
 local function usage_text(r)
-  return r.compiled and ("%d registers, %d bytes of local memory (%s)"):format(r.registers, r.spills, r.compiled) or "not compiled"
+  return r.compiled and ("%d registers, %d bytes of local memory (%s)"):format(r.registers,
+    r.spills, r.compiled) or "not compiled"
 end
 
 -- A report as text: what it costs, its parameters, and the lines that add to memory.
@@ -80,26 +88,35 @@ local function report_text(r)
   for _, line in ipairs(a.lines) do
     local counts = {}
     for _, kind in ipairs(KINDS) do
-      if (line[kind] or 0) > 0 then counts[#counts + 1] = ("%s %d"):format(kind:gsub("_", " "), line[kind]) end
+      if (line[kind] or 0) > 0 then
+        counts[#counts + 1] = ("%s %d"):format(kind:gsub("_", " "), line[kind])
+      end
     end
-    list[#list + 1] = ("  line %d: gradient of %s: %s"):format(line.line, line.array, table.concat(counts, ", "))
+    list[#list + 1] = ("  line %d: gradient of %s: %s"):format(line.line, line.array,
+      table.concat(counts, ", "))
   end
-  if a.unordered then list[#list + 1] = ("  line %d: summed in any order on a GPU, deterministic or not"):format(a.unordered) end
+  if a.unordered then
+    list[#list + 1] = ("  line %d: summed in any order on a GPU, deterministic or not"):format(
+      a.unordered)
+  end
   if #a.keeps > 0 then list[#list + 1] = "  keeps " .. table.concat(a.keeps, ", ") end
   return table.concat(list, "\n")
 end
 
----What is known of the kernel and its derived backward: {name, parameters, registers, spills, lines,
----adjoint = {…}}. registers and spills are -1 where neither a device nor NVRTC has compiled it.
----print writes it as text.
+--- What is known of the kernel and its derived backward: {name, parameters, registers, spills,
+--- lines, adjoint = {…}}. registers and spills are -1 where neither a device nor NVRTC has compiled
+--- it. print writes it as text.
 ---@return table
 function Kernel:report()
   local info = internal.kernel_info(self)
-  local r = setmetatable({ name = info.name, refusal = info.refusal, parameters = {}, lines = internal.kernel_lines(self, self) },
+  local r = setmetatable(
+    { name = info.name, refusal = info.refusal, parameters = {},
+      lines = internal.kernel_lines(self, self) },
     { __name = "flame.report", __tostring = report_text })
   put_usage(r, self, info.name)
   for i, q in ipairs(info.params) do
-    local form = q.role == "in" and "const %s *%s: %s" or program.is_output(q) and "%s *%s: %s" or "%s %s: %s"
+    local form = q.role == "in" and "const %s *%s: %s" or program.is_output(q) and "%s *%s: %s"
+      or "%s %s: %s"
     r.parameters[i] = form:format(q.type, q.name, q.role)
   end
   if info.refusal then return r end
@@ -109,27 +126,32 @@ function Kernel:report()
     r.adjoint = { refusal = d }
     return r
   end
-  local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {}, keeps = kept_by(p, d.parts),
-    registers = -1, spills = -1 }
+  local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {},
+    keeps = kept_by(p, d.parts), registers = -1, spills = -1 }
   for _, part in ipairs(d.parts) do
     local a, use = internal.kernel_info(part.kernel), {}
     t.slot_bytes = t.slot_bytes + a.slot_bytes
     t.unordered = t.unordered or a.unordered
     for _, kind in ipairs(KINDS) do t[kind] = t[kind] + a[kind] end
-    for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do t.lines[#t.lines + 1] = line end
+    for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do
+      t.lines[#t.lines + 1] = line
+    end
     put_usage(use, part.kernel, a.name)
-    t.registers, t.spills, t.compiled = math.max(t.registers, use.registers), math.max(t.spills, use.spills), use.compiled
+    t.registers, t.spills, t.compiled = math.max(t.registers, use.registers),
+      math.max(t.spills, use.spills), use.compiled
   end
   t.saved_bytes, r.adjoint = t.slot_bytes, t
   return r
 end
 
--- ---- compiled kernels ----------------------------------------------------------------------------------------
+-- ---- compiled kernels ---------------------------------------------------------------------------
 ---Compiled kernels on disk: entries, bytes, and this context's hits and misses.
 ---@param what? string  "clear" removes them
 ---@return table
 def("kernel_cache", 1, function(what)
-  if what ~= nil and what ~= "clear" then fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what)) end
+  if what ~= nil and what ~= "clear" then
+    fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what))
+  end
   local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
   return { entries = entries, bytes = bytes, hits = hits, misses = misses }
 end, "module")
@@ -137,13 +159,19 @@ end, "module")
 ---Compile kernels ahead, at once; their first call then compiles nothing.
 ---@param list table  kernels; device = where (default: the default device)
 def("warmup", 1, function(list)
-  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", internal.word(list)) end
+  if type(list) ~= "table" then
+    fail("warmup", "need a list of kernels, got %s", internal.word(list))
+  end
   for key in pairs(list) do
-    if type(key) == "string" and key ~= "device" then internal.no_option("warmup", key, { device = true }) end
+    if type(key) == "string" and key ~= "device" then
+      internal.no_option("warmup", key, { device = true })
+    end
   end
   local device = list.device or flame.default_device()
   for i, k in ipairs(list) do
-    if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end
+    if not internal.is_kernel(k) then
+      fail("warmup", "entry %d is a %s, need a kernel", i, type(k))
+    end
   end
   internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
 end, "module")

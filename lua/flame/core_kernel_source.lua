@@ -1,7 +1,7 @@
 --- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
--- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T = float;
--- constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C beside those that
--- stay templates.
+-- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T =
+-- float; constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C
+-- beside those that stay templates.
 local _, _, internal = ...
 local fail = internal.failf
 
@@ -10,9 +10,12 @@ local function interpolate(source, constants)
   if not source:find("${", 1, true) then return source end
   return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
     local v = constants and constants[name]
-    if v == nil then fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name) end
+    if v == nil then
+      fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name)
+    end
     if math.type(v) == "float" then
-      local text = ("%.17g"):format(v):gsub(",", ".")      -- the host's locale may write a comma, C's operator
+      -- the host's locale may write a comma, C's operator
+      local text = ("%.17g"):format(v):gsub(",", ".")
       return text:find("[%.eEn]") and text or text .. ".0"
     end
     return tostring(v)
@@ -43,14 +46,16 @@ local function bare(source)
     local i = source:find("[/\"']", at)
     if not i then break end
     local last = end_of_quiet(source, i)
-    out[#out + 1] = source:sub(at, last and i - 1 or i) .. (last and blanks(source:sub(i, last)) or "")
+    out[#out + 1] = source:sub(at, last and i - 1 or i)
+      .. (last and blanks(source:sub(i, last)) or "")
     at = (last or i) + 1
   end
   return table.concat(out) .. source:sub(at)
 end
 
---- Brackets and commas of the text from i on, one after the other: place, character, depth in '<', depth in others.
--- A '<' is a bracket only behind a name: "2 < 3", "1 << 4", "<=" and "->" are operators.
+--- Brackets and commas of the text from i on, one after the other: place, character, depth in '<',
+-- depth in others. A '<' is a bracket only behind a name: "2 < 3", "1 << 4", "<=" and "->" are
+-- operators.
 local function brackets(text, i)
   local angle, round = 0, 0
   return function()
@@ -59,7 +64,8 @@ local function brackets(text, i)
       if not at then return nil end
       local two = text:sub(at, at + 1)
       local double = two == "<<" or two == "<=" or two == ">="
-      local named = c ~= "<" or text:sub(math.max(at - 80, 1), at - 1):find("%f[%w_][%a_][%w_]*%s*$")
+      local named = c ~= "<"
+        or text:sub(math.max(at - 80, 1), at - 1):find("%f[%w_][%a_][%w_]*%s*$")
       local operator = double or not named or (c == ">" and text:sub(at - 1, at - 1) == "-")
       i = at + (double and 2 or 1)
       if c == "<" or c == ">" then
@@ -74,13 +80,16 @@ end
 local function split(text)
   local list, from = {}, 1
   for at, c, angle, round in brackets(text, 1) do
-    if c == "," and angle == 0 and round == 0 then list[#list + 1], from = text:sub(from, at - 1), at + 1 end
+    if c == "," and angle == 0 and round == 0 then
+      list[#list + 1], from = text:sub(from, at - 1), at + 1
+    end
   end
   if text:find("%S") then list[#list + 1] = text:sub(from) end
   return list
 end
 
---- Place of the '>' of the '<' at i, which is behind "template"; what is in other brackets does not count.
+--- Place of the '>' of the '<' at i, which is behind "template"; what is in
+--- other brackets does not count.
 local function closing(text, i)
   local stop = text:find(";", i, true) or #text
   for at, c, angle, round in brackets(text, i) do
@@ -106,11 +115,13 @@ local function declared(entry, parameters, i, given)
   text = text or parameters[i]
   local kind, name = text:match("^%s*(.-)%s*([%a_][%w_]*)%s*$")
   if text:find("%.%.%.") or text:find("template", 1, true) then
-    fail("kernel", "entry '%s': parameter '%s' of the template is outside the language", entry, (text:gsub("^%s+", "")))
+    fail("kernel", "entry '%s': parameter '%s' of the template is outside the language", entry,
+      (text:gsub("^%s+", "")))
   end
   local value = given or default
   if not value then
-    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters, table.concat(parameters, ","))
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
+      table.concat(parameters, ","))
   end
   if not kind or kind == "" then return "" end             -- without a name
   if kind == "typename" or kind == "class" then return ("using %s = %s; "):format(name, value) end
@@ -121,38 +132,54 @@ local function instance(source, entry)
   local name, arguments = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
   if not name then return source, entry end
   local text, given = bare(source), split(arguments)
-  for from, to in text:gmatch("()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
+  for from, to in text:gmatch(
+      "()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
     source = source:sub(1, from - 1) .. blanks(source:sub(from, to - 1)) .. source:sub(to)
   end
   local first, last, parameters = header(text, name)
-  if not first then fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name) end
+  if not first then
+    fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name)
+  end
   if #given > #parameters then
-    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters, table.concat(parameters, ","))
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
+      table.concat(parameters, ","))
   end
   local list = {}
   for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
   local lines = source:sub(first, last):gsub("[^\n]", "")
-  return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"' .. source:sub(last + 1), name
+  return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"'
+    .. source:sub(last + 1), name
 end
 
--- What a compiler may be told, as patterns; each alone decides. A word without its value takes the next option.
-local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*$",
-  "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$", "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",
+-- What a compiler may be told, as patterns; each alone decides. A word
+-- without its value takes the next option.
+local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$",
+  "^%-%-define%-macro=[%a_][%w_%(%),]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$",
+  "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",
   "^%-%-?maxrregcount=%d+$", "^%-%-?fmad=true$", "^%-%-?fmad=false$" }
-local TAKES_NEXT = { ["-D"] = "-D", ["-U"] = "-U", ["--define-macro"] = "-D", ["--undefine-macro"] = "-U" }
+local TAKES_NEXT = { ["-D"] = "-D", ["-U"] = "-U", ["--define-macro"] = "-D",
+  ["--undefine-macro"] = "-U" }
 
 local function check_option(o)
-  if type(o) ~= "string" then fail("kernel", "options: expected strings, got %s", internal.word(o)) end
+  if type(o) ~= "string" then
+    fail("kernel", "options: expected strings, got %s", internal.word(o))
+  end
   for _, pattern in ipairs(OPTIONS) do
     if not o:find("[%c]") and o:find(pattern) then return o end
   end
-  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
+  fail("kernel",
+    "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
 end
 
---- The options for the compiler: those of the list, which reach no file, and the folders of 'include'.
+--- The options for the compiler: those of the list, which reach no file, and
+--- the folders of 'include'.
 function internal.kernel_options(options, include)
-  if type(options or {}) ~= "table" then fail("kernel", "options must be a list of strings, got %s", internal.word(options)) end
-  if type(include or {}) ~= "table" then fail("kernel", "include must be a list of folders, got %s", internal.word(include)) end
+  if type(options or {}) ~= "table" then
+    fail("kernel", "options must be a list of strings, got %s", internal.word(options))
+  end
+  if type(include or {}) ~= "table" then
+    fail("kernel", "include must be a list of folders, got %s", internal.word(include))
+  end
   local list, word = {}, nil
   for _, o in ipairs(options or {}) do
     if word then list[#list + 1], word = check_option(word .. tostring(o)), nil

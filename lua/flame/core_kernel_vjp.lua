@@ -3,18 +3,23 @@ local flame, _, internal = ...
 local fail, is_tensor = internal.failf, flame.is_tensor
 local is_output, tracked = internal.kernel_parts.is_output, internal.kernel_parts.tracked
 
---- What a gradient's parameters get: their kinds and values, the parameters of p that its outputs are
---- gradients of, and the elements of the largest.
+--- What a gradient's parameters get: their kinds and values, the parameters of p that its outputs
+--- are gradients of, and the elements of the largest.
 local function bind_vjp(p, params, args, values)
   local wanted, kinds, vals = {}, {}, {}
   for i, q in ipairs(p.params) do
-    for _, name in ipairs({ "d" .. q.name, "grad_" .. q.name, "d_" .. q.name, q.name .. "_grad" }) do wanted[name] = i end
+    for _, name in ipairs(
+        { "d" .. q.name, "grad_" .. q.name, "d_" .. q.name, q.name .. "_grad" }) do
+      wanted[name] = i
+    end
   end
   local at, made, count = 0, {}, 1
   for j, q in ipairs(params) do
     if is_output(q) then
       local i = wanted[q.name]
-      if not i then fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name) end
+      if not i then
+        fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name)
+      end
       local size = is_tensor(values[i]) and values[i]:numel() or 1
       kinds[j], vals[j], made[#made + 1] = "o", { size }, i
       count = math.max(count, size)
@@ -22,7 +27,8 @@ local function bind_vjp(p, params, args, values)
       at = at + 1
       kinds[j], vals[j] = q.role == "in" and "i" or q.role == "struct" and "s" or "v", args[at]
       if (q.role == "in") ~= is_tensor(vals[j]) and q.role ~= "scalar" or vals[j] == nil then
-        fail(p.name, "vjp: parameter %d, %s, does not fit: parameters are the kernel's arguments, then the gradients of its " ..
+        fail(p.name,
+          "vjp: parameter %d, %s, does not fit: parameters are the kernel's arguments, then the gradients of its " ..
           "outputs", j, q.name)
       end
       if q.role == "in" then vals[j] = vals[j]:detach() end
@@ -31,7 +37,8 @@ local function bind_vjp(p, params, args, values)
   return kinds, vals, made, count
 end
 
---- A gradient written in CUDA: its outputs are named d<input>, grad_<input>, d_<input> or <input>_grad.
+--- A gradient written in CUDA: its outputs are named d<input>, grad_<input>,
+--- d_<input> or <input>_grad.
 function internal.vjp_from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params

@@ -6,7 +6,8 @@
 -- Also under flame.linalg; singular values and eigenvalues are in core_linalg_spectrum.lua, norms
 -- and products in core_vector.lua.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 local where, matmul = flame.where, flame.matmul
 
 local linalg = {}
@@ -23,14 +24,18 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 
 local function need_real(op, name, x)
   need_tensor(op, name, x)
-  if x.dtype ~= "f32" and x.dtype ~= "f64" then fail(op, "%s is %s, need f32 or f64", name, x.dtype) end
+  if x.dtype ~= "f32" and x.dtype ~= "f64" then
+    fail(op, "%s is %s, need f32 or f64", name, x.dtype)
+  end
   return x
 end
 
 --- A matrix or a batch of them: axes before the last two, their number, rows, columns.
 local function need_matrix(op, name, x)
   need_real(op, name, x)
-  if x.ndim < 2 then fail(op, "%s has shape %s, need a matrix (two axes or more)", name, shape_text(x)) end
+  if x.ndim < 2 then
+    fail(op, "%s has shape %s, need a matrix (two axes or more)", name, shape_text(x))
+  end
   local shape, count = x.shape, 1
   local n, m = table.remove(shape), table.remove(shape)
   for _, s in ipairs(shape) do count = count * s end
@@ -39,12 +44,17 @@ end
 
 local function need_square(op, name, x)
   local lead, count, m, n = need_matrix(op, name, x)
-  if m ~= n then fail(op, "%s has shape %s, need square matrices: %d rows, %d columns", name, shape_text(x), m, n) end
+  if m ~= n then
+    fail(op, "%s has shape %s, need square matrices: %d rows, %d columns", name,
+      shape_text(x), m, n)
+  end
   return lead, count, n
 end
 
 local function need_same_dtype(op, a, b, x, y)
-  if x.dtype ~= y.dtype then fail(op, "%s is %s and %s %s, need one dtype", a, x.dtype, b, y.dtype) end
+  if x.dtype ~= y.dtype then
+    fail(op, "%s is %s and %s %s, need one dtype", a, x.dtype, b, y.dtype)
+  end
 end
 
 --- The sizes of lead, then those given.
@@ -80,7 +90,8 @@ end
 
 --- Run a call on matrices of one tensor; sizes: of the result.
 local function call(kind, op, inputs, count, lead, sizes, ...)
-  return internal.call(kind, op, inputs, { count, #lead > 0 and 1 or 0, ... }, sizes, inputs[1].dtype)
+  return internal.call(kind, op, inputs, { count, #lead > 0 and 1 or 0, ... }, sizes,
+    inputs[1].dtype)
 end
 
 --- Options of which some may stand before by position.
@@ -95,7 +106,9 @@ local function save(ctx, ...)
 end
 
 local function turned(x) return x:transpose(-2, -1) end
-local function eye_like(x, m, n) return flame.eye(m, n or m, { dtype = x.dtype, device = x.device }) end
+local function eye_like(x, m, n)
+  return flame.eye(m, n or m, { dtype = x.dtype, device = x.device })
+end
 local function on_diagonal(v) return v:unsqueeze(-1) * eye_like(v, v.shape[v.ndim]) end
 
 -- ---- equations ---------------------------------------------------------------------------------
@@ -141,7 +154,8 @@ triangle = flame.func {
   name = "solve_triangular",
   forward = function(ctx, a, b, upper, unit)
     local lead, count, n = need_square("solve_triangular", "a", a)
-    local x = call("triangular", "solve_triangular", { a, b }, count, lead, b.shape, n, b.shape[b.ndim],
+    local x = call("triangular", "solve_triangular", { a, b }, count, lead, b.shape, n,
+      b.shape[b.ndim],
       upper and 1 or 0, unit and 1 or 0)
     save(ctx, a, x)
     ctx.upper, ctx.unit = upper, unit
@@ -161,13 +175,16 @@ local function same_batch(op, a, b)
   local la, _, n, _ = need_matrix(op, "a", a)
   local lb, _, m, k = need_matrix(op, "b", b)
   need_same_dtype(op, "a", "b", a, b)
-  if n ~= m then fail(op, "a has shape %s and b %s: %d rows and %d", shape_text(a), shape_text(b), n, m) end
+  if n ~= m then
+    fail(op, "a has shape %s and b %s: %d rows and %d", shape_text(a), shape_text(b), n, m)
+  end
   if table.concat(la, ",") == table.concat(lb, ",") then return a, b end
   local lead = {}
   for d = 1, math.max(#la, #lb) do
     local x, y = la[#la - d + 1] or 1, lb[#lb - d + 1] or 1
     if x ~= y and x ~= 1 and y ~= 1 then
-      fail(op, "a has shape %s and b %s: batch sizes %d and %d do not go together", shape_text(a), shape_text(b), x, y)
+      fail(op, "a has shape %s and b %s: batch sizes %d and %d do not go together", shape_text(a),
+        shape_text(b), x, y)
     end
     table.insert(lead, 1, x == 1 and y or x)
   end
@@ -190,7 +207,9 @@ local function solve_any(a, b, o)
   local vector = is_vector(a, b)
   if vector then b = b:unsqueeze(-1) end
   if not o.left then
-    if vector then fail("solve", "left = false needs a matrix b, got shape %s", shape_text(b:squeeze(-1))) end
+    if vector then
+      fail("solve", "left = false needs a matrix b, got shape %s", shape_text(b:squeeze(-1)))
+    end
     a, b = turned(a), turned(b)
   end
   a, b = same_batch("solve", a, b)
@@ -225,7 +244,7 @@ end
 ---@return flame.Tensor
 under("solve_triangular", 3, solve_triangular)
 
--- ---- Cholesky ------------------------------------------------------------------------------------
+-- ---- Cholesky -----------------------------------------------------------------------------------
 --- The lower triangle, half the diagonal.
 local function half_lower(x) return x:tril() - on_diagonal(x:diagonal(0, -2, -1)) * 0.5 end
 
@@ -279,14 +298,18 @@ def("cholesky_inverse", 2, function(l, upper)
   return matmul(turned(half), half)
 end)
 
--- ---- LU ----------------------------------------------------------------------------------------------
+-- ---- LU -----------------------------------------------------------------------------------------
 --- Cotangent of a, rows as P a has them: L (m, k), U (k, n) and theirs.
 local function lu_cotangent(l, u, gl, gu, m, n)
   local k = math.min(m, n)
   local l1, u1 = l:narrow(-2, 1, k), u:narrow(-1, 1, k)
   local low, high = matmul(turned(l1), gl:narrow(-2, 1, k)), matmul(gu:narrow(-1, 1, k), turned(u1))
-  if m > k then high = high - matmul(turned(l:narrow(-2, k + 1, m - k)), gl:narrow(-2, k + 1, m - k)) end
-  if n > k then low = low - matmul(gu:narrow(-1, k + 1, n - k), turned(u:narrow(-1, k + 1, n - k))) end
+  if m > k then
+    high = high - matmul(turned(l:narrow(-2, k + 1, m - k)), gl:narrow(-2, k + 1, m - k))
+  end
+  if n > k then
+    low = low - matmul(gu:narrow(-1, k + 1, n - k), turned(u:narrow(-1, k + 1, n - k)))
+  end
   local function by_u(x) return turned(triangle(u1, turned(x), true, false)) end        -- x U^-T
   local function by_l(x) return triangle(turned(l1), x, true, true) end                  -- L^-T x
   local first = by_l(by_u(low:tril(-1) + high:triu()))
@@ -328,7 +351,9 @@ local lu = flame.func {
 --- As in PyTorch on the CPU, rows are always pivoted.
 internal.need_pivot = function(op, o)
   if type(o) == "boolean" then o = { pivot = o } end
-  if not options(op, o, { pivot = true }).pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
+  if not options(op, o, { pivot = true }).pivot then
+    fail(op, "pivot = false is not supported: rows are always pivoted")
+  end
 end
 --- P, L, U with x = P L U, rows pivoted.
 ---@param x flame.Tensor  (…, m, n)
@@ -342,20 +367,24 @@ under("lu", 2, function(x, o)
   return permutation(rows, m), l, u
 end)
 
--- ---- determinants --------------------------------------------------------------------------------------
+-- ---- determinants -------------------------------------------------------------------------------
 --- Where calls that only the host has are better done by products.
 internal.on_device = function(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end
---- Determinants and transposed inverses in f64, where all matrices of x are far from singular; one flag is read.
+--- Determinants and transposed inverses in f64, where all matrices of x are
+--- far from singular; one flag is read.
 local function regular_parts(x, lead, count, n)
   if x:numel() == 0 then return end
   local wide = x:double()
   local y = inverse(wide, "det", true)
-  local d = call("determinant", "det", { wide }, count, lead, { 3 * count }, n):narrow(1, 1, count):reshape(lead)
+  local d = call("determinant", "det", { wide }, count, lead, { 3 * count }, n):narrow(1, 1,
+    count):reshape(lead)
   local far = (largest_column(wide) * largest_column(y) * (64 * n * 2.0 ^ -52)):lt(1)
   local size = d:abs()
-  if not far:logical_and(size:ge(2.0 ^ -1022)):logical_and(size:lt(math.huge)):all():item() then return end
+  if not far:logical_and(size:ge(2.0 ^ -1022)):logical_and(size:lt(math.huge)):all():item() then
+    return
+  end
   return d:unsqueeze(-1):unsqueeze(-1), turned(y)
 end
 
@@ -366,13 +395,15 @@ local function gradient_form(d, y, g)
 end
 
 --- The third derivative along a and b, for regular x: d times the transpose of
---- ((tr(p) tr(q) - tr(p q)) I - tr(p) q - tr(q) p + p q + q p) x^-1, where p = x^-1 a and q = x^-1 b.
+--- ((tr(p) tr(q) - tr(p q)) I - tr(p) q - tr(q) p + p q + q p) x^-1, where p
+--- = x^-1 a and q = x^-1 b.
 local function third_form(x, a, b)
   local function trace(m) return m:diagonal(0, -2, -1):sum(-1):unsqueeze(-1):unsqueeze(-1) end
   local n = inverse(x, "det", true)
   local p, q = matmul(n, a), matmul(n, b)
   local pn, qn = matmul(p, n), matmul(q, n)
-  local t = (trace(p) * trace(q) - trace(matmul(p, q))) * n - trace(p) * qn - trace(q) * pn + matmul(p, qn) + matmul(q, pn)
+  local t = (trace(p) * trace(q) - trace(matmul(p, q))) * n - trace(p) * qn - trace(
+    q) * pn + matmul(p, qn) + matmul(q, pn)
   return flame.det(x):unsqueeze(-1):unsqueeze(-1) * turned(t)
 end
 
@@ -408,7 +439,8 @@ local det = flame.func {
   forward = function(ctx, x)
     local lead, count, n = need_square("det", "x", x)
     save(ctx, x)
-    return call("determinant", "det", { x }, count, lead, { 3 * count }, n):narrow(1, 1, count):reshape(lead):clone()
+    return call("determinant", "det", { x }, count, lead, { 3 * count }, n):narrow(1, 1,
+      count):reshape(lead):clone()
   end,
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
@@ -448,7 +480,7 @@ def("logdet", 1, function(x)
   return where(sign:lt(0), 0 / 0, log)
 end)
 
--- ---- QR ----------------------------------------------------------------------------------------------------
+-- ---- QR -----------------------------------------------------------------------------------------
 --- Cotangent of x = q r with a square r.
 local function qr_cotangent(q, r, gq, gr)
   local m = matmul(gr, turned(r)) - matmul(turned(q), gq)
@@ -463,7 +495,8 @@ local qr = flame.func {
   forward = function(ctx, x, mode)
     local lead, count, m, n = need_matrix("qr", "x", x)
     local k, want = mode == "complete" and m or math.min(m, n), mode ~= "r"
-    local flat = call("qr", "qr", { x }, count, lead, { count * ((want and m * k or 0) + k * n) }, m, n,
+    local flat = call("qr", "qr", { x }, count, lead,
+      { count * ((want and m * k or 0) + k * n) }, m, n,
       mode == "complete" and 1 or 0, want and 1 or 0)
     save(ctx, x, flat)
     ctx.mode = mode
@@ -472,17 +505,21 @@ local qr = flame.func {
   backward = function(ctx, g)
     local x, flat = ctx:saved()
     local lead, _, m, n = need_matrix("qr", "x", x)
-    if ctx.mode == "r" then fail("qr", 'mode "r" has no gradient: it needs Q\1, take mode "reduced"') end
+    if ctx.mode == "r" then
+      fail("qr", 'mode "r" has no gradient: it needs Q\1, take mode "reduced"')
+    end
     if ctx.mode == "complete" and m > n then
-      fail("qr", 'mode "complete" has no gradient for %d rows and %d columns\1: take mode "reduced"', m, n)
+      fail("qr",
+        'mode "complete" has no gradient for %d rows and %d columns\1: take mode "reduced"', m, n)
     end
     local k = math.min(m, n)
     local q, r = parts(flat, joined(lead, m, k), joined(lead, k, n))
     local gq, gr = parts(g, joined(lead, m, k), joined(lead, k, n))
     if m >= n then return qr_cotangent(q, r, gq, gr) end
-    local rest, gv = x:narrow(-1, m + 1, n - m), gr:narrow(-1, m + 1, n - m)      -- x = q [r1, q' rest]
+    local rest, gv = x:narrow(-1, m + 1, n - m), gr:narrow(-1, m + 1, n - m)  -- x = q [r1, q' rest]
     gq = gq + matmul(rest, turned(gv))
-    return flame.cat({ qr_cotangent(q, r:narrow(-1, 1, m), gq, gr:narrow(-1, 1, m)), matmul(q, gv) }, -1)
+    return flame.cat(
+      { qr_cotangent(q, r:narrow(-1, 1, m), gq, gr:narrow(-1, 1, m)), matmul(q, gv) }, -1)
   end,
 }
 local function qr_any(x, mode)
@@ -498,20 +535,25 @@ local function qr_any(x, mode)
     fail("qr", 'mode must be "reduced", "complete" or "r", got %s', tostring(mode))
   end
   local k, flat = mode == "complete" and m or math.min(m, n), qr(x, mode)
-  if mode == "r" then return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }), own(flat:reshape(joined(lead, k, n))) end
+  if mode == "r" then
+    return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }),
+      own(flat:reshape(joined(lead, k, n)))
+  end
   return own(parts(flat, joined(lead, m, k), joined(lead, k, n)))
 end
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
+--- "complete", or "r" (R alone).
 ---@param x flame.Tensor
 ---@param mode string?
 ---@return flame.Tensor, flame.Tensor
 def("qr", 2, qr_any)
 linalg.qr = flame.qr
 
--- ---- for core_linalg_spectrum.lua and core_vector.lua --------------------------------------------------------
+-- ---- for core_linalg_spectrum.lua and core_vector.lua -------------------------------------------
 internal.linalg_parts = {
-  need_matrix = need_matrix, need_square = need_square, need_real = need_real, shape_text = shape_text,
-  is_vector = is_vector, same_batch = same_batch, joined = joined, product = product, parts = parts, own = own, call = call, given = given,
+  need_matrix = need_matrix, need_square = need_square, need_real = need_real,
+  shape_text = shape_text, is_vector = is_vector, same_batch = same_batch, joined = joined,
+  product = product, parts = parts, own = own, call = call, given = given,
   save = save, turned = turned, eye_like = eye_like, on_diagonal = on_diagonal, inverse = inverse,
   epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 },
 }

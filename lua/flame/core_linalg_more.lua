@@ -29,7 +29,9 @@ local function swapped_rows(op, pivots, count)
     local now = {}
     for i = 1, count do now[i] = i end
     for i, j in ipairs(swaps) do
-      if not now[i] or not now[j] then fail(op, "pivot %s at position %d, need 1 to %d", tostring(j), i, count) end
+      if not now[i] or not now[j] then
+        fail(op, "pivot %s at position %d, need 1 to %d", tostring(j), i, count)
+      end
       now[i], now[j] = now[j], now[i]
     end
     out[b] = now
@@ -39,11 +41,12 @@ end
 local function rows_of(op, pivots, count)
   local shape = pivots.shape
   shape[#shape] = count
-  return flame.tensor(swapped_rows(op, pivots, count), { dtype = "i64", device = pivots.device }):reshape(shape)
+  return flame.tensor(swapped_rows(op, pivots, count), { dtype = "i64", device = pivots.device })
+    :reshape(shape)
 end
 
---- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
---- with row pivots[i].
+--- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
+--- i was swapped with row pivots[i].
 ---@param x flame.Tensor  (…, m, n)
 ---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor
@@ -80,12 +83,14 @@ end)
 ---@param ... any  pivot = true, get_infos = false, or a table of them
 ---@return flame.Tensor, flame.Tensor
 internal.def("lu", 3, function(x, ...)
-  local o = internal.defaults("lu", { "pivot", "get_infos" }, { pivot = true, get_infos = false }, ...)
+  local o = internal.defaults("lu", { "pivot", "get_infos" },
+    { pivot = true, get_infos = false }, ...)
   internal.need_pivot("lu", { pivot = o.pivot })
   if o.get_infos then return linalg.lu_factor_ex(x) end
   return linalg.lu_factor(x)
 end)
---- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a
+--- transposed) from lu_factor's result.
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
 ---@param b flame.Tensor  (…, n, k)
@@ -99,26 +104,31 @@ under("lu_solve", 4, function(lu, pivots, b, o)
   local n = lu.ndim >= 2 and lu.shape[lu.ndim]
   local at = lu.shape
   at[#at] = nil
-  if not n or lu.shape[lu.ndim - 1] ~= n or shape_text(pivots) ~= "(" .. table.concat(at, ", ") .. ")" or b.ndim < 2
+  if not n or lu.shape[lu.ndim - 1] ~= n or shape_text(pivots) ~= "(" .. table.concat(at, ", ")
+      .. ")" or b.ndim < 2
     or b.shape[o.left and b.ndim - 1 or b.ndim] ~= n then
-    fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)", shape_text(lu), shape_text(pivots), shape_text(b))
+    fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)",
+      shape_text(lu), shape_text(pivots), shape_text(b))
   end
   if lu:numel() == 0 or b:numel() == 0 then return b:clone() end
-  if o.adjoint then                                                             -- a' x = b is x' a = b'
+  if o.adjoint then                                                         -- a' x = b is x' a = b'
     return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not o.left })):clone()
   end
   local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
-  local p = rows_of(op, pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)                 -- P' b: row i is row rows[i] of b
+  -- P' b: row i is row rows[i] of b
+  local p = rows_of(op, pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)
   local left = o.left
   if not left then
     local y = linalg.solve_triangular(lu:triu(), b, { upper = true, left = false })
-    return linalg.solve_triangular(lu:tril(), y, { upper = false, left = false, unitriangular = true }):matmul(p)
+    return linalg.solve_triangular(lu:tril(), y,
+      { upper = false, left = false, unitriangular = true }):matmul(p)
   end
   local y = linalg.solve_triangular(lu:tril(), p:matmul(b), { upper = false, unitriangular = true })
   return linalg.solve_triangular(lu:triu(), y, { upper = true })
 end)
 --- torch.lu_solve: the right side first.
-internal.def("lu_solve", 3, function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end, "module")
+internal.def("lu_solve", 3,
+  function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end, "module")
 
 --- P, L and U of lu_factor's result.
 ---@param lu flame.Tensor  (…, m, n)
@@ -133,11 +143,12 @@ internal.def("lu_unpack", 2, function(lu, pivots)
   local like = { dtype = lu.dtype, device = lu.device }
   local l, u = lu:narrow(-1, 1, k), lu:narrow(-2, 1, k)
   local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
-  return rows_of("lu_unpack", pivots, m):unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
+  return rows_of("lu_unpack", pivots, m):unsqueeze(-2):eq(all):to(lu.dtype),
+    l:tril(-1) + flame.eye(m, k, like), u:triu()
 end, "module")
 
---- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
---- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
+--- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
+--- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
 ---@param x flame.Tensor  (…, m, n)
 ---@param tau flame.Tensor  (…, k), k <= n
 under("householder_product", 2, function(x, tau)
@@ -146,7 +157,8 @@ under("householder_product", 2, function(x, tau)
   need_tensor(op, "tau", tau)
   local m, n, k = x.shape[x.ndim - 1], x.shape[x.ndim], tau.shape[tau.ndim]
   if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
-    fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x), shape_text(tau))
+    fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x),
+      shape_text(tau))
   end
   local one = flame.eye(m, n, { dtype = x.dtype, device = x.device })
   local q, v = one:expand(x.shape), x:tril(-1) + one
@@ -158,7 +170,7 @@ under("householder_product", 2, function(x, tau)
 end)
 flame.orgqr = linalg.householder_product
 
--- ---- reflections that are applied, and found ---------------------------------------------------------
+-- ---- reflections that are applied, and found ----------------------------------------------------
 --- The i-th reflection's v of the columns of x, and its tau, as (…, m, 1) and (…, 1, 1).
 local function reflection(x, tau, i)
   local m = x.shape[x.ndim - 1]
@@ -166,7 +178,8 @@ local function reflection(x, tau, i)
   local v = flame.where(below:gt(i), x:narrow(-1, i, 1), below:eq(i):to(x.dtype))
   return v, tau:narrow(-1, i, 1):unsqueeze(-1)
 end
---- c multiplied with the Q of the reflections in x and tau, from the left or the right, or with Q transposed.
+--- c multiplied with the Q of the reflections in x and tau, from the left or
+--- the right, or with Q transposed.
 ---@param x flame.Tensor  (…, m, k)
 ---@param tau flame.Tensor  (…, k)
 ---@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
@@ -179,7 +192,8 @@ internal.def("ormqr", 5, function(x, tau, c, ...)
   local m, k = x.shape[x.ndim - 1], tau.shape[tau.ndim]
   if x.ndim < 2 or c.ndim ~= x.ndim or tau.ndim ~= x.ndim - 1 or k > x.shape[x.ndim] or k > m
     or c.shape[o.left and c.ndim - 1 or c.ndim] ~= m then
-    fail(op, "x has shape %s, tau %s and c %s, need (…, m, k), (…, k) and (…, m, n), or (…, n, m) from the right",
+    fail(op,
+      "x has shape %s, tau %s and c %s, need (…, m, k), (…, k) and (…, m, n), or (…, n, m) from the right",
       shape_text(x), shape_text(tau), shape_text(c))
   end
   local y = o.left and c or part.turned(c)                     -- c Q is (Q' c')'
@@ -191,13 +205,16 @@ internal.def("ormqr", 5, function(x, tau, c, ...)
   end
   return (o.left and y or part.turned(y)):clone()
 end)
---- R, and below its diagonal the reflections whose product is Q (see linalg.householder_product); and their tau.
+--- R, and below its diagonal the reflections whose product is Q (see
+--- linalg.householder_product); and their tau.
 ---@param x flame.Tensor  (…, m, n)
 ---@return flame.Tensor, flame.Tensor
 internal.def("geqrf", 1, function(x)
   local lead, _, m, n = part.need_matrix("geqrf", "x", x)
   local k = math.min(m, n)
-  if x:numel() == 0 then return x:clone(), flame.zeros(part.joined(lead, k), { dtype = x.dtype, device = x.device }) end
+  if x:numel() == 0 then
+    return x:clone(), flame.zeros(part.joined(lead, k), { dtype = x.dtype, device = x.device })
+  end
   local columns, taus, rest = {}, {}, x
   for i = 1, k do
     local c = rest:narrow(-1, 1, 1)
@@ -210,20 +227,22 @@ internal.def("geqrf", 1, function(x)
     columns[i] = flame.cat({ c:narrow(-2, 1, i - 1), flame.where(none, alpha, beta), tail }, -2)
     taus[i] = tau:squeeze(-1)
     rest = rest:narrow(-1, 2, n - i)
-    local v = flame.cat({ flame.zeros_like(c:narrow(-2, 1, i - 1)), flame.ones_like(alpha), tail }, -2)
+    local v = flame.cat({ flame.zeros_like(c:narrow(-2, 1, i - 1)), flame.ones_like(alpha), tail },
+      -2)
     if i < n then rest = rest - tau * v:matmul(part.turned(v):matmul(rest)) end
   end
   columns[k + 1] = rest
   return flame.cat(columns, -1), flame.cat(taus, -1)
 end)
 
--- ---- forms that tell instead of raising ----------------------------------------------------------------
+-- ---- forms that tell instead of raising ---------------------------------------------------------
 local function flags(op, names, ...)
   local known = {}
   for _, name in ipairs(names) do known[name] = name == "left" end
   return internal.defaults(op, names, known, ...)
 end
---- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). Of a singular matrix: Inf.
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0:
+--- nowhere). Of a singular matrix: Inf.
 ---@param x flame.Tensor  (…, n, n)
 ---@param ... any  check_errors = false: raise as linalg.inv does
 ---@return flame.Tensor, flame.Tensor
@@ -233,8 +252,8 @@ under("inv_ex", 2, function(x, ...)
   if flags("inv_ex", { "check_errors" }, ...).check_errors then return linalg.inv(x), info_of(u) end
   return internal.quiet_inverse(x, "inv_ex"), info_of(u)
 end)
---- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). What a singular matrix gives is not finite.
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
+--- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
 ---@param a flame.Tensor  (…, n, n)
 ---@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
 ---@param ... any  {left = true, check_errors = false}
@@ -248,7 +267,9 @@ under("solve_ex", 3, function(a, b, ...)
   local info = info_of(u:detach())
   if o.check_errors then return flame.solve(a, b, { left = o.left }), info end
   local vector = part.is_vector(a, b)
-  if vector and not o.left then fail(op, "left = false needs a matrix b, got shape %s", shape_text(b)) end
+  if vector and not o.left then
+    fail(op, "left = false needs a matrix b, got shape %s", shape_text(b))
+  end
   if vector then b = b:unsqueeze(-1) end
   local x
   if o.left then
@@ -278,8 +299,8 @@ local function minor_of(x, upper)
   end
   return bad
 end
---- Cholesky's triangle, and the order of the first leading minor that is not positive definite (i32; 0: none), whose
---- matrix gives NaN. It looks at values, so it evaluates.
+--- Cholesky's triangle, and the order of the first leading minor that is not positive definite
+--- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates.
 ---@param x flame.Tensor  (…, n, n)
 ---@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
 ---@return flame.Tensor, flame.Tensor
@@ -293,19 +314,22 @@ under("cholesky_ex", 3, function(x, ...)
   for i = 1, count do found[i] = minor_of(each:select(1, i), o.upper) end
   local info = flame.tensor(found, like):reshape(lead)
   local fine = info:eq(0):unsqueeze(-1):unsqueeze(-1)
-  l = flame.cholesky(flame.where(fine, x, flame.eye(n, { dtype = x.dtype, device = x.device })), { upper = o.upper })
+  l = flame.cholesky(flame.where(fine, x, flame.eye(n, { dtype = x.dtype, device = x.device })),
+    { upper = o.upper })
   return flame.where(fine, l, 0 / 0), info
 end)
 
--- ---- symmetric indefinite matrices ----------------------------------------------------------------------
---- Rows and columns 'from' and 'to' of the lower half exchanged; of a block of two its column k as well.
+-- ---- symmetric indefinite matrices --------------------------------------------------------------
+--- Rows and columns 'from' and 'to' of the lower half exchanged; of a block
+--- of two its column k as well.
 local function exchange(a, n, k, from, to)
   for i = to + 1, n do a[i][from], a[i][to] = a[i][to], a[i][from] end
   for j = from + 1, to - 1 do a[j][from], a[to][j] = a[to][j], a[j][from] end
   a[from][from], a[to][to] = a[to][to], a[from][from]
   if from > k then a[from][k], a[to][k] = a[to][k], a[from][k] end
 end
---- The block of rows k to 'from', one or two, taken out of what is below it; where it was stand its multipliers.
+--- The block of rows k to 'from', one or two, taken out of what is below it;
+--- where it was stand its multipliers.
 local function eliminate(a, n, k, from)
   local two, update = from > k, {}
   local d, off, e = a[k][k], two and a[from][k] or 0, two and a[from][from] or 1
@@ -316,15 +340,18 @@ local function eliminate(a, n, k, from)
     update[j] = { (u * e - v * off) / det, two and (v * d - u * off) / det or 0 }
   end
   for j = from + 1, n do
-    for i = j, n do a[i][j] = a[i][j] - a[i][k] * update[j][1] - (two and a[i][from] * update[j][2] or 0) end
+    for i = j, n do
+      a[i][j] = a[i][j] - a[i][k] * update[j][1] - (two and a[i][from] * update[j][2] or 0)
+    end
   end
   for j = from + 1, n do
     a[j][k] = update[j][1]
     if two then a[j][from] = update[j][2] end
   end
 end
---- Bunch and Kaufman's factorisation of one matrix in place, a table of rows of which the lower half is read,
---- as LAPACK's sytf2: gives the pivots, and the first position where D is singular (0: nowhere).
+--- Bunch and Kaufman's factorisation of one matrix in place, a table of rows of which the lower
+--- half is read, as LAPACK's sytf2: gives the pivots, and the first position where D is singular
+--- (0: nowhere).
 local function bunch_kaufman(a, n)
   local alpha <const>, pivots, info, k = (1 + math.sqrt(17)) / 8, {}, 0, 1
   local function at(i, j) return math.abs(i >= j and a[i][j] or a[j][i]) end
@@ -352,20 +379,25 @@ local function bunch_kaufman(a, n)
   end
   return pivots, info
 end
---- The factors in one matrix (L below the blocks of D), the pivots (i32, from 1; negative in pairs where a block of
---- D has two rows), and the first position where D is singular. It looks at values, and has no gradient: backward raises.
+--- The factors in one matrix (L below the blocks of D), the pivots (i32, from 1; negative in pairs
+--- where a block of D has two rows), and the first position where D is singular. It looks at
+--- values, and has no gradient: backward raises.
 local function ldl(op, x)
   part.need_square(op, "x", x)
   local n, lead = x.shape[x.ndim], x.shape
   lead[#lead] = nil
   local alone = table.move(lead, 1, #lead - 1, 1, {})
   if x:numel() == 0 then
-    return x:clone(), flame.zeros(lead, { dtype = "i32", device = x.device }), flame.zeros(alone, { dtype = "i32", device = x.device })
+    return x:clone(), flame.zeros(lead, { dtype = "i32", device = x.device }),
+      flame.zeros(alone, { dtype = "i32", device = x.device })
   end
   local list, pivots, info = x:detach():double():reshape(-1, n, n):tril():totable(), {}, {}
   for b, a in ipairs(list) do pivots[b], info[b] = bunch_kaufman(a, n) end
-  local function made(values, dtype, shape) return flame.tensor(values, { dtype = dtype, device = x.device }):reshape(shape) end
-  return internal.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead), made(info, "i32", alone)
+  local function made(values, dtype, shape)
+    return flame.tensor(values, { dtype = dtype, device = x.device }):reshape(shape)
+  end
+  return internal.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead),
+    made(info, "i32", alone)
 end
 --- x = L D L' for symmetric matrices, as LAPACK packs it.
 ---@param x flame.Tensor  (…, n, n), of which the lower half is read
@@ -410,7 +442,8 @@ local function unpacked(a, p, n)
   end
   return d, unit, now
 end
---- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient: backward raises.
+--- The solution of a x = b from ldl_factor's result for a. It looks at
+--- values, and has no gradient: backward raises.
 ---@param ld flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor  (…, n, k)
@@ -421,9 +454,11 @@ under("ldl_solve", 4, function(ld, pivots, b, o)
   part.need_square(op, "LD", ld)
   need_tensor(op, "pivots", pivots)
   local n = ld.shape[ld.ndim]
-  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n or pivots.shape[pivots.ndim] ~= n or
+  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n
+      or pivots.shape[pivots.ndim] ~= n or
     pivots:numel() * n ~= ld:numel() then
-    fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)", shape_text(ld), shape_text(b),
+    fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)",
+      shape_text(ld), shape_text(b),
       shape_text(pivots))
   end
   if b:numel() == 0 then return b:clone() end
@@ -431,29 +466,38 @@ under("ldl_solve", 4, function(ld, pivots, b, o)
   for k, a in ipairs(ld:detach():double():reshape(-1, n, n):totable()) do
     d[k], unit[k], order[k] = unpacked(a, pivots:reshape(-1, n)[k]:totable(), n)
   end
-  local function made(v, dtype, shape) return flame.tensor(v, { dtype = dtype or "f64", device = b.device }):reshape(shape or ld.shape) end
+  local function made(v, dtype, shape)
+    return flame.tensor(v, { dtype = dtype or "f64", device = b.device }):reshape(shape or ld.shape)
+  end
   local l, rows = made(unit), made(order, "i64", pivots.shape):unsqueeze(-1)
-  local shape = flame.broadcast_shapes(table.move(ld.shape, 1, ld.ndim - 2, 1, {}), table.move(b.shape, 1, b.ndim - 2, 1, {}))
+  local shape = flame.broadcast_shapes(table.move(ld.shape, 1, ld.ndim - 2, 1, {}),
+    table.move(b.shape, 1, b.ndim - 2, 1, {}))
   local full = table.move({ n, b.shape[b.ndim] }, 1, 2, #shape + 1, shape)
   rows = rows:expand(full)
-  local y = linalg.solve_triangular(l, b:detach():double():expand(full):gather(-2, rows), { upper = false, unitriangular = true })
-  y = linalg.solve_triangular(l.mT, linalg.solve(made(d), y), { upper = true, unitriangular = true })
-  return internal.opaque(op, flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype), ld, b)
+  local y = linalg.solve_triangular(l, b:detach():double():expand(full):gather(-2, rows),
+    { upper = false, unitriangular = true })
+  y = linalg.solve_triangular(l.mT, linalg.solve(made(d), y),
+    { upper = true, unitriangular = true })
+  return internal.opaque(op,
+    flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype), ld, b)
 end)
 
--- ---- low rank ----------------------------------------------------------------------------------------------
---- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp 2009): U (…, m, q),
---- S and V (…, n, q). More iterations where the values fall slowly.
+-- ---- low rank -----------------------------------------------------------------------------------
+--- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
+--- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
 ---@param x flame.Tensor  (…, m, n)
 ---@param ... any  q = 6, niter = 2, M = nil, or a table of them
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 internal.def("svd_lowrank", 4, function(x, ...)
   part.need_matrix("svd_lowrank", "x", x)
-  local o = internal.arguments("svd_lowrank", { "q", "niter", "M" }, { q = 6, niter = 2, M = false }, ...)
+  local o = internal.arguments("svd_lowrank", { "q", "niter", "M" },
+    { q = 6, niter = 2, M = false }, ...)
   local a = o.M and x - internal.need_operand("svd_lowrank", "M", o.M) or x
   local shape, niter = a.shape, internal.need_int("svd_lowrank", "niter", o.niter)
   local q = math.min(internal.need_int("svd_lowrank", "q", o.q), shape[#shape], shape[#shape - 1])
-  if q < 0 or niter < 0 or niter > 100 then fail("svd_lowrank", "q = %d and niter = %d, need 0 or more, niter up to 100", q, niter) end
+  if q < 0 or niter < 0 or niter > 100 then
+    fail("svd_lowrank", "q = %d and niter = %d, need 0 or more, niter up to 100", q, niter)
+  end
   shape[#shape - 1], shape[#shape] = shape[#shape], q
   local basis = linalg.qr(a:matmul(flame.randn(shape, { dtype = a.dtype, device = a.device })))
   for _ = 1, niter do basis = linalg.qr(a:matmul((linalg.qr(a.mT:matmul(basis))))) end
@@ -466,6 +510,7 @@ end)
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 internal.def("pca_lowrank", 4, function(x, ...)
   part.need_matrix("pca_lowrank", "x", x)
-  local o = internal.arguments("pca_lowrank", { "q", "center", "niter" }, { q = 6, center = true, niter = 2 }, ...)
+  local o = internal.arguments("pca_lowrank", { "q", "center", "niter" },
+    { q = 6, center = true, niter = 2 }, ...)
   return flame.svd_lowrank(o.center and x - x:mean(-2, { keepdim = true }) or x, o.q, o.niter)
 end)

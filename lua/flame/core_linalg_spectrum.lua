@@ -1,15 +1,19 @@
 --- Linear algebra by singular values and eigenvalues: svd, eigh, pseudo-inverses, least squares,
 -- ranks; and functions of matrices. Rules as in core_linalg.lua.
 local flame, _, internal = ...
-local fail, options, def, under = internal.failf, internal.options, internal.def, internal.under_linalg
+local fail, options, def, under = internal.failf, internal.options, internal.def,
+  internal.under_linalg
 local where, matmul, linalg = flame.where, flame.matmul, flame.linalg
 local part = internal.linalg_parts
-local need_matrix, need_square, need_real, shape_text = part.need_matrix, part.need_square, part.need_real, part.shape_text
-local same_batch, joined, product, parts, own = part.same_batch, part.joined, part.product, part.parts, part.own
-local call, given, save, turned, on_diagonal = part.call, part.given, part.save, part.turned, part.on_diagonal
+local need_matrix, need_square, need_real, shape_text = part.need_matrix, part.need_square,
+  part.need_real, part.shape_text
+local same_batch, joined, product, parts, own = part.same_batch, part.joined, part.product,
+  part.parts, part.own
+local call, given, save, turned, on_diagonal = part.call, part.given, part.save, part.turned,
+  part.on_diagonal
 local inverse, epsilon = part.inverse, part.epsilon
 
--- ---- singular values ---------------------------------------------------------------------------------------
+-- ---- singular values ----------------------------------------------------------------------------
 --- 1 / x, but 0 where 'none' holds.
 local function inverse_unless(none, x) return where(none, 0, 1 / where(none, 1, x)) end
 
@@ -30,7 +34,8 @@ local svd = flame.func {
     local lead, count, m, n = need_matrix("svd", "x", x)
     local k = math.min(m, n)
     ctx.ku, ctx.kv = full and m or k, full and n or k
-    local flat = call("svd", "svd", { x }, count, lead, { count * (m * ctx.ku + k + ctx.kv * n) }, m, n, full and 1 or 0, 1)
+    local flat = call("svd", "svd", { x }, count, lead, { count * (m * ctx.ku + k + ctx.kv * n) },
+      m, n, full and 1 or 0, 1)
     save(ctx, flat)
     ctx.lead, ctx.m, ctx.n = lead, m, n
     return flat
@@ -40,7 +45,9 @@ local svd = flame.func {
     local su, ss, sv = joined(lead, m, ctx.ku), joined(lead, k), joined(lead, ctx.kv, n)
     local u, s, vh = parts(ctx:saved(), su, ss, sv)
     local gu, gs, gv = parts(g, su, ss, sv)
-    if k == 0 or product(lead) == 0 then return flame.zeros(joined(lead, m, n), { dtype = g.dtype, device = g.device }) end
+    if k == 0 or product(lead) == 0 then
+      return flame.zeros(joined(lead, m, n), { dtype = g.dtype, device = g.device })
+    end
     u, gu = u:narrow(-1, 1, k), gu:narrow(-1, 1, k)
     vh, gv = vh:narrow(-2, 1, k), gv:narrow(-2, 1, k)
     local f = gaps(s)
@@ -64,7 +71,8 @@ local svd = flame.func {
 local function svd_parts(x, full)
   local lead, _, m, n = need_matrix("svd", "x", x)
   local k = math.min(m, n)
-  return parts(svd(x, full), joined(lead, m, full and m or k), joined(lead, k), joined(lead, full and n or k, n))
+  return parts(svd(x, full), joined(lead, m, full and m or k), joined(lead, k),
+    joined(lead, full and n or k, n))
 end
 internal.svd = svd_parts
 
@@ -88,7 +96,8 @@ def("svd", 3, function(x, ...)
   local o = given("svd", { "some", "compute_uv" }, { some = true, compute_uv = true }, ...)
   if not o.compute_uv then
     local how = { dtype = x.dtype, device = x.device }
-    return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"), flame.zeros(joined(lead, n, n), how)
+    return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"),
+      flame.zeros(joined(lead, n, n), how)
   end
   local u, s, vh = svd_parts(x, not o.some)
   return own(u, s, turned(vh))
@@ -99,19 +108,21 @@ end)
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 under("svd", 2, function(x, ...)
   need_matrix("svd", "x", x)
-  return own(svd_parts(x, given("svd", { "full_matrices" }, { full_matrices = true }, ...).full_matrices))
+  return own(
+    svd_parts(x, given("svd", { "full_matrices" }, { full_matrices = true }, ...).full_matrices))
 end)
 --- Singular values, falling.
 ---@param x flame.Tensor  (…, m, n)
 ---@return flame.Tensor
 under("svdvals", 1, function(x) return svdvals(x, "svdvals") end)
 
--- ---- symmetric eigenvalues ---------------------------------------------------------------------------------
+-- ---- symmetric eigenvalues ----------------------------------------------------------------------
 local eigh = flame.func {
   name = "eigh",
   forward = function(ctx, x, upper)
     local lead, count, n = need_square("eigh", "x", x)
-    local flat = call("eigh", "eigh", { x }, count, lead, { count * (n + n * n) }, n, upper and 1 or 0, 1)
+    local flat = call("eigh", "eigh", { x }, count, lead, { count * (n + n * n) }, n,
+      upper and 1 or 0, 1)
     save(ctx, flat)
     ctx.lead, ctx.n = lead, n
     return flat
@@ -132,10 +143,13 @@ local function upper_of(op, o)
   if type(o) == "string" then o = { UPLO = o } end
   local name = options(op, o, { UPLO = "L" }).UPLO
   local letter = type(name) == "string" and name:upper()
-  if letter ~= "L" and letter ~= "U" then fail(op, 'UPLO must be "L" or "U", got %s', tostring(name)) end
+  if letter ~= "L" and letter ~= "U" then
+    fail(op, 'UPLO must be "L" or "U", got %s', tostring(name))
+  end
   return letter == "U"
 end
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of which one half is read.
+--- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
+--- which one half is read.
 ---@param x flame.Tensor  (…, n, n)
 ---@param o table|string?  {UPLO = "L"}
 ---@return flame.Tensor, flame.Tensor
@@ -147,7 +161,9 @@ linalg.eigh = flame.eigh
 local function eigvalsh(x, o)
   local lead, count, n = need_square("eigvalsh", "x", x)
   local upper = upper_of("eigvalsh", o)
-  if x.requires_grad and flame.is_grad_enabled() then return own(parts(eigh(x, upper), joined(lead, n))) end
+  if x.requires_grad and flame.is_grad_enabled() then
+    return own(parts(eigh(x, upper), joined(lead, n)))
+  end
   return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
 end
 --- Eigenvalues of symmetric matrices, rising.
@@ -156,16 +172,18 @@ end
 ---@return flame.Tensor
 under("eigvalsh", 2, eigvalsh)
 
--- ---- pseudo-inverse and least squares ------------------------------------------------------------------------
+-- ---- pseudo-inverse and least squares -----------------------------------------------------------
 --- Cotangent of x from that of its pseudo-inverse p.
 local function pinv_cotangent(x, p, g)
   local pt, gt = turned(p), turned(g)
   local left = matmul(matmul(gt, p), pt)
   local right = matmul(pt, matmul(p, gt))
-  return left - matmul(x, matmul(p, left)) + right - matmul(matmul(right, p), x) - matmul(matmul(pt, g), pt)
+  return left - matmul(x, matmul(p, left)) + right - matmul(matmul(right, p),
+    x) - matmul(matmul(pt, g), pt)
 end
 
---- U', 1 / S and V of an untracked x, 0 for values that count as 0: at most max(atol, rtol * largest).
+--- U', 1 / S and V of an untracked x, 0 for values that count as 0: at most
+--- max(atol, rtol * largest).
 local function truncated(op, x, atol, rtol)
   local lead, count, m, n = need_matrix(op, "x", x)
   local k = math.min(m, n)
@@ -189,14 +207,19 @@ local pinv = flame.func {
     return pinv_cotangent(x, y, g)
   end,
 }
---- Limits below which a singular value counts as 0, as torch.linalg has them: numbers, or tensors of one a matrix.
+--- Limits below which a singular value counts as 0, as torch.linalg has them:
+--- numbers, or tensors of one a matrix.
 local function limits(x, o)
   local s = x.shape
   local function limit(v) return flame.is_tensor(v) and v:to(x.dtype):unsqueeze(-1) or v or nil end
   local atol, rtol = limit(o.atol) or 0, limit(o.rtol)
   if not rtol then
     rtol = math.max(s[#s], s[#s - 1]) * epsilon[x.dtype]
-    if flame.is_tensor(atol) then rtol = where(atol:gt(0), 0, rtol) elseif atol > 0 then rtol = 0 end
+    if flame.is_tensor(atol) then
+      rtol = where(atol:gt(0), 0, rtol)
+    elseif atol > 0 then
+      rtol = 0
+    end
   end
   return atol, rtol
 end
@@ -220,11 +243,13 @@ end
 ---@param hermitian boolean?
 ---@return flame.Tensor
 under("pinv", 3, function(x, rtol, hermitian)
-  return pinv_any("pinv", x, given("pinv", { "rtol", "hermitian" }, { atol = false, rtol = false, hermitian = false }, rtol,
+  return pinv_any("pinv", x,
+    given("pinv", { "rtol", "hermitian" }, { atol = false, rtol = false, hermitian = false }, rtol,
     hermitian))
 end)
 def("pinverse", 2, function(x, rcond)
-  return pinv_any("pinverse", x, { rtol = given("pinverse", { "rcond" }, { rcond = 1e-15 }, rcond).rcond })
+  return pinv_any("pinverse", x,
+    { rtol = given("pinverse", { "rcond" }, { rcond = 1e-15 }, rcond).rcond })
 end)
 
 --- How many singular values count; i64.
@@ -262,9 +287,9 @@ local lstsq = flame.func {
   end,
 }
 local drivers = { gels = true, gelsy = true, gelsd = true, gelss = true }
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
---- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
---- ("gelsd" and "gelss"; else empty), as PyTorch has it.
+--- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
+--- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
 ---@param a flame.Tensor  (…, m, n)
 ---@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
 ---@param o table?  {rcond = max(m, n) eps, driver = "gelsy"}
@@ -274,7 +299,9 @@ def("lstsq", 4, function(a, b, ...)
   need_matrix(op, "a", a)
   need_real(op, "b", b)
   local o = given(op, { "rcond", "driver" }, { rcond = false, driver = "gelsy" }, ...)
-  if not drivers[o.driver] then fail(op, 'driver must be "gels", "gelsy", "gelsd" or "gelss", got %s', tostring(o.driver)) end
+  if not drivers[o.driver] then
+    fail(op, 'driver must be "gels", "gelsy", "gelsd" or "gelss", got %s', tostring(o.driver))
+  end
   local vector = b.ndim == a.ndim - 1
   if vector then b = b:unsqueeze(-1) end
   a, b = same_batch(op, a, b)
@@ -297,11 +324,13 @@ def("lstsq", 4, function(a, b, ...)
 end)
 linalg.lstsq = flame.lstsq
 
--- ---- functions of matrices ---------------------------------------------------------------------------------------
---- Taylor's polynomial of a, of degree 'step' * 'blocks', by powers up to 'step' (Paterson and Stockmeyer 1973).
+-- ---- functions of matrices ----------------------------------------------------------------------
+--- Taylor's polynomial of a, of degree 'step' * 'blocks', by powers up to
+--- 'step' (Paterson and Stockmeyer 1973).
 local function taylor(a, step, blocks)
   local n = a.shape[a.ndim]
-  local power, factor, y = { [0] = flame.eye(n, { dtype = a.dtype, device = a.device }), a }, { [0] = 1.0 }, nil
+  local power, factor, y = { [0] = flame.eye(n, { dtype = a.dtype, device = a.device }), a },
+    { [0] = 1.0 }, nil
   for k = 2, step do power[k] = matmul(power[k // 2], power[k - k // 2]) end
   for k = 1, step * blocks do factor[k] = factor[k - 1] / k end
   for j = blocks - 1, 0, -1 do
@@ -311,8 +340,9 @@ local function taylor(a, step, blocks)
   end
   return y
 end
---- Exponentials by products alone, in f64: of x / 2^s, whose norm is at most 1, squared s times. Every matrix has its
---- own s; the largest is read. At norm 1 the polynomials' rests are 2e-20 and 2e-10 (for f32).
+--- Exponentials by products alone, in f64: of x / 2^s, whose norm is at most 1, squared s times.
+--- Every matrix has its own s; the largest is read. At norm 1 the polynomials' rests are 2e-20 and
+--- 2e-10 (for f32).
 local function exp_by_products(x)
   if x:numel() == 0 then return x:clone() end
   local a = x:double()
@@ -339,7 +369,8 @@ matrix_exp = flame.func {
     local x = turned(ctx:saved())
     local n = x.shape[x.ndim]
     if g:numel() == 0 then return g end
-    local size = g:detach():abs():amax({ -2, -1 }, { keepdim = true })   -- a large g would take digits from x
+    -- a large g would take digits from x
+    local size = g:detach():abs():amax({ -2, -1 }, { keepdim = true })
     size = where(size:eq(0), 1, size)
     g = g / size
     local above, below = flame.cat({ x, g }, -1), flame.cat({ flame.zeros_like(g), x }, -1)
@@ -363,8 +394,12 @@ def("matrix_power", 2, function(x, n)
   internal.need_tensor("matrix_power", "x", x)
   n = internal.need_int("matrix_power", "n", n)
   local s = x.shape
-  if #s < 2 or s[#s] ~= s[#s - 1] then fail("matrix_power", "x has shape %s, need square matrices", shape_text(x)) end
-  if n == 0 then return flame.eye(s[#s], { dtype = x.dtype, device = x.device }):expand(s):clone() end
+  if #s < 2 or s[#s] ~= s[#s - 1] then
+    fail("matrix_power", "x has shape %s, need square matrices", shape_text(x))
+  end
+  if n == 0 then
+    return flame.eye(s[#s], { dtype = x.dtype, device = x.device }):expand(s):clone()
+  end
   if n < 0 then x, n = inverse(x, "matrix_power", false), -n end
   local y
   while n > 0 do

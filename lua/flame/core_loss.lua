@@ -1,7 +1,8 @@
 --- Losses and the norms that are compositions. Losses take (input, target, options);
 -- {reduction = "mean" | "sum" | "none"}.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 local defaults, where = internal.defaults, flame.where
 
 --- A loss of each element as the option "reduction" asks.
@@ -15,14 +16,18 @@ internal.reduce_loss = reduce
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function need_same_shape(op, x, y)
-  if shape_text(x) ~= shape_text(y) then fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y)) end
+  if shape_text(x) ~= shape_text(y) then
+    fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y))
+  end
 end
 --- As many axes in all of them.
 local function need_same_rank(op, ...)
   local first = (...)
   for i = 2, select("#", ...) do
     local x = (select(i, ...))
-    if x.ndim ~= first.ndim then fail(op, "shapes %s and %s have different numbers of axes", shape_text(first), shape_text(x)) end
+    if x.ndim ~= first.ndim then
+      fail(op, "shapes %s and %s have different numbers of axes", shape_text(first), shape_text(x))
+    end
   end
 end
 --- A weight for each class.
@@ -38,12 +43,15 @@ local function with_weight(op, weight, o)
     if weight ~= nil and o ~= nil then need_tensor(op, "weight", weight) end
     return weight == nil and o or weight
   end
-  if o ~= nil and type(o) ~= "table" then fail(op, "options must be a table, got %s", internal.word(o)) end
+  if o ~= nil and type(o) ~= "table" then
+    fail(op, "options must be a table, got %s", internal.word(o))
+  end
   local all = { weight = weight }
   for k, v in pairs(o or {}) do all[k] = v end
   return all
 end
---- Add a loss: f(x, y, o) gives the value of each element; 'names' are those that may come by position.
+--- Add a loss: f(x, y, o) gives the value of each element; 'names' are those
+--- that may come by position.
 local function loss(name, known, f, names)
   known.reduction = "mean"
   def(name, known.weight ~= nil and 4 or 3 + #(names or {}), function(x, y, o, ...)
@@ -70,16 +78,19 @@ loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
   if o.beta == 0 then return d end
   return flame.where(d:lt(o.beta), e * e * (0.5 / o.beta), d - 0.5 * o.beta)
 end)
-loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
+loss("hinge_loss", { margin = 1.0 },
+  function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)
   need_same_shape("binary_cross_entropy", x, y)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
-  if x.requires_grad then           -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+  -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+  if x.requires_grad then
     local inner = where(edge, 0.5, x)
     local slope = (v - y) / (v * (1 - v)):clamp({ min = 1e-12 })
-    local usual = -(y * inner:log():clamp({ min = -100 }) + (1 - y) * (-inner):log1p():clamp({ min = -100 }))
+    local usual = -(y * inner:log():clamp({ min = -100 }) + (1 - y) * (-inner):log1p()
+      :clamp({ min = -100 }))
     e = where(edge, e:detach() + slope * (x - v), usual)
   end
   return o.weight and e * o.weight or e
@@ -108,10 +119,13 @@ end)
 def("nll_loss", 4, function(x, y, o, rest)
   need_tensor("nll_loss", "input", x)
   need_tensor("nll_loss", "target", y)
-  o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
+  o = options("nll_loss", with_weight("nll_loss", o, rest),
+    { reduction = "mean", weight = false, ignore_index = -100 })
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
-  if x.shape[d] == 0 then fail("nll_loss", "input has no classes along axis %d, need at least 1", d) end
+  if x.shape[d] == 0 then
+    fail("nll_loss", "input has no classes along axis %d, need at least 1", d)
+  end
   need_class_weights("nll_loss", o.weight, x.shape[d])
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
@@ -129,7 +143,9 @@ def("cosine_similarity", 5, function(x, y, d, eps)
   local o = defaults("cosine_similarity", { "dim", "eps" }, { dim = false, eps = 1e-8 }, d, eps)
   d = o.dim or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
-  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then x, y = table.unpack(flame.broadcast(x, y)) end
+  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
+    x, y = table.unpack(flame.broadcast(x, y))
+  end
   local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
 end)
@@ -168,7 +184,8 @@ def("multi_margin_loss", 6, function(x, y, ...)
   local op = "multi_margin_loss"
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
-  local o = defaults(op, { "p", "margin", "weight" }, { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
+  local o = defaults(op, { "p", "margin", "weight" },
+    { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
   if o.p ~= 1 and o.p ~= 2 then fail(op, "p = %s, need 1 or 2", tostring(o.p)) end
   need_class_weights(op, o.weight, x.ndim > 0 and x.shape[x.ndim] or 1)
   local single = x.ndim < 2
@@ -189,10 +206,11 @@ def("gaussian_nll_loss", 6, function(x, y, var, ...)
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
   need_tensor(op, "var", var)
-  local o = defaults(op, { "full", "eps", "reduction" }, { full = false, eps = 1e-6, reduction = "mean" }, ...)
+  local o = defaults(op, { "full", "eps", "reduction" },
+    { full = false, eps = 1e-6, reduction = "mean" }, ...)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
-  var = var + (var:clamp({ min = o.eps }) - var):detach()                 -- as PyTorch: the bound has slope 1
+  var = var + (var:clamp({ min = o.eps }) - var):detach()       -- as PyTorch: the bound has slope 1
   local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
   return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
 end)
@@ -217,15 +235,17 @@ def("cosine_embedding_loss", 5, function(x1, x2, y, ...)
   local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
   local rank = math.max(x1.ndim, x2.ndim)
   if y.ndim ~= rank - 1 then
-    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y), shape_text(x1), shape_text(x2))
+    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y),
+      shape_text(x1), shape_text(x2))
   end
   local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
   local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
-  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1), (cos - o.margin):clamp({ min = 0 }), 0)
+  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1),
+    (cos - o.margin):clamp({ min = 0 }), 0)
   return reduce(op, e, o.reduction)
 end)
 
--- ---- norms ----------------------------------------------------------------------------------------
+-- ---- norms --------------------------------------------------------------------------------------
 local half = { f16 = true, bf16 = true }
 
 --- Without eps the epsilon of the dtype, as PyTorch has it.
@@ -241,7 +261,8 @@ def("rms_norm", 4, function(x, shape, w, o)
   for k = 1, #shape do
     axes[k] = -k
     if x.shape[x.ndim - #shape + k] ~= shape[k] then
-      fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "), table.concat(shape, ", "))
+      fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
+        table.concat(shape, ", "))
     end
   end
   local v = half[x.dtype] and x:float() or x
@@ -251,7 +272,8 @@ def("rms_norm", 4, function(x, shape, w, o)
 end)
 def("group_norm", 5, function(x, groups, w, b, o)
   if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
-  return internal.grouped_norm(x, groups, o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
+  return internal.grouped_norm(x, groups,
+    o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
 end)
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.
@@ -265,10 +287,12 @@ def("scaled_dot_product_attention", 8, function(q, k, v, ...)
   local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
   if o.is_causal then
     local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]
-    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1), -math.huge)
+    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1),
+      -math.huge)
   end
   if o.attn_mask then
-    if o.attn_mask.dtype == "bool" then scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
+    if o.attn_mask.dtype == "bool" then
+      scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
     else scores = scores + o.attn_mask end
   end
   local p = scores:softmax(-1)

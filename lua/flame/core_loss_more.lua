@@ -1,14 +1,15 @@
 --- Losses that are walked step by step or look at lists of labels, and lookups with options: CTC,
 -- margins over several labels, embedding_bag. core_loss.lua has the others.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 local defaults, where, reduce = internal.defaults, flame.where, internal.reduce_loss
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 -- ---- margins -----------------------------------------------------------------------------------
---- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids from 1
---- in each row, up to the first 0.
+--- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
+--- from 1 in each row, up to the first 0.
 ---@param o? table  {reduction = "mean"}
 def("multilabel_margin_loss", 3, function(x, y, o)
   local op = "multilabel_margin_loss"
@@ -16,7 +17,8 @@ def("multilabel_margin_loss", 3, function(x, y, o)
   internal.need_integers(op, "target", y)
   o = options(op, o, { reduction = "mean" })
   if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
-    fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x), shape_text(y))
+    fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x),
+      shape_text(y))
   end
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1, -1) end
@@ -25,20 +27,23 @@ def("multilabel_margin_loss", 3, function(x, y, o)
   local ids = where(there, y:long(), 1)
   internal.naming(op)
   ids = internal.classes(ids, n)
-  local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids, there:long()):gt(0)
+  local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids,
+    there:long()):gt(0)
   local at = x:gather(2, ids):unsqueeze(3)
   local e = (1 - at + x:unsqueeze(2)):relu()
   e = where(there:unsqueeze(3):logical_and(own:logical_not():unsqueeze(2)), e, 0):sum({ 2, 3 }) / n
   return reduce(op, single and e:reshape({}) or e, o.reduction)
 end)
---- triplet_margin_loss with a distance of one's own: a function of two tensors that gives one number a row.
+--- triplet_margin_loss with a distance of one's own: a function of two
+--- tensors that gives one number a row.
 ---@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
 def("triplet_margin_with_distance_loss", 4, function(a, p, n, o)
   local op = "triplet_margin_with_distance_loss"
   need_tensor(op, "a", a)
   need_tensor(op, "p", p)
   need_tensor(op, "n", n)
-  o = options(op, o, { distance_function = flame.pairwise_distance, margin = 1.0, swap = false, reduction = "mean" })
+  o = options(op, o,
+    { distance_function = flame.pairwise_distance, margin = 1.0, swap = false, reduction = "mean" })
   if not internal.callable(o.distance_function) then
     fail(op, "distance_function must be a function, got %s", internal.word(o.distance_function))
   end
@@ -47,7 +52,7 @@ def("triplet_margin_with_distance_loss", 4, function(a, p, n, o)
   return reduce(op, (near - far + o.margin):clamp({ min = 0 }), o.reduction)
 end)
 
--- ---- connectionist temporal classification --------------------------------------------------------------
+-- ---- connectionist temporal classification ------------------------------------------------------
 --- log(exp a + exp b + exp c) of what may be -inf: with all of them there, -inf and no gradient.
 local function join(list)
   local top = list[1]:detach()
@@ -62,7 +67,8 @@ local function join(list)
   return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- Labels in rows (n, longest), from rows or from one list of all behind each other; and their numbers.
+--- Labels in rows (n, longest), from rows or from one list of all behind each
+--- other; and their numbers.
 local function label_rows(op, y, n, lengths)
   local longest, total = 0, 0
   for _, l in ipairs(lengths) do longest, total = math.max(longest, l), total + l end
@@ -71,11 +77,13 @@ local function label_rows(op, y, n, lengths)
       fail(op, "target has shape %s, need (%d, %d) or more columns", shape_text(y), n, longest)
     end
     if longest == 0 then return y:narrow(2, 1, 0), 0 end
-    local as = { dtype = "i64", device = y.device }               -- behind its length a row may hold anything
+    local as = { dtype = "i64", device = y.device }     -- behind its length a row may hold anything
     local there = flame.arange(1, longest, as):le(flame.tensor(lengths, as):unsqueeze(2))
     return where(there, y:narrow(2, 1, longest), 1), longest
   end
-  if y:numel() ~= total then fail(op, "target has %d labels, target_lengths add up to %d", y:numel(), total) end
+  if y:numel() ~= total then
+    fail(op, "target has %d labels, target_lengths add up to %d", y:numel(), total)
+  end
   local rows, first = {}, 1
   for i, l in ipairs(lengths) do
     rows[i] = y:narrow(1, first, l):pad({ 0, longest - l }, "constant", 1)
@@ -88,13 +96,15 @@ local function lengths_of(op, name, v, n, most)
   local list = flame.is_tensor(v) and v:reshape(-1):totable() or type(v) == "number" and { v } or v
   if type(list) ~= "table" or #list ~= n then fail(op, "%s must be %d numbers", name, n) end
   for i, l in ipairs(list) do
-    if math.type(l) ~= "integer" or l < 0 or l > most then fail(op, "%s[%d] = %s, need 0 to %d", name, i, tostring(l), most) end
+    if math.type(l) ~= "integer" or l < 0 or l > most then
+      fail(op, "%s[%d] = %s, need 0 to %d", name, i, tostring(l), most)
+    end
   end
   return list
 end
 
---- Log-probabilities of the paths that spell the labels (Graves et al. 2006): alpha over time for blank,
---- label 1, blank, label 2, …, blank.
+--- Log-probabilities of the paths that spell the labels (Graves et al. 2006): alpha over time for
+--- blank, label 1, blank, label 2, …, blank.
 local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local t, n, device = x.shape[1], x.shape[2], x.device
   local states = 2 * longest + 1
@@ -106,16 +116,19 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local p = x:gather(3, at)                                               -- (t, n, states)
   local low = flame.full({ n, 2 }, -math.huge, { dtype = x.dtype, device = device })
   local jump = flame.zeros({ n, states }, { dtype = "bool", device = device })
-  if states > 2 then                                                      -- over a blank between two labels that differ
+  if states > 2 then                                  -- over a blank between two labels that differ
     local other = extended:narrow(2, 3, states - 2):ne(extended:narrow(2, 1, states - 2))
-    jump = other:logical_and(extended:narrow(2, 3, states - 2):ne(blank)):to("u8"):pad({ 2, 0 }):bool()
+    jump = other:logical_and(extended:narrow(2, 3, states - 2):ne(blank)):to("u8")
+      :pad({ 2, 0 }):bool()
   end
-  local start = flame.arange(1, states, { dtype = "i64", device = device }):le(2):expand({ n, states })
+  local start = flame.arange(1, states, { dtype = "i64", device = device }):le(2)
+    :expand({ n, states })
   local alpha = where(start, p[1], -math.huge)
   local steps = flame.tensor(in_lengths, { dtype = "i64", device = device }):unsqueeze(2)
   for k = 2, t do
     local before = flame.cat({ low, alpha }, 2)
-    local arrived = join { alpha, before:narrow(2, 2, states), where(jump, before:narrow(2, 1, states), -math.huge) } + p[k]
+    local arrived = join { alpha, before:narrow(2, 2, states),
+      where(jump, before:narrow(2, 1, states), -math.huge) } + p[k]
     alpha = where(steps:ge(k), arrived, alpha)
   end
   local last = flame.tensor(lengths, { dtype = "i64", device = device }):unsqueeze(2) * 2 + 1
@@ -124,8 +137,8 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   return -join({ final, label }):squeeze(2)
 end
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the lengths as
---- tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
+--- lengths as tensors or lists; blank is a class id, the first.
 ---@param target_lengths flame.Tensor|integer[]
 ---@param input_lengths flame.Tensor|integer[]
 ---@param ... any  blank = 1, reduction = "mean", zero_infinity = false, or a table of them
@@ -133,12 +146,17 @@ def("ctc_loss", 8, function(input, target, input_lengths, target_lengths, ...)
   local op, x, y = "ctc_loss", input, target
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
-  local o = defaults(op, { "blank", "reduction", "zero_infinity" }, { blank = 1, reduction = "mean", zero_infinity = false }, ...)
+  local o = defaults(op, { "blank", "reduction", "zero_infinity" },
+    { blank = 1, reduction = "mean", zero_infinity = false }, ...)
   local single = x.ndim == 2
-  if x.ndim ~= 2 and x.ndim ~= 3 then fail(op, "input has shape %s, need (time, batch, classes)", shape_text(x)) end
+  if x.ndim ~= 2 and x.ndim ~= 3 then
+    fail(op, "input has shape %s, need (time, batch, classes)", shape_text(x))
+  end
   if single then x = x:unsqueeze(2) end
   local t, n, classes = x.shape[1], x.shape[2], x.shape[3]
-  if o.blank < 1 or o.blank > classes then fail(op, "blank = %d, need 1 to %d", o.blank, classes) end
+  if o.blank < 1 or o.blank > classes then
+    fail(op, "blank = %d, need 1 to %d", o.blank, classes)
+  end
   input_lengths = lengths_of(op, "input_lengths", input_lengths, n, t)
   target_lengths = lengths_of(op, "target_lengths", target_lengths, n, y:numel())
   local rows, longest = label_rows(op, y, n, target_lengths)
@@ -154,7 +172,7 @@ def("ctc_loss", 8, function(input, target, input_lengths, target_lengths, ...)
   return single and e:reshape({}) or e
 end)
 
--- ---- products and lookups ---------------------------------------------------------------------------------
+-- ---- products and lookups -----------------------------------------------------------------------
 --- x1' w[k] x2 + b[k]: x1 (…, n), x2 (…, m), w (out, n, m).
 ---@param w flame.Tensor
 ---@param b? flame.Tensor
@@ -162,13 +180,16 @@ def("bilinear", 4, function(x1, x2, w, b)
   local op = "bilinear"
   need_tensor(op, "x1", x1)
   need_tensor(op, "x2", x2)
-  if need_tensor(op, "w", w).ndim ~= 3 or w.shape[2] ~= x1.shape[x1.ndim] or w.shape[3] ~= x2.shape[x2.ndim] then
-    fail(op, "x1 has shape %s, x2 %s and w %s, need (out, n, m)", shape_text(x1), shape_text(x2), shape_text(w))
+  if need_tensor(op, "w", w).ndim ~= 3 or w.shape[2] ~= x1.shape[x1.ndim]
+      or w.shape[3] ~= x2.shape[x2.ndim] then
+    fail(op, "x1 has shape %s, x2 %s and w %s, need (out, n, m)", shape_text(x1), shape_text(x2),
+      shape_text(w))
   end
   local lead, rows = x1.shape, 1
   for k = 1, #lead - 1 do rows = rows * lead[k] end
   lead[#lead] = w.shape[1]
-  local y = flame.einsum("bn,onm,bm->bo", x1:reshape(rows, w.shape[2]), w, x2:reshape(rows, w.shape[3])):reshape(lead)
+  local y = flame.einsum("bn,onm,bm->bo", x1:reshape(rows, w.shape[2]), w,
+    x2:reshape(rows, w.shape[3])):reshape(lead)
   return b and y + b or y:clone()
 end)
 
@@ -184,19 +205,23 @@ end
 --- The rows of w, passed on as they are; the gradient of each over how often it is looked up.
 local function by_frequency(ids, w)
   local flat = ids:reshape(-1):long()
-  local count = flame.zeros({ w.shape[1] }, { dtype = "i64", device = w.device }):index_add(1, flat, flame.ones_like(flat))
-  local share = count:index_select(1, flat):to(w.dtype):reciprocal():reshape(ids.shape):unsqueeze(-1)
+  local count = flame.zeros({ w.shape[1] }, { dtype = "i64", device = w.device }):index_add(1, flat,
+    flame.ones_like(flat))
+  local share = count:index_select(1, flat):to(w.dtype):reciprocal():reshape(ids.shape)
+    :unsqueeze(-1)
   return share
 end
 
---- embedding with options: rows at padding_idx get no gradient; max_norm renorms, in place, rows that are looked
---- up; scale_grad_by_freq divides a row's gradient by how often it stands in ids. Called from C.
+--- embedding with options: rows at padding_idx get no gradient; max_norm renorms, in place, rows
+--- that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids.
+--- Called from C.
 ---@param o? integer|table  padding_idx, or {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
 internal.embedding = internal.checked(function(ids, w, o, ...)
   local op = "embedding"
   if select("#", ...) > 4 then fail(op, "7 arguments at most, got %d", 3 + select("#", ...)) end
   o = defaults(op, { "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse" },
-    { padding_idx = false, max_norm = false, norm_type = 2, scale_grad_by_freq = false, sparse = false }, o, ...)
+    { padding_idx = false, max_norm = false, norm_type = 2, scale_grad_by_freq = false,
+      sparse = false }, o, ...)
   need_tensor(op, "ids", ids)
   if need_tensor(op, "w", w).ndim ~= 2 then fail(op, "w has %d axes, need 2", w.ndim) end
   local k, n = o.padding_idx, w.shape[1]
@@ -216,34 +241,44 @@ end, "embedding", 8)
 --- The bag of each of the ids, in a row, and the number of bags.
 local function bags_of(op, ids, w, offsets, o)
   if ids.ndim == 2 then
-    if offsets then fail(op, "offsets are for ids of one axis, ids has shape %s", shape_text(ids)) end
+    if offsets then
+      fail(op, "offsets are for ids of one axis, ids has shape %s", shape_text(ids))
+    end
     local bags = ids.shape[1]
-    local bag = flame.arange(1, math.max(bags, 1), { dtype = "i64", device = w.device }):unsqueeze(2)
+    local bag = flame.arange(1, math.max(bags, 1),
+      { dtype = "i64", device = w.device }):unsqueeze(2)
     return bag:expand({ math.max(bags, 1), ids.shape[2] }):narrow(1, 1, bags):reshape(-1), bags
   end
-  if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
-  if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then fail(op, "offsets has %d axes, need 1", offsets.ndim) end
+  if ids.ndim ~= 1 or not offsets then
+    fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids))
+  end
+  if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then
+    fail(op, "offsets has %d axes, need 1", offsets.ndim)
+  end
   local first, least = offsets:totable(), 1
   if #first == 0 then fail(op, "offsets has no elements, the first is 1") end
   for k, i in ipairs(first) do
     local most = k == 1 and 1 or ids.shape[1] + 1
     if i < least or i > most then
-      fail(op, "offset %d at position %d, need %s", i, k, k == 1 and "1" or ("%d to %d: offsets rise"):format(least, most))
+      fail(op, "offset %d at position %d, need %s", i, k,
+        k == 1 and "1" or ("%d to %d: offsets rise"):format(least, most))
     end
     least = i
   end
   local bags, at, now = #first - (o.include_last_offset and 1 or 0), {}, 0
-  for i = 1, o.include_last_offset and least - 1 or ids.shape[1] do              -- behind the last offset: in no bag
+  -- behind the last offset: in no bag
+  for i = 1, o.include_last_offset and least - 1 or ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now
   end
   return flame.tensor(at, { dtype = "i64", device = w.device }), bags
 end
 
-local BAG = { mode = "mean", per_sample_weights = false, padding_idx = false, include_last_offset = false, max_norm = false, norm_type = 2,
+local BAG = { mode = "mean", per_sample_weights = false, padding_idx = false,
+  include_last_offset = false, max_norm = false, norm_type = 2,
   scale_grad_by_freq = false, sparse = false }
-local BAG_ORDER = { "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset",
-  "padding_idx" }
+local BAG_ORDER = { "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse",
+  "per_sample_weights", "include_last_offset", "padding_idx" }
 local function bag_options(op, ids, ...)
   local o = defaults(op, BAG_ORDER, BAG, ...)
   if o.mode ~= "mean" and o.mode ~= "sum" and o.mode ~= "max" then
@@ -257,7 +292,8 @@ local function bag_options(op, ids, ...)
   return o
 end
 
---- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the positions at which the bags begin.
+--- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
+--- positions at which the bags begin.
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
 ---@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
 def("embedding_bag", 11, function(ids, w, offsets, ...)
@@ -271,7 +307,8 @@ def("embedding_bag", 11, function(ids, w, offsets, ...)
   local n = bag:numel()
   internal.naming(op)
   local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
-  local rows = internal.embedding(flat, w, { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
+  local rows = internal.embedding(flat, w,
+    { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
     scale_grad_by_freq = o.scale_grad_by_freq })
   if o.per_sample_weights then rows = rows * o.per_sample_weights:reshape(-1, 1):narrow(1, 1, n) end
   local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
@@ -281,10 +318,12 @@ def("embedding_bag", 11, function(ids, w, offsets, ...)
     counts = where(pad, 0, counts)
     rows = where(pad:unsqueeze(2), o.mode == "max" and -math.huge or 0, rows)
   end
-  local total = flame.zeros({ bags }, { dtype = "i64", device = w.device }):index_add(1, bag, counts)
+  local total = flame.zeros({ bags }, { dtype = "i64", device = w.device })
+    :index_add(1, bag, counts)
   local zero = flame.zeros({ bags, w.shape[2] }, { dtype = w.dtype, device = w.device })
   if o.mode == "max" then
-    local y = flame.scatter_reduce(zero, 1, bag:unsqueeze(2):expand(rows.shape), rows, "amax", { include_self = false })
+    local y = flame.scatter_reduce(zero, 1, bag:unsqueeze(2):expand(rows.shape), rows, "amax",
+      { include_self = false })
     return where(total:eq(0):unsqueeze(2), 0, y)
   end
   local y = zero:index_add(1, bag, rows)

@@ -3,33 +3,39 @@
 -- elements are combined follows from the positions alone.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local defaults, axis_of, options, where = internal.defaults, internal.axis_of, internal.options, flame.where
+local defaults, axis_of, options, where = internal.defaults, internal.axis_of,
+  internal.options, flame.where
 local is_tensor = flame.is_tensor
 
 --- A function and its in-place form: the same result, written into x. x keeps its shape and dtype.
 local function both(name, most, f)
   f = internal.def(name, most, f)
-  methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(f(x, ...)) end, name .. "_", most)
+  methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(f(x, ...)) end,
+    name .. "_", most)
 end
 --- In-place forms of functions that stand elsewhere.
 local function writes(names)
   for name in names:gmatch("%S+") do
-    methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(methods[name](x, ...)) end, name .. "_", 9)
+    methods[name .. "_"] = internal.checked(
+      function(x, ...) return x:copy_(methods[name](x, ...)) end, name .. "_", 9)
   end
 end
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function same_dtype(op, x, src)
-  if need_tensor(op, "src", src).dtype ~= x.dtype then fail(op, "src is %s and x %s\1: cast one of them", src.dtype, x.dtype) end
+  if need_tensor(op, "src", src).dtype ~= x.dtype then
+    fail(op, "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
+  end
 end
 
 --- Positions that are not 0, a row each.
 ---@param x flame.Tensor
 internal.def("argwhere", 1, function(x) return need_tensor("argwhere", "x", x):nonzero() end)
 
--- ---- several sources for one place ------------------------------------------------------------------
---- The product of the elements of v with one position in i, along d, at the last of them, 1 elsewhere;
--- and where the last ones are. Elements of one position stand together; each step doubles the reach.
+-- ---- several sources for one place --------------------------------------------------------------
+--- The product of the elements of v with one position in i, along d, at the last of them, 1
+-- elsewhere; and where the last ones are. Elements of one position stand together; each step
+-- doubles the reach.
 local function runs_of_products(v, i, d)
   local n, reach = v.shape[d], 1
   local last = n > 1 and flame.cat({ i:narrow(d, 1, n - 1):ne(i:narrow(d, 2, n - 1)),
@@ -58,7 +64,8 @@ local function rising(v, reduce)
   return v.dtype == "bool" and v:logical_not() or ~v
 end
 
---- The largest or smallest by writing in order of size: the last write wins. Equal ones share the gradient.
+--- The largest or smallest by writing in order of size: the last write wins.
+--- Equal ones share the gradient.
 local function extremes(x, d, idx, src, hit, own, reduce)
   local v, base = src:detach(), x:detach()
   local order = rising(v, reduce):argsort(d)
@@ -72,7 +79,8 @@ local function extremes(x, d, idx, src, hit, own, reduce)
   mine = mine:to(x.dtype)
   local theirs = v:eq(best:gather(d, idx)):to(x.dtype)
   local many = mine + flame.zeros_like(base):scatter_add(d, idx, theirs)
-  local flow = where(mine:bool(), x, 0) + flame.zeros_like(base):scatter_add(d, idx, where(theirs:bool(), src, 0))
+  local flow = where(mine:bool(), x, 0) + flame.zeros_like(base):scatter_add(d, idx,
+    where(theirs:bool(), src, 0))
   flow = flow / many:clamp({ min = 1 })
   return best + where(best:isfinite(), flow - flow:detach(), 0)
 end
@@ -83,20 +91,26 @@ local function scatter_reduce(op, x, d, idx, src, reduce, o)
   need_tensor(op, "idx", idx)
   same_dtype(op, x, src)
   local own = options(op, o, { include_self = true }).include_self
-  if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax" and reduce ~= "amin" then
+  if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax"
+      and reduce ~= "amin" then
     fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
   end
-  if x.dtype == "bool" then return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, o):bool() end
+  if x.dtype == "bool" then
+    return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, o):bool()
+  end
   if idx:numel() == 0 then return x:clone() end
   if x.ndim == 0 then
-    return scatter_reduce(op, x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
+    return scatter_reduce(op, x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce,
+      o):reshape({})
   end
   if idx.ndim ~= x.ndim or src.ndim ~= x.ndim then
     fail(op, "x has %d axes, idx %d and src %d", x.ndim, idx.ndim, src.ndim)
   end
   local region = {}
   for k = 1, x.ndim do
-    if idx.shape[k] > src.shape[k] then fail(op, "idx has shape %s and src %s", shape_text(idx), shape_text(src)) end
+    if idx.shape[k] > src.shape[k] then
+      fail(op, "idx has shape %s and src %s", shape_text(idx), shape_text(src))
+    end
     region[k] = { 1, idx.shape[k] }
   end
   src = src(table.unpack(region))
@@ -112,7 +126,8 @@ local function scatter_reduce(op, x, d, idx, src, reduce, o)
   total = total:scatter_add(d, idx, src)
   if reduce == "sum" then return total end
   local n = (count + (own and 1 or 0)):clamp({ min = 1 })
-  return x:is_floating_point() and total / n:to(x.dtype) or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
+  return x:is_floating_point() and total / n:to(x.dtype)
+    or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
 end
 
 --- Every element of x with those of src that idx sends to it.
@@ -128,10 +143,14 @@ end)
 both("index_reduce", 6, function(x, d, idx, src, reduce, o)
   local op = "index_reduce"
   d = axis_of(op, need_tensor(op, "x", x), d)
-  if reduce == "sum" then fail(op, 'reduce must be "prod", "mean", "amax" or "amin", got "sum": index_add adds') end
+  if reduce == "sum" then
+    fail(op, 'reduce must be "prod", "mean", "amax" or "amin", got "sum": index_add adds')
+  end
   if need_tensor(op, "idx", idx).ndim > 1 then fail(op, "idx has %d axes, need 1", idx.ndim) end
   same_dtype(op, x, src)
-  if x.ndim == 0 then return flame.index_reduce(x:reshape(1), 1, idx, src:reshape(-1), reduce, o):reshape({}):clone() end
+  if x.ndim == 0 then
+    return flame.index_reduce(x:reshape(1), 1, idx, src:reshape(-1), reduce, o):reshape({}):clone()
+  end
   local column, want = {}, x.shape
   for k = 1, x.ndim do column[k] = k == d and idx:numel() or 1 end
   want[d] = idx:numel()
@@ -146,7 +165,9 @@ function internal.scatter_form(x, d, idx, src, o)
   local how = options("scatter", o, { reduce = false }).reduce
   need_tensor("scatter", "x", x)
   need_tensor("scatter", "index", idx)
-  if not is_tensor(src) then src = flame.full(idx.shape, src, { dtype = x.dtype, device = x.device }) end
+  if not is_tensor(src) then
+    src = flame.full(idx.shape, src, { dtype = x.dtype, device = x.device })
+  end
   if how == "add" then return x:scatter_add(d, idx, src) end
   if how == "multiply" then return flame.scatter_reduce(x, d, idx, src, "prod") end
   if how then fail("scatter", 'reduce must be "add" or "multiply", got "%s"', tostring(how)) end
@@ -160,10 +181,13 @@ both("put", 4, function(x, idx, src, o)
   internal.need_integers("put", "idx", idx)
   same_dtype("put", x, src)
   local accumulate = defaults("put", { "accumulate" }, { accumulate = false }, o).accumulate
-  if src:numel() ~= idx:numel() then fail("put", "%d positions and %d values", idx:numel(), src:numel()) end
+  if src:numel() ~= idx:numel() then
+    fail("put", "%d positions and %d values", idx:numel(), src:numel())
+  end
   internal.naming("put")
   local at, flat = internal.positions(idx, x:numel(), true):reshape(-1), x:reshape(-1)
-  return (accumulate and flat:index_add(1, at, src:reshape(-1)) or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
+  return (accumulate and flat:index_add(1, at, src:reshape(-1))
+    or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
 end)
 
 --- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
@@ -172,7 +196,9 @@ end)
 ---@param o? boolean|table  accumulate, or {accumulate = false}
 both("index_put", 4, function(x, key, v, o)
   need_tensor("index_put", "x", x)
-  if type(key) ~= "table" then fail("index_put", "the key must be a table as in x[key], got %s", internal.word(key)) end
+  if type(key) ~= "table" then
+    fail("index_put", "the key must be a table as in x[key], got %s", internal.word(key))
+  end
   if not defaults("index_put", { "accumulate" }, { accumulate = false }, o).accumulate then
     local y = x:clone()
     y[key] = v
@@ -181,10 +207,11 @@ both("index_put", 4, function(x, key, v, o)
   if is_tensor(v) then same_dtype("index_put", x, v) end
   local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)[key]
   v = is_tensor(v) and v or flame.full({}, v, { dtype = x.dtype, device = x.device })
-  return x:reshape(-1):index_add(1, at:reshape(-1), v:expand(at.shape):reshape(-1)):reshape(x.shape):clone()
+  return x:reshape(-1):index_add(1, at:reshape(-1), v:expand(at.shape):reshape(-1))
+    :reshape(x.shape):clone()
 end)
 
--- ---- diagonals ----------------------------------------------------------------------------------------
+-- ---- diagonals ----------------------------------------------------------------------------------
 --- x with a diagonal of two axes replaced by src.
 ---@param k? integer  0
 ---@param a? integer  1
@@ -200,7 +227,8 @@ internal.def("diagonal_scatter", 5, function(x, src, k, a, b)
   end
   return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
 end)
---- Of x's elements, counted row by row, those that a view of this shape and these strides shows: positions from 1.
+--- Of x's elements, counted row by row, those that a view of this shape and
+--- these strides shows: positions from 1.
 local function strided(op, x, size, stride, first)
   local last = need_int(op, "storage_offset", first)
   local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })
@@ -208,8 +236,11 @@ local function strided(op, x, size, stride, first)
     fail(op, "size and stride must be lists of the same length")
   end
   for d = 1, #size do
-    if need_int(op, "size", size[d]) < 0 or need_int(op, "stride", stride[d]) < 0 then fail(op, "a size or stride is negative") end
-    y = y:unsqueeze(-1) + flame.arange(0, size[d] - 1, { dtype = "i64", device = x.device }) * stride[d]
+    if need_int(op, "size", size[d]) < 0 or need_int(op, "stride", stride[d]) < 0 then
+      fail(op, "a size or stride is negative")
+    end
+    y = y:unsqueeze(-1) + flame.arange(0, size[d] - 1,
+      { dtype = "i64", device = x.device }) * stride[d]
     last = last + (size[d] - 1) * stride[d]
   end
   if y:numel() > 0 and (first < 0 or last >= x:numel()) then
@@ -217,7 +248,8 @@ local function strided(op, x, size, stride, first)
   end
   return y
 end
---- Elements of x, counted row by row, at the given strides, from storage_offset on: a value of its own, as every view.
+--- Elements of x, counted row by row, at the given strides, from
+--- storage_offset on: a value of its own, as every view.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
@@ -225,7 +257,8 @@ end
 ---@return flame.Tensor
 internal.def("as_strided", 4, function(x, size, stride, ...)
   local o = defaults("as_strided", { "storage_offset" }, { storage_offset = 0 }, ...)
-  return need_tensor("as_strided", "x", x):take(strided("as_strided", x, size, stride, o.storage_offset))
+  return need_tensor("as_strided", "x",
+    x):take(strided("as_strided", x, size, stride, o.storage_offset))
 end)
 --- x with the elements that as_strided gives replaced by src.
 ---@param x flame.Tensor
@@ -236,7 +269,8 @@ end)
 ---@return flame.Tensor
 internal.def("as_strided_scatter", 5, function(x, src, size, stride, ...)
   local o = defaults("as_strided_scatter", { "storage_offset" }, { storage_offset = 0 }, ...)
-  local at = strided("as_strided_scatter", need_tensor("as_strided_scatter", "x", x), size, stride, o.storage_offset)
+  local at = strided("as_strided_scatter", need_tensor("as_strided_scatter", "x", x), size, stride,
+    o.storage_offset)
   if shape_text(need_tensor("as_strided_scatter", "src", src)) ~= shape_text(at) then
     fail("as_strided_scatter", "src has shape %s, the region %s", shape_text(src), shape_text(at))
   end
@@ -247,9 +281,11 @@ methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
   local op, shape = "fill_diagonal_", need_tensor("fill_diagonal_", "x", x).shape
   wrap = defaults(op, { "wrap" }, { wrap = false }, wrap).wrap
   if #shape < 2 then fail(op, "x has shape %s, need two axes or more", shape_text(x)) end
-  local step, size, least = 0, 1, math.huge                 -- step: from one diagonal element to the next
+  local step, size, least = 0, 1, math.huge           -- step: from one diagonal element to the next
   for d = #shape, 1, -1 do
-    if #shape > 2 and shape[d] ~= shape[1] then fail(op, "x has shape %s: with more than two axes all must be equal", shape_text(x)) end
+    if #shape > 2 and shape[d] ~= shape[1] then
+      fail(op, "x has shape %s: with more than two axes all must be equal", shape_text(x))
+    end
     least, step, size = math.min(least, shape[d]), step + size, size * shape[d]
   end
   if least == 0 then return x end
@@ -258,7 +294,7 @@ methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
   return x:copy_(x:reshape(-1):index_fill(1, at, v):reshape(shape))
 end, "fill_diagonal_", 3)
 
--- ---- by shape -------------------------------------------------------------------------------------------
+-- ---- by shape -----------------------------------------------------------------------------------
 --- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
 internal.def("sum_to_size", 9, function(x, ...)
   local op, list, only = "sum_to_size", ...
@@ -277,7 +313,9 @@ internal.def("sum_to_size", 9, function(x, ...)
 end)
 local function split_along(name, least, axis)
   internal.def(name, 2, function(x, n)
-    if need_tensor(name, "x", x).ndim < least then fail(name, "x has shape %s, need %d axes or more", shape_text(x), least) end
+    if need_tensor(name, "x", x).ndim < least then
+      fail(name, "x has shape %s, need %d axes or more", shape_text(x), least)
+    end
     local d = axis(x)
     if type(n) == "number" and (n < 1 or x.shape[d] % n ~= 0) then
       fail(name, "axis %d has %d elements, which %s does not divide", d, x.shape[d], tostring(n))
@@ -297,7 +335,9 @@ both("renorm", 4, function(x, p, d, maxnorm)
   d = axis_of("renorm", need_tensor("renorm", "x", x), d)
   if x.ndim < 2 then fail("renorm", "x has shape %s, need two axes or more", shape_text(x)) end
   if type(p) ~= "number" or not (p > 0) then fail("renorm", "p = %s, need p > 0", tostring(p)) end
-  if type(maxnorm) ~= "number" or maxnorm < 0 then fail("renorm", "maxnorm = %s is negative", tostring(maxnorm)) end
+  if type(maxnorm) ~= "number" or maxnorm < 0 then
+    fail("renorm", "maxnorm = %s is negative", tostring(maxnorm))
+  end
   local rest = {}
   for k = 1, x.ndim do if k ~= d then rest[#rest + 1] = k end end
   local n = x:norm(p, rest, { keepdim = true })

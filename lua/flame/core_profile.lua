@@ -24,7 +24,8 @@ local function rows_of(events)
     local name = e.device .. " " .. e.op
     local row = by_op[name]
     if not row then
-      row = { op = e.op, device = e.device, site = e.site, calls = 0, launches = 0, ms = 0, bytes = 0 }
+      row = { op = e.op, device = e.device, site = e.site, calls = 0, launches = 0,
+        ms = 0, bytes = 0 }
       by_op[name] = row
       rows[#rows + 1] = row
     end
@@ -41,9 +42,11 @@ end
 
 --- The table: a row an op, the slowest first; below the sums and the counters.
 function Profile:__tostring()
-  local lines = { ("%-40s %8s %12s %14s %9s  %s"):format("op", "calls", "ms", "bytes", "launches", "where") }
+  local lines =
+    { ("%-40s %8s %12s %14s %9s  %s"):format("op", "calls", "ms", "bytes", "launches", "where") }
   for _, row in ipairs(self) do
-    lines[#lines + 1] = ("%-40s %8d %12.3f %14d %9d  %s"):format(row.op, row.calls, row.ms, row.bytes, row.launches,
+    lines[#lines + 1] = ("%-40s %8d %12.3f %14d %9d  %s"):format(row.op, row.calls, row.ms,
+      row.bytes, row.launches,
       row.site ~= "" and row.site or row.device)
   end
   lines[#lines + 1] = ("%-40s %8s %12.3f"):format("on the devices", "", self.device_ms)
@@ -55,7 +58,8 @@ end
 local function quoted(s)
   return '"' .. s:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
 end
-local function number(v) return (("%.4f"):format(v):gsub(",", ".")) end       -- the host's locale may write a comma
+-- the host's locale may write a comma
+local function number(v) return (("%.4f"):format(v):gsub(",", ".")) end
 
 --- Chrome's trace format: complete events, microseconds, a thread a device.
 local function trace_of(events)
@@ -64,10 +68,14 @@ local function trace_of(events)
     if not threads[e.device] then
       n = n + 1
       threads[e.device] = n
-      out[#out + 1] = ('{"ph":"M","pid":1,"tid":%d,"name":"thread_name","args":{"name":%s}}'):format(n, quoted(e.device))
+      out[#out + 1] =
+        ('{"ph":"M","pid":1,"tid":%d,"name":"thread_name","args":{"name":%s}}'):format(n,
+          quoted(e.device))
     end
-    out[#out + 1] = ('{"ph":"X","pid":1,"tid":%d,"name":%s,"cat":"op","ts":%s,"dur":%s,"args":{"bytes":%d,"calls":%d,"line":%s}}')
-      :format(threads[e.device], quoted(e.op), number(e.start * 1000), number(e.ms * 1000), e.bytes, e.calls, quoted(e.site))
+    out[#out + 1] =
+      ('{"ph":"X","pid":1,"tid":%d,"name":%s,"cat":"op","ts":%s,"dur":%s,"args":{"bytes":%d,"calls":%d,"line":%s}}')
+      :format(threads[e.device], quoted(e.op), number(e.start * 1000), number(e.ms * 1000), e.bytes,
+        e.calls, quoted(e.site))
   end
   return '{"displayTimeUnit":"ms","traceEvents":[\n' .. table.concat(out, ",\n") .. "\n]}\n"
 end
@@ -85,7 +93,8 @@ local function new(path)
   return setmetatable({ path = path, device_ms = 0, ms = 0 }, Profile)
 end
 
---- self.on is all that says so: who loses a profile, by an interrupt, has it ended by the collector.
+--- self.on is all that says so: who loses a profile, by an interrupt, has it
+--- ended by the collector.
 local function start(self)
   flame.synchronize()
   self.before, self.clock = flame.stats(), flame.timer()
@@ -130,7 +139,9 @@ internal.def("profile", 254, function(...)
   local path, f = ...
   local from = 3
   if type(path) ~= "string" and path ~= nil then path, f, from = nil, path, 2 end
-  if f ~= nil and not internal.callable(f) then fail("profile", "need a function or the name of a file, got %s", internal.word(f)) end
+  if f ~= nil and not internal.callable(f) then
+    fail("profile", "need a function or the name of a file, got %s", internal.word(f))
+  end
   local self = new(path)
   if not f then
     start(self)

@@ -9,12 +9,14 @@ local is_tensor = flame.is_tensor
 
 local ROUNDS = 3                        -- of which two must fail
 local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
-local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }          -- by the size of the argument; halves have no differences
+-- by the size of the argument; halves have no differences
+local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
 local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
 
 --- Numbers in [-1.5, -0.5] and [0.5, 1.5], f64, the same for the same seed.
 local function direction(x, seed)
-  local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device }):narrow(1, 1, x:numel())
+  local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device })
+    :narrow(1, 1, x:numel())
   local a = (at * 12.9898 + seed * 7.31):sin() * 43758.5453
   local b = (at * 78.233 + seed * 3.17):cos() * 24634.6345
   a, b = a - a:floor(), b - b:floor()
@@ -59,15 +61,19 @@ end
 -- One direction of argument i: nil, or how the numbers differ.
 local function one_round(f, i, seed)
   local x = f.active[i].x:detach()
-  local eps = not f.coarse and STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32 and STEP[x.dtype] * size_of(x)
-  if eps and x.dtype == "f64" and worst(f.results, PRECISION) > PRECISION.f64 then eps = STEP.f32 * size_of(x) end
+  local eps = not f.coarse and STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32
+    and STEP[x.dtype] * size_of(x)
+  if eps and x.dtype == "f64" and worst(f.results, PRECISION) > PRECISION.f64 then
+    eps = STEP.f32 * size_of(x)
+  end
   local u, v = direction(x, seed), {}
   for j, y in ipairs(f.results) do v[j] = direction(y, seed + 0.5 * j) end
   local seeds, along, square, noise2 = {}, nil, 0, 0
   if eps then
     local above, below = (x + u * eps):to(x.dtype), (x - u * eps):to(x.dtype)
     u = (above:double() - below:double()) / (2 * eps)
-    seeds, along, square, noise2 = differences(f.results, f.forward(i, above), f.forward(i, below), eps, v)
+    seeds, along, square, noise2 = differences(f.results, f.forward(i, above),
+      f.forward(i, below), eps, v)
   else
     for j, y in ipairs(f.results) do seeds[j] = v[j]:to(y.dtype) end
   end
@@ -81,8 +87,10 @@ local function one_round(f, i, seed)
       local s, sq = dot(seeds[j], y)
       forward, forward2 = forward + s, forward2 + sq
     end
-    local close = worst({ x, table.unpack(f.results) }, CLOSE) * (math.sqrt(forward2) + math.sqrt(back2))
-    if forward == forward and forward2 < math.huge and not (math.abs(forward - back) <= close + 1e-30) then
+    local close = worst({ x, table.unpack(f.results) },
+      CLOSE) * (math.sqrt(forward2) + math.sqrt(back2))
+    if forward == forward and forward2 < math.huge
+        and not (math.abs(forward - back) <= close + 1e-30) then
       return ("<J u, v> = %.6g by the tangent, <u, J'v> = %.6g by %s"):format(forward, back, f.what)
     end
   end
@@ -93,9 +101,9 @@ local function one_round(f, i, seed)
   end
 end
 
---- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results, backward(seeds) ->
--- gradients by position in active, tangent(i, u) -> tangents by result, or nil, coarse = it rounds to
--- halves inside}. Raises what is off.
+--- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results,
+-- backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result, or nil,
+-- coarse = it rounds to halves inside}. Raises what is off.
 local function prove(f)
   for i, q in ipairs(f.active) do
     local wrong, said = 0, nil
@@ -103,7 +111,9 @@ local function prove(f)
       local e = one_round(f, i, 11 * i + round)
       if e then wrong, said = wrong + 1, said or e end
     end
-    if wrong >= 2 then fail(f.name, "FLAME_CHECK=grad: the gradient by %s is off: %s", q.name, said) end
+    if wrong >= 2 then
+      fail(f.name, "FLAME_CHECK=grad: the gradient by %s is off: %s", q.name, said)
+    end
   end
 end
 
@@ -120,7 +130,7 @@ end
 
 if internal.checks_gradients() then internal.prove_once = once end
 
--- ---- kernels -------------------------------------------------------------------------------------
+-- ---- kernels ------------------------------------------------------------------------------------
 local part = internal.kernel_parts
 local jvp, run_adjoint, given_gradient = part.jvp, part.run_adjoint, part.given_gradient
 local flat, number_of, sizes, is_output = part.flat, part.number_of, part.sizes, part.is_output
@@ -137,7 +147,8 @@ local function run_again(p, call, at, x, floats)
     else kinds[i], values[i] = "v", number_of(v) end
     if is_output(q) then out_numel[#out_numel + 1] = call.results[i] end
   end
-  local out, list = table.pack(internal.kernel_run(p.kernel, call.geometry, table.concat(kinds), values)), {}
+  local out, list = table.pack(
+    internal.kernel_run(p.kernel, call.geometry, table.concat(kinds), values)), {}
   for m, j in ipairs(floats) do list[m] = out[j]:reshape(out_numel[j].shape) end
   return list
 end
@@ -151,8 +162,8 @@ end
 
 --- What to prove of a call whose gradient is asked for.
 function internal.proof_of_kernel(p, config, call, active, out_params, floats)
-  local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint", results = {}, active = {},
-    coarse = rounds_to_halves(internal.kernel_info(p.kernel).text) }
+  local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint",
+    results = {}, active = {}, coarse = rounds_to_halves(internal.kernel_info(p.kernel).text) }
   local set = {}
   for m, j in ipairs(floats) do f.results[m] = call.results[out_params[j]]:detach() end
   for n, i in ipairs(active) do
@@ -176,15 +187,18 @@ function internal.proof_of_kernel(p, config, call, active, out_params, floats)
       return grads
     end
     for m, j in ipairs(floats) do
-      local one = table.pack(given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
-      for n in ipairs(active) do grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n] end
+      local one = table.pack(
+        given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
+      for n in ipairs(active) do
+        grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n]
+      end
     end
     return grads
   end
   return f
 end
 
--- ---- functions -----------------------------------------------------------------------------------
+-- ---- functions ----------------------------------------------------------------------------------
 --- The arguments as they are now, which of them are tensors, and how many elements these have.
 local function snapshots(args)
   local now, inputs, elements = { n = args.n }, {}, 0
@@ -216,7 +230,8 @@ function internal.proof_of_func(name, spec, ctx, args, values)
     local own, list = { n = now.n }, {}
     for j = 1, now.n do own[j] = is_tensor(now[j]) and now[j]:detach() or now[j] end
     if i then own[inputs[which[i]]] = x end
-    local out = table.pack(spec.forward(setmetatable({}, getmetatable(ctx)), table.unpack(own, 1, own.n)))
+    local out = table.pack(
+      spec.forward(setmetatable({}, getmetatable(ctx)), table.unpack(own, 1, own.n)))
     for m, j in ipairs(place) do list[m] = out[j] end
     return list
   end

@@ -8,7 +8,7 @@ local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
 
 local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- ---- interpolate ---------------------------------------------------------------------------------
+-- ---- interpolate --------------------------------------------------------------------------------
 --- v as the nearest f32, or itself where x is f64: positions are computed as PyTorch computes them.
 local function single(v) return (string.unpack("<f", string.pack("<f", v))) end
 local function exactly(v) return v end
@@ -36,7 +36,8 @@ end
 local function linear_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
   for i = 0, out - 1 do
-    local source = align and r(step * i) or out == n and i or math.max(r(r(step * r(i + 0.5)) - 0.5), 0)
+    local source = align and r(step * i) or out == n and i
+      or math.max(r(r(step * r(i + 0.5)) - 0.5), 0)
     local low = math.min(math.floor(source), n - 1)
     local high, part = math.min(low + 1, n - 1), math.min(math.max(r(source - low), 0), 1)
     taps[1].at[i + 1], taps[1].w[i + 1] = low + 1, r(1 - part)
@@ -73,7 +74,8 @@ local filters = {
     return t < 2 and ((-0.5 * t + 2.5) * t - 4) * t + 2 or 0
   end },
 }
---- The same of all neighbours under the filter. Rows with fewer than the most give parts of their last one.
+--- The same of all neighbours under the filter. Rows with fewer than the most
+--- give parts of their last one.
 local function smooth_taps(filter)
   return function(r, n, out, scale, align)
     local step, rows, most = ratio(r, n, out, scale, align), {}, 0
@@ -103,9 +105,9 @@ local function smooth_taps(filter)
   end
 end
 
--- ---- sums along an axis -----------------------------------------------------------------------------
---- A sparse matrix by rows. taps[k].at[i] is the column (1-based) of row i's k-th term and taps[k].w[i]
--- its weight; 'back' gives the transposed matrix, whose rows are as many as 'rows'.
+-- ---- sums along an axis -------------------------------------------------------------------------
+--- A sparse matrix by rows. taps[k].at[i] is the column (1-based) of row i's k-th term and
+-- taps[k].w[i] its weight; 'back' gives the transposed matrix, whose rows are as many as 'rows'.
 local function by_rows(taps, rows, back, x)
   local start, at, w, n = {}, {}, {}, #taps[1].at
   for r = 1, rows + 1 do start[r] = 0 end
@@ -137,7 +139,8 @@ local function multiply(x, d, matrix)
   for i = d + 1, #shape do inner = inner * shape[i] end
   local params = { outer, shape[d], matrix.n, inner }
   shape[d] = matrix.n
-  return internal.call("resample", "interpolate", { x, matrix[1], matrix[2], matrix[3] }, params, shape, x.dtype)
+  return internal.call("resample", "interpolate", { x, matrix[1], matrix[2], matrix[3] }, params,
+    shape, x.dtype)
 end
 
 --- y = matrix times x along axis d; 'back' is the transposed matrix.
@@ -151,7 +154,8 @@ local function make_resample()
     backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
 end
 
--- The matrices of the last resamplings, newest first: a network asks for the same ones at each step.
+-- The matrices of the last resamplings, newest first: a network asks for the
+-- same ones at each step.
 local MATRICES = 16
 local kept = {}
 
@@ -179,9 +183,10 @@ local function weigh(x, d, key, make)
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
-local NAMES = { "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias" }
+local NAMES = { "size", "scale_factor", "mode", "align_corners",
+  "recompute_scale_factor", "antialias" }
 
-local MOST = 1 << 40                     -- elements of a result: positions are made in Lua, one an output
+local MOST = 1 << 40               -- elements of a result: positions are made in Lua, one an output
 
 local function output_sizes(op, x, n, o)
   local out, scale = {}, {}
@@ -190,14 +195,19 @@ local function output_sizes(op, x, n, o)
     out = per_axis(op, "size", o.size, n, 1)
   elseif o.scale_factor then
     local f = o.scale_factor
-    if type(f) == "table" and #f ~= n then fail(op, "scale_factor has %d numbers, need 1 or %d", #f, n) end
+    if type(f) == "table" and #f ~= n then
+      fail(op, "scale_factor has %d numbers, need 1 or %d", #f, n)
+    end
     for i = 1, n do
       scale[i] = type(f) == "table" and f[i] or f
       if type(scale[i]) ~= "number" or not (scale[i] > 0) then
         fail(op, "scale_factor must be a number above 0, got %s", tostring(scale[i]))
       end
       out[i] = math.floor(x.shape[2 + i] * scale[i])
-      if out[i] < 1 then fail(op, "axis %d has %d elements: scale_factor %g leaves none", 2 + i, x.shape[2 + i], scale[i]) end
+      if out[i] < 1 then
+        fail(op, "axis %d has %d elements: scale_factor %g leaves none", 2 + i,
+          x.shape[2 + i], scale[i])
+      end
     end
     if o.recompute_scale_factor then scale = {} end
   else
@@ -220,7 +230,8 @@ local function whole_factor(x, n, out, scale, mode)
   return factor
 end
 
---- x with each element repeated along its last #out axes, in one pass; nil where factors are not whole.
+--- x with each element repeated along its last #out axes, in one pass; nil
+--- where factors are not whole.
 local function repeated(x, out, scale, mode)
   local n, shape, wide = #out, {}, {}
   for i = 1, 2 do shape[i], wide[i] = x.shape[i], x.shape[i] end
@@ -236,7 +247,8 @@ end
 --- x resampled by copies of its elements along its last n axes.
 local function nearest(x, n, out, scale, mode)
   local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
-  local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)   -- there weigh is the faster
+  -- there weigh is the faster
+  local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)
   if all then return all end
   for i = n, 1, -1 do
     local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end
@@ -254,8 +266,8 @@ local function nearest(x, n, out, scale, mode)
   return y == x and x:clone() or y
 end
 
---- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
--- bicubic, trilinear, area.
+--- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact,
+-- linear, bilinear, bicubic, trilinear, area.
 ---@param size? integer|table
 ---@param scale_factor? number|table
 ---@param mode? string|table  nearest
@@ -263,29 +275,43 @@ end
 def("interpolate", 7, function(x, ...)
   local op = "interpolate"
   need_tensor(op, "x", x)
-  local o = arguments(op, NAMES, { size = false, scale_factor = false, mode = "nearest", align_corners = false,
+  local o = arguments(op, NAMES,
+    { size = false, scale_factor = false, mode = "nearest", align_corners = false,
     recompute_scale_factor = false, antialias = false }, ...)
   local n, mode = x.ndim - 2, o.mode
-  if n < 1 or n > 3 then fail(op, "x has shape %s, need (n, c) and 1 to 3 axes more", text(x.shape)) end
-  if o.antialias and not filters[mode] then fail(op, "antialias needs mode bilinear or bicubic, got %s", tostring(mode)) end
+  if n < 1 or n > 3 then
+    fail(op, "x has shape %s, need (n, c) and 1 to 3 axes more", text(x.shape))
+  end
+  if o.antialias and not filters[mode] then
+    fail(op, "antialias needs mode bilinear or bicubic, got %s", tostring(mode))
+  end
   local out, scale = output_sizes(op, x, n, o)
-  for i = 2, x.ndim do if x.shape[i] == 0 then fail(op, "x has shape %s: only the batch may be empty", text(x.shape)) end end
+  for i = 2, x.ndim do
+    if x.shape[i] == 0 then
+      fail(op, "x has shape %s: only the batch may be empty", text(x.shape))
+    end
+  end
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
     return nearest(x, n, out, scale, mode)
   end
   if not axes_of_mode[mode] then
-    fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area", tostring(mode))
+    fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area",
+      tostring(mode))
   end
-  if axes_of_mode[mode] ~= n then fail(op, "mode %s needs %d axes, x has shape %s", mode, axes_of_mode[mode] + 2, text(x.shape)) end
+  if axes_of_mode[mode] ~= n then
+    fail(op, "mode %s needs %d axes, x has shape %s", mode, axes_of_mode[mode] + 2, text(x.shape))
+  end
   if not float[x.dtype] then fail(op, "x is %s, need a float", x.dtype) end
   local half = x.dtype == "f16" or x.dtype == "bf16"
   local y, r = half and x:float() or x, x.dtype == "f64" and exactly or single
   for i = n, 1, -1 do
     if out[i] ~= x.shape[2 + i] or scale[i] then
-      local taps = o.antialias and smooth_taps(filters[mode]) or mode == "bicubic" and cubic_taps or linear_taps
-      local key = ("%s %d %a %s %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners), tostring(o.antialias))
+      local taps = o.antialias and smooth_taps(filters[mode]) or mode == "bicubic" and cubic_taps
+        or linear_taps
+      local key = ("%s %d %a %s %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners),
+        tostring(o.antialias))
       y = weigh(y, 2 + i, key, function()
         return taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners)
       end)
@@ -294,7 +320,7 @@ def("interpolate", 7, function(x, ...)
   return half and y:to(x.dtype) or y == x and x:clone() or y
 end)
 
--- ---- grid_sample ----------------------------------------------------------------------------------
+-- ---- grid_sample --------------------------------------------------------------------------------
 --- Pixels of a coordinate in -1 … 1.
 local function pixels(g, size, align)
   if align then return (g + 1) * ((size - 1) / 2) end
@@ -351,8 +377,10 @@ function samplers.bilinear(x, flat, px, py, padding, align, wide)
   px, py = bordered(px, x.shape[4], padding, align), bordered(py, x.shape[3], padding, align)
   local x0, y0 = px:detach():floor(), py:detach():floor()
   local fx, fy = px - x0, py - y0
-  return values_at(x, flat, x0, y0) * wide((1 - fx) * (1 - fy)) + values_at(x, flat, x0 + 1, y0) * wide(fx * (1 - fy))
-    + values_at(x, flat, x0, y0 + 1) * wide((1 - fx) * fy) + values_at(x, flat, x0 + 1, y0 + 1) * wide(fx * fy)
+  return values_at(x, flat, x0, y0) * wide((1 - fx) * (1 - fy)) + values_at(x, flat, x0 + 1,
+    y0) * wide(fx * (1 - fy))
+    + values_at(x, flat, x0, y0 + 1) * wide((1 - fx) * fy) + values_at(x, flat, x0 + 1,
+      y0 + 1) * wide(fx * fy)
 end
 function samplers.bicubic(x, flat, px, py, padding, align, wide)
   local x0, y0 = px:detach():floor(), py:detach():floor()
@@ -386,7 +414,8 @@ local function voxels_at(x, flat, at)
   return flame.where(inside:reshape(n, 1, count), v, 0)
 end
 
---- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of eight neighbours, or the nearest.
+--- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of
+--- eight neighbours, or the nearest.
 local function sample_volume(x, p, o)
   local s, flat = x.shape, x:flatten(3)
   for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], o.padding_mode, o.align_corners) end
@@ -413,25 +442,34 @@ local function sample_volume(x, p, o)
   return y
 end
 
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
---- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
+--- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
+--- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 def("grid_sample", 5, function(x, grid, ...)
   local op = "grid_sample"
   need_tensor(op, "x", x)
   need_tensor(op, "grid", grid)
-  local o = arguments(op, { "mode", "padding_mode", "align_corners" }, { mode = "bilinear", padding_mode = "zeros",
-    align_corners = false }, ...)
+  local o = arguments(op, { "mode", "padding_mode", "align_corners" },
+    { mode = "bilinear", padding_mode = "zeros", align_corners = false }, ...)
   local axes = x.ndim - 2
-  if axes ~= 2 and axes ~= 3 or grid.ndim ~= x.ndim or grid.shape[grid.ndim] ~= axes or grid.shape[1] ~= x.shape[1] then
-    fail(op, "x has shape %s and grid %s, need (n, c, h, w) and (n, h', w', 2), or (n, c, d, h, w) and (n, d', h', w', 3)",
+  if axes ~= 2 and axes ~= 3 or grid.ndim ~= x.ndim or grid.shape[grid.ndim] ~= axes
+      or grid.shape[1] ~= x.shape[1] then
+    fail(op,
+      "x has shape %s and grid %s, need (n, c, h, w) and (n, h', w', 2), or (n, c, d, h, w) and (n, d', h', w', 3)",
       text(x.shape), text(grid.shape))
   end
   local s, g, count = x.shape, grid.shape, 1
-  for k = 3, #s do if s[k] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(s)) end end
+  for k = 3, #s do
+    if s[k] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(s)) end
+  end
   local sampler = samplers[o.mode]
-  if not sampler then fail(op, "no mode '%s', there is: bilinear nearest bicubic", tostring(o.mode)) end
-  if axes == 3 and o.mode == "bicubic" then fail(op, "mode bicubic needs 4 axes, x has shape %s", text(s)) end
-  if o.padding_mode ~= "zeros" and o.padding_mode ~= "border" and o.padding_mode ~= "reflection" then
+  if not sampler then
+    fail(op, "no mode '%s', there is: bilinear nearest bicubic", tostring(o.mode))
+  end
+  if axes == 3 and o.mode == "bicubic" then
+    fail(op, "mode bicubic needs 4 axes, x has shape %s", text(s))
+  end
+  if o.padding_mode ~= "zeros" and o.padding_mode ~= "border"
+      and o.padding_mode ~= "reflection" then
     fail(op, "no padding_mode '%s', there is: zeros border reflection", tostring(o.padding_mode))
   end
   local n, p, y = g[1], {}
@@ -448,7 +486,8 @@ def("grid_sample", 5, function(x, grid, ...)
   return y:reshape(table.move(g, 2, #g - 1, 3, shape)):clone()
 end)
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
+--- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
+--- (n, 3, 4), size {n, c, d, h, w}.
 def("affine_grid", 3, function(theta, size, ...)
   local op = "affine_grid"
   need_tensor(op, "theta", theta)
@@ -473,10 +512,11 @@ def("affine_grid", 3, function(theta, size, ...)
   columns[axes + 1] = flame.ones(sizes, kind)
   local points = flame.stack(columns, -1):reshape(1, -1, axes + 1)
   table.move(sizes, 1, axes, 2, out)[axes + 2] = axes
-  return points:expand(size[1], points.shape[2], axes + 1):matmul(theta:transpose(2, 3)):reshape(out):clone()
+  return points:expand(size[1], points.shape[2], axes + 1):matmul(theta:transpose(2, 3))
+    :reshape(out):clone()
 end)
 
--- ---- channels and pixels ----------------------------------------------------------------------------
+-- ---- channels and pixels ------------------------------------------------------------------------
 --- The leading axes of x and the last three: channels, height, width.
 local function split_shape(op, x, factor, name)
   need_tensor(op, "x", x)
@@ -504,7 +544,9 @@ end
 --- (…, c r r, h, w) to (…, c, h r, w r).
 def("pixel_shuffle", 2, function(x, factor)
   local r, lead, c, h, w = split_shape("pixel_shuffle", x, factor, "upscale_factor")
-  if c % (r * r) ~= 0 then fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r) end
+  if c % (r * r) ~= 0 then
+    fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r)
+  end
   local n = #lead
   return x:reshape(with(lead, c // (r * r), r, r, h, w)):permute(order_after(n, { 1, 4, 2, 5, 3 }))
     :reshape(with(lead, c // (r * r), h * r, w * r)):clone()
@@ -513,7 +555,9 @@ end)
 --- (…, c, h r, w r) to (…, c r r, h, w).
 def("pixel_unshuffle", 2, function(x, factor)
   local r, lead, c, h, w = split_shape("pixel_unshuffle", x, factor, "downscale_factor")
-  if h % r ~= 0 or w % r ~= 0 then fail("pixel_unshuffle", "planes of %d by %d, %d does not divide both", h, w, r) end
+  if h % r ~= 0 or w % r ~= 0 then
+    fail("pixel_unshuffle", "planes of %d by %d, %d does not divide both", h, w, r)
+  end
   local n = #lead
   return x:reshape(with(lead, c, h // r, r, w // r, r)):permute(order_after(n, { 1, 3, 5, 2, 4 }))
     :reshape(with(lead, c * r * r, h // r, w // r)):clone()
@@ -522,27 +566,35 @@ end)
 --- (n, g c, …) with the channels of groups interleaved.
 def("channel_shuffle", 2, function(x, groups)
   need_tensor("channel_shuffle", "x", x)
-  local g, s = per_axis("channel_shuffle", "groups", internal.named(groups, "groups"), 1, 1)[1], x.shape
-  if #s < 3 or s[2] % g ~= 0 then fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g) end
+  local g, s = per_axis("channel_shuffle", "groups", internal.named(groups, "groups"), 1, 1)[1],
+    x.shape
+  if #s < 3 or s[2] % g ~= 0 then
+    fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g)
+  end
   return x:unflatten(2, { g, s[2] // g }):transpose(2, 3):reshape(s):clone()
 end)
 
--- ---- columns of windows -----------------------------------------------------------------------------
+-- ---- columns of windows -------------------------------------------------------------------------
 --- Positions in a padded plane (1-based, i64) of every kernel element (rows) and window (columns).
 local function column_positions(k, stride, dilation, out, width, device)
   local kind = { dtype = "i64", device = device }
   local function steps(n, step) return flame.arange(0, n - 1, kind) * step end
-  local rows = steps(k[1], dilation[1]):reshape(-1, 1, 1, 1) + steps(out[1], stride[1]):reshape(1, 1, -1, 1)
-  local cols = steps(k[2], dilation[2]):reshape(1, -1, 1, 1) + steps(out[2], stride[2]):reshape(1, 1, 1, -1)
+  local rows = steps(k[1], dilation[1]):reshape(-1, 1, 1, 1) + steps(out[1],
+    stride[1]):reshape(1, 1, -1, 1)
+  local cols = steps(k[2], dilation[2]):reshape(1, -1, 1, 1) + steps(out[2],
+    stride[2]):reshape(1, 1, 1, -1)
   return (rows * width + cols + 1):reshape(-1)
 end
 
 local COLUMNS = { "kernel_size", "dilation", "padding", "stride" }
 local function column_options(op, size, ...)
-  local o = arguments(op, COLUMNS, { kernel_size = false, dilation = 1, padding = 0, stride = 1 }, ...)
+  local o = arguments(op, COLUMNS,
+    { kernel_size = false, dilation = 1, padding = 0, stride = 1 }, ...)
   if not o.kernel_size then fail(op, "kernel_size is missing") end
-  local k, dilation = per_axis(op, "kernel_size", o.kernel_size, 2, 1), per_axis(op, "dilation", o.dilation, 2, 1)
-  local pad, stride, out = per_axis(op, "padding", o.padding, 2, 0), per_axis(op, "stride", o.stride, 2, 1), {}
+  local k, dilation = per_axis(op, "kernel_size", o.kernel_size, 2, 1),
+    per_axis(op, "dilation", o.dilation, 2, 1)
+  local pad, stride, out = per_axis(op, "padding", o.padding, 2, 0),
+    per_axis(op, "stride", o.stride, 2, 1), {}
   for i = 1, 2 do
     out[i] = (size[i] + 2 * pad[i] - dilation[i] * (k[i] - 1) - 1) // stride[i] + 1
     if out[i] < 1 then fail(op, "planes of %d by %d: the kernel does not fit", size[1], size[2]) end
@@ -550,7 +602,8 @@ local function column_options(op, size, ...)
   return k, dilation, pad, stride, out
 end
 
---- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
+--- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
+--- windows); c k counts channel first.
 ---@param kernel_size? integer|table
 ---@param dilation? integer|table  1
 ---@param padding? integer|table  0
@@ -558,7 +611,9 @@ end
 def("im2col", 5, function(x, ...)
   local op = "im2col"
   need_tensor(op, "x", x)
-  if x.ndim ~= 3 and x.ndim ~= 4 then fail(op, "x has shape %s, need (n, c, h, w) or (c, h, w)", text(x.shape)) end
+  if x.ndim ~= 3 and x.ndim ~= 4 then
+    fail(op, "x has shape %s, need (n, c, h, w) or (c, h, w)", text(x.shape))
+  end
   local batched = x.ndim == 4
   local v = batched and x or x:unsqueeze(1)
   local s = v.shape
@@ -578,14 +633,17 @@ end)
 def("col2im", 6, function(x, output_size, ...)
   local op = "col2im"
   need_tensor(op, "x", x)
-  if x.ndim ~= 3 and x.ndim ~= 2 then fail(op, "x has shape %s, need (n, c k, windows) or (c k, windows)", text(x.shape)) end
+  if x.ndim ~= 3 and x.ndim ~= 2 then
+    fail(op, "x has shape %s, need (n, c k, windows) or (c k, windows)", text(x.shape))
+  end
   local size = per_axis(op, "output_size", output_size, 2, 1)
   local k, dilation, pad, stride, out = column_options(op, size, ...)
   local batched = x.ndim == 3
   local v = batched and x or x:unsqueeze(1)
   local s, kk = v.shape, k[1] * k[2]
   if s[2] % kk ~= 0 or s[3] ~= out[1] * out[2] then
-    fail(op, "x has shape %s, need a multiple of %d rows and %d columns", text(x.shape), kk, out[1] * out[2])
+    fail(op, "x has shape %s, need a multiple of %d rows and %d columns", text(x.shape), kk,
+      out[1] * out[2])
   end
   local h, w, c = size[1] + 2 * pad[1], size[2] + 2 * pad[2], s[2] // kk
   local at = column_positions(k, stride, dilation, out, w, x.device)

@@ -1,18 +1,22 @@
 --- Rotary position embedding (Su et al. 2021), in the convention of the PyTorch world's Llama:
 -- feature i turns with feature i + d / 2.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 
 -- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
 local function angles(t, d, o, device)
-  local rate = (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(o.base) / d)):exp()
+  local rate =
+    (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(o.base) / d)):exp()
   local at = flame.arange(o.offset, o.offset + t - 1, 1, { dtype = "f64", device = device })
   return at:reshape(-1, 1) * rate
 end
 
 local function turned(x, interleaved)
   local d = x.shape[x.ndim]
-  if not interleaved then return flame.cat({ -x:narrow(-1, d // 2 + 1, d // 2), x:narrow(-1, 1, d // 2) }, -1) end
+  if not interleaved then
+    return flame.cat({ -x:narrow(-1, d // 2 + 1, d // 2), x:narrow(-1, 1, d // 2) }, -1)
+  end
   local split = x:unflatten(-1, { d // 2, 2 })
   return flame.stack({ -split:select(-1, 2), split:select(-1, 1) }, -1):flatten(-2, -1)
 end
@@ -25,7 +29,11 @@ end
 ---@param o table?
 def("rotary", 4, function(x, cos, sin, o)
   need_tensor("rotary", "x", x)
-  if type(cos) == "table" then cos, o = nil, cos elseif type(sin) == "table" then sin, o = nil, sin end
+  if type(cos) == "table" then
+    cos, o = nil, cos
+  elseif type(sin) == "table" then
+    sin, o = nil, sin
+  end
   o = options("rotary", o, { base = 10000, offset = 0, interleaved = false })
   if x.ndim < 2 then fail("rotary", "x has %d axes, need at least 2 (…, t, d)", x.ndim) end
   if not x:is_floating_point() then fail("rotary", "x is %s, need a float", x.dtype) end

@@ -19,12 +19,15 @@ def("randperm", 2, function(n, o)
   return o.dtype == "i64" and at or at:to(o.dtype)
 end, "module")
 
---- Running sums of the weights as integers of at most 38 bits, so that they have no order; few enough
---- bits that the sum of all is a double. The last is not above 0 where a row has no such weights.
+--- Running sums of the weights as integers of at most 38 bits, so that they have no order; few
+--- enough bits that the sum of all is a double. The last is not above 0 where a row has no such
+--- weights.
 local function edges_of(rows, top)
   local count, classes = rows.shape[1], rows.shape[2]
   local bits = math.min(38, 52 - math.ceil(math.log(classes, 2)))
-  if not top then return call("weights", "multinomial", { rows }, { count, classes, bits }, rows.shape, "i64") end
+  if not top then
+    return call("weights", "multinomial", { rows }, { count, classes, bits }, rows.shape, "i64")
+  end
   return (rows:double() / top:double() * 2.0 ^ bits):round():long():cumsum(2)
 end
 
@@ -41,28 +44,35 @@ local function checked(rows)
       bad:reshape(-1):long():argmax():item())
   end
   if none:any():item() then
-    fail("multinomial", rows.shape[1] == 1 and "probs is 0 everywhere" or "row %d of probs is 0 everywhere",
+    fail("multinomial",
+      rows.shape[1] == 1 and "probs is 0 everywhere" or "row %d of probs is 0 everywhere",
       none:long():argmax():item())
   end
 end
 
---- rows, each a draw of n by weight. On the CPU it looks at the weights, so it evaluates; on CUDA the
---- next read tells of weights that are none.
+--- rows, each a draw of n by weight. On the CPU it looks at the weights, so it evaluates; on CUDA
+--- the next read tells of weights that are none.
 local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW
   local top = not few and checked(rows) or nil
   local edges = edges_of(rows, top)
   local last = edges:narrow(2, classes, 1)
-  if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then checked(rows) end
-  local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()     -- below the sum: n + 1 never comes
-  return call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
+  if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then
+    checked(rows)
+  end
+  -- below the sum: n + 1 never comes
+  local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()
+  return call("searchsorted", "multinomial", { edges, u:floor():long() },
+    { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
 end
 
---- The largest of weight over an exponential number, which is half the sum of two squared normal ones.
+--- The largest of weight over an exponential number, which is half the sum of
+--- two squared normal ones.
 local function without_replacement(rows, n, shape)
-  local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)), flame.randn(rows.shape, like(rows))
-  local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)           -- never 0 / 0, which would win
+  local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)),
+    flame.randn(rows.shape, like(rows))
+  local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)    -- never 0 / 0, which would win
   return at:reshape(shape):clone()
 end
 
@@ -70,35 +80,47 @@ end
 ---@param o table?  {replacement = false}
 def("multinomial", 3, function(probs, n, ...)
   internal.need_tensor("multinomial", "probs", probs)
-  if not probs:is_floating_point() then fail("multinomial", "probs is %s, need a float", probs.dtype) end
-  local replacement = defaults("multinomial", { "replacement" }, { replacement = false }, ...).replacement
+  if not probs:is_floating_point() then
+    fail("multinomial", "probs is %s, need a float", probs.dtype)
+  end
+  local replacement = defaults("multinomial", { "replacement" }, { replacement = false },
+    ...).replacement
   if type(replacement) ~= "boolean" then
     fail("multinomial", "replacement must be true or false, got %s", internal.word(replacement))
   end
-  if probs.ndim ~= 1 and probs.ndim ~= 2 then fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim) end
+  if probs.ndim ~= 1 and probs.ndim ~= 2 then
+    fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim)
+  end
   if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end
   local rows = probs:detach():to(probs.dtype == "f64" and "f64" or "f32")
   if probs.ndim == 1 then rows = rows:unsqueeze(1) end
   local count, classes = rows.shape[1], rows.shape[2]
-  if not replacement and n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
+  if not replacement and n > classes then
+    fail("multinomial", "n = %d of %d classes without replacement", n, classes)
+  end
   if classes == 0 then fail("multinomial", "probs has no classes") end
   local shape = probs.ndim == 1 and { n } or { count, n }
   if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
   return (replacement and with_replacement or without_replacement)(rows, n, shape)
 end)
 
--- ---- distributions -------------------------------------------------------------------------------
+-- ---- distributions ------------------------------------------------------------------------------
 --- normal(mean, std[, shape or options]) with tensors, or numbers and a shape.
 function internal.normal(mean, std, shape, o)
-  if not flame.is_tensor(mean) and not flame.is_tensor(std) then return flame.normal(shape, mean, std, o) end
+  if not flame.is_tensor(mean) and not flame.is_tensor(std) then
+    return flame.normal(shape, mean, std, o)
+  end
   if o ~= nil then fail("normal", "3 arguments at most, got 4") end
   local of = flame.is_tensor(mean) and mean or std
   for name, v in pairs { mean = mean, std = std } do
     internal.need_operand("normal", name, v)
-    if flame.is_tensor(v) and not v:is_floating_point() then fail("normal", "%s is %s, need a float", name, v.dtype) end
+    if flame.is_tensor(v) and not v:is_floating_point() then
+      fail("normal", "%s is %s, need a float", name, v.dtype)
+    end
   end
   if type(std) == "number" and std < 0 then fail("normal", "std = %.14g is negative", std) end
-  local size = flame.broadcast_shapes(flame.is_tensor(mean) and mean.shape or {}, flame.is_tensor(std) and std.shape or {})
+  local size = flame.broadcast_shapes(flame.is_tensor(mean) and mean.shape or {},
+    flame.is_tensor(std) and std.shape or {})
   o = options("normal", shape, like(of))
   local function value(v) return flame.is_tensor(v) and v:detach() or v end
   return flame.randn(size, { dtype = o.dtype, device = o.device }) * value(std or 1) + value(mean)
@@ -116,8 +138,9 @@ local function inverted(none, factor)
   end
   return k
 end
---- Transformed rejection (Hoermann 1993) where 'far' holds: hat(us) is the scale of the hat, log_chance(k) the
---- logarithm of what is drawn from over that of its mode times the hat's height. It looks at values.
+--- Transformed rejection (Hoermann 1993) where 'far' holds: hat(us) is the scale of the hat,
+--- log_chance(k) the logarithm of what is drawn from over that of its mode times the hat's height.
+--- It looks at values.
 local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
   local k, open = flame.zeros_like(a), far
   while open:any():item() do
@@ -127,7 +150,8 @@ local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
     local inside = new:ge(0):logical_and(new:le(most))
     local quick = us:ge(0.07):logical_and(v:le(squeeze))
     local safe = where(inside, new, 0)
-    local fits = ((v * height / (a / us:square() + b)):log()):le(log_chance(safe)):logical_and(us:ge(0.013):logical_or(v:le(us)))
+    local fits = ((v * height / (a / us:square() + b)):log()):le(log_chance(safe))
+      :logical_and(us:ge(0.013):logical_or(v:le(us)))
     local taken = open:logical_and(inside):logical_and(quick:logical_or(fits))
     k, open = where(taken, new, k), open:logical_and(taken:logical_not())
   end
@@ -139,7 +163,8 @@ local function need_rates(op, name, x, least, most)
   if not x:is_floating_point() then fail(op, "%s is %s, need a float", name, x.dtype) end
   local v = x:detach():double()
   if not v:ge(least):logical_and(v:le(most)):all():item() then
-    fail(op, "%s has a value that is %s", name, most == 1 and "no probability" or "negative, infinite or NaN")
+    fail(op, "%s has a value that is %s", name,
+      most == 1 and "no probability" or "negative, infinite or NaN")
   end
   return v
 end
@@ -166,7 +191,8 @@ end)
 ---@param p flame.Tensor  0 to 1
 ---@return flame.Tensor
 def("binomial", 2, function(n, p)
-  local count, chance = need_rates("binomial", "n", n, 0, LARGEST), need_rates("binomial", "p", p, 0, 1)
+  local count, chance = need_rates("binomial", "n", n, 0, LARGEST),
+    need_rates("binomial", "p", p, 0, 1)
   count, chance = table.unpack(flame.broadcast(count, chance))
   local size, dtype = count.shape, n.dtype
   if count:numel() == 0 then return flame.zeros(size, like(n)) end
@@ -184,7 +210,8 @@ def("binomial", 2, function(n, p)
     local a = b * 0.0248 - 0.0873 + share * 0.01
     local mode, log = ((many + 1) * share):floor(), (share / (1 - share)):log()
     local top = (mode + 1):lgamma() + (many - mode + 1):lgamma()
-    local y = rejected(far, a, b, many * share + 0.5, 0.92 - b:reciprocal() * 4.2, (b:reciprocal() * 5.1 + 2.83) * spread,
+    local y = rejected(far, a, b, many * share + 0.5, 0.92 - b:reciprocal() * 4.2,
+      (b:reciprocal() * 5.1 + 2.83) * spread,
       function(v)
         local w = v:minimum(many)
         return top - (w + 1):lgamma() - (many - w + 1):lgamma() + (w - mode) * log

@@ -12,7 +12,9 @@ local function search_side(op, o)
   if o.side and o.side ~= "left" and o.side ~= "right" then
     fail(op, 'side must be "left" or "right", got %s', tostring(o.side))
   end
-  if o.side == "left" and need_flag(op, "right", o.right) then fail(op, 'side = "left" and right = true contradict') end
+  if o.side == "left" and need_flag(op, "right", o.right) then
+    fail(op, 'side = "left" and right = true contradict')
+  end
   need_flag(op, "out_int32", o.out_int32)
   return need_flag(op, "right", o.right) or o.side == "right"
 end
@@ -20,7 +22,8 @@ end
 local function same_leading(op, sorted, v)
   local a, b = sorted.shape, v.shape
   if #a == #b and table.concat(a, ",", 1, #a - 1) == table.concat(b, ",", 1, #b - 1) then return end
-  fail(op, "sorted is (%s), v is (%s): all but the last axis must agree", table.concat(a, ", "), table.concat(b, ", "))
+  fail(op, "sorted is (%s), v is (%s): all but the last axis must agree", table.concat(a, ", "),
+    table.concat(b, ", "))
 end
 
 local function search(op, sorted, v, o)
@@ -34,8 +37,10 @@ local function search(op, sorted, v, o)
   if sorted.ndim > 1 then same_leading(op, sorted, v) end
   sorted, v = sorted:detach(), v:detach()
   if o.sorter then
-    if need_tensor(op, "sorter", o.sorter).ndim ~= sorted.ndim or #o.sorter ~= #sorted or o.sorter:numel() ~= sorted:numel() then
-      fail(op, "sorter is (%s), sorted (%s): need the same", table.concat(o.sorter.shape, ", "), table.concat(sorted.shape, ", "))
+    if need_tensor(op, "sorter", o.sorter).ndim ~= sorted.ndim or #o.sorter ~= #sorted
+        or o.sorter:numel() ~= sorted:numel() then
+      fail(op, "sorter is (%s), sorted (%s): need the same", table.concat(o.sorter.shape, ", "),
+        table.concat(sorted.shape, ", "))
     end
     sorted = sorted:gather(-1, o.sorter)
   end
@@ -49,7 +54,8 @@ local function search(op, sorted, v, o)
     m = shape[#shape]
     for k = 1, #shape - 1 do rows = rows * shape[k] end
   end
-  local at = call("searchsorted", op, { sorted, v }, { rows, n, m, right and 1 or 0, sorted.ndim == 1 and 1 or 0 },
+  local at = call("searchsorted", op, { sorted, v },
+    { rows, n, m, right and 1 or 0, sorted.ndim == 1 and 1 or 0 },
     shape, "i64")
   return o.out_int32 and at:int() or at
 end
@@ -66,6 +72,9 @@ end)
 ---@param o table?  {right = false, out_int32 = false}
 def("bucketize", 3, function(x, boundaries, o)
   need_tensor("bucketize", "boundaries", boundaries)
-  if boundaries.ndim ~= 1 then fail("bucketize", "boundaries has %d axes, need 1", boundaries.ndim) end
-  return search("bucketize", boundaries, x, options("bucketize", o, { right = false, out_int32 = false }))
+  if boundaries.ndim ~= 1 then
+    fail("bucketize", "boundaries has %d axes, need 1", boundaries.ndim)
+  end
+  return search("bucketize", boundaries, x,
+    options("bucketize", o, { right = false, out_int32 = false }))
 end)

@@ -1,13 +1,15 @@
 --- pad with its modes, and einsum.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 
--- ---- pad -----------------------------------------------------------------------------------------
+-- ---- pad ----------------------------------------------------------------------------------------
 --- The pieces that go before and after axis d, n elements long, in each mode.
 local edges = {}
 function edges.reflect(x, d, n, before, after)
   if math.max(before, after) >= n then
-    fail("pad", "reflecting needs less than the axis: %d and %d, axis %d has %d", before, after, d, n)
+    fail("pad", "reflecting needs less than the axis: %d and %d, axis %d has %d",
+      before, after, d, n)
   end
   return x:narrow(d, 2, before):flip(d), x:narrow(d, n - after, after):flip(d)
 end
@@ -29,14 +31,16 @@ end
 
 local function pad_axis(x, d, before, after, mode)
   local n = x.shape[d]
-  if mode == "replicate" and n > 0 and math.min(before, after) < 0 and n + before + after >= 0 then   -- what is cut may be repeated
+  -- what is cut may be repeated
+  if mode == "replicate" and n > 0 and math.min(before, after) < 0 and n + before + after >= 0 then
     local at = flame.arange(1 - before, n + after, { dtype = "i64", device = x.device }):clamp(1, n)
     return x:index_select(d, n + before + after > 0 and at or at:narrow(1, 1, 0))
   end
   if before < 0 or after < 0 then
     local cut, rest = math.max(-before, 0), n - math.max(-before, 0) - math.max(-after, 0)
     if rest < 0 then fail("pad", "axis %d would be shorter than nothing", d) end
-    x, n, before, after = rest > 0 and x:narrow(d, cut + 1, rest) or x:narrow(d, 1, 0), rest, math.max(before, 0), math.max(after, 0)
+    x, n, before, after = rest > 0 and x:narrow(d, cut + 1, rest) or x:narrow(d, 1, 0), rest,
+      math.max(before, 0), math.max(after, 0)
   end
   if before == 0 and after == 0 then return x end
   local first, last = edges[mode](x, d, n, before, after)
@@ -54,10 +58,14 @@ def("pad", 4, function(x, pairs_of, o, value)
   need_tensor("pad", "x", x)
   if type(o) == "string" or value ~= nil then o = { mode = o, value = value } end
   local mode = type(o) == "table" and o.mode or "constant"
-  if type(o) == "table" and type(o.value) == "boolean" then o = { mode = mode, value = o.value and 1 or 0 } end
+  if type(o) == "table" and type(o.value) == "boolean" then
+    o = { mode = mode, value = o.value and 1 or 0 }
+  end
   if mode == "constant" then return internal.pad_constant(x, pairs_of, o) end
   options("pad", o, { mode = "constant", value = 0 })
-  if not edges[mode] then fail("pad", "no mode '%s', there is: constant reflect replicate circular", tostring(mode)) end
+  if not edges[mode] then
+    fail("pad", "no mode '%s', there is: constant reflect replicate circular", tostring(mode))
+  end
   if type(pairs_of) ~= "table" or #pairs_of % 2 ~= 0 or #pairs_of > 2 * x.ndim then
     fail("pad", "need {before, after, …}, a pair an axis at most")
   end
@@ -70,7 +78,7 @@ def("pad", 4, function(x, pairs_of, o, value)
   return y:clone()
 end)
 
--- ---- einsum --------------------------------------------------------------------------------------------
+-- ---- einsum -------------------------------------------------------------------------------------
 -- Products of two at a time over one batched matmul, three and more in the order that multiplies
 -- least. "..." becomes the digits 1 to 8, aligned at the right, as names of their own.
 local DIGITS = "12345678"
@@ -87,7 +95,9 @@ local function parse_einsum(spec, xs)
   for i, term in ipairs(terms) do
     need_tensor("einsum", "tensor " .. i, xs[i])
     local letters, dots = term:gsub("%.%.%.", "")
-    if letters:find("%A") or dots > 1 then fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec) end
+    if letters:find("%A") or dots > 1 then
+      fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec)
+    end
     local rest = xs[i].ndim - #letters
     if rest < 0 or (rest > 0 and dots == 0) then
       fail("einsum", "'%s' names %d axes, tensor %d has %d", term, #letters, i, xs[i].ndim)
@@ -105,8 +115,12 @@ local function parse_einsum(spec, xs)
   end
   right = right:gsub("%.%.%.", digits)
   for c in right:gmatch(".") do
-    if right:find(c, right:find(c, 1, true) + 1, true) then fail("einsum", "'%s' names %s twice behind the arrow", spec, c) end
-    if not count[c] and not digits:find(c, 1, true) then fail("einsum", "'%s': nothing has an axis '%s'", spec, c) end
+    if right:find(c, right:find(c, 1, true) + 1, true) then
+      fail("einsum", "'%s' names %s twice behind the arrow", spec, c)
+    end
+    if not count[c] and not digits:find(c, 1, true) then
+      fail("einsum", "'%s': nothing has an axis '%s'", spec, c)
+    end
   end
   return terms, right
 end
@@ -116,7 +130,9 @@ local function take_diagonals(x, have)
   for i = 1, #have do
     local j = have:find(have:sub(i, i), i + 1, true)
     if j then
-      if x.shape[i] ~= x.shape[j] then fail("einsum", "'%s': axes %d and %d differ, %d and %d", have, i, j, x.shape[i], x.shape[j]) end
+      if x.shape[i] ~= x.shape[j] then
+        fail("einsum", "'%s': axes %d and %d differ, %d and %d", have, i, j, x.shape[i], x.shape[j])
+      end
       local left = have:sub(1, i - 1) .. have:sub(i + 1, j - 1) .. have:sub(j + 1) .. have:sub(i, i)
       return take_diagonals(x:diagonal(0, i, j), left)
     end
@@ -178,7 +194,13 @@ local function einsum_pair(a, ta, b, tb, want)
   local batch, m, n, k = "", "", "", ""
   for c in ta:gmatch(".") do
     local in_b, out = tb:find(c, 1, true), want:find(c, 1, true)
-    if in_b and out then batch = batch .. c elseif in_b then k = k .. c elseif out then m = m .. c end
+    if in_b and out then
+      batch = batch .. c
+    elseif in_b then
+      k = k .. c
+    elseif out then
+      m = m .. c
+    end
   end
   for c in tb:gmatch(".") do
     if not ta:find(c, 1, true) and want:find(c, 1, true) then n = n .. c end
@@ -189,14 +211,15 @@ local function einsum_pair(a, ta, b, tb, want)
   for i = 1, nb + nm do shape[i] = xs[i] end
   for i = 1, #n do shape[nb + nm + i] = ys[nb + nk + i] end
   local rows, inner = product_of(xs, nb + 1, nb + nm), product_of(xs, nb + nm + 1, #xs)
-  local z = x:reshape(product_of(xs, 1, nb), rows, inner):matmul(y:reshape(product_of(ys, 1, nb), inner,
+  local z = x:reshape(product_of(xs, 1, nb), rows,
+    inner):matmul(y:reshape(product_of(ys, 1, nb), inner,
     product_of(ys, nb + nk + 1, #ys)))
   return z:reshape(shape), batch .. m .. n
 end
 
 -- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or two plans and
 -- the names that what is outside of them asks for.
-local EXACT = 8                     -- up to so many tensors every order is tried: 3^n splits of sets
+local EXACT = 8                    -- up to so many tensors every order is tried: 3^n splits of sets
 
 --- Terms and the result as sets, and the number of products over a set of names.
 local function einsum_sets(terms, right, sizes)
@@ -225,8 +248,8 @@ local function einsum_sets(terms, right, sizes)
   return sets, set_of(right), products
 end
 
---- The cheapest order of all: the best split of each set of tensors, from small sets to large ones. Of equals
---- the one that adds the last tensor last, as the text reads.
+--- The cheapest order of all: the best split of each set of tensors, from small sets to large ones.
+--- Of equals the one that adds the last tensor last, as the text reads.
 local function best_order(sets, right, products)
   local n, cost, split, names = #sets, {}, {}, {}
   local all = (1 << n) - 1

@@ -3,8 +3,10 @@
 -- in terms of scans, so that they can be differentiated as often as one likes.
 -- NaN is above everything; of equal values the first position wins; positions are 1-based.
 local flame, _, internal = ...
-local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor, internal.need_int, internal.def
-local options, defaults, axis_of, call = internal.options, internal.defaults, internal.axis_of, internal.call
+local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor,
+  internal.need_int, internal.def
+local options, defaults, axis_of, call = internal.options, internal.defaults,
+  internal.axis_of, internal.call
 local along = internal.along
 local need_flag = internal.need_flag
 local is_tensor, where, tracked = flame.is_tensor, flame.where, internal.tracked
@@ -13,7 +15,9 @@ local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
 
 local function need_float(op, name, x)
-  if not is_float(need_tensor(op, name, x)) then fail(op, "%s is %s, need a float", name, x.dtype) end
+  if not is_float(need_tensor(op, name, x)) then
+    fail(op, "%s is %s, need a float", name, x.dtype)
+  end
   return x
 end
 
@@ -54,7 +58,8 @@ local function gather(x, d, at)
 end
 
 -- ---- sorting -----------------------------------------------------------------------------------
-local sort_names, sort_options = { "dim", "descending", "stable" }, { dim = -1, descending = false, stable = false }
+local sort_names, sort_options = { "dim", "descending", "stable" },
+  { dim = -1, descending = false, stable = false }
 
 local function positions(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
@@ -76,7 +81,8 @@ def("argsort", 4, function(x, ...)
   return positions("argsort", x, d, descending)
 end)
 
---- Values of rows by their positions, that a call gave together with them: the gradient is gather's.
+--- Values of rows by their positions, that a call gave together with them:
+--- the gradient is gather's.
 local arranged = flame.func {
   name = "sort",
   forward = function(ctx, x, d, at, values)
@@ -89,18 +95,22 @@ local arranged = flame.func {
   end,
 }
 
-local bytes_of = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1, u8 = 1, bool = 1 }
+local bytes_of = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1,
+  u8 = 1, bool = 1 }
 
---- Sorted values and positions of one call: a GPU moves the values along with their positions in less
--- time than it takes to gather them.
+--- Sorted values and positions of one call: a GPU moves the values along with their positions in
+-- less time than it takes to gather them.
 local function sorted_together(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
   local numel, shape = x:numel(), rows.shape
   local bytes = numel * (8 + bytes_of[x.dtype])
-  local packed = call("argsort", op, { rows }, { count, n, descending and 1 or 0, 1 }, { bytes }, "u8")
+  local packed = call("argsort", op, { rows }, { count, n, descending and 1 or 0, 1 },
+    { bytes }, "u8")
   local at = call("part", op, { packed }, { 0 }, shape, "i64")
   local values = call("part", op, { packed }, { 8 * numel }, shape, x.dtype)
-  if d < x.ndim then at, values = at:movedim(-1, d):contiguous(), values:movedim(-1, d):contiguous() end
+  if d < x.ndim then
+    at, values = at:movedim(-1, d):contiguous(), values:movedim(-1, d):contiguous()
+  end
   return tracked(x) and arranged(x, d, at, values) or values, at
 end
 
@@ -111,7 +121,9 @@ end
 def("sort", 4, function(x, ...)
   need_tensor("sort", "x", x)
   local d, descending = sort_arguments("sort", x, ...)
-  if x.device ~= "cpu" and x.ndim > 0 and x:numel() > 0 then return sorted_together("sort", x, d, descending) end
+  if x.device ~= "cpu" and x.ndim > 0 and x:numel() > 0 then
+    return sorted_together("sort", x, d, descending)
+  end
   local at = positions("sort", x, d, descending)
   return gather(x, d, at), at
 end)
@@ -129,7 +141,8 @@ end)
 def("topk", 5, function(x, k, ...)
   need_tensor("topk", "x", x)
   k = need_int("topk", "k", k)
-  local o = defaults("topk", { "dim", "largest", "sorted" }, { dim = -1, largest = true, sorted = true }, ...)
+  local o = defaults("topk", { "dim", "largest", "sorted" },
+    { dim = -1, largest = true, sorted = true }, ...)
   need_flag("topk", "sorted", o.sorted)
   local d = axis_of("topk", x, o.dim)
   local largest = need_flag("topk", "largest", o.largest) and 1 or 0
@@ -169,8 +182,11 @@ def("kthvalue", 4, function(x, k, ...)
   local o = defaults("kthvalue", { "dim", "keepdim" }, { dim = -1, keepdim = false }, ...)
   local d, keepdim = axis_of("kthvalue", x, o.dim), need_flag("kthvalue", "keepdim", o.keepdim)
   local n = x.shape[d] or 1
-  if k < 1 or k > n then fail("kthvalue", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s") end
-  return picked(x, d, kth("kthvalue", x, d, k, false):reshape(x.ndim == 0 and {} or { -1 }), keepdim)
+  if k < 1 or k > n then
+    fail("kthvalue", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s")
+  end
+  return picked(x, d,
+    kth("kthvalue", x, d, k, false):reshape(x.ndim == 0 and {} or { -1 }), keepdim)
 end)
 
 --- x's one value v, at several places: they share the gradient.
@@ -317,7 +333,7 @@ local logs = flame.func {
   end,
   backward = function(ctx, g)
     local x, y = ctx:saved()
-    local later = next_of(y, ctx.d, math.huge)             -- behind the last there is nothing: a weight of 0
+    local later = next_of(y, ctx.d, math.huge)    -- behind the last there is nothing: a weight of 0
     local steps = where(later:detach():eq(-math.huge), 0, y - later):exp()
     local none = y:detach():eq(-math.huge)
     local weight = where(none, 0, where(none, 0, x - y):exp())
@@ -350,16 +366,19 @@ end
 running("cumsum", SUM, sums[false])
 running("cumprod", PRODUCT, products)
 
--- Half types are f32 inside where there is a gradient: its weights are exponentials of differences to the results.
+-- Half types are f32 inside where there is a gradient: its weights are
+-- exponentials of differences to the results.
 def("logcumsumexp", 2, function(x, d)
   d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
   if x:numel() == 0 then return x:clone() end
-  if tracked(x) and (x.dtype == "f16" or x.dtype == "bf16") then return with_axis(logs, x:to("f32"), d):to(x.dtype) end
+  if tracked(x) and (x.dtype == "f16" or x.dtype == "bf16") then
+    return with_axis(logs, x:to("f32"), d):to(x.dtype)
+  end
   return with_axis(logs, x, d)
 end)
 
---- Running extremes and where they stand; a NaN stays. Off the tape a GPU goes over x again for the values,
---- and the CPU takes them at the places: both faster than a gather.
+--- Running extremes and where they stand; a NaN stays. Off the tape a GPU goes over x again for the
+--- values, and the CPU takes them at the places: both faster than a gather.
 local function extremes(name, least)
   def(name, 2, function(x, d)
     local at = along("extreme", name, x, d, "i64", nil, least, 0)
@@ -386,7 +405,8 @@ def("nonzero", 2, function(x, o)
     input[2] = call("nonzero_count", "nonzero", { flat }, {}, { 8192 }, "i64")
     count = input[2]:narrow(1, 1, 1):item()
   end
-  local at = call("nonzero", "nonzero", input, { count, #shape, table.unpack(shape) }, { count, #shape }, "i64")
+  local at = call("nonzero", "nonzero", input, { count, #shape, table.unpack(shape) },
+    { count, #shape }, "i64")
   if not need_flag("nonzero", "as_tuple", o.as_tuple) then return at end
   local list = {}
   for d = 1, #shape do list[d] = at:select(2, d):clone() end
@@ -410,7 +430,8 @@ local function runs(rows, order, o)
     out[2] = order and flame.zeros({ n }, like(rows, "i64")):scatter(1, order, run) or run
   end
   if o.return_counts then
-    local ends = flame.cat({ starts:narrow(1, 2, #starts - 1), flame.full({ 1 }, n + 1, like(rows, "i64")) }, 1)
+    local ends = flame.cat(
+      { starts:narrow(1, 2, #starts - 1), flame.full({ 1 }, n + 1, like(rows, "i64")) }, 1)
     out[#out + 1] = ends - starts
   end
   return out
@@ -456,7 +477,9 @@ end
 
 --- Shared by unique (sort: true) and unique_consecutive.
 local function set_of(op, x, o, sort)
-  for _, name in ipairs(set_names) do if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end end
+  for _, name in ipairs(set_names) do
+    if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end
+  end
   local given = need_tensor(op, "x", x)
   x = x:detach()
   if x:numel() == 0 then return empty_set(op, x, o) end
@@ -473,7 +496,8 @@ local function set_of(op, x, o, sort)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
-  local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil     -- PyTorch's order of a slice
+  -- PyTorch's order of a slice
+  local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil
   if sort then
     order = row_order(y.ndim > 1 and y:flatten(2) or y:unsqueeze(2))
     y = y:index_select(1, order)
@@ -486,7 +510,8 @@ end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no gradient: backward raises.
+--- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
+--- gradient: backward raises.
 ---@param sorted? boolean|table
 ---@param return_inverse? boolean|table
 ---@param return_counts? boolean|table
@@ -509,7 +534,7 @@ def("unique_consecutive", 4, function(x, ...)
     { "return_inverse", "return_counts", "dim" }, known, ...), false)
 end)
 
--- ---- counts --------------------------------------------------------------------------------------
+-- ---- counts -------------------------------------------------------------------------------------
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
 --- f64). It looks at values, so it evaluates.
 ---@param o table?  {minlength = 0}
@@ -522,7 +547,9 @@ def("bincount", 3, function(x, weights, ...)
   else
     minimum = defaults("bincount", { "minlength" }, { minlength = 0 }, ...).minlength
   end
-  if is_float(x) or x.dtype == "bool" then fail("bincount", "x is %s, need an integer dtype", x.dtype) end
+  if is_float(x) or x.dtype == "bool" then
+    fail("bincount", "x is %s, need an integer dtype", x.dtype)
+  end
   if x.ndim ~= 1 then fail("bincount", "x has %d axes, need 1", x.ndim) end
   local n = need_int("bincount", "minlength", minimum)
   if n < 0 then fail("bincount", "minlength = %d, need 0 or more", n) end
@@ -540,7 +567,9 @@ def("bincount", 3, function(x, weights, ...)
       fail("bincount", "id %d at position %d, ids count from 1", least:item(), x:argmin():item())
     end
   end
-  if not weights or #x == 0 then return call("histogram", "bincount", { x }, { #x, n, 1 }, { n }, "i64") end
+  if not weights or #x == 0 then
+    return call("histogram", "bincount", { x }, { #x, n, 1 }, { n }, "i64")
+  end
   local w = weights:detach()
   if w.dtype ~= "f32" then w = w:double() end
   return flame.zeros({ n }, like(w)):index_add(1, x, w)
@@ -551,9 +580,13 @@ end)
 def("histc", 4, function(x, ...)
   need_float("histc", "x", x)
   local o = defaults("histc", { "bins", "min", "max" }, { bins = 100, min = 0, max = 0 }, ...)
-  if need_int("histc", "bins", o.bins) < 1 then fail("histc", "bins = %d, need at least 1", o.bins) end
+  if need_int("histc", "bins", o.bins) < 1 then
+    fail("histc", "bins = %d, need at least 1", o.bins)
+  end
   for _, name in ipairs { "min", "max" } do
-    if type(o[name]) ~= "number" then fail("histc", "%s must be a number, got %s", name, internal.word(o[name])) end
+    if type(o[name]) ~= "number" then
+      fail("histc", "%s must be a number, got %s", name, internal.word(o[name]))
+    end
   end
   x = x:detach():reshape(-1)
   local low, high = o.min, o.max
@@ -563,6 +596,7 @@ def("histc", 4, function(x, ...)
     fail("histc", "min = %g, max = %g: need finite bounds, min below max", low, high)
   end
   local inside, wide = x:ge(low):logical_and(x:le(high)), x.dtype == "f64" and x or x:float()
-  local at = where(inside, ((wide - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
+  local at = where(inside,
+    ((wide - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
   return call("histogram", "histc", { at }, { #x, o.bins, 0 }, { o.bins }, "i64"):to(x.dtype)
 end)

@@ -24,7 +24,7 @@ local function polynomial(z, c)
   return y
 end
 
--- ---- modified Bessel functions ---------------------------------------------------------------------
+-- ---- modified Bessel functions ------------------------------------------------------------------
 local FAR = 18                     -- from here the asymptotic series has all digits of f64
 local near_0, near_1, far_0, far_1 = {}, {}, {}, {}
 do
@@ -46,7 +46,8 @@ local function scaled_bessel(x, order)
   local z, w = where(far, 0, x), where(far, size, FAR)
   local near = polynomial(z * z * 0.25, order == 0 and near_0 or near_1)
   if order == 1 then near = near * z end
-  local tail = polynomial(w:reciprocal(), order == 0 and far_0 or far_1) / (w * (2 * math.pi)):sqrt()
+  local tail = polynomial(w:reciprocal(),
+    order == 0 and far_0 or far_1) / (w * (2 * math.pi)):sqrt()
   if order == 1 then tail = tail * x:detach():sign() end
   return where(far, tail, near * (-z:abs()):exp())
 end
@@ -59,10 +60,10 @@ for order = 0, 1 do
   end)
 end
 
--- ---- zeta and polygamma --------------------------------------------------------------------------------
+-- ---- zeta and polygamma -------------------------------------------------------------------------
 -- B(2k) / (2k)!: Euler and Maclaurin's remainder behind the first TERMS summands.
-local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
-  -3617 / 10670622842880000 }
+local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+  1 / 74724249600, -3617 / 10670622842880000 }
 local TERMS = 14
 local function hurwitz(s, q)
   local total = q ^ -s
@@ -85,7 +86,8 @@ add("zeta", 2, function(x, q)
   local dtype = internal.float_dtype(x, q)
   x, q = x:double(), q:double()
   local pole = q:le(0):logical_and(q:eq(q:floor()))
-  local good = x:gt(1):logical_and(q:gt(0):logical_or(x:eq(x:floor()))):logical_and(pole:logical_not())
+  local good = x:gt(1):logical_and(q:gt(0):logical_or(x:eq(x:floor())))
+    :logical_and(pole:logical_not())
   local y = hurwitz(where(good, x, 2), where(good, q, 1))
   y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
   return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
@@ -99,7 +101,8 @@ local derivatives = flame.func {
     ctx:save(x)
     local factorial = 1.0
     for k = 2, math.min(n, 171) do factorial = factorial * k end
-    return flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }), x) * ((-1) ^ (n + 1) * factorial)
+    return flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }),
+      x) * ((-1) ^ (n + 1) * factorial)
   end,
   backward = function(ctx, g) return g * polygamma(ctx.n + 1, (ctx:saved())) end,
 }
@@ -115,7 +118,8 @@ end
 ---@param x flame.Tensor
 internal.def("polygamma", 2, polygamma, "module")
 methods.polygamma = internal.checked(function(x, n) return polygamma(n, x) end, "polygamma", 2)
-methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n, x)) end, "polygamma_", 2)
+methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n, x)) end,
+  "polygamma_", 2)
 --- Logarithm of the gamma function of p dimensions.
 ---@param x flame.Tensor
 ---@param p integer
@@ -131,7 +135,7 @@ add("mvlgamma", 2, function(x, p)
   end)
 end, "e")
 
--- ---- the normal distribution ---------------------------------------------------------------------------
+-- ---- the normal distribution --------------------------------------------------------------------
 local ROOT = math.sqrt(0.5)
 local TAIL = {}                    -- of sqrt(pi) x erfcx(x) in 1 / x²: (-1)^k (2k - 1)!! / 2^k
 do
@@ -144,7 +148,8 @@ end
 local function erfcx(x)
   local far = x:gt(12)
   local near, w = where(far, 0, x), where(far, x, 12)
-  local y = near:square():exp() * where(near:lt(-6), 2, near:erfc())              -- the slope of erfc is 0 times inf there
+  -- the slope of erfc is 0 times inf there
+  local y = near:square():exp() * where(near:lt(-6), 2, near:erfc())
   return where(far, polynomial(w:square():reciprocal(), TAIL) / (w * math.sqrt(math.pi)), y)
 end
 --- exp(x²) erfc(x).
@@ -154,7 +159,8 @@ unary("ndtr", function(x) return (x * -ROOT):erfc() * 0.5 end)
 local function log_ndtr(x)
   local low = x:lt(-1)
   local a, b = where(low, x, -1), where(low, 0, x)
-  return where(low, (erfcx(a * -ROOT) * 0.5):log() - a:square() * 0.5, ((b * ROOT):erfc() * -0.5):log1p())
+  return where(low, (erfcx(a * -ROOT) * 0.5):log() - a:square() * 0.5,
+    ((b * ROOT):erfc() * -0.5):log1p())
 end
 --- The logarithm of ndtr.
 careful("log_ndtr", log_ndtr)
@@ -162,8 +168,9 @@ local function normal_quantile(v)
   local good = v:gt(0):logical_and(v:lt(1))
   local high = v:gt(0.5)
   local small = where(good, where(high, 1 - v, v), 0.5)
-  local t = (small:log() * -2):sqrt()                            -- Abramowitz and Stegun 26.2.23, then Newton's steps
-  local x = (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
+  local t = (small:log() * -2):sqrt()          -- Abramowitz and Stegun 26.2.23, then Newton's steps
+  local x = (2.515517 + t * (0.802853 + t * 0.010328))
+    / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
   for _ = 1, 3 do
     local l = log_ndtr(x)
     x = x - (l - small:log()) * (l + x:square() * 0.5 + 0.5 * math.log(2 * math.pi)):exp()
@@ -186,14 +193,15 @@ ndtri = flame.func {
 --- The inverse of ndtr: below which x lies the share p of a standard normal.
 careful("ndtri", function(p) return ndtri(p) end)
 
--- ---- the incomplete gamma function -------------------------------------------------------------------------
--- The series where x < a + 1, Lentz' continued fraction elsewhere; of large a, where both need too many
--- rounds near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF 8.12).
+-- ---- the incomplete gamma function --------------------------------------------------------------
+-- The series where x < a + 1, Lentz' continued fraction elsewhere; of large a, where both need too
+-- many rounds near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF
+-- 8.12).
 local ROUNDS, LARGE, NEAR, ORDERS, POWERS = 120, 30, 0.35, 8, 24
 local TEMME = {}                   -- TEMME[k + 1][n + 1]: by eta^n of the coefficient of a^-k
 do
-  local stirling = { 1, 1 / 12, 1 / 288, -139 / 51840, -571 / 2488320, 163879 / 209018880, 5246819 / 75246796800,
-    -534703531 / 902961561600 }
+  local stirling = { 1, 1 / 12, 1 / 288, -139 / 51840, -571 / 2488320, 163879 / 209018880,
+    5246819 / 75246796800, -534703531 / 902961561600 }
   local alpha, last = { 1, 1 / 3 }, POWERS + 2 * ORDERS + 2     -- x/a - 1 = eta + alpha[2] eta² + …
   for n = 3, last do
     local sum = alpha[n - 1]
@@ -205,7 +213,10 @@ do
   TEMME[1] = first
   for k = 1, ORDERS - 1 do
     local row, above = {}, TEMME[k]
-    for n = 0, #above - 3 do row[n + 1] = (k % 2 == 0 and 1 or -1) * stirling[k + 1] * first[n + 1] + (n + 2) * above[n + 3] end
+    for n = 0, #above - 3 do
+      row[n + 1] = (k % 2 == 0 and 1 or -1) * stirling[k + 1] * first[n + 1]
+        + (n + 2) * above[n + 3]
+    end
     TEMME[k + 1] = row
   end
 end
@@ -247,7 +258,8 @@ local function lower_and_upper(a, x)
     h = h * d * c
   end
   local low, high = front * sum, front * h
-  return where(middle, lower, where(series, low, 1 - high)), where(middle, upper, where(series, 1 - low, high))
+  return where(middle, lower, where(series, low, 1 - high)),
+    where(middle, upper, where(series, 1 - low, high))
 end
 --- Where a and x are inside, and they with 1 elsewhere.
 local function inside(a, x)
@@ -261,9 +273,11 @@ local function gamma_share(name, which)
       ctx:save(a, x)
       local good, p, q = inside(a, x)
       local y = select(which, lower_and_upper(p, q))
-      local ends = where(x:eq(0):logical_and(a:gt(0)), which - 1, where(x:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
+      local ends = where(x:eq(0):logical_and(a:gt(0)), which - 1,
+        where(x:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
       ends = where(a:eq(0):logical_and(x:gt(0)), 2 - which, ends)
-      ends = where(a:eq(math.huge):logical_and(x:ge(0)), where(x:eq(math.huge), 0 / 0, which - 1), ends)
+      ends = where(a:eq(math.huge):logical_and(x:ge(0)),
+        where(x:eq(math.huge), 0 / 0, which - 1), ends)
       return where(good, y, ends)
     end,
     backward = function(ctx, g)
@@ -275,24 +289,31 @@ local function gamma_share(name, which)
   }
   add(name, 2, function(a, x)
     a, x = pair(name, a, x)
-    return internal.opaque(name, share(a:detach():double(), x:double()):to(internal.float_dtype(a, x)), a)
+    return internal.opaque(name,
+      share(a:detach():double(), x:double()):to(internal.float_dtype(a, x)), a)
   end, "e")
 end
---- The regularised lower incomplete gamma function; differentiable by x, backward raises where a is tracked.
+--- The regularised lower incomplete gamma function; differentiable by x,
+--- backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 gamma_share("igamma", 1)
---- The regularised upper incomplete gamma function; differentiable by x, backward raises where a is tracked.
+--- The regularised upper incomplete gamma function; differentiable by x,
+--- backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 gamma_share("igammac", 2)
 
--- ---- NaN aside ------------------------------------------------------------------------------------------
---- x and y as tensors: a whole number takes the dtype of the other, bool apart, any other is a float.
+-- ---- NaN aside ----------------------------------------------------------------------------------
+--- x and y as tensors: a whole number takes the dtype of the other, bool
+--- apart, any other is a float.
 local function operands(op, x, y)
   local like = is_tensor(x) and x or y
   local function lift(v)
-    if not math.tointeger(v) or not is_tensor(like) or like.dtype == "bool" or math.type(v) == "float" then return v end
+    if not math.tointeger(v) or not is_tensor(like) or like.dtype == "bool"
+        or math.type(v) == "float" then
+      return v
+    end
     return flame.full({}, v, { dtype = like.dtype, device = like.device })
   end
   return pair(op, lift(x), lift(y))
@@ -308,14 +329,21 @@ add("fmin", 2, function(x, y)
   return where(x:le(y):logical_or(y:isnan()), x, y)
 end)
 
--- ---- integers --------------------------------------------------------------------------------------------
+-- ---- integers -----------------------------------------------------------------------------------
 local function need_integers(op, name, x)
-  if is_tensor(x) and (x:is_floating_point() or x.dtype == "bool") then fail(op, "%s is %s, need integers", name, x.dtype) end
+  if is_tensor(x) and (x:is_floating_point() or x.dtype == "bool") then
+    fail(op, "%s is %s, need integers", name, x.dtype)
+  end
   return x
 end
 local function integers(op, x, y)
-  if is_tensor(x) and is_tensor(y) and (x.dtype == "bool") ~= (y.dtype == "bool") then         -- bool goes with integers
-    if x.dtype == "bool" then x = x:to(need_integers(op, "y", y).dtype) else y = y:to(need_integers(op, "x", x).dtype) end
+  -- bool goes with integers
+  if is_tensor(x) and is_tensor(y) and (x.dtype == "bool") ~= (y.dtype == "bool") then
+    if x.dtype == "bool" then
+      x = x:to(need_integers(op, "y", y).dtype)
+    else
+      y = y:to(need_integers(op, "x", x).dtype)
+    end
   end
   need_integers(op, "x", x)
   need_integers(op, "y", y)
@@ -353,21 +381,26 @@ add("bitwise_left_shift", 2, function(x, n)
   return v * factor
 end, "e")
 local LAST_BIT = { i64 = 63, i32 = 31, i16 = 15, i8 = 7, u8 = 8 }      -- 2^n is positive before it
---- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
+--- x over 2^n, rounded down; n that is negative or not below the number of
+--- bits leaves the sign alone, 0 or -1.
 ---@param n flame.Tensor|integer
 add("bitwise_right_shift", 2, function(x, n)
   local v, count = integers("bitwise_right_shift", x, n)
   local dtype = (v + count * 0).dtype
   local far = count:lt(0):logical_or(count:ge(LAST_BIT[dtype]))
-  local factor = flame.full({}, 2, { dtype = dtype, device = v.device }) ^ where(far, 0, count):to(dtype)
+  local factor = flame.full({}, 2, { dtype = dtype, device = v.device }) ^ where(far, 0,
+    count):to(dtype)
   return where(far, dtype == "u8" and 0 or where(v:lt(0), -1, 0):to(dtype), v:floordiv(factor))
 end, "e")
 
--- ---- floats, taken apart ------------------------------------------------------------------------------------
+-- ---- floats, taken apart ------------------------------------------------------------------------
 local DIGITS = { f64 = 53, f32 = 24, f16 = 11, bf16 = 8 }
-local LEAST = { f64 = -1021, f32 = -125, f16 = -13, bf16 = -125 }       -- exponent of the smallest normal number
+-- exponent of the smallest normal number
+local LEAST = { f64 = -1021, f32 = -125, f16 = -13, bf16 = -125 }
 local function need_float(op, x)
-  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  if not need_tensor(op, "x", x):is_floating_point() then
+    fail(op, "x is %s, need a float", x.dtype)
+  end
   return x
 end
 --- 2^n without a detour through infinity or 0: in two halves.
@@ -389,7 +422,8 @@ local function parts_of(x)
   m = where(high, m * 0.5, where(low, m * 2, m))
   return where(ok, m, v), where(ok, where(small, e - 200, e), 0)
 end
---- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
+--- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
+--- and NaN have the exponent 0.
 ---@return flame.Tensor, flame.Tensor  mantissa, exponent
 internal.def("frexp", 1, function(x)
   local m, e = parts_of(need_float("frexp", x))
@@ -414,27 +448,30 @@ add("nextafter", 2, function(x, y)
   local shrink = (towards * a:sign()):lt(0):logical_and(m:abs():eq(0.5)):logical_and(e:gt(least))
   e = where(a:eq(0), least, e:clamp({ min = least })) - p
   local step = scaled(flame.ones_like(e), where(shrink, e - 1, e))
-  local largest = scaled(flame.full({}, 2.0 - 2.0 ^ (1 - p), { dtype = "f64", device = x.device }), flame.full({}, ({ f64 = 1023, f32 = 127,
-    f16 = 15, bf16 = 127 })[dtype], { dtype = "f64", device = x.device }))
+  local largest = scaled(flame.full({}, 2.0 - 2.0 ^ (1 - p), { dtype = "f64", device = x.device }),
+    flame.full({}, ({ f64 = 1023, f32 = 127, f16 = 15, bf16 = 127 })[dtype],
+      { dtype = "f64", device = x.device }))
   local z = where(a:isinf(), where(a:eq(b), a, a:sign() * largest), a + towards * step)
   z = where(a:isnan():logical_or(b:isnan()), 0 / 0, z)
   return internal.opaque("nextafter", where(a:eq(b), b, z):to(dtype), given, towards_given)
 end, "e")
 
--- ---- flame.special --------------------------------------------------------------------------------------------
+-- ---- flame.special ------------------------------------------------------------------------------
 flame.special = {}
-for name, of in pairs { gammaln = "lgamma", psi = "digamma", multigammaln = "mvlgamma", expit = "sigmoid", gammainc = "igamma",
-  gammaincc = "igammac", modified_bessel_i0 = "i0", modified_bessel_i1 = "i1" } do
+for name, of in pairs { gammaln = "lgamma", psi = "digamma", multigammaln = "mvlgamma",
+  expit = "sigmoid", gammainc = "igamma", gammaincc = "igammac", modified_bessel_i0 = "i0",
+  modified_bessel_i1 = "i1" } do
   flame.special[name] = flame[of]
 end
-for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr exp2 expm1 expit log1p logit log_ndtr ndtr ndtri
-  log_softmax softmax logsumexp round sinc xlogy xlog1py]]):gmatch("%S+") do
+for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr exp2 expm1 expit
+  log1p logit log_ndtr ndtr ndtri log_softmax softmax logsumexp round sinc
+  xlogy xlog1py]]):gmatch("%S+") do
   flame.special[name] = flame[name]
 end
 
--- ---- Airy ----------------------------------------------------------------------------------------------
--- Ai around the whole numbers from -10 to 10: by Ai'' = x Ai, from its asymptotic series at 10, where each step to the
--- left is stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k - 1).
+-- ---- Airy ---------------------------------------------------------------------------------------
+-- Ai around the whole numbers from -10 to 10: by Ai'' = x Ai, from its asymptotic series at 10,
+-- where each step to the left is stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k - 1).
 local AIRY
 local function airy_rows()
   local z, y, slope, u = 10 ^ 1.5 * 2 / 3, 0, 0, 1
@@ -459,10 +496,12 @@ local function airy(x)
   if not AIRY then airy_rows() end
   local centre = where(x:isfinite(), x:detach(), 0):round():clamp(-10, 10)
   local at, d, near = centre:long() + 11, x - centre, 0
-  for k = 24, 1, -1 do near = near * d + flame.tensor(AIRY[k], { dtype = "f64", device = x.device }):take(at) end
+  for k = 24, 1, -1 do
+    near = near * d + flame.tensor(AIRY[k], { dtype = "f64", device = x.device }):take(at)
+  end
   local size = x:abs():clamp { min = 10 }
   local z, right, even, odd, u = size ^ 1.5 * (2 / 3), 0, 0, 0, 1
-  for k = 0, 20 do                                       -- in powers of 1 / z, whose signs differ from side to side
+  for k = 0, 20 do                       -- in powers of 1 / z, whose signs differ from side to side
     local term = z ^ -k * u
     right = k % 2 == 0 and right + term or right - term
     if k % 2 == 0 then even = k % 4 == 0 and even + term or even - term
@@ -470,7 +509,8 @@ local function airy(x)
     u = u * (6 * k + 1) * (6 * k + 3) * (6 * k + 5) / (216 * (k + 1) * (2 * k + 1))
   end
   local turn = z - math.pi / 4
-  local far = where(x:gt(0), right * (-z):exp() / 2, turn:cos() * even + turn:sin() * odd) / (math.sqrt(math.pi) * size ^ 0.25)
+  local far = where(x:gt(0), right * (-z):exp() / 2,
+    turn:cos() * even + turn:sin() * odd) / (math.sqrt(math.pi) * size ^ 0.25)
   return where(x:abs():le(10), near, where(x:isinf(), 0 / 0, far))
 end
 --- Airy's function Ai.

@@ -4,26 +4,30 @@ local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
 local options, defaults, def, where = internal.options, internal.defaults, internal.def, flame.where
 
--- ---- other forms -----------------------------------------------------------------------------------
+-- ---- other forms --------------------------------------------------------------------------------
 for name, of in pairs { narrow_copy = "narrow", split_with_sizes = "split" } do
   flame[name], methods[name] = flame[of], methods[of]
 end
-flame.manual_seed, flame.scalar_tensor, flame.inference_mode = flame.seed, flame.tensor, flame.no_grad
+flame.manual_seed, flame.scalar_tensor, flame.inference_mode = flame.seed,
+  flame.tensor, flame.no_grad
 flame.get_rng_state, flame.set_rng_state = flame.rng_state, flame.rng_state
 flame.set_default_dtype, flame.get_default_dtype = flame.default_dtype, flame.default_dtype
 flame.set_default_device, flame.get_default_device = flame.default_device, flame.default_device
 flame.cuda.is_available, flame.cuda.device_count = flame.cuda.available, flame.cuda.count
 -- PyTorch's words for dtypes, and its constants.
-for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", float = "f32", float16 = "f16", half = "f16",
-  bfloat16 = "bf16", int64 = "i64", long = "i64", int32 = "i32", int = "i32", int16 = "i16", short = "i16", int8 = "i8",
-  uint8 = "u8", bool = "bool" } do flame[name] = dtype end
+for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", float = "f32",
+  float16 = "f16", half = "f16", bfloat16 = "bf16", int64 = "i64", long = "i64", int32 = "i32",
+  int = "i32", int16 = "i16", short = "i16", int8 = "i8", uint8 = "u8",
+  bool = "bool" } do flame[name] = dtype end
 flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
 --- A device as text: "cuda" and 1 give "cuda:1".
 ---@param name string
 ---@param ordinal? integer
 ---@return string
 def("device", 2, function(name, ordinal)
-  if type(name) ~= "string" then fail("device", "name must be a string, got %s", internal.word(name)) end
+  if type(name) ~= "string" then
+    fail("device", "name must be a string, got %s", internal.word(name))
+  end
   local text = ordinal and ("%s:%d"):format(name, need_int("device", "ordinal", ordinal)) or name
   if text ~= "cpu" and text ~= "cuda" and not text:find("^cuda:%d+$") then
     fail("device", '"%s" is no device; there are "cpu", "cuda" and "cuda:0" to "cuda:15"', text)
@@ -34,7 +38,8 @@ end, "module")
 ---@param on boolean
 ---@return any
 def("set_grad_enabled", 64, function(on, ...)
-  return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad or flame.no_grad)(...)
+  return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad
+    or flame.no_grad)(...)
 end, "module")
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
@@ -56,19 +61,24 @@ for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
 ---@param y flame.Tensor
 ---@return boolean
 def("is_same_size", 2, function(x, y)
-  return table.concat(need_tensor("is_same_size", "x", x).shape, " ") == table.concat(need_tensor("is_same_size", "y", y).shape, " ")
+  return table.concat(need_tensor("is_same_size", "x", x).shape,
+    " ") == table.concat(need_tensor("is_same_size", "y", y).shape, " ")
 end)
 --- x in another dtype; without one, the name of x's.
 ---@param x flame.Tensor
 ---@param dtype? string
 ---@return flame.Tensor|string
-methods.type = internal.checked(function(x, dtype) return dtype and x:to(dtype) or x.dtype end, "type", 2)
---- x becomes f of each of its elements, in order: a Lua function of a number, slow, for small tensors.
+methods.type = internal.checked(function(x, dtype) return dtype and x:to(dtype) or x.dtype end,
+  "type", 2)
+--- x becomes f of each of its elements, in order: a Lua function of a number,
+--- slow, for small tensors.
 ---@param x flame.Tensor
 ---@param f function
 ---@return flame.Tensor
 methods.apply_ = internal.checked(function(x, f)
-  if not internal.callable(f) then fail("apply_", "f must be a function, got %s", internal.word(f)) end
+  if not internal.callable(f) then
+    fail("apply_", "f must be a function, got %s", internal.word(f))
+  end
   local values = need_tensor("apply_", "x", x):reshape(-1):totable()
   for i, v in ipairs(values) do values[i] = f(v) end
   return x:copy_(flame.tensor(values, { dtype = x.dtype, device = x.device }):reshape(x.shape))
@@ -99,7 +109,8 @@ def("result_type", 2, function(x, y)
   end
   return (none(x, "x") + none(y, "y")).dtype
 end)
---- May the one dtype be stored in the other, as torch.can_cast has it: floats not in integers, numbers not in bool.
+--- May the one dtype be stored in the other, as torch.can_cast has it: floats
+--- not in integers, numbers not in bool.
 ---@param from string
 ---@param to string
 ---@return boolean
@@ -119,7 +130,9 @@ def("adjoint", 1, function(x) return flame.linalg.matrix_transpose(x) end)
 ---@param amounts integer[]  before and after, from the last axis backwards
 ---@param value? number
 ---@return flame.Tensor
-def("constant_pad_nd", 3, function(x, amounts, value) return flame.pad(x, amounts, { value = value or 0 }) end)
+def("constant_pad_nd", 3, function(x, amounts, value)
+  return flame.pad(x, amounts, { value = value or 0 })
+end)
 --- interpolate under its older name.
 ---@param x flame.Tensor
 ---@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
@@ -129,10 +142,13 @@ local function upsampling(name, mode, align)
   def(name, 3, function(x, ...)
     local o = {}
     for i, v in ipairs { ... } do
-      if type(v) == "table" and type(next(v)) == "string" then o = options(name, v, { size = false, scale_factor = false })
+      if type(v) == "table" and type(next(v)) == "string" then
+        o = options(name, v, { size = false, scale_factor = false })
       else o[i == 1 and "size" or "scale_factor"] = v end
     end
-    return flame.interpolate(x, { size = o.size or nil, scale_factor = o.scale_factor or nil, mode = mode, align_corners = align })
+    return flame.interpolate(x,
+      { size = o.size or nil, scale_factor = o.scale_factor or nil, mode = mode,
+        align_corners = align })
   end)
 end
 --- interpolate, nearest.
@@ -143,7 +159,9 @@ upsampling("upsample_bilinear", "bilinear", true)
 --- True everywhere: there are no complex dtypes.
 ---@param x flame.Tensor
 ---@return flame.Tensor
-def("isreal", 1, function(x) return flame.ones_like(need_tensor("isreal", "x", x), { dtype = "bool" }) end)
+def("isreal", 1, function(x)
+  return flame.ones_like(need_tensor("isreal", "x", x), { dtype = "bool" })
+end)
 --- Is the one element of x not 0.
 ---@param x flame.Tensor
 ---@return boolean
@@ -154,8 +172,12 @@ end)
 --- Can the dtype hold negative numbers.
 ---@param x flame.Tensor
 ---@return boolean
-def("is_signed", 1, function(x) return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool" end)
-methods.element_size = internal.checked(function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end,
+def("is_signed", 1, function(x)
+  return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool"
+end)
+methods.element_size = internal.checked(function(x)
+  return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes()
+end,
   "element_size", 1)
 --- The shape that shapes (lists, or numbers) have together.
 ---@param ... integer[]|integer
@@ -164,7 +186,8 @@ def("broadcast_shapes", 64, function(...)
   local op, out, shapes = "broadcast_shapes", {}, table.pack(...)
   for i = 1, shapes.n do
     local shape = shapes[i]
-    shape = internal.need_shape(op, type(shape) == "table" and shape or { need_int(op, "size", shape) })
+    shape = internal.need_shape(op,
+      type(shape) == "table" and shape or { need_int(op, "size", shape) })
     for k = 1, math.max(#out, #shape) do                       -- from the last axis backwards
       local a, b = out[k] or 1, shape[#shape - k + 1] or 1
       if a ~= b and a ~= 1 and b ~= 1 then fail(op, "sizes %d and %d do not broadcast", a, b) end
@@ -200,7 +223,7 @@ def("unravel_index", 2, function(idx, shape)
   return out
 end, "module")
 
--- ---- dropout of channels ------------------------------------------------------------------------------
+-- ---- dropout of channels ------------------------------------------------------------------------
 --- One draw a channel: axis 2, or axis 1 where there is no batch.
 local function channels_of(x, single)
   local shape = x.shape
@@ -215,7 +238,8 @@ for n = 1, 3 do
     local o = defaults(name, { "p", "training" }, { p = 0.5, training = true }, ...)
     if x.ndim < 2 then fail(name, "x has %d axes, need channels on axis 2", x.ndim) end
     if not o.training then return x:clone() end
-    return x * flame.ones(channels_of(x, n ~= 2 and x.ndim == n + 1), { dtype = x.dtype, device = x.device }):dropout(o.p)
+    return x * flame.ones(channels_of(x, n ~= 2 and x.ndim == n + 1),
+      { dtype = x.dtype, device = x.device }):dropout(o.p)
   end)
 end
 -- SELU's value far below 0 stands for what is dropped; scale and shift keep mean and variance.
@@ -236,10 +260,12 @@ alpha_dropout("alpha_dropout", function(x) return x.shape end)
 --- alpha_dropout of whole channels.
 alpha_dropout("feature_alpha_dropout", channels_of)
 
--- ---- windows at random places ----------------------------------------------------------------------------
---- First positions, from 0, of 'count' windows: u (n, c, 1) moves them, the last ends with the axis.
+-- ---- windows at random places -------------------------------------------------------------------
+--- First positions, from 0, of 'count' windows: u (n, c, 1) moves them, the
+--- last ends with the axis.
 local function places(u, size, count, kernel)
-  local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device }):expand(u.shape)
+  local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device })
+    :expand(u.shape)
   if count == 1 then return last end
   local alpha = (size - kernel) / (count - 1)
   local i = flame.arange(0, count - 2, { dtype = u.dtype, device = u.device })
@@ -264,7 +290,7 @@ end
 --- Positions, from 0, in the planes of v: the windows' axes, then those within a window.
 local function windows_at(v, n, u, k, out)
   local at
-  for i = 1, n do                                                -- torch's 2-d draw stands in the order w, h
+  for i = 1, n do                                       -- torch's 2-d draw stands in the order w, h
     local size = v.shape[i + 2]
     local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
     local shape, steps = { v.shape[1], v.shape[2] }, {}
@@ -278,17 +304,26 @@ local function windows_at(v, n, u, k, out)
 end
 local function fractional(n)
   local op = ("fractional_max_pool%dd"):format(n)
-  --- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+  --- Largest of windows of kernel_size at places drawn at random (Graham
+  --- 2014), as many as output_size asks for.
   ---@param x flame.Tensor
   ---@param kernel integer|integer[]
   ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
   def(op, 6, function(x, kernel, ...)
     need_tensor(op, "x", x)
-    if x.ndim ~= n + 1 and x.ndim ~= n + 2 then fail(op, "x has %d axes, need %d, or %d without a batch", x.ndim, n + 2, n + 1) end
+    if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
+      fail(op, "x has %d axes, need %d, or %d without a batch", x.ndim, n + 2, n + 1)
+    end
     local list, o = { ... }, {}
-    if type(kernel) == "table" and #kernel == 0 then list, kernel = { kernel }, kernel.kernel_size end
-    if type(list[#list]) == "table" and type(next(list[#list])) == "string" then o = table.remove(list) end
-    o = options(op, o, { kernel_size = false, output_size = false, output_ratio = false, return_indices = false, _random_samples = false })
+    if type(kernel) == "table" and #kernel == 0 then
+      list, kernel = { kernel }, kernel.kernel_size
+    end
+    if type(list[#list]) == "table" and type(next(list[#list])) == "string" then
+      o = table.remove(list)
+    end
+    o = options(op, o,
+      { kernel_size = false, output_size = false, output_ratio = false, return_indices = false,
+        _random_samples = false })
     for i, name in ipairs { "output_size", "output_ratio", "return_indices", "_random_samples" } do
       if list[i] ~= nil then o[name] = list[i] end
     end
@@ -308,7 +343,7 @@ end
 fractional(2)
 fractional(3)
 
--- ---- counts and segments -------------------------------------------------------------------------------------
+-- ---- counts and segments ------------------------------------------------------------------------
 --- The edges of the bins for the values of 'flat': as given, or so many equal ones in the range.
 local function edges_for(op, flat, bins, range)
   local edges = bins
@@ -324,7 +359,8 @@ local function edges_for(op, flat, bins, range)
     edges = flame.linspace(low, high, bins + 1, { dtype = flat.dtype, device = flat.device })
   end
   if edges.ndim ~= 1 or edges:numel() < 2 then
-    fail(op, "the edges have shape (%s), need one axis and two of them", table.concat(edges.shape, ", "))
+    fail(op, "the edges have shape (%s), need one axis and two of them",
+      table.concat(edges.shape, ", "))
   end
   return edges
 end
@@ -336,20 +372,31 @@ local function bins_of(flat, edges)
 end
 --- The options, and a weight for each of the values, which are x's but for its last 'axes'.
 local function need_histogram(op, x, o, axes)
-  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  if not need_tensor(op, "x", x):is_floating_point() then
+    fail(op, "x is %s, need a float", x.dtype)
+  end
   o = options(op, o, { range = false, weight = false, density = false })
-  if o.range and type(o.range) ~= "table" then fail(op, "range must be a list of bounds, got %s", internal.word(o.range)) end
+  if o.range and type(o.range) ~= "table" then
+    fail(op, "range must be a list of bounds, got %s", internal.word(o.range))
+  end
   for k, bound in ipairs(o.range or {}) do
-    if type(bound) ~= "number" then fail(op, "bound %d of range must be a number, got %s", k, internal.word(bound)) end
+    if type(bound) ~= "number" then
+      fail(op, "bound %d of range must be a number, got %s", k, internal.word(bound))
+    end
   end
   local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
-  if not o.weight then return o, flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1) end
+  if not o.weight then
+    return o, flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1)
+  end
   local own = table.concat(need_tensor(op, "weight", o.weight).shape, ", ")
-  if own ~= table.concat(lead, ", ") then fail(op, "weight has shape (%s), need (%s)", own, table.concat(lead, ", ")) end
+  if own ~= table.concat(lead, ", ") then
+    fail(op, "weight has shape (%s), need (%s)", own, table.concat(lead, ", "))
+  end
   return o, o.weight:detach():reshape(-1)
 end
---- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
---- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
+--- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
+--- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
+--- has both its edges.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
 ---@param o? table  {range =, weight =, density = false}
@@ -361,12 +408,13 @@ def("histogram", 3, function(x, bins, o)
   local flat = x:detach():reshape(-1)
   local edges = edges_for("histogram", flat, bins, o.range)
   local bin, inside = bins_of(flat, edges)
-  local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1, bin, where(inside, w, 0))
+  local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1,
+    bin, where(inside, w, 0))
   y = o.density and y / y:sum() / edges:diff() or y
   return internal.opaque("histogram", y, x, o.weight or nil), internal.opaque("histogram", edges, x)
 end)
---- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of edges. bins: a
---- number, or a list of numbers or edges; range: the bounds of each axis in turn.
+--- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
+--- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 ---@param x flame.Tensor  (…, n)
 ---@param bins integer|integer[]|flame.Tensor[]
 ---@param o? table  {range =, weight =, density = false}
@@ -375,21 +423,26 @@ def("histogramdd", 3, function(x, bins, o)
   local op, w = "histogramdd"
   o, w = need_histogram(op, x, o, 1)
   local n = x.shape[x.ndim]
-  if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
-    fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each", table.concat(x.shape, ", "))
+  if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n
+      or o.range and #o.range ~= 2 * n then
+    fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each",
+      table.concat(x.shape, ", "))
   end
   local points, at, inside, shape, edges, volume = x:detach():flatten(1, -2), 1, nil, {}, {}, 1
   for d = 1, n do
     local flat = points:select(2, d)
-    edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins, o.range and { o.range[2 * d - 1], o.range[2 * d] })
+    edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins,
+      o.range and { o.range[2 * d - 1], o.range[2 * d] })
     shape[d] = edges[d]:numel() - 1
     local bin, within = bins_of(flat, edges[d])
     at, inside = (at - 1) * shape[d] + bin, inside and inside:logical_and(within) or within
     volume = (flame.is_tensor(volume) and volume:unsqueeze(-1) or volume) * edges[d]:diff()
   end
-  local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at, where(inside, w, 0)):reshape(shape)
+  local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at,
+    where(inside, w, 0)):reshape(shape)
   for d = 1, n do edges[d] = internal.opaque(op, edges[d], x) end
-  return internal.opaque(op, o.density and y / y:sum() / volume or y:clone(), x, o.weight or nil), edges
+  return internal.opaque(op, o.density and y / y:sum() / volume or y:clone(), x, o.weight or nil),
+    edges
 end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
@@ -399,33 +452,41 @@ end)
 def("segment_reduce", 3, function(x, reduce, o)
   local op = "segment_reduce"
   need_tensor(op, "x", x)
-  o = options(op, o, { lengths = false, offsets = false, initial = false, unsafe = false, axis = 1 })
+  o = options(op, o,
+    { lengths = false, offsets = false, initial = false, unsafe = false, axis = 1 })
   if o.offsets then o.lengths = need_tensor(op, "offsets", o.offsets):diff() end
   if o.axis ~= 1 then fail(op, "axis = %s, only axis 1 is supported", tostring(o.axis)) end
   local n = internal.need_integers(op, "lengths", o.lengths):numel()
-  if o.lengths:sum():item() ~= x.shape[1] then fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1]) end
+  if o.lengths:sum():item() ~= x.shape[1] then
+    fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1])
+  end
   local start = ({ sum = 0, mean = 0, prod = 1, max = -math.huge, min = math.huge })[reduce]
-  if not start then fail(op, 'reduce must be "sum", "mean", "prod", "max" or "min", got "%s"', tostring(reduce)) end
+  if not start then
+    fail(op, 'reduce must be "sum", "mean", "prod", "max" or "min", got "%s"', tostring(reduce))
+  end
   local shape, wide = x.shape, { x.shape[1] }
   shape[1] = n
   for k = 2, x.ndim do wide[k] = 1 end
-  local at = flame.arange(1, n, { dtype = "i64", device = x.device }):repeat_interleave(o.lengths):reshape(wide):expand(x.shape)
+  local at = flame.arange(1, n, { dtype = "i64", device = x.device }):repeat_interleave(o.lengths)
+    :reshape(wide):expand(x.shape)
   local base = flame.full(shape, o.initial or start, { dtype = x.dtype, device = x.device })
   local how = ({ max = "amax", min = "amin" })[reduce] or reduce
   if reduce ~= "mean" then return flame.scatter_reduce(base, 1, at, x, how) end
   wide[1] = n
-  local count = o.lengths:clamp(o.initial and 1 or 0)                        -- an empty run keeps its initial value
+  local count = o.lengths:clamp(o.initial and 1 or 0)        -- an empty run keeps its initial value
   return flame.scatter_reduce(base, 1, at, x, "sum") / count:to(x.dtype):reshape(wide)
 end)
 
--- ---- random writes -----------------------------------------------------------------------------------------------
+-- ---- random writes ------------------------------------------------------------------------------
 --- Uniform numbers above 0 and below 1 for each element of x, in f64.
 local function open_uniform(x)
   return flame.uniform(x.shape, 2.0 ^ -54, 1, { dtype = "f64", device = x.device })
 end
 local function random_write(name, names, known, f)
   methods[name] = internal.checked(function(x, ...)
-    if not need_tensor(name, "x", x):is_floating_point() then fail(name, "x is %s, need a float", x.dtype) end
+    if not need_tensor(name, "x", x):is_floating_point() then
+      fail(name, "x is %s, need a float", x.dtype)
+    end
     return x:copy_(f(open_uniform(x), defaults(name, names, known, ...)):to(x.dtype))
   end, name, 3)
 end
@@ -444,9 +505,9 @@ random_write("geometric_", { "p" }, { p = 0.5 }, function(u, o)
   return (u:log() / math.log(1 - o.p)):ceil():clamp({ min = 1 })
 end)
 
--- ---- Bessel functions ------------------------------------------------------------------------------------------------
--- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x); behind
--- it Hankel's series. K up to 2: the power series; behind it the integral of exp(-x cosh t).
+-- ---- Bessel functions ---------------------------------------------------------------------------
+-- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x);
+-- behind it Hankel's series. K up to 2: the power series; behind it the integral of exp(-x cosh t).
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
 local circle = {}                  -- sin t, weight in J, weight in the sum of Y
 for j = 1, POINTS do
@@ -463,7 +524,10 @@ local function angle(x, column, f, power)
   return total
 end
 local sin, cos = flame.sin, flame.cos
-local function near_j(x, order) if order == 0 then return angle(x, 2, cos, 0) end return angle(x, 2, sin, 1) end
+local function near_j(x, order)
+  if order == 0 then return angle(x, 2, cos, 0) end
+  return angle(x, 2, sin, 1)
+end
 local function near_y(x, order)
   local log = (x * 0.5):log() + EULER
   if order == 0 then return (log * near_j(x, 0) - angle(x, 3, cos, 0) * 2) * (2 / math.pi) end
@@ -501,7 +565,7 @@ local function scaled_k(x, order)
   local v, w = where(small, x, 1), where(small, 2, x)
   local z, a, h, near = v * v * 0.25, 1.0, 0.0, 0.0
   local power = flame.ones_like(v)
-  for k = 0, 14 do                                     -- order 0: H(k) z^k / k!²; order 1: (psi(k + 1) + psi(k + 2)) / (k! (k + 1)!)
+  for k = 0, 14 do    -- order 0: H(k) z^k / k!²; order 1: (psi(k + 1) + psi(k + 2)) / (k! (k + 1)!)
     near = near + power * (order == 0 and h * a or (2 * (h - EULER) + 1 / (k + 1)) * a / (k + 1))
     h, a, power = h + 1 / (k + 1), a / ((k + 1) * (k + 1)), power * z
   end
@@ -535,9 +599,10 @@ for order = 0, 1 do
 end
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
 
--- ---- orthogonal polynomials ------------------------------------------------------------------------------------------
---- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives P(k + 1). n is a
---- whole number or a tensor of them, whose values are looked at; 0 where it is negative.
+-- ---- orthogonal polynomials ---------------------------------------------------------------------
+--- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives
+--- P(k + 1). n is a whole number or a tensor of them, whose values are looked at; 0 where it is
+--- negative.
 local function polynomials(name, first, step)
   local function series(x, most, see)
     local before, p = flame.ones_like(x), first(x)
@@ -549,7 +614,8 @@ local function polynomials(name, first, step)
   special[name] = internal.checked(function(x, n)
     local number = type(n) == "number"
     if number then n = math.modf(n) else need_tensor(name, "n", n) end
-    local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype or not number and n:is_floating_point() and n.dtype or "f32"
+    local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype
+      or not number and n:is_floating_point() and n.dtype or "f32"
     if not flame.is_tensor(x) then
       local like = not number and n.device or flame.default_device()
       x = flame.full({}, internal.need_number(name, "x", x), { dtype = "f64", device = like })
@@ -577,8 +643,10 @@ for kind, first in pairs(chebyshev) do
   polynomials("shifted_chebyshev_polynomial_" .. kind, function(x) return first(x * 2 - 1) end,
     function(k, x, p, before) return doubled(k, x * 2 - 1, p, before) end)
 end
-polynomials("hermite_polynomial_h", function(x) return x * 2 end, function(k, x, p, before) return x * 2 * p - before * (2 * k) end)
-polynomials("hermite_polynomial_he", function(x) return x end, function(k, x, p, before) return x * p - before * k end)
+polynomials("hermite_polynomial_h", function(x) return x * 2 end,
+  function(k, x, p, before) return x * 2 * p - before * (2 * k) end)
+polynomials("hermite_polynomial_he", function(x) return x end,
+  function(k, x, p, before) return x * p - before * k end)
 polynomials("laguerre_polynomial_l", function(x) return 1 - x end,
   function(k, x, p, before) return ((2 * k + 1 - x) * p - before * k) * (1 / (k + 1)) end)
 polynomials("legendre_polynomial_p", function(x) return x end,

@@ -3,7 +3,8 @@
 -- torch.linalg alone are under flame.linalg alone.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def, axis_of, under = internal.options, internal.def, internal.axis_of, internal.under_linalg
+local options, def, axis_of, under = internal.options, internal.def, internal.axis_of,
+  internal.under_linalg
 local arguments, is_options = internal.arguments, internal.is_options
 local part = internal.linalg_parts
 local linalg, is_tensor = flame.linalg, flame.is_tensor
@@ -18,12 +19,14 @@ end
 -- ---- norms -----------------------------------------------------------------------------------
 local root, flat_at_0 = internal.root, internal.flat_at_0
 
---- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in PyTorch.
---- Of half types in f32: the powers leave their range long before the norm does.
+--- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in
+--- PyTorch. Of half types in f32: the powers leave their range long before the norm does.
 local vector_norm_of
 function vector_norm_of(x, p, d, o)
   need_float("norm", x)
-  if x.dtype == "f16" or x.dtype == "bf16" then return vector_norm_of(x:float(), p, d, o):to(x.dtype) end
+  if x.dtype == "f16" or x.dtype == "bf16" then
+    return vector_norm_of(x:float(), p, d, o):to(x.dtype)
+  end
   local k = o and o.keepdim and { keepdim = true } or nil
   internal.need_number("norm", "p", p)
   local function reduce(y, name) return y[name](y, d, k) end
@@ -36,9 +39,11 @@ function vector_norm_of(x, p, d, o)
   local a = x:abs()
   if p < 0 then                              -- 0 where there is a 0, and flat
     local zero = a:eq(0)
-    return flame.where(reduce(zero, "any"), 0, reduce(power(flame.where(zero, 1, a)), "sum") ^ (1 / p))
+    return flame.where(reduce(zero, "any"), 0,
+      reduce(power(flame.where(zero, 1, a)), "sum") ^ (1 / p))
   end
-  return flat_at_0(reduce(p < 1 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
+  return flat_at_0(reduce(p < 1 and flat_at_0(a, power) or power(a), "sum"),
+    function(v) return v ^ (1 / p) end)
 end
 
 --- The norm of one or several axes; all of them where d is nil or false.
@@ -46,7 +51,9 @@ local function vector_norm(op, x, ord, d, keepdim)
   if type(ord) ~= "number" then fail(op, "ord must be a number, got %s", tostring(ord)) end
   if x.ndim == 0 then x, d, keepdim = x:reshape(1), nil, false end
   local axes = type(d) == "number" and { d } or d or {}
-  if type(axes) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", type(axes)) end
+  if type(axes) ~= "table" then
+    fail(op, "dim must be an axis or a list of axes, got %s", type(axes))
+  end
   local all = #axes == 0
   if all then for k = 1, x.ndim do axes[k] = k end end
   for i, k in ipairs(axes) do axes[i] = axis_of(op, x, k) end
@@ -58,12 +65,14 @@ local function vector_norm(op, x, ord, d, keepdim)
   return vector_norm_of(x, ord, axes, { keepdim = keepdim })
 end
 
---- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
+--- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements
+--- of the axes dim as one vector.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 under("vector_norm", 5, function(x, ...)
   need_float("vector_norm", x)
-  local o = arguments("vector_norm", { "ord", "dim", "keepdim" }, { ord = 2, dim = false, keepdim = false, dtype = false }, ...)
+  local o = arguments("vector_norm", { "ord", "dim", "keepdim" },
+    { ord = 2, dim = false, keepdim = false, dtype = false }, ...)
   return vector_norm("vector_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
 end)
 
@@ -92,7 +101,8 @@ local function matrix_norm(op, x, ord, d, keepdim)
   local m, n = y.shape[y.ndim - 1], y.shape[y.ndim]
   local left = math.abs(tonumber(ord) or 0)                       -- what the largest of is taken
   if (left == 1 and n or left == math.huge and m or left == 2 and m * n) == 0 then
-    fail(op, "ord = %s has no value for a matrix without elements, x has shape %s", tostring(ord), shape_text(x))
+    fail(op, "ord = %s has no value for a matrix without elements, x has shape %s", tostring(ord),
+      shape_text(x))
   end
   if ord == "fro" then y = vector_norm_of(y, 2, { -2, -1 })
   elseif ord == "nuc" then y = internal.svdvals(y, op):sum(-1)
@@ -106,7 +116,8 @@ local function matrix_norm(op, x, ord, d, keepdim)
   return keepdim and y:reshape(shape):clone() or y
 end
 
---- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
+--- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is
+--- "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
 ---@param x flame.Tensor  (…, m, n)
 ---@return flame.Tensor
 under("matrix_norm", 5, function(x, ...)
@@ -116,20 +127,25 @@ under("matrix_norm", 5, function(x, ...)
   return matrix_norm("matrix_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
 end)
 
---- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
---- matrix and an ord, the matrix norm.
+--- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
+--- axes, or a matrix and an ord, the matrix norm.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 under("norm", 5, function(x, ...)
   need_float("norm", x)
-  local o = arguments("norm", { "ord", "dim", "keepdim" }, { ord = false, dim = false, keepdim = false, dtype = false }, ...)
+  local o = arguments("norm", { "ord", "dim", "keepdim" },
+    { ord = false, dim = false, keepdim = false, dtype = false }, ...)
   if o.dtype then x = x:to(o.dtype) end
   local d = type(o.dim) == "number" and { o.dim } or o.dim
-  if d and type(d) ~= "table" then fail("norm", "dim must be an axis or a list of axes, got %s", type(d)) end
+  if d and type(d) ~= "table" then
+    fail("norm", "dim must be an axis or a list of axes, got %s", type(d))
+  end
   if o.ord and (d and #d == 2 or not d and x.ndim == 2 or type(o.ord) == "string") then
     return matrix_norm("norm", x, o.ord, d or { -2, -1 }, o.keepdim)
   end
-  if o.ord and not d and (x.ndim > 2 or x.ndim == 0) then fail("norm", "ord needs dim: x has %d axes", x.ndim) end
+  if o.ord and not d and (x.ndim > 2 or x.ndim == 0) then
+    fail("norm", "ord needs dim: x has %d axes", x.ndim)
+  end
   return vector_norm("norm", x, o.ord or 2, d, o.keepdim)
 end)
 
@@ -140,10 +156,12 @@ end)
 def("norm", 5, function(x, ...)
   need_float("norm", x)
   local given, by = ...
-  if select("#", ...) <= 2 and type(given or 2) == "number" and type(by or 1) == "number" then    -- no options
+  -- no options
+  if select("#", ...) <= 2 and type(given or 2) == "number" and type(by or 1) == "number" then
     return vector_norm_of(x, given or 2, by)
   end
-  local o = arguments("norm", { "p", "dim", "keepdim" }, { p = false, dim = false, keepdim = false, dtype = false }, ...)
+  local o = arguments("norm", { "p", "dim", "keepdim" },
+    { p = false, dim = false, keepdim = false, dtype = false }, ...)
   local p, d = o.p or 2, o.dim or nil
   if o.dtype then x = x:to(o.dtype) end
   if p == "fro" then return vector_norm("norm", x, 2, d, o.keepdim) end
@@ -160,16 +178,19 @@ under("cond", 2, function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then
     local s = internal.svdvals(x, "cond")
-    if s.shape[s.ndim] == 0 then fail("cond", "x has shape %s, need matrices with elements", shape_text(x)) end
+    if s.shape[s.ndim] == 0 then
+      fail("cond", "x has shape %s, need matrices with elements", shape_text(x))
+    end
     local high, low = s:amax(-1), s:amin(-1)
     return p == -2 and low / high or high / low
   end
   part.need_square("cond", "x", x)
   if x.shape[x.ndim] == 0 then return matrix_norm("cond", x, "fro", { -2, -1 }) end
-  return matrix_norm("cond", x, p, { -2, -1 }) * matrix_norm("cond", internal.quiet_inverse(x, "cond"), p, { -2, -1 })
+  return matrix_norm("cond", x, p, { -2, -1 }) * matrix_norm("cond",
+    internal.quiet_inverse(x, "cond"), p, { -2, -1 })
 end)
 
--- ---- products ------------------------------------------------------------------------------------
+-- ---- products -----------------------------------------------------------------------------------
 --- Sum of a matrix' diagonal.
 ---@param x flame.Tensor  (m, n)
 ---@return flame.Tensor
@@ -199,11 +220,14 @@ end)
 local function cross_along(op, x, y, d)
   d = axis_of(op, x, d)
   local shape = internal.broadcast_shape(op, { x, y })
-  if x.shape[d] ~= 3 or #shape ~= x.ndim or shape[d] ~= 3 or y.ndim ~= x.ndim or y.shape[d] ~= 3 then
-    fail(op, "x has shape %s, y %s: axis %d must have 3 elements in both", shape_text(x), shape_text(y), d)
+  if x.shape[d] ~= 3 or #shape ~= x.ndim or shape[d] ~= 3 or y.ndim ~= x.ndim
+      or y.shape[d] ~= 3 then
+    fail(op, "x has shape %s, y %s: axis %d must have 3 elements in both", shape_text(x),
+      shape_text(y), d)
   end
   local function at(v, i) return v:narrow(d, i, 1) end
-  return flame.cat({ at(x, 2) * at(y, 3) - at(x, 3) * at(y, 2), at(x, 3) * at(y, 1) - at(x, 1) * at(y, 3),
+  return flame.cat(
+    { at(x, 2) * at(y, 3) - at(x, 3) * at(y, 2), at(x, 3) * at(y, 1) - at(x, 1) * at(y, 3),
     at(x, 1) * at(y, 2) - at(x, 2) * at(y, 1) }, d)
 end
 --- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
@@ -243,9 +267,13 @@ def("cdist", 4, function(x, y, ...)
   need_float(op, x)
   need_tensor(op, "y", y)
   local p = internal.defaults(op, { "p", "compute_mode" }, { p = 2, compute_mode = false }, ...).p
-  if x.ndim < 2 or y.ndim < 2 then fail(op, "x has shape %s and y %s, need two axes or more", shape_text(x), shape_text(y)) end
+  if x.ndim < 2 or y.ndim < 2 then
+    fail(op, "x has shape %s and y %s, need two axes or more", shape_text(x), shape_text(y))
+  end
   local m = x.shape[x.ndim]
-  if y.shape[y.ndim] ~= m then fail(op, "rows of x have %d elements, those of y %d", m, y.shape[y.ndim]) end
+  if y.shape[y.ndim] ~= m then
+    fail(op, "rows of x have %d elements, those of y %d", m, y.shape[y.ndim])
+  end
   if type(p) ~= "number" or not (p >= 0) then fail(op, "p = %s, need p >= 0", tostring(p)) end
   local d = x:unsqueeze(-2) - y:unsqueeze(-3)
   if m == 0 then return d:sum(-1) end
@@ -257,11 +285,14 @@ local function dot_axes(x, y, dims)
   local op, a, b = "tensordot", {}, {}
   if type(dims) == "number" then
     local n = need_int(op, "dims", dims)
-    if n < 0 or n > x.ndim or n > y.ndim then fail(op, "dims = %d, x has %d axes and y %d", n, x.ndim, y.ndim) end
+    if n < 0 or n > x.ndim or n > y.ndim then
+      fail(op, "dims = %d, x has %d axes and y %d", n, x.ndim, y.ndim)
+    end
     for k = 1, n do a[k], b[k] = x.ndim - n + k, k end
     return a, b
   end
-  if type(dims) ~= "table" or type(dims[1]) ~= "table" or type(dims[2]) ~= "table" or #dims[1] ~= #dims[2] then
+  if type(dims) ~= "table" or type(dims[1]) ~= "table" or type(dims[2]) ~= "table"
+      or #dims[1] ~= #dims[2] then
     fail(op, "dims must be a number or two lists of as many axes")
   end
   for k = 1, #dims[1] do a[k], b[k] = axis_of(op, x, dims[1][k]), axis_of(op, y, dims[2][k]) end
@@ -301,7 +332,7 @@ def("tensordot", 3, function(x, y, dims)
     if m ~= n and m ~= 1 and n ~= 1 then
       fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], m, b[k], n)
     end
-    xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n       -- one element goes with any number
+    xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n    -- one element goes with any number
   end
   x, y = x:expand(xs), y:expand(ys)
   local ra, size = other_axes(x, a)
@@ -337,22 +368,26 @@ end
 ---@return flame.Tensor
 under("multi_dot", 1, function(list)
   local op = "multi_dot"
-  if type(list) ~= "table" or is_tensor(list) or #list < 2 then fail(op, "need a list of two tensors or more") end
+  if type(list) ~= "table" or is_tensor(list) or #list < 2 then
+    fail(op, "need a list of two tensors or more")
+  end
   local all, size = {}, {}
   for i = 1, #list do
     local x = need_tensor(op, "tensor " .. i, list[i])
     all[i] = x
     local edge = i == 1 or i == #list
     if x.ndim ~= 2 and not (edge and x.ndim == 1) then
-      fail(op, "tensor %d has shape %s, need a matrix%s", i, shape_text(x), edge and " or a vector" or "")
+      fail(op, "tensor %d has shape %s, need a matrix%s", i, shape_text(x),
+        edge and " or a vector" or "")
     end
   end
   local first, last = all[1].ndim == 1, all[#all].ndim == 1
   if first then all[1] = all[1]:unsqueeze(1) end
   if last then all[#all] = all[#all]:unsqueeze(2) end
   for i, x in ipairs(all) do
-    if i > 1 and x.shape[1] ~= size[i] then fail(op, "tensor %d has %d columns, tensor %d has %d rows", i - 1, size[i], i,
-      x.shape[1]) end
+    if i > 1 and x.shape[1] ~= size[i] then
+      fail(op, "tensor %d has %d columns, tensor %d has %d rows", i - 1, size[i], i, x.shape[1])
+    end
     size[i], size[i + 1] = x.shape[1], x.shape[2]
   end
   local cut = best_cuts(size)
@@ -365,7 +400,7 @@ under("multi_dot", 1, function(list)
   return (first and y:squeeze(1) or last and y:squeeze(2) or y):clone()
 end)
 
--- ---- forms ------------------------------------------------------------------------------------------
+-- ---- forms --------------------------------------------------------------------------------------
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
 ---@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
@@ -373,18 +408,21 @@ end)
 def("diag_embed", 4, function(x, ...)
   local op = "diag_embed"
   need_tensor(op, "x", x)
-  local o = internal.defaults(op, { "offset", "dim1", "dim2" }, { offset = 0, dim1 = -2, dim2 = -1 }, ...)
+  local o = internal.defaults(op, { "offset", "dim1", "dim2" },
+    { offset = 0, dim1 = -2, dim2 = -1 }, ...)
   local k, rank = need_int(op, "offset", o.offset), x.ndim + 1
   local function axis(d)
     d = need_int(op, "axis", d)
-    if d == 0 or d > rank or d < -rank then fail(op, "axis %d is out of range, the result has %d axes", d, rank) end
+    if d == 0 or d > rank or d < -rank then
+      fail(op, "axis %d is out of range, the result has %d axes", d, rank)
+    end
     return d > 0 and d or d + rank + 1
   end
   if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
   local a, b = axis(o.dim1), axis(o.dim2)
   if a == b then fail(op, "dim1 and dim2 are both axis %d", a) end
   local n = x.shape[x.ndim] + math.abs(k)
-  local first = k >= 0 and { k, 0 } or { 0, -k }                 -- zeros before the columns, before the rows
+  local first = k >= 0 and { k, 0 } or { 0, -k }        -- zeros before the columns, before the rows
   local column = flame.arange(1, n, { dtype = "i64", device = x.device })
   local on = column:reshape(n, 1):eq(column - k)
   local wide = x:pad({ first[2], n - x.shape[x.ndim] - first[2] }):unsqueeze(-1)
@@ -418,7 +456,8 @@ under("vander", 2, function(x, o)
 end)
 --- As torch.vander: powers fall unless {increasing = true}.
 def("vander", 3, function(x, ...)
-  local o = internal.defaults("vander", { "N", "increasing" }, { N = false, increasing = false }, ...)
+  local o = internal.defaults("vander", { "N", "increasing" },
+    { N = false, increasing = false }, ...)
   need_tensor("vander", "x", x)
   if x.ndim ~= 1 then fail("vander", "x has shape %s, need one axis", shape_text(x)) end
   local y = linalg.vander(x, { N = o.N or x.shape[1] })
@@ -427,15 +466,19 @@ end)
 
 under("matrix_transpose", 1, function(x)
   need_tensor("matrix_transpose", "x", x)
-  if x.ndim < 2 then fail("matrix_transpose", "x has shape %s, need two axes or more", shape_text(x)) end
+  if x.ndim < 2 then
+    fail("matrix_transpose", "x has shape %s, need two axes or more", shape_text(x))
+  end
   return turned(x)
 end)
 under("diagonal", 4, function(x, ...)
-  local o = internal.defaults("diagonal", { "offset", "dim1", "dim2" }, { offset = 0, dim1 = -2, dim2 = -1 }, ...)
+  local o = internal.defaults("diagonal", { "offset", "dim1", "dim2" },
+    { offset = 0, dim1 = -2, dim2 = -1 }, ...)
   return need_tensor("diagonal", "x", x):diagonal(o.offset, o.dim1, o.dim2)
 end)
 
---- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
+--- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
+--- dims are moved to its end before.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param dims? integer[]|table  or {dims =}
@@ -453,7 +496,8 @@ under("tensorsolve", 3, function(a, b, dims)
   for k = b.ndim + 1, a.ndim do rest[#rest + 1] = a.shape[k] end
   local n = b:numel()
   if a:numel() ~= n * n then
-    fail("tensorsolve", "a has shape %s and b %s: the axes of a behind those of b must have %d elements",
+    fail("tensorsolve",
+      "a has shape %s and b %s: the axes of a behind those of b must have %d elements",
       shape_text(a), shape_text(b), n)
   end
   return flame.solve(a:reshape(n, n), b:reshape(n)):reshape(rest):clone()
@@ -474,12 +518,14 @@ under("tensorinv", 2, function(x, o)
     rows = rows * x.shape[k]
   end
   if rows ~= columns then
-    fail("tensorinv", "x has shape %s: %d elements in the first %d axes, %d in the rest", shape_text(x), rows, ind, columns)
+    fail("tensorinv", "x has shape %s: %d elements in the first %d axes, %d in the rest",
+      shape_text(x), rows, ind, columns)
   end
   return flame.inverse(x:reshape(rows, columns)):reshape(shape):clone()
 end)
 
-for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed", "cholesky_solve", "cholesky_inverse",
-  "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum", "addmm", "baddbmm" } do
+for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed",
+  "cholesky_solve", "cholesky_inverse", "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum",
+  "addmm", "baddbmm" } do
   linalg[name] = linalg[name] or flame[name] or methods[name]
 end

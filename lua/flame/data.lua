@@ -51,7 +51,9 @@ function data.random() return random() end
 --- Seeds data.random.
 ---@param seed integer
 function data.seed(seed)
-  if math.type(seed) ~= "integer" then fail("data.seed", "seed must be an integer, got %s", tostring(seed)) end
+  if math.type(seed) ~= "integer" then
+    fail("data.seed", "seed must be an integer, got %s", tostring(seed))
+  end
   random = generator(seed)
 end
 
@@ -95,14 +97,17 @@ function data.find(folder, name)
     if kinds[candidate] == "f" or kinds[candidate] == "l" then return folder .. "/" .. candidate end
   end
   local some = table.concat(names, ", ", 1, math.min(#names, 12))
-  fail("find", "no %s or %s.gz in %s, there is: %s%s", name, name, folder, #names == 0 and "nothing" or some,
+  fail("find", "no %s or %s.gz in %s, there is: %s%s", name, name, folder,
+    #names == 0 and "nothing" or some,
     #names > 12 and (" and %d more"):format(#names - 12) or "")
 end
 
 --- Folder of the licence texts that every Debian machine has.
 function data.licences()
   local path = "/usr/share/common-licenses"
-  if not is_folder(path) then fail("licences", "no %s on this machine\1: name a text with --data", path) end
+  if not is_folder(path) then
+    fail("licences", "no %s on this machine\1: name a text with --data", path)
+  end
   return path
 end
 
@@ -110,7 +115,9 @@ end
 -- name the same text again), or of a list of such paths.
 local function gather(source, parts, depth)
   if type(source) == "table" then
-    if depth > 100 then fail("text", "lists of paths are nested deeper than 100, or one holds itself") end
+    if depth > 100 then
+      fail("text", "lists of paths are nested deeper than 100, or one holds itself")
+    end
     for _, path in ipairs(source) do gather(path, parts, depth + 1) end
     return
   end
@@ -118,7 +125,9 @@ local function gather(source, parts, depth)
   if is_folder(source) then
     local names, kinds = list_of("text", source)
     for _, name in ipairs(names) do
-      if kinds[name] == "f" and name:sub(1, 1) ~= "." then parts[#parts + 1] = internal.io_read(source .. "/" .. name, "text") end
+      if kinds[name] == "f" and name:sub(1, 1) ~= "." then
+        parts[#parts + 1] = internal.io_read(source .. "/" .. name, "text")
+      end
     end
   else
     parts[#parts + 1] = internal.io_read(source, "text")
@@ -153,7 +162,8 @@ function data.text(source)
     local list = {}
     for i = 1, #s do
       local c = s:sub(i, i)
-      list[i] = id_of[c] or fail("encode", "%s at position %d is not among the %d characters of the text", shown(c), i, #vocab)
+      list[i] = id_of[c] or fail("encode",
+        "%s at position %d is not among the %d characters of the text", shown(c), i, #vocab)
     end
     return list
   end
@@ -161,7 +171,8 @@ function data.text(source)
     if flame.is_tensor(list) then list = list:reshape(-1):totable() end
     local out = {}
     for i, id in ipairs(list) do
-      out[i] = vocab[id] or fail("decode", "id %s at position %d, need 1 to %d", tostring(id), i, #vocab)
+      out[i] = vocab[id]
+        or fail("decode", "id %s at position %d, need 1 to %d", tostring(id), i, #vocab)
     end
     return table.concat(out)
   end
@@ -182,7 +193,8 @@ local token_kinds = {
 function data.tokens(path, options)
   need_string("tokens", "path", path)
   local o = options_of("tokens", options, { dtype = "u16", header = 0 })
-  local kind = token_kinds[o.dtype] or fail("tokens", "dtype '%s', need u8 u16 i32 u32", tostring(o.dtype))
+  local kind = token_kinds[o.dtype]
+    or fail("tokens", "dtype '%s', need u8 u16 i32 u32", tostring(o.dtype))
   if math.type(o.header) ~= "integer" or o.header < 0 then
     fail("tokens", "header must be a number of bytes, got %s", tostring(o.header))
   end
@@ -191,7 +203,9 @@ function data.tokens(path, options)
     fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, o.dtype)
   end
   local x = flame.from_bytes(bytes, { #bytes // kind[2] }, kind[1])
-  if o.dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then fail("tokens", "%s: an id beyond 2^31", path) end
+  if o.dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then
+    fail("tokens", "%s: an id beyond 2^31", path)
+  end
   return kind[3](x)
 end
 
@@ -211,12 +225,15 @@ local function quoted(line, open)
   while true do
     close = line:find('"', close, true)
     if not close then return nil end
-    if line:sub(close + 1, close + 1) ~= '"' then return line:sub(open + 1, close - 1):gsub('""', '"'), close end
+    if line:sub(close + 1, close + 1) ~= '"' then
+      return line:sub(open + 1, close - 1):gsub('""', '"'), close
+    end
     close = close + 2
   end
 end
 
--- Fields of a line, or nil and what is wrong; a field that begins with a quotation mark ends with one.
+-- Fields of a line, or nil and what is wrong; a field that begins with a
+-- quotation mark ends with one.
 local function fields_of(line, separator)
   local fields, at = {}, 1
   while true do
@@ -227,7 +244,9 @@ local function fields_of(line, separator)
       field, close = quoted(line, line:find('"', at, true))
       if not field then return nil, "a quotation mark is not closed" end
       stop = line:find(separator, close + 1, true)
-      if line:sub(close + 1, stop and stop - 1):find("%S") then return nil, "text after a closed quotation mark" end
+      if line:sub(close + 1, stop and stop - 1):find("%S") then
+        return nil, "text after a closed quotation mark"
+      end
     end
     fields[#fields + 1] = field
     if not stop then return fields end
@@ -254,7 +273,9 @@ end
 function data.csv(path, options)
   need_string("csv", "path", path)
   local o = options_of("csv", options, { header = "auto", sep = ",", dtype = "f32" })
-  if type(o.sep) ~= "string" or o.sep == "" then fail("csv", "sep must be a string that is not empty, got %s", tostring(o.sep)) end
+  if type(o.sep) ~= "string" or o.sep == "" then
+    fail("csv", "sep must be a string that is not empty, got %s", tostring(o.sep))
+  end
   local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
   local values, names, columns, row, number = {}, nil, nil, 0, 0
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
@@ -265,14 +286,19 @@ function data.csv(path, options)
       local numeric = true
       for _, field in ipairs(fields) do numeric = numeric and number_of(field) ~= nil end
       columns = columns or #fields
-      if #fields ~= columns then fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns) end
+      if #fields ~= columns then
+        fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns)
+      end
       if row == 0 and not names and (o.header == true or (o.header == "auto" and not numeric)) then
         names = fields
       else
         row = row + 1
         for k, field in ipairs(fields) do
           local v = number_of(field)
-          if not v then fail("csv", "%s: line %d, field %d: '%s' is no number", path, number, k, field:sub(1, 40)) end
+          if not v then
+            fail("csv", "%s: line %d, field %d: '%s' is no number", path, number, k,
+              field:sub(1, 40))
+          end
           values[#values + 1] = v
         end
       end
@@ -282,11 +308,12 @@ function data.csv(path, options)
   return flame.tensor(values, { dtype = o.dtype }):reshape(row, columns), names
 end
 
--- ---- batches ---------------------------------------------------------------------------------------
+-- ---- batches ------------------------------------------------------------------------------------
 
 local Batches = {}
 Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
-  { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true, epoch = true })
+  { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
+    epoch = true })
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
 -- starts anew when the script seeds anew.
@@ -311,7 +338,8 @@ end
 -- The order for parts on x's device.
 local function order_on(self, device)
   if not self.order[device] then
-    self.order.cpu = self.order.cpu or internal.hold(order_of(self))      -- no scope of a step closes it
+    -- no scope of a step closes it
+    self.order.cpu = self.order.cpu or internal.hold(order_of(self))
     self.order[device] = internal.hold(self.order.cpu:to(device))
   end
   return self.order[device]
@@ -365,16 +393,21 @@ function Batches:state() return { seed = self.seed, epoch = self.epoch, at = sel
 
 local function check_state(s)
   for _, key in ipairs { "seed", "epoch", "at" } do
-    if type(s) ~= "table" or math.type(s[key]) ~= "integer" then fail("batches", "state needs the integers seed, epoch and at") end
+    if type(s) ~= "table" or math.type(s[key]) ~= "integer" then
+      fail("batches", "state needs the integers seed, epoch and at")
+    end
   end
-  if s.at < 0 or s.epoch < 0 then fail("batches", "state: at is %d and epoch %d, need 0 or more", s.at, s.epoch) end
+  if s.at < 0 or s.epoch < 0 then
+    fail("batches", "state: at is %d and epoch %d, need 0 or more", s.at, s.epoch)
+  end
   return s
 end
 Batches.state_dict = Batches.state
 --- Goes to a position that state() gave.
 function Batches:load_state_dict(s)
   check_state(s)
-  self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch, s.at, s.at, {}, {}
+  self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch,
+    s.at, s.at, {}, {}
 end
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
@@ -386,30 +419,43 @@ end
 function data.batches(tensors, options)
   if flame.is_tensor(tensors) then tensors = { tensors } end
   if type(options) == "number" then options = { size = options } end
-  local o = options_of("batches", options, { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false,
+  local o = options_of("batches", options,
+    { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false,
     state = false, device = false })
-  if type(tensors) ~= "table" or #tensors == 0 then fail("batches", "need a list of tensors, got %s", type(tensors)) end
-  if math.type(o.size) ~= "integer" or o.size < 1 then fail("batches", "size must be a positive integer, got %s", tostring(o.size)) end
+  if type(tensors) ~= "table" or #tensors == 0 then
+    fail("batches", "need a list of tensors, got %s", type(tensors))
+  end
+  if math.type(o.size) ~= "integer" or o.size < 1 then
+    fail("batches", "size must be a positive integer, got %s", tostring(o.size))
+  end
   if math.type(o.prefetch) ~= "integer" or o.prefetch < 0 then
     fail("batches", "prefetch must be a number of batches, got %s", tostring(o.prefetch))
   end
   local n
   for i, x in ipairs(tensors) do
-    if not flame.is_tensor(x) or x.ndim == 0 then fail("batches", "item %d must be a tensor with an axis", i) end
+    if not flame.is_tensor(x) or x.ndim == 0 then
+      fail("batches", "item %d must be a tensor with an axis", i)
+    end
     n = n or x:size(1)
-    if x:size(1) ~= n then fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1)) end
+    if x:size(1) ~= n then
+      fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1))
+    end
   end
-  local s = check_state(o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 })
-  return setmetatable({ list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = o.size, shuffle = o.shuffle,
-    drop_last = o.drop_last, prefetch = o.prefetch, device = o.device or nil, ahead = {}, seed = s.seed, epoch = s.epoch,
-    at = s.at, made = s.at, order = {} }, Batches)
+  local s = check_state(
+    o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 })
+  return setmetatable(
+    { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = o.size, shuffle = o.shuffle,
+    drop_last = o.drop_last, prefetch = o.prefetch, device = o.device or nil, ahead = {},
+    seed = s.seed, epoch = s.epoch, at = s.at, made = s.at, order = {} }, Batches)
 end
 
--- ---- digits that need no file ------------------------------------------------------------------------
+-- ---- digits that need no file -------------------------------------------------------------------
 
 -- Segments of a seven-segment digit: from (x, y) to (x, y) on a 2 by 4 grid; which digit has which.
-local segments = { { 0, 0, 2, 0 }, { 2, 0, 2, 2 }, { 2, 2, 2, 4 }, { 0, 4, 2, 4 }, { 0, 2, 0, 4 }, { 0, 0, 0, 2 }, { 0, 2, 2, 2 } }
-local strokes = { [0] = "123456", "23", "12754", "12734", "6723", "16734", "165437", "123", "1234567", "167234" }
+local segments = { { 0, 0, 2, 0 }, { 2, 0, 2, 2 }, { 2, 2, 2, 4 }, { 0, 4, 2, 4 }, { 0, 2, 0, 4 },
+  { 0, 0, 0, 2 }, { 0, 2, 2, 2 } }
+local strokes = { [0] = "123456", "23", "12754", "12734", "6723", "16734", "165437", "123",
+  "1234567", "167234" }
 
 local function draw_digit(digit, draw, image)
   local scale, thick = 3.4 + 1.4 * draw(), 0.9 + 0.9 * draw()
@@ -421,8 +467,10 @@ local function draw_digit(digit, draw, image)
     local x2, y2 = left + scale * s[3] + lean * scale * (2 - s[4]), top + scale * s[4]
     local dx, dy = x2 - x1, y2 - y1
     local long = dx * dx + dy * dy
-    for y = math.max(0, math.floor(math.min(y1, y2) - 3)), math.min(27, math.ceil(math.max(y1, y2) + 3)) do
-      for x = math.max(0, math.floor(math.min(x1, x2) - 3)), math.min(27, math.ceil(math.max(x1, x2) + 3)) do
+    for y = math.max(0, math.floor(math.min(y1, y2) - 3)),
+        math.min(27, math.ceil(math.max(y1, y2) + 3)) do
+      for x = math.max(0, math.floor(math.min(x1, x2) - 3)),
+          math.min(27, math.ceil(math.max(x1, x2) + 3)) do
         local t = math.max(0, math.min(1, ((x - x1) * dx + (y - y1) * dy) / long))
         local ex, ey = x - x1 - t * dx, y - y1 - t * dy
         local ink = 1 - math.max(0, math.sqrt(ex * ex + ey * ey) - thick)
@@ -438,7 +486,9 @@ end
 ---@param n integer
 ---@return flame.Tensor images, flame.Tensor labels
 function data.drawn_digits(n)
-  if math.type(n) ~= "integer" or n < 1 then fail("drawn_digits", "n must be a positive integer, got %s", tostring(n)) end
+  if math.type(n) ~= "integer" or n < 1 then
+    fail("drawn_digits", "n must be a positive integer, got %s", tostring(n))
+  end
   local draw, image, bytes, rows, labels = generator(28), {}, {}, {}, {}
   for k = 1, n do
     local digit = math.floor(10 * draw())
@@ -451,7 +501,7 @@ function data.drawn_digits(n)
   return pixels:float() / 255, flame.tensor(labels, { dtype = "i64" })
 end
 
--- ---- for scripts -----------------------------------------------------------------------------------------
+-- ---- for scripts --------------------------------------------------------------------------------
 
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress

@@ -2,13 +2,13 @@
 -- A module is a table whose metatable is its class. What is assigned to a module is noted in
 -- order of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain
 -- lists of those. Parameters and buffers stand beside the table and not in it, so that each
--- assignment to their names is seen. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
--- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
--- there comes by position or in one table at the end.
--- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
--- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua:
--- sequences; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from the
--- first input, weights made of others.
+-- assignment to their names is seen. Names are dotted paths with 1-based list positions:
+-- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
+-- PyTorch's; what has a default there comes by position or in one table at the end. nn_layers.lua:
+-- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
+-- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
+-- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
+-- the first input, weights made of others.
 local flame = require "flame"
 
 local nn = {}
@@ -16,9 +16,9 @@ local nn = {}
 --- Raises with the script's line, however deep in the library it is called.
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
-local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys as first assigned
-local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
-local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
+local order = setmetatable({}, { __mode = "k" })     -- module -> list of keys as first assigned
+local kinds = setmetatable({}, { __mode = "k" })     -- tensor -> "parameter" | "buffer" | "passing"
+local hooks = setmetatable({}, { __mode = "k" })     -- module -> {before = {…}, after = {…}}
 
 local function word(v) return flame.internal.word(v) end
 
@@ -36,7 +36,8 @@ local function need_tensor(what, x)
   if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, word(x)) end
 end
 
---- Of a tensor that is to be marked: its option, by position or in a table; nil where it is left out.
+--- Of a tensor that is to be marked: its option, by position or in a table;
+--- nil where it is left out.
 local function mark_flag(what, x, name, value)
   need_tensor(what, x)
   if type(value) == "table" then value = options_of(what, value, { [name] = true })[name] end
@@ -79,7 +80,8 @@ nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
 
-local fields = require "flame.nn_fields"(order, kinds, fail, function(...) return nn.Buffer(...) end)
+local fields = require "flame.nn_fields"(order, kinds, fail,
+  function(...) return nn.Buffer(...) end)
 local marked, field, settled = fields.marked, fields.field, fields.settled
 
 local function is_module(x)
@@ -88,11 +90,15 @@ end
 
 -- What constructors have no default for, by the names that PyTorch gives it.
 local REQUIRED = {
-  ["^Linear$"] = "in_features out_features", ["^Bilinear$"] = "in1_features in2_features out_features",
-  ["^Embedding"] = "num_embeddings embedding_dim", ["^Conv"] = "in_channels out_channels kernel_size",
-  ["^RNN"] = "input_size hidden_size", ["^LSTM"] = "input_size hidden_size", ["^GRU"] = "input_size hidden_size",
+  ["^Linear$"] = "in_features out_features",
+  ["^Bilinear$"] = "in1_features in2_features out_features",
+  ["^Embedding"] = "num_embeddings embedding_dim",
+  ["^Conv"] = "in_channels out_channels kernel_size",
+  ["^RNN"] = "input_size hidden_size", ["^LSTM"] = "input_size hidden_size",
+  ["^GRU"] = "input_size hidden_size",
   ["Norm[123]d$"] = "num_features",
-  ["^GroupNorm$"] = "num_groups num_channels", ["^LayerNorm$"] = "normalized_shape", ["^RMSNorm$"] = "normalized_shape",
+  ["^GroupNorm$"] = "num_groups num_channels", ["^LayerNorm$"] = "normalized_shape",
+  ["^RMSNorm$"] = "normalized_shape",
   ["^MultiheadAttention$"] = "embed_dim num_heads", ["^Transformer.+Layer$"] = "d_model nhead",
   ["^MaxPool"] = "kernel_size", ["^AvgPool"] = "kernel_size", ["^Adaptive.+Pool"] = "output_size",
   ["^PixelShuffle$"] = "upscale_factor", ["^PixelUnshuffle$"] = "downscale_factor",
@@ -107,7 +113,8 @@ local function by_name(class, init)
   return init
 end
 
--- Arguments of init and forward of a class of this library, beside the module, where their number is fixed.
+-- Arguments of init and forward of a class of this library, beside the
+-- module, where their number is fixed.
 local limits = {}
 local function check_surplus(class, most, ...)
   local given = select("#", ...)
@@ -134,7 +141,10 @@ local function call_hooked(self, ...)
   local args = table.pack(...)
   for _, f in ipairs(hooks[self].before) do
     local new = f(self, args)
-    if new ~= nil then args = type(new) == "table" and table.pack(table.unpack(new, 1, new.n or #new)) or table.pack(new) end
+    if new ~= nil then
+      args = type(new) == "table" and table.pack(table.unpack(new, 1, new.n or #new))
+        or table.pack(new)
+    end
   end
   local out = table.pack(self:forward(table.unpack(args, 1, args.n)))
   for _, f in ipairs(hooks[self].after) do
@@ -148,7 +158,8 @@ end
 ---@param name string
 ---@param parent table?  the class whose functions it inherits
 function Module.extend(name, parent)
-  if type(name) == "table" and type(parent) == "string" then name, parent = parent, name end    -- Parent:extend(name)
+  -- Parent:extend(name)
+  if type(name) == "table" and type(parent) == "string" then name, parent = parent, name end
   if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
   parent = parent or Module
   local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
@@ -171,7 +182,9 @@ function Module.forward(...)
 end
 
 local function add_hook(self, place, f)
-  if not flame.internal.callable(f) then fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f)) end
+  if not flame.internal.callable(f) then
+    fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f))
+  end
   hooks[self] = hooks[self] or { before = {}, after = {} }
   local list = hooks[self][place]
   list[#list + 1] = f
@@ -203,7 +216,7 @@ local function walk(self, visit, prefix, seen, again)
     visit(path, value)
     if not tensor then walk(value, visit, path .. ".", seen, again) end
   end
-  local met = {}                                        -- a key that was nil in between stands twice
+  local met = {}                                       -- a key that was nil in between stands twice
   for _, key in ipairs(order[self] or {}) do
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
@@ -222,11 +235,14 @@ end
 local function collect(self, wanted, again)
   local list = {}
   walk(self, function(path, value)
-    if type(value) == "userdata" and (wanted == nil or wanted[kinds[value]]) then list[#list + 1] = { path, value } end
+    if type(value) == "userdata" and (wanted == nil or wanted[kinds[value]]) then
+      list[#list + 1] = { path, value }
+    end
   end, "", { [self] = true }, again)
   return list
 end
-local parameters_only, buffers_only, saved_only = { parameter = true }, { buffer = true, passing = true },
+local parameters_only, buffers_only, saved_only = { parameter = true },
+  { buffer = true, passing = true },
   { parameter = true, buffer = true }
 
 -- A list of values that 'for v in list do' walks too.
@@ -288,7 +304,9 @@ local function children_of(self)
     local above = name:match("^(.*)%.[^.]*$")
     if name ~= "" and not (above and direct[above]) then
       local inside = false
-      while above and not inside do inside, above = direct[above] == true, above:match("^(.*)%.[^.]*$") end
+      while above and not inside do
+        inside, above = direct[above] == true, above:match("^(.*)%.[^.]*$")
+      end
       if not inside then
         list[#list + 1] = entry
         direct[name] = true
@@ -329,7 +347,7 @@ end
 function Module:add_module(name, module) self[name] = module end
 Module.register_module = Module.add_module
 
--- ---- state ----------------------------------------------------------------------------------------
+-- ---- state --------------------------------------------------------------------------------------
 
 --- A snapshot of all parameters and buffers by name; training on does not change it.
 ---@return table<string, flame.Tensor>
@@ -341,7 +359,8 @@ end
 
 -- "blocks.0.weight" -> "blocks.1.weight"
 local function one_based(name)
-  return (("." .. name .. "."):gsub("%.(%d+)%f[.]", function(i) return "." .. math.tointeger(i) + 1 end):sub(2, -2))
+  return (("." .. name .. "."):gsub("%.(%d+)%f[.]",
+    function(i) return "." .. math.tointeger(i) + 1 end):sub(2, -2))
 end
 
 local function some(names)
@@ -375,7 +394,10 @@ local function match(self, given)
       wrong[#wrong + 1] = ("%s is a %s, need a tensor"):format(name, type(value))
     else
       local want, have = table.concat(x.shape, ", "), table.concat(value.shape, ", ")
-      if want ~= have then wrong[#wrong + 1] = ("%s is (%s) in the file and (%s) in the module"):format(name, have, want) end
+      if want ~= have then
+        wrong[#wrong + 1] = ("%s is (%s) in the file and (%s) in the module"):format(
+          name, have, want)
+      end
       pairs_found[#pairs_found + 1] = { x, value }
     end
   end
@@ -393,12 +415,18 @@ end
 function Module:load_state_dict(state, options)
   if type(options) == "boolean" then options = { strict = options } end
   options = options_of("load_state_dict", options, { strict = true, zero_based = true })
-  if type(state) ~= "table" then fail("load_state_dict: need a table of tensors by name, got %s", word(state)) end
+  if type(state) ~= "table" then
+    fail("load_state_dict: need a table of tensors by name, got %s", word(state))
+  end
   local given = {}
-  for name, value in pairs(state) do given[options.zero_based and one_based(tostring(name)) or name] = value end
+  for name, value in pairs(state) do
+    given[options.zero_based and one_based(tostring(name)) or name] = value
+  end
   local found, missing, surplus, wrong = match(self, given)
   if #wrong > 0 or options.strict ~= false and (#missing > 0 or #surplus > 0) then
-    fail("load_state_dict: %s", complaints(wrong, options.strict ~= false and missing or {}, options.strict ~= false and surplus or {}))
+    fail("load_state_dict: %s",
+      complaints(wrong, options.strict ~= false and missing or {},
+        options.strict ~= false and surplus or {}))
   end
   flame.no_grad(function()
     for _, pair in ipairs(found) do
@@ -422,13 +450,16 @@ function Module:eval() return self:train(false) end
 
 --- Calls f on every module below and then on the module itself.
 function Module:apply(f)
-  if not flame.internal.callable(f) then fail("%s: apply needs a function, got %s", getmetatable(self).__name, word(f)) end
+  if not flame.internal.callable(f) then
+    fail("%s: apply needs a function, got %s", getmetatable(self).__name, word(f))
+  end
   for _, entry in ipairs(children_of(self)) do entry[2]:apply(f) end
   f(self)
   return self
 end
 
---- Sets .grad of every parameter to nil; set_to_none = false, also in a table, fills them with 0 instead.
+--- Sets .grad of every parameter to nil; set_to_none = false, also in a
+--- table, fills them with 0 instead.
 ---@param set_to_none? boolean|table  true
 function Module:zero_grad(set_to_none)
   flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
@@ -447,12 +478,14 @@ local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, 
 ---@param ... string  device, floating dtype, or both; or a tensor to be like
 function Module:to(...)
   local given = table.pack(...)
-  flame.internal.moves = (flame.internal.moves or 0) + 1                 -- the state of optimisers follows
+  flame.internal.moves = (flame.internal.moves or 0) + 1          -- the state of optimisers follows
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
     local where = given[i]
-    if type(where) ~= "string" then fail("to: need a device or a floating dtype, got %s", type(where)) end
+    if type(where) ~= "string" then
+      fail("to: need a device or a floating dtype, got %s", type(where))
+    end
     if other_names[where] then
       fail("to: modules convert to f64, f32, f16 or bf16, not to %s", where)
     end
@@ -487,18 +520,23 @@ function Module:describe()
     lines[#lines + 1] = "  (" .. entry[1] .. "): " .. entry[2]:describe():gsub("\n", "\n  ")
   end
   if #lines == 0 then return name .. "(" .. head .. ")" end
-  return name .. "(\n" .. (head ~= "" and "  " .. head .. "\n" or "") .. table.concat(lines, "\n") .. "\n)"
+  return name .. "(\n" .. (head ~= "" and "  " .. head .. "\n" or "")
+    .. table.concat(lines, "\n") .. "\n)"
 end
 
 -- ---- arguments of constructors ------------------------------------------------------------------
 
 local function positive(what, name, value)
   if math.type(value) ~= "integer" or value < 1 then
-    fail("%s: %s is %s, need a positive integer", what, name, flame.is_tensor(value) and "a tensor" or tostring(value))
+    fail("%s: %s is %s, need a positive integer", what, name,
+      flame.is_tensor(value) and "a tensor" or tostring(value))
   end
 end
 
-local function is_options(t) return type(t) == "table" and getmetatable(t) == nil and (next(t) == nil or type(next(t)) == "string") end
+local function is_options(t)
+  return type(t) == "table" and getmetatable(t) == nil
+    and (next(t) == nil or type(next(t)) == "string")
+end
 
 --- What has a default: by position in the order of 'names' (one text), or in a table at the end;
 --- 'more' are names that only the table may hold.
@@ -516,11 +554,17 @@ local function read(what, names, more, ...)
     last = last - 1
   end
   for i = 1, last do
-    if is_options(given[i]) and next(given[i]) ~= nil then fail("%s: the options table comes last", what) end
+    if is_options(given[i]) and next(given[i]) ~= nil then
+      fail("%s: the options table comes last", what)
+    end
   end
-  if last > #list then fail("%s: %d argument%s too many", what, last - #list, last - #list == 1 and "" or "s") end
+  if last > #list then
+    fail("%s: %d argument%s too many", what, last - #list, last - #list == 1 and "" or "s")
+  end
   for i = 1, last do
-    if given[i] ~= nil and out[list[i]] ~= nil then fail("%s: %s is given by position and by name", what, list[i]) end
+    if given[i] ~= nil and out[list[i]] ~= nil then
+      fail("%s: %s is given by position and by name", what, list[i])
+    end
     if given[i] ~= nil then out[list[i]] = given[i] end
   end
   return out
@@ -529,8 +573,8 @@ end
 --- Of o: what a constructor of tensors takes.
 local function make_options(o) return { dtype = o.dtype, device = o.device } end
 
-local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
-  is_module = is_module, kinds = kinds, marked = marked }
+local shared = { fail = fail, positive = positive, options_of = options_of, read = read,
+  make_options = make_options, is_module = is_module, kinds = kinds, marked = marked }
 flame.internal.load()                                  -- what flame.internal gets from Lua
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)

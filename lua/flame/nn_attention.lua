@@ -33,26 +33,31 @@ return function(nn, shared)
     local weights = self.drop(scores:masked_fill(future, -math.huge):softmax(-1))
     return self.proj(weights:matmul(v):transpose(2, 3):reshape(b, t, d))
   end
-  function nn.CausalSelfAttention:extra() return self.d .. " features, " .. self.heads .. " heads" end
+  function nn.CausalSelfAttention:extra()
+    return self.d .. " features, " .. self.heads .. " heads"
+  end
 
   -- ---- MultiheadAttention -----------------------------------------------------------------------
   --- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
-  --- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight where
-  --- keys or values have other sizes (kdim, vdim).
+  --- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight
+  --- where keys or values have other sizes (kdim, vdim).
   ---
-  --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights = true,
-  --- is_causal}) gives the result and the weights (batch, time, source), nil without need_weights.
-  --- In a bool mask true leaves a position out, as in PyTorch's module (and not as in
-  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and holds beside one.
+  --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights
+  --- = true, is_causal}) gives the result and the weights (batch, time, source), nil without
+  --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
+  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
+  --- holds beside one.
   nn.MultiheadAttention = Module.extend("MultiheadAttention")
   function nn.MultiheadAttention:init(d, heads, ...)
-    local o = read("MultiheadAttention", "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
+    local o = read("MultiheadAttention",
+      "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
     heads_of("MultiheadAttention", d, heads)
     self.embed_dim, self.num_heads = d, heads
     self.dropout = flame.internal.need_number("MultiheadAttention", "dropout", o.dropout or 0)
     self.batch_first, self.add_zero_attn = o.batch_first == true, o.add_zero_attn == true
     local function weight(rows, columns)
-      return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))
+      return nn.Parameter(
+        nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))
     end
     local kdim, vdim = o.kdim or d, o.vdim or d
     if kdim == d and vdim == d then
@@ -62,11 +67,15 @@ return function(nn, shared)
       self.k_proj_weight = weight(d, kdim)
       self.v_proj_weight = weight(d, vdim)
     end
-    if o.bias ~= false then self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, shared.make_options(o))) end
+    if o.bias ~= false then
+      self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, shared.make_options(o)))
+    end
     self.out_proj = nn.Linear(d, d, { bias = o.bias, dtype = o.dtype, device = o.device })
     if self.out_proj.bias then nn.init.zeros(self.out_proj.bias) end
     if o.add_bias_kv then                                  -- one more key and value, learnt
-      local function row() return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, shared.make_options(o)))) end
+      local function row()
+        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, shared.make_options(o))))
+      end
       self.bias_k = row()
       self.bias_v = row()
     end
@@ -76,15 +85,18 @@ return function(nn, shared)
   -- (batch, time, features) to (batch, heads, time, size).
   local function project(self, x, i)
     local d, h, b = self.embed_dim, self.num_heads, self.in_proj_bias
-    local w = self.in_proj_weight and self.in_proj_weight:narrow(1, (i - 1) * d + 1, d) or self[separate[i]]
+    local w = self.in_proj_weight and self.in_proj_weight:narrow(1, (i - 1) * d + 1, d)
+      or self[separate[i]]
     if x:size(3) ~= w:size(2) then
-      fail("MultiheadAttention: %s has %d features, need %d", ({ "query", "key", "value" })[i], x:size(3), w:size(2))
+      fail("MultiheadAttention: %s has %d features, need %d", ({ "query", "key", "value" })[i],
+        x:size(3), w:size(2))
     end
     local y = flame.linear(x, w, b and b:narrow(1, (i - 1) * d + 1, d))
     return y:reshape(x:size(1), x:size(2), h, d // h):transpose(2, 3)
   end
 
-  -- What is added to the scores (batch, heads, time, source): -inf where a mask says so. nil: nothing.
+  -- What is added to the scores (batch, heads, time, source): -inf where a
+  -- mask says so. nil: nothing.
   local function bias_of(self, o, q, k, extra)
     local out
     local function add(mask, shape, name)
@@ -92,10 +104,14 @@ return function(nn, shared)
       flame.internal.need_tensor("MultiheadAttention", name, mask)
       for _, size in ipairs(shape) do n = n * size end
       if mask:numel() ~= n then
-        fail("MultiheadAttention: %s has shape (%s), need %d elements: (%s)", name, table.concat(mask.shape, ", "), n,
+        fail("MultiheadAttention: %s has shape (%s), need %d elements: (%s)", name,
+          table.concat(mask.shape, ", "), n,
           table.concat(shape, ", "))
       end
-      if mask.dtype == "bool" then mask = flame.zeros(mask.shape, { dtype = q.dtype, device = q.device }):masked_fill(mask, -math.huge) end
+      if mask.dtype == "bool" then
+        mask = flame.zeros(mask.shape, { dtype = q.dtype, device = q.device })
+          :masked_fill(mask, -math.huge)
+      end
       mask = mask:reshape(shape)
       out = out and out + mask or mask
     end
@@ -107,7 +123,8 @@ return function(nn, shared)
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
     end
     if o.is_causal then
-      add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s }, "the causal mask")
+      add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s },
+        "the causal mask")
     end
     if o.key_padding_mask then
       add(o.key_padding_mask, { b, 1, 1, s }, "key_padding_mask")
@@ -125,32 +142,39 @@ return function(nn, shared)
 
   -- Result (batch, heads, time, size) and, if asked for, the weights (batch, heads, time, source).
   local function attend(self, q, k, v, o)
-    local drop, extra = self.training and self.dropout or 0, (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
+    local drop, extra = self.training and self.dropout or 0,
+      (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
     k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
       if o.is_causal and extra == 0 and not o.attn_mask and not o.key_padding_mask then
         return flame.scaled_dot_product_attention(q, k, v, { is_causal = true, dropout_p = drop })
       end
-      return flame.scaled_dot_product_attention(q, k, v, { attn_mask = bias_of(self, o, q, k, extra), dropout_p = drop })
+      return flame.scaled_dot_product_attention(q, k, v,
+        { attn_mask = bias_of(self, o, q, k, extra), dropout_p = drop })
     end
-    local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)), bias_of(self, o, q, k, extra)
+    local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)),
+      bias_of(self, o, q, k, extra)
     local weights = (bias and scores + bias or scores):softmax(-1)
     if drop > 0 then weights = weights:dropout(drop) end
     return weights:matmul(v), weights
   end
 
-  local call_names = "key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
+  local call_names =
+    "key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
   function nn.MultiheadAttention:forward(query, ...)
     local o = read("MultiheadAttention", call_names, "", ...)
     local key = o.key or query
     local value = o.value or key
     local flat = query.ndim == 2
     local function come(x)
-      if x.ndim ~= (flat and 2 or 3) then fail("MultiheadAttention: query has %d axes, another %d", query.ndim, x.ndim) end
+      if x.ndim ~= (flat and 2 or 3) then
+        fail("MultiheadAttention: query has %d axes, another %d", query.ndim, x.ndim)
+      end
       if flat then return x:unsqueeze(1) end
       return self.batch_first and x or x:transpose(1, 2)
     end
-    local q, k, v = project(self, come(query), 1), project(self, come(key), 2), project(self, come(value), 3)
+    local q, k, v = project(self, come(query), 1), project(self, come(key), 2),
+      project(self, come(value), 3)
     local y, weights = attend(self, q, k, v, o)
     y = self.out_proj(y:transpose(2, 3):reshape(q:size(1), q:size(3), self.embed_dim))
     if weights and o.average_attn_weights ~= false then weights = weights:mean(2) end
@@ -158,13 +182,15 @@ return function(nn, shared)
     return self.batch_first and y or y:transpose(1, 2), weights
   end
   function nn.MultiheadAttention:extra()
-    return ("embed_dim=%d, num_heads=%d, batch_first=%s"):format(self.embed_dim, self.num_heads, self.batch_first)
+    return ("embed_dim=%d, num_heads=%d, batch_first=%s"):format(self.embed_dim, self.num_heads,
+      self.batch_first)
   end
 
-  -- ---- blocks -------------------------------------------------------------------------------------
+  -- ---- blocks -----------------------------------------------------------------------------------
   --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
-  --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d, dropout = 0, bias = true}
-  --- block(x, {attn_mask, key_padding_mask, is_causal}), masks as in MultiheadAttention.
+  --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
+  --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+  --- MultiheadAttention.
   nn.TransformerBlock = Module.extend("TransformerBlock")
   function nn.TransformerBlock:init(d, heads, ...)
     local o = read("TransformerBlock", "dropout bias causal hidden", "", ...)
@@ -172,10 +198,11 @@ return function(nn, shared)
     local hidden = o.hidden or 4 * d
     self.causal = o.causal == true
     self.norm1 = nn.LayerNorm(d)
-    self.attention = nn.MultiheadAttention(d, heads, { dropout = o.dropout, bias = o.bias, batch_first = true })
+    self.attention = nn.MultiheadAttention(d, heads,
+      { dropout = o.dropout, bias = o.bias, batch_first = true })
     self.norm2 = nn.LayerNorm(d)
-    self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = o.bias }), nn.GELU(), nn.Linear(hidden, d, { bias = o.bias }),
-      nn.Dropout(o.dropout or 0) }
+    self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = o.bias }), nn.GELU(),
+      nn.Linear(hidden, d, { bias = o.bias }), nn.Dropout(o.dropout or 0) }
   end
   function nn.TransformerBlock:forward(x, ...)
     local o = read("TransformerBlock", "attn_mask key_padding_mask is_causal", "", ...)
@@ -191,13 +218,17 @@ return function(nn, shared)
   nn.TransformerEncoderLayer = Module.extend("TransformerEncoderLayer")
   function nn.TransformerEncoderLayer:init(d, heads, ...)
     local given = table.pack(...)
-    local o = read("TransformerEncoderLayer", "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
+    local o = read("TransformerEncoderLayer",
+      "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
       "dtype device", ...)
     local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
-    rawset(self, "again", function() return nn.TransformerEncoderLayer(d, heads, table.unpack(given, 1, given.n)) end)
+    rawset(self, "again", function()
+      return nn.TransformerEncoderLayer(d, heads, table.unpack(given, 1, given.n))
+    end)
     local kind = { bias = o.bias, dtype = o.dtype, device = o.device }
     self.norm_first = o.norm_first == true
-    self.self_attn = nn.MultiheadAttention(d, heads, { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
+    self.self_attn = nn.MultiheadAttention(d, heads,
+      { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
       device = o.device })
     self.linear1 = nn.Linear(d, hidden, kind)      -- a line each: order of assignment counts
     self.dropout = nn.Dropout(p)
@@ -209,16 +240,21 @@ return function(nn, shared)
     self.dropout2 = nn.Dropout(p)
     local f = o.activation or "relu"
     rawset(self, "activation", type(f) == "string" and flame[f] or f)
-    if not flame.internal.callable(self.activation) then fail("TransformerEncoderLayer: there is no activation %s", tostring(f)) end
+    if not flame.internal.callable(self.activation) then
+      fail("TransformerEncoderLayer: there is no activation %s", tostring(f))
+    end
   end
   function nn.TransformerEncoderLayer:forward(x, ...)
     local o = read("TransformerEncoderLayer", "src_mask src_key_padding_mask is_causal", "", ...)
     local function look(y)
-      local z = self.self_attn(y, y, y, { attn_mask = o.src_mask, key_padding_mask = o.src_key_padding_mask, is_causal = o.is_causal,
-        need_weights = false })
+      local z = self.self_attn(y, y, y,
+        { attn_mask = o.src_mask, key_padding_mask = o.src_key_padding_mask,
+        is_causal = o.is_causal, need_weights = false })
       return self.dropout1(z)
     end
-    local function feed(y) return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(y))))) end
+    local function feed(y)
+      return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(y)))))
+    end
     if self.norm_first then
       x = x + look(self.norm1(x))
       return x + feed(self.norm2(x))

@@ -1,6 +1,7 @@
---- What stands under the names of a module: parameters and buffers beside its table, so that each assignment to their names
--- is seen, everything else in it. Given the keys of each module in order of first assignment, the kinds of marked tensors,
--- what raises, and nn.Buffer; gives functions for nn.lua.
+--- What stands under the names of a module: parameters and buffers beside its table, so that each
+-- assignment to their names is seen, everything else in it. Given the keys of each module in order
+-- of first assignment, the kinds of marked tensors, what raises, and nn.Buffer; gives functions
+-- for nn.lua.
 local flame = require "flame"
 
 return function(order, kinds, fail, buffer)
@@ -17,7 +18,8 @@ return function(order, kinds, fail, buffer)
     return rawget(self, key)
   end
 
-  --- What the name of 'old', a parameter or buffer, may be given: such a one, nothing, and a buffer's any tensor.
+  --- What the name of 'old', a parameter or buffer, may be given: such a one,
+  --- nothing, and a buffer's any tensor.
   local function successor(self, key, old, value)
     if value == nil or marked(value) then return value end
     local class, name = getmetatable(self).__name, tostring(key)
@@ -26,7 +28,9 @@ return function(order, kinds, fail, buffer)
       fail("%s: %s is a Parameter: it can be one or nil, got %s\1: write nn.Parameter(…), or flame.no_grad(function() %s:copy_(…) end)",
         class, name, word(value), place)
     end
-    if not flame.is_tensor(value) then fail("%s: %s is a Buffer: it can be a tensor or nil, got %s", class, name, word(value)) end
+    if not flame.is_tensor(value) then
+      fail("%s: %s is a Buffer: it can be a tensor or nil, got %s", class, name, word(value))
+    end
     return buffer(value, kinds[old] == "buffer")
   end
 

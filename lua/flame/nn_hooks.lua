@@ -8,20 +8,26 @@ return function(nn, shared)
   local function rejoin(what, new, gradients, places)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then
-      fail("%s: a backward hook returns a list with a gradient for each argument, or nothing; got %s", what, flame.internal.word(new))
+      fail("%s: a backward hook returns a list with a gradient for each argument, or nothing; got %s",
+        what, flame.internal.word(new))
     end
     local flat = {}
     for i, k in ipairs(places) do
-      local g = flame.internal.need_tensor(what, "gradient " .. k .. " of a backward hook", new[k] or gradients[k])
+      local g = flame.internal.need_tensor(what, "gradient " .. k .. " of a backward hook",
+        new[k] or gradients[k])
       local shape, own = table.concat(g.shape, ", "), table.concat(gradients[k].shape, ", ")
-      if shape ~= own then fail("%s: gradient %d of a backward hook has shape (%s), its argument (%s)", what, k, shape, own) end
+      if shape ~= own then
+        fail("%s: gradient %d of a backward hook has shape (%s), its argument (%s)", what,
+          k, shape, own)
+      end
       flat[i] = g:reshape(-1)
     end
     return flame.cat(flat, 1)
   end
 
-  --- The tracked ones among args become parts of one tensor, whose gradient is all of theirs at once: f gets it as
-  --- a list, false for the other arguments, and may return another. Gives that list, and how many are tracked.
+  --- The tracked ones among args become parts of one tensor, whose gradient is all of theirs at
+  --- once: f gets it as a list, false for the other arguments, and may return another. Gives that
+  --- list, and how many are tracked.
   local function join_arguments(what, args, f)
     local gradients, places, sizes, flat, like = {}, {}, {}, {}, {}
     for k = 1, args.n do
@@ -29,12 +35,15 @@ return function(nn, shared)
       gradients[k] = false
       if flame.is_tensor(x) and x.requires_grad and flame.is_grad_enabled() then
         local i = #places + 1
-        places[i], sizes[i], flat[i], like[i] = k, x:numel(), x:reshape(-1), { shape = x.shape, dtype = x.dtype }
+        places[i], sizes[i], flat[i], like[i] = k, x:numel(), x:reshape(-1),
+          { shape = x.shape, dtype = x.dtype }
       end
     end
     if #places == 0 then return gradients, 0 end
     local function give(to, all)
-      for i, part in ipairs(all:split(sizes, 1)) do to[places[i]] = part:reshape(like[i].shape):to(like[i].dtype):clone() end
+      for i, part in ipairs(all:split(sizes, 1)) do
+        to[places[i]] = part:reshape(like[i].shape):to(like[i].dtype):clone()
+      end
     end
     local all = flame.cat(flat, 1)
     give(args, all)
@@ -46,15 +55,19 @@ return function(nn, shared)
     return gradients, #places
   end
 
-  --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with false
-  --- where there is none. A list that it returns replaces the first; of several results the second has the first's.
+  --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
+  --- lists with false where there is none. A list that it returns replaces the first; of several
+  --- results the second has the first's.
   ---@return table  with remove()
   function Module:register_full_backward_hook(f)
-    if not flame.internal.callable(f) then fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f)) end
+    if not flame.internal.callable(f) then
+      fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f))
+    end
     local call                                           -- of the module
     local before = self:register_forward_pre_hook(function(module, args)
       local now = { outputs = { false } }
-      now.inputs, now.tracked = join_arguments(getmetatable(module).__name, args, function(gradients)
+      now.inputs, now.tracked = join_arguments(getmetatable(module).__name, args,
+        function(gradients)
         return f(module, gradients, now.outputs)
       end)
       call = now

@@ -77,57 +77,74 @@ return function(nn, shared)
   local function fans(name, x)
     flame.internal.need_tensor("init." .. name, "x", x)
     local s, field = x.shape, 1
-    if #s < 2 then fail("init.%s: fan in and fan out need at least two axes, x has %d", name, #s) end
+    if #s < 2 then
+      fail("init.%s: fan in and fan out need at least two axes, x has %d", name, #s)
+    end
     for i = 3, #s do field = field * s[i] end
     return s[2] * field, s[1] * field
   end
 
-  local gains = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1, conv_transpose2d = 1,
-    conv_transpose3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4 }
+  local gains = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1,
+    conv_transpose2d = 1, conv_transpose3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2),
+    selu = 3 / 4 }
   --- The factor by which an activation shrinks, to be made good by the weights before it.
   function init.calculate_gain(nonlinearity, slope)
     if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (slope or 0.01) ^ 2)) end
-    return gains[nonlinearity] or fail("init.calculate_gain: there is no nonlinearity %s", tostring(nonlinearity))
+    return gains[nonlinearity]
+      or fail("init.calculate_gain: there is no nonlinearity %s", tostring(nonlinearity))
   end
 
   --- Glorot and Bengio 2010: variance 2 / (fan in + fan out).
   function init.xavier_uniform(x, ...)
     local fan_in, fan_out = fans("xavier_uniform", x)
-    local bound = given("xavier_uniform", { "gain" }, { gain = 1 }, ...).gain * math.sqrt(6 / (fan_in + fan_out))
+    local bound = given("xavier_uniform", { "gain" }, { gain = 1 },
+      ...).gain * math.sqrt(6 / (fan_in + fan_out))
     return init.uniform(x, -bound, bound)
   end
   function init.xavier_normal(x, ...)
     local fan_in, fan_out = fans("xavier_normal", x)
-    return init.normal(x, 0, given("xavier_normal", { "gain" }, { gain = 1 }, ...).gain * math.sqrt(2 / (fan_in + fan_out)))
+    return init.normal(x, 0,
+      given("xavier_normal", { "gain" }, { gain = 1 },
+        ...).gain * math.sqrt(2 / (fan_in + fan_out)))
   end
 
   -- He's deviation: the gain of the activation over the root of the fan.
   local function kaiming(name, x, ...)
-    local o = given(name, { "a", "mode", "nonlinearity" }, { a = 0, mode = "fan_in", nonlinearity = "leaky_relu" }, ...)
+    local o = given(name, { "a", "mode", "nonlinearity" },
+      { a = 0, mode = "fan_in", nonlinearity = "leaky_relu" }, ...)
     if o.mode ~= "fan_in" and o.mode ~= "fan_out" then
       fail('init.%s: mode is %s, need "fan_in" or "fan_out"', name, tostring(o.mode))
     end
     local fan_in, fan_out = fans(name, x)
-    return init.calculate_gain(o.nonlinearity, o.a) / math.sqrt(o.mode == "fan_in" and fan_in or fan_out)
+    return init.calculate_gain(o.nonlinearity,
+      o.a) / math.sqrt(o.mode == "fan_in" and fan_in or fan_out)
   end
-  --- He et al. 2015: variance 2 / fan in for a ReLU; {a = slope, mode = "fan_in", nonlinearity = "leaky_relu"}.
+  --- He et al. 2015: variance 2 / fan in for a ReLU; {a = slope, mode =
+  --- "fan_in", nonlinearity = "leaky_relu"}.
   function init.kaiming_uniform(x, ...)
     local bound = math.sqrt(3) * kaiming("kaiming_uniform", x, ...)
     return init.uniform(x, -bound, bound)
   end
-  function init.kaiming_normal(x, ...) return init.normal(x, 0, kaiming("kaiming_normal", x, ...)) end
+  function init.kaiming_normal(x, ...)
+    return init.normal(x, 0, kaiming("kaiming_normal", x, ...))
+  end
 
   --- Normal between a and b, by the inverse of its distribution.
   function init.trunc_normal(x, ...)
-    local o = given("trunc_normal", { "mean", "std", "a", "b" }, { mean = 0, std = 1, a = -2, b = 2 }, ...)
-    local function below(v) return flame.tensor((v - o.mean) / o.std / math.sqrt(2), { dtype = "f64", device = "cpu" }):erf():item() end
+    local o = given("trunc_normal", { "mean", "std", "a", "b" },
+      { mean = 0, std = 1, a = -2, b = 2 }, ...)
+    local function below(v)
+      return flame.tensor((v - o.mean) / o.std / math.sqrt(2),
+        { dtype = "f64", device = "cpu" }):erf():item()
+    end
     return rewrite("trunc_normal", x, function()
       local u = flame.uniform(x.shape, below(o.a), below(o.b), { dtype = "f64", device = x.device })
       return (u:erfinv() * (o.std * math.sqrt(2)) + o.mean):clamp(o.a, o.b)
     end)
   end
 
-  --- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes from the second on count as one.
+  --- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
+  --- from the second on count as one.
   function init.orthogonal(x, ...)
     local gain = given("orthogonal", { "gain" }, { gain = 1 }, ...).gain
     return rewrite("orthogonal", x, function()
@@ -135,7 +152,9 @@ return function(nn, shared)
       local rows = x:size(1)
       local columns = x:numel() // math.max(rows, 1)
       local long, short = math.max(rows, columns), math.min(rows, columns)
-      local q, r = flame.qr(flame.normal({ long, short }, 0, 1, { dtype = x.dtype == "f64" and "f64" or "f32", device = x.device }))
+      local q, r = flame.qr(
+        flame.normal({ long, short }, 0, 1,
+          { dtype = x.dtype == "f64" and "f64" or "f32", device = x.device }))
       q = q * r:diagonal():sign()                      -- so that the distribution is uniform
       return ((rows < columns and q:t() or q) * gain):reshape(x.shape):to(x.dtype)
     end)
@@ -154,11 +173,14 @@ return function(nn, shared)
 
   local names = {}
   for name in pairs(init) do names[#names + 1] = name end
-  for _, name in ipairs(names) do if name ~= "calculate_gain" then init[name .. "_"] = init[name] end end
+  for _, name in ipairs(names) do
+    if name ~= "calculate_gain" then init[name .. "_"] = init[name] end
+  end
 
   -- ---- utils -----------------------------------------------------------------------------------
   local utils = {}
-  nn.utils, utils.rnn, nn.functional = utils, utils, flame      -- PyTorch's places for the same functions
+  -- PyTorch's places for the same functions
+  nn.utils, utils.rnn, nn.functional = utils, utils, flame
 
   --- All values in one vector, in the list's order.
   ---@param params flame.Tensor[]
@@ -173,7 +195,9 @@ return function(nn, shared)
     local n, at = 0, 1
     flame.internal.need_tensor("vector_to_parameters", "vector", vector)
     for _, p in ipairs(tensors("vector_to_parameters", params)) do n = n + p:numel() end
-    if vector:numel() ~= n then fail("vector_to_parameters: %d values, the parameters have %d", vector:numel(), n) end
+    if vector:numel() ~= n then
+      fail("vector_to_parameters: %d values, the parameters have %d", vector:numel(), n)
+    end
     flame.no_grad(function()
       for _, p in ipairs(params) do
         p:copy_(vector:narrow(1, at, p:numel()):reshape(p.shape))
@@ -190,7 +214,8 @@ return function(nn, shared)
   --- Sequences (t, …) of different lengths in one tensor, padded at the end.
   ---@param o table?  {batch_first = false, padding_value = 0}
   function utils.pad_sequence(list, ...)
-    local o = flame.internal.defaults("pad_sequence", { "batch_first", "padding_value" }, { batch_first = false, padding_value = 0 }, ...)
+    local o = flame.internal.defaults("pad_sequence", { "batch_first", "padding_value" },
+      { batch_first = false, padding_value = 0 }, ...)
     tensors("pad_sequence", list)
     local longest, padded = 0, {}
     for _, x in ipairs(list) do longest = math.max(longest, x:size(1)) end

@@ -49,11 +49,14 @@ return function(nn, shared)
     for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
   end
   function nn.ModuleList:append(module)
-    if not is_module(module) then fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module)) end
+    if not is_module(module) then
+      fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module))
+    end
     self[#self + 1] = module
     return self
   end
-  --- All of another list at the end. (The name is a class's maker elsewhere: lists make no classes.)
+  --- All of another list at the end. (The name is a class's maker elsewhere:
+  --- lists make no classes.)
   function nn.ModuleList:extend(list)
     for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
     return self
@@ -68,13 +71,17 @@ return function(nn, shared)
     local class = Module.extend(name)
     function class:init(t)
       local keys = {}
-      if t ~= nil and type(t) ~= "table" then fail("%s: need a table of %ss, got a %s", name, what, type(t)) end
+      if t ~= nil and type(t) ~= "table" then
+        fail("%s: need a table of %ss, got a %s", name, what, type(t))
+      end
       t = t or {}
       for key in pairs(t) do keys[#keys + 1] = key end
       table.sort(keys)
       for _, key in ipairs(keys) do
         local x = make and flame.is_tensor(t[key]) and not accept(t[key]) and make(t[key]) or t[key]
-        if not accept(x) then fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what) end
+        if not accept(x) then
+          fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what)
+        end
         self[key] = x
       end
     end
@@ -93,7 +100,7 @@ return function(nn, shared)
     return self
   end
 
-  -- ---- layers --------------------------------------------------------------------------------------
+  -- ---- layers -----------------------------------------------------------------------------------
 
   --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
   nn.Linear = Module.extend("Linear")
@@ -104,11 +111,14 @@ return function(nn, shared)
     local bound = 1 / math.sqrt(inputs)
     self.in_features, self.out_features = inputs, outputs
     self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, make_options(o)))
-    if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
+    if o.bias ~= false then
+      self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o)))
+    end
   end
   function nn.Linear:forward(x) return flame.linear(x, self.weight, self.bias) end
   function nn.Linear:extra()
-    return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
+    return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features,
+      self.bias ~= nil)
   end
 
   -- Rows for ids: the options of the functions, and the row padding_idx at zero.
@@ -131,12 +141,15 @@ return function(nn, shared)
   end
 
   --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
-  --- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
+  --- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2,
+  --- scale_grad_by_freq = false}
   nn.Embedding = Module.extend("Embedding")
   function nn.Embedding:init(n, d, ...)
-    rows_of(self, "Embedding", n, d, read("Embedding", "padding_idx " .. lookups, "sparse dtype device", ...))
+    rows_of(self, "Embedding", n, d,
+      read("Embedding", "padding_idx " .. lookups, "sparse dtype device", ...))
   end
-  --- A layer with the given table, which is not trained unless freeze = false; the other options are the constructor's.
+  --- A layer with the given table, which is not trained unless freeze = false; the other options
+  --- are the constructor's.
   ---@param table_of_rows flame.Tensor
   ---@param ... any  freeze = true, padding_idx, max_norm, norm_type = 2, scale_grad_by_freq = false, or a table of them
   function nn.Embedding.from_pretrained(table_of_rows, ...)
@@ -154,13 +167,16 @@ return function(nn, shared)
     return flame.embedding(ids, self.weight, self.options)
   end
   function nn.Embedding:extra()
-    return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim, self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
+    return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim,
+      self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
   end
 
-  --- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]).
+  --- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[,
+  --- per_sample_weights]]).
   nn.EmbeddingBag = Module.extend("EmbeddingBag")
   function nn.EmbeddingBag:init(n, d, ...)
-    local o = read("EmbeddingBag", lookups .. " mode", "padding_idx include_last_offset sparse dtype device", ...)
+    local o = read("EmbeddingBag", lookups .. " mode",
+      "padding_idx include_last_offset sparse dtype device", ...)
     rows_of(self, "EmbeddingBag", n, d, o)
     self.options.mode, self.options.include_last_offset = o.mode, o.include_last_offset
   end
@@ -171,7 +187,8 @@ return function(nn, shared)
     return flame.embedding_bag(ids, self.weight, offsets, o)
   end
   function nn.EmbeddingBag:extra()
-    return ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim, self.options.mode or "mean")
+    return ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim,
+      self.options.mode or "mean")
   end
 
   --- Normalises over the last axes of the given shape; weight and bias of that shape.
@@ -179,7 +196,9 @@ return function(nn, shared)
   function nn.LayerNorm:init(shape, ...)
     local o = read("LayerNorm", "eps elementwise_affine bias", "affine dtype device", ...)
     if type(shape) == "number" then shape = { shape } end
-    if type(shape) ~= "table" then fail("LayerNorm: shape is a %s, need a number or a list", type(shape)) end
+    if type(shape) ~= "table" then
+      fail("LayerNorm: shape is a %s, need a number or a list", type(shape))
+    end
     for i = 1, #shape do positive("LayerNorm", "shape[" .. i .. "]", shape[i]) end
     rawset(self, "shape", shape)
     self.eps = o.eps or 1e-5
@@ -189,9 +208,12 @@ return function(nn, shared)
       if o.bias ~= false then self.bias = nn.Parameter(flame.zeros(shape, make_options(o))) end
     end
   end
-  function nn.LayerNorm:forward(x) return x:layer_norm(self.shape, self.weight, self.bias, { eps = self.eps }) end
+  function nn.LayerNorm:forward(x)
+    return x:layer_norm(self.shape, self.weight, self.bias, { eps = self.eps })
+  end
   function nn.LayerNorm:extra()
-    return ("(%s), eps=%g, elementwise_affine=%s"):format(table.concat(self.shape, ", "), self.eps, self.elementwise_affine)
+    return ("(%s), eps=%g, elementwise_affine=%s"):format(table.concat(self.shape, ", "), self.eps,
+      self.elementwise_affine)
   end
 
   --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
@@ -211,8 +233,12 @@ return function(nn, shared)
 
   --- Dropout that keeps mean and variance of what SELU gives.
   nn.AlphaDropout = Module.extend("AlphaDropout", nn.Dropout)
-  function nn.AlphaDropout:forward(x) return self.training and flame.alpha_dropout(x, self.p, true) or x end
+  function nn.AlphaDropout:forward(x)
+    return self.training and flame.alpha_dropout(x, self.p, true) or x
+  end
   --- The same for whole channels (axis 2).
   nn.FeatureAlphaDropout = Module.extend("FeatureAlphaDropout", nn.Dropout)
-  function nn.FeatureAlphaDropout:forward(x) return self.training and flame.feature_alpha_dropout(x, self.p, true) or x end
+  function nn.FeatureAlphaDropout:forward(x)
+    return self.training and flame.feature_alpha_dropout(x, self.p, true) or x
+  end
 end

@@ -1,13 +1,14 @@
---- Layers whose input size comes from the first input, and weights that are made of other parameters
--- before each forward (weight and spectral norm). Given the table of flame.nn, adds to it.
+--- Layers whose input size comes from the first input, and weights that are made of other
+-- parameters before each forward (weight and spectral norm). Given the table of flame.nn, adds to
+-- it.
 local flame = require "flame"
 
 return function(nn, shared)
   local Module, fail = nn.Module, shared.fail
 
   -- ---- lazy layers -----------------------------------------------------------------------------
-  --- nn.LazyX(…) is nn.X(n, …) once it has seen an input, n being the size of the input's axis. It has no
-  --- parameters before: give an optimiser the parameters after the first forward.
+  --- nn.LazyX(…) is nn.X(n, …) once it has seen an input, n being the size of the input's axis. It
+  --- has no parameters before: give an optimiser the parameters after the first forward.
   local function lazy(name, axis)
     local of = nn[name]
     local class = Module.extend("Lazy" .. name)
@@ -16,7 +17,9 @@ return function(nn, shared)
     function class:forward(x, ...)
       if not flame.is_tensor(x) then fail("Lazy%s: need a tensor, got %s", name, type(x)) end
       local d = axis < 0 and x.ndim + 1 + axis or axis
-      if d < 1 or d > x.ndim then fail("Lazy%s: x has %d axes, need at least %d", name, x.ndim, math.abs(axis)) end
+      if d < 1 or d > x.ndim then
+        fail("Lazy%s: x has %d axes, need at least %d", name, x.ndim, math.abs(axis))
+      end
       local given, training = self.arguments, self.training
       rawset(self, "arguments", nil)
       setmetatable(self, of)
@@ -39,7 +42,7 @@ return function(nn, shared)
     lazy("InstanceNorm" .. n .. "d", -n - 1)
   end
 
-  -- ---- weights made of others --------------------------------------------------------------------
+  -- ---- weights made of others -------------------------------------------------------------------
   local made = setmetatable({}, { __mode = "k" })          -- module -> name -> {hook =, undo =}
 
   --- Replaces the parameter 'name' by what make() computes from others, before each forward.
@@ -72,8 +75,8 @@ return function(nn, shared)
   end
 
   local utils = nn.utils
-  --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm over all axes
-  --- but dim; false: over all.
+  --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
+  --- over all axes but dim; false: over all.
   ---@param module table
   ---@param name? string  "weight"
   ---@param dim? integer|false  1
@@ -81,7 +84,9 @@ return function(nn, shared)
     name, dim = name or "weight", dim == nil and 1 or dim
     local w = parameter_of("weight_norm", module, name)
     local rest = {}
-    for d = 1, w.ndim do if d ~= dim and (not dim or d ~= w.ndim + 1 + dim) then rest[#rest + 1] = d end end
+    for d = 1, w.ndim do
+      if d ~= dim and (not dim or d ~= w.ndim + 1 + dim) then rest[#rest + 1] = d end
+    end
     local function norm(v) return #rest == 0 and v:abs() or v:norm(2, rest, { keepdim = true }) end
     local g, v = name .. "_g", name .. "_v"
     module[g], module[v] = nn.Parameter(norm(w:detach())), nn.Parameter(w:detach():clone())
@@ -94,8 +99,8 @@ return function(nn, shared)
   end
   utils.remove_weight_norm = restore("remove_weight_norm")
 
-  --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step to step; the
-  --- weight itself is name_orig, the vector name_u.
+  --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
+  --- to step; the weight itself is name_orig, the vector name_u.
   ---@param module table
   ---@param name? string  "weight"
   ---@param n_power_iterations? integer  1
@@ -108,7 +113,9 @@ return function(nn, shared)
     local orig, left = name .. "_orig", name .. "_u"
     local function rows() return module[orig]:transpose(1, dim):flatten(2) end
     module[orig] = nn.Parameter(w:detach():clone())
-    module[left] = nn.Buffer(flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device }):normalize({ dim = 1, eps = eps }))
+    module[left] = nn.Buffer(
+      flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device })
+      :normalize({ dim = 1, eps = eps }))
     local steps = n_power_iterations or 1
     local function make()
       local m = rows()

@@ -14,16 +14,21 @@ return function(nn, positive, _, shared)
   function nn.RMSNorm:init(shape, ...)
     local o = read("RMSNorm", "eps elementwise_affine device dtype", "affine", ...)
     if type(shape) == "number" then shape = { shape } end
-    if type(shape) ~= "table" then fail("RMSNorm: shape is a %s, need a number or a list", type(shape)) end
+    if type(shape) ~= "table" then
+      fail("RMSNorm: shape is a %s, need a number or a list", type(shape))
+    end
     rawset(self, "shape", shape)
     self.eps = o.eps
-    if o.affine ~= false and o.elementwise_affine ~= false then self.weight = nn.Parameter(flame.ones(shape, make_options(o))) end
+    if o.affine ~= false and o.elementwise_affine ~= false then
+      self.weight = nn.Parameter(flame.ones(shape, make_options(o)))
+    end
   end
   function nn.RMSNorm:forward(x)
     return x:rms_norm(self.shape, self.weight, { eps = self.eps or epsilon[x.dtype] })
   end
   function nn.RMSNorm:extra()
-    return ("(%s), eps=%s, elementwise_affine=%s"):format(table.concat(self.shape, ", "), tostring(self.eps), self.weight ~= nil)
+    return ("(%s), eps=%s, elementwise_affine=%s"):format(table.concat(self.shape, ", "),
+      tostring(self.eps), self.weight ~= nil)
   end
 
   --- Normalises the channels (axis 2) in groups; weight and bias (channels).
@@ -32,16 +37,21 @@ return function(nn, positive, _, shared)
     local o = read("GroupNorm", "eps affine device dtype", "", ...)
     positive("GroupNorm", "groups", groups)
     positive("GroupNorm", "channels", channels)
-    if channels % groups ~= 0 then fail("GroupNorm: %d channels do not divide into %d groups", channels, groups) end
+    if channels % groups ~= 0 then
+      fail("GroupNorm: %d channels do not divide into %d groups", channels, groups)
+    end
     self.num_groups, self.num_channels, self.eps = groups, channels, o.eps or 1e-5
     if o.affine ~= false then
       self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
       self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
     end
   end
-  function nn.GroupNorm:forward(x) return x:group_norm(self.num_groups, self.weight, self.bias, { eps = self.eps }) end
+  function nn.GroupNorm:forward(x)
+    return x:group_norm(self.num_groups, self.weight, self.bias, { eps = self.eps })
+  end
   function nn.GroupNorm:extra()
-    return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps, self.weight ~= nil)
+    return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps,
+      self.weight ~= nil)
   end
 
   -- Norms with statistics of a channel: batch_norm and instance_norm for 'low' to 'high' axes.
@@ -52,7 +62,7 @@ return function(nn, positive, _, shared)
       local o = read(name, "eps momentum affine track_running_stats device dtype", "", ...)
       positive(name, "channels", channels)
       self.num_features, self.eps = channels, o.eps or 1e-5
-      self.momentum = o.momentum == nil and 0.1 or o.momentum         -- false: the mean over all batches
+      self.momentum = o.momentum == nil and 0.1 or o.momentum    -- false: the mean over all batches
       if o.affine == nil and affine or o.affine then
         self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
         self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
@@ -72,13 +82,15 @@ return function(nn, positive, _, shared)
       end
       local momentum = self.momentum
       if self.training and self.num_batches_tracked then
-        if affine then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end      -- of BatchNorm: as PyTorch
+        -- of BatchNorm: as PyTorch
+        if affine then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
         momentum = momentum or 1 / math.max(self.num_batches_tracked:item(), 1)
       end
       return run(self, x, momentum or 0)
     end
     function class:extra()
-      return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(self.num_features, self.eps,
+      return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(
+        self.num_features, self.eps,
         tostring(self.momentum), self.weight ~= nil, self.running_mean ~= nil)
     end
   end
@@ -88,7 +100,8 @@ return function(nn, positive, _, shared)
   end
   local function instance_norm(self, x, momentum)
     return x:instance_norm(self.running_mean, self.running_var, self.weight, self.bias,
-      { use_input_stats = self.training or self.running_mean == nil, momentum = momentum, eps = self.eps })
+      { use_input_stats = self.training or self.running_mean == nil, momentum = momentum,
+        eps = self.eps })
   end
   channel_norm("BatchNorm1d", 2, 3, true, true, batch_norm)
   channel_norm("BatchNorm2d", 4, 4, true, true, batch_norm)
@@ -98,7 +111,8 @@ return function(nn, positive, _, shared)
   channel_norm("InstanceNorm3d", 5, 5, false, false, instance_norm)
 
   -- ---- activations -----------------------------------------------------------------------------
-  --- A module of f(x, options); the options come by position in the order of 'names', or in a table.
+  --- A module of f(x, options); the options come by position in the order of
+  --- 'names', or in a table.
   local function activation(name, names, f)
     local class = Module.extend(name)
     function class:init(...)
@@ -112,17 +126,22 @@ return function(nn, positive, _, shared)
     function class:extra()
       local text = {}
       for key in names:gmatch("%S+") do
-        if self.options[key] ~= nil then text[#text + 1] = key .. "=" .. tostring(self.options[key]) end
+        if self.options[key] ~= nil then
+          text[#text + 1] = key .. "=" .. tostring(self.options[key])
+        end
       end
       return table.concat(text, ", ")
     end
     nn[name] = class
   end
-  for name, f in pairs { ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu", Mish = "mish", Tanh = "tanh",
-    Sigmoid = "sigmoid", LogSigmoid = "logsigmoid", Softsign = "softsign", Hardsigmoid = "hardsigmoid",
-    Hardswish = "hardswish" } do activation(name, "", function(x) return flame[f](x) end) end
-  for name, f in pairs { GELU = { "gelu", "approximate" }, LeakyReLU = { "leaky_relu", "negative_slope" }, ELU = { "elu", "alpha" },
-    CELU = { "celu", "alpha" }, Softplus = { "softplus", "beta threshold" }, Hardtanh = { "hardtanh", "min_val max_val" } } do
+  for name, f in pairs { ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu",
+    Mish = "mish", Tanh = "tanh", Sigmoid = "sigmoid", LogSigmoid = "logsigmoid",
+    Softsign = "softsign", Hardsigmoid = "hardsigmoid", Hardswish = "hardswish" } do activation(
+      name, "", function(x) return flame[f](x) end) end
+  for name, f in pairs { GELU = { "gelu", "approximate" },
+    LeakyReLU = { "leaky_relu", "negative_slope" }, ELU = { "elu", "alpha" },
+    CELU = { "celu", "alpha" }, Softplus = { "softplus", "beta threshold" },
+    Hardtanh = { "hardtanh", "min_val max_val" } } do
     activation(name, f[2], function(x, o) return flame[f[1]](x, o) end)
   end
   activation("Softmax", "dim", function(x, o) return x:softmax(o and o.dim or -1) end)
@@ -182,7 +201,9 @@ return function(nn, positive, _, shared)
   function nn.Identity:forward(...) return ... end
 
   --- Axes first to last as one.
-  activation("Flatten", "start_dim end_dim", function(x, o) return x:flatten(o and o.start_dim or 2, o and o.end_dim or -1) end)
+  activation("Flatten", "start_dim end_dim", function(x, o)
+    return x:flatten(o and o.start_dim or 2, o and o.end_dim or -1)
+  end)
   nn.Unflatten = Module.extend("Unflatten")
   function nn.Unflatten:init(d, sizes) rawset(self, "d", d) rawset(self, "sizes", sizes) end
   function nn.Unflatten:forward(x) return x:unflatten(self.d, self.sizes) end
@@ -198,7 +219,7 @@ return function(nn, positive, _, shared)
   end
   for _, name in ipairs { "Dropout1d", "Dropout2d", "Dropout3d" } do channel_dropout(name) end
 
-  -- ---- products ----------------------------------------------------------------------------------------
+  -- ---- products ---------------------------------------------------------------------------------
   --- y[o] = x1 W[o] x2 + b[o] over the last axes; weight (out, in1, in2), uniform in +-1/sqrt(in1).
   nn.Bilinear = Module.extend("Bilinear")
   function nn.Bilinear:init(in1, in2, outputs, ...)
@@ -209,35 +230,43 @@ return function(nn, positive, _, shared)
     self.in1_features, self.in2_features, self.out_features = in1, in2, outputs
     local bound = 1 / math.sqrt(in1)
     self.weight = nn.Parameter(flame.uniform({ outputs, in1, in2 }, -bound, bound, make_options(o)))
-    if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
+    if o.bias ~= false then
+      self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o)))
+    end
   end
   function nn.Bilinear:forward(x, y)
     flame.internal.need_tensor("Bilinear", "x", x)
     flame.internal.need_tensor("Bilinear", "y", y)
     local shape = x.shape
     shape[#shape] = self.out_features
-    local z = flame.einsum("ni,oij,nj->no", x:reshape(-1, self.in1_features), self.weight, y:reshape(-1, self.in2_features))
+    local z = flame.einsum("ni,oij,nj->no", x:reshape(-1, self.in1_features), self.weight,
+      y:reshape(-1, self.in2_features))
     return (self.bias and z + self.bias or z):reshape(shape):clone()
   end
   function nn.Bilinear:extra()
-    return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features, self.in2_features,
+    return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features,
+      self.in2_features,
       self.out_features, self.bias ~= nil)
   end
 
   --- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
   nn.CosineSimilarity = Module.extend("CosineSimilarity")
-  function nn.CosineSimilarity:init(...) rawset(self, "options", read("CosineSimilarity", "dim eps", "", ...)) end
+  function nn.CosineSimilarity:init(...)
+    rawset(self, "options", read("CosineSimilarity", "dim eps", "", ...))
+  end
   function nn.CosineSimilarity:forward(x, y)
     return flame.cosine_similarity(x, y, self.options.dim or 2, { eps = self.options.eps or 1e-8 })
   end
   nn.PairwiseDistance = Module.extend("PairwiseDistance")
-  function nn.PairwiseDistance:init(...) rawset(self, "options", read("PairwiseDistance", "p eps keepdim", "", ...)) end
+  function nn.PairwiseDistance:init(...)
+    rawset(self, "options", read("PairwiseDistance", "p eps keepdim", "", ...))
+  end
   function nn.PairwiseDistance:forward(x, y)
     local o = self.options
     return (x - y + (o.eps or 1e-6)):norm(o.p or 2, -1, { keepdim = o.keepdim == true })
   end
 
-  -- ---- losses --------------------------------------------------------------------------------------
+  -- ---- losses -----------------------------------------------------------------------------------
   -- A module of f(input, target, options). A tensor among the options ("weight", "pos_weight") is a
   -- buffer, so that it moves with the module.
   local function loss(name, names, f)
@@ -251,7 +280,9 @@ return function(nn, positive, _, shared)
     end
     function class:forward(...)
       local o = {}
-      for key, value in pairs(self.options) do o[key] = flame.is_tensor(value) and self[key] or value end
+      for key, value in pairs(self.options) do
+        o[key] = flame.is_tensor(value) and self[key] or value
+      end
       local args = table.pack(...)
       args[args.n + 1] = o
       return f(table.unpack(args, 1, args.n + 1))
@@ -270,7 +301,8 @@ return function(nn, positive, _, shared)
   loss("KLDivLoss", "reduction log_target", of "kl_div")
   loss("HingeLoss", "margin reduction", of "hinge_loss")
   loss("TripletMarginLoss", "margin p eps swap reduction", of "triplet_margin_loss")
-  loss("TripletMarginWithDistanceLoss", "distance_function margin swap reduction", of "triplet_margin_with_distance_loss")
+  loss("TripletMarginWithDistanceLoss", "distance_function margin swap reduction",
+    of "triplet_margin_with_distance_loss")
   loss("SoftMarginLoss", "reduction", of "soft_margin_loss")
   loss("HingeEmbeddingLoss", "margin reduction", of "hinge_embedding_loss")
   loss("MarginRankingLoss", "margin reduction", of "margin_ranking_loss")
@@ -282,9 +314,10 @@ return function(nn, positive, _, shared)
   loss("MultiLabelSoftMarginLoss", "weight reduction", of "multilabel_soft_margin_loss")
   loss("CTCLoss", "blank reduction zero_infinity", of "ctc_loss")
 
-  --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x, target) gives the log-probability of
-  --- each row's class, and minus their mean. The head holds the classes up to cutoffs[1] and a place for each cluster behind;
-  --- the i-th cluster has a size smaller by div_value^i.
+  --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
+  --- target) gives the log-probability of each row's class, and minus their mean. The head holds
+  --- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
+  --- smaller by div_value^i.
   nn.AdaptiveLogSoftmaxWithLoss = Module.extend("AdaptiveLogSoftmaxWithLoss")
   local Adaptive = nn.AdaptiveLogSoftmaxWithLoss
   function Adaptive:init(in_features, n_classes, cutoffs, ...)
@@ -292,42 +325,53 @@ return function(nn, positive, _, shared)
     local o = read(name, "div_value head_bias device dtype", "", ...)
     positive(name, "in_features", in_features)
     positive(name, "n_classes", n_classes)
-    if type(cutoffs) ~= "table" then fail("%s: cutoffs is a %s, need a list of classes", name, type(cutoffs)) end
+    if type(cutoffs) ~= "table" then
+      fail("%s: cutoffs is a %s, need a list of classes", name, type(cutoffs))
+    end
     local ends = table.move(cutoffs, 1, #cutoffs, 1, {})
     ends[#ends + 1] = n_classes
     for i = 1, #ends do
       positive(name, "a cutoff", ends[i])
-      if i > 1 and ends[i] <= ends[i - 1] then fail("%s: cutoffs must rise and stay below n_classes = %d", name, n_classes) end
+      if i > 1 and ends[i] <= ends[i - 1] then
+        fail("%s: cutoffs must rise and stay below n_classes = %d", name, n_classes)
+      end
     end
     if #ends < 2 then fail("%s: need one cutoff or more", name) end
     rawset(self, "cutoffs", ends)
-    self.head = nn.Linear(in_features, ends[1] + #ends - 1, { bias = o.head_bias or false, device = o.device, dtype = o.dtype })
+    self.head = nn.Linear(in_features, ends[1] + #ends - 1,
+      { bias = o.head_bias or false, device = o.device, dtype = o.dtype })
     local tail, plain = {}, { bias = false, device = o.device, dtype = o.dtype }
     for i = 1, #ends - 1 do
       local size = in_features // (o.div_value or 4) ^ i | 0
-      tail[i] = nn.Sequential { nn.Linear(in_features, size, plain), nn.Linear(size, ends[i + 1] - ends[i], plain) }
+      tail[i] = nn.Sequential { nn.Linear(in_features, size, plain),
+        nn.Linear(size, ends[i + 1] - ends[i], plain) }
     end
     self.tail = nn.ModuleList(tail)
   end
   function Adaptive:forward(x, target)
     local ends, single = self.cutoffs, x.ndim == 1
     if single then x, target = x:unsqueeze(1), target:unsqueeze(1) end
-    if x.ndim ~= 2 or target.ndim ~= 1 or #x ~= #target then fail("AdaptiveLogSoftmaxWithLoss: need x (n, features) and target (n)") end
+    if x.ndim ~= 2 or target.ndim ~= 1 or #x ~= #target then
+      fail("AdaptiveLogSoftmaxWithLoss: need x (n, features) and target (n)")
+    end
     local out = target:lt(1):logical_or(target:gt(ends[#ends])):nonzero():reshape(-1)
     if #out > 0 then
       local at = out[1]:item()
-      fail("AdaptiveLogSoftmaxWithLoss: class %d at position %d, need 1 to %d", target[at]:item(), at, ends[#ends])
+      fail("AdaptiveLogSoftmaxWithLoss: class %d at position %d, need 1 to %d", target[at]:item(),
+        at, ends[#ends])
     end
     local place = target
     for i = #ends - 1, 1, -1 do
-      place = flame.where(target:gt(ends[i]):logical_and(target:le(ends[i + 1])), ends[1] + i, place)
+      place = flame.where(target:gt(ends[i]):logical_and(target:le(ends[i + 1])),
+        ends[1] + i, place)
     end
     local y = -flame.nll_loss(self.head(x):log_softmax(2), place, { reduction = "none" })
     for i = 1, #ends - 1 do
       local rows = target:gt(ends[i]):logical_and(target:le(ends[i + 1])):nonzero():reshape(-1)
       if #rows > 0 then
         local inner = self.tail[i](x:index_select(1, rows)):log_softmax(2)
-        y = y:index_add(1, rows, inner:gather(2, (target:index_select(1, rows) - ends[i]):unsqueeze(2)):squeeze(2))
+        y = y:index_add(1, rows,
+          inner:gather(2, (target:index_select(1, rows) - ends[i]):unsqueeze(2)):squeeze(2))
       end
     end
     return single and y:squeeze(1) or y, -y:mean()
@@ -336,7 +380,9 @@ return function(nn, positive, _, shared)
   function Adaptive:log_prob(x)
     local ends, head = self.cutoffs, self.head(x):log_softmax(2)
     local parts = { head:narrow(2, 1, ends[1]) }
-    for i = 1, #ends - 1 do parts[i + 1] = self.tail[i](x):log_softmax(2) + head:narrow(2, ends[1] + i, 1) end
+    for i = 1, #ends - 1 do
+      parts[i + 1] = self.tail[i](x):log_softmax(2) + head:narrow(2, ends[1] + i, 1)
+    end
     return flame.cat(parts, 2)
   end
   --- The likeliest class of each row.

@@ -1,7 +1,8 @@
 --- Sequences of different lengths for the recurrent layers: what torch.nn.utils.rnn has. A packed
 -- sequence is a table of data (the first steps of all sequences, then the second ones, …),
--- batch_sizes (sequences at each step), and sorted_indices and unsorted_indices, which lead from the
--- order given to the one by falling length and back. Given the table of flame.nn, adds to nn.utils.
+-- batch_sizes (sequences at each step), and sorted_indices and unsorted_indices, which lead from
+-- the order given to the one by falling length and back. Given the table of flame.nn, adds to
+-- nn.utils.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -11,13 +12,17 @@ return function(nn, shared)
   local function is_packed(x) return getmetatable(x) == Packed end
   shared.is_packed = is_packed
 
-  local function positions(list, device) return flame.tensor(list, { dtype = "i64", device = device }) end
+  local function positions(list, device)
+    return flame.tensor(list, { dtype = "i64", device = device })
+  end
 
   local function lengths_of(op, lengths, n, most)
     local list = flame.is_tensor(lengths) and lengths:totable() or lengths
     if type(list) ~= "table" or #list ~= n then fail("%s: lengths must be %d numbers", op, n) end
     for i, l in ipairs(list) do
-      if math.type(l) ~= "integer" or l < 1 or l > most then fail("%s: lengths[%d] = %s, need 1 to %d", op, i, tostring(l), most) end
+      if math.type(l) ~= "integer" or l < 1 or l > most then
+        fail("%s: lengths[%d] = %s, need 1 to %d", op, i, tostring(l), most)
+      end
     end
     return list
   end
@@ -31,7 +36,9 @@ return function(nn, shared)
       return a < b
     end)
     for k, i in ipairs(order) do
-      if sorted and k ~= i then fail("%s: lengths do not fall\1: sort them, or {enforce_sorted = false}", op) end
+      if sorted and k ~= i then
+        fail("%s: lengths do not fall\1: sort them, or {enforce_sorted = false}", op)
+      end
       place[i] = k
     end
     local idx = positions(order, x.device)
@@ -41,7 +48,8 @@ return function(nn, shared)
       for _, l in ipairs(lengths) do if l >= t then n = n + 1 end end
       sizes[t], parts[t] = n, x[t]:narrow(1, 1, n)
     end
-    return setmetatable({ data = flame.cat(parts, 1), batch_sizes = positions(sizes, "cpu"), sorted_indices = idx,
+    return setmetatable(
+      { data = flame.cat(parts, 1), batch_sizes = positions(sizes, "cpu"), sorted_indices = idx,
       unsorted_indices = positions(place, x.device) }, Packed)
   end
 
@@ -51,8 +59,11 @@ return function(nn, shared)
   ---@param ... any  batch_first = false, enforce_sorted = true, or a table of them
   function utils.pack_padded_sequence(x, lengths, ...)
     local op = "pack_padded_sequence"
-    local o = flame.internal.defaults(op, { "batch_first", "enforce_sorted" }, { batch_first = false, enforce_sorted = true }, ...)
-    if flame.internal.need_tensor(op, "x", x).ndim < 2 then fail("%s: x has %d axes, need 2 or more", op, x.ndim) end
+    local o = flame.internal.defaults(op, { "batch_first", "enforce_sorted" },
+      { batch_first = false, enforce_sorted = true }, ...)
+    if flame.internal.need_tensor(op, "x", x).ndim < 2 then
+      fail("%s: x has %d axes, need 2 or more", op, x.ndim)
+    end
     if o.batch_first then x = x:transpose(1, 2) end
     if x.shape[2] < 1 then fail("%s: there are no sequences", op) end
     return pack(op, x, lengths_of(op, lengths, x.shape[2], x.shape[1]), o.enforce_sorted)
@@ -64,7 +75,8 @@ return function(nn, shared)
   function utils.pack_sequence(list, enforce_sorted)
     local lengths = {}
     for i, x in ipairs(list) do lengths[i] = #x end
-    return utils.pack_padded_sequence(utils.pad_sequence(list), lengths, { enforce_sorted = enforce_sorted ~= false })
+    return utils.pack_padded_sequence(utils.pad_sequence(list), lengths,
+      { enforce_sorted = enforce_sorted ~= false })
   end
 
   --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
@@ -75,21 +87,28 @@ return function(nn, shared)
     local op = "pad_packed_sequence"
     local o = flame.internal.defaults(op, { "batch_first", "padding_value", "total_length" },
       { batch_first = false, padding_value = 0, total_length = false }, ...)
-    if not is_packed(packed) then fail("%s: need a packed sequence, got %s", op, flame.internal.word(packed)) end
+    if not is_packed(packed) then
+      fail("%s: need a packed sequence, got %s", op, flame.internal.word(packed))
+    end
     local sizes, at, steps, lengths = packed.batch_sizes:totable(), 1, {}, {}
     local n, tail = sizes[1], packed.data.shape
-    if o.total_length and o.total_length < #sizes then fail("%s: total_length = %d, there are %d steps", op, o.total_length, #sizes) end
+    if o.total_length and o.total_length < #sizes then
+      fail("%s: total_length = %d, there are %d steps", op, o.total_length, #sizes)
+    end
     for i = 1, n do lengths[i] = 0 end
     for t = 1, o.total_length or #sizes do
       local here = sizes[t] or 0
       tail[1] = n - here
-      local rest = flame.full(tail, o.padding_value, { dtype = packed.data.dtype, device = packed.data.device })
-      steps[t] = here == 0 and rest or here == n and packed.data:narrow(1, at, n) or flame.cat({ packed.data:narrow(1, at, here), rest }, 1)
+      local rest = flame.full(tail, o.padding_value,
+        { dtype = packed.data.dtype, device = packed.data.device })
+      steps[t] = here == 0 and rest or here == n and packed.data:narrow(1, at, n)
+        or flame.cat({ packed.data:narrow(1, at, here), rest }, 1)
       at = at + here
       for i = 1, here do lengths[i] = t end
     end
     local y = flame.stack(steps):index_select(2, packed.unsorted_indices)
-    return o.batch_first and y:transpose(1, 2):clone() or y, positions(lengths, "cpu"):index_select(1, packed.unsorted_indices:cpu())
+    return o.batch_first and y:transpose(1, 2):clone() or y,
+      positions(lengths, "cpu"):index_select(1, packed.unsorted_indices:cpu())
   end
 
   --- The sequences of a padded tensor, a list.
@@ -101,16 +120,21 @@ return function(nn, shared)
     flame.internal.need_tensor("unpad_sequence", "x", x)
     if not batch_first then x = x:transpose(1, 2) end
     local list = {}
-    for i, l in ipairs(lengths_of("unpad_sequence", lengths, x.shape[1], x.shape[2])) do list[i] = x[i]:narrow(1, 1, l):clone() end
+    for i, l in ipairs(lengths_of("unpad_sequence", lengths, x.shape[1], x.shape[2])) do
+      list[i] = x[i]:narrow(1, 1, l):clone()
+    end
     return list
   end
 
   --- The sequences of a packed one, a list.
   ---@param packed table
   ---@return flame.Tensor[]
-  function utils.unpack_sequence(packed) return utils.unpad_sequence(utils.pad_packed_sequence(packed)) end
+  function utils.unpack_sequence(packed)
+    return utils.unpad_sequence(utils.pad_packed_sequence(packed))
+  end
 
-  --- f over the padded form: f(x, masks) gives y and states; masks hold where each step (n, 1) has an element.
+  --- f over the padded form: f(x, masks) gives y and states; masks hold where
+  --- each step (n, 1) has an element.
   function shared.over_packed(packed, f)
     local x, lengths = utils.pad_packed_sequence(packed)
     local reach, masks = lengths:to(x.device):unsqueeze(2), {}

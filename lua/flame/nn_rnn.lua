@@ -1,6 +1,7 @@
 --- Recurrent layers: RNN, LSTM, GRU and their cells, with PyTorch's parameter names, order of
 -- gates and initialisation. A layer multiplies its whole input with the input weights at once;
--- the steps then hold one product with the hidden state each. Given the table of flame.nn, adds to it.
+-- the steps then hold one product with the hidden state each. Given the table
+-- of flame.nn, adds to it.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -36,7 +37,8 @@ return function(nn, shared)
     return nn.Parameter(flame.uniform(shape, -bound, bound, make_options(o)))
   end
 
-  --- The rows of x (steps, n, …) as a list, by halves: its gradient is put together in the same way.
+  --- The rows of x (steps, n, …) as a list, by halves: its gradient is put
+  --- together in the same way.
   local function rows(x)
     local out = {}
     local function cut(v, first, n)
@@ -62,19 +64,23 @@ return function(nn, shared)
       if s == nil then
         s = flame.zeros({ layers, n, hidden }, { dtype = x.dtype, device = x.device })
       elseif s.ndim ~= 3 or s.shape[1] ~= layers or s.shape[2] ~= n or s.shape[3] ~= hidden then
-        fail("%s: %s has shape %s, need (%d, %d, %d)", name, k == 1 and "h0" or "c0", text(s), layers, n, hidden)
+        fail("%s: %s has shape %s, need (%d, %d, %d)", name, k == 1 and "h0" or "c0", text(s),
+          layers, n, hidden)
       end
       states[k] = rows(s)
     end
     return states
   end
 
-  -- ---- layers ------------------------------------------------------------------------------------
-  --- The states that follow x in a call: one after the other or in a table, a list or by their names.
+  -- ---- layers -----------------------------------------------------------------------------------
+  --- The states that follow x in a call: one after the other or in a table, a
+  --- list or by their names.
   local function states_given(name, names, ...)
     local first, out = ..., table.pack(...)
     if type(first) == "table" then
-      if select("#", ...) > 1 and select(2, ...) ~= nil then fail("%s: a table of states comes last", name) end
+      if select("#", ...) > 1 and select(2, ...) ~= nil then
+        fail("%s: a table of states comes last", name)
+      end
       local known = {}
       for i, key in ipairs(names) do known[key], out[i] = i, nil end
       for key, s in pairs(first) do
@@ -82,17 +88,21 @@ return function(nn, shared)
         out[i] = s
       end
     elseif out.n > #names and out[#names + 1] ~= nil then
-      fail("%s: %d argument%s after x at most, got %d", name, #names, #names == 1 and "" or "s", out.n)
+      fail("%s: %d argument%s after x at most, got %d", name, #names,
+        #names == 1 and "" or "s", out.n)
     end
-    for i, key in ipairs(names) do if out[i] ~= nil then flame.internal.need_tensor(name, key, out[i]) end end
+    for i, key in ipairs(names) do
+      if out[i] ~= nil then flame.internal.need_tensor(name, key, out[i]) end
+    end
     return out[1], out[2]
   end
 
-  --- One direction of one layer over a list of inputs; gives the list of outputs and the last state.
-  --- masks: where a step has an element; elsewhere the state stays and the output is 0.
+  --- One direction of one layer over a list of inputs; gives the list of outputs and the last
+  --- state. masks: where a step has an element; elsewhere the state stays and the output is 0.
   local function run(self, suffix, inputs, state, backwards, masks)
     local step = steps[self.mode]
-    local wx, wh, bx, bh = self["weight_ih" .. suffix], self["weight_hh" .. suffix], self["bias_ih" .. suffix], self["bias_hh" .. suffix]
+    local wx, wh, bx, bh = self["weight_ih" .. suffix], self["weight_hh" .. suffix],
+      self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
@@ -113,7 +123,8 @@ return function(nn, shared)
   --- All layers: x (steps, n, inputs); given: initial states. Gives y, and the last states.
   local function forward(self, name, x, given, masks)
     local directions, count = self.bidirectional and 2 or 1, self.mode == "lstm" and 2 or 1
-    local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, count == 2 and self.hidden_size or nil }
+    local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size,
+      count == 2 and self.hidden_size or nil }
     local start = initial(name, x, given, sizes, self.num_layers * directions, x.shape[2])
     local inputs, last = rows(x), {}
     for k = 1, count do last[k] = {} end
@@ -122,10 +133,13 @@ return function(nn, shared)
       for d = 1, directions do
         local at, state = layer * directions + d, {}
         for k = 1, count do state[k] = start[k][at] end
-        halves[d], state = run(self, ("_l%d%s"):format(layer, d == 2 and "_reverse" or ""), inputs, state, d == 2, masks)
+        halves[d], state = run(self, ("_l%d%s"):format(layer, d == 2 and "_reverse" or ""), inputs,
+          state, d == 2, masks)
         for k = 1, count do last[k][at] = state[k] end
       end
-      for t = 1, #inputs do inputs[t] = directions == 2 and flame.cat({ halves[1][t], halves[2][t] }, 2) or halves[1][t] end
+      for t = 1, #inputs do
+        inputs[t] = directions == 2 and flame.cat({ halves[1][t], halves[2][t] }, 2) or halves[1][t]
+      end
       if self.dropout > 0 and self.training and layer < self.num_layers - 1 then
         for t = 1, #inputs do inputs[t] = inputs[t]:dropout(self.dropout) end
       end
@@ -141,20 +155,25 @@ return function(nn, shared)
     for l = 0, self.num_layers - 1 do
       for d = 1, directions do
         local suffix = ("_l%d%s"):format(l, d == 2 and "_reverse" or "")
-        self["weight_ih" .. suffix] = weight({ size, l == 0 and self.input_size or out * directions }, hidden, o)
+        self["weight_ih" .. suffix] = weight(
+          { size, l == 0 and self.input_size or out * directions }, hidden, o)
         self["weight_hh" .. suffix] = weight({ size, out }, hidden, o)
         if o.bias ~= false then
           self["bias_ih" .. suffix] = weight({ size }, hidden, o)
           self["bias_hh" .. suffix] = weight({ size }, hidden, o)
         end
-        if self.proj_size > 0 then self["weight_hr" .. suffix] = weight({ out, hidden }, hidden, o) end
+        if self.proj_size > 0 then
+          self["weight_hr" .. suffix] = weight({ out, hidden }, hidden, o)
+        end
       end
     end
   end
 
-  --- Sizes and options of a layer, checked; mode: of the layer, nil for one that takes a nonlinearity.
+  --- Sizes and options of a layer, checked; mode: of the layer, nil for one
+  --- that takes a nonlinearity.
   local function configure(self, name, mode, o)
-    self.num_layers, self.dropout, self.proj_size = o.num_layers or 1, o.dropout or 0, o.proj_size or 0
+    self.num_layers, self.dropout, self.proj_size = o.num_layers or 1, o.dropout or 0,
+      o.proj_size or 0
     self.batch_first, self.bidirectional = o.batch_first == true, o.bidirectional == true
     self.mode = mode or o.nonlinearity or "tanh"
     positive(name, "input_size", self.input_size)
@@ -168,22 +187,27 @@ return function(nn, shared)
     elseif mode and o.nonlinearity then
       fail("%s: no option 'nonlinearity'", name)
     end
-    if math.type(self.proj_size) ~= "integer" or self.proj_size < 0 or self.proj_size >= self.hidden_size then
-      fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size), self.hidden_size - 1)
+    if math.type(self.proj_size) ~= "integer" or self.proj_size < 0
+        or self.proj_size >= self.hidden_size then
+      fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size),
+        self.hidden_size - 1)
     end
   end
 
   --- A packed sequence to a packed one.
   local function over_packed(self, name, x, given)
     if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
-      fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data), self.input_size)
+      fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data),
+        self.input_size)
     end
     return shared.over_packed(x, function(v, masks) return forward(self, name, v, given, masks) end)
   end
 
   --- With the batch where the layer has it, or without one.
   local function over_tensor(self, name, x, given)
-    if x.ndim ~= 2 and x.ndim ~= 3 then fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x)) end
+    if x.ndim ~= 2 and x.ndim ~= 3 then
+      fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x))
+    end
     if x.shape[x.ndim] ~= self.input_size then
       fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x), self.input_size)
     end
@@ -215,18 +239,24 @@ return function(nn, shared)
       make_weights(self, o)
     end
 
-    --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without n; a list
-    --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
+    --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without
+    --- n; a list {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence
+    --- gives a packed one.
     function class:forward(x, ...)
       local h0, c0 = states_given(name, mode == "lstm" and { "h0", "c0" } or { "h0" }, ...)
-      if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0\1: y, h, c = lstm(x, h, c)", name) end
-      local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
+      if mode == "lstm" and h0 and not c0 then
+        fail("%s: h0 without c0\1: y, h, c = lstm(x, h, c)", name)
+      end
+      local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name,
+        x, { h0, c0 })
       return y, table.unpack(last)
     end
     function class:extra()
       return ("%d, %d%s%s%s%s"):format(self.input_size, self.hidden_size,
-        self.proj_size > 0 and ", proj_size=" .. self.proj_size or "", self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
-        self.batch_first and ", batch_first=true" or "", self.bidirectional and ", bidirectional=true" or "")
+        self.proj_size > 0 and ", proj_size=" .. self.proj_size or "",
+        self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
+        self.batch_first and ", batch_first=true" or "",
+        self.bidirectional and ", bidirectional=true" or "")
     end
   end
   local common = "num_layers bias batch_first dropout bidirectional device dtype"
@@ -234,7 +264,7 @@ return function(nn, shared)
   layer("LSTM", "lstm", (common:gsub("bidirectional", "%0 proj_size")))
   layer("GRU", "gru", common)
 
-  -- ---- cells ----------------------------------------------------------------------------------------
+  -- ---- cells ------------------------------------------------------------------------------------
   local function cell(name, mode, names)
     local class = Module.extend(name)
     nn[name] = class
@@ -242,29 +272,39 @@ return function(nn, shared)
       local o = read(name, names, "", ...)
       positive(name, "input_size", input_size)
       positive(name, "hidden_size", hidden_size)
-      self.input_size, self.hidden_size, self.mode = input_size, hidden_size, mode or o.nonlinearity or "tanh"
-      if not steps[self.mode] then fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity)) end
+      self.input_size, self.hidden_size, self.mode = input_size, hidden_size,
+        mode or o.nonlinearity or "tanh"
+      if not steps[self.mode] then
+        fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
+      end
       local size = gates_of[self.mode] * hidden_size
-      self.weight_ih, self.weight_hh = weight({ size, input_size }, hidden_size, o), weight({ size, hidden_size }, hidden_size, o)
+      self.weight_ih, self.weight_hh = weight({ size, input_size }, hidden_size, o),
+        weight({ size, hidden_size }, hidden_size, o)
       if o.bias ~= false then
-        self.bias_ih, self.bias_hh = weight({ size }, hidden_size, o), weight({ size }, hidden_size, o)
+        self.bias_ih, self.bias_hh = weight({ size }, hidden_size, o),
+          weight({ size }, hidden_size, o)
       end
     end
     --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
     function class:forward(x, ...)
       local h, c = states_given(name, mode == "lstm" and { "h", "c" } or { "h" }, ...)
-      if mode == "lstm" and h and not c then fail("%s: h without c\1: h, c = cell(x, h, c)", name) end
+      if mode == "lstm" and h and not c then
+        fail("%s: h without c\1: h, c = cell(x, h, c)", name)
+      end
       if x.ndim ~= 1 and x.ndim ~= 2 or x.shape[x.ndim] ~= self.input_size then
-        fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size, self.input_size)
+        fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size,
+          self.input_size)
       end
       local single, state = x.ndim == 1, { h, c }
       if single then x = x:unsqueeze(1) end
       for k = 1, self.mode == "lstm" and 2 or 1 do
         local s = state[k]
-        if s == nil then s = flame.zeros({ x.shape[1], self.hidden_size }, { dtype = x.dtype, device = x.device })
+        if s == nil then
+          s = flame.zeros({ x.shape[1], self.hidden_size }, { dtype = x.dtype, device = x.device })
         elseif single then s = s:unsqueeze(1) end
         if s.ndim ~= 2 or s.shape[1] ~= x.shape[1] or s.shape[2] ~= self.hidden_size then
-          fail("%s: %s has shape %s, need (%d, %d)", name, k == 1 and "h" or "c", text(s), x.shape[1], self.hidden_size)
+          fail("%s: %s has shape %s, need (%d, %d)", name, k == 1 and "h" or "c", text(s),
+            x.shape[1], self.hidden_size)
         end
         state[k] = s
       end

@@ -9,7 +9,9 @@ return function(nn, shared)
   --- A second layer as the first, with values of its own that begin as the first's.
   local function copies(name, layer, count)
     positive(name, "num_layers", count)
-    if type(layer) ~= "table" or not layer.again then fail("%s: need a transformer's layer, got %s", name, type(layer)) end
+    if type(layer) ~= "table" or not layer.again then
+      fail("%s: need a transformer's layer, got %s", name, type(layer))
+    end
     local list = { layer }
     for i = 2, count do
       list[i] = layer.again()
@@ -22,7 +24,8 @@ return function(nn, shared)
   --- n encoder layers like 'layer' (which is the first of them), and a norm.
   nn.TransformerEncoder = Module.extend("TransformerEncoder")
   function nn.TransformerEncoder:init(layer, count, ...)
-    local o = read("TransformerEncoder", "norm enable_nested_tensor mask_check", "", ...)      -- the last two: of no effect
+    -- the last two: of no effect
+    local o = read("TransformerEncoder", "norm enable_nested_tensor mask_check", "", ...)
     self.layers = copies("TransformerEncoder", layer, count)
     self.num_layers = count
     if o.norm then self.norm = o.norm end
@@ -30,22 +33,30 @@ return function(nn, shared)
   --- (x[, mask, src_key_padding_mask, is_causal]), or a table of them.
   function nn.TransformerEncoder:forward(x, ...)
     local o = read("TransformerEncoder", "mask src_key_padding_mask is_causal", "", ...)
-    for _, layer in ipairs(self.layers) do x = layer(x, o.mask, o.src_key_padding_mask, o.is_causal) end
+    for _, layer in ipairs(self.layers) do
+      x = layer(x, o.mask, o.src_key_padding_mask, o.is_causal)
+    end
     return self.norm and self.norm(x) or x
   end
 
-  --- Attention to itself, attention to the encoder's result, a small network; each with norm and sum.
+  --- Attention to itself, attention to the encoder's result, a small network;
+  --- each with norm and sum.
   nn.TransformerDecoderLayer = Module.extend("TransformerDecoderLayer")
   function nn.TransformerDecoderLayer:init(d, heads, ...)
     local given = table.pack(...)
-    local o = read("TransformerDecoderLayer", "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
+    local o = read("TransformerDecoderLayer",
+      "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
       "dtype device", ...)
     local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
-    rawset(self, "again", function() return nn.TransformerDecoderLayer(d, heads, table.unpack(given, 1, given.n)) end)
+    rawset(self, "again", function()
+      return nn.TransformerDecoderLayer(d, heads, table.unpack(given, 1, given.n))
+    end)
     self.norm_first = o.norm_first == true
     local kind = { bias = o.bias, dtype = o.dtype, device = o.device }
-    local attention = { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype, device = o.device }
-    self.self_attn = nn.MultiheadAttention(d, heads, attention)       -- a line each: order of assignment counts
+    local attention = { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
+      device = o.device }
+    -- a line each: order of assignment counts
+    self.self_attn = nn.MultiheadAttention(d, heads, attention)
     self.multihead_attn = nn.MultiheadAttention(d, heads, attention)
     self.linear1 = nn.Linear(d, hidden, kind)
     self.dropout = nn.Dropout(p)
@@ -59,21 +70,30 @@ return function(nn, shared)
     self.dropout3 = nn.Dropout(p)
     local f = o.activation or "relu"
     rawset(self, "activation", type(f) == "string" and flame[f] or f)
-    if self.activation == nil then fail("TransformerDecoderLayer: there is no activation %s", tostring(f)) end
+    if self.activation == nil then
+      fail("TransformerDecoderLayer: there is no activation %s", tostring(f))
+    end
   end
-  local decoder_names = "tgt_mask memory_mask tgt_key_padding_mask memory_key_padding_mask tgt_is_causal memory_is_causal"
-  --- (x, memory[, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal]).
+  local decoder_names =
+    "tgt_mask memory_mask tgt_key_padding_mask memory_key_padding_mask tgt_is_causal memory_is_causal"
+  --- (x, memory[, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+  --- tgt_is_causal, memory_is_causal]).
   function nn.TransformerDecoderLayer:forward(x, memory, ...)
     local o = read("TransformerDecoderLayer", decoder_names, "", ...)
     local function own(y)
-      return self.dropout1((self.self_attn(y, y, y, { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask,
+      return self.dropout1(
+        (self.self_attn(y, y, y,
+          { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask,
         is_causal = o.tgt_is_causal, need_weights = false })))
     end
     local function cross(y)
       return self.dropout2((self.multihead_attn(y, memory, memory, { attn_mask = o.memory_mask,
-        key_padding_mask = o.memory_key_padding_mask, is_causal = o.memory_is_causal, need_weights = false })))
+        key_padding_mask = o.memory_key_padding_mask, is_causal = o.memory_is_causal,
+        need_weights = false })))
     end
-    local function feed(y) return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(y))))) end
+    local function feed(y)
+      return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(y)))))
+    end
     if self.norm_first then
       x = x + own(self.norm1(x))
       x = x + cross(self.norm2(x))
@@ -98,29 +118,39 @@ return function(nn, shared)
     return self.norm and self.norm(x) or x
   end
 
-  --- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6, …} and the options of the
-  --- layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+  --- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers =
+  --- 6, …} and the options of the layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
   nn.Transformer = Module.extend("Transformer")
   function nn.Transformer:init(...)
-    local o = read("Transformer", "d_model nhead num_encoder_layers num_decoder_layers dim_feedforward dropout activation custom_encoder"
+    local o = read("Transformer",
+      "d_model nhead num_encoder_layers num_decoder_layers dim_feedforward dropout activation custom_encoder"
       .. " custom_decoder layer_norm_eps batch_first norm_first bias", "dtype device", ...)
     local d, heads = o.d_model or 512, o.nhead or 8
-    local layer = { dim_feedforward = o.dim_feedforward, dropout = o.dropout, activation = o.activation, bias = o.bias,
-      layer_norm_eps = o.layer_norm_eps, batch_first = o.batch_first, norm_first = o.norm_first, dtype = o.dtype, device = o.device }
+    local layer = { dim_feedforward = o.dim_feedforward, dropout = o.dropout,
+      activation = o.activation, bias = o.bias, layer_norm_eps = o.layer_norm_eps,
+      batch_first = o.batch_first, norm_first = o.norm_first, dtype = o.dtype, device = o.device }
     local norm = { eps = o.layer_norm_eps, bias = o.bias, dtype = o.dtype, device = o.device }
-    self.encoder = o.custom_encoder or nn.TransformerEncoder(nn.TransformerEncoderLayer(d, heads, layer), o.num_encoder_layers or 6,
+    self.encoder = o.custom_encoder
+      or nn.TransformerEncoder(nn.TransformerEncoderLayer(d, heads, layer),
+      o.num_encoder_layers or 6,
       nn.LayerNorm(d, norm))
-    self.decoder = o.custom_decoder or nn.TransformerDecoder(nn.TransformerDecoderLayer(d, heads, layer), o.num_decoder_layers or 6,
+    self.decoder = o.custom_decoder
+      or nn.TransformerDecoder(nn.TransformerDecoderLayer(d, heads, layer),
+      o.num_decoder_layers or 6,
       nn.LayerNorm(d, norm))
     for _, p in ipairs(self:parameters()) do if p.ndim > 1 then nn.init.xavier_uniform(p) end end
     self.d_model, self.nhead = d, heads
   end
   function nn.Transformer:forward(src, tgt, ...)
-    local o = read("Transformer", "src_mask tgt_mask memory_mask src_key_padding_mask tgt_key_padding_mask"
+    local o = read("Transformer",
+      "src_mask tgt_mask memory_mask src_key_padding_mask tgt_key_padding_mask"
       .. " memory_key_padding_mask src_is_causal tgt_is_causal memory_is_causal", "", ...)
     local memory = self.encoder(src, o.src_mask, o.src_key_padding_mask, o.src_is_causal)
-    return self.decoder(tgt, memory, { tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
-      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal, memory_is_causal = o.memory_is_causal })
+    return self.decoder(tgt, memory,
+      { tgt_mask = o.tgt_mask, memory_mask = o.memory_mask,
+      tgt_key_padding_mask = o.tgt_key_padding_mask,
+      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal,
+      memory_is_causal = o.memory_is_causal })
   end
   --- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
   function nn.Transformer.generate_square_subsequent_mask(n, options)

@@ -14,8 +14,8 @@ local optim = {}
 --- Raises with the script's line, however deep in the library it is called.
 local function fail(message, ...) internal.fail("", message:format(...)) end
 
--- The ops of a step all belong to the script's line that asked for it: look it up once. What takes it back
--- is there first: an error may come in between.
+-- The ops of a step all belong to the script's line that asked for it: look it up once. What takes
+-- it back is there first: an error may come in between.
 local unpin = setmetatable({}, { __close = function() internal.unpin() end })
 local pin = internal.pin
 
@@ -55,7 +55,9 @@ local without_effect = { foreach = true, fused = true, capturable = true, differ
 
 local function check_betas(what, betas)
   if betas == nil then return end
-  if type(betas) ~= "table" or #betas ~= 2 then fail("%s: betas must be two numbers {b1, b2}", what) end
+  if type(betas) ~= "table" or #betas ~= 2 then
+    fail("%s: betas must be two numbers {b1, b2}", what)
+  end
   for i = 1, 2 do
     local b = betas[i]
     if type(b) ~= "number" or not (b >= 0 and b < 1) then
@@ -65,7 +67,8 @@ local function check_betas(what, betas)
 end
 
 local function check_settings(what, group)
-  for _, name in ipairs { "lr", "weight_decay", "eps", "momentum", "lr_decay", "initial_accumulator_value" } do
+  for _, name in ipairs { "lr", "weight_decay", "eps", "momentum", "lr_decay",
+      "initial_accumulator_value" } do
     if group[name] ~= nil then number(what, name, group[name], 0) end
   end
   check_betas(what, group.betas)
@@ -85,7 +88,9 @@ local function check_params(self, params)
   end
   for i, p in ipairs(params) do
     if not flame.is_tensor(p) then fail("%s: parameter %d is a %s", what, i, type(p)) end
-    if not p.is_leaf then fail("%s: parameter %d is no leaf\1: optimise what you made, not what you computed", what, i) end
+    if not p.is_leaf then
+      fail("%s: parameter %d is no leaf\1: optimise what you made, not what you computed", what, i)
+    end
     if self.known[p] then fail("%s: parameter %d was given before", what, i) end
     self.known[p] = true
   end
@@ -116,7 +121,8 @@ end
 local function new(class, params, names, ...)
   local what = class.what
   local options = given_options(what, names, ...)
-  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {}, moves = internal.moves or 0,
+  local self = setmetatable(
+    { groups = {}, state = {}, steps = 0, what = what, known = {}, moves = internal.moves or 0,
     defaults = class.defaults, options = class.options }, class)
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do
@@ -137,15 +143,21 @@ end
 --- them; 'optional' those whose default is nil. update(group, p, g, state) records one step of one
 --- parameter. Returns the class; class.step may be replaced.
 local function make_class(name, names, defaults, update, optional)
-  local class = setmetatable({ what = name, defaults = defaults, options = optional or {}, update = update }, { __index = Optimizer })
+  local class = setmetatable(
+    { what = name, defaults = defaults, options = optional or {}, update = update },
+    { __index = Optimizer })
   for key in pairs(defaults) do class.options[key] = true end
   local in_groups = { params = true, initial_lr = true }
   for key in pairs(class.options) do in_groups[key] = true end
   class.in_groups, class.of_groups = in_groups, {}
-  class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group", {}, in_groups)
-  local get, set = internal.closed(name, class, { lr = true, groups = true, param_groups = true, state = true, steps = true },
+  class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group",
+    {}, in_groups)
+  local get, set = internal.closed(name, class,
+    { lr = true, groups = true, param_groups = true, state = true, steps = true },
     function(_, key)
-      if class.options[key] then fail("%s: %s stands in the groups\1: opt.groups[1].%s", name, key, key) end
+      if class.options[key] then
+        fail("%s: %s stands in the groups\1: opt.groups[1].%s", name, key, key)
+      end
     end)
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
@@ -153,7 +165,10 @@ local function make_class(name, names, defaults, update, optional)
     return get(self, key)
   end
   class.__newindex = function(self, key, value)
-    if key == "param_groups" then fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups", name) end
+    if key == "param_groups" then
+      fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups",
+        name)
+    end
     if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end
@@ -164,7 +179,7 @@ local function make_class(name, names, defaults, update, optional)
   return class
 end
 
--- ---- what all can do --------------------------------------------------------------------------------
+-- ---- what all can do ----------------------------------------------------------------------------
 
 function Optimizer:describe()
   local lines = { self.what .. " (" }
@@ -175,7 +190,8 @@ function Optimizer:describe()
     table.sort(names)
     for _, key in ipairs(names) do
       local v = group[key]
-      lines[#lines + 1] = ("    %s: %s"):format(key, type(v) == "table" and table.concat(v, ", ") or tostring(v))
+      lines[#lines + 1] = ("    %s: %s"):format(key,
+        type(v) == "table" and table.concat(v, ", ") or tostring(v))
     end
   end
   lines[#lines + 1] = ")"
@@ -242,7 +258,8 @@ end
 
 local function update_in_scope(self)
   local _ <close> = flame.scope()
-  local _ <close> = setmetatable({}, { __close = function(_, e) if e ~= nil then hold_states(self) end end })
+  local _ <close> = setmetatable({},
+    { __close = function(_, e) if e ~= nil then hold_states(self) end end })
   return update_all(self)
 end
 
@@ -251,7 +268,9 @@ end
 function Optimizer:step(closure)
   local loss
   if closure ~= nil then
-    if not flame.internal.callable(closure) then fail("%s: step takes a function or nothing, got %s", self.what, type(closure)) end
+    if not flame.internal.callable(closure) then
+      fail("%s: step takes a function or nothing, got %s", self.what, type(closure))
+    end
     loss = flame.enable_grad(closure)
   end
   local _ <close> = unpin
@@ -264,7 +283,7 @@ end
 
 Optimizer.follow = follow
 
--- ---- saving --------------------------------------------------------------------------------------------
+-- ---- saving -------------------------------------------------------------------------------------
 
 local function copy_of(value)
   if type(value) == "userdata" then return value:detach() end
@@ -306,14 +325,18 @@ end
 
 --- Takes back what state_dict gave; groups and parameters must be as many.
 function Optimizer:load_state_dict(saved)
-  if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
+  if type(saved) ~= "table" or type(saved.param_groups) ~= "table"
+      or type(saved.state) ~= "table" then
     fail("load_state_dict: need what an optimiser's state_dict() gave")
   end
   local groups = saved.param_groups
-  if #groups ~= #self.groups then fail("load_state_dict: %d groups saved, %d here", #groups, #self.groups) end
+  if #groups ~= #self.groups then
+    fail("load_state_dict: %d groups saved, %d here", #groups, #self.groups)
+  end
   for k, group in ipairs(self.groups) do
     if #groups[k].params ~= #group.params then
-      fail("load_state_dict: group %d has %d parameters saved, %d here", k, #groups[k].params, #group.params)
+      fail("load_state_dict: group %d has %d parameters saved, %d here", k, #groups[k].params,
+        #group.params)
     end
     for key in pairs(groups[k]) do
       if not without_effect[key] and not getmetatable(self).in_groups[key] then
@@ -334,7 +357,7 @@ function Optimizer:load_state_dict(saved)
   end
 end
 
--- ---- the rules ------------------------------------------------------------------------------------
+-- ---- the rules ----------------------------------------------------------------------------------
 
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
 make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
@@ -343,7 +366,8 @@ make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     if group.momentum ~= 0 then
       if state.momentum_buffer then
-        state.momentum_buffer:copy_(state.momentum_buffer * group.momentum + g * (1 - group.dampening))
+        state.momentum_buffer:copy_(
+          state.momentum_buffer * group.momentum + g * (1 - group.dampening))
       else
         state.momentum_buffer = g:detach():clone()
       end
@@ -359,18 +383,21 @@ local function adam(always)
       state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
       if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
     end
-    internal.adam(p, g, state.exp_avg, state.exp_avg_sq, group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
-      group.betas[1], group.betas[2], group.eps, group.weight_decay, always or group.decoupled_weight_decay, state.step)
+    internal.adam(p, g, state.exp_avg, state.exp_avg_sq,
+      group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
+      group.betas[1], group.betas[2], group.eps, group.weight_decay,
+      always or group.decoupled_weight_decay, state.step)
   end
 end
 
 local adam_names = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
 local function adam_defaults(decay, decoupled)
-  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false, maximize = false,
-    decoupled_weight_decay = decoupled }
+  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false,
+    maximize = false, decoupled_weight_decay = decoupled }
 end
 
---- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay = true, acts as AdamW's.
+--- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
+--- true, acts as AdamW's.
 make_class("Adam", adam_names, adam_defaults(0, false), adam(false))
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
@@ -378,7 +405,8 @@ make_class("AdamW", adam_names, adam_defaults(0.01), adam(true))
 
 --- Tieleman and Hinton 2012, PyTorch's form.
 make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" },
-  { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false, maximize = false },
+  { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
+    maximize = false },
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     state.square_avg = state.square_avg or flame.zeros_like(p)
@@ -400,17 +428,20 @@ make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "cente
 
 --- Duchi, Hazan and Singer 2011.
 make_class("Adagrad", { "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps" },
-  { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0, maximize = false },
+  { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0,
+    maximize = false },
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
     state.sum:copy_(state.sum + g * g)
-    p:copy_(p - g / (state.sum:sqrt() + group.eps) * (group.lr / (1 + (state.step - 1) * group.lr_decay)))
+    p:copy_(
+      p - g / (state.sum:sqrt() + group.eps) * (group.lr / (1 + (state.step - 1) * group.lr_decay)))
   end)
 
 --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
 make_class("Lion", { "lr", "betas", "weight_decay" },
-  { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0, maximize = false }, function(group, p, g, state)
+  { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0, maximize = false },
+  function(group, p, g, state)
     state.exp_avg = state.exp_avg or flame.zeros_like(p)
     local b1, b2 = group.betas[1], group.betas[2]
     local direction = (state.exp_avg * b1 + g * (1 - b1)):sign()
@@ -418,11 +449,13 @@ make_class("Lion", { "lr", "betas", "weight_decay" },
     state.exp_avg:copy_(state.exp_avg * b2 + g * (1 - b2))
   end)
 
--- ---- gradients ------------------------------------------------------------------------------------------
+-- ---- gradients ----------------------------------------------------------------------------------
 
 local function list_of(what, params)
   if flame.is_tensor(params) then return { params } end
-  if type(params) ~= "table" then fail("%s: params must be a list of tensors, got %s", what, type(params)) end
+  if type(params) ~= "table" then
+    fail("%s: params must be a list of tensors, got %s", what, type(params))
+  end
   return params
 end
 
@@ -481,8 +514,8 @@ function optim.clip_grad_value(params, c)
   end)
 end
 
-local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin, is_options = is_options,
-  copy_of = copy_of }
+local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin,
+  is_options = is_options, copy_of = copy_of }
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)
 internal.limit(optim)

@@ -3,7 +3,8 @@
 local flame = require "flame"
 
 return function(optim, shared)
-  local fail, number, pin, unpin, make_class = shared.fail, shared.number, shared.pin, shared.unpin, shared.make_class
+  local fail, number, pin, unpin, make_class = shared.fail, shared.number, shared.pin, shared.unpin,
+    shared.make_class
 
   -- ---- first-order rules ----------------------------------------------------------------------
   local function decayed(group, p, g)
@@ -12,7 +13,8 @@ return function(optim, shared)
 
   --- Zeiler 2012: no rate to tune.
   make_class("Adadelta", { "lr", "rho", "eps", "weight_decay" },
-    { lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0, maximize = false }, function(group, p, g, state)
+    { lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0, maximize = false },
+    function(group, p, g, state)
       g = decayed(group, p, g)
       state.square_avg = state.square_avg or flame.zeros_like(p)
       state.acc_delta = state.acc_delta or flame.zeros_like(p)
@@ -27,7 +29,8 @@ return function(optim, shared)
 
   --- Kingma and Ba 2015, section 7: Adam with the largest magnitude instead of the second moment.
   make_class("Adamax", { "lr", "betas", "eps", "weight_decay" },
-    { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, maximize = false }, function(group, p, g, state)
+    { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, maximize = false },
+    function(group, p, g, state)
       g = decayed(group, p, g)
       state.exp_avg = state.exp_avg or flame.zeros_like(p)
       state.exp_inf = state.exp_inf or flame.zeros_like(p)
@@ -38,7 +41,8 @@ return function(optim, shared)
     end)
 
   --- Dozat 2016: Adam with Nesterov's momentum.
-  make_class("NAdam", { "lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay" },
+  make_class("NAdam",
+    { "lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay" },
     { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3,
       decoupled_weight_decay = false, maximize = false }, function(group, p, g, state)
       local b1, b2 = betas_of(group)
@@ -59,8 +63,8 @@ return function(optim, shared)
 
   --- Liu et al. 2020: Adam that waits until the second moment can be trusted.
   make_class("RAdam", { "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay" },
-    { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, decoupled_weight_decay = false,
-      maximize = false }, function(group, p, g, state)
+    { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0,
+      decoupled_weight_decay = false, maximize = false }, function(group, p, g, state)
       local b1, b2 = betas_of(group)
       local from, t = p, state.step
       if group.decoupled_weight_decay then from = p * (1 - group.lr * group.weight_decay)
@@ -72,7 +76,8 @@ return function(optim, shared)
       local step, most = state.exp_avg * (group.lr / (1 - b1 ^ t)), 2 / (1 - b2) - 1
       local length = most - 2 * t * b2 ^ t / (1 - b2 ^ t)
       if length > 5 then
-        local rect = math.sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
+        local rect = math.sqrt(
+          (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
         step = step * (math.sqrt(1 - b2 ^ t) * rect) / (state.exp_avg_sq:sqrt() + group.eps)
       end
       p:copy_(from - step)
@@ -80,20 +85,25 @@ return function(optim, shared)
 
   --- Riedmiller and Braun 1993: the gradient's sign alone counts.
   make_class("Rprop", { "lr", "etas", "step_sizes" },
-    { lr = 1e-2, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 }, maximize = false }, function(group, p, g, state)
+    { lr = 1e-2, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 }, maximize = false },
+    function(group, p, g, state)
       state.prev = state.prev or flame.zeros_like(p)
       state.step_size = state.step_size or flame.full_like(p, group.lr)
       local sign = g * state.prev
-      local factor = flame.where(sign:gt(0), group.etas[2], flame.where(sign:lt(0), group.etas[1], flame.ones_like(p)))
-      state.step_size:copy_((state.step_size * factor):clamp(group.step_sizes[1], group.step_sizes[2]))
+      local factor = flame.where(sign:gt(0), group.etas[2],
+        flame.where(sign:lt(0), group.etas[1], flame.ones_like(p)))
+      state.step_size:copy_(
+        (state.step_size * factor):clamp(group.step_sizes[1], group.step_sizes[2]))
       local used = flame.where(sign:lt(0), 0, g)
       p:copy_(p - used:sign() * state.step_size)
       state.prev:copy_(used)
     end)
 
-  --- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of steps that shrink from t0 on.
+  --- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
+  --- steps that shrink from t0 on.
   make_class("ASGD", { "lr", "lambd", "alpha", "t0", "weight_decay" },
-    { lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0, maximize = false }, function(group, p, g, state)
+    { lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0, maximize = false },
+    function(group, p, g, state)
       g = decayed(group, p, g)
       state.eta, state.mu = state.eta or group.lr, state.mu or 1
       state.ax = state.ax or flame.zeros_like(p)
@@ -121,17 +131,23 @@ return function(optim, shared)
   end
 
   make_class("Muon",
-    { "lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn" },
-    { lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true, ns_coefficients = { 3.4445, -4.775, 2.0315 },
-      eps = 1e-7, ns_steps = 5, adjust_lr_fn = "original" }, function(group, p, g, state)
+    { "lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps",
+      "adjust_lr_fn" },
+    { lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
+      ns_coefficients = { 3.4445, -4.775, 2.0315 }, eps = 1e-7, ns_steps = 5,
+      adjust_lr_fn = "original" }, function(group, p, g, state)
       state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
       local m = group.momentum
       state.momentum_buffer:copy_(state.momentum_buffer * m + g * (1 - m))
-      local update = group.nesterov and g * (1 - m) + state.momentum_buffer * m or state.momentum_buffer
+      local update = group.nesterov and g * (1 - m) + state.momentum_buffer * m
+        or state.momentum_buffer
       local rows, columns = p.shape[1], p.shape[2]
-      local ratio = group.adjust_lr_fn == "match_rms_adamw" and 0.2 * math.sqrt(math.max(rows, columns))
+      local ratio = group.adjust_lr_fn == "match_rms_adamw"
+        and 0.2 * math.sqrt(math.max(rows, columns))
         or math.sqrt(math.max(1, rows / columns))
-      p:copy_(p * (1 - group.lr * group.weight_decay) - orthogonal(group, update):to(p.dtype) * (group.lr * ratio))
+      p:copy_(
+        p * (1 - group.lr * group.weight_decay) - orthogonal(group,
+          update):to(p.dtype) * (group.lr * ratio))
     end)
   local make_muon = optim.Muon
   --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
@@ -141,11 +157,13 @@ return function(optim, shared)
     for _, group in ipairs(self.groups) do
       for i, p in ipairs(group.params) do
         if p.ndim ~= 2 then
-          fail("Muon: parameter %d has shape (%s), need 2 axes\1: give others to AdamW", i, table.concat(p.shape, ", "))
+          fail("Muon: parameter %d has shape (%s), need 2 axes\1: give others to AdamW", i,
+            table.concat(p.shape, ", "))
         end
       end
       if group.adjust_lr_fn ~= "original" and group.adjust_lr_fn ~= "match_rms_adamw" then
-        fail('Muon: adjust_lr_fn is %s, need "original" or "match_rms_adamw"', tostring(group.adjust_lr_fn))
+        fail('Muon: adjust_lr_fn is %s, need "original" or "match_rms_adamw"',
+          tostring(group.adjust_lr_fn))
       end
     end
     return self
@@ -153,7 +171,8 @@ return function(optim, shared)
 
   -- ---- LBFGS ------------------------------------------------------------------------------------
   local lbfgs = make_class("LBFGS",
-    { "lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size", "line_search_fn" },
+    { "lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size",
+      "line_search_fn" },
     { lr = 1, max_iter = 20, tolerance_grad = 1e-7, tolerance_change = 1e-9, history_size = 100 },
     function() end, { max_eval = true, line_search_fn = true })
 
@@ -174,7 +193,9 @@ return function(optim, shared)
   -- All gradients in one vector; a parameter without one counts as 0.
   local function flat_gradient(params)
     local parts = {}
-    for i, p in ipairs(params) do parts[i] = (p.grad and p.grad:detach() or flame.zeros_like(p)):reshape(-1) end
+    for i, p in ipairs(params) do
+      parts[i] = (p.grad and p.grad:detach() or flame.zeros_like(p)):reshape(-1)
+    end
     return flame.cat(parts, 1)
   end
 
@@ -211,7 +232,9 @@ return function(optim, shared)
     local before, tries = start, 0
     local now = try(t)
     while tries < MOST_TRIES do
-      if now.f > start.f + C1 * now.t * start.slope or (tries > 1 and now.f >= before.f) then return { before, now }, tries end
+      if now.f > start.f + C1 * now.t * start.slope or (tries > 1 and now.f >= before.f) then
+        return { before, now }, tries
+      end
       if math.abs(now.slope) <= -C2 * start.slope then return { now }, tries end
       if now.slope >= 0 then return { before, now }, tries end
       local further = cubic_least(before, now, now.t + 0.01 * (now.t - before.t), now.t * 10)
@@ -234,7 +257,8 @@ return function(optim, shared)
       local margin = 0.1 * (last - first)
       if math.min(last - trial, trial - first) < margin then
         if slow or trial >= last or trial <= first then
-          trial = math.abs(trial - last) < math.abs(trial - first) and last - margin or first + margin
+          trial = math.abs(trial - last) < math.abs(trial - first) and last - margin
+            or first + margin
           slow = false
         else
           slow = true
@@ -316,21 +340,27 @@ return function(optim, shared)
         local f, g = run.evaluate()
         return { t = t, f = f, g = g, slope = dot(g, state.d) }
       end
-      local found = search(try, { t = 0, f = run.loss, g = run.g, slope = slope }, state.t, largest(state.d), 1e-9)
+      local found = search(try, { t = 0, f = run.loss, g = run.g, slope = slope }, state.t,
+        largest(state.d), 1e-9)
       move(params, found.t, state.d, from)
       state.t, run.loss, run.g = found.t, found.f, found.g
     else
       move(params, state.t, state.d)
       if not last then run.loss, run.g = run.evaluate() end
     end
-    return last or run.evaluations >= (group.max_eval or group.max_iter * 5 // 4) or largest(run.g) <= group.tolerance_grad
-      or largest(state.d * state.t) <= group.tolerance_change or math.abs(run.loss - before) < group.tolerance_change
+    return last or run.evaluations >= (group.max_eval or group.max_iter * 5 // 4)
+      or largest(run.g) <= group.tolerance_grad
+      or largest(state.d * state.t) <= group.tolerance_change
+      or math.abs(run.loss - before) < group.tolerance_change
   end
 
   function lbfgs:step(closure)
-    if not flame.internal.callable(closure) then fail("LBFGS: step needs a function that computes the loss and its gradients") end
+    if not flame.internal.callable(closure) then
+      fail("LBFGS: step needs a function that computes the loss and its gradients")
+    end
     local group = self.groups[1]
-    local run = { group = group, params = group.params, state = self:state_of(group.params[1]), evaluations = 0 }
+    local run = { group = group, params = group.params, state = self:state_of(group.params[1]),
+      evaluations = 0 }
     local first
     function run.evaluate()
       local loss = flame.enable_grad(closure)
@@ -359,7 +389,7 @@ return function(optim, shared)
     end)
   end
 
-  -- ---- scaled losses ------------------------------------------------------------------------------
+  -- ---- scaled losses ----------------------------------------------------------------------------
   ---@class flame.GradScaler
   local GradScaler = {}
   GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
@@ -370,14 +400,22 @@ return function(optim, shared)
   --- table of them; before them may stand a device, as in torch.amp
   function optim.GradScaler(...)
     if type((...)) == "string" then return optim.GradScaler(select(2, ...)) end
-    local o = flame.internal.defaults("GradScaler", { "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled" },
-      { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true }, ...)
-    if not (o.growth_factor > 1) then fail("GradScaler: growth_factor is %g, need more than 1", o.growth_factor) end
-    if not (o.backoff_factor < 1) then fail("GradScaler: backoff_factor is %g, need less than 1", o.backoff_factor) end
+    local o = flame.internal.defaults("GradScaler",
+      { "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled" },
+      { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000,
+        enabled = true }, ...)
+    if not (o.growth_factor > 1) then
+      fail("GradScaler: growth_factor is %g, need more than 1", o.growth_factor)
+    end
+    if not (o.backoff_factor < 1) then
+      fail("GradScaler: backoff_factor is %g, need less than 1", o.backoff_factor)
+    end
     number("GradScaler", "init_scale", o.init_scale, 0)
     number("GradScaler", "growth_interval", o.growth_interval, 1)
-    return setmetatable({ now = o.init_scale, growth = o.growth_factor, backoff = o.backoff_factor, interval = o.growth_interval,
-      tracker = 0, enabled = o.enabled ~= false, seen = {} }, GradScaler)
+    return setmetatable(
+      { now = o.init_scale, growth = o.growth_factor, backoff = o.backoff_factor,
+      interval = o.growth_interval, tracker = 0, enabled = o.enabled ~= false, seen = {} },
+    GradScaler)
   end
 
   --- The loss, or a table of losses, times the scale.
@@ -408,14 +446,17 @@ return function(optim, shared)
   function GradScaler:unscale(opt)
     if not self.enabled then return end
     if self.seen[opt] then
-      fail("GradScaler: %s since the last update()", self.seen[opt].stepped and "step() came" or "unscale() came already")
+      fail("GradScaler: %s since the last update()",
+        self.seen[opt].stepped and "step() came" or "unscale() came already")
     end
     local _ <close> = unpin
     pin()
     flame.no_grad(function()
       local gradients = each_gradient(opt)
       for _, g in ipairs(gradients) do
-        if g.dtype == "f16" then fail("GradScaler: a gradient is f16\1: keep parameters in f32, autocast makes the f16 copies") end
+        if g.dtype == "f16" then
+          fail("GradScaler: a gradient is f16\1: keep parameters in f32, autocast makes the f16 copies")
+        end
       end
       local inverse = 1 / self.now
       for _, g in ipairs(gradients) do g:mul_(inverse) end
@@ -427,7 +468,9 @@ return function(optim, shared)
   --- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
   function GradScaler:step(opt, ...)
     if not self.enabled then return opt:step(...) end
-    if self.seen[opt] and self.seen[opt].stepped then fail("GradScaler: step() came already since the last update()") end
+    if self.seen[opt] and self.seen[opt].stepped then
+      fail("GradScaler: step() came already since the last update()")
+    end
     if not self.seen[opt] then self:unscale(opt) end
     local seen = self.seen[opt]
     seen.stepped = true
@@ -443,7 +486,9 @@ return function(optim, shared)
       self.seen = {}
       return
     end
-    if next(self.seen) == nil then fail("GradScaler: update() without a step() or unscale() before it") end
+    if next(self.seen) == nil then
+      fail("GradScaler: update() without a step() or unscale() before it")
+    end
     local bad = 0
     for _, seen in pairs(self.seen) do bad = bad + seen.bad end
     self.seen = {}
@@ -458,8 +503,8 @@ return function(optim, shared)
   function GradScaler:get_scale() return self.enabled and self.now or 1.0 end
   function GradScaler:is_enabled() return self.enabled end
 
-  local saved_as = { scale = "now", growth_factor = "growth", backoff_factor = "backoff", growth_interval = "interval",
-    growth_tracker = "tracker" }
+  local saved_as = { scale = "now", growth_factor = "growth", backoff_factor = "backoff",
+    growth_interval = "interval", growth_tracker = "tracker" }
   function GradScaler:state_dict()
     local out = {}
     for name, field in pairs(saved_as) do out[name] = self.enabled and self[field] or nil end

@@ -79,7 +79,9 @@ function script.options(arguments, spec)
     if word == "--help" or word == "-h" then show_help(arguments[0] or "script.lua", spec) end
     if not name then stop(("unexpected '%s'"):format(word)) end
     local entry = entries[name]
-    if not entry then stop(("no option --%s; the nearest is --%s"):format(name, nearest(name, spec) or "help")) end
+    if not entry then
+      stop(("no option --%s; the nearest is --%s"):format(name, nearest(name, spec) or "help"))
+    end
     if not value and type(entry[2]) == "boolean" then
       value = "true"
     elseif not value then
@@ -97,7 +99,7 @@ end
 local Progress = {}
 Progress.__index = Progress
 
-local REFRESH, READ_EVERY = 0.2, 50         -- seconds between drawings, steps between reads of the loss
+local REFRESH, READ_EVERY = 0.2, 50     -- seconds between drawings, steps between reads of the loss
 
 local function duration(seconds)
   local s = math.floor(seconds + 0.5)
@@ -119,11 +121,14 @@ end
 --- A progress line for a loop of 'steps'.
 ---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step}
 function script.progress(o)
-  if type(o) ~= "table" or math.type(o.steps) ~= "integer" then internal.fail("progress", "need {steps = a whole number}") end
+  if type(o) ~= "table" or math.type(o.steps) ~= "integer" then
+    internal.fail("progress", "need {steps = a whole number}")
+  end
   local now = internal.io_now()
-  return setmetatable({ steps = o.steps, unit = o.unit or "steps", each = o.each or 1, from = o.from or 0,
-    start = now, done = o.from or 0, last = now, mark = o.from or 0, marked = now, drawn = 0, read = -READ_EVERY,
-    terminal = internal.io_terminal() }, Progress)
+  return setmetatable(
+    { steps = o.steps, unit = o.unit or "steps", each = o.each or 1, from = o.from or 0,
+    start = now, done = o.from or 0, last = now, mark = o.from or 0, marked = now, drawn = 0,
+    read = -READ_EVERY, terminal = internal.io_terminal() }, Progress)
 end
 
 local function rate(self)
@@ -154,7 +159,9 @@ function Progress:tick(step, loss)
   local spent, speed = self.last - self.start, rate(self)
   local left = speed and (self.steps - step) * self.each / speed
   wipe(self)
-  io.write(("step %d/%d%s%s  %s%s"):format(step, self.steps, self.loss or "", rate_text(self), duration(spent),
+  io.write(
+    ("step %d/%d%s%s  %s%s"):format(step, self.steps, self.loss or "", rate_text(self),
+    duration(spent),
     left and " of " .. duration(spent + left) or ""))
   io.flush()
   self.drawn = self.last
@@ -167,9 +174,11 @@ function Progress:line(step, text)
   wipe(self)
   local now = internal.io_now()
   if self.done <= self.mark then self.done, self.last = step, now end
-  print(("step %d/%d  %s%s  %s"):format(step, self.steps, text, rate_text(self), duration(now - self.start)))
+  print(("step %d/%d  %s%s  %s"):format(step, self.steps, text, rate_text(self),
+    duration(now - self.start)))
   io.flush()
-  self.done, self.mark, self.last, self.marked, self.drawn = step, step, internal.io_now(), internal.io_now(), 0
+  self.done, self.mark, self.last, self.marked, self.drawn = step, step, internal.io_now(),
+    internal.io_now(), 0
 end
 
 return script

@@ -36,6 +36,8 @@ local flame = {}
 local Tensor = {}
 
 flame.autograd = {}
+---@class flame.clifford
+local clifford = {}
 flame.cuda = {}
 ---@class flame.data
 local data = {}
@@ -52,6 +54,101 @@ flame.special = {}
 ---@class flame.Module
 ---@operator call(any): any
 local Module = {}
+
+---@class flame.Algebra
+---@field [string] any
+local Algebra = {}
+
+--- The multivector that has these components in one grade, and 0 elsewhere: the way back from grade. Points and
+--- velocities are embedded as grade 1.
+---@param v flame.Tensor  (components of the grade, …)
+---@param grade integer   0 to dims
+---@return flame.Tensor   (size, …)
+function Algebra:embed(v, grade) end
+
+--- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe et al. 2023,
+--- "fully connected".) Component k of feature m is the sum over paths p and features n of weight[p][n][m] times
+--- the part on path p of component k of x_n y_n. One matrix product per component.
+---@param x flame.Tensor       (size, …, features)
+---@param y flame.Tensor       the same shape
+---@param weight flame.Tensor  (#paths, features, features of the result)
+---@return flame.Tensor        (size, …, features of the result)
+function Algebra:fully_connected(x, y, weight) end
+
+--- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2. The scalar part becomes
+--- gelu(x_0), and rotations commute with it.
+---@param x flame.Tensor  (size, …)
+---@return flame.Tensor   (size, …)
+function Algebra:gelu(x) end
+
+--- The components of one grade: (components of the grade, …).
+---@param x flame.Tensor  (size, …)
+---@param grade integer   0 to dims
+---@return flame.Tensor
+function Algebra:grade(x, grade) end
+
+--- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n sum_k o_k(n)^2 + eps),
+--- the sum being over the components of grade g. In algebras with generators that square to -1 or 0 the
+--- squares get the signs of the blades', |mean| is taken, and grades in which all blades square to 0 stay as they are.
+---@param x flame.Tensor  (size, …, features)
+---@param eps? number     1e-6
+---@return flame.Tensor   (size, …, features)
+function Algebra:grade_norm(x, eps) end
+
+--- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the scalar part of
+--- v times its reverse. Of other multivectors it is no inverse; where that scalar is 0, it is not finite.
+---@param v flame.Tensor  (size, …)
+---@return flame.Tensor   (size, …)
+function Algebra:inverse(v) end
+
+--- The main involution: the sign of odd grades changes.
+---@param x flame.Tensor  (size, …)
+---@return flame.Tensor   (size, …)
+function Algebra:involute(x) end
+
+--- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is added to the scalar part,
+--- which no rotation changes; bias_all = true adds it to every component, as flash-clifford's layer does: then rotations of x
+--- do not rotate the result any more.
+---@param x flame.Tensor       (size, …, features)
+---@param weight flame.Tensor  (dims + 1, features, features of the result)
+---@param bias? flame.Tensor   (features of the result)
+---@param bias_all? boolean    false
+---@return flame.Tensor        (size, …, features of the result)
+function Algebra:linear(x, weight, bias, bias_all) end
+
+--- The norm of each multivector, the root of |scalar part of x times its reverse|. Its gradient at 0 is 0.
+---@param x flame.Tensor  (size, …)
+---@return flame.Tensor   (…)
+function Algebra:norm(x) end
+
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of
+--- blades whose product is c times the component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe
+--- et al., both 2023) each summand is multiplied by that of its path, the grades of x, of y and of the result
+--- (algebra.paths): features meet their like, and each has weights of its own. Half types are computed in f32.
+---@param x flame.Tensor        (size, …, features); without a weight any axes
+---@param y flame.Tensor        the same
+---@param weight? flame.Tensor  (#paths, features)
+---@return flame.Tensor         (size, …, features)
+function Algebra:product(x, y, weight) end
+
+--- x with all but the given grades set to 0.
+---@param x flame.Tensor  (size, …)
+---@param ... integer     grades, 0 to dims
+---@return flame.Tensor   (size, …)
+function Algebra:project(x, ...) end
+
+--- The reverse: of each blade the generators in opposite order, so that grade g gets the sign (-1)^(g (g - 1) / 2).
+---@param x flame.Tensor  (size, …)
+---@return flame.Tensor   (size, …)
+function Algebra:reverse(x) end
+
+--- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of x (Ruhe et al. 2023): a vector v
+--- reflects in the plane that it is normal to, the product of two vectors rotates by twice the angle between them, from
+--- the second to the first. In G(3,0,1) translations are among them. Axes after the first broadcast.
+---@param v flame.Tensor  (size, …), all of its grades even or all odd
+---@param x flame.Tensor  (size, …)
+---@return flame.Tensor   (size, …)
+function Algebra:sandwich(v, x) end
 
 --- as self[name] = module
 ---@param name string
@@ -169,8 +266,9 @@ function Module:register_forward_hook(f) end
 ---@return table  with remove()
 function Module:register_forward_pre_hook(f) end
 
---- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with false
---- where there is none. A list that it returns replaces the first; of several results the second has the first's.
+--- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
+--- lists with false where there is none. A list that it returns replaces the first; of several
+--- results the second has the first's.
 ---@param f function
 ---@return table  with remove()
 function Module:register_full_backward_hook(f) end
@@ -201,7 +299,8 @@ function Module:to(...) end
 ---@param on any
 function Module:train(on) end
 
---- Sets .grad of every parameter to nil; set_to_none = false, also in a table, fills them with 0 instead.
+--- Sets .grad of every parameter to nil; set_to_none = false, also in a
+--- table, fills them with 0 instead.
 ---@param set_to_none? boolean|table  true
 function Module:zero_grad(set_to_none) end
 
@@ -361,7 +460,8 @@ flame.addr_ = flame.addr
 function flame.adjoint(x) end
 Tensor.adjoint = flame.adjoint
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
+--- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
+--- (n, 3, 4), size {n, c, d, h, w}.
 ---@param theta flame.Tensor
 ---@param size integer|integer[]
 ---@param align_corners? boolean|table
@@ -432,7 +532,8 @@ Tensor.angle = flame.angle
 function flame.any(x, d, o) end
 Tensor.any = flame.any
 
---- x becomes f of each of its elements, in order: a Lua function of a number, slow, for small tensors.
+--- x becomes f of each of its elements, in order: a Lua function of a number,
+--- slow, for small tensors.
 ---@param f function
 ---@return flame.Tensor
 function Tensor:apply_(f) end
@@ -532,7 +633,8 @@ Tensor.argsort = flame.argsort
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
 
---- Elements of x, counted row by row, at the given strides, from storage_offset on: a value of its own, as every view.
+--- Elements of x, counted row by row, at the given strides, from
+--- storage_offset on: a value of its own, as every view.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
@@ -623,8 +725,8 @@ function flame.atleast_3d(x) end
 Tensor.atleast_3d = flame.atleast_3d
 
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
---- norms and the like in f32; false in place of the dtype switches it off inside. Without f a guard:
---- local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+--- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 ---@param ... any
 ---@return any
 function flame.autocast(...) end
@@ -695,8 +797,8 @@ flame.baddbmm_ = flame.baddbmm
 ---@return flame.Tensor
 function flame.bartlett_window(n, periodic, o) end
 
---- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
---- the channels. Training uses the batch's statistics and moves the running ones in place.
+--- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2
+--- holds the channels. Training uses the batch's statistics and moves the running ones in place.
 ---@param x flame.Tensor
 ---@param mean flame.Tensor?
 ---@param var flame.Tensor?
@@ -806,7 +908,8 @@ Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
 flame.bitwise_or_ = flame.bitwise_or
---- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
+--- x over 2^n, rounded down; n that is negative or not below the number of
+--- bits leaves the sign alone, 0 or -1.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
 ---@return flame.Tensor
@@ -885,7 +988,8 @@ function Tensor:byte() end
 ---@return string
 function Tensor:bytes() end
 
---- May the one dtype be stored in the other, as torch.can_cast has it: floats not in integers, numbers not in bool.
+--- May the one dtype be stored in the other, as torch.can_cast has it: floats
+--- not in integers, numbers not in bool.
 ---@param from string
 ---@param to string
 ---@return boolean
@@ -1027,6 +1131,56 @@ Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
 flame.clamp_min_ = flame.clamp_min
+--- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs, outputs), normal with
+--- deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
+---@param algebra flame.Algebra
+---@param inputs any
+---@param outputs any
+---@param o table?
+function clifford.FullyConnectedProduct(algebra, inputs, outputs, o) end
+
+--- The module of algebra:gelu.
+---@param algebra flame.Algebra
+function clifford.GELU(algebra) end
+
+--- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths, features), normal with
+--- deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
+---@param algebra flame.Algebra
+---@param features any
+---@param o table?
+function clifford.GeometricProduct(algebra, features, o) end
+
+--- The module of algebra:grade_norm. o: {eps = 1e-6}
+---@param algebra flame.Algebra
+---@param o table?
+function clifford.GradeNorm(algebra, o) end
+
+--- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm.
+--- Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every component, as
+--- there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
+--- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
+---@param algebra flame.Algebra
+---@param features any
+---@param o table?
+function clifford.Layer(algebra, features, o) end
+
+--- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with deviation
+--- 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it to every component, as flash-clifford's
+--- layer does, and the result is not equivariant any more; bias = false: none.
+--- o: {bias = true, device =, dtype =}
+---@param algebra flame.Algebra
+---@param inputs any
+---@param outputs any
+---@param o table?
+function clifford.Linear(algebra, inputs, outputs, o) end
+
+--- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is Cl(2,0), {1, 1, 1} (or 3)
+--- Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares to 0. The table of products is computed from the
+--- signature once. Fields: dims, size, signature, blades, grades, paths.
+---@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
+---@return flame.Algebra
+function clifford.algebra(signature) end
+
 --- the same as clamp
 ---@param x flame.Tensor
 ---@param min? number|flame.Tensor
@@ -1079,8 +1233,8 @@ function flame.concat(list, d) end
 ---@return flame.Tensor
 function flame.concatenate(list, d) end
 
---- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of other tensors their values, as real
---- numbers have; {complex = true | false} says which.
+--- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
+--- other tensors their values, as real numbers have; {complex = true | false} says which.
 ---@param x flame.Tensor
 ---@param o? table  {complex =}
 ---@return flame.Tensor
@@ -1106,8 +1260,8 @@ Tensor.constant_pad_nd = flame.constant_pad_nd
 ---@return flame.Tensor
 function Tensor:contiguous() end
 
---- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c / groups,
---- k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+--- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c
+--- / groups, k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
 ---@param x flame.Tensor
 ---@param w flame.Tensor
 ---@param b? flame.Tensor|table
@@ -1267,8 +1421,8 @@ Tensor.cross = flame.cross
 function flame.cross_entropy(input, target, weight, o) end
 Tensor.cross_entropy = flame.cross_entropy
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the lengths as
---- tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
+--- lengths as tensors or lists; blank is a class id, the first.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param input_lengths flame.Tensor|integer[]
@@ -1614,7 +1768,8 @@ Tensor.dsplit = flame.dsplit
 ---@return flame.Tensor
 function flame.dstack(list) end
 
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of which one half is read.
+--- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
+--- which one half is read.
 ---@param x flame.Tensor  (…, n, n)
 ---@param o table|string?  {UPLO = "L"}
 ---@return flame.Tensor, flame.Tensor
@@ -1648,7 +1803,8 @@ flame.elu_ = flame.elu
 function flame.embedding(ids, w, padding_idx) end
 Tensor.embedding = flame.embedding
 
---- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the positions at which the bags begin.
+--- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
+--- positions at which the bags begin.
 ---@param ids flame.Tensor
 ---@param w flame.Tensor
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
@@ -1987,7 +2143,8 @@ Tensor.frac = flame.frac
 
 Tensor.frac_ = flame.frac
 flame.frac_ = flame.frac
---- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+--- Largest of windows of kernel_size at places drawn at random (Graham
+--- 2014), as many as output_size asks for.
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
 ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
@@ -1995,7 +2152,8 @@ flame.frac_ = flame.frac
 function flame.fractional_max_pool2d(x, kernel, ...) end
 Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 
---- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+--- Largest of windows of kernel_size at places drawn at random (Graham
+--- 2014), as many as output_size asks for.
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
 ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
@@ -2006,7 +2164,8 @@ Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
 --- closes this handle now; others stay
 function Tensor:free() end
 
---- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
+--- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
+--- and NaN have the exponent 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor, flame.Tensor  mantissa, exponent
 function flame.frexp(x) end
@@ -2116,7 +2275,8 @@ function flame.general_hamming_window(n, periodic, alpha, o) end
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
 
---- R, and below its diagonal the reflections whose product is Q (see linalg.householder_product); and their tau.
+--- R, and below its diagonal the reflections whose product is Q (see
+--- linalg.householder_product); and their tau.
 ---@param x flame.Tensor  (…, m, n)
 ---@return flame.Tensor, flame.Tensor
 function flame.geqrf(x) end
@@ -2165,7 +2325,8 @@ Tensor.grad = flame.grad
 ---@return boolean
 function flame.gradcheck(f, inputs, o) end
 
---- Derivatives of sampled values along each axis of dim (all), a list: by differences to both sides, at the ends to one.
+--- Derivatives of sampled values along each axis of dim (all), a list: by differences to both
+--- sides, at the ends to one.
 ---@param x flame.Tensor
 ---@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
 ---@return flame.Tensor[]
@@ -2202,8 +2363,8 @@ Tensor.greater_equal = flame.greater_equal
 
 Tensor.greater_equal_ = flame.greater_equal
 flame.greater_equal_ = flame.greater_equal
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
---- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
+--- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
+--- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
 ---@param grid flame.Tensor
 ---@param mode? string|table  bilinear
@@ -2303,7 +2464,8 @@ Tensor.heaviside = flame.heaviside
 
 Tensor.heaviside_ = flame.heaviside
 flame.heaviside_ = flame.heaviside
---- Prints the signature of a function and what it does: help(flame.topk), help("topk"), help(x.topk).
+--- Prints the signature of a function and what it does: help(flame.topk),
+--- help("topk"), help(x.topk).
 ---@param what? function|table|string  a function, a class, or a name; nothing: how to ask
 ---@return nil
 function flame.help(what) end
@@ -2314,7 +2476,8 @@ function flame.help(what) end
 ---@return any
 function flame.hessian(f, x) end
 
---- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default; (x[, n, dim, norm]).
+--- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m
+--- by default; (x[, n, dim, norm]).
 ---@param x flame.Tensor
 ---@param n? integer|table
 ---@param dim? integer|table  -1
@@ -2366,8 +2529,9 @@ Tensor.hinge_loss = flame.hinge_loss
 function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
 
---- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
---- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
+--- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
+--- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
+--- has both its edges.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
 ---@param o? table  {range =, weight =, density = false}
@@ -2375,8 +2539,8 @@ Tensor.histc = flame.histc
 function flame.histogram(x, bins, o) end
 Tensor.histogram = flame.histogram
 
---- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of edges. bins: a
---- number, or a list of numbers or edges; range: the bounds of each axis in turn.
+--- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
+--- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 ---@param x flame.Tensor  (…, n)
 ---@param bins integer|integer[]|flame.Tensor[]
 ---@param o? table  {range =, weight =, density = false}
@@ -2486,7 +2650,8 @@ Tensor.ifftn = flame.ifftn
 function flame.ifftshift(x, d) end
 Tensor.ifftshift = flame.ifftshift
 
---- The regularised lower incomplete gamma function; differentiable by x, backward raises where a is tracked.
+--- The regularised lower incomplete gamma function; differentiable by x,
+--- backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -2495,7 +2660,8 @@ Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
 flame.igamma_ = flame.igamma
---- The regularised upper incomplete gamma function; differentiable by x, backward raises where a is tracked.
+--- The regularised upper incomplete gamma function; differentiable by x,
+--- backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -2531,7 +2697,8 @@ Tensor.ihfft2 = flame.ihfft2
 function flame.ihfftn(x, s, dim, norm) end
 Tensor.ihfftn = flame.ihfftn
 
---- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
+--- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
+--- windows); c k counts channel first.
 ---@param x flame.Tensor
 ---@param kernel_size? integer|table
 ---@param dilation? integer|table  1
@@ -2630,8 +2797,8 @@ function flame.info() end
 function flame.inner(x, y) end
 Tensor.inner = flame.inner
 
---- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]): each
---- channel of each sample by itself.
+--- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]):
+--- each channel of each sample by itself.
 ---@param x flame.Tensor
 ---@param mean flame.Tensor?
 ---@param var flame.Tensor?
@@ -2648,8 +2815,8 @@ Tensor.instance_norm = flame.instance_norm
 ---@return flame.Tensor
 function Tensor:int() end
 
---- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
---- bicubic, trilinear, area.
+--- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact,
+--- linear, bilinear, bicubic, trilinear, area.
 ---@param x flame.Tensor
 ---@param size? integer|table
 ---@param scale_factor? number|table
@@ -3008,8 +3175,8 @@ function flame.linalg.cdist(x, y, p, compute_mode) end
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
---- Cholesky's triangle, and the order of the first leading minor that is not positive definite (i32; 0: none), whose
---- matrix gives NaN. It looks at values, so it evaluates.
+--- Cholesky's triangle, and the order of the first leading minor that is not positive definite
+--- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates.
 ---@param x flame.Tensor  (…, n, n)
 ---@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
 ---@return flame.Tensor, flame.Tensor
@@ -3068,7 +3235,8 @@ function flame.linalg.diagonal(x, k, a, b) end
 ---@return flame.Tensor
 function flame.linalg.dot(x, y) end
 
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of which one half is read.
+--- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
+--- which one half is read.
 ---@param x flame.Tensor  (…, n, n)
 ---@param o table|string?  {UPLO = "L"}
 ---@return flame.Tensor, flame.Tensor
@@ -3086,8 +3254,8 @@ function flame.linalg.eigvalsh(x, o) end
 ---@return flame.Tensor
 function flame.linalg.einsum(spec, ...) end
 
---- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
---- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
+--- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
+--- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
 ---@param x flame.Tensor  (…, m, n)
 ---@param tau flame.Tensor  (…, k), k <= n
 ---@return flame.Tensor
@@ -3098,7 +3266,8 @@ function flame.linalg.householder_product(x, tau) end
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
 
---- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). Of a singular matrix: Inf.
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0:
+--- nowhere). Of a singular matrix: Inf.
 ---@param x flame.Tensor  (…, n, n)
 ---@param ... any  check_errors = false: raise as linalg.inv does
 ---@return flame.Tensor, flame.Tensor
@@ -3127,7 +3296,8 @@ function flame.linalg.ldl_factor(x, o) end
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.ldl_factor_ex(x, o) end
 
---- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient: backward raises.
+--- The solution of a x = b from ldl_factor's result for a. It looks at
+--- values, and has no gradient: backward raises.
 ---@param ld flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor  (…, n, k)
@@ -3140,9 +3310,9 @@ function flame.linalg.ldl_solve(ld, pivots, b, o) end
 ---@return flame.Tensor
 function flame.linalg.logdet(x) end
 
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
---- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
---- ("gelsd" and "gelss"; else empty), as PyTorch has it.
+--- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
+--- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
 ---@param a flame.Tensor  (…, m, n)
 ---@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
 ---@param ... any
@@ -3155,8 +3325,8 @@ function flame.linalg.lstsq(a, b, ...) end
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.lu(x, o) end
 
---- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
---- with row pivots[i].
+--- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
+--- i was swapped with row pivots[i].
 ---@param x flame.Tensor  (…, m, n)
 ---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor
@@ -3168,7 +3338,8 @@ function flame.linalg.lu_factor(x, o) end
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.lu_factor_ex(x, o) end
 
---- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a
+--- transposed) from lu_factor's result.
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
 ---@param b flame.Tensor  (…, n, k)
@@ -3187,7 +3358,8 @@ function flame.linalg.matmul(x, y) end
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
---- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
+--- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is
+--- "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
 ---@param x flame.Tensor  (…, m, n)
 ---@param ord? number|string|table  fro
 ---@param dim? integer|integer[]|table
@@ -3251,7 +3423,8 @@ function flame.linalg.outer(x, y) end
 ---@return flame.Tensor
 function flame.linalg.pinv(x, rtol, hermitian) end
 
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
+--- "complete", or "r" (R alone).
 ---@param x flame.Tensor
 ---@param mode string?
 ---@return flame.Tensor, flame.Tensor
@@ -3269,8 +3442,8 @@ function flame.linalg.slogdet(x) end
 ---@return flame.Tensor
 function flame.linalg.solve(a, b, o) end
 
---- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). What a singular matrix gives is not finite.
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
+--- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
 ---@param a flame.Tensor  (…, n, n)
 ---@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
 ---@param ... any  {left = true, check_errors = false}
@@ -3308,7 +3481,8 @@ function flame.linalg.tensordot(x, y, dims) end
 ---@return flame.Tensor
 function flame.linalg.tensorinv(x, o) end
 
---- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
+--- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
+--- dims are moved to its end before.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
 ---@param dims? integer[]|table  or {dims =}
@@ -3333,7 +3507,8 @@ function flame.linalg.vander(x, o) end
 ---@return flame.Tensor
 function flame.linalg.vecdot(x, y, d) end
 
---- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
+--- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements
+--- of the axes dim as one vector.
 ---@param x flame.Tensor
 ---@param ord? number|string|table  2
 ---@param dim? integer|integer[]|table
@@ -3358,9 +3533,9 @@ Tensor.linear = flame.linear
 function flame.linspace(first, last, n, o) end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
---- or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model in several files,
---- "….index.json".
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
+--- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
+--- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any
@@ -3557,9 +3732,9 @@ Tensor.lp_pool2d = flame.lp_pool2d
 function flame.lp_pool3d(x, size, o) end
 Tensor.lp_pool3d = flame.lp_pool3d
 
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
---- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
---- ("gelsd" and "gelss"; else empty), as PyTorch has it.
+--- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
+--- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
 ---@param a flame.Tensor  (…, m, n)
 ---@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
 ---@param ... any
@@ -3584,7 +3759,8 @@ flame.lt_ = flame.lt
 function flame.lu(x, pivot, get_infos) end
 Tensor.lu = flame.lu
 
---- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a
+--- transposed) from lu_factor's result.
 ---@param b flame.Tensor  (…, n, k)
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
@@ -3859,8 +4035,8 @@ flame.mul_ = flame.mul
 function flame.multi_margin_loss(x, y, p, margin, weight) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
 
---- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids from 1
---- in each row, up to the first 0.
+--- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
+--- from 1 in each row, up to the first 0.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param o? table  {reduction = "mean"}
@@ -4085,9 +4261,10 @@ function nn.AdaptiveAvgPool2d(...) end
 ---@return flame.Module
 function nn.AdaptiveAvgPool3d(...) end
 
---- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x, target) gives the log-probability of
---- each row's class, and minus their mean. The head holds the classes up to cutoffs[1] and a place for each cluster behind;
---- the i-th cluster has a size smaller by div_value^i.
+--- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
+--- target) gives the log-probability of each row's class, and minus their mean. The head holds
+--- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
+--- smaller by div_value^i.
 ---@param in_features any
 ---@param n_classes any
 ---@param cutoffs any
@@ -4320,14 +4497,16 @@ function nn.Dropout3d(p) end
 function nn.ELU(...) end
 
 --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
---- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
+--- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2,
+--- scale_grad_by_freq = false}
 ---@param n integer
 ---@param d integer|integer[]?
 ---@param ... any
 ---@return flame.Module
 function nn.Embedding(n, d, ...) end
 
---- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]).
+--- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[,
+--- per_sample_weights]]).
 ---@param n integer
 ---@param d integer|integer[]?
 ---@param ... any
@@ -4880,8 +5059,8 @@ function nn.Tanhshrink(...) end
 ---@return flame.Module
 function nn.Threshold(...) end
 
---- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6, …} and the options of the
---- layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+--- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers =
+--- 6, …} and the options of the layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
 ---@param ... any
 ---@return flame.Module
 function nn.Transformer(...) end
@@ -4900,7 +5079,8 @@ function nn.TransformerBlock(size, heads, o) end
 ---@return flame.Module
 function nn.TransformerDecoder(layer, count, ...) end
 
---- Attention to itself, attention to the encoder's result, a small network; each with norm and sum.
+--- Attention to itself, attention to the encoder's result, a small network;
+--- each with norm and sum.
 ---@param d integer|integer[]?
 ---@param heads any
 ---@param ... any
@@ -5058,12 +5238,14 @@ function nn.init.ones(x, ...) end
 ---@return flame.Tensor
 function nn.init.ones_(x, ...) end
 
---- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes from the second on count as one.
+--- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
+--- from the second on count as one.
 ---@param x flame.Tensor
 ---@param ... any
 function nn.init.orthogonal(x, ...) end
 
---- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes from the second on count as one.
+--- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
+--- from the second on count as one.
 ---@param x flame.Tensor
 ---@param ... any
 function nn.init.orthogonal_(x, ...) end
@@ -5196,8 +5378,8 @@ function nn.utils.remove_spectral_norm(module, name) end
 ---@return flame.Module
 function nn.utils.remove_weight_norm(module, name) end
 
---- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step to step; the
---- weight itself is name_orig, the vector name_u.
+--- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
+--- to step; the weight itself is name_orig, the vector name_u.
 ---@param module table
 ---@param name? string  "weight"
 ---@param n_power_iterations? integer  1
@@ -5222,8 +5404,8 @@ function nn.utils.unpad_sequence(x, lengths, batch_first) end
 ---@param params any
 function nn.utils.vector_to_parameters(vector, params) end
 
---- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm over all axes
---- but dim; false: over all.
+--- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
+--- over all axes but dim; false: over all.
 ---@param module table
 ---@param name? string  "weight"
 ---@param dim? integer|false  1
@@ -5241,8 +5423,8 @@ function flame.no_grad(f, ...) end
 function flame.nonzero(x) end
 Tensor.nonzero = flame.nonzero
 
---- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
---- matrix and an ord, the matrix norm.
+--- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
+--- axes, or a matrix and an ord, the matrix norm.
 ---@param x flame.Tensor
 ---@param p? any
 ---@param dim? integer|integer[]|table
@@ -5332,7 +5514,8 @@ function optim.Adadelta(params, o) end
 ---@param ... any
 function optim.Adagrad(params, ...) end
 
---- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay = true, acts as AdamW's.
+--- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
+--- true, acts as AdamW's.
 ---@param params any
 ---@param ... any
 function optim.Adam(params, ...) end
@@ -5424,7 +5607,8 @@ function optim.lr_scheduler.ChainedScheduler(list, opt) end
 ---@param ... any
 function optim.lr_scheduler.ConstantLR(...) end
 
---- torch's form: half a cosine from the rate down to eta_min in T_max steps, and up again in as many.
+--- torch's form: half a cosine from the rate down to eta_min in T_max
+--- steps, and up again in as many.
 ---@param ... any
 function optim.lr_scheduler.CosineAnnealingLR(...) end
 
@@ -5432,7 +5616,8 @@ function optim.lr_scheduler.CosineAnnealingLR(...) end
 ---@param ... any
 function optim.lr_scheduler.CosineAnnealingWarmRestarts(...) end
 
---- Smith 2017: to and fro between base_lr and max_lr; the momentum, where there is one, the other way.
+--- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
+--- there is one, the other way.
 ---@param ... any
 function optim.lr_scheduler.CyclicLR(...) end
 
@@ -5452,7 +5637,8 @@ function optim.lr_scheduler.LinearLR(...) end
 ---@param ... any
 function optim.lr_scheduler.MultiStepLR(...) end
 
---- The product of a function's values at the steps 1, 2, … as factor of the optimiser's rate; a list has one a group.
+--- The product of a function's values at the steps 1, 2, … as factor of the
+--- optimiser's rate; a list has one a group.
 ---@param ... any
 function optim.lr_scheduler.MultiplicativeLR(...) end
 
@@ -5494,7 +5680,8 @@ function optim.schedule.cosine(...) end
 ---@param ... any
 function optim.schedule.cosine_restarts(...) end
 
---- Smith 2017: to and fro between base_lr and max_lr; the momentum, where there is one, the other way.
+--- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
+--- there is one, the other way.
 ---@param ... any
 function optim.schedule.cyclic(...) end
 
@@ -5514,7 +5701,8 @@ function optim.schedule.linear(...) end
 ---@param ... any
 function optim.schedule.multi_step(...) end
 
---- The product of a function's values at the steps 1, 2, … as factor of the optimiser's rate; a list has one a group.
+--- The product of a function's values at the steps 1, 2, … as factor of the
+--- optimiser's rate; a list has one a group.
 ---@param ... any
 function optim.schedule.multiplicative(...) end
 
@@ -5546,7 +5734,8 @@ function optim.schedule.step(...) end
 function flame.orgqr(x, tau) end
 Tensor.orgqr = flame.orgqr
 
---- c multiplied with the Q of the reflections in x and tau, from the left or the right, or with Q transposed.
+--- c multiplied with the Q of the reflections in x and tau, from the left or
+--- the right, or with Q transposed.
 ---@param x flame.Tensor  (…, m, k)
 ---@param tau flame.Tensor  (…, k)
 ---@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
@@ -5708,7 +5897,8 @@ Tensor.put = flame.put
 
 Tensor.put_ = flame.put
 flame.put_ = flame.put
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
+--- "complete", or "r" (R alone).
 ---@param x flame.Tensor
 ---@param mode string?
 ---@return flame.Tensor, flame.Tensor
@@ -5791,7 +5981,8 @@ function flame.randperm(n, o) end
 function flame.ravel(x) end
 Tensor.ravel = flame.ravel
 
---- The real parts of complex numbers (see conj), without the last axis; of real numbers their values.
+--- The real parts of complex numbers (see conj), without the last axis; of
+--- real numbers their values.
 ---@param x flame.Tensor
 ---@param o? table  {complex =}
 ---@return flame.Tensor
@@ -6021,8 +6212,8 @@ function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one image, .csv one of
---- two axes. The file is replaced when the new one is complete.
+--- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
+--- image, .csv one of two axes. The file is replaced when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
 function flame.save(path, value) end
@@ -6717,8 +6908,8 @@ Tensor.std = flame.std
 function flame.std_mean(x, ...) end
 Tensor.std_mean = flame.std_mean
 
---- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…, frequencies, frames, 2),
---- the last axis real and imaginary part.
+--- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
+--- frequencies, frames, 2), the last axis real and imaginary part.
 ---@param x flame.Tensor
 ---@param n_fft integer
 ---@param hop_length? any
@@ -6787,8 +6978,8 @@ Tensor.summary = flame.summary
 function flame.svd(x, ...) end
 Tensor.svd = flame.svd
 
---- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp 2009): U (…, m, q),
---- S and V (…, n, q). More iterations where the values fall slowly.
+--- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
+--- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
 ---@param x flame.Tensor  (…, m, n)
 ---@param q? number|table  6
 ---@param niter? number|table  2
@@ -6998,7 +7189,8 @@ function flame.tril_indices(rows, columns, offset, o) end
 function flame.triplet_margin_loss(a, p, n, margin, p, eps, swap, reduction) end
 Tensor.triplet_margin_loss = flame.triplet_margin_loss
 
---- triplet_margin_loss with a distance of one's own: a function of two tensors that gives one number a row.
+--- triplet_margin_loss with a distance of one's own: a function of two
+--- tensors that gives one number a row.
 ---@param a flame.Tensor
 ---@param p number
 ---@param n integer
@@ -7094,7 +7286,8 @@ function Tensor:uniform_(low, high) end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no gradient: backward raises.
+--- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
+--- gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|table
 ---@param return_inverse? boolean|table

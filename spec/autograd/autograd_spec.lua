@@ -176,8 +176,11 @@ end)
 describe("functions of functions", function()
   local function d2(t) return flame.tensor(t, { dtype = "f64" }) end
   it("grad and value_and_grad", function()
-    assert.same({ 4, 6 }, flame.grad(function(x) return (x * x):sum() end)(flame.tensor({ 2, 3 })):totable())
-    local value, g, extra = flame.value_and_grad(function(p, k) return (p.w * k + p.deep.b):sum(), "extra" end)(
+    assert.same({ 4, 6 },
+      flame.grad(function(x) return (x * x):sum() end)(flame.tensor({ 2, 3 })):totable())
+    local value, g, extra = flame.value_and_grad(function(p, k)
+      return (p.w * k + p.deep.b):sum(), "extra"
+    end)(
       { w = flame.tensor({ 1, 2 }), deep = { b = flame.tensor({ 5 }) } }, 3)
     assert.equal(19, value:item())
     assert.same({ 3, 3 }, g.w:totable())
@@ -192,15 +195,19 @@ describe("functions of functions", function()
     local grad = flame.grad
     same({ 12, -6 }, grad(function(a) return select(2, flame.vjp(cubes, a)):sum() end)(x))
     same({ 18, -3 }, grad(function(a) return select(2, flame.jvp(cubes, a, u)):sum() end)(x))
-    same({ 13.5, 1.5 }, grad(function(a) return (select(2, flame.hvp(cube, a, u)) * u):sum() end)(x))
+    same({ 13.5, 1.5 },
+      grad(function(a) return (select(2, flame.hvp(cube, a, u)) * u):sum() end)(x))
     same({ 12, -6 }, grad(function(a) return flame.jacobian(cubes, a):sum() end)(x))
     same({ 6, 6 }, grad(function(a) return flame.hessian(cube, a):sum() end)(x))
     local function named(p) return cube(p.w) end
-    same({ 12, -6 }, grad(function(a) return select(2, flame.value_and_grad(named)({ w = a })).w:sum() end)(x))
+    same({ 12, -6 },
+      grad(function(a) return select(2, flame.value_and_grad(named)({ w = a })).w:sum() end)(x))
     same({ 24, 6 }, grad(function(a) return flame.value_and_grad(cube)(a) * 2 end)(x))
-    same({ 27, -1.5 }, select(2, flame.jvp(function(a) return select(2, flame.jvp(cubes, a, u)) end, x, u)))
+    same({ 27, -1.5 },
+      select(2, flame.jvp(function(a) return select(2, flame.jvp(cubes, a, u)) end, x, u)))
     local function fourth(a) return (a ^ 4):sum() end
-    same({ { 24, 0 }, { 0, 24 } }, flame.hessian(function(a) return flame.hessian(fourth, a):sum() end, x))
+    same({ { 24, 0 }, { 0, 24 } },
+      flame.hessian(function(a) return flame.hessian(fourth, a):sum() end, x))
     same({ 48, -6 }, grad(function(a) return select(2, flame.vjp(cubes, x, a * a)):sum() end)(x))
     local _, g = flame.value_and_grad(cube)(d2({ 2 }):requires_grad_(true))
     assert.is_false(g.requires_grad)                     -- alone they keep no graph
@@ -214,15 +221,25 @@ describe("functions of functions", function()
   end)
   it("differentiate by their own argument alone", function()
     local x = d2 { 2, -1 }
-    local function twice(inner) return flame.grad(function(a) return (inner(a) * d2 { 1, 10 }):sum() end)(x):totable() end
-    assert.same({ 1, 10 }, twice(function(a) return flame.grad(function(b) return (a * b):sum() end)(a) end))
-    assert.same({ 1, 10 }, twice(function(a) return select(2, flame.vjp(function(b) return a * b end, a)) end))
-    assert.same({ 1, 10 }, twice(function(a) return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a)) end))
+    local function twice(inner)
+      return flame.grad(function(a) return (inner(a) * d2 { 1, 10 }):sum() end)(x):totable()
+    end
+    assert.same({ 1, 10 },
+      twice(function(a) return flame.grad(function(b) return (a * b):sum() end)(a) end))
+    assert.same({ 1, 10 },
+      twice(function(a) return select(2, flame.vjp(function(b) return a * b end, a)) end))
+    assert.same({ 1, 10 },
+      twice(function(a)
+        return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a))
+      end))
     local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf of the script's is itself
     assert.same({ 4, -2 }, flame.grad(function() return (w * w):sum() end)(w):totable())
-    assert.same({ 4, -2 }, select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())
+    assert.same({ 4, -2 },
+      select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())
     assert.same({ 1, 10 }, (function()
-      return flame.grad(function(a) return (flame.grad(function(b) return (a * b):sum() end)(a) * d2 { 1, 10 }):sum() end)(w):totable()
+      return flame.grad(function(a)
+        return (flame.grad(function(b) return (a * b):sum() end)(a) * d2 { 1, 10 }):sum()
+      end)(w):totable()
     end)())
   end)
   it("vjp, jvp, jacobian and hessian", function()
@@ -233,7 +250,8 @@ describe("functions of functions", function()
     local _, t = flame.jvp(f, x, flame.tensor({ 1, 10 }))
     assert.same({ 2, 40 }, t:totable())
     assert.same({ { 2, 0 }, { 0, 4 } }, flame.jacobian(f, x):totable())
-    assert.same({ { 6, 0 }, { 0, 12 } }, flame.hessian(function(v) return (v ^ 3):sum() end, x):totable())
+    assert.same({ { 6, 0 }, { 0, 12 } },
+      flame.hessian(function(v) return (v ^ 3):sum() end, x):totable())
   end)
   it("func defines a function with a gradient of its own", function()
     local square = flame.func({
@@ -267,7 +285,9 @@ describe("functions of functions", function()
     assert.same({ 8 }, x.grad:totable())
     assert.same({ -2 }, y.grad:totable())
     local mark = {}
-    local bad = flame.func({ forward = function(_, v) return v * 1 end, backward = function() error(mark) end })
+    local bad =
+      flame.func({ forward = function(_, v) return v * 1 end,
+        backward = function() error(mark) end })
     local ok, e = pcall(function() bad(x):sum():backward() end)
     assert.is_false(ok)
     assert.equal(mark, e)
@@ -299,7 +319,8 @@ describe("a mistake in a function of the script", function()
   local here = debug.getinfo(1, "S").short_src
   --- Two results make forward; what backward gives is said by 'gives'.
   local function message(gives)
-    local double = flame.func { name = "double", forward = function(_, x) return x * 2 end, backward = gives }
+    local double = flame.func { name = "double", forward = function(_, x) return x * 2 end,
+      backward = gives }
     local x = leaf({ 1, 2 })
     local ok, e = pcall(function() double(x):sum():backward() end)
     assert.is_false(ok)
@@ -308,8 +329,10 @@ describe("a mistake in a function of the script", function()
   it("is named with the function and the line of backward", function()
     local at = debug.getinfo(1, "l").currentline - 5
     local function told(text) return ("%s:%d: double: %s"):format(here, at, text) end
-    assert.equal(told("backward gave 2 gradients, forward has 1 tensors"), message(function(_, g) return g, g end))
-    assert.equal(told("gradient 1 of backward is a number, need a tensor or nil"), message(function() return 5 end))
+    assert.equal(told("backward gave 2 gradients, forward has 1 tensors"),
+      message(function(_, g) return g, g end))
+    assert.equal(told("gradient 1 of backward is a number, need a tensor or nil"),
+      message(function() return 5 end))
     assert.equal(told("gradient 1 of backward has shape (3), its tensor (2)"),
       message(function() return flame.ones(3) end))
   end)
@@ -380,11 +403,14 @@ describe("checkpoint", function()
   end)
   it("can be nested, differentiated twice, and give several results and plain values", function()
     local function inner(v) return flame.checkpoint(function(u) return u:sin() * u end, v) end
-    same(function(v) return flame.checkpoint(function(u) return inner(u * 2) + inner(u) end, v) end, row)
+    same(function(v) return flame.checkpoint(function(u) return inner(u * 2) + inner(u) end, v) end,
+      row)
     local x = leaf({ 2 })
-    local g = flame.checkpoint(function(v) return v ^ 3 end, x):sum():gradients({ x }, { create_graph = true })[x]
+    local g = flame.checkpoint(function(v) return v ^ 3 end, x):sum():gradients({ x },
+      { create_graph = true })[x]
     assert.same({ 12 }, g:sum():gradients({ x })[x]:totable())
-    local a, b, word, n = flame.checkpoint(function(v, k) return v * k, v + 1, "word", flame.tensor(1) end, x, 3)
+    local a, b, word, n =
+      flame.checkpoint(function(v, k) return v * k, v + 1, "word", flame.tensor(1) end, x, 3)
     assert.same({ "word", false }, { word, n.requires_grad })
     local z = (a * b):sum()
     z:backward()
@@ -412,22 +438,30 @@ describe("gradcheck", function()
   local function d(...) return flame.randn({ ... }, { dtype = "f64" }) end
   it("accepts right gradients, of first and second order", function()
     flame.seed(5)
-    assert.is_true(flame.gradcheck(function(x, y) return (x * y):tanh() end, { d(3), d(3) }, { order = 2 }))
-    assert.is_true(flame.gradcheck(function(x, w, b) return x:layer_norm({ 4 }, w, b) end, { d(2, 4), d(4), d(4) }, { order = 2 }))
-    assert.is_true(flame.gradcheck(function(x, w, b) return x:group_norm(2, w, b) end, { d(2, 4, 3), d(4), d(4) }, { order = 2 }))
-    assert.is_true(flame.gradcheck(function(x, w, b) return x:batch_norm(nil, nil, w, b, { training = true }) end,
+    assert.is_true(flame.gradcheck(function(x, y) return (x * y):tanh() end, { d(3), d(3) },
+      { order = 2 }))
+    assert.is_true(flame.gradcheck(function(x, w, b) return x:layer_norm({ 4 }, w, b) end,
+      { d(2, 4), d(4), d(4) }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(x, w, b) return x:group_norm(2, w, b) end,
+      { d(2, 4, 3), d(4), d(4) }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(x, w, b)
+      return x:batch_norm(nil, nil, w, b, { training = true })
+    end,
       { d(3, 2, 2), d(2), d(2) }, { order = 2 }))
-    assert.is_true(flame.gradcheck(function(x, w) return x:matmul(w):log_softmax(2) end, { d(2, 3), d(3, 2) }))
+    assert.is_true(flame.gradcheck(function(x, w) return x:matmul(w):log_softmax(2) end,
+      { d(2, 3), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:max(2) end, { d(2, 3) }))
   end)
   it("a large group_norm, whose sums are by channel first, has the gradients that its parts have", function()
     local o = { dtype = "f64", requires_grad = true }
     local x, w, b = flame.randn({ 2, 6, 8192 }, o), flame.randn({ 6 }, o), flame.randn({ 6 }, o)
-    local seed, back = flame.randn({ 2, 6, 8192 }, { dtype = "f64" }), flame.randn({ 2, 6, 8192 }, { dtype = "f64" })
+    local seed, back = flame.randn({ 2, 6, 8192 }, { dtype = "f64" }),
+      flame.randn({ 2, 6, 8192 }, { dtype = "f64" })
     local function by_parts(t)
       local r = t:reshape(2, 3, 2 * 8192)
       local c = r - r:mean(3, true)
-      return (c / (c:square():mean(3, true) + 1e-5):sqrt()):reshape(2, 6, 8192) * w:reshape(6, 1) + b:reshape(6, 1)
+      return (c / (c:square():mean(3, true) + 1e-5):sqrt()):reshape(2, 6, 8192) * w:reshape(6,
+        1) + b:reshape(6, 1)
     end
     local function gradients(y)
       local first = y:gradients({ x, w, b }, { seed = seed, create_graph = true })
@@ -436,35 +470,45 @@ describe("gradcheck", function()
     end
     local got, expected = gradients(x:group_norm(3, w, b)), gradients(by_parts(x))
     for i = 1, 5 do
-      assert.is_true((got[i] - expected[i]):abs():max():item() < 1e-9 * (1 + expected[i]:abs():max():item()), "gradient " .. i)
+      assert.is_true((got[i] - expected[i]):abs():max()
+        :item() < 1e-9 * (1 + expected[i]:abs():max():item()), "gradient " .. i)
     end
   end)
   it("covers views, joins and indexing", function()
     flame.seed(6)
     local at = flame.tensor({ 2, 1, 2 }, { dtype = "i64" })
-    assert.is_true(flame.gradcheck(function(x) return x[{ { 2, 3 }, { -1, 1, -1 } }]:t():reshape(-1) end,
+    assert.is_true(flame.gradcheck(function(x)
+      return x[{ { 2, 3 }, { -1, 1, -1 } }]:t():reshape(-1)
+    end,
       { d(3, 4) }))
-    assert.is_true(flame.gradcheck(function(x, y) return flame.cat({ x, y }, 2):pad({ 1, 1 }) end, { d(2,
+    assert.is_true(flame.gradcheck(function(x, y) return flame.cat({ x, y }, 2):pad({ 1, 1 }) end,
+      { d(2,
       2), d(2, 3) }))
-    assert.is_true(flame.gradcheck(function(x) return x[at] * x:index_select(1, at) end, { d(2, 2) }))
-    assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end, { d(2, 2), d(3, 2) }))
+    assert.is_true(flame.gradcheck(function(x) return x[at] * x:index_select(1, at) end,
+      { d(2, 2) }))
+    assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end,
+      { d(2, 2), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:cumsum(1):sort(1) end, { d(5) }))
   end)
   it("of softmax has a second order where nothing holds the result any more", function()
     flame.seed(9)
     local x = flame.randn({ 3, 4 }, { dtype = "f64", requires_grad = true })
     local c = flame.randn({ 12 }, { dtype = "f64" })
-    local reads = { function(y) return y:reshape(12) end, function(y) return (y * 2):flatten() end, function(y) return y:t():flatten() end }
+    local reads = { function(y) return y:reshape(12) end, function(y) return (y * 2):flatten() end,
+      function(y) return y:t():flatten() end }
     for _, read in ipairs(reads) do
-      for _, f in ipairs { function(a) return a:softmax(2) end, function(a) return a:exp():softmin(1) end } do
-        assert.is_true(flame.gradcheck(function(a) return (read(f(a)) * c):sum() end, { x }, { order = 2 }))
+      for _, f in ipairs { function(a) return a:softmax(2) end,
+          function(a) return a:exp():softmin(1) end } do
+        assert.is_true(flame.gradcheck(function(a) return (read(f(a)) * c):sum() end, { x },
+          { order = 2 }))
         local z = read(f(x))
         collectgarbage() collectgarbage()
-        flame.eval(z)                                    -- only z is held: the softmax itself is gone
+        flame.eval(z)                                  -- only z is held: the softmax itself is gone
         local g = (z * c):sum():gradients({ x }, { create_graph = true })[x]
         local kept = f(x)
         local h = (read(kept) * c):sum():gradients({ x }, { create_graph = true })[x]
-        assert.same(h:square():sum():gradients({ x })[x]:totable(), g:square():sum():gradients({ x })[x]:totable())
+        assert.same(h:square():sum():gradients({ x })[x]:totable(),
+          g:square():sum():gradients({ x })[x]:totable())
       end
     end
     local one = flame.tensor(-2.5, { requires_grad = true })
@@ -490,11 +534,13 @@ describe("gradcheck", function()
     for name, pair in pairs {
       softmax = { function(a) return a:softmax(2) end, shares },
       layer_norm = { function(a) return a:layer_norm({ 4, 2 }) end, { 2, 3 } },
-      batch_norm = { function(a) return a:batch_norm(nil, nil, nil, nil, { training = true }) end, { 1, 3 } },
+      batch_norm = { function(a) return a:batch_norm(nil, nil, nil, nil, { training = true }) end,
+        { 1, 3 } },
       instance_norm = { function(a) return a:instance_norm() end, { 3 } },
       group_norm = { function(a) return a:group_norm(1) end, { 2, 3 } },
     } do
-      local own, formula = third(pair[1]), third(type(pair[2]) == "table" and function(a) return plain(a, pair[2]) end or pair[2])
+      local own, formula = third(pair[1]),
+        third(type(pair[2]) == "table" and function(a) return plain(a, pair[2]) end or pair[2])
       local most = formula:abs():amax():item()
       assert.is_true(most > 0.1 and (own - formula):abs():amax():item() < 1e-9 * most, name)
     end
@@ -511,7 +557,8 @@ end)
 describe("cotangents of slices", function()
   local R, C = 6, 12
   local seeds = flame.randint({ R, C }, -8, 8):float()          -- exact in any order
-  -- {rows, columns} each, as indices take them; the gradient by x is the sum of the seeds in their places
+  -- {rows, columns} each, as indices take them; the gradient by x is the sum
+  -- of the seeds in their places
   local cases = {
     ["parts of the last axis"] = { { {}, { 1, 4 } }, { {}, { 5, 8 } }, { {}, { 9, 12 } } },
     ["parts in another order"] = { { {}, { 9, 12 } }, { {}, { 1, 4 } }, { {}, { 5, 8 } } },
@@ -520,12 +567,14 @@ describe("cotangents of slices", function()
     ["every second column"] = { { {}, { 1, -1, 2 } }, { {}, { 2, -1, 2 } } },
     ["parts that meet"] = { { {}, { 1, 7 } }, { {}, { 5, 12 } }, { { 2, 3 }, { 6, 6 } } },
     ["steps that meet"] = { { {}, { 1, -1, 2 } }, { {}, { 2, -1, 3 } }, { {}, { 12, 12 } } },
-    quadrants = { { { 1, 3 }, { 1, 6 } }, { { 4, 6 }, { 1, 6 } }, { { 1, 3 }, { 7, 12 } }, { { 4, 6 }, { 7, 12 } } },
+    quadrants = { { { 1, 3 }, { 1, 6 } }, { { 4, 6 }, { 1, 6 } }, { { 1, 3 }, { 7, 12 } },
+      { { 4, 6 }, { 7, 12 } } },
     ["a flip and a part"] = { { {}, { -1, 1, -1 } }, { {}, { 2, 3 } } },
     ["a part and a flip of others"] = { { {}, { 1, 4 } }, { {}, { 12, 5, -1 } } },
     ["flips by two"] = { { {}, { 12, 2, -2 } }, { {}, { 11, 1, -2 } } },
     ["backward and forward by two, which meet"] = { { {}, { 12, 2, -2 } }, { {}, { 2, 12, 2 } } },
-    ["flipped rows one by one"] = { { 1, { -1, 1, -1 } }, { 2, {} }, { 3, { -1, 1, -1 } }, { { 4, 6 }, {} } },
+    ["flipped rows one by one"] = { { 1, { -1, 1, -1 } }, { 2, {} }, { 3, { -1, 1, -1 } },
+      { { 4, 6 }, {} } },
     ["the same part twice"] = { { {}, { 1, 6 } }, { {}, { 1, 6 } }, { {}, { 7, 12 } } },
   }
   for name, parts in pairs(cases) do
@@ -536,7 +585,7 @@ describe("cotangents of slices", function()
         expected[p] = expected[p]:clone() + seeds[p] * k
         total = total + (x[p] * (seeds[p] * k)):sum()
       end
-      flame.eval(expected)                        -- step by step: the sums below are made in one evaluation
+      flame.eval(expected)                -- step by step: the sums below are made in one evaluation
       total:backward()
       assert.is_true(x.grad:equal(expected), name)
       local y = flame.randn(R, C, { dtype = "f64" })
@@ -585,6 +634,7 @@ describe("cotangents of slices", function()
     flame.eval(x.grad)
     local moved = flame.stats().bytes_moved - before
     assert.is_true(x.grad:equal(w))
-    if os.getenv "FLAME_EAGER" ~= "1" then assert.is_true(moved < 40 * T * N, moved .. " bytes") end   -- a sum of all: 4 T T N
+    -- a sum of all: 4 T T N
+    if os.getenv "FLAME_EAGER" ~= "1" then assert.is_true(moved < 40 * T * N, moved .. " bytes") end
   end)
 end)

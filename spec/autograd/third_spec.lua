@@ -1,5 +1,6 @@
---- Derivatives to the third order: the gradient of half the squares of the gradient of half the squares of a gradient,
--- against central differences of the quantity before it. Families whose rules are written by hand.
+--- Derivatives to the third order: the gradient of half the squares of the gradient of half the
+-- squares of a gradient, against central differences of the quantity before it. Families whose
+-- rules are written by hand.
 local flame = require "flame"
 local D = { dtype = "f64" }
 local tensor, linalg = flame.tensor, flame.linalg
@@ -40,7 +41,8 @@ local function check(f, inputs)
   for i, x in ipairs(inputs) do
     local analytic = (g[leaves[i]] or flame.zeros_like(x)):reshape(-1):totable()
     for e = 1, x:numel() do
-      local numeric = (level(f, 2, moved(inputs, i, e, eps)):item() - level(f, 2, moved(inputs, i, e, -eps)):item()) / (2 * eps)
+      local numeric = (level(f, 2, moved(inputs, i, e, eps)):item() - level(f, 2,
+        moved(inputs, i, e, -eps)):item()) / (2 * eps)
       assert(math.abs(analytic[e] - numeric) <= 1e-4 * (1 + math.abs(numeric)),
         ("input %d, element %d: analytic %.10g, numeric %.10g"):format(i, e, analytic[e], numeric))
     end
@@ -67,12 +69,17 @@ local cases = {                              -- of x (3 x 6) and w (6)
   cholesky = function(x) return flame.cholesky(definite(x)) end,
   qr = function(x) local q, r = flame.qr(matrix(x)) return q + r end,
   svdvals = function(x) return linalg.svdvals(matrix(x)) end,
-  eigh = function(x) local e, v = flame.eigh(definite(x)) return (v * e:sin():unsqueeze(-2)):matmul(v:t()) end,
+  eigh = function(x)
+    local e, v = flame.eigh(definite(x))
+    return (v * e:sin():unsqueeze(-2)):matmul(v:t())
+  end,
   pinverse = function(x) return flame.pinverse(matrix(x)[{ {}, { 1, 2 } }]) end,
   lstsq = function(x) return (flame.lstsq(matrix(x)[{ {}, { 1, 2 } }], right(x))) end,
   lu = function(x) local _, l, u = linalg.lu(matrix(x)) return l * 2 + u end,
   matrix_exp = function(x) return flame.matrix_exp(matrix(x) * 0.2) end,
-  solve_triangular = function(x) return linalg.solve_triangular(matrix(x):tril(), right(x), { upper = false }) end,
+  solve_triangular = function(x)
+    return linalg.solve_triangular(matrix(x):tril(), right(x), { upper = false })
+  end,
   sort = function(x) return (x * x):sort(2) ^ 2 end,
   topk = function(x) return ((x ^ 3):topk(2, 2)) ^ 2 end,
   median = function(x) return ((x * x):median(2)) ^ 2 end,
@@ -81,18 +88,34 @@ local cases = {                              -- of x (3 x 6) and w (6)
   logcumsumexp = function(x) return x:logcumsumexp(2) ^ 2 end,
   cummax = function(x) return ((x:cummax(2))) ^ 3 end,
   max_pool = function(x) return flame.max_pool2d(plane(x), 2, { stride = 1, padding = 1 }) ^ 3 end,
-  avg_pool = function(x) return flame.avg_pool2d(plane(x) ^ 2, 2, { stride = 1, padding = 1 }) ^ 2 end,
-  interpolate = function(x) return flame.interpolate(plane(x) ^ 2, { size = { 5, 7 }, mode = "bicubic" }) ^ 2 end,
-  conv = function(x, w) return flame.conv2d(plane(x), w:reshape(1, 1, 2, 3), nil, { padding = 1 }) ^ 3 end,
-  conv_transpose = function(x, w) return flame.conv_transpose1d(three(x), w:reshape(3, 1, 2), nil, { stride = 2 }) ^ 3 end,
+  avg_pool = function(x)
+    return flame.avg_pool2d(plane(x) ^ 2, 2, { stride = 1, padding = 1 }) ^ 2
+  end,
+  interpolate = function(x)
+    return flame.interpolate(plane(x) ^ 2, { size = { 5, 7 }, mode = "bicubic" }) ^ 2
+  end,
+  conv = function(x, w)
+    return flame.conv2d(plane(x), w:reshape(1, 1, 2, 3), nil, { padding = 1 }) ^ 3
+  end,
+  conv_transpose = function(x, w)
+    return flame.conv_transpose1d(three(x), w:reshape(3, 1, 2), nil, { stride = 2 }) ^ 3
+  end,
   layer_norm = function(x, w) return x:layer_norm({ 6 }, w, w * w, { eps = 0.1 }) ^ 2 end,
-  batch_norm = function(x, w) return flame.batch_norm(x, nil, nil, w, nil, { training = true, eps = 0.1 }) ^ 2 end,
+  batch_norm = function(x, w)
+    return flame.batch_norm(x, nil, nil, w, nil, { training = true, eps = 0.1 }) ^ 2
+  end,
   group_norm = function(x, w) return x:group_norm(3, w, nil, { eps = 0.1 }) ^ 2 end,
   softmax = function(x) return x:softmax(2) ^ 2 end,
   cross_entropy = function(x, w) return flame.cross_entropy(x, ids(1, 2, 3)) * w end,
-  ctc_loss = function(x) return flame.ctc_loss(x:reshape(3, 1, 6):log_softmax(3), ids(2, 3):reshape(1, 2), { 3 }, { 2 }) end,
-  attention = function(x) return flame.scaled_dot_product_attention(three(x), three(x * x), three(x:sin())) end,
-  grid_sample = function(x, w) return flame.grid_sample(plane(x), w:reshape(1, 1, 3, 2) * 0.3, { align_corners = false }) ^ 2 end,
+  ctc_loss = function(x)
+    return flame.ctc_loss(x:reshape(3, 1, 6):log_softmax(3), ids(2, 3):reshape(1, 2), { 3 }, { 2 })
+  end,
+  attention = function(x)
+    return flame.scaled_dot_product_attention(three(x), three(x * x), three(x:sin()))
+  end,
+  grid_sample = function(x, w)
+    return flame.grid_sample(plane(x), w:reshape(1, 1, 3, 2) * 0.3, { align_corners = false }) ^ 2
+  end,
   cdist = function(x, w) return flame.cdist(x, x:flip(1) * 0.7 + w, { p = 3 }) end,
   einsum = function(x, w) return flame.einsum("ij,kj,j->ik", x, x * x, w) end,
   scatter_reduce = function(x, w)
@@ -106,7 +129,8 @@ local cases = {                              -- of x (3 x 6) and w (6)
 describe("third derivatives of", function()
   for name, f in pairs(cases) do
     it(name, function()
-      check(function(x, w) return mixed(f(x, w)) end, { numbers(3, 6, 0.2), numbers(1, 6, 0.5):reshape(6) })
+      check(function(x, w) return mixed(f(x, w)) end,
+        { numbers(3, 6, 0.2), numbers(1, 6, 0.5):reshape(6) })
     end)
   end
 end)

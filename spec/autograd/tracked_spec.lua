@@ -1,127 +1,179 @@
---- No gradient is missing in silence: every public function is called with f64 tensors, and its slope along a
--- direction of each of them alone, by differences, must be that of the tape. A function without a sample here that
--- gives a float fails, unless it is among those that take no tensor of floats; one whose tape refuses is fine.
--- TRACKED_PART=2/8: every eighth function, for machines that run it in several processes.
+--- No gradient is missing in silence: every public function is called with f64 tensors, and its
+-- slope along a direction of each of them alone, by differences, must be that of the tape. A
+-- function without a sample here that gives a float fails, unless it is among those that take no
+-- tensor of floats; one whose tape refuses is fine. TRACKED_PART=2/8: every eighth function, for
+-- machines that run it in several processes.
 require "spec.support.helper"
 local flame = require "flame"
 local D = { dtype = "f64" }
 local _ = flame.outer                                    -- loads what is written in Lua
 local STEP = 1e-6
 
--- ---- arguments ------------------------------------------------------------------------------------
+-- ---- arguments ----------------------------------------------------------------------------------
 local function x(...) return flame.uniform({ ... }, 0.2, 0.9, D) end
 local function ids(list) return flame.tensor(list, { dtype = "i64" }) end
 local function mask(...) return flame.uniform({ ... }, 0, 1):gt(0.5) end
 
 -- What most functions take in one of these forms.
 local FORMS = {
-  function() return x(3, 3) end, function() return x(3, 3), x(3, 3) end, function() return x(3, 3), x(3, 3), x(3, 3) end,
-  function() return x(3, 3), 1 end, function() return x(3, 3), 2, 1 end, function() return x(3, 3), 1, 1, 1 end,
+  function() return x(3, 3) end, function() return x(3, 3), x(3, 3) end,
+  function() return x(3, 3), x(3, 3), x(3, 3) end,
+  function() return x(3, 3), 1 end, function() return x(3, 3), 2, 1 end,
+  function() return x(3, 3), 1, 1, 1 end,
   function() return x(3, 3), 1, 2 end, function() return x(4) end, function() return x(4), x(4) end,
-  function() return x(3), x(3, 3) end, function() return x(3, 3), x(3) end, function() return x(2, 3, 4) end,
-  function() return x(2, 3, 4, 4) end, function() return x(2, 3, 4, 4), 2 end, function() return x(2, 3, 4, 4, 4) end,
-  function() return x(2, 3, 4, 4, 4), 2 end, function() return x(2, 3, 8), 2 end, function() return x(2, 3, 4), x(2, 4, 3) end,
+  function() return x(3), x(3, 3) end, function() return x(3, 3), x(3) end,
+  function() return x(2, 3, 4) end,
+  function() return x(2, 3, 4, 4) end, function() return x(2, 3, 4, 4), 2 end,
+  function() return x(2, 3, 4, 4, 4) end,
+  function() return x(2, 3, 4, 4, 4), 2 end, function() return x(2, 3, 8), 2 end,
+  function() return x(2, 3, 4), x(2, 4, 3) end,
   function() return x(2, 3, 4, 4), x(2, 3, 2, 2) end, function() return x(2, 3, 4), x(2, 3, 2) end,
-  function() return x(2, 3, 4, 4, 4), x(2, 3, 2, 2, 2) end, function() return x(3, 3), ids { 1, 2, 3 } end,
-  function() return x(3, 3), 1, ids { 1, 2 } end, function() return x(3, 3), 1, ids { { 1, 2, 1 } }, x(1, 3) end,
-  function() return x(3, 3), 1, ids { 1, 2 }, x(2, 3) end, function() return x(3, 3), 1, ids { 1, 2 }, 0.5 end,
+  function() return x(2, 3, 4, 4, 4), x(2, 3, 2, 2, 2) end,
+  function() return x(3, 3), ids { 1, 2, 3 } end,
+  function() return x(3, 3), 1, ids { 1, 2 } end,
+  function() return x(3, 3), 1, ids { { 1, 2, 1 } }, x(1, 3) end,
+  function() return x(3, 3), 1, ids { 1, 2 }, x(2, 3) end,
+  function() return x(3, 3), 1, ids { 1, 2 }, 0.5 end,
   function() return x(3, 3), 1, ids { { 1, 2, 3 } } end, function() return { x(3, 3), x(3, 3) } end,
-  function() return { x(3, 3), x(3, 3) }, 1 end, function() return x(3, 3), { 3, 3 } end, function() return x(3, 3), { 9 } end,
-  function() return x(3, 3), { 2, 2 } end, function() return x(3, 3), 0.5 end, function() return x(3, 3), 0.1, 0.9 end,
-  function() return mask(3, 3), x(3, 3), x(3, 3) end, function() return x(3, 3), mask(3, 3), 0.5 end,
+  function() return { x(3, 3), x(3, 3) }, 1 end, function() return x(3, 3), { 3, 3 } end,
+  function() return x(3, 3), { 9 } end,
+  function() return x(3, 3), { 2, 2 } end, function() return x(3, 3), 0.5 end,
+  function() return x(3, 3), 0.1, 0.9 end,
+  function() return mask(3, 3), x(3, 3), x(3, 3) end,
+  function() return x(3, 3), mask(3, 3), 0.5 end,
   function() return x(3, 3), mask(3, 3) end, function() return ids { 1, 2 }, x(3, 3) end,
-  function() return x(3, 3), { 1, 1, 1, 1 } end, function() return x(4, 2) end, function() return x(8) end,
+  function() return x(3, 3), { 1, 1, 1, 1 } end, function() return x(4, 2) end,
+  function() return x(8) end,
   function() return x(3, 4), 3, 1 end, function() return x(3, 3), x() end,
 }
 
 -- What others take.
 local function affine() return x(2, 2, 3), { 2, 3, 4, 5 } end
 local OWN = {
-  ["linalg.svd"] = function() return x(3, 4), { full_matrices = false } end, ["linalg.pinv"] = function() return x(3, 4) end,
-  pinverse = function() return x(3, 4) end, pca_lowrank = function() return x(6, 3), 2 end,
-  addbmm = function() return x(3, 3), x(2, 3, 4), x(2, 4, 3) end, addmv = function() return x(3), x(3, 4), x(4) end,
+  ["linalg.svd"] = function() return x(3, 4), { full_matrices = false } end,
+  ["linalg.pinv"] = function() return x(3, 4) end, pinverse = function() return x(3, 4) end,
+  pca_lowrank = function() return x(6, 3), 2 end,
+  addbmm = function() return x(3, 3), x(2, 3, 4), x(2, 4, 3) end,
+  addmv = function() return x(3), x(3, 4), x(4) end,
   addr = function() return x(3, 4), x(3), x(4) end, affine_grid = affine,
   as_strided = function() return x(3, 3), { 2, 2 }, { 1, 2 } end,
   as_strided_scatter = function() return x(3, 3), x(2, 2), { 2, 2 }, { 1, 2 } end,
   batch_norm = function() return x(4, 3), nil, nil, x(3), x(3), { training = true } end,
-  bilinear = function() return x(2, 3), x(2, 4), x(5, 3, 4), x(5) end, channel_shuffle = function() return x(2, 4, 3), 2 end,
-  col2im = function() return x(1, 4, 9), { 4, 4 }, 2 end, fold = function() return x(1, 4, 9), { 4, 4 }, 2 end,
+  bilinear = function() return x(2, 3), x(2, 4), x(5, 3, 4), x(5) end,
+  channel_shuffle = function() return x(2, 4, 3), 2 end,
+  col2im = function() return x(1, 4, 9), { 4, 4 }, 2 end,
+  fold = function() return x(1, 4, 9), { 4, 4 }, 2 end,
   conv_transpose1d = function() return x(2, 3, 4), x(3, 2, 2), x(2) end,
   conv_transpose2d = function() return x(2, 3, 4, 4), x(3, 2, 2, 2), x(2) end,
   conv_transpose3d = function() return x(2, 3, 2, 2, 2), x(3, 2, 2, 2, 2), x(2) end,
   cosine_embedding_loss = function() return x(2, 3), x(2, 3), flame.tensor { 1, -1 } end,
-  ctc_loss = function() return x(5, 2, 4):log_softmax(3), ids { { 2, 3 }, { 2, 2 } }, ids { 5, 5 }, ids { 2, 2 } end,
-  einsum = function() return "ij,jk->ik", x(2, 3), x(3, 4) end, ["linalg.einsum"] = function() return "ij,jk->ik", x(2, 3), x(3, 4) end,
-  embedding_bag = function() return ids { { 1, 2 }, { 3, 1 } }, x(3, 4) end, fft2 = function() return x(3, 4, 2) end,
-  ifft2 = function() return x(3, 4, 2) end, irfft2 = function() return x(3, 4, 2) end, hfft2 = function() return x(3, 4, 2) end,
+  ctc_loss = function()
+    return x(5, 2, 4):log_softmax(3), ids { { 2, 3 }, { 2, 2 } }, ids { 5, 5 }, ids { 2, 2 }
+  end,
+  einsum = function() return "ij,jk->ik", x(2, 3), x(3, 4) end,
+  ["linalg.einsum"] = function() return "ij,jk->ik", x(2, 3), x(3, 4) end,
+  embedding_bag = function() return ids { { 1, 2 }, { 3, 1 } }, x(3, 4) end,
+  fft2 = function() return x(3, 4, 2) end, ifft2 = function() return x(3, 4, 2) end,
+  irfft2 = function() return x(3, 4, 2) end, hfft2 = function() return x(3, 4, 2) end,
   fractional_max_pool2d = function() return x(1, 2, 6, 6), 2, { output_size = 3 } end,
   fractional_max_pool3d = function() return x(1, 2, 6, 6, 6), 2, { output_size = 3 } end,
   index_put = function() return x(3, 3), { ids { 1, 2 } }, x(2, 3) end,
   index_reduce = function() return x(3, 3), 1, ids { 1, 2 }, x(2, 3), "mean" end,
-  istft = function() return x(5, 4, 2), 8, { hop_length = 2 } end, lp_pool2d = function() return x(1, 2, 4, 4), 2, 2 end,
-  lp_pool3d = function() return x(1, 2, 4, 4, 4), 2, 2 end,
-  lu_solve = function() local lu, pivots = flame.linalg.lu_factor(x(3, 3)) return x(3, 2), lu, pivots end,
-  ["linalg.lu_solve"] = function() local lu, pivots = flame.linalg.lu_factor(x(3, 3)) return lu, pivots, x(3, 2) end,
-  ["linalg.ldl_solve"] = function() local a = x(3, 3) local ld, pivots = flame.linalg.ldl_factor(a + a.T) return ld, pivots, x(3, 2) end,
+  istft = function() return x(5, 4, 2), 8, { hop_length = 2 } end,
+  lp_pool2d = function() return x(1, 2, 4, 4), 2, 2 end,
+  lp_pool3d = function() return x(1, 2, 4, 4, 4), 2, 2 end, lu_solve = function()
+    local lu, pivots = flame.linalg.lu_factor(x(3, 3))
+    return x(3, 2), lu, pivots
+  end,
+  ["linalg.lu_solve"] = function()
+    local lu, pivots = flame.linalg.lu_factor(x(3, 3))
+    return lu, pivots, x(3, 2)
+  end,
+  ["linalg.ldl_solve"] = function()
+    local a = x(3, 3)
+    local ld, pivots = flame.linalg.ldl_factor(a + a.T)
+    return ld, pivots, x(3, 2)
+  end,
   masked_scatter = function() return x(3, 3), mask(3, 3), x(9) end,
   max_unpool1d = function() return x(1, 1, 2), ids { { { 1, 4 } } }, 2 end,
   max_unpool2d = function() return x(1, 1, 1, 2), ids { { { { 1, 4 } } } }, 2 end,
   max_unpool3d = function() return x(1, 1, 1, 1, 2), ids { { { { { 1, 4 } } } } }, 2 end,
-  ormqr = function() local a, tau = flame.geqrf(x(3, 3)) return a, tau, x(3, 3) end, polygamma = function() return 1, x(3) end,
-  ["special.polygamma"] = function() return 1, x(3) end, put = function() return x(3, 3), ids { 1, 2 }, x(2) end,
+  ormqr = function()
+    local a, tau = flame.geqrf(x(3, 3))
+    return a, tau, x(3, 3)
+  end, polygamma = function() return 1, x(3) end,
+  ["special.polygamma"] = function() return 1, x(3) end,
+  put = function() return x(3, 3), ids { 1, 2 }, x(2) end,
   rearrange = function() return x(2, 3), "a b -> b a" end,
   scatter_reduce = function() return x(3, 3), 1, ids { { 1, 2, 1 } }, x(1, 3), "sum" end,
   segment_reduce = function() return x(4), "mean", { lengths = ids { 1, 3 } } end,
-  select_scatter = function() return x(3, 3), x(3), 1, 2 end, unflatten = function() return x(6), 1, { 2, 3 } end,
+  select_scatter = function() return x(3, 3), x(3), 1, 2 end,
+  unflatten = function() return x(6), 1, { 2, 3 } end,
   checkpoint = function() return function(v) return v * v end, x(3) end,
-  scaled_dot_product_attention = function() return x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4), { attn_mask = x(3, 5) } end,
+  scaled_dot_product_attention = function()
+    return x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4), { attn_mask = x(3, 5) }
+  end,
   lstsq = function() return x(4, 2), x(4, 2), { driver = "gelsd" } end,
   ["linalg.lstsq"] = function() return x(4, 2), x(4), { driver = "gelss" } end,
 }
 
 -- Functions that are given no tensor of floats, or give none of its numbers.
 local WITHOUT = {}
-for name in ([[allclose arange autocast backward bartlett_window best_device bincount bitwise_and bitwise_left_shift bitwise_not
-  bitwise_or bitwise_right_shift bitwise_xor blackman_window broadcast_shapes bytes can_cast cosine_window cuda debug
-  default_device default_dtype deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
-  fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window get_default_device get_default_dtype
-  get_rng_state grad gradcheck gradients graph hamming_window hann_window help hessian hvp inference_mode info is_complex
-  is_contiguous is_floating_point is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window
-  kernel kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes ndimension nelement no_grad
-  numel nuttall_window one_hot ones profile promote_types rand randint randn randperm register_hook result_type rfftfreq rng_state
-  save scalar_tensor scope seed set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary
-  synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index value_and_grad vhp vjp warmup zeros
-  free]]):gmatch "%S+" do WITHOUT[name] = "no float in" end
-for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char count_nonzero eq ge greater greater_equal gt int isclose
-  isfinite isin isinf isnan isneginf isposinf isreal le less less_equal linalg.matrix_rank logical_and logical_not logical_or
-  logical_xor long lt multinomial ne nonzero not_equal retain_grad searchsorted short signbit]]):gmatch "%S+" do
+for name in ([[allclose arange autocast backward bartlett_window best_device bincount bitwise_and
+  bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
+  broadcast_shapes bytes can_cast cosine_window cuda debug default_device default_dtype
+  deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
+  fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window
+  get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
+  hann_window help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
+  is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
+  kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
+  ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint
+  randn randperm register_hook result_type rfftfreq rng_state save scalar_tensor scope seed
+  set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary
+  synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index
+  value_and_grad vhp vjp warmup zeros free]]):gmatch "%S+" do WITHOUT[name] = "no float in" end
+for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char count_nonzero eq ge
+  greater greater_equal gt int isclose isfinite isin isinf isnan isneginf isposinf isreal le less
+  less_equal linalg.matrix_rank logical_and logical_not logical_or logical_xor long lt multinomial
+  ne nonzero not_equal retain_grad searchsorted short signbit]]):gmatch "%S+" do
   WITHOUT[name] = "no float out"
 end
 
 -- Values that follow their arguments and have no gradient all the same, and why.
-local DETACHED = { detach = "what it is for", normal = "a draw", new_tensor = "a copy that no tape sees" }
+local DETACHED = { detach = "what it is for", normal = "a draw",
+  new_tensor = "a copy that no tape sees" }
 -- Values that are rounded, so that differences over a small step say nothing.
 local ROUNDED = { bfloat16 = true, float = true, half = true }
 
 -- Half a matrix is read, and the gradient is that of a symmetric one.
 local function of_symmetric(f) return function(a, ...) return f(a + a.mT, ...) end end
-local function of_positive(f) return function(a, ...) return f(a:matmul(a.mT) + flame.eye(a.shape[a.ndim], D), ...) end end
-local THROUGH = { eigh = of_symmetric, ["linalg.eigh"] = of_symmetric, ["linalg.eigvalsh"] = of_symmetric, cholesky = of_positive,
+local function of_positive(f)
+  return function(a, ...) return f(a:matmul(a.mT) + flame.eye(a.shape[a.ndim], D), ...) end
+end
+local THROUGH = { eigh = of_symmetric, ["linalg.eigh"] = of_symmetric,
+  ["linalg.eigvalsh"] = of_symmetric, cholesky = of_positive,
   ["linalg.cholesky"] = of_positive, ["linalg.cholesky_ex"] = of_positive }
 
 local function functions()
   local all, names = {}, {}
-  for name, f in pairs(flame.internal.methods) do if type(f) == "function" then all[name] = f end end
+  for name, f in pairs(flame.internal.methods) do
+    if type(f) == "function" then all[name] = f end
+  end
   for name, f in pairs(flame) do if type(f) == "function" then all[name] = f end end
   for _, group in ipairs { "linalg", "special" } do
-    for name, f in pairs(flame[group]) do if type(f) == "function" then all[group .. "." .. name] = f end end
+    for name, f in pairs(flame[group]) do
+      if type(f) == "function" then all[group .. "." .. name] = f end
+    end
   end
-  for name in pairs(all) do if not name:find "_$" and not name:find "^_" then names[#names + 1] = name end end
+  for name in pairs(all) do
+    if not name:find "_$" and not name:find "^_" then names[#names + 1] = name end
+  end
   table.sort(names)
   return all, names
 end
 
--- ---- slopes ---------------------------------------------------------------------------------------------
+-- ---- slopes -------------------------------------------------------------------------------------
 local function each_float(v, f)
   if flame.is_tensor(v) then
     if v:is_floating_point() and v:numel() > 0 then f(v) end
@@ -141,7 +193,8 @@ local function total(f, args)
   for i = 1, results.n do
     each_float(results[i], function(y)
       k = k + 1
-      local part = (y:reshape(-1):double() * wave(y:numel(), k):to(y.device)):sum():to(flame.default_device())
+      local part = (y:reshape(-1):double() * wave(y:numel(), k):to(y.device)):sum()
+        :to(flame.default_device())
       sum = sum and sum + part or part
     end)
   end
@@ -153,11 +206,17 @@ local function places(args)
   local list = {}
   for i = 1, args.n do
     if flame.is_tensor(args[i]) then
-      if args[i].dtype == "f64" then list[#list + 1] = function(v) local old = args[i] args[i] = v or old return old end end
+      if args[i].dtype == "f64" then
+        list[#list + 1] = function(v) local old = args[i] args[i] = v or old return old end
+      end
     elseif type(args[i]) == "table" then
       for k, v in pairs(args[i]) do
         if flame.is_tensor(v) and v.dtype == "f64" then
-          list[#list + 1] = function(new) local old = args[i][k] args[i][k] = new or old return old end
+          list[#list + 1] = function(new)
+            local old = args[i][k]
+            args[i][k] = new or old
+            return old
+          end
         end
       end
     end
@@ -165,7 +224,8 @@ local function places(args)
   return list
 end
 
---- Slope of the total along the wave from the tensor at a place, by differences and by the tape; "refused" where it raises.
+--- Slope of the total along the wave from the tensor at a place, by differences and by the tape;
+--- "refused" where it raises.
 local function slopes(f, args, place)
   local at = place()
   local along = wave(at:numel(), 0.3):reshape(at.shape)
@@ -192,8 +252,10 @@ local function missing(name, f, make)
   local wrong = {}
   for k, place in ipairs(places(args)) do
     local numeric, analytic = slopes(f, args, place)
-    if analytic ~= "refused" and numeric == numeric and math.abs(numeric - analytic) > 1e-4 * (1 + math.abs(numeric)) then
-      wrong[#wrong + 1] = ("%s, tensor %d: the slope is %.6g, by the tape %.6g"):format(name, k, numeric, analytic)
+    if analytic ~= "refused" and numeric == numeric
+        and math.abs(numeric - analytic) > 1e-4 * (1 + math.abs(numeric)) then
+      wrong[#wrong + 1] = ("%s, tensor %d: the slope is %.6g, by the tape %.6g"):format(name, k,
+        numeric, analytic)
     end
   end
   return wrong
@@ -207,7 +269,8 @@ describe("every public function", function()
   it("has the gradient that its values have", function()
     local wrong, unknown = {}, {}
     for k, name in ipairs(names) do
-      if k % parts == part % parts and not WITHOUT[name] and not DETACHED[name] and not ROUNDED[name] then
+      if k % parts == part % parts and not WITHOUT[name] and not DETACHED[name]
+          and not ROUNDED[name] then
         local f = THROUGH[name] and THROUGH[name](all[name]) or all[name]
         flame.seed(3)
         local met = false
@@ -228,19 +291,26 @@ describe("every public function", function()
     local a = x(3, 3)
     local s = a + a.T
     local ld, pivots = flame.linalg.ldl_factor(s)
-    local refusing = { { "unique", a }, { "unique_consecutive", a }, { "unique", a, { dim = 1 } }, { "nextafter", a, x(3, 3) },
-      { "igamma", a, 1 }, { "igammac", a, 0.5 }, { "histogram", a, 3 }, { "histogramdd", a, 2 }, { "linalg.ldl_factor", s },
+    local refusing = { { "unique", a }, { "unique_consecutive", a }, { "unique", a, { dim = 1 } },
+      { "nextafter", a, x(3, 3) },
+      { "igamma", a, 1 }, { "igammac", a, 0.5 }, { "histogram", a, 3 }, { "histogramdd", a, 2 },
+      { "linalg.ldl_factor", s },
       { "linalg.ldl_factor_ex", s }, { "linalg.ldl_solve", ld, pivots, a } }
     for _, c in ipairs(refusing) do
       local f, args = all[c[1]], { table.unpack(c, 2) }
-      for i, v in ipairs(args) do if flame.is_tensor(v) and v:is_floating_point() then args[i] = v:detach():requires_grad_() end end
+      for i, v in ipairs(args) do
+        if flame.is_tensor(v) and v:is_floating_point() then
+          args[i] = v:detach():requires_grad_()
+        end
+      end
       local y = f(table.unpack(args))
       local plain = flame.no_grad(f, table.unpack(args))
       assert.is_true(flame.equal(plain, y:detach()), c[1])
       assert.is_false(plain.requires_grad)
       local ok, e = pcall(function() y:sum():backward() end)
       assert.is_false(ok, c[1])
-      assert.is_truthy(tostring(e):find(c[1]:match "[%w_]+$" .. ": it has no gradient here", 1, true), e)
+      assert.is_truthy(tostring(e)
+        :find(c[1]:match "[%w_]+$" .. ": it has no gradient here", 1, true), e)
     end
     local v = x(3):requires_grad_()
     flame.igamma(2, v):sum():backward()
@@ -254,12 +324,16 @@ describe("every public function", function()
       if why == "no float out" then
         for _, make in ipairs(FORMS) do
           local got = table.pack(pcall(f, make()))
-          if got[1] then for k = 2, got.n do each_float(got[k], function() out = name .. " gives floats" end) end end
+          if got[1] then
+            for k = 2, got.n do each_float(got[k], function() out = name .. " gives floats" end) end
+          end
         end
       end
       assert.is_nil(out)
     end
     assert.is_false(flame.normal(x(3):requires_grad_(), 1).requires_grad)
-    for name in pairs(ROUNDED) do assert.is_true(all[name](x(3):requires_grad_()).requires_grad, name) end
+    for name in pairs(ROUNDED) do
+      assert.is_true(all[name](x(3):requires_grad_()).requires_grad, name)
+    end
   end)
 end)

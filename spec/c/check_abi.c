@@ -97,7 +97,8 @@ SAME(FL_LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 /* The symbols that the toolkit's macros choose for a plain name are the ones we load. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
-#define SYMBOL(plain, ours) _Static_assert(sizeof TEXT(plain) == sizeof ours, ours " is not current")
+#define SYMBOL(plain, ours) \
+  _Static_assert(sizeof TEXT(plain) == sizeof ours, ours " is not current")
 SYMBOL(cuMemAlloc, "cuMemAlloc_v2");
 SYMBOL(cuMemFree, "cuMemFree_v2");
 SYMBOL(cuMemGetInfo, "cuMemGetInfo_v2");
@@ -154,7 +155,8 @@ const struct driver_signatures driver_signatures = {
   .MemGetInfo = cuMemGetInfo, .HostAlloc = cuMemHostAlloc, .HostFree = cuMemFreeHost,
   .CopyIn = cuMemcpyHtoDAsync, .CopyOut = cuMemcpyDtoHAsync, .CopyOn = cuMemcpyDtoDAsync,
   .Memset8 = cuMemsetD8Async, .ModuleLoadData = cuModuleLoadData, .ModuleUnload = cuModuleUnload,
-  .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute, .FuncGetAttribute = cuFuncGetAttribute,
+  .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute,
+  .FuncGetAttribute = cuFuncGetAttribute,
   .LaunchKernel = cuLaunchKernel
 };
 #define NVRTC(name, params, args) nvrtcResult (*const check_##name) params = name;

@@ -1,7 +1,8 @@
 /*
 ** cuDNN's headers, where a machine has them, against src/cuda/api/cudnn.def and cudnn.h. Nothing
 ** runs; that it compiles is the test:
-**   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -Wno-deprecated-declarations -fsyntax-only spec/c/check_cudnn.c
+**   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -Wno-deprecated-declarations
+**   -fsyntax-only spec/c/check_cudnn.c
 */
 #include <cudnn.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /*
-** The headers of cuSOLVER and cuBLAS, where a machine has them, against src/cuda/api/cusolver.def and
-** cusolver.h. Nothing runs; that it compiles is the test:
-**   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_cusolver.c
+** The headers of cuSOLVER and cuBLAS, where a machine has them, against src/cuda/api/cusolver.def
+** and cusolver.h. Nothing runs; that it compiles is the test:
+**   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only
+**   spec/c/check_cusolver.c
 */
 #include <cublas_v2.h>
 #include <cusolverDn.h>

@@ -149,22 +149,32 @@ static void product(fl_device *d, int dtype, const fl_matmul *m, int64_t na, int
 
 /* Every combination of orders, padding, offsets and sizes of one or none. */
 static inline void products(fl_device *d, int dtype) {
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 12, 20, 15);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 5, 1 } }, 12, 20, 15);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 1, 4 } }, 12, 20, 15);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 1, 4 } }, 12, 20, 15);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } },
+          12, 20, 15);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 5, 1 } },
+          12, 20, 15);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 1, 4 } },
+          12, 20, 15);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 1, 4 } },
+          12, 20, 15);
   /* padded rows and offsets */
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 9, 1 }, .bs = { 8, 1 },
                               .aoff = 2, .boff = 3, .coff = 1 }, 40, 40, 16);
   /* sizes of one, whose strides mean nothing */
-  product(d, dtype, &(fl_matmul){ .m = 1, .n = 5, .k = 4, .as = { 0, 1 }, .bs = { 5, 1 } }, 4, 20, 5);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 1, 0 } }, 12, 4, 3);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 6, 0 } }, 12, 24, 3);
-  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 1, .as = { 1, 0 }, .bs = { 0, 1 } }, 3, 5, 15);
-  product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4, 1);
+  product(d, dtype, &(fl_matmul){ .m = 1, .n = 5, .k = 4, .as = { 0, 1 }, .bs = { 5, 1 } },
+          4, 20, 5);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 1, 0 } },
+          12, 4, 3);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 6, 0 } },
+          12, 24, 3);
+  product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 1, .as = { 1, 0 }, .bs = { 0, 1 } },
+          3, 5, 15);
+  product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4,
+          1);
   product(d, dtype, &(fl_matmul){ .m = 1, .n = 1, .k = 1 }, 1, 1, 1);
   /* nothing summed, nothing there */
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 0 }, 1, 1, 15);
-  product(d, dtype, &(fl_matmul){ .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 1, 20, 1);
+  product(d, dtype, &(fl_matmul){ .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } },
+          1, 20, 1);
 }
 #endif

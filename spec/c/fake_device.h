@@ -19,7 +19,8 @@ static void close_fake(flame_context *c, fl_device *d) {
   CHECK(c->mem.live_bytes == 0 && c->mem.live_blocks == 0);
 }
 
-/* A device with the sample of cuda_sample.h on it; one piece of memory is all that it reads and writes. */
+/* A device with the sample of cuda_sample.h on it; one piece of memory is all
+** that it reads and writes. */
 typedef struct rig {
   flame_context c;
   fl_device d;

@@ -29,7 +29,9 @@ int64_t fake_leaks(void) {
          llabs(fake.lt) + llabs(fake.plans) + llabs(fake.solver);
 }
 
-static int fake_is_sticky(fl_cu_result r) { return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES; }
+static int fake_is_sticky(fl_cu_result r) {
+  return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES;
+}
 
 /* Count a call; 1 when it is to fail. A sticky error stays. */
 static int fake_trip(const char *name) {
@@ -37,7 +39,8 @@ static int fake_trip(const char *name) {
   int bad = 0;
   if (!fake.only || strcmp(fake.only, name) == 0) {
     fake.calls++;
-    bad = fake.fail_at && (fake.calls == fake.fail_at || (fake.calls > fake.fail_at && fake.forever));
+    bad = fake.fail_at &&
+          (fake.calls == fake.fail_at || (fake.calls > fake.fail_at && fake.forever));
   }
   if (fake.failed && fake_is_sticky(fake.code)) bad = 1;
   if (bad && !fake.failed) fake.failed = name;
@@ -83,7 +86,8 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 }
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
-  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : which == FL_CU_SHARED_OPTIN ? 232448 : 132;
+  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : which == FL_CU_SHARED_OPTIN
+       ? 232448 : 132;
   return FL_CU_OK;
 }
 static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
@@ -92,7 +96,11 @@ static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
   *c = (fl_cu_context)(void *)fake_context;
   return FL_CU_OK;
 }
-static fl_cu_result fake_PrimaryRelease(fl_cu_device d) { (void)d; fake.contexts--; return FL_CU_OK; }
+static fl_cu_result fake_PrimaryRelease(fl_cu_device d) {
+  (void)d;
+  fake.contexts--;
+  return FL_CU_OK;
+}
 static fl_cu_result fake_CtxPush(fl_cu_context c) {
   if ((void *)c != fake_context) return FL_CU_INVALID_CONTEXT;
   fake.pushed++;
@@ -108,14 +116,20 @@ static fl_cu_result fake_StreamCreate(fl_cu_stream *s, unsigned flags) {
   *s = fake_new(&fake.streams, 1);
   return FL_CU_OK;
 }
-static fl_cu_result fake_StreamDestroy(fl_cu_stream s) { fake_delete(&fake.streams, s); return FL_CU_OK; }
+static fl_cu_result fake_StreamDestroy(fl_cu_stream s) {
+  fake_delete(&fake.streams, s);
+  return FL_CU_OK;
+}
 static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) { (void)s; return FL_CU_OK; }
 static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
   (void)flags;
   *e = fake_new(&fake.events, 1);
   return FL_CU_OK;
 }
-static fl_cu_result fake_EventDestroy(fl_cu_event e) { fake_delete(&fake.events, e); return FL_CU_OK; }
+static fl_cu_result fake_EventDestroy(fl_cu_event e) {
+  fake_delete(&fake.events, e);
+  return FL_CU_OK;
+}
 static fl_cu_result fake_EventRecord(fl_cu_event e,
                                      fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
 static fl_cu_result fake_EventElapsed(float *ms, fl_cu_event from, fl_cu_event to) {
@@ -300,7 +314,9 @@ static fl_rtc_result fake_nvrtcGetProgramLog(fl_rtc_program p, char *log) {
   log[13] = 0;
   return FL_RTC_OK;
 }
-static const char *fake_nvrtcGetErrorString(fl_rtc_result r) { return r == FL_RTC_OK ? "NVRTC_SUCCESS" : "NVRTC_ERROR"; }
+static const char *fake_nvrtcGetErrorString(fl_rtc_result r) {
+  return r == FL_RTC_OK ? "NVRTC_SUCCESS" : "NVRTC_ERROR";
+}
 
 /* ---- cuBLASLt ---- */
 
@@ -308,8 +324,14 @@ typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
                              stride; int32_t batch; } fake_layout;
 typedef struct fake_desc { unsigned compute, scale; int32_t ta, tb; } fake_desc;
 static size_t fake_cublasLtGetVersion(void) { return 130000; }
-static fl_lt_status fake_cublasLtCreate(fl_lt_handle *h) { *h = fake_new(&fake.lt, 1); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtDestroy(fl_lt_handle h) { fake_delete(&fake.lt, h); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtCreate(fl_lt_handle *h) {
+  *h = fake_new(&fake.lt, 1);
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtDestroy(fl_lt_handle h) {
+  fake_delete(&fake.lt, h);
+  return FL_LT_OK;
+}
 static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned compute,
                                                   unsigned scale) {
   fake_desc *q = fake_new(&fake.lt, sizeof *q);
@@ -317,7 +339,10 @@ static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned comput
   *d = q;
   return FL_LT_OK;
 }
-static fl_lt_status fake_cublasLtMatmulDescDestroy(fl_lt_desc d) { fake_delete(&fake.lt, d); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatmulDescDestroy(fl_lt_desc d) {
+  fake_delete(&fake.lt, d);
+  return FL_LT_OK;
+}
 static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned which,
                                                         const void *p, size_t n) {
   fake_desc *q = d;
@@ -333,7 +358,10 @@ static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned ty
   *l = q;
   return FL_LT_OK;
 }
-static fl_lt_status fake_cublasLtMatrixLayoutDestroy(fl_lt_layout l) { fake_delete(&fake.lt, l); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatrixLayoutDestroy(fl_lt_layout l) {
+  fake_delete(&fake.lt, l);
+  return FL_LT_OK;
+}
 static fl_lt_status fake_cublasLtMatrixLayoutSetAttribute(fl_lt_layout l, unsigned which,
                                                           const void *p, size_t n) {
   fake_layout *q = l;
@@ -342,9 +370,16 @@ static fl_lt_status fake_cublasLtMatrixLayoutSetAttribute(fl_lt_layout l, unsign
   else return 7;
   return FL_LT_OK;
 }
-static fl_lt_status fake_cublasLtMatmulPreferenceCreate(fl_lt_preference *p) { *p = fake_new(&fake.lt, 1); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtMatmulPreferenceDestroy(fl_lt_preference p) { fake_delete(&fake.lt, p); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtMatmulPreferenceSetAttribute(fl_lt_preference p, unsigned which, const void *v, size_t n) {
+static fl_lt_status fake_cublasLtMatmulPreferenceCreate(fl_lt_preference *p) {
+  *p = fake_new(&fake.lt, 1);
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatmulPreferenceDestroy(fl_lt_preference p) {
+  fake_delete(&fake.lt, p);
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatmulPreferenceSetAttribute(fl_lt_preference p, unsigned which,
+                                                              const void *v, size_t n) {
   (void)p; (void)v;
   return n == (which == FL_LT_PREF_SPACE ? 8u : 4u) ? FL_LT_OK : 7;
 }
@@ -358,7 +393,8 @@ static int fake_fits(const fake_desc *d, const fake_layout *a, const fake_layout
 }
 static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_desc d,
                                                         fl_lt_layout a,
-    fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want, fl_lt_found *found, int *n) {
+    fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want,
+    fl_lt_found *found, int *n) {
   (void)h; (void)o; (void)p; (void)want;
   if (!fake_fits(d, a, b, c)) return 7;
   memset(found, 0, sizeof *found);
@@ -371,11 +407,20 @@ static double fake_get(const void *p, unsigned type, int64_t i) {
 }
 static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
                                         const void *alpha, const void *pa,
-    fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc, fl_lt_layout cl,
-    void *po, fl_lt_layout ol, const fl_lt_algo *algo, void *space, size_t bytes, fl_cu_stream s) {
+    fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc,
+    fl_lt_layout cl, void *po, fl_lt_layout ol, const fl_lt_algo *algo, void *space, size_t bytes,
+    fl_cu_stream s) {
   const fake_desc *d = desc;
   const fake_layout *a = al, *b = bl, *c = ol;
-  (void)h; (void)alpha; (void)beta; (void)pc; (void)cl; (void)algo; (void)space; (void)bytes; (void)s;
+  (void)h;
+  (void)alpha;
+  (void)beta;
+  (void)pc;
+  (void)cl;
+  (void)algo;
+  (void)space;
+  (void)bytes;
+  (void)s;
   if (!fake_fits(d, a, b, c)) return 7;
   fake.products++;
   const int64_t kk = d->ta ? a->rows : a->cols;
@@ -455,4 +500,5 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
   return NULL;
 }
 #include "fake_math.c"
-const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };
+const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };

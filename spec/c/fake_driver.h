@@ -22,7 +22,8 @@ typedef struct fake_state {
   const char *only;               /* fail_at counts and fails calls of this name alone */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
-  int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;   /* the library can not be opened */
+  /* the library can not be opened */
+  int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
   int devices;
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
@@ -35,7 +36,8 @@ typedef struct fake_state {
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */
   /* what lives */
-  int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt, plans, solver;
+  int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt,
+          plans, solver;
 } fake_state;
 
 extern fake_state fake;

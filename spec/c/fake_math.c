@@ -36,24 +36,38 @@ static fl_cufft_status fake_cufftDestroy(int plan) {
   fake.plans--;
   return FL_CUFFT_OK;
 }
-static fl_cufft_status fake_cufftSetStream(int plan, fl_cufft_stream s) { (void)plan; (void)s; return FL_CUFFT_OK; }
-static fl_cufft_status fake_cufftSetAutoAllocation(int plan, int yes) { (void)plan; return yes ? 4 : FL_CUFFT_OK; }
+static fl_cufft_status fake_cufftSetStream(int plan, fl_cufft_stream s) {
+  (void)plan;
+  (void)s;
+  return FL_CUFFT_OK;
+}
+static fl_cufft_status fake_cufftSetAutoAllocation(int plan, int yes) {
+  (void)plan;
+  return yes ? 4 : FL_CUFFT_OK;
+}
 static fl_cufft_status fake_cufftSetWorkArea(int plan, void *area) {
   fake_plans[plan].area = area;
   return FL_CUFFT_OK;
 }
-static fl_cufft_status fake_cufftMakePlanMany64(int plan, int rank, long long *n, long long *in, long long in_step,
-                                                long long in_next, long long *out, long long out_step, long long out_next,
-                                                fl_cufft_type type, long long batch, size_t *bytes) {
+static fl_cufft_status fake_cufftMakePlanMany64(int plan, int rank, long long *n, long long *in,
+                                                long long in_step, long long in_next,
+                                                long long *out, long long out_step,
+                                                long long out_next, fl_cufft_type type,
+                                                long long batch, size_t *bytes) {
   (void)in; (void)out;
   if (rank < 1 || rank > 2 || n[0] < 1 || n[rank - 1] < 1 || batch < 1) return 8;
-  if (rank == 2 && (in_step != 1 || out_step != 1 || (type != FL_CUFFT_C2C && type != FL_CUFFT_Z2Z))) return 0x10;
-  fake_plans[plan] = (fake_plan){ 1, 1, rank == 2 ? n[0] : 1, n[rank - 1], in_step, in_next, out_step, out_next, batch, type, NULL };
+  if (rank == 2 &&
+      (in_step != 1 || out_step != 1 || (type != FL_CUFFT_C2C && type != FL_CUFFT_Z2Z)))
+    return 0x10;
+  fake_plans[plan] = (fake_plan){ 1, 1, rank == 2 ? n[0] : 1, n[rank - 1], in_step, in_next,
+                                  out_step, out_next, batch, type, NULL };
   *bytes = FAKE_SPACE;
   return FL_CUFFT_OK;
 }
 
-static double fake_real(const void *x, int wide, long long i) { return wide ? ((const double *)x)[i] : ((const float *)x)[i]; }
+static double fake_real(const void *x, int wide, long long i) {
+  return wide ? ((const double *)x)[i] : ((const float *)x)[i];
+}
 static void fake_put(void *x, int wide, long long i, double v) {
   if (wide) ((double *)x)[i] = v;
   else ((float *)x)[i] = (float)v;
@@ -79,7 +93,8 @@ static void fake_transform_two(const fake_plan *p, const void *x, void *y, int s
 }
 
 /* The transform, direction -1 or 1; sides: real ones have one number an element. */
-static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign, int real_in, int real_out, int wide) {
+static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign, int real_in,
+                                      int real_out, int wide) {
   const fake_plan *p = &fake_plans[plan];
   if (!p->ready || !p->area || (uintptr_t)x % (wide ? 16 : 8)) return 6;
   memset(p->area, 0x5a, FAKE_SPACE);
@@ -93,7 +108,8 @@ static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign
     for (long long k = 0; k < last; k++) {
       double re = 0, im = 0;
       for (long long j = 0; j < p->n; j++) {
-        const long long half = real_out && 2 * j > p->n ? p->n - j : j, at = t * p->in_next + half * p->in_step;
+        const long long half = real_out && 2 * j > p->n ? p->n - j : j,
+                        at = t * p->in_next + half * p->in_step;
         const double a = fake_real(x, wide, real_in ? at : 2 * at);
         const double b = real_in ? 0 : fake_real(x, wide, 2 * at + 1) * (half != j ? -1 : 1);
         const double w = sign * 2 * 3.14159265358979323846 * (double)(j * k % p->n) / (double)p->n;
@@ -106,19 +122,32 @@ static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign
     }
   return FL_CUFFT_OK;
 }
-static fl_cufft_status fake_cufftExecC2C(int p, void *x, void *y, int sign) { return fake_transform(p, x, y, sign, 0, 0, 0); }
-static fl_cufft_status fake_cufftExecR2C(int p, void *x, void *y) { return fake_transform(p, x, y, -1, 1, 0, 0); }
-static fl_cufft_status fake_cufftExecC2R(int p, void *x, void *y) { return fake_transform(p, x, y, 1, 0, 1, 0); }
-static fl_cufft_status fake_cufftExecZ2Z(int p, void *x, void *y, int sign) { return fake_transform(p, x, y, sign, 0, 0, 1); }
-static fl_cufft_status fake_cufftExecD2Z(int p, void *x, void *y) { return fake_transform(p, x, y, -1, 1, 0, 1); }
-static fl_cufft_status fake_cufftExecZ2D(int p, void *x, void *y) { return fake_transform(p, x, y, 1, 0, 1, 1); }
+static fl_cufft_status fake_cufftExecC2C(int p, void *x, void *y, int sign) {
+  return fake_transform(p, x, y, sign, 0, 0, 0);
+}
+static fl_cufft_status fake_cufftExecR2C(int p, void *x, void *y) {
+  return fake_transform(p, x, y, -1, 1, 0, 0);
+}
+static fl_cufft_status fake_cufftExecC2R(int p, void *x, void *y) {
+  return fake_transform(p, x, y, 1, 0, 1, 0);
+}
+static fl_cufft_status fake_cufftExecZ2Z(int p, void *x, void *y, int sign) {
+  return fake_transform(p, x, y, sign, 0, 0, 1);
+}
+static fl_cufft_status fake_cufftExecD2Z(int p, void *x, void *y) {
+  return fake_transform(p, x, y, -1, 1, 0, 1);
+}
+static fl_cufft_status fake_cufftExecZ2D(int p, void *x, void *y) {
+  return fake_transform(p, x, y, 1, 0, 1, 1);
+}
 
 /* ---- cuSOLVER ---- */
 
 static size_t fake_width(fl_sol_type t) { return t == FL_SOL_R_64F ? 8 : 4; }
 
 /* What a call of the X kind is lent. */
-static fl_sol_status fake_lent(void *device, size_t bytes, void *host, size_t host_bytes, int *info) {
+static fl_sol_status fake_lent(void *device, size_t bytes, void *host, size_t host_bytes,
+                               int *info) {
   if (bytes < FAKE_SPACE || host_bytes < 64 || !host) return 3;
   memset(device, 0x5a, bytes);
   memset(host, 0x5a, host_bytes);
@@ -135,81 +164,114 @@ static void fake_matrix(void *a, size_t width, int64_t rows, int64_t columns) {
 }
 
 static fl_sol_status fake_cusolverGetVersion(int *v) { *v = 12004; return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnCreate(fl_sol_handle *h) { *h = fake_new(&fake.solver, 1); return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnDestroy(fl_sol_handle h) { fake_delete(&fake.solver, h); return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnSetStream(fl_sol_handle h, fl_sol_stream s) { (void)h; (void)s; return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnCreateParams(fl_sol_params *p) { *p = fake_new(&fake.solver, 1); return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnDestroyParams(fl_sol_params p) { fake_delete(&fake.solver, p); return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnCreateGesvdjInfo(fl_sol_jacobi *j) { *j = fake_new(&fake.solver, 1); return FL_SOL_OK; }
-static fl_sol_status fake_cusolverDnDestroyGesvdjInfo(fl_sol_jacobi j) { fake_delete(&fake.solver, j); return FL_SOL_OK; }
+static fl_sol_status fake_cusolverDnCreate(fl_sol_handle *h) {
+  *h = fake_new(&fake.solver, 1);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnDestroy(fl_sol_handle h) {
+  fake_delete(&fake.solver, h);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnSetStream(fl_sol_handle h, fl_sol_stream s) {
+  (void)h;
+  (void)s;
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnCreateParams(fl_sol_params *p) {
+  *p = fake_new(&fake.solver, 1);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnDestroyParams(fl_sol_params p) {
+  fake_delete(&fake.solver, p);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnCreateGesvdjInfo(fl_sol_jacobi *j) {
+  *j = fake_new(&fake.solver, 1);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cusolverDnDestroyGesvdjInfo(fl_sol_jacobi j) {
+  fake_delete(&fake.solver, j);
+  return FL_SOL_OK;
+}
 
 #define FAKE(name, params, ...) static fl_sol_status fake_##name params { __VA_ARGS__ }
 FAKE(cusolverDnXgetrf_bufferSize,
-     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, const void *a, int64_t lda, fl_sol_type compute,
-      size_t *device, size_t *host),
-     (void)h; (void)p; (void)a; (void)lda; (void)m; (void)n; return ta == compute ? fake_asked(device, host) : 3;)
+     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, const void *a,
+      int64_t lda, fl_sol_type compute, size_t *device, size_t *host),
+     (void)h; (void)p; (void)a; (void)lda; (void)m; (void)n;
+     return ta == compute ? fake_asked(device, host) : 3;)
 FAKE(cusolverDnXgetrf,
-     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, void *a, int64_t lda, int64_t *pivot,
-      fl_sol_type compute, void *device, size_t device_bytes, void *host, size_t host_bytes, int *info),
+     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, void *a, int64_t lda,
+      int64_t *pivot, fl_sol_type compute, void *device, size_t device_bytes, void *host,
+      size_t host_bytes, int *info),
      (void)h; (void)p; (void)compute;
      if (lda < m) return 3;
      fake_matrix(a, fake_width(ta), m, n);
      for (int64_t i = 0; i < (m < n ? m : n); i++) pivot[i] = i + 1;
      return fake_lent(device, device_bytes, host, host_bytes, info);)
 FAKE(cusolverDnXgetrs,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_op trans, int64_t n, int64_t k, fl_sol_type ta, const void *a, int64_t lda,
-      const int64_t *pivot, fl_sol_type tb, void *b, int64_t ldb, int *info),
+     (fl_sol_handle h, fl_sol_params p, fl_sol_op trans, int64_t n, int64_t k, fl_sol_type ta,
+      const void *a, int64_t lda, const int64_t *pivot, fl_sol_type tb, void *b, int64_t ldb,
+      int *info),
      (void)h; (void)p; (void)trans; (void)ta; (void)a; (void)pivot;
      if (lda < n || ldb < n) return 3;
      fake_matrix(b, fake_width(tb), n, k);
      *info = 0;
      return FL_SOL_OK;)
 FAKE(cusolverDnXpotrf_bufferSize,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_fill fill, int64_t n, fl_sol_type ta, const void *a, int64_t lda,
-      fl_sol_type compute, size_t *device, size_t *host),
-     (void)h; (void)p; (void)a; (void)lda; (void)n; (void)fill; return ta == compute ? fake_asked(device, host) : 3;)
+     (fl_sol_handle h, fl_sol_params p, fl_sol_fill fill, int64_t n, fl_sol_type ta, const void *a,
+      int64_t lda, fl_sol_type compute, size_t *device, size_t *host),
+     (void)h; (void)p; (void)a; (void)lda; (void)n; (void)fill;
+     return ta == compute ? fake_asked(device, host) : 3;)
 FAKE(cusolverDnXpotrf,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_fill fill, int64_t n, fl_sol_type ta, void *a, int64_t lda, fl_sol_type compute,
-      void *device, size_t device_bytes, void *host, size_t host_bytes, int *info),
+     (fl_sol_handle h, fl_sol_params p, fl_sol_fill fill, int64_t n, fl_sol_type ta, void *a,
+      int64_t lda, fl_sol_type compute, void *device, size_t device_bytes, void *host,
+      size_t host_bytes, int *info),
      (void)h; (void)p; (void)fill; (void)compute;
      if (lda < n) return 3;
      fake_matrix(a, fake_width(ta), n, n);
      return fake_lent(device, device_bytes, host, host_bytes, info);)
 FAKE(cusolverDnXgeqrf_bufferSize,
-     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, const void *a, int64_t lda, fl_sol_type tt,
-      const void *tau, fl_sol_type compute, size_t *device, size_t *host),
+     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, const void *a,
+      int64_t lda, fl_sol_type tt, const void *tau, fl_sol_type compute, size_t *device,
+      size_t *host),
      (void)h; (void)p; (void)a; (void)lda; (void)m; (void)n; (void)tt; (void)tau;
      return ta == compute ? fake_asked(device, host) : 3;)
 FAKE(cusolverDnXgeqrf,
-     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, void *a, int64_t lda, fl_sol_type tt, void *tau,
-      fl_sol_type compute, void *device, size_t device_bytes, void *host, size_t host_bytes, int *info),
+     (fl_sol_handle h, fl_sol_params p, int64_t m, int64_t n, fl_sol_type ta, void *a, int64_t lda,
+      fl_sol_type tt, void *tau, fl_sol_type compute, void *device, size_t device_bytes, void *host,
+      size_t host_bytes, int *info),
      (void)h; (void)p; (void)compute;
      if (lda < m) return 3;
      fake_matrix(a, fake_width(ta), m, n);
      fake_matrix(tau, fake_width(tt), m < n ? m : n, 1);
      return fake_lent(device, device_bytes, host, host_bytes, info);)
 FAKE(cusolverDnXsyevd_bufferSize,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n, fl_sol_type ta, const void *a, int64_t lda,
-      fl_sol_type tw, const void *w, fl_sol_type compute, size_t *device, size_t *host),
+     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n,
+      fl_sol_type ta, const void *a, int64_t lda, fl_sol_type tw, const void *w,
+      fl_sol_type compute, size_t *device, size_t *host),
      (void)h; (void)p; (void)mode; (void)fill; (void)n; (void)a; (void)lda; (void)tw; (void)w;
      return ta == compute ? fake_asked(device, host) : 3;)
 FAKE(cusolverDnXsyevd,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n, fl_sol_type ta, void *a, int64_t lda,
-      fl_sol_type tw, void *w, fl_sol_type compute, void *device, size_t device_bytes, void *host, size_t host_bytes, int *info),
+     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n,
+      fl_sol_type ta, void *a, int64_t lda, fl_sol_type tw, void *w, fl_sol_type compute,
+      void *device, size_t device_bytes, void *host, size_t host_bytes, int *info),
      (void)h; (void)p; (void)mode; (void)fill; (void)compute;
      if (lda < n) return 3;
      fake_matrix(a, fake_width(ta), n, n);
      fake_matrix(w, fake_width(tw), n, 1);
      return fake_lent(device, device_bytes, host, host_bytes, info);)
 FAKE(cusolverDnXsyevBatched_bufferSize,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n, fl_sol_type ta, const void *a, int64_t lda,
-      fl_sol_type tw, const void *w, fl_sol_type compute, size_t *device, size_t *host, int64_t batch),
-     (void)h; (void)p; (void)mode; (void)fill; (void)n; (void)a; (void)lda; (void)tw; (void)w; (void)batch;
+     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n,
+      fl_sol_type ta, const void *a, int64_t lda, fl_sol_type tw, const void *w,
+      fl_sol_type compute, size_t *device, size_t *host, int64_t batch),
+     (void)h; (void)p; (void)mode; (void)fill; (void)n; (void)a; (void)lda; (void)tw; (void)w;
+     (void)batch;
      return ta == compute ? fake_asked(device, host) : 3;)
 FAKE(cusolverDnXsyevBatched,
-     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n, fl_sol_type ta, void *a, int64_t lda,
-      fl_sol_type tw, void *w, fl_sol_type compute, void *device, size_t device_bytes, void *host, size_t host_bytes, int *info,
-      int64_t batch),
+     (fl_sol_handle h, fl_sol_params p, fl_sol_mode mode, fl_sol_fill fill, int64_t n,
+      fl_sol_type ta, void *a, int64_t lda, fl_sol_type tw, void *w, fl_sol_type compute,
+      void *device, size_t device_bytes, void *host, size_t host_bytes, int *info, int64_t batch),
      (void)h; (void)p; (void)mode; (void)fill; (void)compute;
      if (lda < n) return 3;
      fake_matrix(a, fake_width(ta), n * n, batch);
@@ -219,15 +281,18 @@ FAKE(cusolverDnXsyevBatched,
 
 /* f32 and f64 of one kind. */
 #define FAKE_BOTH(letter, width) \
-  FAKE(cusolverDn##letter##potrfBatched, (fl_sol_handle h, fl_sol_fill fill, int n, void *a[], int lda, int *info, int batch), \
+  FAKE(cusolverDn##letter##potrfBatched, \
+       (fl_sol_handle h, fl_sol_fill fill, int n, void *a[], int lda, int *info, int batch), \
        (void)h; (void)fill; (void)a; \
        for (int i = 0; i < batch; i++) info[i] = 0; \
        return lda < n ? 3 : FL_SOL_OK;) \
   FAKE(cusolverDn##letter##orgqr_bufferSize, \
        (fl_sol_handle h, int m, int n, int k, const void *a, int lda, const void *tau, int *work), \
-       (void)h; (void)m; (void)n; (void)k; (void)a; (void)lda; (void)tau; *work = FAKE_SPACE; return FL_SOL_OK;) \
+       (void)h; (void)m; (void)n; (void)k; (void)a; (void)lda; (void)tau; *work = FAKE_SPACE; \
+       return FL_SOL_OK;) \
   FAKE(cusolverDn##letter##orgqr, \
-       (fl_sol_handle h, int m, int n, int k, void *a, int lda, const void *tau, void *space, int work, int *info), \
+       (fl_sol_handle h, int m, int n, int k, void *a, int lda, const void *tau, void *space, \
+        int work, int *info), \
        (void)h; (void)tau; \
        if (lda < m || n > m || k > n || work < FAKE_SPACE) return 3; \
        memset(space, 0x5a, (size_t)work * width); \
@@ -235,12 +300,15 @@ FAKE(cusolverDnXsyevBatched,
        *info = 0; \
        return FL_SOL_OK;) \
   FAKE(cusolverDn##letter##gesvdj_bufferSize, \
-       (fl_sol_handle h, fl_sol_mode mode, int econ, int m, int n, const void *a, int lda, const void *s, const void *u, int ldu, \
+       (fl_sol_handle h, fl_sol_mode mode, int econ, int m, int n, const void *a, int lda, \
+        const void *s, const void *u, int ldu, \
         const void *v, int ldv, int *work, fl_sol_jacobi j), \
-       (void)h; (void)mode; (void)econ; (void)a; (void)s; (void)u; (void)v; (void)j; *work = FAKE_SPACE; \
+       (void)h; (void)mode; (void)econ; (void)a; (void)s; (void)u; (void)v; (void)j; \
+       *work = FAKE_SPACE; \
        return lda < m || ldu < m || ldv < n ? 3 : FL_SOL_OK;) \
   FAKE(cusolverDn##letter##gesvdj, \
-       (fl_sol_handle h, fl_sol_mode mode, int econ, int m, int n, void *a, int lda, void *s, void *u, int ldu, void *v, int ldv, \
+       (fl_sol_handle h, fl_sol_mode mode, int econ, int m, int n, void *a, int lda, void *s, \
+        void *u, int ldu, void *v, int ldv, \
         void *space, int work, int *info, fl_sol_jacobi j), \
        (void)h; (void)mode; (void)j; \
        const int k = m < n ? m : n; \
@@ -253,46 +321,65 @@ FAKE(cusolverDnXsyevBatched,
        *info = 0; \
        return FL_SOL_OK;) \
   FAKE(cublas##letter##trsm_v2, \
-       (fl_bla_handle h, fl_sol_side side, fl_sol_fill fill, fl_sol_op trans, fl_sol_diag diag, int m, int n, const void *alpha, \
+       (fl_bla_handle h, fl_sol_side side, fl_sol_fill fill, fl_sol_op trans, fl_sol_diag diag, \
+        int m, int n, const void *alpha, \
         const void *a, int lda, void *b, int ldb), \
        (void)h; (void)fill; (void)trans; (void)diag; (void)alpha; (void)a; \
        if (lda < (side == FL_SOL_LEFT ? m : n) || ldb < m) return 7; \
        fake_matrix(b, width, m, n); \
        return FL_SOL_OK;) \
   FAKE(cublas##letter##trsmBatched, \
-       (fl_bla_handle h, fl_sol_side side, fl_sol_fill fill, fl_sol_op trans, fl_sol_diag diag, int m, int n, const void *alpha, \
+       (fl_bla_handle h, fl_sol_side side, fl_sol_fill fill, fl_sol_op trans, fl_sol_diag diag, \
+        int m, int n, const void *alpha, \
         const void *const a[], int lda, void *const b[], int ldb, int batch), \
        (void)h; (void)fill; (void)trans; (void)diag; (void)alpha; (void)a; (void)b; (void)batch; \
        return lda < (side == FL_SOL_LEFT ? m : n) || ldb < m ? 7 : FL_SOL_OK;) \
-  FAKE(cublas##letter##getrfBatched, (fl_bla_handle h, int n, void *const a[], int lda, int *pivot, int *info, int batch), \
+  FAKE(cublas##letter##getrfBatched, \
+       (fl_bla_handle h, int n, void *const a[], int lda, int *pivot, int *info, int batch), \
        (void)h; (void)a; \
        for (int i = 0; i < batch; i++) info[i] = 0; \
        memset(pivot, 0, (size_t)n * (size_t)batch * sizeof *pivot); \
        return lda < n ? 7 : FL_SOL_OK;) \
   FAKE(cublas##letter##getrsBatched, \
-       (fl_bla_handle h, fl_sol_op trans, int n, int k, const void *const a[], int lda, const int *pivot, void *const b[], int ldb, \
+       (fl_bla_handle h, fl_sol_op trans, int n, int k, const void *const a[], int lda, \
+        const int *pivot, void *const b[], int ldb, \
         int *info, int batch), \
        (void)h; (void)trans; (void)k; (void)a; (void)pivot; (void)b; (void)batch; *info = 0; \
        return lda < n || ldb < n ? 7 : FL_SOL_OK;) \
   FAKE(cublas##letter##getriBatched, \
-       (fl_bla_handle h, int n, const void *const a[], int lda, const int *pivot, void *const c[], int ldc, int *info, int batch), \
+       (fl_bla_handle h, int n, const void *const a[], int lda, const int *pivot, void *const c[], \
+        int ldc, int *info, int batch), \
        (void)h; (void)a; (void)pivot; (void)c; \
        for (int i = 0; i < batch; i++) info[i] = 0; \
        return lda < n || ldc < n ? 7 : FL_SOL_OK;)
 FAKE_BOTH(S, 4)
 FAKE_BOTH(D, 8)
 
-static fl_sol_status fake_cublasCreate_v2(fl_bla_handle *h) { *h = fake_new(&fake.solver, 1); return FL_SOL_OK; }
-static fl_sol_status fake_cublasDestroy_v2(fl_bla_handle h) { fake_delete(&fake.solver, h); return FL_SOL_OK; }
-static fl_sol_status fake_cublasSetStream_v2(fl_bla_handle h, fl_sol_stream s) { (void)h; (void)s; return FL_SOL_OK; }
+static fl_sol_status fake_cublasCreate_v2(fl_bla_handle *h) {
+  *h = fake_new(&fake.solver, 1);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cublasDestroy_v2(fl_bla_handle h) {
+  fake_delete(&fake.solver, h);
+  return FL_SOL_OK;
+}
+static fl_sol_status fake_cublasSetStream_v2(fl_bla_handle h, fl_sol_stream s) {
+  (void)h;
+  (void)s;
+  return FL_SOL_OK;
+}
 
 /* ---- wrappers and tables ---- */
 
 static fl_cufft_status fake_fft_code(void) {
   return fake.code == FL_CU_OUT_OF_MEMORY ? FL_CUFFT_ALLOC_FAILED : FL_CUFFT_EXEC_FAILED;
 }
-static fl_sol_status fake_solver_code(void) { return fake.code == FL_CU_OUT_OF_MEMORY ? FL_SOL_ALLOC_FAILED : 6; }
-static fl_sol_status fake_blas_code(void) { return fake.code == FL_CU_OUT_OF_MEMORY ? FL_BLA_ALLOC_FAILED : 13; }
+static fl_sol_status fake_solver_code(void) {
+  return fake.code == FL_CU_OUT_OF_MEMORY ? FL_SOL_ALLOC_FAILED : 6;
+}
+static fl_sol_status fake_blas_code(void) {
+  return fake.code == FL_CU_OUT_OF_MEMORY ? FL_BLA_ALLOC_FAILED : 13;
+}
 
 #define TRIP(type, name, params, args, code) \
   static type trip_##name params { \

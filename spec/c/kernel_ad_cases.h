@@ -1,7 +1,7 @@
 /* Cases of test_kernel_ad.c; see there for the arguments. Fields: name, arguments, source, grid,
 ** block, second order, refusal, slot bytes, dynamic shared bytes. */
 
-/* ---- elementwise, branches -------------------------------------------------------------------- */
+/* ---- elementwise, branches ------------------------------------------------------------------- */
 {"saxpy", "Di d9i d9i d9oz I=9",
  K("double a, const double *x, const double *y, double *out, int n")
  "  if (i < n) out[i] = a * x[i] + y[i];\n}", 3, 4, 2, NULL, 0, 0},
@@ -14,7 +14,8 @@
  K("const double *x, const double *w, double *y, int n")
  "  if (i >= n) return;\n  double v = x[i], r = 0;\n"
  "  if (v > 0) { r = v * w[i]; if (w[i] > 0.2) r *= v; else { r += w[i]; v = r * r; } }\n"
- "  else r = v > -0.5 ? v * v : i > 0 ? w[i - 1] * v : w[i];\n  y[i] = r * v;\n}", 3, 4, 2, NULL, 0, 0},
+ "  else r = v > -0.5 ? v * v : i > 0 ? w[i - 1] * v : w[i];\n  y[i] = r * v;\n}",
+ 3, 4, 2, NULL, 0, 0},
 {"a switch", "d9i d9oz I=9",
  K("const double *x, double *y, int n")
  "  if (i >= n) return;\n  double v = x[i];\n  switch (i % 4) {\n  case 0: v = v * v; break;\n"
@@ -29,7 +30,8 @@
 {"an array in a struct", "B4i d9i d9oz I=9",
  "struct P { double w[4]; };\n__global__ void k(P p, const double *x, double *y, int n) {\n"
  "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
- "  double s = 0;\n  for (int j = 0; j < 4; ++j) s = s * x[i] + p.w[j];\n  y[i] = s;\n}", 3, 4, 2, NULL, 0, 0},
+ "  double s = 0;\n  for (int j = 0; j < 4; ++j) s = s * x[i] + p.w[j];\n  y[i] = s;\n}",
+ 3, 4, 2, NULL, 0, 0},
 {"vectors", "d12i d8oz I=3",
  "__global__ void k(const double4 *x, double2 *y, int n) {\n"
  "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
@@ -45,7 +47,7 @@
  "    int xx = x0 + dx, yy = y0 + dy;\n    if (xx < 0 || yy < 0 || xx >= w || yy >= h) continue;\n"
  "    s += (dx ? fx : 1 - fx) * (dy ? fy : 1 - fy) * g[yy * w + xx];\n  }\n  out[i] = s;\n}",
  2, 4, 2, NULL, 0, 0},
-/* ---- loops: the wrong answers of others --------------------------------------------------------- */
+/* ---- loops: the wrong answers of others ------------------------------------------------------ */
 {"Warp's documentation: product in a loop", "d3i d1oz I=3",
  K("const double *x, double *y, int n")
  "  if (i > 0) return;\n  double p = 1;\n  for (int j = 0; j < n; ++j) p *= x[j];\n  y[0] = p;\n}",
@@ -53,7 +55,8 @@
 {"Warp's documentation: weighted mean", "d5i d5ip d1oz I=5",
  K("const double *x, const double *w, double *y, int n")
  "  if (i > 0) return;\n  double s = 0, t = 0;\n"
- "  for (int j = 0; j < n; ++j) { s += x[j] * w[j]; t += w[j]; }\n  y[0] = s / t;\n}", 1, 2, 2, NULL, 0, 0},
+ "  for (int j = 0; j < n; ++j) { s += x[j] * w[j]; t += w[j]; }\n  y[0] = s / t;\n}",
+ 1, 2, 2, NULL, 0, 0},
 {"Warp's documentation: mutated locals", "d5i d5oz I=5",
  K("const double *x, double *y, int n")
  "  if (i >= n) return;\n  double v = x[i];\n  double a = v * v; v = v + a; a = a * v; v = a * sin(v);\n"
@@ -61,7 +64,8 @@
 {"Warp 1694: a value from before a loop", "d5i d5i d5oz I=5",
  K("const double *x, const double *w, double *y, int n")
  "  if (i >= n) return;\n  double s = x[i] * x[i], t = s;\n"
- "  for (int j = 0; j < n; ++j) { t = t * w[j] + s; s = s * 0.5; }\n  y[i] = t * s;\n}", 2, 4, 2, NULL, 0, 0},
+ "  for (int j = 0; j < n; ++j) { t = t * w[j] + s; s = s * 0.5; }\n  y[i] = t * s;\n}",
+ 2, 4, 2, NULL, 0, 0},
 {"Warp 1552: continue", "d8i d8oz I=8",
  K("const double *x, double *y, int n")
  "  if (i >= n) return;\n  double s = 0.5;\n  for (int j = 0; j < n; ++j) {\n"
@@ -119,7 +123,8 @@
 {"a while loop left by return", "d6i d6oz I=6",
  K("const double *x, double *y, int n")
  "  if (i >= n) return;\n  double s = x[i];\n  int c = 0;\n  while (true) {\n    s = s * s * 0.5 + x[(i + c) % n];\n"
- "    if (s > 0.4) { y[i] = s * 3; return; }\n    if (++c > 5) break;\n  }\n  y[i] = s * s;\n}", 2, 4, 1, NULL, 0, 0},
+ "    if (s > 0.4) { y[i] = s * 3; return; }\n    if (++c > 5) break;\n  }\n  y[i] = s * s;\n}",
+ 2, 4, 1, NULL, 0, 0},
 {"a grid-stride loop", "d20i d20oz I=20",
  "__global__ void k(const double *x, double *y, int n) {\n"
  "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) {\n"
@@ -152,7 +157,7 @@
  "__global__ void k(const double *x, double *y, int n) {\n  for (int t = 0; t < 3; ++t)\n"
  "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] += sin(x[i]) * t;\n}",
  2, 3, 1, NULL, 0, 0},
-/* ---- arrays that are read and written ------------------------------------------------------------- */
+/* ---- arrays that are read and written -------------------------------------------------------- */
 {"an element squared in place", "d6io I=6",
  K("double *y, int n") "  if (i < n) y[i] = y[i] * y[i];\n}", 2, 4, 2, NULL, 0, 0},
 {"an element rewritten several times", "d6io d6i I=6",
@@ -163,10 +168,12 @@
  K("double *y, const double *x, int n")
  "  if (i < n && x[i] > 0) y[i] = x[i] * x[i];\n}", 2, 4, 2, NULL, 0, 0},
 {"accumulation into an argument", "d6io d6i I=6",
- K("double *y, const double *x, int n") "  if (i < n) y[i] += x[i] * x[i];\n}", 2, 4, 2, NULL, 0, 0},
+ K("double *y, const double *x, int n") "  if (i < n) y[i] += x[i] * x[i];\n}",
+ 2, 4, 2, NULL, 0, 0},
 {"an output written twice", "d6oz d6i I=6",
  K("double *y, const double *x, int n")
- "  if (i >= n) return;\n  y[i] = x[i];\n  if (x[i] > 0) y[i] = x[i] * x[i];\n}", 2, 4, 1, NULL, 0, 0},
+ "  if (i >= n) return;\n  y[i] = x[i];\n  if (x[i] > 0) y[i] = x[i] * x[i];\n}",
+ 2, 4, 1, NULL, 0, 0},
 {"a running sum in memory", "d20io I=4 I=5",
  K("double *y, int r, int c")
  "  if (i >= r) return;\n  for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] + 0.5 * y[i * c + j - 1];\n}",
@@ -177,7 +184,8 @@
  "    y[i] = y[i] * y[i] + x[i];\n    y[i] *= x[i];\n  }\n}", 2, 3, 1, NULL, 0, 0},
 {"an element rewritten in a loop at a fixed place", "d6io d6i I=6",
  K("double *y, const double *x, int n")
- "  if (i >= n) return;\n  for (int j = 0; j < n; ++j) y[i] = y[i] * x[j] + sin(y[i]);\n}", 2, 4, 1, NULL, 0, 0},
+ "  if (i >= n) return;\n  for (int j = 0; j < n; ++j) y[i] = y[i] * x[j] + sin(y[i]);\n}",
+ 2, 4, 1, NULL, 0, 0},
 {"a recurrence in place", "d20io I=4 I=5",
  K("double *y, int r, int c")
  "  if (i >= r) return;\n  for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] * y[i * c + j - 1];\n}",
@@ -199,9 +207,11 @@
  1, 4, 0, "line 4", 0, 0},
 {"a red-black step in place", "d9io I=9",
  K("double *y, int n")
- "  if (i % 2 == 1 && i < n - 1) y[i] = 0.5 * y[i] * (y[i - 1] + sin(y[i + 1]));\n}", 3, 4, 1, NULL, 0, 0},
+ "  if (i % 2 == 1 && i < n - 1) y[i] = 0.5 * y[i] * (y[i - 1] + sin(y[i + 1]));\n}",
+ 3, 4, 1, NULL, 0, 0},
 {"an array that the kernel leaves alone", "d9io d9i d9oz I=9",
- K("double *y, const double *x, double *z, int n") "  if (i < n) z[i] = x[i] * x[i];\n}", 3, 4, 0, NULL, 0, 0},
+ K("double *y, const double *x, double *z, int n") "  if (i < n) z[i] = x[i] * x[i];\n}",
+ 3, 4, 0, NULL, 0, 0},
 {"a step of heat in two dimensions", "d48i Di d48oz I=8 I=6",
  "__global__ void k(const double *u, double c, double *v, int w, int h) {\n"
  "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
@@ -228,7 +238,7 @@
  K("const double *x, int *m, double *y, int n")
  "  if (i >= n) return;\n  m[i] = (i * 3 + 1) % n;\n  double v = x[m[i]] * x[m[i]];\n  m[i] = (m[i] + 1) % n;\n"
  "  y[i] = v * x[m[i]];\n}", 2, 4, 1, NULL, 0, 0},
-/* ---- local arrays ------------------------------------------------------------------------------------ */
+/* ---- local arrays ---------------------------------------------------------------------------- */
 {"a small matrix product", "d18i d18oz I=2",
  K("const double *x, double *y, int n")
  "  if (i >= n) return;\n  double a[3][3], b[3][3];\n"
@@ -236,14 +246,14 @@
  "  for (int r = 0; r < 3; ++r) for (int c = 0; c < 3; ++c) {\n    double s = 0;\n"
  "    for (int q = 0; q < 3; ++q) s += a[r][q] * a[q][c];\n    b[r][c] = s;\n  }\n"
  "  for (int r = 0; r < 9; ++r) y[i * 9 + r] = b[r / 3][r % 3];\n}", 1, 2, 1, NULL, 0, 0},
-/* ---- atomics ------------------------------------------------------------------------------------------- */
+/* ---- atomics --------------------------------------------------------------------------------- */
 {"atomicAdd into bins", "d9i i9%3 d3oz I=9",
  K("const double *x, const int *b, double *y, int n")
  "  if (i < n) atomicAdd(&y[b[i]], x[i] * x[i]);\n}", 3, 4, 2, NULL, 0, 0},
 {"compaction", "d9i d9oz i1z I=9",
  K("const double *x, double *y, int *m, int n")
  "  if (i < n && x[i] > 0) { int s = atomicAdd(m, 1); y[s] = x[i]; }\n}", 3, 4, 0, "line 3", 0, 0},
-/* ---- shared memory and warps ------------------------------------------------------------------------------ */
+/* ---- shared memory and warps ----------------------------------------------------------------- */
 {"a tree reduction in shared memory", "d16i d2oz",
  "__global__ void k(const double *x, double *y) {\n  __shared__ double s[8];\n  int t = threadIdx.x;\n"
  "  double v = x[blockIdx.x * 8 + t];\n  s[t] = v * v;\n  __syncthreads();\n"
@@ -296,7 +306,7 @@
  "  double a = __shfl_up_sync(~0u, v * v, 3), b = __shfl_xor_sync(~0u, v, 5);\n"
  "  double c = __shfl_sync(~0u, sin(v), t / 2), e = __shfl_sync(~0u, v, 7, 8);\n  y[t] = a * b + c * v + e * v;\n}",
  1, 32, 1, NULL, 0, 0},
-/* ---- other types ------------------------------------------------------------------------------------------ */
+/* ---- other types ----------------------------------------------------------------------------- */
 {"floats, with fast functions", "f9i f9oz F i9%3 I=9",
  K("const float *x, float *y, float a, const int *b, int n")
  "  if (i >= n) return;\n  float s = a;\n  for (int j = 0; j < 40; ++j) s = __sinf(s) * x[i] + 0.2f * b[i];\n"
@@ -304,19 +314,22 @@
 {"halves", "h9i f9i h9oz I=9",
  K("const __half *x, const float *w, __half *y, int n")
  "  if (i >= n) return;\n  float v = __half2float(x[i]) * w[i];\n"
- "  for (int j = 0; j < 3; ++j) v = v * v + 0.1f;\n  y[i] = __float2half(v);\n}", 3, 4, 1, NULL, 0, 0},
+ "  for (int j = 0; j < 3; ++j) v = v * v + 0.1f;\n  y[i] = __float2half(v);\n}",
+ 3, 4, 1, NULL, 0, 0},
 {"mixed precision", "f9i d9oz I=9",
  K("const float *x, double *y, int n")
  "  if (i >= n) return;\n  double s = 0;\n  for (int j = 0; j < n; ++j) s = s * 0.5 + (double)x[j] * x[i];\n  y[i] = s * s;\n}",
  3, 4, 1, NULL, 0, 0},
 {"lgamma and tgamma", "d9ip d9oz I=9",
- K("const double *x, double *y, int n") "  if (i < n) y[i] = lgamma(x[i]) + tgamma(x[i] - 3.0);\n}", 3, 4, 1, NULL, 0, 0},
-/* ---- refusals ------------------------------------------------------------------------------------------------- */
+ K("const double *x, double *y, int n") "  if (i < n) y[i] = lgamma(x[i]) + tgamma(x[i] - 3.0);\n}",
+ 3, 4, 1, NULL, 0, 0},
+/* ---- refusals -------------------------------------------------------------------------------- */
 {"atomicExch of an active value", "f9i f9oz I=9",
  K("const float *x, float *y, int n") "  if (i < n) atomicExch(&y[i], x[i]);\n}", 3, 4, 0,
  "line 3: atomicExch on 'y'", 0, 0},
 {"the result of atomicAdd", "d9i d9oz d1ioz I=9",
- K("const double *x, double *y, double *s, int n") "  if (i < n) y[i] = atomicAdd(s, x[i]);\n}", 3, 4, 0,
+ K("const double *x, double *y, double *s, int n") "  if (i < n) y[i] = atomicAdd(s, x[i]);\n}",
+ 3, 4, 0,
  "line 3", 0, 0},
 {"bits of a number", "f9i f9oz I=9",
  K("const float *x, float *y, int n") "  if (i < n) y[i] = __int_as_float(__float_as_int(x[i]) & 0x7fffffff);\n}",

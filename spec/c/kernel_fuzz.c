@@ -100,7 +100,13 @@ static void expression(gen *g, int depth) {
   case 7: say(g, "("); leaf(g); say(g, " / (1.5 + cos("); leaf(g); say(g, ")))"); return;
   case 8: say(g, "("); condition(g, 1); say(g, " ? "); expression(g, depth - 1); say(g, " : ");
           expression(g, depth - 1); say(g, ")"); return;
-  case 9: say(g, "%s(", pick(g, 2) ? "fmax" : "fmin"); leaf(g); say(g, ", "); leaf(g); say(g, ")"); return;
+  case 9:
+    say(g, "%s(", pick(g, 2) ? "fmax" : "fmin");
+    leaf(g);
+    say(g, ", ");
+    leaf(g);
+    say(g, ")");
+    return;
   case 10: say(g, "sqrt(1.01 + sin("); leaf(g); say(g, "))"); return;
   default:
     if (g->device) say(g, "f%d(", pick(g, g->device)), leaf(g), say(g, ", "), leaf(g), say(g, ")");
@@ -118,7 +124,7 @@ static void bounded(gen *g) {
   }
 }
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void block(gen *g, int depth, int breaks);
 
@@ -126,15 +132,15 @@ static void counted(gen *g, int id) {
   say(g, "for (int j%d = 0; j%d < ", id, id);
   if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
   say(g, "; ++j%d) {", id);
-  ++g->indent;
+  g->indent++;
   line(g);
   say(g, "c%d = j%d;", pick(g, 3), id);
-  --g->indent;
+  g->indent--;
 }
 
 static void loop(gen *g, int depth) {
   const int id = g->loop_id++;
-  ++g->loops;
+  g->loops++;
   switch (pick(g, 5)) {
   case 0: counted(g, id); break;
   case 1:
@@ -153,26 +159,26 @@ static void loop(gen *g, int depth) {
     say(g, " while (++j%d < 6 && ", id);
     condition(g, 1);
     say(g, ");");
-    --g->loops;
+    g->loops--;
     return;
   default:
     say(g, "int j%d = 0;", id);
     line(g);
     say(g, "while (true) {");
-    ++g->indent;
+    g->indent++;
     line(g);
     say(g, "if (++j%d > %d) break;", id, 1 + pick(g, 12));
-    --g->indent;
+    g->indent--;
   }
   block(g, depth, 1);
-  --g->loops;
+  g->loops--;
 }
 
 static void switches(gen *g, int depth) {
   say(g, "switch (");
   integer(g);
   say(g, " & 3) {");
-  for (int k = 0; k < 3; ++k) {
+  for (int k = 0; k < 3; k++) {
     line(g);
     if (k == 2 && pick(g, 2)) say(g, "default: {"); else say(g, "case %d: {", k);
     block(g, depth, 0);
@@ -184,7 +190,8 @@ static void switches(gen *g, int depth) {
 
 /* An element that the caller gave, rewritten. */
 static void in_place(gen *g) {
-  if (g->loops) say(g, "z[i] += "); else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
+  if (g->loops) say(g, "z[i] += ");
+  else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
   bounded(g);
   say(g, ";");
 }
@@ -194,7 +201,13 @@ static int simple(gen *g, int way, int breaks) {
   switch (way) {
   case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
   case 4: case 5: say(g, "v%d += 0.5 * ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
-  case 6: { const int v = pick(g, 4); say(g, "v%d = 0.9 * v%d * ", v, v); bounded(g); say(g, ";"); return 1; }
+  case 6: {
+    const int v = pick(g, 4);
+    say(g, "v%d = 0.9 * v%d * ", v, v);
+    bounded(g);
+    say(g, ";");
+    return 1;
+  }
   case 7: say(g, "l["); integer(g); say(g, " & 3] = "); bounded(g); say(g, ";"); return 1;
   case 8: say(g, "l["); integer(g); say(g, " & 3] += "); bounded(g); say(g, ";"); return 1;
   case 9: say(g, "c%d = ", pick(g, 3)); integer(g); say(g, ";"); return 1;
@@ -215,17 +228,18 @@ static int simple(gen *g, int way, int breaks) {
     if (!g->atomics) return 0;
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
-  default: {                                      /* all threads write the same, each reads its own */
+  default: {                                    /* all threads write the same, each reads its own */
     if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
-    say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
+    say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];",
+        e, e, pick(g, 4), pick(g, 4), e, e);
     return 1;
   }
   }
 }
 
 static void statement(gen *g, int depth, int breaks) {
-  --g->budget;
+  g->budget--;
   line(g);
   const int way = pick(g, 20), nests = way >= 11 && way <= 15;
   if (nests && depth > 0) {
@@ -245,14 +259,15 @@ static void statement(gen *g, int depth, int breaks) {
 }
 
 static void block(gen *g, int depth, int breaks) {
-  ++g->indent;
-  for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; --k) statement(g, depth, breaks);
-  --g->indent;
+  g->indent++;
+  for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; k--) statement(g, depth, breaks);
+  g->indent--;
   line(g);
   say(g, "}");
 }
 
-/* Threads that read in two arms, that write the same, or that go on by what others wrote: between barriers. */
+/* Threads that read in two arms, that write the same, or that go on by what
+** others wrote: between barriers. */
 static void together(gen *g) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 4);
   switch (pick(g, 8)) {
@@ -284,7 +299,8 @@ static void together(gen *g) {
            "v%d = s[%d] * s[threadIdx.x] * v%d;", c, c, u, c, v);
     return;
   default:
-    say(g, "atomicAdd(&s[threadIdx.x & 1], 0.1 * v%d * v%d); __syncthreads(); v%d = s[0] * s[1];", u, u, v);
+    say(g, "atomicAdd(&s[threadIdx.x & 1], 0.1 * v%d * v%d); __syncthreads(); v%d = s[0] * s[1];",
+        u, u, v);
   }
 }
 
@@ -292,20 +308,33 @@ static void together(gen *g) {
 static void lanes(gen *g, const char *value) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 3), by = pick(g, 9);
   switch (pick(g, 8)) {
-  case 0: say(g, "v%d = 0.7 * __shfl_sync(~0u, %s, (i * 7 + c%d) & 31) + w[1] * v%d;", u, value, c, v); return;
-  case 1: say(g, "v%d = 0.7 * __shfl_xor_sync(~0u, %s, c%d & 7) + w[1] * v%d;", u, value, c, v); return;
-  case 2: say(g, "v%d = 0.7 * __shfl_up_sync(~0u, %s, c%d & 3, 8) + w[1] * v%d;", u, value, c, v); return;
-  case 3: say(g, "v%d = 0.7 * __shfl_down_sync(~0u, %s, %d, 8) + w[1] * v%d;", u, value, by, v); return;
+  case 0:
+    say(g, "v%d = 0.7 * __shfl_sync(~0u, %s, (i * 7 + c%d) & 31) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 1:
+    say(g, "v%d = 0.7 * __shfl_xor_sync(~0u, %s, c%d & 7) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 2:
+    say(g, "v%d = 0.7 * __shfl_up_sync(~0u, %s, c%d & 3, 8) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 3:
+    say(g, "v%d = 0.7 * __shfl_down_sync(~0u, %s, %d, 8) + w[1] * v%d;", u, value, by, v);
+    return;
   case 4:
     say(g, "{ bool p = v%d > 0.1; unsigned m = __ballot_sync(~0u, p); if (p) v%d = 0.5 * v%d + __shfl_sync(m, %s, __ffs(m) - 1); }",
         u, v, v, value);
     return;
-  case 5: say(g, "for (int e = 16; e > 0; e /= 2) v%d = fmax(v%d, __shfl_xor_sync(~0u, v%d, e));", u, u, u); return;
+  case 5:
+    say(g, "for (int e = 16; e > 0; e /= 2) v%d = fmax(v%d, __shfl_xor_sync(~0u, v%d, e));",
+        u, u, u);
+    return;
   case 6:
     say(g, "for (int e = 1; e < 32; e *= 2) { double o = __shfl_up_sync(~0u, v%d, e); if (i >= e) v%d = 0.6 * v%d + 0.5 * sin(o); }",
         u, u, u);
     return;
-  default: say(g, "v%d *= 0.1 * __popc(__ballot_sync(~0u, v%d > 0.2)) + __any_sync(~0u, %s > 0.9);", u, v, value);
+  default:
+    say(g, "v%d *= 0.1 * __popc(__ballot_sync(~0u, v%d > 0.2)) + __any_sync(~0u, %s > 0.9);",
+        u, v, value);
   }
 }
 
@@ -336,11 +365,13 @@ static void rounds_of(gen *g) {
     return;
   case 4:
     say(g, "for (int e = 0; e < n; ++e) { double o = s[(threadIdx.x + e) & 3]; __syncthreads(); "
-           "s[threadIdx.x] = sin(o * v%d + w[e & 7]); __syncthreads(); v%d += 0.2 * o; }", pick(g, 4), pick(g, 4));
+           "s[threadIdx.x] = sin(o * v%d + w[e & 7]); __syncthreads(); v%d += 0.2 * o; }",
+           pick(g, 4), pick(g, 4));
     return;
   case 5:
     say(g, "for (int e = 0; e < 5; ++e) { __syncthreads(); s[threadIdx.x ^ 1] = cos(v%d * e); __syncthreads(); "
-           "if (e %% 2) continue; v%d = s[(threadIdx.x + e) & 3] * s[threadIdx.x]; }", pick(g, 4), pick(g, 4));
+           "if (e %% 2) continue; v%d = s[(threadIdx.x + e) & 3] * s[threadIdx.x]; }",
+           pick(g, 4), pick(g, 4));
     return;
   case 0: say(g, "v%d = s[threadIdx.x ^ 1] * s[(threadIdx.x + 1) & 3];", pick(g, 4)); return;
   case 1: say(g, "for (int e = 0; e < 4; ++e) v%d += s[e] * w[e];", pick(g, 4)); return;
@@ -375,7 +406,7 @@ static void program(gen *g) {
   g->shared = pick(g, 4) == 0 ? 1 + pick(g, 2) : 0;
   if (g->shared) g->returns = 0;
   g->single = pick(g, 8) == 0;
-  for (int k = 0; k < g->device; ++k)
+  for (int k = 0; k < g->device; k++)
     say(g, k ? "__device__ double f%d(double p, double q) { double r = 0; for (int e = 0; e < 3; ++e) { r += sin(p) * q; if (r > 1) return r * p; p = r * 0.5; } return r; }\n"
              : "__device__ double f%d(double p, double q) { if (p > q) return p * q; return cos(p) + 0.5 * q; }\n", k);
   say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, double *u, "
@@ -393,10 +424,10 @@ static void program(gen *g) {
   line(g);
   say(g, "int c0 = i, c1 = 1, c2 = b[i & 7];");
   g->budget = 6 + pick(g, 30);
-  for (int phase = g->shared ? 3 : 1; phase > 0; --phase) {
+  for (int phase = g->shared ? 3 : 1; phase > 0; phase--) {
     const int rounds = phase > 1 && pick(g, 3) == 0;
     if (rounds) { line(g); say(g, "for (int h = 0; h < 3; ++h) {"); g->loops++; g->indent++; }
-    for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; --k) statement(g, 3, 0);
+    for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; k--) statement(g, 3, 0);
     if (phase > 1) exchange(g);
     if (rounds) { g->loops--; g->indent--; line(g); say(g, "}"); }
   }
@@ -404,14 +435,14 @@ static void program(gen *g) {
   say(g, "y[i] = v0 + v1 * v2 - v3 + l[1] * l[2];\n}\n");
 }
 
-/* ---- checks ------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 typedef struct tally { int good, rough, refused, second, second_refused, bad; } tally;
 
 static void array(problem *p, int type, int64_t n, int want, uint64_t *seed) {
   argument *a = &p->arg[p->n++];
   *a = (argument){.type = type, .pointer = 1, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n; ++e)
+  for (int64_t e = 0; e < n; e++)
     put(type, a->at + e * size_of(type), type == FL_KT_I32 ? (double)(next_random(seed) >> 40 & 3)
                                                             : uniform(seed));
 }
@@ -447,7 +478,7 @@ static void count(tally *t, int result, const problem *p, const gen *g, uint64_t
 
 static void generate(gen *g, uint64_t seed) {
   g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
-  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  for (int k = 0; k < 5; k++) next_random(&g->r);
   program(g);
 }
 
@@ -505,7 +536,7 @@ int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 200;
   const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tally t = {0};
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; i++) {
     if (argc > 3 && n == 1) {
       gen *g = calloc(1, sizeof *g);
       generate(g, seed);

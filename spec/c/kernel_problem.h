@@ -61,7 +61,9 @@ static inline void put(int type, unsigned char *p, double x) {
   }
 }
 
-static inline unsigned char *fresh(int64_t bytes) { return calloc(1, (size_t)(bytes > 0 ? bytes : 1)); }
+static inline unsigned char *fresh(int64_t bytes) {
+  return calloc(1, (size_t)(bytes > 0 ? bytes : 1));
+}
 
 /* ---- running ------------------------------------------------------------------------------- */
 
@@ -71,7 +73,7 @@ static inline int run_args(problem *p, const fl_kfunc *f, argument *arg, int n, 
   if (!code) return snprintf(p->why, sizeof p->why, "compile: %.300s", e.message), 0;
   fl_lane_arg a[MAX_ARGS] = {{0}};
   fl_lane_memory m[MAX_ARGS] = {{0}};
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; i++) {
     m[i].data = arg[i].at;
     m[i].bytes = arg[i].n * size_of(arg[i].type);
     a[i].value = arg[i].at;
@@ -101,7 +103,7 @@ static inline int run_args(problem *p, const fl_kfunc *f, argument *arg, int n, 
 }
 
 static inline void copy_args(const problem *p, argument *to) {
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     to[i] = p->arg[i];
     const int64_t bytes = to[i].n * size_of(to[i].type);
     to[i].at = fresh(bytes);
@@ -110,7 +112,7 @@ static inline void copy_args(const problem *p, argument *to) {
 }
 
 static inline void free_args(argument *a, int n) {
-  for (int i = 0; i < n; ++i) free(a[i].at);
+  for (int i = 0; i < n; i++) free(a[i].at);
 }
 
 /* ---- inputs and outputs as vectors ----------------------------------------------------------- */
@@ -126,13 +128,13 @@ static inline void slot_add(slots *s, int arg, int leaf, int type, int64_t offse
 
 static inline slots find_slots(const problem *p, int flag) {
   slots s = {.n = 0};
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     const argument *a = &p->arg[i];
     const fl_kparam *q = &p->f->params[i];
     if (!(a->want & flag)) continue;
     if (a->type != FL_KT_VOID) slot_add(&s, i, -1, a->type, 0, a->n);
     else
-      for (int k = 0; k < q->n_fields; ++k)
+      for (int k = 0; k < q->n_fields; k++)
         if (!q->fields[k].is_pointer)
           slot_add(&s, i, k, q->fields[k].type, q->fields[k].offset, q->fields[k].count);
   }
@@ -140,42 +142,44 @@ static inline slots find_slots(const problem *p, int flag) {
 }
 
 static inline void read_slots(const slots *s, const argument *arg, double *x) {
-  for (int i = 0; i < s->n; ++i)
-    for (int64_t e = 0; e < s->at[i].n; ++e)
-      *x++ = get(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type));
+  for (int i = 0; i < s->n; i++)
+    for (int64_t e = 0; e < s->at[i].n; e++)
+      *x++ = get(s->at[i].type,
+                 arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type));
 }
 
 static inline void write_slots(const slots *s, argument *arg, const double *x) {
-  for (int i = 0; i < s->n; ++i)
-    for (int64_t e = 0; e < s->at[i].n; ++e)
-      put(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type), *x++);
+  for (int i = 0; i < s->n; i++)
+    for (int64_t e = 0; e < s->at[i].n; e++)
+      put(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type),
+          *x++);
 }
 
 /* Position in the vector of the slot of (arg, leaf); -1: none. */
 static inline int64_t slot_at(const slots *s, int arg, int leaf) {
   int64_t at = 0;
-  for (int i = 0; i < s->n; at += s->at[i].n, ++i)
+  for (int i = 0; i < s->n; at += s->at[i].n, i++)
     if (s->at[i].arg == arg && s->at[i].leaf == leaf) return at;
   return -1;
 }
 
-/* ---- binding ------------------------------------------------------------------------------------ */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
-  for (int i = 0; i < p->n; ++i) want[i] = (uint8_t)p->arg[i].want;
+  for (int i = 0; i < p->n; i++) want[i] = (uint8_t)p->arg[i].want;
   const int flat = (p->block[1] == 1 ? FL_KG_BLOCK_Y1 : 0) | (p->block[2] == 1 ? FL_KG_BLOCK_Z1 : 0)
                  | (p->grid[1] == 1 ? FL_KG_GRID_Y1 : 0) | (p->grid[2] == 1 ? FL_KG_GRID_Z1 : 0);
   static fl_klaunched launched;
   static int64_t value[MAX_ARGS];
   static uint8_t known[MAX_ARGS];
   launched = (fl_klaunched){.value = value, .known = known, .n_values = p->n};
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 3; i++) {
     launched.extent[i] = p->block[i];
     launched.extent[3 + i] = p->grid[i];
     launched.extent[6 + i] = (int64_t)p->block[i] * p->grid[i];
   }
   launched.extent[FL_KEXTENT_BLOCKS] = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     known[i] = !p->arg[i].pointer && (p->arg[i].type == FL_KT_I32 || p->arg[i].type == FL_KT_I64);
     value[i] = known[i] ? (int64_t)get(p->arg[i].type, p->arg[i].at) : 0;
   }
@@ -200,7 +204,7 @@ static inline double launch_number(const problem *p, int which) {
 static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, const double *x,
                             argument *to) {
   if (k->n_params > MAX_ARGS) return 0;
-  for (int i = 0; i < k->n_params; ++i) {
+  for (int i = 0; i < k->n_params; i++) {
     const fl_kad_param *q = &k->params[i];
     const fl_kparam *made = &k->func->params[i];
     const argument *from = q->param >= 0 ? &p->arg[q->param] : NULL;
@@ -216,12 +220,14 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
       break;
     case FL_KAD_COTANGENT: case FL_KAD_WORK: case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR:
     case FL_KAD_TANGENT_ARRAY: case FL_KAD_TANGENT_RESULT:
-      for (int64_t e = 0; at >= 0 && e < a->n; ++e)
+      for (int64_t e = 0; at >= 0 && e < a->n; e++)
         put(a->type, a->at + e * size_of(a->type), x[at + e]);
       break;
     case FL_KAD_LAUNCH: put(FL_KT_I32, a->at, launch_number(p, (int)q->count)); break;
     case FL_KAD_SIZE: put(FL_KT_I32, a->at, (double)from->n); break;
-    case FL_KAD_GRAD: if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type))); break;
+    case FL_KAD_GRAD:
+      if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type)));
+      break;
     case FL_KAD_SHARED: put(FL_KT_I64, a->at, (double)((p->shared + 15) / 16 * 16)); break;
     default: break;
     }
@@ -230,8 +236,9 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
 }
 
 static inline int64_t derived_shared(const problem *p, const fl_kad *k) {
-  for (int i = 0; i < k->n_params; ++i)
-    if (k->params[i].role == FL_KAD_SHARED) return k->params[i].count * ((p->shared + 15) / 16 * 16);
+  for (int i = 0; i < k->n_params; i++)
+    if (k->params[i].role == FL_KAD_SHARED)
+      return k->params[i].count * ((p->shared + 15) / 16 * 16);
   return p->shared;
 }
 
@@ -239,7 +246,7 @@ static inline int run_derived(problem *p, const fl_kad *k, argument *arg) {
   problem q = *p;
   if (k->n_gather) {
     int64_t most = 1;
-    for (int i = 0; i < k->n_params; ++i)
+    for (int i = 0; i < k->n_params; i++)
       if (k->params[i].role == FL_KAD_SIZE && p->arg[k->params[i].param].n > most)
         most = p->arg[k->params[i].param].n;
     q.grid[0] = (uint32_t)((most + FL_KAD_GATHER_BLOCK - 1) / FL_KAD_GATHER_BLOCK);
@@ -259,25 +266,25 @@ static inline int apply(problem *p, const fl_kad *k, int reverse, const double *
   argument arg[MAX_ARGS] = {{0}};
   if (!bind_args(p, k, from, x, arg)) return 0;
   if (!run_derived(p, k, arg)) return free_args(arg, k->n_params), 0;
-  for (int i = 0; i < k->n_params; ++i) {
+  for (int i = 0; i < k->n_params; i++) {
     const fl_kad_param *q = &k->params[i];
     const int result = reverse ? q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR
                                  || q->role == FL_KAD_WORK
                                  || (q->role == FL_KAD_COTANGENT && q->through)
                                : q->role == FL_KAD_TANGENT_RESULT;
     const int64_t at = result ? slot_at(to, q->param, q->leaf) : -1;
-    for (int64_t e = 0; at >= 0 && e < arg[i].n; ++e)
+    for (int64_t e = 0; at >= 0 && e < arg[i].n; e++)
       y[at + e] = get(arg[i].type, arg[i].at + e * size_of(arg[i].type));
   }
   free_args(arg, k->n_params);
   return 1;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static inline double dot(const double *x, const double *y, int64_t n) {
   double s = 0;
-  for (int64_t i = 0; i < n; ++i) s += x[i] * y[i];
+  for (int64_t i = 0; i < n; i++) s += x[i] * y[i];
   return s;
 }
 
@@ -297,7 +304,7 @@ static inline int shifted(problem *p, const slots *in, const slots *out, const d
   argument arg[MAX_ARGS];
   double *moved = calloc((size_t)in->total + 1, sizeof *moved);
   copy_args(p, arg);
-  for (int64_t i = 0; i < in->total; ++i) moved[i] = x[i] + h * v[i];
+  for (int64_t i = 0; i < in->total; i++) moved[i] = x[i] + h * v[i];
   write_slots(in, arg, moved);
   const int ok = run_args(p, p->f, arg, p->n, p->shared);
   read_slots(out, arg, y);
@@ -311,30 +318,32 @@ static inline int near(double a, double b, double scale, double tolerance) {
 }
 
 /* The adjoint in parts gives what it gives whole: g, which gets the parts' values. */
-static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r, const double *u,
-                              double *g, int64_t n) {
+static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r,
+                              const double *u, double *g, int64_t n) {
   const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
   if (!parts.gather) return 1;
-  for (int i = 0; parts.gather->positive && i < p->n; ++i)
+  for (int i = 0; parts.gather->positive && i < p->n; i++)
     if (parts.gather->positive[i] && get(p->arg[i].type, p->arg[i].at) <= 0) return 1;
   double *part = calloc((size_t)n + 1, sizeof *part), size = 0;
   int ok = apply(p, parts.gather, 1, u, part) && (!parts.rest || apply(p, parts.rest, 1, u, part));
   p->gathered += parts.gather->n_gather;
-  for (int64_t i = 0; i < n; ++i) size += isfinite(g[i]) ? fabs(g[i]) : 0;
-  for (int64_t i = 0; i < n && ok; ++i) {
+  for (int64_t i = 0; i < n; i++) size += isfinite(g[i]) ? fabs(g[i]) : 0;
+  for (int64_t i = 0; i < n && ok; i++) {
     if (!near(g[i], part[i], size / (double)n, p->loose > 0 ? p->loose : 1e-11))
-      ok = 0, snprintf(p->why, sizeof p->why, "gathered %lld: %.12g, by atomics %.12g", (long long)i, part[i], g[i]);
+      ok = 0, snprintf(p->why, sizeof p->why, "gathered %lld: %.12g, by atomics %.12g",
+                       (long long)i, part[i], g[i]);
     g[i] = part[i];
   }
   free(part);
   return ok;
 }
 
-/* What one direction of a check works on: 'in' and 'out' are vectors over the inputs and outputs. */
+/* What one direction of a check works on: 'in' and 'out' are vectors over the
+** inputs and outputs. */
 typedef struct probe {
   slots in, out;
-  double *x, *v, *g;                          /* over inputs: where, the direction, J'u */
-  double *u, *jv, *fd[2], *y[2];              /* over outputs: Jv, its differences with two steps, both ends */
+  double *x, *v, *g;               /* over inputs: where, the direction, J'u */
+  double *u, *jv, *fd[2], *y[2];   /* over outputs: Jv, its differences with two steps, both ends */
 } probe;
 
 static inline int probe_open(probe *b, const problem *p) {
@@ -342,47 +351,52 @@ static inline int probe_open(probe *b, const problem *p) {
   double **over_in[] = {&b->x, &b->v, &b->g};
   double **over_out[] = {&b->u, &b->jv, &b->fd[0], &b->fd[1], &b->y[0], &b->y[1]};
   int ok = 1;
-  for (int i = 0; i < 3; ++i) ok &= (*over_in[i] = calloc((size_t)b->in.total + 1, sizeof(double))) != NULL;
-  for (int i = 0; i < 6; ++i) ok &= (*over_out[i] = calloc((size_t)b->out.total + 1, sizeof(double))) != NULL;
+  for (int i = 0; i < 3; i++)
+    ok &= (*over_in[i] = calloc((size_t)b->in.total + 1, sizeof(double))) != NULL;
+  for (int i = 0; i < 6; i++)
+    ok &= (*over_out[i] = calloc((size_t)b->out.total + 1, sizeof(double))) != NULL;
   if (ok) read_slots(&b->in, p->arg, b->x);
   return ok;
 }
 
 static inline void probe_close(probe *b) {
   double *all[] = {b->x, b->v, b->g, b->u, b->jv, b->fd[0], b->fd[1], b->y[0], b->y[1]};
-  for (int i = 0; i < 9; ++i) free(all[i]);
+  for (int i = 0; i < 9; i++) free(all[i]);
 }
 
-/* Differences along v with a larger and a smaller step, without the race check: it has had its turn. */
+/* Differences along v with a larger and a smaller step, without the race
+** check: it has had its turn. */
 static inline int differences(problem *p, probe *b) {
   static const double step[2] = {1e-5, 2.5e-6};
   const int races = p->races;
   int ok = 1;
   p->races = 0;
-  for (int k = 0; k < 2 && ok; ++k) {
+  for (int k = 0; k < 2 && ok; k++) {
     const double h = step[k];
-    ok = shifted(p, &b->in, &b->out, b->x, b->v, h, b->y[0]) && shifted(p, &b->in, &b->out, b->x, b->v, -h, b->y[1]);
-    for (int64_t i = 0; i < b->out.total; ++i) b->fd[k][i] = (b->y[0][i] - b->y[1][i]) / (2 * h);
+    ok = shifted(p, &b->in, &b->out, b->x, b->v, h, b->y[0]) &&
+         shifted(p, &b->in, &b->out, b->x, b->v, -h, b->y[1]);
+    for (int64_t i = 0; i < b->out.total; i++) b->fd[k][i] = (b->y[0][i] - b->y[1][i]) / (2 * h);
   }
   p->races = races;
   return ok;
 }
 
-/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say anything; *smooth: they do. */
+/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say
+** anything; *smooth: they do. */
 static inline int all_agree(problem *p, const probe *b, int *smooth) {
   const double *y = b->y[0], *near_step = b->fd[1];
   double size = 1e-3, terms = 0;
-  for (int64_t i = 0; i < b->out.total; ++i) size += fabs(b->jv[i] * b->u[i]) + 1e-4 * fabs(y[i]);
-  for (int64_t i = 0; i < b->in.total; ++i) terms += fabs(b->g[i] * b->v[i]);
-  for (int64_t i = 0; i < b->out.total; ++i)
+  for (int64_t i = 0; i < b->out.total; i++) size += fabs(b->jv[i] * b->u[i]) + 1e-4 * fabs(y[i]);
+  for (int64_t i = 0; i < b->in.total; i++) terms += fabs(b->g[i] * b->v[i]);
+  for (int64_t i = 0; i < b->out.total; i++)
     if (!near(b->fd[0][i], near_step[i], 1e-2 + 1e-2 * fabs(y[i]), 1e-4)) *smooth = 0;
   const double s = dot(b->jv, b->u, b->out.total), t = dot(b->g, b->v, b->in.total);
   if (!near(s, t, size + terms, p->loose > 0 ? p->loose : 1e-9))
     return snprintf(p->why, sizeof p->why, "<Jv,u> = %.12g, <v,J'u> = %.12g", s, t), 0;
-  for (int64_t i = 0; i < b->out.total && *smooth && p->loose == 0; ++i)
+  for (int64_t i = 0; i < b->out.total && *smooth && p->loose == 0; i++)
     if (!near(b->jv[i], near_step[i], 1e-2 + 1e-2 * fabs(y[i]) + 1e-6 * size, 1e-4))
-      return snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g", (long long)i,
-                      b->jv[i], near_step[i]), 0;
+      return snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g",
+                      (long long)i, b->jv[i], near_step[i]), 0;
   return 1;
 }
 
@@ -398,11 +412,12 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   if (!jvp->func) return snprintf(p->why, sizeof p->why, "%.380s", jvp->refusal), -1;
   probe b;
   int ok = probe_open(&b, p), smooth = 1;
-  for (int t = 0; t < directions && ok; ++t) {
-    for (int64_t i = 0; i < b.in.total; ++i) b.v[i] = uniform(&seed);
-    for (int64_t i = 0; i < b.out.total; ++i) b.u[i] = uniform(&seed);
+  for (int t = 0; t < directions && ok; t++) {
+    for (int64_t i = 0; i < b.in.total; i++) b.v[i] = uniform(&seed);
+    for (int64_t i = 0; i < b.out.total; i++) b.u[i] = uniform(&seed);
     memset(b.g, 0, (size_t)(b.in.total + 1) * sizeof *b.g);
-    ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) && check_parts(p, vjp, &r, b.u, b.g, b.in.total)
+    ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) &&
+         check_parts(p, vjp, &r, b.u, b.g, b.in.total)
          && differences(p, &b) && all_agree(p, &b, &smooth);
   }
   probe_close(&b);
@@ -414,17 +429,18 @@ static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);
   fl_kad *k = reverse ? fl_kad_adjoint(p->arena, p->f, &r) : fl_kad_tangent(p->arena, p->f, &r);
-  if (!k || !k->func) return snprintf(p->why, sizeof p->why, "%.380s", k ? k->refusal : "memory"), 0;
+  if (!k || !k->func)
+    return snprintf(p->why, sizeof p->why, "%.380s", k ? k->refusal : "memory"), 0;
   const slots s = find_slots(p, reverse ? FL_KAD_OUTPUT : FL_KAD_INPUT);
   double *x = calloc((size_t)s.total + 1, sizeof *x);
-  for (int64_t i = 0; i < s.total; ++i) x[i] = uniform(&seed);
+  for (int64_t i = 0; i < s.total; i++) x[i] = uniform(&seed);
   *to = *p;
   to->f = k->func;
   to->n = k->n_params;
   to->shared = derived_shared(p, k);
   const int ok = bind_args(p, k, &s, x, to->arg);
   free(x);
-  for (int i = 0; ok && i < to->n; ++i) {
+  for (int i = 0; ok && i < to->n; i++) {
     const fl_kad_param *q = &k->params[i];
     const int input = q->param >= 0 ? p->arg[q->param].want & FL_KAD_INPUT : 0;
     switch (q->role) {
@@ -432,7 +448,10 @@ static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem
     case FL_KAD_RESULT: to->arg[i].want = input | FL_KAD_OUTPUT; break;
     case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR: case FL_KAD_TANGENT_ARRAY:
     case FL_KAD_COTANGENT: to->arg[i].want = FL_KAD_INPUT; break;
-    case FL_KAD_GRAD: case FL_KAD_GRAD_SCALAR: to->arg[i].want = FL_KAD_OUTPUT | FL_KAD_FRESH; break;
+    case FL_KAD_GRAD:
+      case FL_KAD_GRAD_SCALAR:
+        to->arg[i].want = FL_KAD_OUTPUT | FL_KAD_FRESH;
+        break;
     case FL_KAD_TANGENT_RESULT: case FL_KAD_WORK:
       to->arg[i].want = FL_KAD_INPUT | FL_KAD_OUTPUT;
       break;

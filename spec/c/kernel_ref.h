@@ -81,9 +81,15 @@ static ref_value ref_round(ref_value v, int dtype) {
 #define UNARY(name, kind, value, grad, domain, doc) \
   REF_##kind(case FL_OP_##name: { const T x = a.SUFFIX; REF_OUT_##kind(value); break; })
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
-  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; REF_OUT_##kind(value); break; })
+  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; \
+                                  REF_OUT_##kind(value); break; })
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
-  case FL_OP_##name: { REF_FIRST_##kind; const T x2 = b.SUFFIX, x3 = c.SUFFIX; REF_OUT_##kind(value); break; }
+  case FL_OP_##name: { \
+    REF_FIRST_##kind; \
+    const T x2 = b.SUFFIX, x3 = c.SUFFIX; \
+    REF_OUT_##kind(value); \
+    break; \
+  }
 #define REDUCE(name, kind, init, value, grad, doc)
 #define SPECIAL(name, nin, fusion, doc)
 #define REF_FIRST_SAME const T x1 = a.SUFFIX
@@ -109,9 +115,15 @@ static ref_value ref_op_f64(int op, ref_value a, ref_value b, ref_value c) {
 #define UNARY(name, kind, value, grad, domain, doc) \
   REF_##kind(case FL_OP_##name: { const T x = a.SUFFIX; REF_OUT_##kind(value); break; })
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
-  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; REF_OUT_##kind(value); break; })
+  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; \
+                                  REF_OUT_##kind(value); break; })
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
-  case FL_OP_##name: { REF_FIRST_##kind; const T x2 = b.SUFFIX, x3 = c.SUFFIX; REF_OUT_##kind(value); break; }
+  case FL_OP_##name: { \
+    REF_FIRST_##kind; \
+    const T x2 = b.SUFFIX, x3 = c.SUFFIX; \
+    REF_OUT_##kind(value); \
+    break; \
+  }
 #define REDUCE(name, kind, init, value, grad, doc)
 #define SPECIAL(name, nin, fusion, doc)
 static ref_value ref_op_f32(int op, ref_value a, ref_value b, ref_value c) {
@@ -133,9 +145,15 @@ static ref_value ref_op_f32(int op, ref_value a, ref_value b, ref_value c) {
 #define UNARY(name, kind, value, grad, domain, doc) \
   REF_##kind(case FL_OP_##name: { const T x = a.SUFFIX; REF_OUT_##kind(value); break; })
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
-  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; REF_OUT_##kind(value); break; })
+  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; \
+                                  REF_OUT_##kind(value); break; })
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
-  case FL_OP_##name: { REF_FIRST_##kind; const T x2 = b.SUFFIX, x3 = c.SUFFIX; REF_OUT_##kind(value); break; }
+  case FL_OP_##name: { \
+    REF_FIRST_##kind; \
+    const T x2 = b.SUFFIX, x3 = c.SUFFIX; \
+    REF_OUT_##kind(value); \
+    break; \
+  }
 #define REDUCE(name, kind, init, value, grad, doc)
 #define SPECIAL(name, nin, fusion, doc)
 static ref_value ref_op_i64(int op, ref_value a, ref_value b, ref_value c) {
@@ -153,9 +171,15 @@ static ref_value ref_op_i64(int op, ref_value a, ref_value b, ref_value c) {
 #define UNARY(name, kind, value, grad, domain, doc) \
   REF_##kind(case FL_OP_##name: { const T x = a.SUFFIX; REF_OUT_##kind(value); break; })
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
-  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; REF_OUT_##kind(value); break; })
+  REF_##kind(case FL_OP_##name: { const T x1 = a.SUFFIX, x2 = b.SUFFIX; \
+                                  REF_OUT_##kind(value); break; })
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
-  case FL_OP_##name: { REF_FIRST_##kind; const T x2 = b.SUFFIX, x3 = c.SUFFIX; REF_OUT_##kind(value); break; }
+  case FL_OP_##name: { \
+    REF_FIRST_##kind; \
+    const T x2 = b.SUFFIX, x3 = c.SUFFIX; \
+    REF_OUT_##kind(value); \
+    break; \
+  }
 #define REDUCE(name, kind, init, value, grad, doc)
 #define SPECIAL(name, nin, fusion, doc)
 static ref_value ref_op_i32(int op, ref_value a, ref_value b, ref_value c) {
@@ -197,14 +221,16 @@ static ref_value ref_combine(int op, int dtype, ref_value a, ref_value b) {
                  op == FL_OP_any ? FL_OP_logical_or : FL_OP_logical_and;
   static const int of_register[] = { FLAME_F64, FLAME_F32, FLAME_I64, FLAME_I32 };
   const int wide = of_register[fl_dtype_reg(dtype)];          /* rounded once, at the end */
-  const fl_instr x = { .code = FL_I_OP, .op = (uint16_t)as, .from = (uint8_t)wide, .dtype = (uint8_t)wide };
+  const fl_instr x = { .code = FL_I_OP, .op = (uint16_t)as, .from = (uint8_t)wide,
+                       .dtype = (uint8_t)wide };
   return ref_op(&x, a, b, a);
 }
 
 static ref_value ref_start(int op, int dtype) {
   ref_value v = { .i64 = 0 };
   const double inf = (double)fl_highest_f32();
-  const int low = op == FL_OP_amax || op == FL_OP_argmax, high = op == FL_OP_amin || op == FL_OP_argmin;
+  const int low = op == FL_OP_amax || op == FL_OP_argmax,
+            high = op == FL_OP_amin || op == FL_OP_argmin;
   const int one = op == FL_OP_prod || op == FL_OP_all;
   switch (fl_dtype_reg(dtype)) {
     case FL_REG_F64: v.f64 = low ? -inf : high ? inf : one; break;
@@ -252,7 +278,8 @@ static ref_value ref_fold(int kind, int op, int dtype, const ref_value *x, int64
       ref_push(&s, op, dtype, v);
     }
   } else {
-    for (int64_t i = 0; i < n; i += 1024) ref_push(&s, op, dtype, ref_block(op, dtype, x + i, n - i < 1024 ? n - i : 1024));
+    for (int64_t i = 0; i < n; i += 1024)
+      ref_push(&s, op, dtype, ref_block(op, dtype, x + i, n - i < 1024 ? n - i : 1024));
   }
   return ref_pop_all(&s, op, dtype);
 }
@@ -286,7 +313,9 @@ static ref_value ref_reduce(const ref_run *r, const fl_instr *x) {
   if (kind == FL_KIND_TEST) dtype = FLAME_BOOL;
   if (kind == FL_KIND_SUMS && !fl_is_float(x->from)) dtype = FLAME_I64;
   for (int64_t i = 0; i < k->n; i++)
-    copy[i] = dtype == x->from ? src[i] : ref_of_scalar(fl_scalar_cast(ref_scalar(src[i], x->from), x->from, dtype), dtype);
+    copy[i] = dtype == x->from ? src[i]
+                               : ref_of_scalar(fl_scalar_cast(ref_scalar(src[i], x->from), x->from,
+                                                              dtype), dtype);
   v = ref_round(ref_fold(k->kind, x->op, dtype, copy, k->n), x->dtype);
   free(copy);
   return v;
@@ -300,7 +329,8 @@ static int64_t ref_offset(const ref_run *r, const fl_operand *o) {
   return at;
 }
 
-static ref_value ref_random(const ref_run *r, const fl_instr *x, int64_t i, ref_value a, ref_value b) {
+static ref_value ref_random(const ref_run *r, const fl_instr *x, int64_t i, ref_value a,
+                            ref_value b) {
   const uint64_t base = (uint64_t)r->scalar[r->k->scalar[x->arg]].i;
   const uint64_t seed = (uint64_t)r->scalar[r->k->scalar[x->arg + 1]].i;
   ref_value v = { .i64 = 0 };
@@ -327,7 +357,8 @@ static ref_value ref_index(ref_run *r, const fl_instr *x, int64_t v, int64_t siz
   if ((x->op & FL_INDEX_IGNORE) && v == -100) return out;
   if (v >= 1 && v <= size) out.i64 = v - 1;
   else if ((x->op & FL_INDEX_NEGATIVE) && v < 0 && v >= -size) out.i64 = v + size;
-  else if (r->fault.site < 0 || x->arg < r->fault.site || (x->arg == r->fault.site && place < r->fault.position))
+  else if (r->fault.site < 0 || x->arg < r->fault.site ||
+           (x->arg == r->fault.site && place < r->fault.position))
     r->fault = (fl_fault){ .site = x->arg, .value = v, .position = place };
   return out;
 }
@@ -343,13 +374,16 @@ static ref_value ref_value_at(ref_run *r, const fl_instr *x, int64_t i) {
   const fl_operand *o = &k->operand[x->arg < k->noperand ? x->arg : 0];
   ref_value y = { .i64 = 0 };
   switch (x->code) {
-    case FL_I_LOAD: return ref_load(r->buffer[x->arg] + ref_offset(r, o) * fl_dtype_size(o->dtype), o->dtype);
+    case FL_I_LOAD:
+      return ref_load(r->buffer[x->arg] + ref_offset(r, o) * fl_dtype_size(o->dtype), o->dtype);
     case FL_I_GATHER:
-      return ref_load(r->buffer[x->arg] + (ref_offset(r, o) + v[0].i64 * o->gstride) * fl_dtype_size(o->dtype), o->dtype);
+      return ref_load(r->buffer[x->arg] + (ref_offset(r, o) + v[0].i64 * o->gstride) *
+                      fl_dtype_size(o->dtype), o->dtype);
     case FL_I_IOTA: y.i64 = ref_offset(r, o); return y;
     case FL_I_SCALAR: return ref_of_scalar(r->scalar[k->scalar[x->arg]], x->dtype);
     case FL_I_OP: return ref_op(x, v[0], v[1], v[2]);
-    case FL_I_CAST: return ref_of_scalar(fl_scalar_cast(ref_scalar(v[0], x->from), x->from, x->dtype), x->dtype);
+    case FL_I_CAST:
+      return ref_of_scalar(fl_scalar_cast(ref_scalar(v[0], x->from), x->from, x->dtype), x->dtype);
     case FL_I_INDEX: return ref_index(r, x, v[0].i64, v[1].i64, v[2].i64);
     case FL_I_RANDOM: return ref_random(r, x, v[0].i64, v[1], v[2]);
     default: return y;
@@ -386,8 +420,8 @@ static void ref_row(ref_run *r, int64_t row) {
     for (int64_t i = 0; i < (full ? k->n : 1); i++) {
       for (int d = 0; d < k->nred; d++) r->coord[k->nkept + d] = 0;
       if (full) ref_set_coord(r, k->nkept, k->nred, i);
-      fl_scalar_store(r->buffer[k->store[s].operand] + ref_offset(r, o) * fl_dtype_size(o->dtype), o->dtype,
-                      ref_scalar(r->val[v][i], o->dtype));
+      fl_scalar_store(r->buffer[k->store[s].operand] + ref_offset(r, o) * fl_dtype_size(o->dtype),
+                      o->dtype, ref_scalar(r->val[v][i], o->dtype));
     }
   }
 }

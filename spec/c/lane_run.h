@@ -1,6 +1,6 @@
 /*
-** What the tests of kernel/lane*.c share: running a text with its arguments, or seeing it fail with a
-** message, and arrays of values.
+** What the tests of kernel/lane*.c share: running a text with its arguments, or seeing it fail with
+** a message, and arrays of values.
 */
 #ifndef LANE_RUN_H
 #define LANE_RUN_H
@@ -88,7 +88,8 @@ static inline void runs(const job *j, int line) {
 static inline void fails(const job *j, const char *expected, int line) {
   const int ok = execute(j);
   if (ok || strcmp(message, expected))
-    fprintf(stderr, "line %d: expected: %s\n     got: %s\n", line, expected, ok ? "no error" : message);
+    fprintf(stderr, "line %d: expected: %s\n     got: %s\n",
+            line, expected, ok ? "no error" : message);
   check(!ok && !strcmp(message, expected), "the error is found", line);
 }
 #define FAILS(expected, ...) fails(&(job){ __VA_ARGS__ }, expected, __LINE__)

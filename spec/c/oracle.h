@@ -103,7 +103,8 @@ static double value_of_op(int op, double x1, double x2, double x3) {
   switch (op) {
 #define UNARY(name, kind, value, grad, domain, doc) case FL_OP_##name: return EVAL_##kind(value);
 #define BINARY(name, kind, value, g1, g2, domain, doc) case FL_OP_##name: return EVAL_##kind(value);
-#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) case FL_OP_##name: return EVAL_##kind(value);
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  case FL_OP_##name: return EVAL_##kind(value);
 #define REDUCE(name, kind, init, value, grad, doc)
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"

@@ -1,13 +1,16 @@
 /*
-** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the middle; in static and
-** dynamic shared memory, in locals, in global memory. Each is checked as kernel_fuzz.c does it: reverse against forward
-** mode, forward mode against central differences in f64, all with the race check.
+** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the
+** middle; in static and dynamic shared memory, in locals, in global memory. Each is checked as
+** kernel_fuzz.c does it: reverse against forward mode, forward mode against central differences in
+** f64, all with the race check.
 **
-** A program is a list of phases with barriers in between. In a phase a part is either written, each thread at a place
-** of its own, or read by all: so there is no race, and what a gradient needs of one part must outlive what is done to
-** another. Of memory that is a thread's own (locals, a row of global memory) every element may be read and written.
+** A program is a list of phases with barriers in between. In a phase a part is either written, each
+** thread at a place of its own, or read by all: so there is no race, and what a gradient needs of
+** one part must outlive what is done to another. Of memory that is a thread's own (locals, a row of
+** global memory) every element may be read and written.
 **
-** parts_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" what became of each seed.
+** parts_fuzz [programs [seed [list]]]: prints the seed and source of each
+** failure; with "list" what became of each seed.
 */
 #include "kernel_problem.h"
 #include <stdarg.h>
@@ -25,7 +28,8 @@ typedef struct gen {
   int counter;                   /* of the innermost loop, -1: none */
   int reading;                   /* nothing is stored */
   int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
-  int still;                     /* inside a loop without barriers, which rarely stores: it would be refused */
+  int still;                     /* inside a loop without barriers, which rarely
+                                 ** stores: it would be refused */
   int written, once;             /* parts that the phase writes; of those: in one thread alone */
   int turn[MOST_PARTS];          /* which place of a part is a thread's own in the phase */
 } gen;
@@ -112,7 +116,7 @@ static void value(gen *g) {
 /* ---- statements ------------------------------------------------------------------------------ */
 
 static int a_written_part(gen *g) {
-  for (int turn = 0; turn < 8; ++turn) {
+  for (int turn = 0; turn < 8; turn++) {
     const int part = pick(g, g->parts);
     if (g->written >> part & 1) return part;
   }
@@ -143,11 +147,11 @@ static void small_loop(gen *g, int depth) {
   if (pick(g, 3)) say(g, "%d", 1 + pick(g, WIDTH)); else say(g, "b[t]");
   say(g, "; ++j%d) {", id);
   g->counter = id;
-  ++g->indent;
-  ++g->still;
+  g->indent++;
+  g->still++;
   statements(g, depth - 1);
-  --g->still;
-  --g->indent;
+  g->still--;
+  g->indent--;
   line(g);
   say(g, "}");
   g->counter = outer;
@@ -158,15 +162,15 @@ static void loop_of_e(gen *g, int depth) {
   if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
   if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }
   say(g, "for (; e < %d; ++e) {", WIDTH);
-  ++g->indent;
-  ++g->still;
-  ++g->by_e;
+  g->indent++;
+  g->still++;
+  g->by_e++;
   statements(g, depth - 1);
   line(g);
   say(g, "v%d += x[e] * x[e] * sin(v%d);", pick(g, VALUES), pick(g, VALUES));
-  --g->by_e;
-  --g->still;
-  --g->indent;
+  g->by_e--;
+  g->still--;
+  g->indent--;
   line(g);
   say(g, "}");
 }
@@ -174,9 +178,9 @@ static void loop_of_e(gen *g, int depth) {
 static void branch(gen *g, int depth) {
   if (pick(g, 2)) say(g, "if (t < %d) {", 1 + pick(g, 3));
   else say(g, "if (v%d > 0.1) {", pick(g, VALUES));
-  ++g->indent;
+  g->indent++;
   statements(g, depth - 1);
-  --g->indent;
+  g->indent--;
   line(g);
   say(g, "}");
 }
@@ -184,7 +188,7 @@ static void branch(gen *g, int depth) {
 static void statement(gen *g, int depth) {
   const int still = g->still && g->place != LOCAL && pick(g, g->place == GLOBAL_ROW ? 3 : 12);
   const int part = still || g->reading ? -1 : a_written_part(g), v = pick(g, VALUES);
-  --g->budget;
+  g->budget--;
   line(g);
   if (pick(g, 12) == 0) { loop_of_e(g, depth); return; }
   switch (pick(g, depth > 0 ? 8 : 5)) {
@@ -198,7 +202,7 @@ static void statement(gen *g, int depth) {
 }
 
 static void statements(gen *g, int depth) {
-  for (int k = 1 + pick(g, 3); k > 0; --k) statement(g, g->budget > 0 ? depth : 0);
+  for (int k = 1 + pick(g, 3); k > 0; k--) statement(g, g->budget > 0 ? depth : 0);
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
@@ -212,7 +216,7 @@ static void barrier(gen *g) {
 static void phase(gen *g) {
   g->written = 1 + pick(g, (1 << g->parts) - 1);
   g->once = pick(g, 4) == 0 ? pick(g, 1 << g->parts) & g->written : 0;
-  for (int k = 0; k < MOST_PARTS; ++k) g->turn[k] = pick(g, 6);
+  for (int k = 0; k < MOST_PARTS; k++) g->turn[k] = pick(g, 6);
   statements(g, 2);
   barrier(g);
 }
@@ -227,9 +231,9 @@ static void tile(gen *g) {
   element(g, part, is_private(g) ? any_place(g) : own_place(g, part));
   say(g, pick(g, 2) ? " = sin(x[i] + v%d);" : " = cos(w[t] * v%d);", pick(g, VALUES));
   if (pick(g, 2)) barrier(g), g->written = 0;
-  ++g->reading;
+  g->reading++;
   statements(g, 2);
-  --g->reading;
+  g->reading--;
   barrier(g);
 }
 
@@ -238,26 +242,27 @@ static void rounds(gen *g, int depth) {
   const int outer = g->counter, id = g->loop_id++;
   line(g);
   say(g, "for (int j%d = 0; j%d < ", id, id);
-  if (pick(g, 3)) say(g, "%d", 1 + pick(g, is_private(g) ? WIDTH : 6)); else say(g, "m - %d", 1 + pick(g, 3));
+  if (pick(g, 3)) say(g, "%d", 1 + pick(g, is_private(g) ? WIDTH : 6));
+  else say(g, "m - %d", 1 + pick(g, 3));
   say(g, "; ++j%d) {", id);
   g->counter = id;
-  ++g->indent;
-  for (int k = 1 + pick(g, 2); k > 0; --k) {
+  g->indent++;
+  for (int k = 1 + pick(g, 2); k > 0; k--) {
     if (depth > 0 && pick(g, 4) == 0) rounds(g, depth - 1);
     else if (pick(g, 2)) tile(g);
     else phase(g);
   }
-  --g->indent;
+  g->indent--;
   line(g);
   say(g, "}");
   g->counter = outer;
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void members(gen *g, const char *size) {
   say(g, "struct P { double ");
-  for (int k = 0; k < g->parts; ++k) say(g, "%sf%d%s", k ? ", " : "", k, size);
+  for (int k = 0; k < g->parts; k++) say(g, "%sf%d%s", k ? ", " : "", k, size);
   say(g, "; };\n");
 }
 
@@ -268,9 +273,12 @@ static void array(gen *g) {
   static const char *const where[] = {"__shared__ double", "extern __shared__ double", "double"};
   const int n = size_of_array(g);
   line(g);
-  if (g->place == GLOBAL_ROW) say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
-  else if (g->place == GLOBAL_BLOCK) say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
-  else if (g->layout == RECORDS) say(g, "%sstruct P s[%d];", g->place == STATIC ? "__shared__ " : "", WIDTH);
+  if (g->place == GLOBAL_ROW)
+    say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->place == GLOBAL_BLOCK)
+    say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->layout == RECORDS)
+    say(g, "%sstruct P s[%d];", g->place == STATIC ? "__shared__ " : "", WIDTH);
   else if (g->layout == MEMBERS) say(g, "%sstruct P s;", g->place == STATIC ? "__shared__ " : "");
   else if (g->layout == ROWS) say(g, "%s s[%d][%d];", where[g->place], g->parts, WIDTH);
   else if (g->place == DYNAMIC) say(g, "%s s[];", where[g->place]);
@@ -279,7 +287,7 @@ static void array(gen *g) {
   line(g);
   say(g, "double ");
   const int global = g->place >= GLOBAL_ROW;
-  for (int k = global; k < g->parts; ++k) {
+  for (int k = global; k < g->parts; k++) {
     if (k > 1 && pick(g, 2)) say(g, "%s*s%d = s%d + %d", k > global ? ", " : "", k, k - 1, WIDTH);
     else say(g, "%s*s%d = %s + %d", k > global ? ", " : "", k, global ? "s0" : "s", WIDTH * k);
   }
@@ -301,7 +309,7 @@ static void choose(gen *g) {
 /* All elements, as a rule: the array of a launch has values before. */
 static void fill(gen *g) {
   if (g->place >= GLOBAL_ROW && !g->fresh) return;
-  for (int k = 0; k < g->parts; ++k) {
+  for (int k = 0; k < g->parts; k++) {
     line(g);
     if (is_private(g)) say(g, "for (int k = 0; k < %d; ++k) ", WIDTH);
     element(g, k, is_private(g) ? "k" : "t");
@@ -322,26 +330,27 @@ static void program(gen *g) {
   line(g);
   say(g, "double v0 = x[i], v1 = w[t], v2 = 0.3;");
   fill(g);
-  for (int k = 2 + pick(g, 3); k > 0; --k) {
+  for (int k = 2 + pick(g, 3); k > 0; k--) {
     if (pick(g, 2)) rounds(g, 1); else phase(g);
   }
   g->written = 0;
   g->once = 0;
   line(g);
   say(g, "y[i] = v0 + v1 * v2");
-  for (int k = pick(g, 3); k > 0; --k) say(g, " + "), read_element(g);
+  for (int k = pick(g, 3); k > 0; k--) say(g, " + "), read_element(g);
   say(g, ";\n}\n");
 }
 
-/* ---- checks ----------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 typedef struct tally { int good, rough, refused, second, bad, list; } tally;
 
 static void argue(problem *p, int type, int pointer, int64_t n, int want, uint64_t *seed) {
   argument *a = &p->arg[p->n++];
   *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); ++e)
-    put(type, a->at + e * size_of(type), type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
+  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); e++)
+    put(type, a->at + e * size_of(type),
+        type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
 }
 
 static void arguments(problem *p, gen *g) {
@@ -350,17 +359,21 @@ static void arguments(problem *p, gen *g) {
   argue(p, FL_KT_F64, 1, n, FL_KAD_INPUT, &g->r);
   argue(p, FL_KT_F64, 1, 4, FL_KAD_INPUT, &g->r);
   argue(p, FL_KT_F64, 1, n, out | FL_KAD_FRESH, &g->r);
-  argue(p, FL_KT_F64, 1, n * size_of_array(g), out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
+  argue(p, FL_KT_F64, 1, n * size_of_array(g),
+        out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
   argue(p, FL_KT_I32, 1, WIDTH, 0, &g->r);
   argue(p, FL_KT_I32, 0, 1, 0, &g->r);
   put(FL_KT_I32, p->arg[5].at, WIDTH);
 }
 
-static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed, const char *what) {
+static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
+                  const char *what) {
   t->good += result == 1;
   t->rough += result == -2;
   t->refused += result == -1;
-  if (t->list) printf("%llu %s %s\n", (unsigned long long)seed, result == -1 ? "refused" : result ? "right" : "wrong",
+  if (t->list)
+    printf("%llu %s %s\n", (unsigned long long)seed,
+           result == -1 ? "refused" : result ? "right" : "wrong",
                       result == -1 ? p->why : "");
   if (result) return;
   t->bad++;
@@ -369,7 +382,8 @@ static void count(tally *t, int result, const problem *p, const gen *g, uint64_t
 
 static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
   static const int slots[] = {0, 16, 64};
-  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m, .arena = &s->arena,
+  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m,
+               .arena = &s->arena,
                .races = 1, .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
                .shared = g->place == DYNAMIC ? 8 * size_of_array(g) : 0};
   arguments(&p, g);
@@ -390,7 +404,7 @@ static void one_program(uint64_t seed, tally *t, int second) {
   fl_error e = {0};
   gen *g = calloc(1, sizeof *g);
   g->r = seed * 0x9e3779b97f4a7c15u + 0x2468ace;
-  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  for (int k = 0; k < 5; k++) next_random(&g->r);
   program(g);
   fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
   if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
@@ -399,7 +413,8 @@ static void one_program(uint64_t seed, tally *t, int second) {
            s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
   } else check_kernel(s, &m, g, seed, t, second);
   fl_ksource_free(s);
-  if (m.live_bytes) printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
+  if (m.live_bytes)
+    printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
   free(g);
 }
 
@@ -407,7 +422,7 @@ int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 200;
   const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tally t = {.list = argc > 3};
-  for (int i = 0; i < n; ++i) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
+  for (int i = 0; i < n; i++) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
   printf("parts_fuzz: %d passed, %d failed (%d of reverse against forward only, %d refused, %d twice derived)\n",
          t.good + t.rough, t.bad, t.rough, t.refused, t.second);
   return t.bad != 0;

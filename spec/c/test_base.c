@@ -1,5 +1,6 @@
 /*
-** Tests of src/base: counting, failure on purpose, slabs, text, hashes, errors, switches, writing, signals.
+** Tests of src/base: counting, failure on purpose, slabs, text, hashes,
+** errors, switches, writing, signals.
 */
 #include "base/env.h"
 #include "base/error.h"
@@ -185,7 +186,8 @@ static void first_error_stays(void) {
   fl_error e;
   fl_error_clear(&e);
   CHECK(e.code == FLAME_OK && e.hint[0] == '\0');
-  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s" FL_DO "; cast with %s", 3, "x", "x:to") == FLAME_BAD_ARGUMENT);
+  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s" FL_DO "; cast with %s", 3, "x",
+                "x:to") == FLAME_BAD_ARGUMENT);
   CHECK(fl_fail(&e, FLAME_IO, "load", "later" FL_DO ": later") == FLAME_IO);
   CHECK(e.code == FLAME_BAD_ARGUMENT && !strcmp(e.op, "add"));
   CHECK(!strcmp(e.message, "3 and x; cast with x:to") && !strcmp(e.hint, "cast with x:to"));
@@ -212,17 +214,20 @@ static void remedies_are_told_apart(void) {
   char text[1000], late[600];
   CHECK(!strcmp(hint_of(&e, "x; need 3"), ""));
   CHECK(!strcmp(hint_of(&e, "x" FL_DO ": use y"), "use y") && !strcmp(e.message, "x: use y"));
-  CHECK(!strcmp(hint_of(&e, "x" FL_DO " (use y:to())"), "use y:to()") && !strcmp(e.message, "x (use y:to())"));
+  CHECK(!strcmp(hint_of(&e, "x" FL_DO " (use y:to())"), "use y:to()") &&
+        !strcmp(e.message, "x (use y:to())"));
   CHECK(!strcmp(hint_of(&e, "x (no y" FL_DO ": install one)"), "install one"));
-  CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") && !strcmp(hint_of(&e, ""), ""));
+  CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") &&
+        !strcmp(hint_of(&e, ""), ""));
   CHECK(!strcmp(hint_of(&e, "a" FL_DO "b" FL_DO "; c"), "c") && !strcmp(e.message, "ab; c"));
-  for (size_t n = 440; n < 990; n++) {                 /* facts that do not fit make room for the remedy */
+  for (size_t n = 440; n < 990; n++) {          /* facts that do not fit make room for the remedy */
     memset(text, 'y', n);
     strcpy(text + n, FL_DO "; use z");
     CHECK(!strcmp(hint_of(&e, text), "use z") && strlen(e.message) == (n + 7 < 479 ? n + 7 : 479));
     CHECK(!strcmp(e.message + strlen(e.message) - 7, "; use z"));
     fl_error_text(&e, late, sizeof late);
-    CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) && !strcmp(again.message, e.message));
+    CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) &&
+          !strcmp(again.message, e.message));
   }
   for (int k = 0; k < 4; k++) {                        /* no half of a character is left */
     memset(text, 'y', 4);
@@ -306,14 +311,14 @@ static void signals_are_held(void) {
   sigset_t blocked;
   sigfillset(&blocked);
   pthread_create(&thread, NULL, another_holds, &blocked);
-  pthread_join(thread, NULL);                        /* the signal is the process's: it still waits */
+  pthread_join(thread, NULL);                      /* the signal is the process's: it still waits */
   CHECK(fl_signals_wait(&mask) == 1 && ours == 0 && theirs == 0);
   fl_signals_release(&mask);
   sigaction(SIGINT, &before, &after);
   CHECK(ours == 1 && theirs == 0);
   CHECK(after.sa_handler == on_ours && (after.sa_flags & SA_NODEFER));
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &mask);           /* what the host has blocked is not waited for */
+  pthread_sigmask(SIG_BLOCK, &all, &mask);         /* what the host has blocked is not waited for */
   fl_signals_hold(&blocked);
   raise(SIGTERM);
   CHECK(fl_signals_wait(&blocked) == 0);

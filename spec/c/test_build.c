@@ -301,8 +301,8 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* What a view takes: the element at coordinates k is the model's at start + k * step on axis from[a]; a new
-** axis comes from -1. */
+/* What a view takes: the element at coordinates k is the model's at start + k * step on axis
+** from[a]; a new axis comes from -1. */
 typedef struct { int64_t start[8], step[8]; int from[8]; } view;
 
 static void model_map(const model *x, model *y, const view *v) {
@@ -321,7 +321,8 @@ static void model_map(const model *x, model *y, const view *v) {
   }
 }
 
-static fl_node *random_slice(fl_node *n, const model *x, model *y, view *v, int a) {       /* either way */
+/* either way */
+static fl_node *random_slice(fl_node *n, const model *x, model *y, view *v, int a) {
   const int64_t count = 1 + below(x->size[a]);
   const int64_t most = count > 1 ? (x->size[a] - 1) / (count - 1) : 1;
   v->step[a] = 1 + below(most);
@@ -360,7 +361,8 @@ static fl_node *new_leading_axis(fl_node *n, const model *x, model *y, view *v) 
   return n_expand(n, y->rank, y->size);
 }
 
-static fl_node *random_reshape(fl_node *n, const model *x, model *y, int a) {   /* merge two, or split one */
+/* merge two, or split one */
+static fl_node *random_reshape(fl_node *n, const model *x, model *y, int a) {
   if (x->rank > 1 && below(2)) {
     const int k = a ? a - 1 : 0;
     y->size[k] *= y->size[k + 1];

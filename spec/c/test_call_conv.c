@@ -27,7 +27,9 @@ static uint64_t bits(void) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
-static int64_t pick(int64_t lo, int64_t hi) { return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1)); }
+static int64_t pick(int64_t lo, int64_t hi) {
+  return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1));
+}
 
 typedef struct setup { flame_context *c; fl_device d; } setup;
 static setup *open_setup(int threads, const fl_vm *vm) {
@@ -69,7 +71,8 @@ static void *run(setup *s, fl_call *k, const void *a, const void *b) {
   const size_t bytes = (size_t)k->numel * (size_t)fl_dtype_size(k->dtype);
   unsigned char *out = malloc(bytes + BEHIND);
   memset(out, 0xAB, bytes + BEHIND);
-  fl_call_run r = { .call = k, .out = out, .in = { (void *)(uintptr_t)a, (void *)(uintptr_t)b }, .fault = fault };
+  fl_call_run r = { .call = k, .out = out, .in = { (void *)(uintptr_t)a, (void *)(uintptr_t)b },
+                    .fault = fault };
   check(fl_calls[k->kind].fits(k), "fits", k->kind);
   k->numel++;
   check(!fl_calls[k->kind].fits(k), "another size does not fit", k->kind);
@@ -90,8 +93,10 @@ static void put_conv(const fl_conv *c, int64_t *p) {
 static int64_t volume(const int64_t *s) { return s[0] * s[1] * s[2]; }
 
 /* what: 0 y, 1 x, 2 w is summed into, of the other two. */
-static double *conv_oracle(const fl_conv *c, int what, const void *x, const void *w, const void *y, int dtype, double **size) {
-  const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k), vo = volume(c->out);
+static double *conv_oracle(const fl_conv *c, int what, const void *x, const void *w, const void *y,
+                           int dtype, double **size) {
+  const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
+                vo = volume(c->out);
   const int64_t n[3] = { c->n * c->o * vo, c->n * c->c * vi, c->o * cg * vk };
   double *r = calloc((size_t)n[what] + 1, sizeof *r);
   *size = calloc((size_t)n[what] + 1, sizeof *r);
@@ -99,7 +104,8 @@ static double *conv_oracle(const fl_conv *c, int what, const void *x, const void
     for (int64_t o = 0; o < c->o; o++)
       for (int64_t q = 0; q < vo; q++)
         for (int64_t k = 0; k < vk; k++) {
-          const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1], q % c->out[2] };
+          const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1],
+                                  q % c->out[2] };
           const int64_t kk[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
           int64_t xi = 0;
           int in = 1;
@@ -110,9 +116,11 @@ static double *conv_oracle(const fl_conv *c, int what, const void *x, const void
           }
           if (!in) continue;
           for (int64_t h = 0; h < cg; h++) {
-            const int64_t X = (b * c->c + o / og * cg + h) * vi + xi, W = (o * cg + h) * vk + k, Y = (b * c->o + o) * vo + q;
-            const double v = what == 0 ? get(x, X, dtype) * get(w, W, dtype) : what == 1 ? get(y, Y, dtype) * get(w, W, dtype)
-                                                                                         : get(x, X, dtype) * get(y, Y, dtype);
+            const int64_t X = (b * c->c + o / og * cg + h) * vi + xi, W = (o * cg + h) * vk + k,
+                          Y = (b * c->o + o) * vo + q;
+            const double v = what == 0   ? get(x, X, dtype) * get(w, W, dtype)
+                             : what == 1 ? get(y, Y, dtype) * get(w, W, dtype)
+                                         : get(x, X, dtype) * get(y, Y, dtype);
             const int64_t to = what == 0 ? Y : what == 1 ? X : W;
             r[to] += v;
             (*size)[to] += fabs(v);
@@ -124,14 +132,19 @@ static double *conv_oracle(const fl_conv *c, int what, const void *x, const void
 static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
   static const int kinds[3] = { FL_CALL_conv, FL_CALL_conv_data, FL_CALL_conv_weight };
   const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
-  const int64_t nx = c->n * c->c * volume(c->in), nw = c->o * (c->c / c->groups) * volume(c->k), ny = c->n * c->o * volume(c->out);
+  const int64_t nx = c->n * c->c * volume(c->in), nw = c->o * (c->c / c->groups) * volume(c->k),
+                ny = c->n * c->o * volume(c->out);
   void *x = noise(nx, dtype), *w = noise(nw, dtype), *y = noise(ny, dtype);
-  snprintf(shape_text, sizeof shape_text, "%s n %d c %d o %d g %d in %d %d %d k %d %d %d out %d %d %d stride %d %d %d pad %d %d %d dil %d %d %d",
-           fl_dtype_name(dtype), (int)c->n, (int)c->c, (int)c->o, (int)c->groups, (int)c->in[0], (int)c->in[1], (int)c->in[2],
-           (int)c->k[0], (int)c->k[1], (int)c->k[2], (int)c->out[0], (int)c->out[1], (int)c->out[2], (int)c->stride[0],
-           (int)c->stride[1], (int)c->stride[2], (int)c->pad[0], (int)c->pad[1], (int)c->pad[2], (int)c->dil[0], (int)c->dil[1], (int)c->dil[2]);
+  snprintf(shape_text, sizeof shape_text,
+      "%s n %d c %d o %d g %d in %d %d %d k %d %d %d out %d %d %d stride %d %d %d pad %d %d %d dil %d %d %d",
+           fl_dtype_name(dtype), (int)c->n, (int)c->c, (int)c->o, (int)c->groups, (int)c->in[0],
+           (int)c->in[1], (int)c->in[2], (int)c->k[0], (int)c->k[1], (int)c->k[2], (int)c->out[0],
+           (int)c->out[1], (int)c->out[2], (int)c->stride[0], (int)c->stride[1], (int)c->stride[2],
+           (int)c->pad[0], (int)c->pad[1], (int)c->pad[2], (int)c->dil[0], (int)c->dil[1],
+           (int)c->dil[2]);
   for (int what = 0; what < (fl_is_float(dtype) ? 3 : 2); what++) {
-    fl_call k = { .kind = (uint16_t)kinds[what], .nin = 2, .dtype = (uint8_t)dtype, .in_dtype = { (uint8_t)dtype, (uint8_t)dtype } };
+    fl_call k = { .kind = (uint16_t)kinds[what], .nin = 2, .dtype = (uint8_t)dtype,
+                  .in_dtype = { (uint8_t)dtype, (uint8_t)dtype } };
     put_conv(c, k.p);
     k.numel = what == 0 ? ny : what == 1 ? nx : nw;
     k.in_numel[0] = what == 0 ? nx : ny;
@@ -145,12 +158,14 @@ static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
         fl_scalar_store(wrapped, dtype, (fl_scalar){ .i = (int64_t)want[i] });
         want[i] = get(wrapped, 0, dtype);
       }
-      const double tol = fl_is_float(dtype) ? eps[dtype] * (size[i] + 1e-30) : 0, d = fabs(get(r, i, dtype) - want[i]);
+      const double tol = fl_is_float(dtype) ? eps[dtype] * (size[i] + 1e-30) : 0,
+                   d = fabs(get(r, i, dtype) - want[i]);
       if (d > tol && d - tol > worst) worst = d - tol;
       if (d != d) worst = 1e9;
     }
     check(worst == 0, fl_calls[kinds[what]].name, worst);
-    check(memcmp(r, s, (size_t)(k.numel * fl_dtype_size(dtype))) == 0, "the same with three workers", what);
+    check(memcmp(r, s, (size_t)(k.numel * fl_dtype_size(dtype))) == 0,
+          "the same with three workers", what);
     free(r), free(s), free(want), free(size);
   }
   free(x), free(w), free(y);
@@ -178,7 +193,8 @@ static fl_conv random_conv(int big) {
   return c;
 }
 
-/* Rows of whole vectors and enough outputs that padded planes are read in place (cpu/conv/conv_shift.c). */
+/* Rows of whole vectors and enough outputs that padded planes are read in place
+** (cpu/conv/conv_shift.c). */
 static fl_conv whole_rows(void) {
   fl_conv c = random_conv(1);
   for (int a = 1; a < 3; a++) {
@@ -194,8 +210,9 @@ static fl_conv whole_rows(void) {
   return c;
 }
 
-/* Channels and outputs enough that outputs are the lanes (cpu/conv/conv_lanes.c) and taps of a weight's gradient are apart;
-** one image or many to a block, one block or many, some pixels without any tap. */
+/* Channels and outputs enough that outputs are the lanes (cpu/conv/conv_lanes.c) and taps of a
+** weight's gradient are apart; one image or many to a block, one block or many, some pixels without
+** any tap. */
 static fl_conv many_channels(void) {
   fl_conv c = random_conv(0);
   const int flat = pick(0, 1) == 0, lines = !flat && pick(0, 1) == 0;
@@ -204,7 +221,8 @@ static fl_conv many_channels(void) {
   c.c = c.groups * pick(32, c.groups > 1 ? 40 : 75);
   c.o = c.groups * pick(32, c.groups > 1 ? 40 : 75);
   for (int a = 0; a < 3; a++) {
-    c.k[a] = a == 0 && flat ? 1 : pick(1, 3), c.stride[a] = pick(1, 4), c.dil[a] = pick(1, 2), c.pad[a] = pick(-1, 4);
+    c.k[a] = a == 0 && flat ? 1 : pick(1, 3), c.stride[a] = pick(1, 4), c.dil[a] = pick(1, 2),
+    c.pad[a] = pick(-1, 4);
     if (c.k[a] == 1) c.pad[a] = 0;
     c.in[a] = a == 0 ? (flat ? 1 : pick(1, 4)) : pick(3, 8);
     if (lines && a == 1) c.k[a] = c.stride[a] = 1, c.pad[a] = 0, c.in[a] = 1;
@@ -214,7 +232,8 @@ static fl_conv many_channels(void) {
   return c;
 }
 
-/* Few outputs a group (cpu/conv/conv_few.c): chunks of some rows of a plane, lines above and below the source. */
+/* Few outputs a group (cpu/conv/conv_few.c): chunks of some rows of a plane,
+** lines above and below the source. */
 static fl_conv few_outputs(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 3);
@@ -223,22 +242,27 @@ static fl_conv few_outputs(void) {
   c.o = c.groups * pick(3, 12);
   for (int a = 0; a < 3; a++) {
     const int deep = a == 0 && pick(0, 2) > 0;
-    c.k[a] = deep ? 1 : pick(1, 4), c.stride[a] = pick(1, 3), c.dil[a] = a == 2 ? 1 : pick(1, 2), c.pad[a] = deep ? 0 : pick(-1, 4);
+    c.k[a] = deep ? 1 : pick(1, 4), c.stride[a] = pick(1, 3), c.dil[a] = a == 2 ? 1 : pick(1, 2),
+    c.pad[a] = deep ? 0 : pick(-1, 4);
     c.in[a] = deep ? 1 : a == 0 ? pick(1, 5) : pick(2, 24);
     c.out[a] = outputs(&c, a, pick(-1, 4));
   }
   return c;
 }
 
-/* One channel a group, and rows of results that whole blocks of vectors hardly exceed: written where they belong. */
+/* One channel a group, and rows of results that whole blocks of vectors
+** hardly exceed: written where they belong. */
 static fl_conv wide_rows(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 2);
   c.c = c.o = c.groups = pick(1, 4);
   for (int a = 0; a < 3; a++) {
-    c.k[a] = a == 0 ? 1 : pick(1, 5), c.stride[a] = pick(1, 2), c.dil[a] = pick(1, 2), c.pad[a] = a == 0 ? 0 : pick(0, 2);
+    c.k[a] = a == 0 ? 1 : pick(1, 5), c.stride[a] = pick(1, 2), c.dil[a] = pick(1, 2),
+    c.pad[a] = a == 0 ? 0 : pick(0, 2);
     c.in[a] = a == 0 ? 1 : pick(3, 12);
-    if (a == 2) c.out[a] = pick(0, 1) ? pick(52, 64) : pick(103, 128), c.in[a] = c.out[a] * c.stride[a] + pick(0, 3);
+    if (a == 2)
+      c.out[a] = pick(0, 1) ? pick(52, 64) : pick(103, 128),
+      c.in[a] = c.out[a] * c.stride[a] + pick(0, 3);
     else c.out[a] = outputs(&c, a, pick(0, 3));
   }
   return c;
@@ -246,31 +270,44 @@ static fl_conv wide_rows(void) {
 
 static void named_convs(setup *one, setup *three) {
   const fl_conv list[] = {
-    { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 },
+      { 1, 1, 1 } },
     { 1, 300, 7, 1, { 1, 5, 5 }, { 1, 3, 3 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
     { 2, 5, 530, 1, { 1, 6, 6 }, { 1, 1, 1 }, { 1, 6, 6 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
-    { 2, 16, 16, 16, { 1, 40, 40 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 2, 2 }, { 0, 1, 1 }, { 1, 1, 1 } },
-    { 1, 3, 3, 3, { 1, 1, 9000 }, { 1, 1, 7 }, { 1, 1, 9000 }, { 1, 1, 1 }, { 0, 0, 3 }, { 1, 1, 1 } },
-    { 20, 1, 8, 1, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 24, 24 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 16, 16, 16, { 1, 40, 40 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 2, 2 }, { 0, 1, 1 },
+      { 1, 1, 1 } },
+    { 1, 3, 3, 3, { 1, 1, 9000 }, { 1, 1, 7 }, { 1, 1, 9000 }, { 1, 1, 1 }, { 0, 0, 3 },
+      { 1, 1, 1 } },
+    { 20, 1, 8, 1, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 24, 24 }, { 1, 1, 1 }, { 0, 0, 0 },
+      { 1, 1, 1 } },
     { 2, 4, 6, 2, { 4, 9, 8 }, { 2, 3, 3 }, { 5, 5, 8 }, { 1, 2, 1 }, { 1, 1, 2 }, { 1, 1, 2 } },
-    { 1, 2, 2, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 40, 40 }, { 1, 1, 1 }, { 0, 18, 18 }, { 1, 1, 1 } },
+    { 1, 2, 2, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 40, 40 }, { 1, 1, 1 }, { 0, 18, 18 },
+      { 1, 1, 1 } },
     { 1, 2, 2, 1, { 1, 30, 30 }, { 1, 2, 2 }, { 1, 4, 4 }, { 1, 9, 9 }, { 0, 0, 0 }, { 1, 1, 1 } },
     { 2, 0, 3, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 2, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
-    { 1, 2, 2, 1, { 1, 300, 300 }, { 1, 2, 2 }, { 1, 101, 101 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 199, 199 } },
-    { 1, 90, 30, 1, { 4, 6, 16 }, { 3, 3, 3 }, { 4, 6, 16 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
-    { 1, 3, 40, 1, { 1, 40, 64 }, { 1, 7, 7 }, { 1, 20, 32 }, { 1, 2, 2 }, { 0, 3, 3 }, { 1, 1, 1 } },
-    { 1, 33, 65, 1, { 1, 40, 17 }, { 1, 5, 3 }, { 1, 40, 17 }, { 1, 1, 1 }, { 0, 2, 1 }, { 1, 1, 1 } },
+    { 1, 2, 2, 1, { 1, 300, 300 }, { 1, 2, 2 }, { 1, 101, 101 }, { 1, 1, 1 }, { 0, 0, 0 },
+      { 1, 199, 199 } },
+    { 1, 90, 30, 1, { 4, 6, 16 }, { 3, 3, 3 }, { 4, 6, 16 }, { 1, 1, 1 }, { 1, 1, 1 },
+      { 1, 1, 1 } },
+    { 1, 3, 40, 1, { 1, 40, 64 }, { 1, 7, 7 }, { 1, 20, 32 }, { 1, 2, 2 }, { 0, 3, 3 },
+      { 1, 1, 1 } },
+    { 1, 33, 65, 1, { 1, 40, 17 }, { 1, 5, 3 }, { 1, 40, 17 }, { 1, 1, 1 }, { 0, 2, 1 },
+      { 1, 1, 1 } },
     { 3, 130, 36, 1, { 1, 7, 7 }, { 1, 3, 3 }, { 1, 7, 7 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
-    { 1, 32, 32, 1, { 1, 4, 9 }, { 1, 3, 3 }, { 1, 60, 13 }, { 1, 1, 1 }, { 0, 28, 3 }, { 1, 1, 1 } },
-    { 1, 2, 2, 2, { 1, 260, 60 }, { 1, 3, 3 }, { 1, 260, 60 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
-    { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 32, 32, 1, { 1, 4, 9 }, { 1, 3, 3 }, { 1, 60, 13 }, { 1, 1, 1 }, { 0, 28, 3 },
+      { 1, 1, 1 } },
+    { 1, 2, 2, 2, { 1, 260, 60 }, { 1, 3, 3 }, { 1, 260, 60 }, { 1, 1, 1 }, { 0, 1, 1 },
+      { 1, 1, 1 } },
+    { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 },
+      { 1, 1, 1 } },
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     for (int dtype = 0; dtype < 4; dtype++) conv_case(one, three, &list[i], dtype);
 }
 
 /* ---- pooling ---- */
-static int span(const fl_pooling *s, int a, int64_t o, int64_t *lo, int64_t *step) {      /* positions, some outside */
+/* positions, some outside */
+static int span(const fl_pooling *s, int a, int64_t o, int64_t *lo, int64_t *step) {
   if (s->adaptive) {
     *lo = o * s->in[a] / s->out[a], *step = 1;
     return (int)(((o + 1) * s->in[a] + s->out[a] - 1) / s->out[a] - *lo);
@@ -328,10 +365,13 @@ typedef struct results { double *max, *at, *mean, *put, *back; } results;
 static void pool_oracle(const fl_pooling *s, const void *x, const void *g, int dtype, results *r) {
   const int64_t vi = volume(s->in), vo = volume(s->out);
   int64_t *at = calloc(1 << 16, sizeof *at);
-  r->max = calloc((size_t)(s->planes * vo) + 1, 8), r->at = calloc((size_t)(s->planes * vo) + 1, 8), r->mean = calloc((size_t)(s->planes * vo) + 1, 8);
-  r->put = calloc((size_t)(s->planes * vi) + 1, 8), r->back = calloc((size_t)(s->planes * vi) + 1, 8);
+  r->max = calloc((size_t)(s->planes * vo) + 1, 8), r->at = calloc((size_t)(s->planes * vo) + 1, 8),
+  r->mean = calloc((size_t)(s->planes * vo) + 1, 8);
+  r->put = calloc((size_t)(s->planes * vi) + 1, 8),
+  r->back = calloc((size_t)(s->planes * vi) + 1, 8);
   for (int64_t i = 0; i < s->planes * vo; i++) {
-    const int64_t q = i % vo, o[3] = { q / s->out[2] / s->out[1], q / s->out[2] % s->out[1], q % s->out[2] }, first = i / vo * vi;
+    const int64_t q = i % vo, o[3] = { q / s->out[2] / s->out[1], q / s->out[2] % s->out[1],
+                                       q % s->out[2] }, first = i / vo * vi;
     double divisor, sum = 0, best = fl_is_float(dtype) ? -INFINITY : 0;
     const int64_t n = window_of(s, o, at, &divisor);
     for (int64_t k = 0; k < n; k++) {
@@ -351,36 +391,45 @@ static void pool_case(setup *one, setup *three, const fl_pooling *s, int dtype) 
   const int64_t in = s->planes * volume(s->in), out = s->planes * volume(s->out);
   void *x = noise(in, dtype), *g = noise(out, dtype), *at = NULL;
   results want;
-  snprintf(shape_text, sizeof shape_text, "pool %s planes %d in %d %d %d k %d %d %d out %d %d %d adaptive %d", fl_dtype_name(dtype), (int)s->planes,
-           (int)s->in[0], (int)s->in[1], (int)s->in[2], (int)s->k[0], (int)s->k[1], (int)s->k[2], (int)s->out[0], (int)s->out[1], (int)s->out[2], (int)s->adaptive);
+  snprintf(shape_text, sizeof shape_text,
+           "pool %s planes %d in %d %d %d k %d %d %d out %d %d %d adaptive %d",
+           fl_dtype_name(dtype), (int)s->planes, (int)s->in[0], (int)s->in[1], (int)s->in[2],
+           (int)s->k[0], (int)s->k[1], (int)s->k[2], (int)s->out[0], (int)s->out[1], (int)s->out[2],
+           (int)s->adaptive);
   pool_oracle(s, x, g, dtype, &want);
-  const int kinds[6] = { FL_CALL_max_pool, FL_CALL_max_pool_at, FL_CALL_pool_take, FL_CALL_pool_put, FL_CALL_avg_pool, FL_CALL_avg_pool_back };
+  const int kinds[6] = { FL_CALL_max_pool, FL_CALL_max_pool_at, FL_CALL_pool_take, FL_CALL_pool_put,
+                         FL_CALL_avg_pool, FL_CALL_avg_pool_back };
   const double *wants[6] = { want.max, want.at, want.max, want.put, want.mean, want.back };
   for (int i = 0; i < (fl_is_float(dtype) ? 6 : 3); i++) {
     const int planes = i != 3 && i != 5;
     fl_call k = pool_call(s, kinds[i], dtype, planes, i == 2 || i == 3);
     void *r = run(one, &k, planes ? x : g, at), *t = run(three, &k, planes ? x : g, at);
     compare(r, wants[i], k.numel, k.dtype, fl_calls[kinds[i]].name);
-    check(memcmp(r, t, (size_t)(k.numel * fl_dtype_size(k.dtype))) == 0, "pooling is the same with three workers", i);
+    check(memcmp(r, t, (size_t)(k.numel * fl_dtype_size(k.dtype))) == 0,
+          "pooling is the same with three workers", i);
     free(t);
     if (i == 1) at = r;
     else free(r);
   }
-  free(x), free(g), free(at), free(want.max), free(want.at), free(want.mean), free(want.put), free(want.back);
+  free(x), free(g), free(at), free(want.max), free(want.at), free(want.mean), free(want.put),
+  free(want.back);
 }
 
 static fl_pooling random_pool(void) {
-  fl_pooling s = { .planes = pick(0, 15) == 0 ? 0 : pick(1, 9), .adaptive = pick(0, 3) == 0, .include_pad = pick(0, 1), .divisor = pick(0, 3) == 0 ? pick(1, 7) : 0 };
+  fl_pooling s = { .planes = pick(0, 15) == 0 ? 0 : pick(1, 9), .adaptive = pick(0, 3) == 0,
+                   .include_pad = pick(0, 1), .divisor = pick(0, 3) == 0 ? pick(1, 7) : 0 };
   const int nd = (int)pick(1, 3), dilated = pick(0, 1);
   for (int a = 0; a < 3; a++) {
     s.in[a] = s.k[a] = s.out[a] = s.stride[a] = s.dil[a] = 1;
     if (a < 3 - nd) continue;
-    s.k[a] = pick(1, 4), s.stride[a] = pick(1, 3), s.dil[a] = dilated && !s.adaptive ? pick(1, 2) : 1, s.pad[a] = s.adaptive ? 0 : pick(0, s.k[a] / 2);
+    s.k[a] = pick(1, 4), s.stride[a] = pick(1, 3),
+    s.dil[a] = dilated && !s.adaptive ? pick(1, 2) : 1,
+    s.pad[a] = s.adaptive ? 0 : pick(0, s.k[a] / 2);
     s.in[a] = pick(1, 20);
     if (s.adaptive) { s.out[a] = pick(1, 8); continue; }
     while (s.in[a] + 2 * s.pad[a] < (s.k[a] - 1) * s.dil[a] + 1) s.in[a]++;
     s.out[a] = (s.in[a] + 2 * s.pad[a] - (s.k[a] - 1) * s.dil[a] - 1) / s.stride[a] + 1;
-    if (pick(0, 1) && s.out[a] * s.stride[a] < s.in[a] + s.pad[a]) s.out[a]++;            /* ceil_mode */
+    if (pick(0, 1) && s.out[a] * s.stride[a] < s.in[a] + s.pad[a]) s.out[a]++;       /* ceil_mode */
   }
   return s;
 }
@@ -412,8 +461,10 @@ static void all_of(const fl_vm *vm, int rounds) {
 }
 
 static void refuses_what_does_not_fit(void) {
-  fl_conv c = { 1, 4, 4, 3, { 1, 1, 5 }, { 1, 1, 2 }, { 1, 1, 4 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } };
-  fl_call k = { .kind = FL_CALL_conv, .nin = 2, .dtype = FLAME_F32, .in_dtype = { FLAME_F32, FLAME_F32 }, .numel = 16, .in_numel = { 20, 8 } };
+  fl_conv c = { 1, 4, 4, 3, { 1, 1, 5 }, { 1, 1, 2 }, { 1, 1, 4 }, { 1, 1, 1 }, { 0, 0, 0 },
+                { 1, 1, 1 } };
+  fl_call k = { .kind = FL_CALL_conv, .nin = 2, .dtype = FLAME_F32,
+                .in_dtype = { FLAME_F32, FLAME_F32 }, .numel = 16, .in_numel = { 20, 8 } };
   put_conv(&c, k.p);
   check(!fl_calls[FL_CALL_conv].fits(&k), "channels that groups do not divide", 0);
   c.groups = 4, c.stride[2] = 0;

@@ -45,7 +45,8 @@ static void drop_scratch(setup *s) {
 }
 static void close_setup(setup *s) {
   s->d.table->close(&s->d);
-  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory", 0, 0, (double)s->c->mem.live_bytes);
+  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory",
+        0, 0, (double)s->c->mem.live_bytes);
   free(s->c);
   free(s);
 }
@@ -63,15 +64,18 @@ static int64_t size_out(const sample *s) { return s->outer * s->out * s->inner *
 
 static void fill(sample *s) {
   s->x = malloc(sizeof *s->x * (size_t)(size_in(s) + 1));
-  for (int64_t i = 0; i < size_in(s); i++) s->x[i] = s->is64 ? 2 * unit() - 1 : (float)(2 * unit() - 1);
+  for (int64_t i = 0; i < size_in(s); i++)
+    s->x[i] = s->is64 ? 2 * unit() - 1 : (float)(2 * unit() - 1);
 }
 
 static void *transform(setup *d, const sample *s) {
-  fl_call k = { .kind = FL_CALL_fft, .nin = 1, .dtype = s->is64 ? FLAME_F64 : FLAME_F32, .numel = size_out(s),
+  fl_call k = { .kind = FL_CALL_fft, .nin = 1, .dtype = s->is64 ? FLAME_F64 : FLAME_F32,
+                .numel = size_out(s),
                 .in_numel = { size_in(s) },
                 .p = { s->outer, s->in, s->inner, s->n, s->out, s->mode, s->inverse, s->norm } };
   const size_t size = s->is64 ? 8 : 4;
-  char fault[200] = "", *in = malloc((size_t)size_in(s) * size + 1), *out = malloc((size_t)size_out(s) * size + 8);
+  char fault[200] = "", *in = malloc((size_t)size_in(s) * size + 1),
+       *out = malloc((size_t)size_out(s) * size + 8);
   k.in_dtype[0] = k.dtype;
   check(fl_calls[FL_CALL_fft].fits(&k), "fits", (long)s->n, s->mode, 0);
   k.numel++;
@@ -85,7 +89,8 @@ static void *transform(setup *d, const sample *s) {
   fl_call_run r = { .call = &k, .out = out, .in = { in }, .fault = fault };
   ((fl_cpu *)d->d.state)->stop = &d->c->interrupted;
   check(fl_cpu_call(&d->d, &r) == FLAME_OK && !*fault, "status", (long)s->n, s->mode, 0);
-  check(out[size_out(s) * (int64_t)size] == 0x7b, "nothing behind the result", (long)s->n, s->mode, 0);
+  check(out[size_out(s) * (int64_t)size] == 0x7b, "nothing behind the result",
+        (long)s->n, s->mode, 0);
   drop_scratch(d);
   free(in);
   return out;
@@ -105,13 +110,17 @@ static void input(const sample *s, int64_t o, int64_t q, int64_t k, long double 
 
 /* Root mean square of the error over that of the result, of 'count' elements (0: all). */
 static double error(const sample *s, const void *out, int64_t count) {
-  const int sign = s->mode == FL_FFT_FROM_HALF || (s->mode == FL_FFT_COMPLEX && s->inverse) ? 1 : -1;
-  const int64_t there = s->mode == FL_FFT_TO_HALF ? s->n / 2 + 1 : s->n, all = s->outer * s->out * s->inner;
+  const int sign = s->mode == FL_FFT_FROM_HALF ||
+                   (s->mode == FL_FFT_COMPLEX && s->inverse) ? 1 : -1;
+  const int64_t there = s->mode == FL_FFT_TO_HALF ? s->n / 2 + 1 : s->n,
+                all = s->outer * s->out * s->inner;
   const long double turn = 2 * 3.141592653589793238462643383279502884L / (long double)s->n;
-  const long double scale = s->norm == 0 ? 1 : s->norm == 1 ? 1 / (long double)s->n : 1 / sqrtl((long double)s->n);
+  const long double scale = s->norm == 0 ? 1 : s->norm == 1
+                            ? 1 / (long double)s->n : 1 / sqrtl((long double)s->n);
   long double off = 0, sum = 0;
   for (int64_t i = 0; i < (count ? count : all); i++) {
-    const int64_t e = count ? pick(all) : i, q = e % s->inner, k = e / s->inner % s->out, o = e / s->inner / s->out;
+    const int64_t e = count ? pick(all) : i, q = e % s->inner, k = e / s->inner % s->out,
+                  o = e / s->inner / s->out;
     long double want[2] = { 0, 0 }, v[2];
     for (int64_t j = 0; k < there && j < s->n; j++) {
       const long double angle = turn * (long double)(j * k % s->n);
@@ -137,7 +146,8 @@ static void one(setup *d, sample s, int64_t count, double limit) {
   fill(&s);
   void *out = transform(d, &s);
   const double e = error(&s, out, count) / (s.is64 ? 1.1e-16 : 6e-8);
-  check(e <= limit, s.is64 ? "error of f64" : "error of f32", (long)s.n, s.mode * 10 + s.inverse, e);
+  check(e <= limit, s.is64 ? "error of f64" : "error of f32",
+        (long)s.n, s.mode * 10 + s.inverse, e);
   double *w = &worst[s.is64][limit > 8];
   if (e > *w) *w = e;
   free(out);
@@ -155,7 +165,8 @@ static void lengths(setup *d) {
       for (int mode = 0; mode < 3; mode++)
         for (int inverse = 0; inverse < (mode == 0 ? 2 : 1); inverse++) {
           const int64_t in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n;
-          one(d, (sample){ is64, mode, inverse, (int)pick(3), 1 + pick(3), in, 1 + pick(3), n, out, NULL }, 0, smooth(n) ? 5 : 12);
+          one(d, (sample){ is64, mode, inverse, (int)pick(3), 1 + pick(3), in, 1 + pick(3), n, out,
+                           NULL }, 0, smooth(n) ? 5 : 12);
         }
 }
 
@@ -163,19 +174,24 @@ static void cuts(setup *d) {
   for (int i = 0; i < 600; i++) {
     const int mode = (int)pick(3);
     const int64_t n = 1 + pick(40), in = pick(2 * n), out = 1 + pick(2 * n);
-    one(d, (sample){ (int)pick(2), mode, mode == 0 && pick(2), (int)pick(3), 1 + pick(20), in, 1 + pick(5), n, out, NULL }, 0, 20);
+    one(d, (sample){ (int)pick(2), mode, mode == 0 && pick(2), (int)pick(3), 1 + pick(20), in,
+                     1 + pick(5), n, out, NULL }, 0, 20);
   }
 }
 
 /* 2053 and 10007 are primes. */
 static void long_ones(setup *d) {
-  static const int64_t size[] = { 2048, 2049, 2053, 4096, 5000, 6561, 10007, 16384, 16807, 20014, 59049, 65536, 100000 };
+  static const int64_t size[] = { 2048, 2049, 2053, 4096, 5000, 6561, 10007, 16384, 16807, 20014,
+                                  59049, 65536, 100000 };
   for (size_t i = 0; i < sizeof size / sizeof *size; i++)
     for (int is64 = 0; is64 < 2; is64++)
       for (int mode = 0; mode < 3; mode++) {
-        const int64_t n = size[i], in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n, batch = i < 8 ? 1 + pick(6) : 1;
-        one(d, (sample){ is64, mode, mode == 0 && pick(2), 1, batch, in, 1 + pick(2), n, out, NULL }, 20, smooth(n) ? 6 : 14);
-        one(d, (sample){ is64, mode, mode == 0 && pick(2), 2, 1, pick(2 * in), 1 + pick(2), n, 1 + pick(2 * out), NULL }, 20,
+        const int64_t n = size[i], in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n,
+                      batch = i < 8 ? 1 + pick(6) : 1;
+        one(d, (sample){ is64, mode, mode == 0 && pick(2), 1, batch, in, 1 + pick(2), n, out,
+                         NULL }, 20, smooth(n) ? 6 : 14);
+        one(d, (sample){ is64, mode, mode == 0 && pick(2), 2, 1, pick(2 * in), 1 + pick(2), n,
+                         1 + pick(2 * out), NULL }, 20,
             smooth(n) ? 7 : 20);
       }
 }
@@ -184,12 +200,14 @@ static void same_bits(setup *const *d, int count) {
   for (int i = 0; i < 60; i++) {
     const int mode = (int)pick(3);
     const int64_t n = i < 40 ? 1 + pick(500) : 2000 + pick(20000);
-    sample s = { (int)pick(2), mode, mode == 0 && pick(2), 1, 1 + pick(9), n, 1 + pick(9), n, n, NULL };
+    sample s = { (int)pick(2), mode, mode == 0 && pick(2), 1, 1 + pick(9), n, 1 + pick(9), n,
+                 n, NULL };
     fill(&s);
     void *first = transform(d[0], &s);
     for (int k = 1; k < count; k++) {
       void *other = transform(d[k], &s);
-      check(!memcmp(first, other, (size_t)(size_out(&s) * (s.is64 ? 8 : 4))), "same bits", (long)n, k, 0);
+      check(!memcmp(first, other, (size_t)(size_out(&s) * (s.is64 ? 8 : 4))), "same bits",
+            (long)n, k, 0);
       free(other);
     }
     free(first);
@@ -198,13 +216,15 @@ static void same_bits(setup *const *d, int count) {
 }
 
 int main(void) {
-  setup *d[] = { open_setup(1, ""), open_setup(3, ""), open_setup(2, "avx2"), open_setup(1, "base") };
+  setup *d[] = { open_setup(1, ""), open_setup(3, ""), open_setup(2, "avx2"),
+                 open_setup(1, "base") };
   lengths(d[0]);
   cuts(d[1]);
   long_ones(d[1]);
   same_bits(d, 4);
   for (int i = 0; i < 4; i++) close_setup(d[i]);
-  printf("call_fft: %d passed, %d failed (largest errors in half epsilons: %.2f %.2f, by convolution %.2f %.2f)\n", passed, failed,
+  printf("call_fft: %d passed, %d failed "
+         "(largest errors in half epsilons: %.2f %.2f, by convolution %.2f %.2f)\n", passed, failed,
          worst[0][0], worst[1][0], worst[0][1], worst[1][1]);
   return failed != 0;
 }

@@ -43,7 +43,8 @@ static void drop_scratch(setup *s) {
 }
 static void close_setup(setup *s) {
   s->d.table->close(&s->d);
-  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory", 0, 0, (double)s->c->mem.live_bytes);
+  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, "memory",
+        0, 0, (double)s->c->mem.live_bytes);
   free(s->c);
   free(s);
 }
@@ -61,9 +62,10 @@ static void *typed(const double *x, int64_t n, int is64) {
   return p;
 }
 
-static result call(setup *s, int kind, int is64, const double *a, int64_t na, const double *b, int64_t nb, int64_t nout,
-                   int np, const int64_t *p) {
-  fl_call k = { .kind = (uint16_t)kind, .nin = b ? 2 : 1, .dtype = is64 ? FLAME_F64 : FLAME_F32, .numel = nout,
+static result call(setup *s, int kind, int is64, const double *a, int64_t na, const double *b,
+                   int64_t nb, int64_t nout, int np, const int64_t *p) {
+  fl_call k = { .kind = (uint16_t)kind, .nin = b ? 2 : 1, .dtype = is64 ? FLAME_F64 : FLAME_F32,
+                .numel = nout,
                 .in_numel = { na, nb } };
   result r = { calloc((size_t)nout + 1, sizeof(double)), "", 0 };
   k.in_dtype[0] = k.in_dtype[1] = k.dtype;
@@ -74,7 +76,8 @@ static result call(setup *s, int kind, int is64, const double *a, int64_t na, co
   k.numel++;
   check(!fl_calls[kind].fits(&k), "a wrong size does not fit", kind, 0, 0);
   k.numel--;
-  void *out = malloc((size_t)nout * 8 + 8), *x = typed(a, na, is64), *y = b ? typed(b, nb, is64) : NULL;
+  void *out = malloc((size_t)nout * 8 + 8), *x = typed(a, na, is64),
+       *y = b ? typed(b, nb, is64) : NULL;
   fl_call_run run = { .call = &k, .out = out, .in = { x, y }, .fault = r.fault };
   ((fl_cpu *)s->d.state)->stop = &s->c->interrupted;
   check(fl_cpu_call(&s->d, &run) == FLAME_OK, "status", kind, 0, 0);
@@ -93,12 +96,14 @@ static double *random_matrix(int64_t n, int is64) {
 }
 
 /* Largest element of op(a) op(b) - c; ta: a is (k, m). */
-static double off_product(int64_t m, int64_t n, int64_t k, const double *a, int ta, const double *b, int tb, const double *c) {
+static double off_product(int64_t m, int64_t n, int64_t k, const double *a, int ta, const double *b,
+                          int tb, const double *c) {
   double most = 0;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       double s = c ? -c[i * n + j] : -(i == j);
-      for (int64_t p = 0; p < k; p++) s += (ta ? a[p * m + i] : a[i * k + p]) * (tb ? b[j * k + p] : b[p * n + j]);
+      for (int64_t p = 0; p < k; p++)
+        s += (ta ? a[p * m + i] : a[i * k + p]) * (tb ? b[j * k + p] : b[p * n + j]);
       if (!(fabs(s) <= most)) most = fabs(s);
     }
   return most;
@@ -106,14 +111,17 @@ static double off_product(int64_t m, int64_t n, int64_t k, const double *a, int 
 
 static double eps(int is64) { return is64 ? 2.3e-16 : 1.2e-7; }
 
-/* ---- kinds -------------------------------------------------------------------------------------- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 static void equations(setup *s, int is64, int64_t batch, int64_t n, int64_t k) {
   double *a = random_matrix(batch * n * n, is64), *b = random_matrix(batch * n * k, is64);
-  for (int64_t q = 0; q < batch; q++) for (int64_t i = 0; i < n; i++) a[(q * n + i) * n + i] += 3 + sqrt((double)n);
+  for (int64_t q = 0; q < batch; q++)
+    for (int64_t i = 0; i < n; i++) a[(q * n + i) * n + i] += 3 + sqrt((double)n);
   const double tol = eps(is64) * 60 * (double)(n + 1);
-  result x = call(s, FL_CALL_inverse, is64, a, batch * n * n, NULL, 0, batch * n * n, 4, (int64_t[]){ batch, 1, n, 0 });
-  result y = call(s, FL_CALL_solve, is64, a, batch * n * n, b, batch * n * k, batch * n * k, 4, (int64_t[]){ batch, 1, n, k });
+  result x = call(s, FL_CALL_inverse, is64, a, batch * n * n, NULL, 0, batch * n * n, 4,
+                  (int64_t[]){ batch, 1, n, 0 });
+  result y = call(s, FL_CALL_solve, is64, a, batch * n * n, b, batch * n * k, batch * n * k, 4,
+                  (int64_t[]){ batch, 1, n, k });
   check(!*x.fault && !*y.fault, "no fault", (long)n, (long)k, 0);
   for (int64_t q = 0; q < batch; q++) {
     const double e = off_product(n, n, n, a + q * n * n, 0, x.at + q * n * n, 0, NULL);
@@ -124,11 +132,12 @@ static void equations(setup *s, int is64, int64_t batch, int64_t n, int64_t k) {
   for (int flags = 0; flags < 4; flags++) {
     const int upper = flags & 1, one = flags >> 1;
     double *t = malloc(sizeof *t * (size_t)(n * n + 1));
-    result z = call(s, FL_CALL_triangular, is64, a, batch * n * n, b, batch * n * k, batch * n * k, 6,
-                    (int64_t[]){ batch, 1, n, k, upper, one });
+    result z = call(s, FL_CALL_triangular, is64, a, batch * n * n, b, batch * n * k,
+                    batch * n * k, 6, (int64_t[]){ batch, 1, n, k, upper, one });
     for (int64_t i = 0; batch && i < n; i++)
       for (int64_t j = 0; j < n; j++)
-        t[i * n + j] = i == j ? (one ? 1 : a[i * n + j]) : (upper ? j > i : j < i) ? a[i * n + j] : 0;
+        t[i * n + j] = i == j ? (one ? 1 : a[i * n + j]) : (upper ? j > i : j < i)
+                       ? a[i * n + j] : 0;
     double most = 1;
     for (int64_t i = 0; batch && i < n * k; i++) if (fabs(z.at[i]) > most) most = fabs(z.at[i]);
     const double e = batch ? off_product(n, k, n, t, 0, z.at, 0, b) : 0;
@@ -150,10 +159,13 @@ static void cholesky(setup *s, int is64, int64_t n) {
       a[i * n + j] = (is64 ? a[i * n + j] : (float)a[i * n + j]) + (i == j);
     }
   for (int upper = 0; upper < 2; upper++) {
-    result l = call(s, FL_CALL_cholesky, is64, a, n * n, NULL, 0, n * n, 4, (int64_t[]){ 1, 0, n, upper });
+    result l = call(s, FL_CALL_cholesky, is64, a, n * n, NULL, 0, n * n, 4,
+                    (int64_t[]){ 1, 0, n, upper });
     double e = off_product(n, n, n, l.at, upper, l.at, !upper, a), rest = 0;
-    for (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < n; j++) if (upper ? j < i : j > i) rest += fabs(l.at[i * n + j]);
-    check(e <= eps(is64) * 60 * (double)(n + 1) * (double)(n + 1) && rest == 0, "cholesky", (long)n, upper, e);
+    for (int64_t i = 0; i < n; i++)
+      for (int64_t j = 0; j < n; j++) if (upper ? j < i : j > i) rest += fabs(l.at[i * n + j]);
+    check(e <= eps(is64) * 60 * (double)(n + 1) * (double)(n + 1) && rest == 0, "cholesky",
+          (long)n, upper, e);
     free(l.at);
   }
   free(g);
@@ -173,13 +185,16 @@ static void lu_and_qr(setup *s, int is64, int64_t m, int64_t n) {
       if (i < k && j >= i) u[i * n + j] = r.at[i * n + j];
       pa[i * n + j] = a[((int64_t)r.at[m * n + i] - 1) * n + j];
     }
-  for (int64_t i = 0; n == 0 && i < m; i++) check(r.at[i] == (double)(i + 1), "rows of an empty LU", (long)m, 0, r.at[i]);
+  for (int64_t i = 0; n == 0 && i < m; i++)
+    check(r.at[i] == (double)(i + 1), "rows of an empty LU", (long)m, 0, r.at[i]);
   double e = off_product(m, n, k, l, 0, u, 0, pa);
   check(e <= tol, "lu", (long)m, (long)n, e);
   for (int complete = 0; complete < 2; complete++) {
     const int64_t kq = complete ? m : k;
-    result q = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, m * kq + kq * n, 6, (int64_t[]){ 1, 0, m, n, complete, 1 });
-    result o = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, kq * n, 6, (int64_t[]){ 1, 0, m, n, complete, 0 });
+    result q = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, m * kq + kq * n, 6,
+                    (int64_t[]){ 1, 0, m, n, complete, 1 });
+    result o = call(s, FL_CALL_qr, is64, a, m * n, NULL, 0, kq * n, 6,
+                    (int64_t[]){ 1, 0, m, n, complete, 0 });
     const double *rr = q.at + m * kq;
     double below = 0, other = 0;
     for (int64_t i = 0; i < kq; i++)
@@ -216,23 +231,29 @@ static void svd(setup *s, int is64, int64_t m, int64_t n, int form) {
       if (fabs(a[i * n + j]) > most) most = fabs(a[i * n + j]);
     }
   const double tol = eps(is64) * 60 * (double)(m + n + 1);
-  result only = call(s, FL_CALL_svd, is64, a, m * n, NULL, 0, k, 6, (int64_t[]){ 1, 0, m, n, 0, 0 });
+  result only = call(s, FL_CALL_svd, is64, a, m * n, NULL, 0, k, 6,
+                     (int64_t[]){ 1, 0, m, n, 0, 0 });
   for (int full = 0; full < 2; full++) {
     const int64_t ku = full ? m : k, kv = full ? n : k;
-    result r = call(s, FL_CALL_svd, is64, a, m * n, NULL, 0, m * ku + k + kv * n, 6, (int64_t[]){ 1, 0, m, n, full, 1 });
+    result r = call(s, FL_CALL_svd, is64, a, m * n, NULL, 0, m * ku + k + kv * n, 6,
+                    (int64_t[]){ 1, 0, m, n, full, 1 });
     const double *u = r.at, *sv = u + m * ku, *vh = sv + k;
     double *us = malloc(sizeof *us * (size_t)(m * k + 1)), order = 0, differ = 0;
-    for (int64_t i = 0; i < m; i++) for (int64_t j = 0; j < k; j++) us[i * k + j] = u[i * ku + j] * sv[j];
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < k; j++) us[i * k + j] = u[i * ku + j] * sv[j];
     for (int64_t j = 0; j < k; j++) {
       if (j && sv[j] > sv[j - 1]) order = 1;
       if (sv[j] < 0) order = 2;
       if (fabs(sv[j] - only.at[j]) > differ) differ = fabs(sv[j] - only.at[j]);
     }
     const double e = off_product(m, n, k, us, 0, vh, 0, a);
-    const double ou = off_product(ku, ku, m, u, 1, u, 0, NULL), ov = off_product(kv, kv, n, vh, 0, vh, 1, NULL);
-    check(!*r.fault && e <= tol * most * (double)k, "svd", (long)m, (long)(n * 10 + form), e / most);
+    const double ou = off_product(ku, ku, m, u, 1, u, 0, NULL),
+                 ov = off_product(kv, kv, n, vh, 0, vh, 1, NULL);
+    check(!*r.fault && e <= tol * most * (double)k, "svd",
+          (long)m, (long)(n * 10 + form), e / most);
     check(ou <= tol && ov <= tol, "U'U = V'V = I", (long)m, (long)(n * 10 + form), fmax(ou, ov));
-    check(order == 0 && differ <= tol * most * (double)k, "singular values", (long)m, (long)(n * 10 + form), differ);
+    check(order == 0 && differ <= tol * most * (double)k, "singular values",
+          (long)m, (long)(n * 10 + form), differ);
     free(us);
     free(r.at);
   }
@@ -251,11 +272,14 @@ static void eigh(setup *s, int is64, int64_t n, int form) {
   for (int upper = 0; upper < 2; upper++) {
     for (int64_t i = 0; i < n; i++)               /* the other half must not be read */
       for (int64_t j = 0; j < n; j++) b[i * n + j] = (upper ? j < i : j > i) ? 77 : a[i * n + j];
-    result r = call(s, FL_CALL_eigh, is64, b, n * n, NULL, 0, n + n * n, 5, (int64_t[]){ 1, 0, n, upper, 1 });
-    result o = call(s, FL_CALL_eigh, is64, b, n * n, NULL, 0, n, 5, (int64_t[]){ 1, 0, n, upper, 0 });
+    result r = call(s, FL_CALL_eigh, is64, b, n * n, NULL, 0, n + n * n, 5,
+                    (int64_t[]){ 1, 0, n, upper, 1 });
+    result o = call(s, FL_CALL_eigh, is64, b, n * n, NULL, 0, n, 5,
+                    (int64_t[]){ 1, 0, n, upper, 0 });
     const double *w = r.at, *v = r.at + n;
     double *vw = malloc(sizeof *vw * (size_t)(n * n + 1)), bad = 0;
-    for (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < n; j++) vw[i * n + j] = v[i * n + j] * w[j];
+    for (int64_t i = 0; i < n; i++)
+      for (int64_t j = 0; j < n; j++) vw[i * n + j] = v[i * n + j] * w[j];
     for (int64_t i = 0; i < n; i++) {
       if (i && w[i] < w[i - 1]) bad = 1;
       if (fabs(w[i]) > most) most = fabs(w[i]);
@@ -273,7 +297,7 @@ static void eigh(setup *s, int is64, int64_t n, int form) {
   free(b);
 }
 
-/* ---- determinants ------------------------------------------------------------------------------ */
+/* ---- determinants ---------------------------------------------------------------------------- */
 
 /* By minors. */
 static double det_of(int n, const double *a) {
@@ -290,30 +314,37 @@ static double det_of(int n, const double *a) {
 static double cofactor_of(int n, const double *a, int r, int c) {
   double b[64];
   int t = 0;
-  for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (i != r && j != c) b[t++] = a[i * n + j];
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) if (i != r && j != c) b[t++] = a[i * n + j];
   return ((r + c) % 2 ? -1 : 1) * det_of(n - 1, b);
 }
 
 static void determinants(setup *s, int is64, int n, int rank) {
   double *a = random_matrix(n * n, is64), *g = random_matrix(n * n, is64);
-  for (int i = rank; i < n; i++) for (int j = 0; j < n; j++) a[i * n + j] = i == 0 || i % 2 ? 0 : a[(i - 1) * n + j] * 2;
+  for (int i = rank; i < n; i++)
+    for (int j = 0; j < n; j++) a[i * n + j] = i == 0 || i % 2 ? 0 : a[(i - 1) * n + j] * 2;
   const double tol = eps(is64) * 500;
   result d = call(s, FL_CALL_determinant, is64, a, n * n, NULL, 0, 3, 3, (int64_t[]){ 1, 0, n });
   const double want = det_of(n, a);
-  check(fabs(d.at[0] - want) <= tol && d.at[1] == (d.at[0] > 0) - (d.at[0] < 0), "determinant", n, rank, d.at[0] - want);
-  check(d.at[0] == 0 ? d.at[2] == -INFINITY : fabs(d.at[2] - log(fabs(d.at[0]))) <= tol * 10, "its log", n, rank, d.at[2]);
+  check(fabs(d.at[0] - want) <= tol && d.at[1] == (d.at[0] > 0) - (d.at[0] < 0), "determinant",
+        n, rank, d.at[0] - want);
+  check(d.at[0] == 0 ? d.at[2] == -INFINITY : fabs(d.at[2] - log(fabs(d.at[0]))) <= tol * 10,
+        "its log", n, rank, d.at[2]);
   result c = call(s, FL_CALL_cofactor, is64, a, n * n, NULL, 0, n * n, 3, (int64_t[]){ 1, 0, n });
   double e = 0;
-  for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) e = fmax(e, fabs(c.at[i * n + j] - cofactor_of(n, a, i, j)));
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) e = fmax(e, fabs(c.at[i * n + j] - cofactor_of(n, a, i, j)));
   check(e <= tol, "cofactor", n, rank, e);
   if (is64 && n) {
-    result h = call(s, FL_CALL_cofactor_grad, is64, a, n * n, g, n * n, n * n, 3, (int64_t[]){ 1, 0, n });
+    result h = call(s, FL_CALL_cofactor_grad, is64, a, n * n, g, n * n, n * n, 3,
+                    (int64_t[]){ 1, 0, n });
     for (int k = 0; k < n * n; k++) {
       double side[2], kept = a[k];
       for (int q = 0; q < 2; q++) {
-        a[k] = kept + (q ? 1e-3 : -1e-3);        /* linear in one element: the step does not matter */
+        a[k] = kept + (q ? 1e-3 : -1e-3);      /* linear in one element: the step does not matter */
         side[q] = 0;
-        for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) side[q] += g[i * n + j] * cofactor_of(n, a, i, j);
+        for (int i = 0; i < n; i++)
+          for (int j = 0; j < n; j++) side[q] += g[i * n + j] * cofactor_of(n, a, i, j);
       }
       a[k] = kept;
       e = fabs((side[1] - side[0]) / 2e-3 - h.at[k]);
@@ -327,7 +358,7 @@ static void determinants(setup *s, int is64, int n, int rank) {
   free(c.at);
 }
 
-/* ---- exponentials ------------------------------------------------------------------------------- */
+/* ---- exponentials ---------------------------------------------------------------------------- */
 
 static void exponentials(setup *s, int is64) {
   for (double t = 1e-3; t < 60; t *= 3) {
@@ -341,8 +372,10 @@ static void exponentials(setup *s, int is64) {
   for (int n = 1; n < 60; n = n * 2 + 1) {
     double *a = random_matrix(n * n, is64), *b = malloc(sizeof *b * (size_t)(n * n));
     for (int i = 0; i < n * n; i++) b[i] = -a[i];
-    result x = call(s, FL_CALL_matrix_exp, is64, a, n * n, NULL, 0, n * n, 3, (int64_t[]){ 1, 0, n });
-    result y = call(s, FL_CALL_matrix_exp, is64, b, n * n, NULL, 0, n * n, 3, (int64_t[]){ 1, 0, n });
+    result x = call(s, FL_CALL_matrix_exp, is64, a, n * n, NULL, 0, n * n, 3,
+                    (int64_t[]){ 1, 0, n });
+    result y = call(s, FL_CALL_matrix_exp, is64, b, n * n, NULL, 0, n * n, 3,
+                    (int64_t[]){ 1, 0, n });
     double most = 1;
     for (int i = 0; i < n * n; i++) most = fmax(most, fabs(x.at[i]) * fabs(y.at[i]));
     const double e = off_product(n, n, n, x.at, 0, y.at, 0, NULL);
@@ -354,11 +387,12 @@ static void exponentials(setup *s, int is64) {
   }
 }
 
-/* ---- bad values ----------------------------------------------------------------------------------- */
+/* ---- bad values ------------------------------------------------------------------------------ */
 
 static void faults(setup *s, int64_t n) {
   double *a = calloc((size_t)(4 * n * n), sizeof *a), *b = calloc((size_t)(4 * n), sizeof *b);
-  for (int64_t q = 0; q < 4; q++) for (int64_t i = 0; i < n; i++) a[(q * n + i) * n + i] = q >= 2 && i == 1 ? 0 : 1 + q;
+  for (int64_t q = 0; q < 4; q++)
+    for (int64_t i = 0; i < n; i++) a[(q * n + i) * n + i] = q >= 2 && i == 1 ? 0 : 1 + q;
   const int64_t all = 4 * n * n;
   result r = call(s, FL_CALL_inverse, 1, a, all, NULL, 0, all, 4, (int64_t[]){ 4, 1, n, 0 });
   check(!strcmp(r.fault, "matrix 3 of the batch is singular"), r.fault, (long)n, 0, 0);
@@ -406,7 +440,8 @@ static void all(setup *s) {
     }
     equations(s, is64, 0, 3, 2);
     equations(s, is64, 3, 4, 0);
-    for (int n = 0; n < 6; n++) for (int k = n > 3 ? n - 3 : 0; k <= n; k++) determinants(s, is64, n, k);
+    for (int n = 0; n < 6; n++)
+      for (int k = n > 3 ? n - 3 : 0; k <= n; k++) determinants(s, is64, n, k);
     exponentials(s, is64);
   }
   faults(s, 3);
@@ -420,7 +455,8 @@ static void same_bits(setup *a, setup *b) {
   const int64_t p[6] = { batch, 1, n, n, 0, 1 };
   result u = call(a, FL_CALL_svd, 1, x, batch * n * n, NULL, 0, batch * (2 * n * n + n), 6, p);
   result v = call(b, FL_CALL_svd, 1, x, batch * n * n, NULL, 0, batch * (2 * n * n + n), 6, p);
-  check(!memcmp(u.at, v.at, sizeof(double) * (size_t)(batch * (2 * n * n + n))), "same bits", 0, 0, 0);
+  check(!memcmp(u.at, v.at, sizeof(double) * (size_t)(batch * (2 * n * n + n))), "same bits",
+        0, 0, 0);
   free(x);
   free(u.at);
   free(v.at);

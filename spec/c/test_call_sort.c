@@ -1,7 +1,7 @@
 /*
-** cpu/sort/call_sort.c, call_select.c, call_count.c, call_scan.c, run as calls made by hand, against
-** plain loops: every dtype, lengths around the limits of the algorithms, ties, NaN, infinities
-** and zeros of both signs; one worker and three must give the same bits.
+** cpu/sort/call_sort.c, call_select.c, call_count.c, call_scan.c, run as calls made by hand,
+** against plain loops: every dtype, lengths around the limits of the algorithms, ties, NaN,
+** infinities and zeros of both signs; one worker and three must give the same bits.
 */
 #include "cpu/calls.h"
 #include "tensor/context.h"
@@ -56,7 +56,10 @@ static void fill(void *x, int dtype, int64_t n, int pattern) {
     const uint64_t r = draw();
     double v = 0;
     switch (pattern) {
-      case MIXED: v = r % 17 == 0 ? special((int)(r >> 8 & 63)) : ((double)(int64_t)(r >> 11) - 0x1p52) * 0x1p-40; break;
+      case MIXED:
+        v = r % 17 == 0 ? special((int)(r >> 8 & 63))
+                        : ((double)(int64_t)(r >> 11) - 0x1p52) * 0x1p-40;
+        break;
       case FEW: v = (double)(r % 5) - 2; break;
       case SORTED: v = (double)i; break;
       default: v = 3; break;
@@ -73,7 +76,8 @@ static int below(double a, double b) {
 
 /* ---- running ---- */
 
-static fl_call call_of(int kind, int in_dtype, int64_t in_numel, int dtype, int64_t numel, int np, const int64_t *p) {
+static fl_call call_of(int kind, int in_dtype, int64_t in_numel, int dtype, int64_t numel, int np,
+                       const int64_t *p) {
   fl_call c;
   memset(&c, 0, sizeof c);
   c.kind = (uint16_t)kind;
@@ -107,7 +111,8 @@ static void *run(const fl_call *c, void *in0, void *in1, char *fault) {
 
 /* ---- sorting ---- */
 
-static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int descending, const int64_t *at) {
+static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int descending,
+                          const int64_t *at) {
   char *seen = calloc((size_t)n + 1, 1);
   int order = 1, valid = 1;
   for (int64_t i = 0; i < k && valid; i++) {
@@ -116,7 +121,8 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
     seen[at[i]] = 1;
     if (i == 0) continue;
     const double a = value(x, dtype, at[i - 1] - 1), b = value(x, dtype, at[i] - 1);
-    const int less = descending ? below(b, a) : below(a, b), more = descending ? below(a, b) : below(b, a);
+    const int less = descending ? below(b, a) : below(a, b),
+              more = descending ? below(a, b) : below(b, a);
     if (more || (!less && at[i - 1] > at[i])) order = 0;
   }
   check(valid, "positions are distinct and in range");
@@ -136,10 +142,12 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   free(seen);
 }
 
-/* The k-th of each row is the first position of the value that stands k-th in the sorted row 'at'. */
+/* The k-th of each row is the first position of the value that stands k-th in
+** the sorted row 'at'. */
 static void verify_kth(void *x, int dtype, int64_t rows, int64_t n, int64_t k, const int64_t *at) {
   char fault[200];
-  const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4, (int64_t[]){ rows, n, k, 0 });
+  const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4,
+                            (int64_t[]){ rows, n, k, 0 });
   int64_t *kth = run(&h, x, NULL, fault);
   for (int64_t r = 0; r < rows; r++) {
     const char *row = (char *)x + r * n * fl_dtype_size(dtype);
@@ -157,18 +165,21 @@ static void test_sort(int dtype, int64_t rows, int64_t n, int pattern) {
   char fault[200];
   fill(x, dtype, rows * n, pattern);
   for (int descending = 0; descending < 2; descending++) {
-    snprintf(label, sizeof label, "argsort %s %lldx%lld pattern %d descending %d", fl_dtype_name(dtype),
-             (long long)rows, (long long)n, pattern, descending);
-    const fl_call c = call_of(FL_CALL_argsort, dtype, rows * n, FLAME_I64, rows * n, 3, (int64_t[]){ rows, n, descending });
+    snprintf(label, sizeof label, "argsort %s %lldx%lld pattern %d descending %d",
+             fl_dtype_name(dtype), (long long)rows, (long long)n, pattern, descending);
+    const fl_call c = call_of(FL_CALL_argsort, dtype, rows * n, FLAME_I64, rows * n, 3,
+                              (int64_t[]){ rows, n, descending });
     int64_t *at = run(&c, x, NULL, fault);
     for (int64_t r = 0; r < rows; r++)
       verify_sorted((char *)x + r * n * size, dtype, n, n, descending, at + r * n);
     const int64_t ks[] = { 1, 3, n / 200, n / 40, n / 3, n };
     for (int q = 0; q < 6; q++) {
       const int64_t k = ks[q] < n ? ks[q] : n;
-      snprintf(label, sizeof label, "topk %s %lldx%lld k %lld pattern %d largest %d", fl_dtype_name(dtype),
-               (long long)rows, (long long)n, (long long)k, pattern, descending);
-      const fl_call t = call_of(FL_CALL_topk, dtype, rows * n, FLAME_I64, rows * k, 4, (int64_t[]){ rows, n, k, descending });
+      snprintf(label, sizeof label, "topk %s %lldx%lld k %lld pattern %d largest %d",
+               fl_dtype_name(dtype), (long long)rows, (long long)n, (long long)k, pattern,
+               descending);
+      const fl_call t = call_of(FL_CALL_topk, dtype, rows * n, FLAME_I64, rows * k, 4,
+                                (int64_t[]){ rows, n, k, descending });
       int64_t *top = run(&t, x, NULL, fault);
       int same = 1;
       for (int64_t r = 0; r < rows; r++)
@@ -185,7 +196,8 @@ static void test_sort(int dtype, int64_t rows, int64_t n, int pattern) {
 /* ---- scans ---- */
 
 static int is_close(double a, double b, int dtype) {
-  const double eps = dtype == FLAME_F64 ? 1e-12 : dtype == FLAME_F32 ? 3e-7 : dtype == FLAME_F16 ? 2e-3 : 2e-2;
+  const double eps = dtype == FLAME_F64 ? 1e-12 : dtype == FLAME_F32 ? 3e-7 : dtype == FLAME_F16
+                     ? 2e-3 : 2e-2;
   if (a != a || b != b) return a != a && b != b;
   return a == b || fabs(a - b) <= eps * (1 + fabs(a));
 }
@@ -198,7 +210,8 @@ static void scan_lane(const void *x, int dtype, double *y, int64_t n, int64_t st
     if (fl_is_float(dtype)) {
       const double big = run > v ? run : v;
       run = op == 0 ? run + v : op == 1 ? run * v
-          : run != run || v != v ? NAN : isinf(big) ? big : big + log(exp(run - big) + exp(v - big));
+          : run != run || v != v ? NAN : isinf(big) ? big
+                                                    : big + log(exp(run - big) + exp(v - big));
     } else {
       const uint64_t u = (uint64_t)(int64_t)v;
       whole = op == 0 ? whole + u : whole * u;
@@ -217,16 +230,20 @@ static void test_scan(int dtype, int64_t outer, int64_t n, int64_t inner, int op
   fill(x, dtype, numel, op == 1 ? FEW : n > 100 ? FEW : MIXED);
   snprintf(label, sizeof label, "scan %s (%lld, %lld, %lld) op %d reverse %d", fl_dtype_name(dtype),
            (long long)outer, (long long)n, (long long)inner, op, reverse);
-  const fl_call c = call_of(FL_CALL_scan, dtype, numel, out, numel, 5, (int64_t[]){ outer, n, inner, op, reverse });
+  const fl_call c = call_of(FL_CALL_scan, dtype, numel, out, numel, 5,
+                            (int64_t[]){ outer, n, inner, op, reverse });
   void *y = run(&c, x, NULL, fault);
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < inner; i++) {
       const int64_t at = o * n * inner + i + (reverse ? (n - 1) * inner : 0);
-      if (n > 0) scan_lane((char *)x + at * fl_dtype_size(dtype), dtype, want + at, n, reverse ? -inner : inner, op);
+      if (n > 0)
+        scan_lane((char *)x + at * fl_dtype_size(dtype), dtype, want + at, n,
+                  reverse ? -inner : inner, op);
     }
   int ok = 1;
   for (int64_t i = 0; i < numel; i++) {
-    const double w = out == dtype && fl_is_float(dtype) ? fl_scalar_cast((fl_scalar){ .d = want[i] }, FLAME_F64, dtype).d : want[i];
+    const double w = out == dtype && fl_is_float(dtype)
+                     ? fl_scalar_cast((fl_scalar){ .d = want[i] }, FLAME_F64, dtype).d : want[i];
     if (!is_close(w, value(y, out, i), dtype)) ok = 0;
   }
   check(ok, "values");
@@ -235,14 +252,16 @@ static void test_scan(int dtype, int64_t outer, int64_t n, int64_t inner, int op
   free(want);
 }
 
-static void test_extreme(int dtype, int64_t outer, int64_t n, int64_t inner, int least, int pattern) {
+static void test_extreme(int dtype, int64_t outer, int64_t n, int64_t inner, int least,
+                         int pattern) {
   const int64_t numel = outer * n * inner;
   void *x = malloc((size_t)(numel * fl_dtype_size(dtype)) + 8);
   char fault[200];
   fill(x, dtype, numel, pattern);
-  snprintf(label, sizeof label, "extreme %s (%lld, %lld, %lld) least %d pattern %d", fl_dtype_name(dtype),
-           (long long)outer, (long long)n, (long long)inner, least, pattern);
-  const fl_call c = call_of(FL_CALL_extreme, dtype, numel, FLAME_I64, numel, 4, (int64_t[]){ outer, n, inner, least });
+  snprintf(label, sizeof label, "extreme %s (%lld, %lld, %lld) least %d pattern %d",
+           fl_dtype_name(dtype), (long long)outer, (long long)n, (long long)inner, least, pattern);
+  const fl_call c = call_of(FL_CALL_extreme, dtype, numel, FLAME_I64, numel, 4,
+                            (int64_t[]){ outer, n, inner, least });
   int64_t *y = run(&c, x, NULL, fault);
   int ok = 1;
   for (int64_t o = 0; o < outer; o++)
@@ -268,9 +287,10 @@ static void test_recurrence(int dtype, int64_t outer, int64_t n, int64_t inner, 
   fill(a, dtype, numel, FEW);
   for (int64_t i = 0; i < numel; i++) store(a, dtype, i, value(a, dtype, i) / 4);
   fill(b, dtype, numel, FEW);
-  snprintf(label, sizeof label, "recurrence %s (%lld, %lld, %lld) reverse %d", fl_dtype_name(dtype), (long long)outer,
-           (long long)n, (long long)inner, reverse);
-  fl_call c = call_of(FL_CALL_recurrence, dtype, numel, dtype, numel, 4, (int64_t[]){ outer, n, inner, reverse });
+  snprintf(label, sizeof label, "recurrence %s (%lld, %lld, %lld) reverse %d",
+           fl_dtype_name(dtype), (long long)outer, (long long)n, (long long)inner, reverse);
+  fl_call c = call_of(FL_CALL_recurrence, dtype, numel, dtype, numel, 4,
+                      (int64_t[]){ outer, n, inner, reverse });
   c.nin = 2;
   c.in_dtype[1] = (uint8_t)dtype;
   c.in_numel[1] = numel;
@@ -298,12 +318,14 @@ static void test_search(int dtype, int64_t rows, int64_t n, int64_t m, int right
   void *t = malloc((size_t)(tables * n * size) + 8), *v = malloc((size_t)(rows * m * size) + 8);
   char fault[200];
   for (int64_t r = 0; r < tables; r++)
-    for (int64_t i = 0; i < n; i++) store(t, dtype, r * n + i, dtype == FLAME_BOOL ? i > n / 2 : (double)(i / 2 * 3 % 120));
+    for (int64_t i = 0; i < n; i++)
+      store(t, dtype, r * n + i, dtype == FLAME_BOOL ? i > n / 2 : (double)(i / 2 * 3 % 120));
   fill(v, dtype, rows * m, FEW);
   for (int64_t i = 0; i < rows * m; i += 2) store(v, dtype, i, (double)(draw() % 130));
-  snprintf(label, sizeof label, "searchsorted %s %lldx%lld %lld right %d shared %d", fl_dtype_name(dtype), (long long)rows,
-           (long long)n, (long long)m, right, shared);
-  fl_call c = call_of(FL_CALL_searchsorted, dtype, tables * n, FLAME_I64, rows * m, 5, (int64_t[]){ rows, n, m, right, shared });
+  snprintf(label, sizeof label, "searchsorted %s %lldx%lld %lld right %d shared %d",
+           fl_dtype_name(dtype), (long long)rows, (long long)n, (long long)m, right, shared);
+  fl_call c = call_of(FL_CALL_searchsorted, dtype, tables * n, FLAME_I64, rows * m, 5,
+                      (int64_t[]){ rows, n, m, right, shared });
   c.nin = 2;
   c.in_dtype[1] = (uint8_t)dtype;
   c.in_numel[1] = rows * m;
@@ -312,7 +334,9 @@ static void test_search(int dtype, int64_t rows, int64_t n, int64_t m, int right
   for (int64_t i = 0; i < rows * m; i++) {
     const char *row = (char *)t + (shared ? 0 : i / m * n * size);
     int64_t k = 0;
-    while (k < n && (right ? value(row, dtype, k) <= value(v, dtype, i) : value(row, dtype, k) < value(v, dtype, i))) k++;
+    while (k < n && (right ? value(row, dtype, k) <= value(v, dtype, i)
+                           : value(row, dtype, k) < value(v, dtype, i)))
+      k++;
     if (n <= 80 && at[i] != k + 1) ok = 0;
   }
   check(ok, "places");
@@ -329,13 +353,17 @@ static void test_histogram(int64_t n, int64_t bins, int bad) {
     if (bad && i == n / 2) id[i] = bad;
     else want[id[i] - 1]++;
   }
-  snprintf(label, sizeof label, "histogram %lld ids %lld bins, bad %d", (long long)n, (long long)bins, bad);
+  snprintf(label, sizeof label, "histogram %lld ids %lld bins, bad %d",
+           (long long)n, (long long)bins, bad);
   for (int strict = 0; strict < 2; strict++) {
-    const fl_call c = call_of(FL_CALL_histogram, FLAME_I64, n, FLAME_I64, bins, 3, (int64_t[]){ n, bins, strict });
+    const fl_call c = call_of(FL_CALL_histogram, FLAME_I64, n, FLAME_I64, bins, 3,
+                              (int64_t[]){ n, bins, strict });
     int64_t *count = run(&c, id, NULL, fault);
     check(!memcmp(count, want, (size_t)bins * 8), "counts");
     char text[200] = "";
-    if (strict && bad) snprintf(text, sizeof text, "id %d at position %lld, need 1 to %lld", bad, (long long)n / 2 + 1, (long long)bins);
+    if (strict && bad)
+      snprintf(text, sizeof text, "id %d at position %lld, need 1 to %lld",
+               bad, (long long)n / 2 + 1, (long long)bins);
     check(!strcmp(text, fault), fault);
     free(count);
   }
@@ -352,7 +380,8 @@ static void test_nonzero(int dtype, int rank, const int64_t *size) {
   for (int64_t i = 0; i < n; i++) count += value(x, dtype, i) != 0;
   p[0] = count;
   p[1] = rank;
-  snprintf(label, sizeof label, "nonzero %s rank %d of %lld", fl_dtype_name(dtype), rank, (long long)n);
+  snprintf(label, sizeof label, "nonzero %s rank %d of %lld",
+           fl_dtype_name(dtype), rank, (long long)n);
   const fl_call c = call_of(FL_CALL_nonzero, dtype, n, FLAME_I64, count * rank, 2 + rank, p);
   int64_t *at = run(&c, x, NULL, fault);
   int ok = 1;
@@ -419,8 +448,10 @@ static void scans(int dtype) {
 }
 
 static void extremes(int dtype) {
-  static const int64_t shapes[][3] = { { 9, 17, 1 }, { 3, 5, 70 }, { 2, 1, 3 }, { 2, 3000, 1 }, { 1, 1, 1 }, { 70, 16, 1 },
-                                       { 33, 32, 1 }, { 65, 33, 1 }, { 37, 301, 1 }, { 2, 9, 147 }, { 1, 40, 16 } };
+  static const int64_t shapes[][3] = { { 9, 17, 1 }, { 3, 5, 70 }, { 2, 1, 3 }, { 2, 3000, 1 },
+                                       { 1, 1, 1 }, { 70, 16, 1 },
+                                       { 33, 32, 1 }, { 65, 33, 1 }, { 37, 301, 1 }, { 2, 9, 147 },
+                                       { 1, 40, 16 } };
   for (int least = 0; least < 2; least++)
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
       for (int pattern = 0; pattern < PATTERNS; pattern++)

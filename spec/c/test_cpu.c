@@ -71,7 +71,8 @@ static void random_element(char *p, int dtype) {
   fl_scalar v;
   const int k = pick(20);
   if (fl_is_float(dtype)) {
-    const double odd[] = { 0.0, -0.0, 1.0, -1.0, 1e30, (double)INFINITY, -(double)INFINITY, (double)NAN };
+    const double odd[] = { 0.0, -0.0, 1.0, -1.0, 1e30, (double)INFINITY, -(double)INFINITY,
+                           (double)NAN };
     v.d = k < 17 ? (unit() - 0.5) * (k < 8 ? 2 : 20) : odd[pick(8)];
   } else if (dtype == FLAME_BOOL) {
     v.i = pick(2);
@@ -88,7 +89,11 @@ static int64_t random_layout(const fl_kernel *k, fl_operand *o, unsigned dims, i
   int64_t span = 1;
   for (int i = 0; i < n; i++) order[i] = i;
   if (!plain && pick(3) == 0)
-    for (int i = n - 1; i > 0; i--) { const int j = pick(i + 1), t = order[i]; order[i] = order[j]; order[j] = t; }
+    for (int i = n - 1; i > 0; i--) {
+      const int j = pick(i + 1), t = order[i];
+      order[i] = order[j];
+      order[j] = t;
+    }
   o->offset = pick(3) ? 0 : pick(5);
   for (int i = n - 1; i >= 0; i--) {
     const int d = order[i];
@@ -187,16 +192,19 @@ static void random_op(sample *s) {
          (fl_ops[op].kind == FL_KIND_NUM && dtype == FLAME_BOOL));
   const int level = random_level(s), n = fl_ops[op].nin;
   int v[3] = { 0, 0, 0 };
-  for (int i = 0; i < n; i++) v[i] = value_of(s, fl_ops[op].kind == FL_KIND_WHERE && i == 0 ? FLAME_BOOL : dtype, level);
+  for (int i = 0; i < n; i++)
+    v[i] = value_of(s, fl_ops[op].kind == FL_KIND_WHERE && i == 0 ? FLAME_BOOL : dtype, level);
   int top = 0;
   for (int i = 0; i < n; i++) top = max3(top, s->instr[v[i]].level, 0);
-  add(s, (fl_instr){ .code = FL_I_OP, .dtype = (uint8_t)(fl_ops[op].kind == FL_KIND_TEST ? FLAME_BOOL : dtype),
+  add(s, (fl_instr){ .code = FL_I_OP,
+                     .dtype = (uint8_t)(fl_ops[op].kind == FL_KIND_TEST ? FLAME_BOOL : dtype),
                      .from = (uint8_t)dtype, .level = (uint8_t)top, .op = (uint16_t)op,
                      .a = (uint16_t)v[0], .b = (uint16_t)v[1], .c = (uint16_t)v[2] });
 }
 
 static void random_reduce(sample *s) {
-  static const int ops[] = { FL_OP_sum, FL_OP_prod, FL_OP_amax, FL_OP_amin, FL_OP_argmax, FL_OP_argmin, FL_OP_any, FL_OP_all };
+  static const int ops[] = { FL_OP_sum, FL_OP_prod, FL_OP_amax, FL_OP_amin, FL_OP_argmax,
+                             FL_OP_argmin, FL_OP_any, FL_OP_all };
   const int op = ops[pick(8)], kind = fl_ops[op].kind, from = pick(FLAME_DTYPE_COUNT);
   const int v = value_of(s, from, 1);
   int dtype = from;
@@ -205,7 +213,8 @@ static void random_reduce(sample *s) {
   if (kind == FL_KIND_TEST) dtype = FLAME_BOOL;
   if (kind == FL_KIND_POSITION) dtype = FLAME_I64;
   if (!s->instr[v].level) return;
-  add(s, (fl_instr){ .code = FL_I_REDUCE, .dtype = (uint8_t)dtype, .from = (uint8_t)from, .op = (uint16_t)op,
+  add(s, (fl_instr){ .code = FL_I_REDUCE, .dtype = (uint8_t)dtype, .from = (uint8_t)from,
+                     .op = (uint16_t)op,
                      .a = (uint16_t)v });
 }
 
@@ -224,15 +233,18 @@ static void random_draw(sample *s) {
     s->value[slot + i].i = (int64_t)(next() >> 8);
   }
   s->k.nscalar += 2;
-  add(s, (fl_instr){ .code = FL_I_RANDOM, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .op = (uint16_t)op,
-                     .level = (uint8_t)level, .a = (uint16_t)v, .b = (uint16_t)lo, .c = (uint16_t)hi,
+  add(s, (fl_instr){ .code = FL_I_RANDOM, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
+                     .op = (uint16_t)op,
+                     .level = (uint8_t)level, .a = (uint16_t)v, .b = (uint16_t)lo,
+                     .c = (uint16_t)hi,
                      .arg = (uint16_t)slot });
 }
 
 /* index of an i64 operand, then a gather from a table of 'size' rows */
 static void random_gather(sample *s, int wrong) {
   if (s->k.nscalar > 12 || s->k.noperand > MAX_OPERANDS - 8 || s->k.ninstr > MAX_VALUES - 8) return;
-  const int level = random_level(s), size = 1 + pick(9), flags = pick(4), at = load(s, FLAME_I64, level);
+  const int level = random_level(s), size = 1 + pick(9), flags = pick(4),
+            at = load(s, FLAME_I64, level);
   const int o = s->instr[at].arg;
   for (int64_t i = 0; i < s->bytes[o] / 8; i++) {
     int64_t v = 1 + pick(size);
@@ -241,8 +253,10 @@ static void random_gather(sample *s, int wrong) {
     if ((flags & FL_INDEX_IGNORE) && pick(9) == 0) v = -100;
     memcpy(s->data[o] + 8 * i, &v, 8);
   }
-  const int n = scalar_value(s, FLAME_I64, (fl_scalar){ .i = size }, is_map(s)), place = iota(s, level);
-  const int v = add(s, (fl_instr){ .code = FL_I_INDEX, .dtype = FLAME_I64, .from = FLAME_I64, .op = (uint16_t)flags,
+  const int n = scalar_value(s, FLAME_I64, (fl_scalar){ .i = size }, is_map(s)),
+            place = iota(s, level);
+  const int v = add(s, (fl_instr){ .code = FL_I_INDEX, .dtype = FLAME_I64, .from = FLAME_I64,
+                                   .op = (uint16_t)flags,
                                    .level = (uint8_t)level, .a = (uint16_t)at, .b = (uint16_t)n,
                                    .c = (uint16_t)place, .arg = (uint16_t)pick(4) });
   const int dtype = pick(FLAME_DTYPE_COUNT);
@@ -252,9 +266,11 @@ static void random_gather(sample *s, int wrong) {
   free(s->data[src]);
   s->bytes[src] *= size;
   s->data[src] = malloc((size_t)s->bytes[src]);
-  for (int64_t e = 0; e < row * size; e++) random_element(s->data[src] + e * fl_dtype_size(dtype), dtype);
+  for (int64_t e = 0; e < row * size; e++)
+    random_element(s->data[src] + e * fl_dtype_size(dtype), dtype);
   s->operand[src].gstride = row;
-  add(s, (fl_instr){ .code = FL_I_GATHER, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .level = (uint8_t)level,
+  add(s, (fl_instr){ .code = FL_I_GATHER, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
+                     .level = (uint8_t)level,
                      .a = (uint16_t)v, .arg = (uint16_t)src });
 }
 
@@ -268,7 +284,9 @@ static void random_store(sample *s, int v) {
   s->store[s->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
   for (int i = 0; i < s->k.ninstr && pick(3) == 0; i++) {
     const fl_instr *y = &s->instr[i];
-    if (y->code != FL_I_LOAD || y->dtype != x->dtype || y->level != x->level || s->shares[y->arg] != y->arg) continue;
+    if (y->code != FL_I_LOAD || y->dtype != x->dtype || y->level != x->level ||
+        s->shares[y->arg] != y->arg)
+      continue;
     int whole = 1;
     for (int d = 0; d < s->k.nkept + s->k.nred; d++)
       if ((mask >> d & 1) && s->k.size[d] != 1 && s->operand[y->arg].stride[d] == 0) whole = 0;
@@ -319,7 +337,8 @@ static sample *random_kernel(long seed, int wrong) {
   random_space(s);
   const int steps = 1 + pick(14);
   load(s, pick(FLAME_DTYPE_COUNT), 1);
-  for (int i = 0; i < steps && s->k.ninstr < MAX_VALUES - 12 && s->k.noperand < MAX_OPERANDS - 5; i++) {
+  for (int i = 0; i < steps && s->k.ninstr < MAX_VALUES - 12 && s->k.noperand < MAX_OPERANDS - 5;
+       i++) {
     const int what = pick(12);
     if (what < 7) random_op(s);
     else if (what < 10 && !is_map(s)) random_reduce(s);
@@ -332,10 +351,13 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
-/* One reduction, or of squares, of an operand as it lies: shapes at whose sizes the loops change. */
+/* One reduction, or of squares, of an operand as it lies: shapes at whose
+** sizes the loops change. */
 static sample *streaming_kernel(long seed) {
-  static const int shapes[][3] = { { 5000, 16 }, { 70, 16 }, { 300, 1030 }, { 40, 4096 }, { 9, 17000 }, { 3, 140000 },
-    { 700, 1024, 1 }, { 300, 4100, 1 }, { 90, 9001, 1 }, { 3000, 20, 1 }, { 600, 256, 1 }, { 1100, 513, 1 } };
+  static const int shapes[][3] = { { 5000, 16 }, { 70, 16 }, { 300, 1030 }, { 40, 4096 },
+                                   { 9, 17000 }, { 3, 140000 },
+    { 700, 1024, 1 }, { 300, 4100, 1 }, { 90, 9001, 1 }, { 3000, 20, 1 }, { 600, 256, 1 },
+    { 1100, 513, 1 } };
   static const uint16_t ops[] = { FL_OP_sum, FL_OP_prod, FL_OP_amax, FL_OP_amin, FL_OP_argmax };
   sample *s = calloc(1, sizeof *s);
   const int *shape = shapes[seed % 12], cols = shape[2], square = seed / 24 % 2;
@@ -359,13 +381,16 @@ static sample *streaming_kernel(long seed) {
       const fl_scalar zero = { .d = seed % 7 || pick(50) ? -0.0 : 0.0 };
       fl_scalar_store(s->data[from] + e * fl_dtype_size(dtype), dtype, zero);
     }
-  fl_instr x = { .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .level = 1, .arg = (uint16_t)from };
+  fl_instr x = { .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .level = 1,
+                 .arg = (uint16_t)from };
   uint16_t v = (uint16_t)add(s, x);
   x.code = FL_I_OP;
   x.op = FL_OP_square;
   x.a = v;
   if (square) v = (uint16_t)add(s, x);
-  x = (fl_instr){ .code = FL_I_REDUCE, .dtype = (uint8_t)(ops[op] == FL_OP_argmax ? FLAME_I64 : dtype), .from = (uint8_t)dtype,
+  x = (fl_instr){ .code = FL_I_REDUCE,
+                  .dtype = (uint8_t)(ops[op] == FL_OP_argmax ? FLAME_I64 : dtype),
+                  .from = (uint8_t)dtype,
                   .op = ops[op], .a = v };
   const int y = add(s, x), to = new_operand(s, x.dtype, 1, 1);
   s->store[k->nstore++] = (fl_store){ .value = (uint16_t)y, .operand = (uint16_t)to };
@@ -400,7 +425,10 @@ static int same(const char *a, const char *b, int64_t bytes, int dtype) {
   const int size = fl_dtype_size(dtype);
   for (int64_t i = 0; i < bytes; i += size) {
     const double x = fl_scalar_load(a + i, dtype).d, y = fl_scalar_load(b + i, dtype).d;
-    if (memcmp(a + i, b + i, (size_t)size) && (x == x || y == y)) { if (getenv("VERBOSE")) printf("  at %ld: want %g got %g\n", (long)(i / size), x, y); return 0; }
+    if (memcmp(a + i, b + i, (size_t)size) && (x == x || y == y)) {
+      if (getenv("VERBOSE")) printf("  at %ld: want %g got %g\n", (long)(i / size), x, y);
+      return 0;
+    }
   }
   return 1;
 }
@@ -412,13 +440,16 @@ static void describe(const sample *s) {
   printf("\n");
   for (int i = 0; i < k->ninstr; i++)
     printf("  %d: code %d op %s %s from %s level %d (%d %d %d) arg %d\n", i, k->instr[i].code,
-           k->instr[i].op < FL_OP_COUNT ? fl_ops[k->instr[i].op].name : "", fl_dtype_name(k->instr[i].dtype),
-           fl_dtype_name(k->instr[i].from), k->instr[i].level, k->instr[i].a, k->instr[i].b, k->instr[i].c, k->instr[i].arg);
-  for (int i = 0; i < k->nstore; i++) printf("  store %d -> %d\n", k->store[i].value, k->store[i].operand);
+           k->instr[i].op < FL_OP_COUNT ? fl_ops[k->instr[i].op].name : "",
+           fl_dtype_name(k->instr[i].dtype), fl_dtype_name(k->instr[i].from), k->instr[i].level,
+           k->instr[i].a, k->instr[i].b, k->instr[i].c, k->instr[i].arg);
+  for (int i = 0; i < k->nstore; i++)
+    printf("  store %d -> %d\n", k->store[i].value, k->store[i].operand);
 }
 
 /* A plan of one step with 'n' kernels; each operand has an ext slot. */
-static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPERANDS], fl_fault *fault) {
+static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPERANDS],
+                                fl_fault *fault) {
   fl_kernel k[3];
   fl_operand operand[3][MAX_OPERANDS];
   uint32_t scalar[3][16];
@@ -454,7 +485,9 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
   for (int j = 0; j < n; j++) {
     copies(s[j], ref[j]);
     const fl_fault f = ref_kernel(&s[j]->k, ref[j], s[j]->value);
-    if (f.site >= 0 && (want.site < 0 || f.site < want.site || (f.site == want.site && f.position < want.position))) want = f;
+    if (f.site >= 0 && (want.site < 0 || f.site < want.site ||
+                        (f.site == want.site && f.position < want.position)))
+      want = f;
   }
   for (int i = 0; i < nu; i++) {
     fl_fault fault = { .site = -1 };
@@ -464,17 +497,23 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
     for (int j = 0; j < n; j++)
       for (int o = 0; o < s[j]->k.noperand; o++)
         if (s[j]->bytes[o] && !same(ref[j][o], got[j][o], s[j]->bytes[o], s[j]->operand[o].dtype)) {
-          if (ok && failed < 3) { describe(s[j]); printf("  operand %d of kernel %d differs, setup %d\n", o, j, i); }
+          if (ok && failed < 3) {
+            describe(s[j]);
+            printf("  operand %d of kernel %d differs, setup %d\n", o, j, i);
+          }
           ok = 0;
         }
     check(ok, "random kernel", seed);
-    if (getenv("VERBOSE") && (fault.site != want.site || (want.site >= 0 && fault.position != want.position))) {
-      printf("  fault %d %ld, want %d %ld\n", fault.site, (long)fault.position, want.site, (long)want.position);
+    if (getenv("VERBOSE") &&
+        (fault.site != want.site || (want.site >= 0 && fault.position != want.position))) {
+      printf("  fault %d %ld, want %d %ld\n", fault.site, (long)fault.position, want.site,
+             (long)want.position);
       for (int j = 0; j < n; j++) describe(s[j]);
     }
     int empty = 0;                      /* then an index that no stored value needs goes unread */
     for (int j = 0; j < n; j++) empty |= s[j]->k.points == 0;
-    check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)), "fault", seed);
+    check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)),
+          "fault", seed);
     for (int j = 0; j < n; j++) free_copies(s[j], got[j]);
   }
   for (int j = 0; j < n; j++) free_copies(s[j], ref[j]);
@@ -502,8 +541,8 @@ static void test_streaming(setup **u, int nu) {
 
 int main(int argc, char **argv) {
   const long first = argc > 1 ? atol(argv[1]) : 1, count = argc > 2 ? atol(argv[2]) : 1500;
-  setup *u[4] = { open_setup("base", 1, "off"), open_setup("avx2", 1, "off"), open_setup("avx512", 1, "off"),
-                  open_setup("", 2, "off") };
+  setup *u[4] = { open_setup("base", 1, "off"), open_setup("avx2", 1, "off"),
+                  open_setup("avx512", 1, "off"), open_setup("", 2, "off") };
   test_random(u, 4, first, count);
   test_streaming(u, 4);
   test_steps(u, 4);

@@ -21,17 +21,20 @@ static flame_status run_step(setup *u, fl_step *step, void **ext, int nfault) {
   return st;
 }
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
-static fl_scalar element(const char *p, int64_t i, int dtype) { return fl_scalar_load(p + i * fl_dtype_size(dtype), dtype); }
+static fl_scalar element(const char *p, int64_t i, int dtype) {
+  return fl_scalar_load(p + i * fl_dtype_size(dtype), dtype);
+}
 
 static double epsilon(int dtype) {
-  return dtype == FLAME_F64 ? 0x1p-52 : dtype == FLAME_F32 ? 0x1p-23 : dtype == FLAME_F16 ? 0x1p-10 : 0x1p-7;
+  return dtype == FLAME_F64 ? 0x1p-52 : dtype == FLAME_F32 ? 0x1p-23 : dtype == FLAME_F16
+         ? 0x1p-10 : 0x1p-7;
 }
 
 /* One element of the product against the sum in f64 or in wrapping i64. */
-static int right(const fl_matmul *m, const char *a, const char *b, const char *c, int64_t ao, int64_t bo,
-                 int64_t co, int64_t i, int64_t j) {
+static int right(const fl_matmul *m, const char *a, const char *b, const char *c, int64_t ao,
+                 int64_t bo, int64_t co, int64_t i, int64_t j) {
   double sum = 0, size = 0;
   uint64_t whole = 0;
   for (int64_t p = 0; p < m->k; p++) {
@@ -42,9 +45,11 @@ static int right(const fl_matmul *m, const char *a, const char *b, const char *c
     else whole += (uint64_t)x.i * (uint64_t)y.i;
   }
   const fl_scalar got = element(c, m->coff + co + i * m->n + j, m->dtype);
-  if (!fl_is_float(m->dtype)) return got.i == fl_scalar_cast((fl_scalar){ .i = (int64_t)whole }, FLAME_I64, m->dtype).i;
-  const double inner = m->dtype == FLAME_F64 ? 0x1p-52 : 0x1p-23;      /* sums are in f32 at least */
-  return fabs(got.d - sum) <= (double)(m->k + 4) * inner * size + epsilon(m->dtype) * (fabs(sum) + size * inner) + 1e-7 * epsilon(m->dtype);
+  if (!fl_is_float(m->dtype))
+    return got.i == fl_scalar_cast((fl_scalar){ .i = (int64_t)whole }, FLAME_I64, m->dtype).i;
+  const double inner = m->dtype == FLAME_F64 ? 0x1p-52 : 0x1p-23;     /* sums are in f32 at least */
+  return fabs(got.d - sum) <= (double)(m->k + 4) * inner * size +
+         epsilon(m->dtype) * (fabs(sum) + size * inner) + 1e-7 * epsilon(m->dtype);
 }
 
 static char *numbers(int64_t n, int dtype) {
@@ -122,7 +127,8 @@ static void random_product(setup *u, long seed) {
 /* The same bits whatever the number of threads. */
 static void same_product(setup *one, setup *two) {
   const int64_t n = 300;
-  char *a = numbers(n * n, FLAME_F32), *b = numbers(n * n, FLAME_F32), *c = numbers(n * n, FLAME_F32), *d = numbers(n * n, FLAME_F32);
+  char *a = numbers(n * n, FLAME_F32), *b = numbers(n * n, FLAME_F32),
+       *c = numbers(n * n, FLAME_F32), *d = numbers(n * n, FLAME_F32);
   void *first[3] = { a, b, c }, *second[3] = { a, b, d };
   fl_matmul m = { .dtype = FLAME_F32, .m = n, .n = n, .k = n, .as = { n, 1 }, .bs = { 1, n } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };
@@ -136,7 +142,7 @@ static void same_product(setup *one, setup *two) {
   free(d);
 }
 
-/* ---- scatter and copy ---------------------------------------------------------------------------- */
+/* ---- scatter and copy ------------------------------------------------------------------------ */
 
 static void reference_scatter(const fl_scatter *s, char *dst, const int64_t *idx, const char *src) {
   const int64_t n = s->dst_numel, points = s->size[0] * s->size[1];
@@ -153,12 +159,14 @@ static void reference_scatter(const fl_scatter *s, char *dst, const int64_t *idx
     else if (s->dtype == FLAME_BOOL) sum[to].i |= v.i;
     else sum[to].i = (int64_t)((uint64_t)sum[to].i + (uint64_t)v.i);
   }
-  for (int64_t i = 0; i < n; i++) fl_scalar_store(dst + i * fl_dtype_size(s->dtype), s->dtype, sum[i]);
+  for (int64_t i = 0; i < n; i++)
+    fl_scalar_store(dst + i * fl_dtype_size(s->dtype), s->dtype, sum[i]);
   free(sum);
 }
 
 /* The same step with an index from 1 on, which it checks; then with one that is out of range. */
-static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want, char *dst, long seed) {
+static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want, char *dst,
+                            long seed) {
   int64_t *idx = ext[1];
   const int64_t points = s.size[0] * s.size[1], bytes = s.dst_numel * fl_dtype_size(s.dtype);
   fl_step step = { .kind = FL_S_SCATTER, .scatter = &s };
@@ -168,7 +176,8 @@ static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want
   s.position[0] = s.idx.stride[1] ? s.size[1] : 1;
   s.position[1] = s.idx.stride[1];
   ext[0] = dst;
-  check(run_step(u, &step, ext, 1) == FLAME_OK && same(want, dst, bytes, s.dtype), "scatter that checks", seed);
+  check(run_step(u, &step, ext, 1) == FLAME_OK && same(want, dst, bytes, s.dtype),
+        "scatter that checks", seed);
   idx[(s.size[0] - 1) * s.idx.stride[0]] = s.extent + 1;
   check(run_step(u, &step, ext, 1) == FLAME_INTERNAL, "scatter that reports", seed);
 }
@@ -176,14 +185,19 @@ static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want
 /* Rows of src into rows of dst chosen by idx (one a row, or one an element). */
 static void random_scatter(setup *u, long seed) {
   state = (uint64_t)seed * 7717;
-  const int64_t rows = 1 + pick(seed % 7 == 0 ? 900 : 40), cols = 1 + pick(60), table = 1 + pick(20);
-  fl_scatter s = { .dtype = (uint8_t)pick(FLAME_DTYPE_COUNT), .add = (uint8_t)pick(2), .rank = 2, .size = { rows, cols },
+  const int64_t rows = 1 + pick(seed % 7 == 0 ? 900 : 40), cols = 1 + pick(60),
+                table = 1 + pick(20);
+  fl_scatter s = { .dtype = (uint8_t)pick(FLAME_DTYPE_COUNT), .add = (uint8_t)pick(2), .rank = 2,
+                   .size = { rows, cols },
                    .extent = table, .dst_numel = table * cols, .fault = -1 };
   const int each = pick(2);
   s.dst = (fl_operand){ .dtype = s.dtype, .stride = { 0, 1 }, .gstride = cols };
-  s.idx = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_I64, .stride = { each ? cols : 1, each } };
-  s.src = (fl_operand){ .place = { FL_AT_EXT, 2, 0 }, .dtype = s.dtype, .stride = { pick(4) ? cols : 0, 1 } };
-  char *dst = numbers(s.dst_numel, s.dtype), *want = malloc((size_t)(s.dst_numel * 8)), *src = numbers(rows * cols, s.dtype);
+  s.idx = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_I64,
+                        .stride = { each ? cols : 1, each } };
+  s.src = (fl_operand){ .place = { FL_AT_EXT, 2, 0 }, .dtype = s.dtype,
+                        .stride = { pick(4) ? cols : 0, 1 } };
+  char *dst = numbers(s.dst_numel, s.dtype), *want = malloc((size_t)(s.dst_numel * 8)),
+       *src = numbers(rows * cols, s.dtype);
   char *again = malloc((size_t)(s.dst_numel * 8));
   int64_t *idx = malloc(sizeof *idx * (size_t)(rows * cols));
   for (int64_t i = 0; i < rows * cols; i++) idx[i] = pick((int)table);
@@ -192,7 +206,8 @@ static void random_scatter(setup *u, long seed) {
   reference_scatter(&s, want, idx, src);
   void *ext[3] = { dst, idx, src };
   fl_step step = { .kind = FL_S_SCATTER, .scatter = &s };
-  check(run_step(u, &step, ext, 0) == FLAME_OK && same(want, dst, s.dst_numel * fl_dtype_size(s.dtype), s.dtype), "scatter", seed);
+  check(run_step(u, &step, ext, 0) == FLAME_OK &&
+        same(want, dst, s.dst_numel * fl_dtype_size(s.dtype), s.dtype), "scatter", seed);
   checked_scatter(u, s, ext, want, again, seed);
   free(dst);
   free(again);
@@ -213,7 +228,7 @@ static void test_copy(setup *u) {
   free(b);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void test_memory(setup *u) {
   const fl_device_table *t = u->d.table;
@@ -263,7 +278,7 @@ static void test_failing(void) {
   }
 }
 
-/* ---- interrupts ---------------------------------------------------------------------------------------- */
+/* ---- interrupts ------------------------------------------------------------------------------ */
 
 static void *interrupt_soon(void *arg) {
   const struct timespec wait = { 0, 20 * 1000 * 1000 };
@@ -275,7 +290,8 @@ static void *interrupt_soon(void *arg) {
 /* A product that would take long stops with FLAME_INTERRUPTED; the flag is taken. */
 static void test_interrupt(setup *u, const char *what) {
   const int64_t n = 4096;
-  char *a = calloc((size_t)(n * n), 4), *b = calloc((size_t)(n * n), 4), *c = calloc((size_t)(n * n), 4);
+  char *a = calloc((size_t)(n * n), 4), *b = calloc((size_t)(n * n), 4),
+       *c = calloc((size_t)(n * n), 4);
   void *ext[3] = { a, b, c };
   fl_matmul m = { .dtype = FLAME_F32, .m = n, .n = n, .k = n, .as = { n, 1 }, .bs = { n, 1 } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };

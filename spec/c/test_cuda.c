@@ -92,7 +92,8 @@ static void survives_the_failure_of_any_call(void) {
         live(&l);
         const int quiet = !fake.failed || fake_releases(fake.failed) || k > told ||
                           strstr(fake.failed, "GetHeuristic") ||  /* our own kernel instead */
-                          (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));   /* less */
+                          /* less */
+                          (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));
         const int ok = l.first == FLAME_OK ? quiet : l.c.err.code == FLAME_OK ? l.retry && !l.broken
                                                    : !l.retry;
         if (!ok) printf("call %lld (%s), code %u, forever %d: status %d: %s\n",
@@ -248,7 +249,8 @@ static void copies_any_size_there_and_back(void) {
     free(a);
     free(b);
   }
-  CHECK(d.table->download(&d, NULL, NULL, 0) == FLAME_OK && d.table->upload(&d, NULL, NULL, 0) == FLAME_OK);
+  CHECK(d.table->download(&d, NULL, NULL, 0) == FLAME_OK &&
+        d.table->upload(&d, NULL, NULL, 0) == FLAME_OK);
   close_fake(&c, &d);
 }
 
@@ -324,7 +326,7 @@ static void a_run_with_index_checks_tells_its_fault(void) {
     CHECK(r->done == i);                                          /* what ran before it is right */
   }
   fake.launch_size = 0;
-  CHECK(r->d.table->sync(&r->d, &r->fault) == FLAME_OK && r->fault.site == -1);         /* told once */
+  CHECK(r->d.table->sync(&r->d, &r->fault) == FLAME_OK && r->fault.site == -1);      /* told once */
   CHECK(run_rig(r) == FLAME_OK && r->fault.site == -1);
   close_rig(r);
 }
@@ -334,7 +336,8 @@ static void a_run_with_index_checks_tells_its_fault(void) {
 /* A call that is not waited for reports in device memory: the next read or sync tells it, once. */
 static void a_late_report_is_told_by_the_next_read(void) {
   static const struct { uint64_t word; const char *text; } reports[] = {
-    { (UINT64_C(4) << 16) | 7, "probs has a value that is negative, infinite or NaN at position 5" },
+    { (UINT64_C(4) << 16) | 7,
+      "probs has a value that is negative, infinite or NaN at position 5" },
     { (UINT64_C(1) << 63) | (UINT64_C(1) << 16) | 7, "row 2 of probs is 0 everywhere" },
     { (UINT64_C(3) << 62) | 7, "probs is 0 everywhere" },
   };
@@ -349,13 +352,17 @@ static void a_late_report_is_told_by_the_next_read(void) {
   CHECK(d.table->upload(&d, p, &x, sizeof x) == FLAME_OK);
   for (int i = 0; i < 6; i++) {
     memcpy(s->late, &reports[i / 2].word, sizeof reports->word);
-    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && y == 3);      /* no call, nothing to look at */
+    /* no call, nothing to look at */
+    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && y == 3);
     CHECK(fl_cuda_expect_late(s) == FLAME_OK);
-    CHECK((i % 2 ? d.table->sync(&d, &fault) : d.table->download(&d, &y, p, sizeof y)) == FLAME_BAD_VALUE);
-    CHECK(strcmp(c.err.message, reports[i / 2].text) == 0 && strcmp(c.err.op, "multinomial") == 0 && c.err.site == 7);
+    CHECK((i % 2 ? d.table->sync(&d, &fault) : d.table->download(&d, &y, p, sizeof y)) ==
+          FLAME_BAD_VALUE);
+    CHECK(strcmp(c.err.message, reports[i / 2].text) == 0 && strcmp(c.err.op, "multinomial") == 0 &&
+          c.err.site == 7);
     fl_error_clear(&c.err);
     CHECK(fl_cuda_expect_late(s) == FLAME_OK);
-    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && d.table->sync(&d, &fault) == FLAME_OK);
+    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK &&
+          d.table->sync(&d, &fault) == FLAME_OK);
   }
   d.table->free(&d, p, sizeof x);
   close_fake(&c, &d);
@@ -373,7 +380,8 @@ static void a_lost_device_repeats_its_first_cause(void) {
   fake.only = "EventQuery";
   fake.fail_at = 1;
   CHECK(d.table->download(&d, &v, x, 4) == FLAME_DEVICE_LOST && c.dead);
-  CHECK(strstr(c.err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") && strstr(c.err.message, "cuEventQuery"));
+  CHECK(strstr(c.err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") &&
+        strstr(c.err.message, "cuEventQuery"));
   CHECK(strstr(c.err.hint, "DEBUG_CUDA"));
   char first[480];
   snprintf(first, sizeof first, "%s", c.err.message);

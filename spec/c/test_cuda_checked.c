@@ -1,6 +1,6 @@
 /*
-** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: what the
-** kernel is told, how blocks are cut into waves, how its record becomes the CPU's message, and
+** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: what
+** the kernel is told, how blocks are cut into waves, how its record becomes the CPU's message, and
 ** the failure of every call at every place.
 */
 #include "fake_driver.c"
@@ -63,7 +63,10 @@ static void look(void **params) {
 
 flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r);      /* of calls.def */
 
-typedef struct life { flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told; } life;   /* told: calls before closing */
+/* told: calls before closing */
+typedef struct life {
+  flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told;
+} life;
 
 /* The kernel made ready and launched once; the fault's text or an error is left in *l. */
 static flame_status one_launch(life *l, unsigned checks) {
@@ -75,15 +78,18 @@ static flame_status one_launch(life *l, unsigned checks) {
   flame_status e = fl_cuda_open_with(&l->c, &l->d, 0, &fake_libraries);
   l->c.kernel_checks = (uint8_t)checks;
   l->c.kernel_steps = 77;
-  fl_ksource *s = e == FLAME_OK ? fl_ksource_parse(&l->c.mem, &l->c.err, text, sizeof text - 1) : NULL;
+  fl_ksource *s = e == FLAME_OK ? fl_ksource_parse(&l->c.mem, &l->c.err, text, sizeof text - 1)
+                                : NULL;
   fl_kunit *u = s ? fl_kunit_new(&l->c.mem, s, "train.lua", 10, NULL, 0) : NULL;
   l->k = u ? fl_kfunction_given(u, s->kernels[0]) : NULL;
   if (e == FLAME_OK && !l->k) e = FLAME_NO_MEMORY;
   if (e == FLAME_OK) e = fl_cuda_ready(&l->d, &l->k, 1);
   if (e == FLAME_OK && !(x = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
   if (e == FLAME_OK && !(y = l->d.table->alloc(&l->d, 4 * N))) e = FLAME_NO_MEMORY;
-  fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N, .in_numel = { N }, .nscalar = 1 };
-  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, checks, FL_KARG_IN, 0, FL_KARG_OUT + 8 * (4 * N), 0, FL_KARG_VALUE, 4 };
+  fl_call call = { .nin = 1, .in_dtype = { FLAME_F32 }, .dtype = FLAME_F32, .numel = N,
+                   .in_numel = { N }, .nscalar = 1 };
+  const int64_t p[] = { BLOCKS, 1, 1, BLOCK, 1, 1, 0, 3, checks, FL_KARG_IN, 0,
+                        FL_KARG_OUT + 8 * (4 * N), 0, FL_KARG_VALUE, 4 };
   memcpy(call.p, p, sizeof p);
   if (l->k) call.callee = &l->k->callee;
   const fl_call_run r = { .call = &call, .out = y, .in = { x }, .scalar = &n, .fault = l->fault };
@@ -110,25 +116,31 @@ static void tells_the_kernel_what_it_needs(void) {
   seen.plant = NULL;
   CHECK(one_launch(&l, FL_LANE_BOUNDS | FL_LANE_RACE | FL_LANE_UNINIT) == FLAME_OK);
   CHECK(seen.waves == 1 && l.fault[0] == 0);
-  CHECK(seen.t.grid[0] == BLOCKS && seen.t.grid[1] == 1 && seen.t.checks == 7 && seen.t.steps == 77);
-  CHECK(seen.t.array[0].cells == NULL && seen.t.array[0].n == N && seen.t.array[1].cells && seen.t.array[1].n == N);
+  CHECK(seen.t.grid[0] == BLOCKS && seen.t.grid[1] == 1 && seen.t.checks == 7 &&
+        seen.t.steps == 77);
+  CHECK(seen.t.array[0].cells == NULL && seen.t.array[0].n == N && seen.t.array[1].cells &&
+        seen.t.array[1].n == N);
   CHECK(seen.t.shared_cells == 128 && seen.t.fences == 0);
 }
 
 static void says_what_the_cpu_says(void) {
   life l;
-  const record raced = { .kind = FL_LANE_RACED, .var = 1, .index = 7, .size = N, .block = 2, .thread = 40, .line = 6, .write = 1,
+  const record raced = { .kind = FL_LANE_RACED, .var = 1, .index = 7, .size = N, .block = 2,
+                         .thread = 40, .line = 6, .write = 1,
                          .other_block = 2, .other_thread = 9, .other_line = 4 };
   fake_reset();
   fake.on_launch = look;
   seen.plant = &raced;
   CHECK(one_launch(&l, FL_LANE_RACE) == FLAME_OK);
-  CHECK(strcmp(l.fault, "kernel 'k', line 6 (train.lua:15): race: write of index 7 of 'y' (1000 elements) by thread (40, 0, 0) "
+  CHECK(strcmp(l.fault,
+      "kernel 'k', line 6 (train.lua:15): race: write of index 7 of 'y' (1000 elements) by thread (40, 0, 0) "
     "of block (2, 0, 0), but thread (9, 0, 0) of block (2, 0, 0) read it at line 4, with no barrier in between") == 0);
   const record missed = { .kind = FL_LANE_BARRIER, .var = -1, .line = 5, .other_thread = 100 };
   seen.plant = &missed;
   CHECK(one_launch(&l, FL_LANE_BOUNDS) == FLAME_OK);
-  CHECK(strstr(l.fault, "line 5 (train.lua:14): __syncthreads() is not reached by all threads: thread (0, 0, 0)") != NULL);
+  CHECK(strstr(l.fault,
+      "line 5 (train.lua:14): __syncthreads() is not reached by all threads: thread (0, 0, 0)") !=
+        NULL);
 }
 
 static void survives_the_failure_of_any_call(void) {

@@ -59,7 +59,8 @@ static void kernels_compute(void) {
   for (int i = 0; i < N; i++) a[i] = (float)(i % 17) / 3, b[i] = (float)(i % 29) / 7;
   void *x[4];
   for (int i = 0; i < 4; i++) x[i] = d.table->alloc(&d, sizeof a);
-  CHECK(d.table->upload(&d, x[0], a, sizeof a) == FLAME_OK && d.table->upload(&d, x[1], b, sizeof b) == FLAME_OK);
+  CHECK(d.table->upload(&d, x[0], a, sizeof a) == FLAME_OK &&
+        d.table->upload(&d, x[1], b, sizeof b) == FLAME_OK);
   for (int only = 0; only < 3; only++) {
     make_sample(&p, &c, FL_OP_sub);
     p.plan.step = p.step + only;
@@ -124,12 +125,14 @@ static void scatter_adds(void) {
   }
   void *x[3] = { d.table->alloc(&d, sizeof idx), d.table->alloc(&d, sizeof src),
                  d.table->alloc(&d, sizeof base) };
-  CHECK(d.table->upload(&d, x[0], idx, sizeof idx) == FLAME_OK && d.table->upload(&d, x[1], src, sizeof src) == FLAME_OK &&
+  CHECK(d.table->upload(&d, x[0], idx, sizeof idx) == FLAME_OK &&
+        d.table->upload(&d, x[1], src, sizeof src) == FLAME_OK &&
         d.table->upload(&d, x[2], base, sizeof base) == FLAME_OK);
   CHECK(d.table->prepare(&d, &p) == FLAME_OK);
   CHECK(d.table->run(&d, &p, &(fl_binding){ .ext = x, .out = x + 2 }, &fault,
                      &done) == FLAME_OK);
-  CHECK(d.table->download(&d, base, x[2], sizeof base) == FLAME_OK && memcmp(base, expect, sizeof base) == 0);
+  CHECK(d.table->download(&d, base, x[2], sizeof base) == FLAME_OK &&
+        memcmp(base, expect, sizeof base) == 0);
   p.unprepare(&p);
   for (int i = 0; i < 3; i++) d.table->free(&d, x[i], 0);
   close_device(&c, &d);

@@ -1,7 +1,7 @@
 /*
 ** Tests of what the CUDA device compiles and launches, against the fake driver: kernels and their
-** caches in memory and on disk, traces, the tables of groups, matrix products; and the texts through
-** the real NVRTC, where there is one.
+** caches in memory and on disk, traces, the tables of groups, matrix products; and the texts
+** through the real NVRTC, where there is one.
 */
 #include "fake_device.h"
 #include <dirent.h>
@@ -18,7 +18,8 @@ static void a_structure_is_compiled_once(void) {
   CHECK(r->d.table->prepare(&r->d, &r->p.plan) == FLAME_OK);
   make_sample(&q, &r->c, FL_OP_sub);
   q.plan.nstep = 3;
-  for (int i = 0; i < 5; i++) q.kernel[i].size[0] = q.kernel[i].points = q.kernel[i].rows = 333;   /* another batch size */
+  /* another batch size */
+  for (int i = 0; i < 5; i++) q.kernel[i].size[0] = q.kernel[i].points = q.kernel[i].rows = 333;
   CHECK(r->d.table->prepare(&r->d, &q.plan) == FLAME_OK);
   CHECK(r->c.stats.compiles == 3 && r->c.stats.texts == 3);
   CHECK(run_rig(r) == FLAME_OK && r->done == 3);
@@ -30,7 +31,8 @@ static void a_structure_is_compiled_once(void) {
 
 typedef struct teller { fl_trace trace; int32_t steps; double ms; } teller;
 
-static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i, double start, double ms) {
+static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
+                      double start, double ms) {
   teller *x = (teller *)t;
   CHECK(d->index == 1 && p != NULL && i == x->steps && start > 0);
   x->steps++;
@@ -171,16 +173,19 @@ static void products_of_every_layout_are_right(void) {
   const int64_t before = fake.products;
   product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
                                        .k = 4,
-                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .bbatch = { 60, 20 },
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 },
+                            .bbatch = { 60, 20 },
                             .cbatch = { 45, 15 } }, 72, 120, 90);
   CHECK(fake.products == before + 1);
   product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
                                        .k = 4,
-                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .cbatch = { 45, 15 } }, 72, 20, 90);
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 },
+                            .cbatch = { 45, 15 } }, 72, 20, 90);
   CHECK(fake.products == before + 2);
   product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
                                        .k = 4,
-                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 0, 12 }, .bbatch = { 60, 20 },
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 0, 12 },
+                            .bbatch = { 60, 20 },
                             .cbatch = { 45, 15 } }, 36, 120, 90);
   CHECK(fake.products == before + 4);
   close_fake(&c, &d);
@@ -205,7 +210,8 @@ static void make_scatter(sample *p) {
 }
 
 static void real_nvrtc_takes_the_texts(void) {
-  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };
   const char *reason = "";
 #ifdef __SANITIZE_THREAD__
   printf("skipped: compiling with NVRTC (it is not built for the thread sanitizer)\n");
@@ -227,7 +233,7 @@ static void real_nvrtc_takes_the_texts(void) {
 
 /* ---- registers that spill ---- */
 
-static fl_nvrtc told;                           /* a compiler whose log says that 6 and 4 blocks are too many */
+static fl_nvrtc told;               /* a compiler whose log says that 6 and 4 blocks are too many */
 static int tried[8], ntried;
 
 static fl_rtc_result note_blocks(fl_rtc_program p, int n, const char *const *option) {
@@ -239,16 +245,27 @@ static fl_rtc_result note_blocks(fl_rtc_program p, int n, const char *const *opt
 }
 
 static const char *words_of_log(void) {
-  return ntried && tried[ntried - 1] > 2 ? "ptxas . 80 bytes stack frame, 76 bytes spill stores, 70 bytes spill loads\n"
-                                         : "ptxas . 8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads\n";
+  return ntried && tried[ntried - 1] > 2
+         ? "ptxas . 80 bytes stack frame, 76 bytes spill stores, 70 bytes spill loads\n"
+         : "ptxas . 8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads\n";
 }
-static fl_rtc_result log_size(fl_rtc_program p, size_t *n) { (void)p; *n = strlen(words_of_log()) + 1; return FL_RTC_OK; }
-static fl_rtc_result log_text(fl_rtc_program p, char *to) { (void)p; strcpy(to, words_of_log()); return FL_RTC_OK; }
+static fl_rtc_result log_size(fl_rtc_program p, size_t *n) {
+  (void)p;
+  *n = strlen(words_of_log()) + 1;
+  return FL_RTC_OK;
+}
+static fl_rtc_result log_text(fl_rtc_program p, char *to) {
+  (void)p;
+  strcpy(to, words_of_log());
+  return FL_RTC_OK;
+}
 static const fl_nvrtc *get_told(const char **reason) { (void)reason; return &told; }
 
 static void spilled_registers_ask_for_fewer_blocks(void) {
-  static const fl_cuda_lib mixed = { fake_get_driver, get_told, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };
-  static const char *const text[] = { "#define MIN_BLOCKS 6\nkernel", "kernel without it", "#define MIN_BLOCKS 6\nof a user" };
+  static const fl_cuda_lib mixed = { fake_get_driver, get_told, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };
+  static const char *const text[] = { "#define MIN_BLOCKS 6\nkernel", "kernel without it",
+                                      "#define MIN_BLOCKS 6\nof a user" };
   static const int expected[][4] = { { 6, 4, 2 }, { 6 }, { 6 } };
   static const int count[] = { 3, 1, 1 };
   flame_context c = { 0 };
@@ -274,7 +291,8 @@ static void spilled_registers_ask_for_fewer_blocks(void) {
 
 /* The words that are looked for are those of the real compiler. */
 static void the_real_compiler_tells_what_it_spills(void) {
-  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };
   flame_context c = { 0 };
   fl_device d = { 0 };
   fl_text t;
@@ -292,7 +310,8 @@ static void the_real_compiler_tells_what_it_spills(void) {
                "extern \"C\" __global__ void __launch_bounds__(256, MIN_BLOCKS) spill(float *x) {\n");
   for (int i = 0; i < 96; i++) fl_text_printf(&t, "float v%d = x[%d * 256 + threadIdx.x];\n", i, i);
   fl_text_puts(&t, "__syncthreads();\n");
-  for (int i = 0; i < 96; i++) fl_text_printf(&t, "x[%d * 256 + threadIdx.x] = v%d - v%d;\n", i, i, (7 * i + 3) % 96);
+  for (int i = 0; i < 96; i++)
+    fl_text_printf(&t, "x[%d * 256 + threadIdx.x] = v%d - v%d;\n", i, i, (7 * i + 3) % 96);
   fl_text_puts(&t, "}\n");
   fl_compile job = { .text = fl_text_str(&t), .name = "spill.cu" };
   CHECK(fl_nvrtc_compile(s, &job, 1) == FLAME_OK && job.result == FL_RTC_OK);
@@ -300,7 +319,8 @@ static void the_real_compiler_tells_what_it_spills(void) {
   size_t n = 0;
   CHECK(s->modules.rtc->nvrtcGetProgramLogSize(job.program, &n) == FL_RTC_OK && n < sizeof log);
   if (n < sizeof log) CHECK(s->modules.rtc->nvrtcGetProgramLog(job.program, log) == FL_RTC_OK);
-  CHECK(strstr(log, " 0 bytes spill stores") != NULL);        /* after at least one trial with fewer blocks */
+  /* after at least one trial with fewer blocks */
+  CHECK(strstr(log, " 0 bytes spill stores") != NULL);
   fl_nvrtc_drop(s, &job, 1);
   fl_text_free(&t);
   close_fake(&c, &d);

@@ -37,23 +37,25 @@ static void close_context(flame_context *c) {
 }
 
 /* One call of a kind on n_in numbers; its n results in y (NULL: only computed). */
-static flame_status call_on(flame_context *c, int device, int kind, int dtype, int64_t n_in, const void *x, int64_t n, void *y,
-                            int np, const int64_t *p) {
+static flame_status call_on(flame_context *c, int device, int kind, int dtype, int64_t n_in,
+                            const void *x, int64_t n, void *y, int np, const int64_t *p) {
   flame_tensor *in = flame_from_data(c, (flame_dtype)dtype, 1, &n_in, x), *out = NULL;
   if (in) {
     FL_ENTER(c);
     fl_node *a = in->node;
-    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, 1, &a, device, dtype, 1, &n, np, p, NULL, 0, NULL));
+    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, 1, &a, device, dtype, 1, &n, np, p,
+                                  NULL, 0, NULL));
     FL_LEAVE(c);
   }
-  flame_status e = !out ? flame_error_code(c) : y ? flame_read(out, y, (size_t)(n * fl_dtype_size(dtype))) : flame_eval(c);
+  flame_status e = !out ? flame_error_code(c) : y
+                   ? flame_read(out, y, (size_t)(n * fl_dtype_size(dtype))) : flame_eval(c);
   flame_free(in);
   flame_free(out);
   return e;
 }
 
-static flame_status call(flame_context *c, int kind, int dtype, int64_t n_in, const void *x, int64_t n, void *y, int np,
-                         const int64_t *p) {
+static flame_status call(flame_context *c, int kind, int dtype, int64_t n_in, const void *x,
+                         int64_t n, void *y, int np, const int64_t *p) {
   return call_on(c, 1, kind, dtype, n_in, x, n, y, np, p);
 }
 
@@ -86,13 +88,15 @@ static double wrong_by(const int64_t *p, const double *x, const double *y) {
 
 static void transforms_are_those_of_the_definition(void) {
   static const int64_t forms[][8] = {
-    { 3, 7, 1, 7, 7, 0, 0, 0 }, { 3, 7, 1, 7, 7, 0, 1, 0 }, { 1, 6, 5, 6, 6, 0, 0, 0 }, { 4, 9, 1, 9, 5, 1, 0, 0 },
+    { 3, 7, 1, 7, 7, 0, 0, 0 }, { 3, 7, 1, 7, 7, 0, 1, 0 }, { 1, 6, 5, 6, 6, 0, 0, 0 },
+    { 4, 9, 1, 9, 5, 1, 0, 0 },
     { 1, 8, 3, 8, 5, 1, 0, 0 } };
   fake_reset();
   flame_context *c = open_context();
   for (int64_t i = 0; i < 1 << 20; i++) numbers[i] = (double)(i * 7919 % 1000) / 500 - 1;
   for (int i = 0; i < 5; i++) {
-    const int64_t *p = forms[i], n_in = p[0] * p[1] * p[2] * (p[5] == 1 ? 1 : 2), n = p[0] * p[4] * p[2] * 2;
+    const int64_t *p = forms[i], n_in = p[0] * p[1] * p[2] * (p[5] == 1 ? 1 : 2),
+                  n = p[0] * p[4] * p[2] * 2;
     fake.nlaunch = 0;
     CHECK(call(c, FL_CALL_fft, FLAME_F64, n_in, numbers, n, results, 8, p) == FLAME_OK);
     CHECK(wrong_by(p, numbers, results) < 1e-12 && fake.nlaunch == 0);
@@ -108,10 +112,12 @@ static void transforms_are_those_of_the_definition(void) {
 /* One plan of two axes, or two passes where the library refuses it: the same numbers. */
 static void two_axes(void) {
   static double once[2 * 60], first[2 * 60], second[2 * 60];
-  const int64_t both[9] = { 3, 5, 1, 5, 5, 0, 0, 0, 4 }, one[8] = { 3, 4, 5, 4, 4, 0, 0, 0 }, other[8] = { 12, 5, 1, 5, 5, 0, 0, 0 };
+  const int64_t both[9] = { 3, 5, 1, 5, 5, 0, 0, 0, 4 }, one[8] = { 3, 4, 5, 4, 4, 0, 0, 0 },
+                other[8] = { 12, 5, 1, 5, 5, 0, 0, 0 };
   fake_reset();
   flame_context *c = open_context();
-  CHECK(call(c, FL_CALL_fft, FLAME_F64, 120, numbers, 120, once, 9, both) == FLAME_OK && fake.transforms == 1);
+  CHECK(call(c, FL_CALL_fft, FLAME_F64, 120, numbers, 120, once, 9, both) == FLAME_OK &&
+        fake.transforms == 1);
   CHECK(fake.nlaunch == 0);
   flame_context *host = flame_open(&(flame_options){ .device = "cpu", .threads = 1 });
   CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, numbers, 120, first, 8, one) == FLAME_OK);
@@ -125,27 +131,31 @@ static void two_axes(void) {
   fake.fail_at = 1;
   fake.code = FL_CU_INVALID_VALUE;
   const int64_t larger[9] = { 3, 5, 1, 5, 5, 0, 0, 1, 6 };
-  CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK && fake.failed);
-  CHECK(fake.transforms == 2 && fake.nlaunch == 3);          /* rows and back, with the factor; a factor alone */
+  CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK &&
+        fake.failed);
+  /* rows and back, with the factor; a factor alone */
+  CHECK(fake.transforms == 2 && fake.nlaunch == 3);
   close_context(c);
 }
 
 static void what_goes_around_a_transform(void) {
   static const struct { int64_t p[8]; const char *first, *last; int64_t n; } cases[] = {
     { { 2, 4, 1, 4, 4, 0, 1, 1 }, "fft_scale", "fft_scale", 1 },       /* a factor alone */
-    { { 2, 4, 3, 4, 4, 0, 0, 0 }, "fft_rows", "fft_back", 2 },         /* side by side in several blocks */
+    { { 2, 4, 3, 4, 4, 0, 0, 0 }, "fft_rows", "fft_back", 2 },  /* side by side in several blocks */
     { { 2, 3, 1, 4, 4, 0, 0, 0 }, "fft_rows", "fft_rows", 1 },         /* filled */
     { { 2, 4, 1, 4, 3, 0, 0, 0 }, "fft_back", "fft_back", 1 },         /* cut */
-    { { 2, 3, 1, 4, 4, 2, 1, 1 }, "fft_rows", "fft_rows", 1 },         /* a half spectrum, with a factor */
+    { { 2, 3, 1, 4, 4, 2, 1, 1 }, "fft_rows", "fft_rows", 1 },  /* a half spectrum, with a factor */
   };
   fake_reset();
   flame_context *c = open_context();
   for (int i = 0; i < 5; i++) {
     const int64_t *p = cases[i].p, n = p[0] * p[4] * p[2] * (p[5] == 2 ? 1 : 2);
     fake.nlaunch = fake.transforms = 0;
-    CHECK(call(c, FL_CALL_fft, FLAME_F64, p[0] * p[1] * p[2] * 2, numbers, n, NULL, 8, p) == FLAME_OK);
+    CHECK(call(c, FL_CALL_fft, FLAME_F64, p[0] * p[1] * p[2] * 2, numbers, n, NULL, 8,
+               p) == FLAME_OK);
     CHECK(fake.nlaunch == cases[i].n && fake.transforms == 1);
-    CHECK(strcmp(fake.launch[0].name, cases[i].first) == 0 && strcmp(fake.launch[cases[i].n - 1].name, cases[i].last) == 0);
+    CHECK(strcmp(fake.launch[0].name, cases[i].first) == 0 &&
+          strcmp(fake.launch[cases[i].n - 1].name, cases[i].last) == 0);
   }
   close_context(c);
 }
@@ -174,12 +184,14 @@ static void a_refused_plan_goes_to_our_kernels(void) {
   fake.code = FL_CU_INVALID_VALUE;
   CHECK(simple_fft(c, 8) == FLAME_OK && fake.failed && fake.transforms == 0);
   CHECK(fake.nlaunch == 1 && strcmp(fake.launch[0].name, "fft_short") == 0 && fake.plans == 0);
-  CHECK(simple_fft(c, 8) == FLAME_OK && fake.transforms == 0 && fake.nlaunch == 2);      /* the same way again */
+  /* the same way again */
+  CHECK(simple_fft(c, 8) == FLAME_OK && fake.transforms == 0 && fake.nlaunch == 2);
   fake_reset();
   fake.only = "cufftMakePlanMany64";
   fake.fail_at = 1;
   fake.code = FL_CU_OUT_OF_MEMORY;
-  CHECK(simple_fft(c, 9) == FLAME_OK && fake.failed && fake.transforms == 1);            /* memory came free */
+  /* memory came free */
+  CHECK(simple_fft(c, 9) == FLAME_OK && fake.failed && fake.transforms == 1);
   fake_reset();
   fake.only = "cufftMakePlanMany64";
   fake.fail_at = 1;
@@ -190,7 +202,8 @@ static void a_refused_plan_goes_to_our_kernels(void) {
   fake_reset();
   fake.only = "cufftExecZ2Z";
   fake.fail_at = 1;
-  CHECK(simple_fft(c, 11) == FLAME_INTERNAL && strstr(flame_error(c), "cuFFT failed with status 6"));
+  CHECK(simple_fft(c, 11) == FLAME_INTERNAL &&
+        strstr(flame_error(c), "cuFFT failed with status 6"));
   flame_clear_error(c);
   fake_reset();
   close_context(c);
@@ -203,10 +216,13 @@ static void without_the_libraries(void) {
   fake_reset();
   fake.missing_fft = fake.missing_solver = 1;
   flame_context *c = open_context();
-  CHECK(simple_fft(c, 8) == FLAME_OK && fake.transforms == 0 && strcmp(fake.launch[0].name, "fft_short") == 0);
-  CHECK(call(c, FL_CALL_fft, FLAME_F64, 3, numbers, 4, NULL, 8, half) == FLAME_OK && fake.transforms == 0);
+  CHECK(simple_fft(c, 8) == FLAME_OK && fake.transforms == 0 &&
+        strcmp(fake.launch[0].name, "fft_short") == 0);
+  CHECK(call(c, FL_CALL_fft, FLAME_F64, 3, numbers, 4, NULL, 8, half) == FLAME_OK &&
+        fake.transforms == 0);
   fake.nlaunch = 0;
-  CHECK(call(c, FL_CALL_inverse, FLAME_F64, 4, a, 4, y, 4, inverse) == FLAME_OK && fake.nlaunch == 0);
+  CHECK(call(c, FL_CALL_inverse, FLAME_F64, 4, a, 4, y, 4, inverse) == FLAME_OK &&
+        fake.nlaunch == 0);
   CHECK(y[0] == 0.5 && y[1] == 0 && y[2] == 0 && y[3] == 0.25);
   CHECK(call(c, FL_CALL_inverse, FLAME_F64, 4, singular, 4, y, 4, inverse) != FLAME_OK);
   CHECK(strstr(flame_error(c), "the matrix is singular") != NULL);
@@ -217,7 +233,8 @@ static void without_the_libraries(void) {
 /* Without elements the vectors are still there: the identity. */
 static void matrices_without_elements(void) {
   static const struct { int kind, np; int64_t p[6], n; int64_t launches; } cases[] = {
-    { FL_CALL_svd, 6, { 2, 1, 0, 3, 1, 1 }, 18, 1 }, { FL_CALL_svd, 6, { 2, 1, 3, 0, 1, 1 }, 18, 1 },
+    { FL_CALL_svd, 6, { 2, 1, 0, 3, 1, 1 }, 18, 1 },
+    { FL_CALL_svd, 6, { 2, 1, 3, 0, 1, 1 }, 18, 1 },
     { FL_CALL_qr, 6, { 2, 1, 3, 0, 1, 1 }, 18, 1 }, { FL_CALL_determinant, 3, { 2, 1, 0 }, 6, 1 },
     { FL_CALL_lu, 4, { 2, 1, 3, 0 }, 6, 1 },
   };
@@ -225,7 +242,8 @@ static void matrices_without_elements(void) {
   flame_context *c = open_context();
   for (int i = 0; i < 5; i++) {
     fake.nlaunch = 0;
-    CHECK(call(c, cases[i].kind, FLAME_F64, 0, numbers, cases[i].n, NULL, cases[i].np, cases[i].p) == FLAME_OK);
+    CHECK(call(c, cases[i].kind, FLAME_F64, 0, numbers, cases[i].n, NULL, cases[i].np,
+               cases[i].p) == FLAME_OK);
     CHECK(fake.nlaunch == cases[i].launches);
   }
   close_context(c);
@@ -233,10 +251,14 @@ static void matrices_without_elements(void) {
 
 /* What a kernel writes as the status becomes the CPU's message, or the CPU's work. */
 static void statuses_become_messages(void) {
-  static const struct { int kind, np; int64_t p[6], n; uint64_t status; const char *text; } cases[] = {
-    { FL_CALL_inverse, 4, { 3, 1, 2, 0 }, 12, 2 * 8 + 1, "inverse: matrix 3 of the batch is singular" },
-    { FL_CALL_cholesky, 4, { 3, 1, 2, 0 }, 12, 0 * 8 + 2, "cholesky: matrix 1 of the batch is not positive definite" },
-    { FL_CALL_eigh, 5, { 3, 1, 2, 0, 1 }, 18, 1 * 8 + 3, "eigh: matrix 2 of the batch holds NaN or Inf" },
+  static const struct { int kind, np; int64_t p[6], n; uint64_t status; const char *text;
+                        } cases[] = {
+    { FL_CALL_inverse, 4, { 3, 1, 2, 0 }, 12, 2 * 8 + 1,
+      "inverse: matrix 3 of the batch is singular" },
+    { FL_CALL_cholesky, 4, { 3, 1, 2, 0 }, 12, 0 * 8 + 2,
+      "cholesky: matrix 1 of the batch is not positive definite" },
+    { FL_CALL_eigh, 5, { 3, 1, 2, 0, 1 }, 18, 1 * 8 + 3,
+      "eigh: matrix 2 of the batch holds NaN or Inf" },
     { FL_CALL_eigh, 5, { 3, 1, 2, 0, 1 }, 18, 1 * 8 + 4, NULL },
   };
   const double a[12] = { 2, 0, 0, 4, 1, 0, 0, 1, 3, 0, 0, 5 };
@@ -244,14 +266,19 @@ static void statuses_become_messages(void) {
   flame_context *c = open_context();
   for (int i = 0; i < 4; i++) {
     fl_cuda *s = ((fl_engine *)c->engine)->device[1].state;
-    CHECK(call(c, cases[i].kind, FLAME_F64, 12, a, cases[i].n, NULL, cases[i].np, cases[i].p) == FLAME_OK);   /* scratch is there */
+    /* scratch is there */
+    CHECK(call(c, cases[i].kind, FLAME_F64, 12, a, cases[i].n, NULL, cases[i].np, cases[i].p) ==
+          FLAME_OK);
     fake.launch_writes = s->scratch;
     fake.launch_bytes = &cases[i].status;
     fake.launch_size = 8;
-    const flame_status e = call(c, cases[i].kind, FLAME_F64, 12, a, cases[i].n, results, cases[i].np, cases[i].p);
+    const flame_status e = call(c, cases[i].kind, FLAME_F64, 12, a, cases[i].n, results,
+                                cases[i].np, cases[i].p);
     fake.launch_size = 0;
     if (cases[i].text) CHECK(e != FLAME_OK && strstr(flame_error(c), cases[i].text));
-    else CHECK(e == FLAME_OK && results[0] == 2 && results[1] == 4 && results[4] == 3 && results[5] == 5);
+    else
+      CHECK(e == FLAME_OK && results[0] == 2 && results[1] == 4 && results[4] == 3 &&
+            results[5] == 5);
     flame_clear_error(c);
   }
   close_context(c);

@@ -8,11 +8,19 @@
 
 typedef struct { int32_t type, id; } device_t;
 typedef struct { uint8_t code, bits; uint16_t lanes; } dtype_t;
-typedef struct { void *data; device_t device; int32_t ndim; dtype_t dtype; int64_t *shape, *strides; uint64_t byte_offset; } tensor_t;
+typedef struct {
+  void *data;
+  device_t device;
+  int32_t ndim;
+  dtype_t dtype;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} tensor_t;
 typedef struct managed { tensor_t t; void *manager; void (*deleter)(struct managed *); } managed;
 
 static int passed, failed;
-#define CHECK(x) ((x) ? (void)passed++ : (void)(failed++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
+#define CHECK(x) \
+  ((x) ? (void)passed++ : (void)(failed++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
 
 static int released;
 static void count_release(void *p, void *arg) { (void)p; *(int *)arg += 1; }
@@ -20,7 +28,8 @@ static void count_delete(managed *m) { (void)m; released++; }
 
 static int same(flame_tensor *x, const void *want, size_t bytes) {
   char have[256];
-  return bytes <= sizeof have && flame_read(x, have, bytes) == FLAME_OK && memcmp(have, want, bytes) == 0;
+  return bytes <= sizeof have && flame_read(x, have, bytes) == FLAME_OK &&
+         memcmp(have, want, bytes) == 0;
 }
 
 static void borrowed_memory_is_read_and_never_written(flame_context *c) {
@@ -52,7 +61,8 @@ static void memory_stays_its_owners_when_there_is_none_for_a_tensor(void) {
     released = 0;
     c->mem.fail_at = c->mem.calls + k;
     c->mem.fail_forever = k % 2;
-    flame_tensor *x = k % 4 < 2 ? flame_borrow(c, FLAME_F32, 1, shape, data, count_release, &count) : flame_from_dlpack(c, &m);
+    flame_tensor *x = k % 4 < 2 ? flame_borrow(c, FLAME_F32, 1, shape, data, count_release, &count)
+                                : flame_from_dlpack(c, &m);
     c->mem.fail_at = 0;
     if (!x) failures++;
     CHECK(count == 0 && released == 0);
@@ -70,10 +80,12 @@ static void borrowed_memory_is_there_and_aligned(flame_context *c) {
   CHECK(!flame_borrow(c, FLAME_F64, 1, shape, (char *)data + 1, NULL, NULL));
   CHECK(strstr(flame_error(c), "not aligned") != NULL);
   flame_clear_error(c);
-  CHECK(!flame_borrow(c, FLAME_F64, 1, shape, NULL, NULL, NULL) && !flame_from_data(c, FLAME_F64, 1, shape, NULL));
+  CHECK(!flame_borrow(c, FLAME_F64, 1, shape, NULL, NULL, NULL) &&
+        !flame_from_data(c, FLAME_F64, 1, shape, NULL));
   CHECK(strstr(flame_error(c), "no data for 8 bytes") != NULL);
   flame_clear_error(c);
-  flame_tensor *x = flame_borrow(c, FLAME_F64, 1, none, NULL, NULL, NULL), *y = flame_from_data(c, FLAME_F64, 1, none, NULL);
+  flame_tensor *x = flame_borrow(c, FLAME_F64, 1, none, NULL, NULL, NULL),
+               *y = flame_from_data(c, FLAME_F64, 1, none, NULL);
   CHECK(x && y);
   flame_free(x);
   flame_free(y);
@@ -92,7 +104,8 @@ static void closing_gives_borrowed_memory_back(void) {
 static void strided_tensors_come_in(flame_context *c) {
   int32_t data[6] = { 1, 2, 3, 4, 5, 6 };
   int64_t shape[2] = { 3, 2 }, strides[2] = { 1, 3 };               /* the transpose of 2 by 3 */
-  managed m = { .t = { data, { 1, 0 }, 2, { 0, 32, 1 }, shape, strides, 0 }, .deleter = count_delete };
+  managed m = { .t = { data, { 1, 0 }, 2, { 0, 32, 1 }, shape, strides, 0 },
+                .deleter = count_delete };
   released = 0;
   flame_tensor *x = flame_from_dlpack(c, &m);
   CHECK(x != NULL);
@@ -110,12 +123,14 @@ static void strided_tensors_come_in(flame_context *c) {
 static void refused_tensors_stay_the_producers(flame_context *c) {
   int64_t shape[1] = { 2 };
   float data[4] = { 0 };
-  const dtype_t f32 = { 2, 32, 1 }, bad[] = { { 2, 32, 4 }, { 5, 64, 1 }, { 1, 32, 1 }, { 2, 8, 1 } };
+  const dtype_t f32 = { 2, 32, 1 },
+                bad[] = { { 2, 32, 4 }, { 5, 64, 1 }, { 1, 32, 1 }, { 2, 8, 1 } };
   managed m = { .t = { data, { 1, 0 }, 1, f32, shape, NULL, 0 }, .deleter = count_delete };
   released = 0;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     m.t.dtype = bad[i];
-    CHECK(flame_from_dlpack(c, &m) == NULL && strstr(flame_error(c), "from_dlpack: no dtype") != NULL);
+    CHECK(flame_from_dlpack(c, &m) == NULL &&
+          strstr(flame_error(c), "from_dlpack: no dtype") != NULL);
     flame_clear_error(c);
   }
   m.t.dtype = f32;

@@ -32,7 +32,8 @@ typedef struct alarm_at { flame_context *c; double delay; } alarm_at;
 
 static void *ring(void *arg) {
   const alarm_at *a = arg;
-  const struct timespec t = { (time_t)a->delay, (long)((a->delay - (double)(time_t)a->delay) * 1e9) };
+  const struct timespec t = { (time_t)a->delay,
+                              (long)((a->delay - (double)(time_t)a->delay) * 1e9) };
   nanosleep(&t, NULL);
   flame_interrupt(a->c);
   return NULL;
@@ -104,7 +105,8 @@ static flame_status write_once(flame_context *c, flame_tensor *x, maker make, fl
   return e;
 }
 
-static void one_write(flame_context *c, const char *name, maker make, double delay, float *host, int *cut) {
+static void one_write(flame_context *c, const char *name, maker make, double delay, float *host,
+                      int *cut) {
   flame_tensor *x = flame_full(c, FLAME_F32, 2, (int64_t[]){ ROWS, COLS }, 1), *sum = NULL;
   CHECK(flame_eval(c) == FLAME_OK, name);
   flame_tensor *old = flame_clone(x);
@@ -142,8 +144,10 @@ static void writes_are_whole(int turns) {
     const double start = seconds();
     one_write(c, writes[w].name, writes[w].make, -1, host, &cut);
     const double whole = seconds() - start;
-    for (int i = 0; i < turns; i++) one_write(c, writes[w].name, writes[w].make, whole * i / turns, host, &cut);
-    if (getenv("FLAME_OOM_COUNTS")) printf("%s: %.1f ms, %d of %d cut\n", writes[w].name, whole * 1e3, cut, turns);
+    for (int i = 0; i < turns; i++)
+      one_write(c, writes[w].name, writes[w].make, whole * i / turns, host, &cut);
+    if (getenv("FLAME_OOM_COUNTS"))
+      printf("%s: %.1f ms, %d of %d cut\n", writes[w].name, whole * 1e3, cut, turns);
   }
   CHECK(c->tensors.live == 0, "writes");
   free(host);
@@ -183,10 +187,12 @@ static void a_long_product_gives_up(double most) {
 static void a_long_written_product_gives_up(double most) {
   enum { N = 2000 };
   flame_context *c = flame_open(&(flame_options){ .device = "cpu" });
-  flame_tensor *a = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 0.5), *x = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 7);
+  flame_tensor *a = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 0.5),
+               *x = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 7);
   CHECK(flame_eval(c) == FLAME_OK, "written product");
   FL_ENTER(c);
-  CHECK(fl_tensor_write(x, n_matmul(a->node, n_matmul(a->node, a->node)), "write") == FLAME_OK, "written product");
+  CHECK(fl_tensor_write(x, n_matmul(a->node, n_matmul(a->node, a->node)), "write") == FLAME_OK,
+        "written product");
   FL_LEAVE(c);
   pthread_t t;
   alarm_at alarm = { c, 0.05 };

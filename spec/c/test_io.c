@@ -31,7 +31,8 @@ static flame_status save_st(flame_context *c, const char *p, fl_node *n) {
 static fl_node *load_st(flame_context *c, const char *p) {
   fl_archive a;
   fl_node *n = NULL;
-  if (fl_safetensors_open(&a, c, p) == FLAME_OK && a.tensors.n > 0) n = fl_safetensors_read(&a, &a.tensors.at[0], 0);
+  if (fl_safetensors_open(&a, c, p) == FLAME_OK && a.tensors.n > 0)
+    n = fl_safetensors_read(&a, &a.tensors.at[0], 0);
   fl_safetensors_close(&a);
   return n;
 }
@@ -42,7 +43,8 @@ static flame_status save_npz(flame_context *c, const char *p, fl_node *n) {
 static fl_node *load_npz(flame_context *c, const char *p) {
   fl_zip z;
   fl_node *n = NULL;
-  if (fl_zip_open(&z, c, p) == FLAME_OK && z.members.n > 0) n = fl_npz_read(&z, &z.members.at[0], 0);
+  if (fl_zip_open(&z, c, p) == FLAME_OK && z.members.n > 0)
+    n = fl_npz_read(&z, &z.members.at[0], 0);
   fl_zip_close(&z);
   return n;
 }
@@ -81,7 +83,8 @@ static flame_status save_parts(flame_context *c, const char *p, fl_node *n) {
 static fl_node *load_parts(flame_context *c, const char *p) {
   fl_parts parts;
   fl_node *n = NULL;
-  if (fl_parts_open(&parts, c, p) == FLAME_OK && parts.files.n == 2 && parts.files.at[0].key.at[0] == 'a')
+  if (fl_parts_open(&parts, c, p) == FLAME_OK && parts.files.n == 2 &&
+      parts.files.at[0].key.at[0] == 'a')
     n = fl_node_from_host(c, 0, FLAME_F32, 2, shape, values);
   else if (c->err.code == FLAME_OK) FL_FAIL(c, FLAME_IO, "load", "another list");
   fl_parts_close(&parts);
@@ -94,7 +97,8 @@ static int load_once(flame_context *c, load_fn load) {
   flame_clear_error(c);
   FL_ENTER(c);
   fl_node *n = load(c, path);
-  const int value = n && n->shape->numel == 6 && fl_read_node(c, n, got, sizeof got) == FLAME_OK && memcmp(got, values, sizeof got) == 0;
+  const int value = n && n->shape->numel == 6 && fl_read_node(c, n, got, sizeof got) == FLAME_OK &&
+                    memcmp(got, values, sizeof got) == 0;
   const int error = n || flame_error_code(c) != FLAME_OK;
   FL_LEAVE(c);
   return value ? 1 : error ? 0 : -1;
@@ -108,7 +112,8 @@ static flame_status save_once(flame_context *c, save_fn save, flame_tensor *x) {
   return e;
 }
 
-static void failing_allocations(flame_context *c, const char *name, save_fn save, load_fn load, flame_tensor *x) {
+static void failing_allocations(flame_context *c, const char *name, save_fn save, load_fn load,
+                                flame_tensor *x) {
   int ok = save_once(c, save, x) == FLAME_OK && load_once(c, load) == 1, k = 1, before = 0;
   const int64_t blocks = c->mem.live_blocks;
   for (int forever = 0; forever < 2; forever++) {
@@ -165,8 +170,10 @@ int main(void) {
   flame_context *c = flame_open(NULL);
   flame_tensor *x = flame_from_data(c, FLAME_F32, 2, shape, values);
   const struct { const char *name; save_fn save; load_fn load; } kinds[] = {
-    { "safetensors", save_st, load_st }, { "npy", fl_npy_save, load_npy }, { "npz", save_npz, load_npz },
-    { "png", save_png, load_png }, { "csv", fl_csv_save, load_csv }, { "list of files", save_parts, load_parts }
+    { "safetensors", save_st, load_st }, { "npy", fl_npy_save, load_npy },
+    { "npz", save_npz, load_npz },
+    { "png", save_png, load_png }, { "csv", fl_csv_save, load_csv },
+    { "list of files", save_parts, load_parts }
   };
   for (int i = 0; i < 6; i++) {
     failing_allocations(c, kinds[i].name, kinds[i].save, kinds[i].load, x);

@@ -4,8 +4,9 @@
 ** kernels themselves, derived once more. Refusals name kernel and line.
 **
 ** Arguments of a case, in the order of the signature: dN double array of N (fN float, hN half:
-** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I int ("I=9"), B a struct of doubles (bytes). Then letters:
-** i derive by it, o output, z zeros. Values lie in (-1, 1), with p in (0.2, 1.2).
+** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I
+** int ("I=9"), B a struct of doubles (bytes). Then letters: i derive by it, o output, z zeros.
+** Values lie in (-1, 1), with p in (0.2, 1.2).
 */
 #include "kernel_problem.h"
 #include "kernel/text.h"
@@ -24,8 +25,8 @@ typedef struct test_case {
 } test_case;
 
 static void report(int ok, const char *name, const char *why) {
-  if (ok) { ++passed; return; }
-  ++failed;
+  if (ok) { passed++; return; }
+  failed++;
   printf("test_kernel_ad: %s: %s\n", name, why);
 }
 
@@ -33,7 +34,7 @@ static void report(int ok, const char *name, const char *why) {
 
 static void fill(argument *a, const char *flags, uint64_t *seed, int64_t mod) {
   const int positive = strchr(flags, 'p') != NULL;
-  for (int64_t e = 0; e < a->n; ++e) {
+  for (int64_t e = 0; e < a->n; e++) {
     double v = uniform(seed);
     if (fl_kt_is_int(a->type)) v = mod ? (double)((int64_t)(next_random(seed) >> 20) % mod) : 0;
     else if (positive) v = 0.7 + v / 2;
@@ -46,9 +47,9 @@ static void parse_args(problem *p, const char *text, uint64_t *seed) {
   while (*text) {
     char word[64], *rest;
     int k = 0;
-    for (; *text && *text != ' '; ++text) word[k++] = *text;
+    for (; *text && *text != ' '; text++) word[k++] = *text;
     word[k] = 0;
-    while (*text == ' ') ++text;
+    while (*text == ' ') text++;
     argument *a = &p->arg[p->n++];
     const char c = word[0];
     a->type = c == 'd' || c == 'D' || c == 'B' ? FL_KT_F64 : c == 'f' || c == 'F' ? FL_KT_F32
@@ -79,7 +80,8 @@ static void show(problem *p) {
   printf("%s\n", fl_text_str(&t));
   fl_text_free(&t);
   fl_text_init(&t, p->mem);
-  const fl_kad_parts parts = k && k->func ? fl_kad_gather(p->arena, p->f, k, &r) : (fl_kad_parts){NULL, NULL};
+  const fl_kad_parts parts = k && k->func ? fl_kad_gather(p->arena, p->f, k, &r)
+                                          : (fl_kad_parts){NULL, NULL};
   if (k && k->func) fl_ktext_prelude(&t), fl_ktext_kernel(&t, k->func);
   if (parts.gather) fl_ktext_kernel(&t, parts.gather->func);
   if (parts.rest) fl_ktext_kernel(&t, parts.rest->func);
@@ -87,10 +89,10 @@ static void show(problem *p) {
   fl_text_free(&t);
 }
 
-/* ---- one case ---------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static void second_order(problem *p, const test_case *c) {
-  for (int reverse = 0; reverse < ((c->second & ORDERS) > 1 ? 2 : 1); ++reverse) {
+  for (int reverse = 0; reverse < ((c->second & ORDERS) > 1 ? 2 : 1); reverse++) {
     problem q;
     char name[200];
     snprintf(name, sizeof name, "%s (of its %s)", c->name, reverse ? "adjoint" : "tangent");
@@ -118,7 +120,7 @@ static void run_case(const test_case *c, int deterministic) {
   problem p = {.f = s->kernels[0], .mem = &m,
                .arena = &s->arena, .races = 1, .slot_bytes = c->slot_bytes, .shared = c->shared,
                .deterministic = deterministic};
-  for (int axis = 0; axis < 3; ++axis) {
+  for (int axis = 0; axis < 3; axis++) {
     const uint32_t grid = c->grid >> 8 * axis & 255, block = c->block >> 8 * axis & 255;
     p.grid[axis] = grid ? grid : 1;
     p.block[axis] = block ? block : 1;
@@ -141,7 +143,7 @@ static void run_case(const test_case *c, int deterministic) {
   report(m.live_bytes == 0, c->name, "memory is left");
 }
 
-/* ---- no memory ------------------------------------------------------------------------------------ */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
 /* Memory runs out at ever other places: the answer is NULL, and nothing breaks. */
 static void run_dry(const test_case *c) {
@@ -158,7 +160,7 @@ static void run_dry(const test_case *c) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(&p, want);
   int wrong = 0;
-  for (int chunk = 1; chunk < 5; ++chunk)
+  for (int chunk = 1; chunk < 5; chunk++)
     for (size_t shift = 0; shift < 32000; shift += 1936) {
       fl_karena a;
       fl_karena_init(&a, &dry);
@@ -190,12 +192,12 @@ static const test_case cases[] = {
 
 int main(int argc, char **argv) {
   verbose = argc > 2;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (argc < 2 || strstr(cases[i].name, argv[1])) {
       run_case(&cases[i], 0);
       if (cases[i].second > ORDERS) run_case(&cases[i], 1);
     }
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (argc < 2 || strstr(cases[i].name, argv[1])) run_dry(&cases[i]);
   printf("test_kernel_ad: %d passed, %d failed\n", passed, failed);
   return failed != 0;

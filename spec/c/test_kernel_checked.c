@@ -1,8 +1,9 @@
 /*
 ** Kernels with their checks compiled in (kernel/text_check.h): the text of every source that the
-** front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua, compiles with
-** kernels/check.cu before it; what stands where in shared memory; which asserts there are. What
-** the checks find needs a GPU: spec/kernel/gradient/kernel_plants_spec.lua with FLAME_DEVICE=cuda.
+** front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua,
+** compiles with kernels/check.cu before it; what stands where in shared memory; which asserts there
+** are. What the checks find needs a GPU: spec/kernel/gradient/kernel_plants_spec.lua with
+** FLAME_DEVICE=cuda.
 */
 #include "cuda/text/embedded.h"
 #include "kernel/ad.h"
@@ -30,7 +31,8 @@ static void check(int ok, const char *what, const char *detail) {
 static void *find(void *lib, const char *name) { return lib ? dlsym(lib, name) : NULL; }
 
 static void compiles(const char *what, const char *text) {
-  static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so" };
+  static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                       "/usr/local/cuda/lib64/libnvrtc.so" };
   static const char *const options[] = { "--gpu-architecture=sm_90", "-default-device" };
   int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
   int (*compile)(void *, int, const char *const *);
@@ -38,9 +40,14 @@ static void compiles(const char *what, const char *text) {
   void *lib = NULL, *program = NULL, *p[5];
   for (int i = 0; i < COUNT(names) && !lib; i++) lib = dlopen(names[i], RTLD_NOW);
   p[0] = find(lib, "nvrtcCreateProgram"), p[1] = find(lib, "nvrtcCompileProgram");
-  p[2] = find(lib, "nvrtcGetProgramLogSize"), p[3] = find(lib, "nvrtcGetProgramLog"), p[4] = find(lib, "nvrtcDestroyProgram");
-  if (!p[0] || !p[1] || !p[2] || !p[3] || !p[4]) { printf("no NVRTC here: texts are not compiled\n"); return; }
-  memcpy(&create, &p[0], sizeof p[0]), memcpy(&compile, &p[1], sizeof p[0]), memcpy(&log_size, &p[2], sizeof p[0]);
+  p[2] = find(lib, "nvrtcGetProgramLogSize"), p[3] = find(lib, "nvrtcGetProgramLog"),
+  p[4] = find(lib, "nvrtcDestroyProgram");
+  if (!p[0] || !p[1] || !p[2] || !p[3] || !p[4]) {
+    printf("no NVRTC here: texts are not compiled\n");
+    return;
+  }
+  memcpy(&create, &p[0], sizeof p[0]), memcpy(&compile, &p[1], sizeof p[0]),
+  memcpy(&log_size, &p[2], sizeof p[0]);
   memcpy(&get_log, &p[3], sizeof p[0]), memcpy(&destroy, &p[4], sizeof p[0]);
   if (create(&program, text, "checked.cu", 0, NULL, NULL)) { check(0, what, "no program"); return; }
   const int bad = compile(program, COUNT(options), options);
@@ -63,7 +70,8 @@ enum { EACH = 3 };            /* adjoints of every third kernel: NVRTC takes its
 static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   uint8_t want[64] = { 0 };
   for (int i = 0; i < f->n_params && i < 64; i++)
-    want[i] = f->params[i].is_pointer && !f->params[i].is_const ? FL_KAD_OUTPUT | FL_KAD_FRESH : FL_KAD_INPUT;
+    want[i] = f->params[i].is_pointer && !f->params[i].is_const ? FL_KAD_OUTPUT | FL_KAD_FRESH
+                                                                : FL_KAD_INPUT;
   const fl_kad_request r = { .want = want, .deterministic = derived % 2 };
   fl_kad *ad = f->n_params <= 64 ? fl_kad_adjoint(f->arena, f, &r) : NULL;
   if (!ad || !ad->func) return;
@@ -234,13 +242,17 @@ static void layout(void) {
   fl_ksource *s = fl_ksource_parse(&mem, &e, text, sizeof text - 1);
   const fl_kfunc *f = s ? s->kernels[0] : NULL;
   fl_kcheck c;
-  check(f && f->has_body && fl_kcheck_open(&c, &mem, f, 7), "layout", f ? f->refusal : "it does not parse");
-  check(c.grain == 2 && c.cells == 3 * 4 + 5 && c.n_arrays == 2 && c.waits && c.fences, "layout", "is wrong");
+  check(f && f->has_body && fl_kcheck_open(&c, &mem, f, 7), "layout",
+        f ? f->refusal : "it does not parse");
+  check(c.grain == 2 && c.cells == 3 * 4 + 5 && c.n_arrays == 2 && c.waits && c.fences, "layout",
+        "is wrong");
   for (int i = 0; i < f->n_vars; i++) {
     const fl_kvar *v = &f->vars[i];
-    if (v->kind == FL_KV_SHARED) check(c.cell[i] == (v->dynamic ? 17 : v->type == FL_KT_F64 ? 0 : 12), "cells", v->name);
+    if (v->kind == FL_KV_SHARED)
+      check(c.cell[i] == (v->dynamic ? 17 : v->type == FL_KT_F64 ? 0 : 12), "cells", v->name);
   }
-  check(!strcmp(fl_kcheck_assert(f, 1), "n < 7") && !fl_kcheck_assert(f, 2), "asserts", "are wrong");
+  check(!strcmp(fl_kcheck_assert(f, 1), "n < 7") && !fl_kcheck_assert(f, 2), "asserts",
+        "are wrong");
   fl_kcheck_close(&c, &mem);
   fl_ksource_free(s);
 }

@@ -1,6 +1,6 @@
 /*
-** Planted errors in user kernels on the CPU are caught with their line, thread and block; an endless
-** one is stopped; printf prints.
+** Planted errors in user kernels on the CPU are caught with their line, thread and block; an
+** endless one is stopped; printf prints.
 */
 #include "lane_run.h"
 
@@ -42,19 +42,22 @@ static void test_race_errors(void) {
         " (0, 0, 0), but thread (1, 0, 0) of block (0, 0, 0) wrote it at line 4, with no barrier in between",
         .text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n"
                      "  out[i] = s[(threadIdx.x + 1) % 64];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
+        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) },
+        .checks = FL_LANE_RACE);
   FAILS("kernel 'k', line 6: race: write of index 0 of 's' (64 elements) by thread (0, 0, 0) of block"
         " (0, 0, 0), but thread (1, 0, 0) of block (0, 0, 0) read it at line 6, with no barrier in between",
         .text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n  __syncthreads();\n"
                      "  s[threadIdx.x] = s[threadIdx.x ^ 1];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
+        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) },
+        .checks = FL_LANE_RACE);
   FAILS("kernel 'k', line 3: race: write of index 0 of 'out' (1000 elements) by thread (0, 0, 0) of block"
         " (1, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 3, with no barrier in between",
         .text = HEAD "  out[threadIdx.x] = (float)i + 1;\n}", .grid = { 2 }, .block = { 32 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
   RUNS(.text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n  __syncwarp();\n"
                     "  out[i] = s[threadIdx.x ^ 1];\n  atomicAdd(&out[500], 1.0f);\n}",
-       .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
+       .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) },
+       .checks = FL_LANE_RACE);
 }
 
 static void test_other_errors(void) {
@@ -69,13 +72,15 @@ static void test_other_errors(void) {
   FAILS("kernel 'k', line 4: uninitialised: index 3 of 's' (64 elements) is read before it is written,"
         " by thread (3, 0, 0) of block (0, 0, 0)",
         .text = HEAD "  __shared__ float s[64]; if (i != 3) s[i] = x[i];\n  out[i] = s[i];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
+        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) },
+        .checks = FL_LANE_UNINIT);
   FAILS("kernel 'k', line 5: variable 'v' has no value yet, read by thread (7, 0, 0) of block (0, 0, 0)",
         .text = HEAD "  float v;\n  if (i < 7) v = x[i];\n  out[i] = v;\n}", .block = { 32 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
   FAILS("kernel 'k', line 5: uninitialised: index 2 of 'a' (4 elements) is read before it is written,"
         " by thread (2, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  float a[4];\n  a[0] = x[0]; a[1] = x[1];\n  out[i] = a[i];\n}", .block = { 4 },
+        .text = HEAD "  float a[4];\n  a[0] = x[0]; a[1] = x[1];\n  out[i] = a[i];\n}",
+        .block = { 4 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
   FAILS("kernel 'k', line 3: integer division by zero in thread (1, 0, 0) of block (0, 0, 0)",
         .text = HEAD "  out[i] = (float)(n / (i - 1));\n}", .block = { 4 },
@@ -87,12 +92,14 @@ static void test_other_errors(void) {
         .text = HEAD "  while (n > 0) out[i] += 1.0f;\n}", .block = { 32 }, .max_steps = 100000,
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
   atomic_int stop = 1;
-  CHECK(!execute(&(job){ .text = HEAD "  while (true) out[i] += 1.0f;\n}", .block = { 32 }, .stop = &stop,
+  CHECK(!execute(&(job){ .text = HEAD "  while (true) out[i] += 1.0f;\n}",
+                         .block = { 32 }, .stop = &stop,
                          .value = { 0, 0, &one }, .memory = { MEM(fx), MEM(fo) } }));
   CHECK(report.kind == FL_LANE_STOPPED);
   FAILS("kernel 'k', line 3: thread (15, 0, 0) of block (0, 0, 0) needs thread (16, 0, 0) of block"
         " (0, 0, 0), which is not there",
-        .text = HEAD "  if (i < 16) out[i] = __shfl_down_sync(0xffffu, x[i], 1);\n}", .block = { 32 },
+        .text = HEAD "  if (i < 16) out[i] = __shfl_down_sync(0xffffu, x[i], 1);\n}",
+        .block = { 32 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_BOUNDS);
   FAILS("'k': block of (50, 40, 1) threads, at most 1024", .text = HEAD "}", .block = { 50, 40 },
         .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
@@ -110,7 +117,8 @@ static void test_printf(void) {
   printed[0] = 0;
   fill();
   fx[1] = 2.5f;
-  RUNS(.text = HEAD "  if (i > 0) printf(\"%d of %5.2f%% %x%c\\n\", i, x[1], 255u + i, 'a' + i);\n}",
+  RUNS(.text =
+         HEAD "  if (i > 0) printf(\"%d of %5.2f%% %x%c\\n\", i, x[1], 255u + i, 'a' + i);\n}",
        .block = { 3 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .print = keep);
   CHECK(strstr(printed, "1 of  2.50%") && strstr(printed, "101") && strstr(printed, "2 of"));
 }
@@ -126,7 +134,8 @@ static void count_lines(void *arg, const char *text, size_t n) {
 static void test_stop(void) {
   const int n = N;
   atomic_store(&enough, 0);
-  CHECK(!execute(&(job){ .text = HEAD "  while (n > 0) {\n    printf(\"on\");\n  }\n}", .block = { 1 },
+  CHECK(!execute(&(job){ .text = HEAD "  while (n > 0) {\n    printf(\"on\");\n  }\n}",
+                         .block = { 1 },
                          .stop = &enough, .print = count_lines, .value = { 0, 0, &n },
                          .memory = { MEM(fx), MEM(fo) } }));
   CHECK(report.kind == FL_LANE_STOPPED && atomic_load(&enough) == 1);

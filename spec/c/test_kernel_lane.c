@@ -61,7 +61,8 @@ KERNEL(integers, (const int *x, const int *y, int *out, int n), {
   out[i] = (int)(u + v) ^ (int)(u * 3u - v);
   out[n + i] = (b != 0 && b != -1 ? a / b + a % b : a & b) ^ (v ? (int)(u / v + u % v) : ~a);
   out[2 * n + i] = (a >> (b & 31)) ^ (int)((u << (v & 31)) | (u >> (v & 15)));
-  out[3 * n + i] = (a < b) + 2 * (a <= b) + 4 * (u < v) + 8 * (u >= v) + 16 * (a == b) + 32 * (a != 7);
+  out[3 * n + i] = (a < b) + 2 * (a <= b) + 4 * (u < v) + 8 * (u >= v) + 16 * (a == b) +
+  32 * (a != 7);
   out[4 * n + i] = (signed char)a + (unsigned char)b * 3 + (short)(u + v) - (unsigned short)(u ^ v);
   out[5 * n + i] = (int)(float)a / 3 + (int)((double)b * 0.5) + (a ? 5 : 6) + !b;
   out[6 * n + i] = (int)((long long)a * b >> 7) ^ (int)((unsigned long long)u * v >> 33);
@@ -76,8 +77,10 @@ KERNEL(long_integers, (const long long *x, const long long *y, long long *out, i
   out[i] = (long long)(u + v * 3u) ^ (long long)(u * v);
   out[n + i] = (b != 0 && b != -1 ? a / b - a % b : 1) ^ (long long)(v ? u / v + u % v : 2u);
   out[2 * n + i] = (a >> (b & 63)) ^ (long long)((u << (v & 63)) | (u >> (v & 31)));
-  out[3 * n + i] = (a < b) + 2 * (a >= b) + 4 * (u < v) + 8 * (u >= v) + (a == b) + (long long)(int)a;
-  out[4 * n + i] = (long long)(float)(a >> 2) + (long long)((double)b * 0.25) + (long long)(short)a + !b;
+  out[3 * n + i] = (a < b) + 2 * (a >= b) + 4 * (u < v) + 8 * (u >= v) + (a == b) +
+  (long long)(int)a;
+  out[4 * n + i] = (long long)(float)(a >> 2) + (long long)((double)b * 0.25) +
+  (long long)(short)a + !b;
   out[5 * n + i] = ((long long)(unsigned)b - (long long)(unsigned char)a) ^ ~a;
 })
 
@@ -275,7 +278,10 @@ static void test_memory(void) {
   RUNS(.text = text_sorts, .grid = { 4 }, .block = { 256 }, .value = { 0, 0, &n },
        .memory = { MEM(ix), MEM(io) }, .checks = 7);
   CHECK(!memcmp(io, ir, sizeof io));
-  for (int k = 0; k < N; k++) { a[k] = (signed char)random_bits(); b[k] = (unsigned short)random_bits(); }
+  for (int k = 0; k < N; k++) {
+    a[k] = (signed char)random_bits();
+    b[k] = (unsigned short)random_bits();
+  }
   EACH_THREAD(dim(4, 1, 1), dim(256, 1, 1)) bytes(a, b, cr, drs, n);
   RUNS(.text = text_bytes, .grid = { 4 }, .block = { 256 }, .value = { 0, 0, 0, 0, &n },
        .memory = { MEM(a), MEM(b), MEM(c), MEM(d) });
@@ -284,7 +290,8 @@ static void test_memory(void) {
   RUNS(.text = text_doubles, .grid = { 4 }, .block = { 256 }, .value = { 0, 0, 0, &n },
        .memory = { MEM(dx), MEM(fy), MEM(dout) });
   CHECK(!memcmp(dout, dr, sizeof dr));
-  static const unsigned shape[][3] = { { 16, 4, 2 }, { 8, 8, 1 }, { 3, 5, 2 }, { 1, 32, 1 }, { 32, 1, 2 } };
+  static const unsigned shape[][3] = { { 16, 4, 2 }, { 8, 8, 1 }, { 3, 5, 2 }, { 1, 32, 1 },
+                                       { 32, 1, 2 } };
   for (int s = 0; s < 5; s++) {
     const int w = 37, h = 13;
     const unsigned *q = shape[s], gx = (37 + q[0] - 1) / q[0], gy = (13 + q[1] - 1) / q[1];
@@ -369,11 +376,13 @@ static void test_halves(void) {
   const int n = H;
   int bad = 0;
   for (int k = 0; k < H; k++) x[k] = (uint16_t)(0x3800 + random_bits() % 0x1000);
-  RUNS(.text = text, .block = { 64 }, .value = { 0, 0, 0, &n }, .memory = { MEM(x), MEM(y), MEM(z) });
+  RUNS(.text = text, .block = { 64 }, .value = { 0, 0, 0, &n },
+       .memory = { MEM(x), MEM(y), MEM(z) });
   for (int i = 0; i < H; i++) {
     float s = fl_f16_to_f32(x[i]);
     for (int k = 1; k < 4; k++) {
-      const float p = fl_f16_to_f32(fl_f32_to_f16(fl_f16_to_f32(x[(i + k) % n]) * fl_f16_to_f32(x[i])));
+      const float p =
+          fl_f16_to_f32(fl_f32_to_f16(fl_f16_to_f32(x[(i + k) % n]) * fl_f16_to_f32(x[i])));
       s = fl_f16_to_f32(fl_f32_to_f16(s + p));
     }
     bad += y[i] != fl_f32_to_f16(s) || z[i] != fl_f32_to_bf16(s * 3.0f);
@@ -451,7 +460,8 @@ static int serial(const char *text, const fl_lane_arg *args) {
   fl_error e = { 0 };
   fl_ksource *s = fl_ksource_parse(&memory, &e, text, strlen(text));
   fl_lane_code *code = fl_lane_compile(&memory, s->kernels[0], &e);
-  const fl_lane_launch l = { .grid = { 2, 1, 1 }, .block = { 32, 1, 1 }, .args = args, .n_args = 3 };
+  const fl_lane_launch l = { .grid = { 2, 1, 1 }, .block = { 32, 1, 1 }, .args = args,
+                             .n_args = 3 };
   const int answer = fl_lane_serial(code, &l);
   fl_lane_free(code);
   fl_ksource_free(s);
@@ -461,7 +471,8 @@ static int serial(const char *text, const fl_lane_arg *args) {
 static void test_serial(void) {
   const int n = N;
   const fl_lane_memory x = MEM(fx), out = MEM(fo);
-  const fl_lane_arg args[] = { { 0, &x }, { 0, &out }, { &n, 0 } }, twice[] = { { 0, &x }, { 0, &x }, { &n, 0 } };
+  const fl_lane_arg args[] = { { 0, &x }, { 0, &out }, { &n, 0 } },
+                    twice[] = { { 0, &x }, { 0, &x }, { &n, 0 } };
   CHECK(!serial(HEAD "  if (i < n) out[i] += x[i];\n}", args));
   CHECK(serial(HEAD "  if (i < n) out[i / 2] += x[i];\n}", args));
   CHECK(serial(HEAD "  atomicAdd(&out[0], x[i]);\n}", args));

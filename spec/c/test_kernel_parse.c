@@ -55,7 +55,8 @@ static void nvrtc_open(void) {
   nvrtc.there = lib && find(lib, "nvrtcCreateProgram", &nvrtc.create) &&
                 find(lib, "nvrtcCompileProgram", &nvrtc.compile) &&
                 find(lib, "nvrtcGetProgramLogSize", &nvrtc.log_size) &&
-                find(lib, "nvrtcGetProgramLog", &nvrtc.log) && find(lib, "nvrtcDestroyProgram", &nvrtc.destroy);
+                find(lib, "nvrtcGetProgramLog", &nvrtc.log) && find(lib, "nvrtcDestroyProgram",
+                                                                    &nvrtc.destroy);
   if (!nvrtc.there) printf("no NVRTC here: texts are not compiled\n");
 }
 
@@ -77,7 +78,7 @@ static void compiles(const char *what, const char *text) {
   nvrtc.destroy(&program);
 }
 
-/* ---- inside the language ------------------------------------------------------------------------- */
+/* ---- inside the language --------------------------------------------------------------------- */
 
 static void text_of(fl_ksource *s, fl_text *t, int with_prelude) {
   fl_text_init(t, &mem);
@@ -146,7 +147,7 @@ static void check_round_trip(const good_source *g) {
   fl_ksource_free(s);
 }
 
-/* ---- outside --------------------------------------------------------------------------------------- */
+/* ---- outside --------------------------------------------------------------------------------- */
 
 static char *deep_source(void) {
   char *text = malloc(5000);
@@ -187,31 +188,37 @@ static void check_signatures(void) {
     "{ asm(\"\"); }\n}\n__global__ void __launch_bounds__(128, 2) two(Thing t, const Thing *u, int m) { }\n");
   const fl_kfunc *f = fl_ksource_kernel(s, "one"), *g = fl_ksource_kernel(s, "two");
   check(f && g && s->n_kernels == 2, "signatures", "two kernels");
-  check(f->n_params == 6 && !f->has_body && f->refusal_line == 3, "signatures", "of a refused body");
+  check(f->n_params == 6 && !f->has_body && f->refusal_line == 3, "signatures",
+        "of a refused body");
   const fl_kparam *p = f->params;
-  check(p[0].is_pointer && p[0].is_const && p[0].type == FL_KT_F32 && p[0].width == 4 && p[0].pointee_size == 16,
+  check(p[0].is_pointer && p[0].is_const && p[0].type == FL_KT_F32 && p[0].width == 4 &&
+        p[0].pointee_size == 16,
         "signatures", "const float4 *");
-  check(p[1].is_struct && p[1].size == 40 && p[1].align == 8 && p[1].offset == 8 && p[1].n_fields == 3 &&
-        p[1].fields[2].offset == 16 && p[1].fields[2].count == 6 && p[1].fields[2].stride[0] == 12 &&
-        !strcmp(p[1].fields[2].path, "v"), "signatures", "struct by value");
-  check(p[2].offset == 48 && p[3].offset == 52 && p[3].type == FL_KT_U8 && p[4].offset == 56, "signatures", "offsets");
+  check(p[1].is_struct && p[1].size == 40 && p[1].align == 8 && p[1].offset == 8 &&
+        p[1].n_fields == 3 && p[1].fields[2].offset == 16 && p[1].fields[2].count == 6 &&
+        p[1].fields[2].stride[0] == 12 && !strcmp(p[1].fields[2].path, "v"), "signatures",
+        "struct by value");
+  check(p[2].offset == 48 && p[3].offset == 52 && p[3].type == FL_KT_U8 && p[4].offset == 56,
+        "signatures", "offsets");
   check(p[4].is_pointer && !p[4].is_const && p[4].type == FL_KT_F64, "signatures", "double *");
   check(p[5].is_pointer && p[5].type == FL_KT_VOID, "signatures", "void *");
-  check(g->n_params == 3 && !g->params[0].known && g->params[1].is_pointer && g->params[1].is_const &&
-        !strcmp(g->params[0].type_name, "Thing") && !strcmp(g->params[2].name, "m"), "signatures", "unknown types");
+  check(g->n_params == 3 && !g->params[0].known && g->params[1].is_pointer &&
+        g->params[1].is_const && !strcmp(g->params[0].type_name, "Thing") &&
+        !strcmp(g->params[2].name, "m"), "signatures", "unknown types");
   fl_ksource_free(s);
   s = parse("int f(int x) { return x; }\n");
   check(s && !s->n_kernels && s->error, "signatures", "no kernel is an error");
   fl_ksource_free(s);
 }
 
-/* ---- analyses ----------------------------------------------------------------------------------------- */
+/* ---- analyses -------------------------------------------------------------------------------- */
 
 static void access_is(const char *text, const char *classes, const char *first) {
   fl_ksource *s = parse(text);
   const fl_kfunc *f = s->n_kernels ? s->kernels[0] : NULL;
   fl_kaccess *a = f ? calloc((size_t)f->n_vars + 1, sizeof *a) : NULL;
-  check(f && f->has_body && fl_kaccess_find(&mem, f, a), text, f ? fl_ksource_refusal(s, f) : s->error);
+  check(f && f->has_body && fl_kaccess_find(&mem, f, a), text,
+        f ? fl_ksource_refusal(s, f) : s->error);
   for (int i = 0, k = 0; f && f->has_body && i < f->n_vars; i++) {
     if (f->vars[i].kind != FL_KV_POINTER) continue;
     char now[3] = { fl_kaccess_class(&a[i]), 0, 0 };
@@ -224,14 +231,19 @@ static void access_is(const char *text, const char *classes, const char *first) 
 }
 
 static void check_access(void) {
-  access_is("__global__ void k(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }", "rw", "10");
+  access_is("__global__ void k(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }",
+            "rw", "10");
   access_is("__global__ void k(float *y) { y[threadIdx.x] += 1; }", "a", "1");
   access_is("__global__ void k(float *y) { atomicAdd(y, 1.f); }", "a", "0");
   access_is("__global__ void k(float *y) { y[0] = 1; y[0] = y[0] * 2; }", "b", "0");
-  access_is("__global__ void k(float *y, int n) { int i = 0; y[i] = 1; i = n; y[0] = y[i] * 2; }", "b", "1");
+  access_is("__global__ void k(float *y, int n) { int i = 0; y[i] = 1; i = n; y[0] = y[i] * 2; }",
+            "b", "1");
   access_is("__global__ void k(float *y, int n) { if (n) y[0] = 1; y[1] = y[0]; }", "b", "1");
-  access_is("__global__ void k(float *y, int n) { for (int i = 0; i < n; i++) { y[i] = i; y[i] *= 2; } }", "b", "0");
-  access_is("__global__ void k(float *y, int n, float *z) { int i = n; y[i] = 1; while (i > 0) { z[0] = y[i]; i--; } }", "bw", "10");
+  access_is(
+      "__global__ void k(float *y, int n) { for (int i = 0; i < n; i++) { y[i] = i; y[i] *= 2; } }",
+    "b", "0");
+  access_is(
+      "__global__ void k(float *y, int n, float *z) { int i = n; y[i] = 1; while (i > 0) { z[0] = y[i]; i--; } }", "bw", "10");
 }
 
 /* Index class of the first store. */
@@ -244,7 +256,8 @@ static int see_store(void *arg, fl_kstmt *s) {
 
 static void index_is(const char *body, int geometry, int want) {
   char text[1024];
-  snprintf(text, sizeof text, "__global__ void k(float *y, const float *x, int n, int m, int w, int h) {\n"
+  snprintf(text, sizeof text,
+           "__global__ void k(float *y, const float *x, int n, int m, int w, int h) {\n"
            "  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y; %s }\n", body);
   fl_ksource *s = parse(text);
   fl_kfunc *f = s->n_kernels ? s->kernels[0] : NULL;
@@ -290,11 +303,13 @@ static void check_indices(void) {
   index_is("y[(int)x[i]] = 1;", d1, FL_KI_OTHER);
   index_is("y[i & 7] = 1;", d1, FL_KI_OTHER);
   index_is("i = n; y[i] = 1;", d1, FL_KI_OTHER);
-  index_is("for (int k = 0; k < n; k++) for (int q = 0; q < m; q++) y[(i * n + k) * m + q] = 1;", d1, FL_KI_INJECTIVE);
-  index_is("for (int k = 0; k < n; k++) for (int q = 0; q < m; q++) y[i * m + q] = 1;", d1, FL_KI_OWN);
+  index_is("for (int k = 0; k < n; k++) for (int q = 0; q < m; q++) y[(i * n + k) * m + q] = 1;",
+           d1, FL_KI_INJECTIVE);
+  index_is("for (int k = 0; k < n; k++) for (int q = 0; q < m; q++) y[i * m + q] = 1;",
+           d1, FL_KI_OWN);
 }
 
-/* ---- map and derivatives -------------------------------------------------------------------------------- */
+/* ---- map and derivatives --------------------------------------------------------------------- */
 
 static void map_is(const char *text, int n, const char *printed) {
   const uint8_t types[] = { FL_KT_F32, FL_KT_F32, FL_KT_F64, FL_KT_I32 };
@@ -319,7 +334,8 @@ static void check_map(void) {
   map_is("x -> x x", 1, "'x' behind the expression");
   map_is("sinf(x)", 1, "write names, ->, and an expression: \"x, y -> x*y + 1\"");
   map_is("x, y -> x", 1, "2 names for 1 arguments");
-  check(fl_kmap_arity("a, b,c -> 1", 11) == 3 && fl_kmap_arity("a b -> 1", 8) == -1 && fl_kmap_arity("", 0) == -1,
+  check(fl_kmap_arity("a, b,c -> 1", 11) == 3 && fl_kmap_arity("a b -> 1", 8) == -1 &&
+        fl_kmap_arity("", 0) == -1,
         "map", "arity");
 }
 
@@ -336,47 +352,64 @@ static void check_partials(void) {
       fl_kexpr *c = fl_kexpr_call(&a, b, type, fl_kbuiltins[b].n, x);
       for (int i = 0; i < fl_kbuiltins[b].n; i++) {
         fl_kexpr *d = fl_kbuiltin_partial(&a, c, i, NULL);
-        check(!a.failed && (d ? d->type == type : !fl_kbuiltins[b].d[i]), fl_kbuiltins[b].id, fl_kbuiltins[b].d[i]);
+        check(!a.failed && (d ? d->type == type : !fl_kbuiltins[b].d[i]), fl_kbuiltins[b].id,
+              fl_kbuiltins[b].d[i]);
       }
     }
   }
   fl_karena_close(&a);
 }
 
-/* ---- sums combined in the warp ----------------------------------------------------------------------------- */
+/* ---- sums combined in the warp --------------------------------------------------------------- */
 
 #define I_OF "int i = blockIdx.x * blockDim.x + threadIdx.x;"
-#define XY_OF "int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;"
+#define XY_OF \
+  "int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;"
 #define ARGS "(float *p, const float *g, int n, int w)"
 static const struct { const char *text; int groups, atomics; } near_sums[] = {
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 2 * g[i]);"
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 2 * g[i]);"
     " if (i > 0) atomicAdd(&p[i - 1], 3.f); atomicAdd(&p[i + w], 1.f); atomicAdd(&p[i - w], 1.f); } }", 1, 2 },
-  { "__global__ void k" ARGS " {" XY_OF "if (x > 0 && y > 0 && x < w && y < n) for (int k = 0; k < 3; k++) {"
+  { "__global__ void k" ARGS " {"
+    XY_OF "if (x > 0 && y > 0 && x < w && y < n) for (int k = 0; k < 3; k++) {"
     " int at = y * w + x; atomicAdd(&p[at], g[at]); atomicAdd(&p[at - 1], g[k]); atomicAdd(&p[x + 1 + y * w], 1.f);"
     " atomicAdd(&p[(y - 1) * w + x], 1.f); atomicAdd(&p[(y - 1) * w + x + 1], 2.f); } }", 2, 0 },
   { "__global__ void k(double *p, const double *g, unsigned n) { unsigned i = threadIdx.x, l = i - 1;"
     " if (i < n) { if (i) atomicAdd(&p[l], g[i]); atomicAdd(&p[i], -g[i]); } }", 1, 0 },
   { "__global__ void k(float *p, float *q, long long n) { long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;"
     " if (i < n) { atomicAdd(&p[i], 1.f); atomicAdd(&p[i + 1], q[i]); q[i] = 0; } }", 1, 0 },
-  { "__global__ void k(float *fl_at_0, float *delete_, int n) {" I_OF " float fl_here_0 = n; if (i < n) {"
+  { "__global__ void k(float *fl_at_0, float *delete_, int n) {"
+    I_OF " float fl_here_0 = n; if (i < n) {"
     " atomicAdd(fl_at_0 + i, fl_here_0); atomicAdd(fl_at_0 + i + 1, 1.f);"
     " atomicAdd(delete_ + i, 1.f); atomicAdd(delete_ + i - 1, 1.f); } }", 2, 0 },
   /* what stays as it is: a return, a sum that is read, stored, or used, one offset, other steps */
-  { "__global__ void k" ARGS " {" I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, p[w]); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); p[w] += 1; } }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { float f = atomicAdd(p + i, 1.f); atomicAdd(&p[i], f);"
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + i, p[w]); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); p[w] += 1; } }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { float f = atomicAdd(p + i, 1.f); atomicAdd(&p[i], f);"
     " atomicAdd(&p[i + 1], f); } }", 0, 3 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 2], 1.f); atomicAdd(&p[i], 1.f); } }",
-    0, 3 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + 2 * i, 1.f); atomicAdd(&p[2 * i + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + n - i, 1.f); atomicAdd(&p[n - i + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "for (; i < n; i += w) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " {" I_OF "for (int j = 0; j < n; j++) { int c = i + j; atomicAdd(p + c, 1.f);"
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 2], 1.f); atomicAdd(&p[i], 1.f); } }", 0, 3 },
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + 2 * i, 1.f); atomicAdd(&p[2 * i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "if (i < n) { atomicAdd(p + n - i, 1.f); atomicAdd(&p[n - i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "for (; i < n; i += w) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {"
+    I_OF "for (int j = 0; j < n; j++) { int c = i + j; atomicAdd(p + c, 1.f);"
     " atomicAdd(&p[c + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " { for (int j = 0; j < n; j++) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k" ARGS " { int j = (int)g[threadIdx.x]; if (j < n) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }", 0, 2 },
-  { "__global__ void k(int *p, int n) {" I_OF "if (i < n) { atomicAdd(p + i, 1); atomicAdd(&p[i + 1], 1); } }", 0, 2 }
+  { "__global__ void k"
+    ARGS " { for (int j = 0; j < n; j++) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }",
+    0, 2 },
+  { "__global__ void k"
+    ARGS " { int j = (int)g[threadIdx.x]; if (j < n) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k(int *p, int n) {"
+    I_OF "if (i < n) { atomicAdd(p + i, 1); atomicAdd(&p[i + 1], 1); } }", 0, 2 }
 };
 
 static int occurrences(const char *text, const char *what) {
@@ -406,9 +439,12 @@ static void check_near(void) {
       fl_text t;
       text_of(s, &t, 1);
       const char *text = fl_text_str(&t), *body = strstr(text, "void k(");
-      check(occurrences(body, "fl_add_near(") == near_sums[i].groups, "near sums, groups", near_sums[i].text);
-      check(occurrences(body, "atomicAdd(") == near_sums[i].atomics, "near sums, atomics", near_sums[i].text);
-      check(!near_sums[i].groups == !strstr(text, "FL_NEAR"), "near sums, prelude", near_sums[i].text);
+      check(occurrences(body, "fl_add_near(") == near_sums[i].groups, "near sums, groups",
+            near_sums[i].text);
+      check(occurrences(body, "atomicAdd(") == near_sums[i].atomics, "near sums, atomics",
+            near_sums[i].text);
+      check(!near_sums[i].groups == !strstr(text, "FL_NEAR"), "near sums, prelude",
+            near_sums[i].text);
       compiles("near sums", text);
       fl_text_free(&t);
       check_near_memory(f);
@@ -417,7 +453,7 @@ static void check_near(void) {
   }
 }
 
-/* ---- broken texts and memory -------------------------------------------------------------------------------- */
+/* ---- broken texts and memory ----------------------------------------------------------------- */
 
 static uint64_t seed = 1;
 static unsigned draw(unsigned n) {
@@ -450,8 +486,10 @@ static void try_text(const char *text, size_t n) {
 }
 
 static void fuzz(int rounds) {
-  static const char *const bits[] = { "(", ")", "{", "}", "[", "]", ";", ",", "*", "&", "=", "++", "if", "for", "float",
-    "int", "0", "1e9", "\"", "'", "#define X X\n", "?", ":", "struct", "x", "->", ".", "<<", "return", "\\\n", "/*", "&&", "-" };
+  static const char *const bits[] = { "(", ")", "{", "}", "[", "]", ";", ",", "*", "&", "=", "++",
+                                      "if", "for", "float",
+    "int", "0", "1e9", "\"", "'", "#define X X\n", "?", ":", "struct", "x", "->", ".", "<<",
+    "return", "\\\n", "/*", "&&", "-" };
   for (int r = 0; r < rounds; r++) {
     const char *from = good[draw(COUNT(good))].text;
     size_t n = strlen(from);
@@ -479,11 +517,13 @@ static void fuzz(int rounds) {
 static void check_bombs(void) {
   char *text = malloc(200000);
   strcpy(text, "#define A0 x\n");
-  for (int i = 1; i < 30; i++) sprintf(text + strlen(text), "#define A%d A%d A%d\n", i, i - 1, i - 1);
+  for (int i = 1; i < 30; i++)
+    sprintf(text + strlen(text), "#define A%d A%d A%d\n", i, i - 1, i - 1);
   strcat(text, "__global__ void k(float *x) { A29 }\n");
   try_text(text, strlen(text));
   strcpy(text, "__device__ void f0() {}\n");
-  for (int i = 1; i < 40; i++) sprintf(text + strlen(text), "__device__ void f%d() { f%d(); f%d(); }\n", i, i - 1, i - 1);
+  for (int i = 1; i < 40; i++)
+    sprintf(text + strlen(text), "__device__ void f%d() { f%d(); f%d(); }\n", i, i - 1, i - 1);
   strcat(text, "__global__ void k(float *x) { f39(); }\n");
   try_text(text, strlen(text));
   strcpy(text, "__global__ void k(float *x) { x[0] = 1");

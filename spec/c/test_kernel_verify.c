@@ -1,6 +1,7 @@
 /*
-** The verifier of kernel trees (kernel/verify.h): a tree as it is read is well formed, and each invariant,
-** broken on purpose, is seen. (That what the passes make is well formed is checked while all specs run.)
+** The verifier of kernel trees (kernel/verify.h): a tree as it is read is well formed, and each
+** invariant, broken on purpose, is seen. (That what the passes make is well formed is checked while
+** all specs run.)
 */
 #include "kernel/builtins.h"
 #include "kernel/source.h"
@@ -52,34 +53,52 @@ static fl_kexpr *expr(fl_kfunc *f, int kind, int nth) {
 
 /* Each breaks one thing; the words that the verifier must say. */
 static void variable(fl_kfunc *f) { expr(f, FL_KX_VAR, 0)->var = f->n_vars; }
-static void array_as_value(fl_kfunc *f) { expr(f, FL_KX_VAR, 0)->var = expr(f, FL_KX_LOAD, 0)->var; }
+static void array_as_value(fl_kfunc *f) {
+  expr(f, FL_KX_VAR, 0)->var = expr(f, FL_KX_LOAD, 0)->var;
+}
 static void read_type(fl_kfunc *f) { expr(f, FL_KX_VAR, 0)->type = FL_KT_F64; }
 static void operand(fl_kfunc *f, fl_kexpr *x, fl_kexpr *with) {
   x->x[0] = with;
   fl_kexpr_settle(f->arena, x);
 }
-static void index_type(fl_kfunc *f) { operand(f, expr(f, FL_KX_LOAD, 0), fl_kexpr_int(f->arena, FL_KT_I32, 0)); }
+static void index_type(fl_kfunc *f) {
+  operand(f, expr(f, FL_KX_LOAD, 0), fl_kexpr_int(f->arena, FL_KT_I32, 0));
+}
 static void load_site(fl_kfunc *f) { expr(f, FL_KX_LOAD, 0)->site = f->n_sites; }
 static void load_type(fl_kfunc *f) { expr(f, FL_KX_LOAD, 0)->type = FL_KT_F64; }
-static void operand_types(fl_kfunc *f) { operand(f, expr(f, FL_KX_BINARY, 0), fl_kexpr_float(f->arena, FL_KT_F64, 1)); }
+static void operand_types(fl_kfunc *f) {
+  operand(f, expr(f, FL_KX_BINARY, 0), fl_kexpr_float(f->arena, FL_KT_F64, 1));
+}
 static void missing_operand(fl_kfunc *f) { expr(f, FL_KX_BINARY, 0)->x[1] = NULL; }
 static void many_operands(fl_kfunc *f) { expr(f, FL_KX_BINARY, 0)->n = 1; }
 static void depth(fl_kfunc *f) { expr(f, FL_KX_BINARY, 0)->depth++; }
-static void choice(fl_kfunc *f) { expr(f, FL_KX_SELECT, 0)->x[0] = fl_kexpr_int(f->arena, FL_KT_I32, 1); }
+static void choice(fl_kfunc *f) {
+  expr(f, FL_KX_SELECT, 0)->x[0] = fl_kexpr_int(f->arena, FL_KT_I32, 1);
+}
 static void builtin(fl_kfunc *f) { expr(f, FL_KX_CALL, 0)->op = FL_KB_COUNT; }
 static void builtin_type(fl_kfunc *f) { expr(f, FL_KX_CALL, 0)->type = FL_KT_I32; }
 static void special(fl_kfunc *f) { expr(f, FL_KX_SPECIAL, 0)->type = FL_KT_I32; }
-static void assigned_type(fl_kfunc *f) { stmt(f, FL_KS_ASSIGN, 0)->x[0] = fl_kexpr_float(f->arena, FL_KT_F64, 1); }
+static void assigned_type(fl_kfunc *f) {
+  stmt(f, FL_KS_ASSIGN, 0)->x[0] = fl_kexpr_float(f->arena, FL_KT_F64, 1);
+}
 static void constant_array(fl_kfunc *f) { stmt(f, FL_KS_STORE, 0)->var = f->params[0].first_var; }
 static void store_site(fl_kfunc *f) { stmt(f, FL_KS_STORE, 0)->site = -1; }
-static void stored_type(fl_kfunc *f) { stmt(f, FL_KS_STORE, 0)->x[1] = fl_kexpr_float(f->arena, FL_KT_F64, 1); }
+static void stored_type(fl_kfunc *f) {
+  stmt(f, FL_KS_STORE, 0)->x[1] = fl_kexpr_float(f->arena, FL_KT_F64, 1);
+}
 static void atomic(fl_kfunc *f) { stmt(f, FL_KS_ATOMIC, 0)->op = FL_KA_COUNT; }
-static void condition(fl_kfunc *f) { stmt(f, FL_KS_IF, 0)->x[0] = fl_kexpr_int(f->arena, FL_KT_I32, 1); }
-static void loop_twice(fl_kfunc *f) { stmt(f, FL_KS_LOOP, 1)->label = stmt(f, FL_KS_LOOP, 0)->label; }
+static void condition(fl_kfunc *f) {
+  stmt(f, FL_KS_IF, 0)->x[0] = fl_kexpr_int(f->arena, FL_KT_I32, 1);
+}
+static void loop_twice(fl_kfunc *f) {
+  stmt(f, FL_KS_LOOP, 1)->label = stmt(f, FL_KS_LOOP, 0)->label;
+}
 static void loop_number(fl_kfunc *f) { stmt(f, FL_KS_LOOP, 0)->label = f->n_loops; }
 static void no_loop(fl_kfunc *f) { fl_kstmt_new(f->arena, &f->body, FL_KS_CONTINUE, 1); }
 static void no_block(fl_kfunc *f) { fl_kstmt_new(f->arena, &f->body, FL_KS_LEAVE, 1)->label = 0; }
-static void step_exit(fl_kfunc *f) { fl_kstmt_new(f->arena, &stmt(f, FL_KS_LOOP, 0)->other, FL_KS_BREAK, 1); }
+static void step_exit(fl_kfunc *f) {
+  fl_kstmt_new(f->arena, &stmt(f, FL_KS_LOOP, 0)->other, FL_KS_BREAK, 1);
+}
 static void last(fl_kfunc *f) { f->body.last = f->body.first; }
 static void kind(fl_kfunc *f) { stmt(f, FL_KS_BARRIER, 0)->kind = 200; }
 static void scope(fl_kfunc *f) {          /* v of the inner block, read at the end */
@@ -90,20 +109,32 @@ static void scope(fl_kfunc *f) {          /* v of the inner block, read at the e
 }
 
 static const struct { const char *name; void (*broken)(fl_kfunc *f); const char *said; } cases[] = {
-  { "a variable out of range", variable, "variable" }, { "an array as a value", array_as_value, "value of the array" },
-  { "a variable's type", read_type, "variable read as type" }, { "an index's type", index_type, "index of type" },
+  { "a variable out of range", variable, "variable" },
+  { "an array as a value", array_as_value, "value of the array" },
+  { "a variable's type", read_type, "variable read as type" },
+  { "an index's type", index_type, "index of type" },
   { "a load's site", load_site, "site" }, { "a load's type", load_type, "load of type" },
-  { "operands of two types", operand_types, "operands of types" }, { "a missing operand", missing_operand, "missing" },
-  { "the number of operands", many_operands, "operands of an expression" }, { "the depth", depth, "depth" },
-  { "a choice by a number", choice, "choice by type" }, { "a builtin out of range", builtin, "builtin" },
-  { "a builtin's type", builtin_type, "a function over type" }, { "a special's type", special, "special" },
-  { "an assignment's type", assigned_type, "a value of type" }, { "a write to a constant array", constant_array, "constant array" },
+  { "operands of two types", operand_types, "operands of types" },
+  { "a missing operand", missing_operand, "missing" },
+  { "the number of operands", many_operands, "operands of an expression" },
+  { "the depth", depth, "depth" },
+  { "a choice by a number", choice, "choice by type" },
+  { "a builtin out of range", builtin, "builtin" },
+  { "a builtin's type", builtin_type, "a function over type" },
+  { "a special's type", special, "special" },
+  { "an assignment's type", assigned_type, "a value of type" },
+  { "a write to a constant array", constant_array, "constant array" },
   { "a store's site", store_site, "site" }, { "a store's type", stored_type, "a value of type" },
-  { "an atomic operation", atomic, "atomic operation" }, { "a condition's type", condition, "a value of type" },
-  { "a loop's number twice", loop_twice, "appears twice" }, { "a loop's number out of range", loop_number, "loop" },
-  { "CONTINUE outside a loop", no_loop, "without a loop" }, { "LEAVE outside its block", no_block, "not around it" },
-  { "BREAK in a step", step_exit, "without a loop" }, { "the last statement", last, "whose last statement" },
-  { "a kind of statement", kind, "statement of kind" }, { "a variable outside its scope", scope, "outside the scope" },
+  { "an atomic operation", atomic, "atomic operation" },
+  { "a condition's type", condition, "a value of type" },
+  { "a loop's number twice", loop_twice, "appears twice" },
+  { "a loop's number out of range", loop_number, "loop" },
+  { "CONTINUE outside a loop", no_loop, "without a loop" },
+  { "LEAVE outside its block", no_block, "not around it" },
+  { "BREAK in a step", step_exit, "without a loop" },
+  { "the last statement", last, "whose last statement" },
+  { "a kind of statement", kind, "statement of kind" },
+  { "a variable outside its scope", scope, "outside the scope" },
 };
 
 static void check(int ok, const char *name, const char *detail) {

@@ -91,7 +91,8 @@ static void test_warps(void) {
     any[t / 32] |= x[t] == 3;
     all[t / 32] &= x[t] > -3;
   }
-  RUNS(.text = reduce_text, .entry = "votes", .block = { 64 }, .memory = { MEM(x), MEM(out) }, .checks = 7);
+  RUNS(.text = reduce_text, .entry = "votes", .block = { 64 }, .memory = { MEM(x), MEM(out) },
+       .checks = 7);
   for (int t = 0; t < 64; t++) {
     const int w = t / 32, l = t & 31, first = t & ~7;
     bad += out[t] != b[w] || out[64 + t] != (unsigned)(any[w] + 2 * all[w]);
@@ -113,7 +114,8 @@ static void test_atomics(void) {
     if (((unsigned)ix[k] & 255) > most) most = (unsigned)ix[k] & 255;
   }
   RUNS(.text = reduce_text, .entry = "histogram", .grid = { 8 }, .block = { 128 },
-       .value = { 0, 0, 0, 0, &n }, .memory = { MEM(ix), MEM(bins), MEM(order), MEM(top) }, .checks = 7);
+       .value = { 0, 0, 0, 0, &n }, .memory = { MEM(ix), MEM(bins), MEM(order), MEM(top) },
+       .checks = 7);
   CHECK(!memcmp(bins, expected, sizeof expected) && bins[16] == N);
   for (int k = 0; k < N; k++) bad += order[k] != k;          /* blocks and lanes in order */
   CHECK(bad == 0);

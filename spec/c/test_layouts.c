@@ -1,6 +1,6 @@
 /*
-** Layouts: one pointer for equal ones, sizes near the end of int64, reshapes and composed maps against
-** walking the elements.
+** Layouts: one pointer for equal ones, sizes near the end of int64, reshapes and composed maps
+** against walking the elements.
 */
 #include "fake_engine.h"
 

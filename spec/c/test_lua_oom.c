@@ -74,16 +74,18 @@ static int close_clean(lua_State *L) {
   return left_blocks == 0 && left_bytes == 0;
 }
 
-/* ---- families ---------------------------------------------------------------------------------- */
+/* ---- families -------------------------------------------------------------------------------- */
 
 static const struct { const char *name, *text; } families[] = {
   { "constructors", "return tostring(flame.zeros(2, 3) + flame.arange(3.0)) .. #flame.eye(2)" },
   { "tables", "return flame.tensor({{1, 2}, {3, 4}}):totable()[2][1] .. ''" },
   { "elementwise", "local x = flame.arange(6.0) return ((x * 2 + 1):exp():sum()):item() .. ''" },
-  { "reductions", "local v, i = flame.arange(6.0):reshape(2, 3):max(2) return v:sum():item() .. i:totable()[1]" },
+  { "reductions",
+    "local v, i = flame.arange(6.0):reshape(2, 3):max(2) return v:sum():item() .. i:totable()[1]" },
   { "indexing", "local x = flame.arange(12.0):reshape(3, 4):clone() x[2] = 5 x[{{1, 2}, {2}}] = 1\n"
                 "return (x[{{2, 3}, {}}] + x[x:gt(3)]:sum()):sum():item() .. ''" },
-  { "matmul", "local x = flame.arange(6.0):reshape(2, 3) return x:matmul(x:t()):sum():item() .. ''" },
+  { "matmul",
+    "local x = flame.arange(6.0):reshape(2, 3) return x:matmul(x:t()):sum():item() .. ''" },
   { "composites", "local x = flame.arange(6.0):reshape(2, 3)\n"
                   "return flame.cat({x:softmax(2), x:layer_norm({3})}, 1):sum(1):totable()[1] .. ''" },
   { "random", "flame.seed(1) return flame.randn(4):sum():item() .. flame.randperm(4):bytes()" },
@@ -93,19 +95,23 @@ static const struct { const char *name, *text; } families[] = {
   { "training", "local nn, optim = require 'flame.nn', require 'flame.optim' flame.seed(2)\n"
                 "local net = nn.Sequential{nn.Linear(3, 2), nn.Tanh()} local o = optim.SGD(net:parameters(), {lr = 0.1})\n"
                 "net(flame.ones(2, 3)):sum():backward() o:step() return net[1].weight:sum():item() .. ''" },
-  { "callbacks", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
+  { "callbacks",
+    "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
                  "  backward = function(c, g) return g * c:saved() end}\n"
                  "local x = flame.ones(2):requires_grad_(true) f(x):sum():backward() return x.grad:sum():item() .. ''" },
-  { "calls", "local x = flame.arange(12.0):reshape(3, 4):sin() local v, i = x:sort(2) local u = x:unique()\n"
+  { "calls",
+    "local x = flame.arange(12.0):reshape(3, 4):sin() local v, i = x:sort(2) local u = x:unique()\n"
              "return x:cumsum(1):sum():item() .. i:bytes() .. u:numel() .. x:rfft():sum():item() .. x[{{}, {1, 3}}]:det():item()" },
   { "convolutions", "local x = flame.arange(24.0):reshape(1, 2, 3, 4):requires_grad_(true)\n"
                     "local y = flame.conv2d(x, flame.ones(1, 2, 2, 2)) flame.avg_pool2d(y, 2):sum():backward()\n"
                     "return x.grad:sum():item() .. flame.einsum('abij->i', x:detach()):bytes()" },
-  { "kernels", "local k = flame.kernel[[extern \"C\" __global__ void k(const float *x, float *y, int n) {\n"
+  { "kernels",
+    "local k = flame.kernel[[extern \"C\" __global__ void k(const float *x, float *y, int n) {\n"
                "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }]]\n"
                "local x = flame.arange(4.0):requires_grad_(true) local y = k(x) y:sum():backward()\n"
                "return x.grad:sum():item() .. flame.map('x -> x * 2')(x:detach()):bytes()" },
-  { "kept", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * x end,\n"
+  { "kept",
+    "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * x end,\n"
             "  backward = function(c, g) return g * 2 * c:saved() end}\n"
             "local w = flame.arange(3.0):requires_grad_(true) local y = w * 1 local z = f(y) y[1] = 0\n"
             "local t = flame.checkpoint(function(v) return v:exp() end, w) local s = z:sum() + t:sum() s:backward()\n"
@@ -167,8 +173,9 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   if (warm) attempt(L, family, out);
   h.fail_at = h.calls + k;
   h.forever = forever;
-  /* Lua gives up a finaliser for which it has no memory (lgc.c, GCTM): its tensor then lives until the
-  ** state closes. forever 1: the collector rests meanwhile; 2: it does not, and the end must be clean. */
+  /* Lua gives up a finaliser for which it has no memory (lgc.c, GCTM): its tensor then lives until
+  ** the state closes. forever 1: the collector rests meanwhile; 2: it does not, and the end must be
+  ** clean. */
   if (forever == 1) lua_gc(L, LUA_GCSTOP);
   const int status = attempt(L, family, out);
   const int reached = h.calls >= h.fail_at;
@@ -188,7 +195,9 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   CHECK(c && (c->tensors.live == 0 || forever == 2), name, k);
   const int clean = close_clean(L);
   CHECK(clean, name, k);
-  if (!clean) printf("  %lld blocks, %lld bytes (%d)\n", (long long)left_blocks, (long long)left_bytes, forever);
+  if (!clean)
+    printf("  %lld blocks, %lld bytes (%d)\n", (long long)left_blocks,
+           (long long)left_bytes, forever);
   CHECK(h.blocks == 0 && h.bytes == 0, name, k);
   return !reached;
 }
@@ -253,7 +262,7 @@ static int open_files(void) {
 int main(void) {
   const int slow = getenv("FLAME_SANITIZE") != NULL;
   setenv("FLAME_THREADS", "1", 1);
-  for (int f = 0; f < FAMILIES; f++) once(f);         /* a device's libraries keep files of their own */
+  for (int f = 0; f < FAMILIES; f++) once(f);     /* a device's libraries keep files of their own */
   const int files = open_files();
   if (!getenv("FLAME_OOM_ONLY")) {
     opening("training", slow ? 61 : 13);

@@ -73,9 +73,12 @@ enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
   word(17, fl_floordiv_i32((int32_t)fl_bits_f32(x), (int32_t)i - 500)) \
   word(18, fl_mod_i64((int64_t)fl_bits_f32(x), i - 500)) \
   word(19, fl_pow_i64((int64_t)fl_bits_f32(x), i % 50 - 2)) \
-  WIDE(20, exp) WIDE(21, exp2) WIDE(22, expm1) WIDE(23, log) WIDE(24, log2) WIDE(25, log10) WIDE(26, log1p) \
-  WIDE(27, sin_near) WIDE(28, cos_near) WIDE(29, tan_near) WIDE(30, cosh) WIDE(31, sigmoid) WIDE(32, atan) \
-  WIDE(33, sinh) WIDE(34, softplus) WIDE(35, tanh) WIDE(36, asinh) WIDE(37, acosh) WIDE(38, atanh) WIDE(39, sqrt)
+  WIDE(20, exp) WIDE(21, exp2) WIDE(22, expm1) WIDE(23, log) WIDE(24, log2) WIDE(25, log10) \
+  WIDE(26, log1p) \
+  WIDE(27, sin_near) WIDE(28, cos_near) WIDE(29, tan_near) WIDE(30, cosh) WIDE(31, sigmoid) \
+  WIDE(32, atan) \
+  WIDE(33, sinh) WIDE(34, softplus) WIDE(35, tanh) WIDE(36, asinh) WIDE(37, acosh) WIDE(38, atanh) \
+  WIDE(39, sqrt)
 /* Of values with all bits of an f64, each sign and of all sizes. */
 #define WIDE(k, f) word(k, fl_##f##_f64((double)x * 1.0000000123456789 + (double)i * 1e-15))
 #define TEXT(...) TEXT_(__VA_ARGS__)
@@ -167,7 +170,7 @@ static char *compile(const compiler *c, const char *text, int arch) {
   return image;
 }
 
-/* ---- a GPU, if there is one ------------------------------------------------------------------- */
+/* ---- a GPU, if there is one ------------------------------------------------------------------ */
 
 typedef unsigned long long address;
 typedef struct driver {
@@ -220,8 +223,9 @@ static void compare_ops(const driver *d, float *in, address *gpu, float *out) {
       if (fl_bits_f32(v) != fl_bits_f32(out[i]) && !(v != v && out[i] != out[i])) wrong++, at = i;
     }
     char what[160];
-    snprintf(what, sizeof what, "%s: %d of %d differ, at %a %a: CPU %a, GPU %a", cpu[k].name, wrong, (int)N,
-             (double)in[at], (double)in[N + at], (double)cpu[k].f(in[at], in[N + at], in[2 * N + at]), (double)out[at]);
+    snprintf(what, sizeof what, "%s: %d of %d differ, at %a %a: CPU %a, GPU %a",
+             cpu[k].name, wrong, (int)N, (double)in[at], (double)in[N + at],
+             (double)cpu[k].f(in[at], in[N + at], in[2 * N + at]), (double)out[at]);
     check(wrong == 0, what);
   }
 }
@@ -229,15 +233,16 @@ static void compare_ops(const driver *d, float *in, address *gpu, float *out) {
 static void compare_plain(const driver *d, const float *in, address *gpu, double *out) {
   for (int which = 0; which < NPLAIN; which++) {
     void *args[] = { &gpu[0], &gpu[1], &which };
-    check(run_on_gpu(d, "plain_words", args) && d->from(out, gpu[0], N * sizeof *out) == 0, "plain_words runs");
+    check(run_on_gpu(d, "plain_words", args) && d->from(out, gpu[0], N * sizeof *out) == 0,
+          "plain_words runs");
     int wrong = 0, at = 0;
     for (int i = 0; i < N; i++) {
       const double v = plain(which, i, in[i]);
       if (fl_bits_f64(v) != fl_bits_f64(out[i]) && !(v != v && out[i] != out[i])) wrong++, at = i;
     }
     char what[160];
-    snprintf(what, sizeof what, "draw or cast %d: %d differ, at %d %a: CPU %a, GPU %a", which, wrong, at,
-             (double)in[at], plain(which, at, in[at]), out[at]);
+    snprintf(what, sizeof what, "draw or cast %d: %d differ, at %d %a: CPU %a, GPU %a",
+             which, wrong, at, (double)in[at], plain(which, at, in[at]), out[at]);
     check(wrong == 0, what);
   }
 }
@@ -252,7 +257,8 @@ static void compare(driver *d, const char *image) {
     in[i] = i < N || i & 1 ? fl_as_f32(w) : (float)(int32_t)w * 0x1p-27f;
   }
   for (int k = 0; ok && k < 3; k++)
-    ok = d->alloc(&gpu[k + 1], N * sizeof *in) == 0 && d->to(gpu[k + 1], in + k * N, N * sizeof *in) == 0;
+    ok = d->alloc(&gpu[k + 1], N * sizeof *in) == 0 &&
+         d->to(gpu[k + 1], in + k * N, N * sizeof *in) == 0;
   check(ok, "the GPU is ready");
   if (ok) compare_ops(d, in, gpu, (float *)(void *)out);
   if (ok) compare_plain(d, in, gpu, out);

@@ -52,8 +52,10 @@ static void names_that_are_not_there(flame_context *c, flame_tensor *x) {
 static void positions_from_the_ends_of_their_type(flame_context *c, flame_tensor *x) {
   const int64_t ends[] = { INT64_MIN, INT64_MIN + 1, -1, 3, INT64_MAX - 1, INT64_MAX };
   for (int i = 0; i < 6; i++) {
-    flame_tensor *y[] = { flame_slice(x, 1, ends[i], 2, 1), flame_slice(x, 1, 1, ends[i] == 3 ? 4 : ends[i], 1),
-                          flame_slice(x, 1, 1, 2, ends[i]), flame_slice(x, -1, ends[i], 1, ends[i]) };
+    flame_tensor *y[] = { flame_slice(x, 1, ends[i], 2, 1),
+                          flame_slice(x, 1, 1, ends[i] == 3 ? 4 : ends[i], 1),
+                          flame_slice(x, 1, 1, 2, ends[i]),
+                          flame_slice(x, -1, ends[i], 1, ends[i]) };
     for (int k = 0; k < 4; k++) {
       CHECK(y[k] == NULL || (k == 2 && ends[i] == -1 && flame_numel(y[k]) == 4));
       flame_free(y[k]);
@@ -66,18 +68,23 @@ static void positions_from_the_ends_of_their_type(flame_context *c, flame_tensor
 static void messages_count_from_0(flame_context *c, flame_tensor *x) {
   const int64_t none[2] = { 0, 3 };
   flame_tensor *empty = flame_full(c, FLAME_F32, 2, none, 1);
-  REFUSED(flame_slice(x, 1, 2, 2, 1), "slice: 2 positions from 2 by 1 leave axis 1 of shape (2, 3)");
+  REFUSED(flame_slice(x, 1, 2, 2, 1),
+          "slice: 2 positions from 2 by 1 leave axis 1 of shape (2, 3)");
   REFUSED(flame_slice(x, 2, 0, 1, 1), "slice: axis 2 is out of range for shape (2, 3)");
   REFUSED(flame_softmax(x, 2), "softmax: axis 2 is out of range for shape (2, 3)");
-  REFUSED(flame_reduce("sum", x, 1, (int[]){ -3 }, 0), "sum: axis -3 is out of range for shape (2, 3)");
+  REFUSED(flame_reduce("sum", x, 1, (int[]){ -3 }, 0),
+          "sum: axis -3 is out of range for shape (2, 3)");
   REFUSED(flame_permute(x, (int[]){ 1, -1 }), "permute: axis -1 is named twice");
-  REFUSED(flame_reduce("amax", empty, 1, (int[]){ 0 }, 0), "amax: axis 0 of shape (0, 3) is empty and has no amax");
-  REFUSED(flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 2, -3 }, none), "tensor: size -3 of axis 1 is negative");
+  REFUSED(flame_reduce("amax", empty, 1, (int[]){ 0 }, 0),
+          "amax: axis 0 of shape (0, 3) is empty and has no amax");
+  REFUSED(flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 2, -3 }, none),
+          "tensor: size -3 of axis 1 is negative");
   flame_free(empty);
 }
 
 static void ranges_that_hold_nothing(flame_context *c) {
-  REFUSED(flame_uniform(c, FLAME_F32, 2, two_three, 2, 1), "uniform: the range from 2 to 1 is empty");
+  REFUSED(flame_uniform(c, FLAME_F32, 2, two_three, 2, 1),
+          "uniform: the range from 2 to 1 is empty");
   REFUSED(flame_normal(c, FLAME_F32, 2, two_three, 0, -1), "normal: std = -1 is negative");
 }
 
@@ -115,13 +122,16 @@ static void operands_of_a_closed_context(flame_context *c, flame_tensor *x) {
   REFUSED(flame_add(x, y), "add: operands of different contexts");
   CHECK(flame_write(x, y) == FLAME_BAD_ARGUMENT);
   flame_clear_error(c);
-  CHECK(!flame_exp(y) && !flame_clone(y) && !flame_grad_of(y) && !flame_to_dlpack(y, 1) && flame_ndim(y) == -1);
-  CHECK(flame_item(y, &v) != FLAME_OK && flame_backward(y, NULL) != FLAME_OK && flame_requires_grad(y, 1) != FLAME_OK);
+  CHECK(!flame_exp(y) && !flame_clone(y) && !flame_grad_of(y) && !flame_to_dlpack(y, 1) &&
+        flame_ndim(y) == -1);
+  CHECK(flame_item(y, &v) != FLAME_OK && flame_backward(y, NULL) != FLAME_OK &&
+        flame_requires_grad(y, 1) != FLAME_OK);
   flame_free(y);
 }
 
 int main(void) {
-  flame_context *c = flame_open(&(flame_options){ .device = "cpu", .threads = -5, .max_host_bytes = -1 });
+  flame_context *c = flame_open(&(flame_options){ .device = "cpu",
+                                                  .threads = -5, .max_host_bytes = -1 });
   flame_tensor *x = flame_full(c, FLAME_F32, 2, two_three, 1);
   CHECK(x && flame_error_code(c) == FLAME_OK);
   lists_that_are_not_there(c, x);

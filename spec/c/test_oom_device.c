@@ -1,10 +1,10 @@
 /*
-** A whole engine on the fake driver: each call of the driver, NVRTC and the libraries fails in turn,
-** once and from then on, out of memory or lost for good, and so does each host allocation.
+** A whole engine on the fake driver: each call of the driver, NVRTC and the libraries fails in
+** turn, once and from then on, out of memory or lost for good, and so does each host allocation.
 ** After each failure: an error or the right shape of success; what the device and the host hold
-** returns to nothing at the close; a context whose device lives does the same work again; the
-** waits of a busy device end with an interrupt. Values are not looked at: the fake computes
-** matrix products alone.
+** returns to nothing at the close; a context whose device lives does the same work again; the waits
+** of a busy device end with an interrupt. Values are not looked at: the fake computes matrix
+** products alone.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -72,7 +72,7 @@ static void close_context(flame_context *c, const char *name, int64_t k) {
   CHECK(fake_leaks() == 0 && fake.bytes == 0, name, k);
 }
 
-/* ---- families: 1 when all went well ------------------------------------------------------------- */
+/* ---- families: 1 when all went well ---------------------------------------------------------- */
 
 static flame_tensor *ramp(flame_context *c, int rows, int cols) {
   float data[64];
@@ -82,7 +82,10 @@ static flame_tensor *ramp(flame_context *c, int rows, int cols) {
 
 static int read_all(flame_tensor *x) {
   static char host[1 << 16];
-  const int good = x && flame_read(x, host, (size_t)(flame_numel(x) * fl_dtype_size(flame_dtype_of(x)))) == FLAME_OK;
+  const int good = x &&
+                   flame_read(x, host,
+                              (size_t)(flame_numel(x) * fl_dtype_size(flame_dtype_of(x)))) ==
+                              FLAME_OK;
   flame_free(x);
   return good;
 }
@@ -127,7 +130,8 @@ static int writes(flame_context *c) {
 
 static int indexing(flame_context *c) {
   const int64_t ids[3] = { 1, 4, 2 };
-  flame_tensor *x = ramp(c, 4, 6), *i = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ 3 }, ids), *y = NULL;
+  flame_tensor *x = ramp(c, 4, 6), *i = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ 3 }, ids),
+               *y = NULL;
   if (x && i) {
     FL_ENTER(c);
     fl_node *at = n_index(i->node, 4, 0, "take");
@@ -161,7 +165,8 @@ static int gradients(flame_context *c) {
 }
 
 static int transfers(flame_context *c) {
-  flame_tensor *x = ramp(c, 4, 6), *h = flame_to_device(x, "cpu"), *y = flame_exp(h), *d = flame_to_device(y, "cuda");
+  flame_tensor *x = ramp(c, 4, 6), *h = flame_to_device(x, "cpu"), *y = flame_exp(h),
+               *d = flame_to_device(y, "cuda");
   flame_free(x);
   flame_free(h);
   flame_free(y);
@@ -169,12 +174,14 @@ static int transfers(flame_context *c) {
 }
 
 /* One call of a kind on x (and y), with a flat result of n numbers; reads it. */
-static int call(flame_context *c, int kind, flame_tensor *x, flame_tensor *y, int64_t n, int np, const int64_t *p) {
+static int call(flame_context *c, int kind, flame_tensor *x, flame_tensor *y, int64_t n, int np,
+                const int64_t *p) {
   flame_tensor *out = NULL;
   if (x) {
     FL_ENTER(c);
     fl_node *in[2] = { x->node, y ? y->node : NULL };
-    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, y ? 2 : 1, in, 1, FLAME_F32, 1, &n, np, p, NULL, 0, NULL));
+    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, y ? 2 : 1, in, 1, FLAME_F32, 1, &n,
+                                  np, p, NULL, 0, NULL));
     FL_LEAVE(c);
   }
   const int good = out && flame_eval(c) == FLAME_OK;
@@ -182,7 +189,9 @@ static int call(flame_context *c, int kind, flame_tensor *x, flame_tensor *y, in
   return good;
 }
 
-static flame_tensor *full(flame_context *c, int64_t n) { return flame_full(c, FLAME_F32, 1, &n, 0.5); }
+static flame_tensor *full(flame_context *c, int64_t n) {
+  return flame_full(c, FLAME_F32, 1, &n, 0.5);
+}
 
 /* Complex, to a half spectrum and back; along an inner axis; from rows in scratch. */
 static int transforms(flame_context *c) {
@@ -221,10 +230,12 @@ static int spectra(flame_context *c) {
   enum { N = 260 };
   flame_tensor *a = full(c, 18), *big = full(c, N * N);
   const int good = call(c, FL_CALL_qr, a, NULL, 2 * (9 + 9), 6, (int64_t[]){ 2, 1, 3, 3, 0, 1 }) &&
-                   call(c, FL_CALL_svd, a, NULL, 2 * (9 + 3 + 9), 6, (int64_t[]){ 2, 1, 3, 3, 0, 1 }) &&
+                   call(c, FL_CALL_svd, a, NULL, 2 * (9 + 3 + 9), 6,
+                        (int64_t[]){ 2, 1, 3, 3, 0, 1 }) &&
                    call(c, FL_CALL_eigh, a, NULL, 2 * (3 + 9), 5, (int64_t[]){ 2, 1, 3, 0, 1 }) &&
                    call(c, FL_CALL_qr, big, NULL, 2 * N * N, 6, (int64_t[]){ 1, 0, N, N, 0, 1 }) &&
-                   call(c, FL_CALL_svd, big, NULL, 2 * N * N + N, 6, (int64_t[]){ 1, 0, N, N, 0, 1 }) &&
+                   call(c, FL_CALL_svd, big, NULL, 2 * N * N + N, 6,
+                        (int64_t[]){ 1, 0, N, N, 0, 1 }) &&
                    call(c, FL_CALL_svd, big, NULL, N, 6, (int64_t[]){ 1, 0, N, N, 0, 0 }) &&
                    call(c, FL_CALL_eigh, big, NULL, N + N * N, 5, (int64_t[]){ 1, 0, N, 1, 1 });
   flame_free(a);
@@ -233,13 +244,16 @@ static int spectra(flame_context *c) {
 }
 
 static const struct { const char *name; int (*run)(flame_context *c); } families[] = {
-  { "elementwise", elementwise }, { "reductions", reductions }, { "products", products }, { "views", views },
-  { "writes", writes }, { "indexing", indexing }, { "numbers", numbers }, { "gradients", gradients },
-  { "transfers", transfers }, { "transforms", transforms }, { "equations", equations }, { "spectra", spectra },
+  { "elementwise", elementwise }, { "reductions", reductions }, { "products", products },
+  { "views", views },
+  { "writes", writes }, { "indexing", indexing }, { "numbers", numbers },
+  { "gradients", gradients },
+  { "transfers", transfers }, { "transforms", transforms }, { "equations", equations },
+  { "spectra", spectra },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-/* ---- one failure ------------------------------------------------------------------------------------ */
+/* ---- one failure ----------------------------------------------------------------------------- */
 
 static int run_family(flame_context *c, int f) { return open_device(c) && families[f].run(c); }
 
@@ -266,16 +280,18 @@ static void one_call(int f, int64_t k, fl_cu_result code, int forever) {
     const flame_status first = flame_error_code(c);
     flame_clear_error(c);
     const int by_driver = which && strncmp(which, "nvrtc", 5) != 0 && strncmp(which, "cu", 2) != 0;
-    CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);            /* else the compiler failed first */
+    CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);   /* else the compiler failed first */
     CHECK(flame_error_code(c) != FLAME_OK, name, k);
     fl_error_clear(&c->err);                       /* as a wrong argument does before it says so */
-    CHECK(flame_full(c, FLAME_F32, 0, NULL, 1) == NULL && flame_error_code(c) == FLAME_DEVICE_LOST, name, k);
+    CHECK(flame_full(c, FLAME_F32, 0, NULL, 1) == NULL && flame_error_code(c) == FLAME_DEVICE_LOST,
+          name, k);
   }
   close_context(c, name, k);
 }
 
 static void calls_fail(int step) {
-  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_INVALID_VALUE };
+  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS,
+                                        FL_CU_INVALID_VALUE };
   for (int f = 0; f < FAMILIES; f++) {
     fake_reset();
     flame_context *c = open_context();
@@ -312,7 +328,7 @@ static void host_allocations_fail(int step) {
       }
 }
 
-/* ---- a full device, a busy device --------------------------------------------------------------------- */
+/* ---- a full device, a busy device ------------------------------------------------------------ */
 
 static int collected;
 static void collect(void *arg, int times) {
@@ -336,7 +352,8 @@ static void a_full_device_collects_before_it_fails(void) {
   CHECK(flame_eval(c) == FLAME_OK && collected > 0, "full", 1);
   flame_tensor *y = flame_full(c, FLAME_F32, 1, (int64_t[]){ 20 << 20 }, 2);
   CHECK(flame_eval(c) == FLAME_NO_MEMORY, "full", 2);
-  CHECK(strstr(flame_error(c), "asked") != NULL && strstr(flame_error(c), "live") != NULL, "full", 3);
+  CHECK(strstr(flame_error(c), "asked") != NULL && strstr(flame_error(c), "live") != NULL, "full",
+        3);
   flame_clear_error(c);
   c->collector.full = NULL;
   flame_free(x);

@@ -106,7 +106,8 @@ static int scalars(flame_context *c) {
 /* Two intermediates that products need in memory, alive at once. */
 static int addresses(flame_context *c) {
   flame_tensor *x = count(c), *p = plus(x, 1), *q = times(x, -1);
-  flame_tensor *m = flame_reshape(p, 2, (int64_t[]){ 2, 3 }), *n = flame_reshape(q, 2, (int64_t[]){ 3, 2 });
+  flame_tensor *m = flame_reshape(p, 2, (int64_t[]){ 2, 3 }),
+               *n = flame_reshape(q, 2, (int64_t[]){ 3, 2 });
   flame_tensor *y = flame_matmul(m, n);
   flame_tensor *all[] = { x, p, q, m, n };
   for (int i = 0; i < 5; i++) flame_free(all[i]);

@@ -1,6 +1,6 @@
 /*
-** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever their number and however
-** long the pauses are; one worker has one unit at a time; a stop is seen.
+** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever their number and
+** however long the pauses are; one worker has one unit at a time; a stop is seen.
 */
 #include "cpu/state/pool.h"
 #include <stdio.h>
@@ -32,7 +32,8 @@ static void wait_ns(int64_t ns) {
 
 static void unit(void *arg, int64_t i, int worker) {
   job *j = arg;
-  if (worker < 0 || worker >= THREADS || i < 0 || i >= j->n || atomic_fetch_add(&j->busy[worker], 1))
+  if (worker < 0 || worker >= THREADS || i < 0 || i >= j->n ||
+      atomic_fetch_add(&j->busy[worker], 1))
     atomic_fetch_add(&j->wrong, 1);
   j->times[i]++;
   if (i == j->stop_at) atomic_store(&j->stop, 1);

@@ -49,13 +49,15 @@ static void ops_go_by_their_name(flame_context *c) {
 
 static void no_context_gives_no_tensor(void) {
   const int64_t one[1] = {1};
-  flame_tensor *x[] = {flame_full(NULL, FLAME_F32, 1, one, 1), flame_uniform(NULL, FLAME_F32, 1, one, 0, 1),
+  flame_tensor *x[] = {flame_full(NULL, FLAME_F32, 1, one, 1),
+                       flame_uniform(NULL, FLAME_F32, 1, one, 0, 1),
                        flame_normal(NULL, FLAME_F32, 1, one, 0, 1), flame_number(NULL, 1)};
   for (int i = 0; i < 4; i++) CHECK(!x[i] && !flame_exp(x[i]));
   flame_seed(NULL, 1);
   flame_interrupt(NULL);
   flame_clear_error(NULL);
-  CHECK(flame_grad_mode(NULL, 1) == 0 && flame_error_code(NULL) == FLAME_NO_MEMORY && flame_error(NULL)[0]);
+  CHECK(flame_grad_mode(NULL, 1) == 0 && flame_error_code(NULL) == FLAME_NO_MEMORY &&
+        flame_error(NULL)[0]);
 }
 
 static void reductions_take_negative_axes(flame_context *c) {

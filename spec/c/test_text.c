@@ -74,7 +74,8 @@ static void compile(const nvrtc *n, const char *source, const char *what) {
   if (n->create(&program, source, name, 0, NULL, NULL)) { check(0, what); return; }
   const clock_t start = clock();
   const int rc = n->compile(program, 3, option);
-  if (getenv("FLAME_TEXT_DUMP")) printf("%-30s %.2f s\n", what, (double)(clock() - start) / CLOCKS_PER_SEC);
+  if (getenv("FLAME_TEXT_DUMP"))
+    printf("%-30s %.2f s\n", what, (double)(clock() - start) / CLOCKS_PER_SEC);
   n->log_size(program, &size);
   char *log = calloc(size + 1, 1);
   if (log && size) n->log(program, log);
@@ -118,7 +119,7 @@ static void end_source(const char *what) {
   fl_text_free(&source);
 }
 
-/* ---- every op and dtype -------------------------------------------------------------------------- */
+/* ---- every op and dtype ---------------------------------------------------------------------- */
 
 static int op_accepts(int op, int dtype) {
   switch (fl_ops[op].kind) {
@@ -178,7 +179,8 @@ static void every_reduction(int kind, int dtype, int64_t n) {
   mk_begin(&m, kind, 1, 1, size);
   const int x = mk_load(&m, mk_operand(&m, dtype, 3, kind == FL_K_COL ? order : NULL), 1);
   for (int op = 0; op < FL_OP_COUNT; op++)
-    if (fl_ops[op].form == FL_FORM_REDUCE) mk_out(&m, mk_reduce(&m, op, result_of(op, dtype), x), 1);
+    if (fl_ops[op].form == FL_FORM_REDUCE)
+      mk_out(&m, mk_reduce(&m, op, result_of(op, dtype), x), 1);
   add(&m, 0);
 }
 
@@ -275,7 +277,8 @@ static void compile_all(void) {
 
 static void compile_ops(void) {
   static const int groups[][3] = { { FLAME_F32, FLAME_I64, FLAME_I32 }, { FLAME_F64, -1, -1 },
-                                   { FLAME_BF16, FLAME_F16, FLAME_BOOL }, { FLAME_U8, FLAME_I8, FLAME_I16 } };
+                                   { FLAME_BF16, FLAME_F16, FLAME_BOOL },
+                                   { FLAME_U8, FLAME_I8, FLAME_I16 } };
   for (int g = 0; g < (thorough ? 4 : 1); g++) {
     begin_source();
     for (int i = 0; i < 3; i++) if (groups[g][i] >= 0) every_op(groups[g][i]);
@@ -289,7 +292,7 @@ static void compile_steps(void) {
   end_source("steps");
 }
 
-/* ---- keys, geometry, parameters ----------------------------------------------------------------------- */
+/* ---- keys, geometry, parameters -------------------------------------------------------------- */
 
 static int same_key(const fl_kernel *a, const fl_kernel *b) {
   fl_text x, y;
@@ -310,7 +313,8 @@ static int same_text(const fl_kernel *a, const fl_kernel *b) {
 }
 
 static void shift_draws(maker *m, int64_t n) {
-  for (int v = 0; v < m->k.ninstr; v++) if (m->instr[v].code == FL_I_IOTA) m->operand[m->instr[v].arg].offset += n;
+  for (int v = 0; v < m->k.ninstr; v++)
+    if (m->instr[v].code == FL_I_IOTA) m->operand[m->instr[v].arg].offset += n;
 }
 
 static void test_keys(void) {
@@ -332,9 +336,11 @@ static void test_keys(void) {
   for (int v = 0; v < b.k.ninstr; v++) if (b.instr[v].code == FL_I_INDEX) b.instr[v].arg = 9;
   check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "fault sites are data");
   dropout_norm(&a), dropout_norm(&b), shift_draws(&b, 4);
-  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "the block that a row's draws begin at is data");
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k),
+        "the block that a row's draws begin at is data");
   dropout_norm(&b), shift_draws(&b, 1);
-  check(!same_key(&a.k, &b.k) && !same_text(&a.k, &b.k), "draws within a block are in the key of a row");
+  check(!same_key(&a.k, &b.k) && !same_text(&a.k, &b.k),
+        "draws within a block are in the key of a row");
   dropout(&a), dropout(&b), shift_draws(&b, 1);
   check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "and data of a map");
 }
@@ -357,7 +363,8 @@ static void test_geometry(void) {
   check(word[0] == 0, "others do not");
   sum_all(&m);
   fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 3052 && g.counters == 1 && g.scratch == 3052 * 16, "a long row is cut into chunks");
+  check(g.grid == 3052 && g.counters == 1 && g.scratch == 3052 * 16,
+        "a long row is cut into chunks");
   bias_grad(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 12 * 64 && g.counters == 12, "columns in tiles and chunks");
@@ -372,7 +379,7 @@ static void test_geometry(void) {
   check(g.grid == 0, "nothing to do, no block");
 }
 
-/* ---- golden ------------------------------------------------------------------------------------------------ */
+/* ---- golden ---------------------------------------------------------------------------------- */
 
 static void golden_path(char *path, size_t size, const char *dir, const char *name) {
   snprintf(path, size, "%s/%s.cu", dir, name);

@@ -73,7 +73,7 @@ static int close_clean(lua_State *L) {
   return left_blocks == 0 && left_bytes == 0;
 }
 
-/* ---- training in threads ---------------------------------------------------------------------- */
+/* ---- training in threads --------------------------------------------------------------------- */
 
 /* Big enough for the worker threads of both contexts to have work. */
 static const char train[] =
@@ -128,7 +128,7 @@ static void two_threads_train_like_one(void) {
   }
 }
 
-/* ---- order of closing ---------------------------------------------------------------------------- */
+/* ---- order of closing ------------------------------------------------------------------------ */
 
 static void contexts_close_in_either_order(void) {
   for (int first = 0; first < 2; first++) {
@@ -140,7 +140,8 @@ static void contexts_close_in_either_order(void) {
     CHECK(strcmp(out, "16.0") == 0);
     CHECK(flame_lua_context(L[0]) != flame_lua_context(L[1]));
     CHECK(close_clean(L[first]));
-    CHECK(run(L[1 - first], "a = a * 2 return a:sum():item() .. ''", out) && strcmp(out, "32.0") == 0);
+    CHECK(run(L[1 - first], "a = a * 2 return a:sum():item() .. ''", out) &&
+          strcmp(out, "32.0") == 0);
     CHECK(close_clean(L[1 - first]));
   }
 }
@@ -175,20 +176,22 @@ static void opening_twice_gives_one_module(void) {
   CHECK(lua_rawequal(L, -1, -2));
   lua_settop(L, 0);
   CHECK(flame_lua_context(L) == c);
-  CHECK(run(L, "package.loaded.flame = nil package.preload.flame = nil return tostring(flame.ones(1):item())", out));
+  CHECK(run(L,
+      "package.loaded.flame = nil package.preload.flame = nil return tostring(flame.ones(1):item())", out));
   CHECK(close_clean(L));
 }
 
-/* ---- closing with everything alive ------------------------------------------------------------------ */
+/* ---- closing with everything alive ----------------------------------------------------------- */
 
 static const char *const alive[] = {
   "t = flame.rand(1000) u = t * 2 return ''",                                  /* pending work */
-  "w = flame.rand(50, 50):requires_grad_(true) l = (w:matmul(w):tanh()):sum() return ''",     /* a tape */
+  /* a tape */
+  "w = flame.rand(50, 50):requires_grad_(true) l = (w:matmul(w):tanh()):sum() return ''",
   "w = flame.rand(5):requires_grad_(true) l = (w * w):sum() l:backward({retain_graph = true}) return ''",
   "co = coroutine.wrap(function() local x = flame.ones(3) coroutine.yield(x) return x end) co() return ''",
   "co = coroutine.create(function() local s <close> = flame.scope() local x = flame.ones(3)\n"
   "  flame.no_grad(function() coroutine.yield() end) end) coroutine.resume(co) return ''",
-  "s = flame.scope() t = flame.ones(4) return ''",                              /* an open scope */
+  "s = flame.scope() t = flame.ones(4) return ''",                           /* an open scope */
   "x = flame.ones(3):requires_grad_(true) x:register_hook(function(g) return g * 2 end)\n"
   "y = (x * x):sum() return ''",
   "f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
@@ -200,7 +203,7 @@ static const char *const alive[] = {
   "  pcall(function() return again + 1 end) end}) end}) return ''",
   "x = flame.ones(3) t = setmetatable({x = x}, {__close = function() end, __gc = function(o) z = o.x * 2 end}) return ''",
   "for i = 1, 50 do setmetatable({}, {__gc = function() error('%s') end}) end collectgarbage() return ''",
-  "g = flame.no_grad() x = flame.ones(2) + 1 return ''",                        /* a guard left open */
+  "g = flame.no_grad() x = flame.ones(2) + 1 return ''",                     /* a guard left open */
   "local ok = pcall(function() return flame.tensor({1, 'x'}) end) t = flame.zeros(2) t:free() return ''",
 };
 
@@ -213,7 +216,9 @@ static void a_state_closes_with_everything_alive(void) {
     if (!good) printf("  %s\n  %s\n", alive[i], out);
     const int clean = close_clean(L);
     CHECK(clean);
-    if (!clean) printf("  %lld blocks, %lld bytes left by: %s\n", (long long)left_blocks, (long long)left_bytes, alive[i]);
+    if (!clean)
+      printf("  %lld blocks, %lld bytes left by: %s\n", (long long)left_blocks,
+             (long long)left_bytes, alive[i]);
   }
 }
 
@@ -227,10 +232,12 @@ static void coroutines_work(void) {
                "  local x = flame.full({2}, i) coroutine.yield() sum:add_(x) coroutine.yield() return sum:sum():item() end) end\n"
                "for turn = 1, 2 do for i = 1, 10 do cos[i]() end end\n"
                "return cos[1]() .. ''", out) && strcmp(out, "110.0") == 0);
-  CHECK(run(L, "local co = coroutine.create(function()\n return flame.ones(2) + flame.ones(3) end)\n"
+  CHECK(run(L,
+            "local co = coroutine.create(function()\n return flame.ones(2) + flame.ones(3) end)\n"
                "local ok, e = coroutine.resume(co) return tostring(ok) .. e", out));
   CHECK(strstr(out, "false") == out && strstr(out, ":2: add: ") != NULL);
-  CHECK(run(L, "local co = coroutine.wrap(function() flame.scope(function() local x = flame.ones(2)\n"
+  CHECK(run(L,
+            "local co = coroutine.wrap(function() flame.scope(function() local x = flame.ones(2)\n"
                "  error({x = 1}) end) end) local ok, e = pcall(co) return type(e) == 'table' and e.x .. ''", out));
   CHECK(strcmp(out, "1") == 0);
   CHECK(close_clean(L));
@@ -273,7 +280,7 @@ static void hosts_outlive_coroutines(void) {
   }
 }
 
-/* ---- processes --------------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 /* Exit status of a child that does this. TSan can not go on after a fork with threads. */
 static int in_child(const char *text, int close) {
@@ -299,7 +306,8 @@ static void os_exit_closes_the_state(void) {
 }
 
 static void a_forked_child_computes(void) {
-  static const char text[] = "return string.format('%.17g', (flame.arange(300000.0) * 0.5):sum():item())";
+  static const char text[] =
+      "return string.format('%.17g', (flame.arange(300000.0) * 0.5):sum():item())";
   char before[4096], out[4096];
   lua_State *L = open_state();
   CHECK(run(L, text, before));                  /* starts the worker threads */
@@ -319,7 +327,7 @@ static void a_forked_child_computes(void) {
   CHECK(close_clean(L));
 }
 
-/* ---- from C ------------------------------------------------------------------------------------------- */
+/* ---- from C ---------------------------------------------------------------------------------- */
 
 static void handles_outlive_a_context(void) {
   flame_context *c = flame_open(NULL);
@@ -357,7 +365,9 @@ static void two_contexts_in_one_thread(void) {
 
 /* ---- two threads in one context ------------------------------------------------------------- */
 
-typedef struct meeting { flame_context *c; flame_tensor *x; pthread_barrier_t in, out; int refused, told, cleared; } meeting;
+typedef struct meeting {
+  flame_context *c; flame_tensor *x; pthread_barrier_t in, out; int refused, told, cleared;
+} meeting;
 
 /* The host's memory goes back inside flame_free: there the first thread waits for the other. */
 static void wait_inside(void *data, void *arg) {
@@ -377,7 +387,8 @@ static void *intrude(void *arg) {
             && flame_backward(m->x, NULL) == FLAME_BAD_ARGUMENT && flame_to_dlpack(m->x, 0) == NULL;
   flame_free(m->x);
   flame_close(m->c);
-  m->told = flame_error_code(m->c) == FLAME_BAD_ARGUMENT && strstr(flame_error(m->c), "another thread") != NULL;
+  m->told = flame_error_code(m->c) == FLAME_BAD_ARGUMENT &&
+            strstr(flame_error(m->c), "another thread") != NULL;
   pthread_barrier_wait(&m->out);
   pthread_barrier_wait(&m->in);
   m->told += flame_error_code(m->c) == FLAME_BAD_ARGUMENT;

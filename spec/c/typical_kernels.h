@@ -1,4 +1,5 @@
-/* Kernels as the planner makes them of layers, losses and optimisers; their texts are the golden ones. */
+/* Kernels as the planner makes them of layers, losses and optimisers; their
+** texts are the golden ones. */
 #ifndef TYPICAL_KERNELS_H
 #define TYPICAL_KERNELS_H
 #include "make_kernel.h"
@@ -19,9 +20,11 @@ static void adamw(maker *m) {              /* three states in place, one gradien
   for (int i = 0; i < 6; i++) s[i] = mk_scalar(m, FLAME_F32);
   for (int i = 0; i < 4; i++) x[i] = mk_load(m, op[i] = mk_operand(m, FLAME_F32, 1, NULL), 1);
   const int F = FLAME_F32, g = x[1];
-  const int m1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[2], s[0], 0), mk_op(m, FL_OP_mul, F, g, s[1], 0), 0);
+  const int m1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[2], s[0], 0),
+                       mk_op(m, FL_OP_mul, F, g, s[1], 0), 0);
   const int g2 = mk_op(m, FL_OP_square, F, g, g, g);
-  const int v1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[3], s[2], 0), mk_op(m, FL_OP_mul, F, g2, s[3], 0), 0);
+  const int v1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[3], s[2], 0),
+                       mk_op(m, FL_OP_mul, F, g2, s[3], 0), 0);
   const int d = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_sqrt, F, v1, v1, v1), s[4], 0);
   const int u = mk_op(m, FL_OP_mul, F, mk_op(m, FL_OP_div, F, m1, d, 0), s[5], 0);
   mk_store(m, mk_op(m, FL_OP_sub, F, x[0], u, 0), op[0]);
@@ -90,7 +93,8 @@ static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
   mk_begin(m, FL_K_ROW, 1, 1, size);
   const int F = FLAME_F32, inv = mk_scalar(m, F), eps = mk_scalar(m, F);
   int x = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
-  const int w = mk_load(m, mk_operand(m, F, 2, NULL), 1), b = mk_load(m, mk_operand(m, F, 2, NULL), 1);
+  const int w = mk_load(m, mk_operand(m, F, 2, NULL), 1),
+            b = mk_load(m, mk_operand(m, F, 2, NULL), 1);
   if (dtype != F) x = mk_cast(m, F, x);
   const int mean = mk_op(m, FL_OP_mul, F, mk_reduce(m, FL_OP_sum, F, x), inv, inv);
   const int d = mk_op(m, FL_OP_sub, F, x, mean, mean);
@@ -107,11 +111,14 @@ static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
 
 static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
 
-static void dropout_norm(maker *m) {       /* x + dropout(h), and that without its mean: draws in a row, read by two sweeps */
+/* x + dropout(h), and that without its mean: draws in a row, read by two sweeps */
+static void dropout_norm(maker *m) {
   const int64_t size[] = { 16384, 384 };
   mk_begin(m, FL_K_ROW, 1, 1, size);
-  const int F = FLAME_F32, zero = mk_scalar(m, F), one = mk_scalar(m, F), p = mk_scalar(m, F), inv = mk_scalar(m, F);
-  const int x = mk_load(m, mk_operand(m, F, 3, NULL), 1), h = mk_load(m, mk_operand(m, F, 3, NULL), 1);
+  const int F = FLAME_F32, zero = mk_scalar(m, F), one = mk_scalar(m, F), p = mk_scalar(m, F),
+            inv = mk_scalar(m, F);
+  const int x = mk_load(m, mk_operand(m, F, 3, NULL), 1),
+            h = mk_load(m, mk_operand(m, F, 3, NULL), 1);
   const int u = mk_random(m, FL_OP_uniform, F, mk_iota(m, 3), zero, one);
   const int kept = mk_op(m, FL_OP_where, F, mk_op(m, FL_OP_ge, FLAME_BOOL, u, p, p), h, zero);
   const int y = mk_op(m, FL_OP_add, F, x, kept, kept);

@@ -1,8 +1,8 @@
 /*
-** Errors in units in the last place (ulp) of an exact result that is known to more digits, for test_math.c and
-** tools/ulp.c: f32 against double, f64 against long double of 64 bits or more. A wrong NaN, infinity or sign of
-** zero counts as 1e9; a result that rounds to infinity as the power of two above the largest number.
-** And references that the C library lacks.
+** Errors in units in the last place (ulp) of an exact result that is known to more digits, for
+** test_math.c and tools/ulp.c: f32 against double, f64 against long double of 64 bits or more. A
+** wrong NaN, infinity or sign of zero counts as 1e9; a result that rounds to infinity as the power
+** of two above the largest number. And references that the C library lacks.
 */
 #ifndef FL_SPEC_ULP_H
 #define FL_SPEC_ULP_H
@@ -26,17 +26,27 @@ static inline double wide_error(double v, long double r) {
   const long double w = isinf(v) ? copysignl(0x1p1024L, (long double)v) : (long double)v;
   if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
   (void)frexpl(r, &e);
-  return (double)(fabsl(w - r) / (fabsl(r) < 0x1p-1022L ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53)));
+  return (double)(fabsl(w - r) / (fabsl(r) < 0x1p-1022L
+                                  ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53)));
 }
 
-static inline double d_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
-static inline double d_softplus(double x) { return x != x ? x : (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static inline double d_sigmoid(double x) {
+  return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+static inline double d_softplus(double x) {
+  return x != x ? x : (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
 static inline double d_lgamma(double x) { int s; return lgamma_r(x, &s); }
-static inline long double l_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static inline long double l_softplus(long double x) { return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
+static inline long double l_sigmoid(long double x) {
+  return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+static inline long double l_softplus(long double x) {
+  return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
 static inline long double l_lgamma(long double x) { int s; return lgammal_r(x, &s); }
 
-/* From y, near erfinv x in double, one step of Newton's in more digits: by erfc where erf is near 1. */
+/* From y, near erfinv x in double, one step of Newton's in more digits: by
+** erfc where erf is near 1. */
 static inline long double l_erfinv(double x, double y) {
   if (!(fabs(x) < 1) || x == 0) return fabs(x) == 1 ? copysignl(INFINITY, x) : x == 0 ? x : NAN;
   const long double a = fabsl(x), z = fabsl(y), off = z < 0.5L ? erfl(z) - a : (1 - a) - erfcl(z);

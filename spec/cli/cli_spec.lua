@@ -79,25 +79,36 @@ local invocations = {
   { "-l m1 -e 'print(m1.name)'" }, { "-lm1 -e 'print(m1.name)'" },
   { "-l g=m1 -e 'print(g.name, m1)'" }, { "-l nosuchmodule 2>&1 | head -1" },
   { "-l string -e 'print(string ~= nil)'" },
-  { "-v" }, { "-v -e 'print(1)'" }, { "-v args.lua" }, { "-E -e 'print(package.path)'", env = "LUA_PATH=q" },
-  { "-e 'print(package.path)'", env = "LUA_PATH='x;;'" }, { "-e 'print(package.cpath)'", env = "LUA_CPATH_5_4=y" },
-  { "-W warn.lua" }, { "warn.lua" }, { "-W -e 'warn(\"a\")'" }, { "-e 'warn(\"@on\") warn(\"b\")'" },
+  { "-v" }, { "-v -e 'print(1)'" }, { "-v args.lua" },
+  { "-E -e 'print(package.path)'", env = "LUA_PATH=q" },
+  { "-e 'print(package.path)'", env = "LUA_PATH='x;;'" },
+  { "-e 'print(package.cpath)'", env = "LUA_CPATH_5_4=y" },
+  { "-W warn.lua" }, { "warn.lua" }, { "-W -e 'warn(\"a\")'" },
+  { "-e 'warn(\"@on\") warn(\"b\")'" },
   { "args.lua" }, { "args.lua a 'b c' -x --" }, { "-- args.lua a" }, { "-e 'y = 1' args.lua a" },
   { "-e 'for i = -5, 5 do print(i, arg[i]) end' args.lua p q" },
   { "- a b", stdin = "print(...) print(arg[0], arg[1])" },
-  { "-- - a", stdin = "print(1)" }, { "-", stdin = "print('from stdin')" }, { "", stdin = "print('piped', #arg)" },
+  { "-- - a", stdin = "print(1)" }, { "-", stdin = "print('from stdin')" },
+  { "", stdin = "print('piped', #arg)" },
   { "", stdin = "error('piped')" }, { "", stdin = "x = = 1" }, { "-e 'arg = 1' args.lua" },
   { "-e 'arg[1] = 9' args.lua" },
-  { "fails.lua" }, { "bad.lua" }, { "nosuch.lua" }, { "exit.lua" }, { "close.lua" }, { "shebang.lua" }, { "gc.lua" }, { "threads.lua" },
+  { "fails.lua" }, { "bad.lua" }, { "nosuch.lua" }, { "exit.lua" }, { "close.lua" },
+  { "shebang.lua" }, { "gc.lua" }, { "threads.lua" },
   { "-e 'os.exit(false)'" }, { "-e 'os.exit(3, true)'" }, { "-e 'os.exit()'" },
   { "-e 'coroutine.wrap(function() error(\"inside\") end)()'" },
-  { "-e 'print(pcall(error, nil))'" }, { "-e 'io.stderr:write(\"e\") io.stdout:write(\"o\")' 2>/dev/null" },
-  { "-e 'print(1.5, tonumber(\"2,5\"), string.format(\"%.1f\", 0.5))'", env = "LC_ALL=de_DE.UTF-8" },
+  { "-e 'print(pcall(error, nil))'" },
+  { "-e 'io.stderr:write(\"e\") io.stdout:write(\"o\")' 2>/dev/null" },
+  { "-e 'print(1.5, tonumber(\"2,5\"), string.format(\"%.1f\", 0.5))'",
+    env = "LC_ALL=de_DE.UTF-8" },
   { "-e 'print(os.setlocale(nil, \"numeric\"))'", env = "LC_ALL=C.UTF-8" },
-  { "-e 'print(initialised)'", env = "LUA_INIT=@init.lua" }, { "-e 'print(a)'", env = "LUA_INIT='a = 5'" },
-  { "-e 'print(a)'", env = "LUA_INIT='a = 5' LUA_INIT_5_4='a = 6'" }, { "-e 'print(a)'", env = "LUA_INIT='a = = 5'" },
-  { "-e 'print(a)'", env = "LUA_INIT='error(1)'" }, { "-E -e 'print(a)'", env = "LUA_INIT='a = 5'" },
-  { "-e 'print(1)'", env = "LUA_INIT=@nosuch.lua" }, { "args.lua", env = "LUA_INIT='arg[1] = \"by init\"'" },
+  { "-e 'print(initialised)'", env = "LUA_INIT=@init.lua" },
+  { "-e 'print(a)'", env = "LUA_INIT='a = 5'" },
+  { "-e 'print(a)'", env = "LUA_INIT='a = 5' LUA_INIT_5_4='a = 6'" },
+  { "-e 'print(a)'", env = "LUA_INIT='a = = 5'" },
+  { "-e 'print(a)'", env = "LUA_INIT='error(1)'" },
+  { "-E -e 'print(a)'", env = "LUA_INIT='a = 5'" },
+  { "-e 'print(1)'", env = "LUA_INIT=@nosuch.lua" },
+  { "args.lua", env = "LUA_INIT='arg[1] = \"by init\"'" },
   { "-e 'print(collectgarbage(\"generational\"))'" }, { "-e 'print(#string.rep(\"x\", 1000000))'" },
   { "-e 'print(math.maxinteger + 1 == math.mininteger, 7 // 2, 7 / 2, 1e15, 2^53)'" },
   { "-e 'goto done do print(1) end ::done:: print(2)'" }, { "-e 'return 5'" }, { "-e '= 5'" },
@@ -119,7 +130,8 @@ describe("flame-lua", function()
     end
 
     it("reports bad options with the usage and status 1", function()
-      for _, option in ipairs{ "-x", "-e", "-l", "-e -v", "-ii", "-vv", "-Ex", "--nosuch", "-Wx" } do
+      for _, option in ipairs{ "-x", "-e", "-l", "-e -v", "-ii", "-vv", "-Ex",
+          "--nosuch", "-Wx" } do
         local expected, status = run("/usr/bin/lua5.4", { option })
         local got, own = run(absolute, { option })
         local function head(s) return s:match("^(.-usage:.-\n)") end
@@ -134,7 +146,8 @@ describe("flame-lua", function()
     --- What the commands print: prompts taken out. The rest is lua5.4's, whose line editor echoes.
     local function answers(stdin)
       local out = run(absolute, { "-i", stdin = stdin })
-      return (out:gsub("^flame%-lua[^\n]*\n", ""):gsub("^>+ ", ""):gsub("\n>+ ", "\n"):gsub("^[> ]*>+ ", "")
+      return (out:gsub("^flame%-lua[^\n]*\n", ""):gsub("^>+ ", ""):gsub("\n>+ ",
+        "\n"):gsub("^[> ]*>+ ", "")
         :gsub("\n[> ]*>+ ", "\n"):gsub("%s+$", ""))
     end
 
@@ -213,7 +226,8 @@ describe("flame-lua", function()
       return run("/bin/sh", { ("-c %s"):format(quote(([[
         %s loop.lua >out 2>&1 & pid=$!
         while kill -0 $pid 2>/dev/null && ! grep -q ready out 2>/dev/null; do sleep 0.02; done
-        kill -INT $pid; wait $pid; status=$?; cat out; rm -f out; exit $status]]):format(quote(absolute)))) })
+        kill -INT $pid; wait $pid; status=$?; cat out; rm -f out; exit $status]]):format(
+        quote(absolute)))) })
     end
 
     it("stops a Lua loop with an error and a traceback", function()

@@ -34,12 +34,14 @@ local function wait(limit, pause, question, ...)
   return false
 end
 
--- A child at its prompt, in the background, with these lines to read. Its id is its own: exec keeps it.
+-- A child at its prompt, in the background, with these lines to read. Its id
+-- is its own: exec keeps it.
 local function start(base, lines, environment)
   local f <close> = assert(io.open(base, "w"))
   f:write(table.concat(lines, "\n"), "\n")
   f:flush()
-  os.execute(("sh -c 'echo $$ >%s.pid; exec env %s %s -i <%s >%s.out 2>&1' &"):format(base, environment or "",
+  os.execute(("sh -c 'echo $$ >%s.pid; exec env %s %s -i <%s >%s.out 2>&1' &"):format(base,
+    environment or "",
     program, base, base))
 end
 
@@ -67,7 +69,9 @@ local function session(before, long, after, environment)
   wait(6, 0.02, function() return all_of(out):find("the end", 1, true) end)
   os.execute(("kill -9 $(cat %s.pid) 2>/dev/null"):format(base))
   local text = all_of(out)
-  for _, suffix in ipairs({ "", ".started", ".back", ".out", ".pid" }) do os.remove(base .. suffix) end
+  for _, suffix in ipairs({ "", ".started", ".back", ".out", ".pid" }) do
+    os.remove(base .. suffix)
+  end
   assert(began, "the child did not start: " .. text)
   assert(returned, "the child did not come back: " .. text)
   return text, took
@@ -85,9 +89,12 @@ describe("Ctrl-C", function()
       assert(t < LIMIT, ("it took %.2f s"):format(t))
     end)
   end
-  teardown(function() if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end end)
+  teardown(function()
+    if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end
+  end)
 
-  -- the device is started, and long text compiled, before the interrupt: neither lets itself be stopped
+  -- the device is started, and long text compiled, before the interrupt:
+  -- neither lets itself be stopped
   local keep = "x = flame.arange(5.0) * 2 y = 7 x:sum():item()"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
   -- TSan delivers a signal at the next call of the C library: this loop makes none
@@ -95,28 +102,39 @@ describe("Ctrl-C", function()
     comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
   end
   if os.getenv("FLAME_SANITIZE") ~= "thread" then
-    comes_back("a loop in a coroutine of before", keep .. " co = coroutine.create(function() while true do end end)",
+    comes_back("a loop in a coroutine of before",
+      keep .. " co = coroutine.create(function() while true do end end)",
       "print(coroutine.resume(co))", look .. " print(coroutine.status(co))", "kept 30.0 7\ndead")
     comes_back("a loop in a coroutine in another", keep,
-      "coroutine.wrap(function() coroutine.wrap(function() while true do end end)() end)()", look, "kept 30.0 7")
-    comes_back("a loop that resumes one", keep .. " co = coroutine.wrap(function() while true do coroutine.yield() end end)",
+      "coroutine.wrap(function() coroutine.wrap(function() while true do end end)() end)()", look,
+      "kept 30.0 7")
+    comes_back("a loop that resumes one",
+      keep .. " co = coroutine.wrap(function() while true do coroutine.yield() end end)",
       "while true do co() end", look, "kept 30.0 7")
     comes_back("a coroutine that is closed", keep,
       "co = coroutine.create(function() local x <close> = setmetatable({}, {__close = function() while true do end end})"
-      .. " coroutine.yield() end) coroutine.resume(co) print(coroutine.close(co))", look, "kept 30.0 7")
+      .. " coroutine.yield() end) coroutine.resume(co) print(coroutine.close(co))", look,
+      "kept 30.0 7")
   end
-  comes_back("recorded ops in a coroutine", keep, "coroutine.wrap(function() local z = x while true do z = z * 0.999 + 0.001 end end)()",
+  comes_back("recorded ops in a coroutine", keep,
+    "coroutine.wrap(function() local z = x while true do z = z * 0.999 + 0.001 end end)()",
     look, "kept 30.0 7")
-  comes_back("evaluations in a coroutine", keep, "coroutine.wrap(function() while true do (x * 3):sum():item() end end)()",
+  comes_back("evaluations in a coroutine", keep,
+    "coroutine.wrap(function() while true do (x * 3):sum():item() end end)()",
     look, "kept 30.0 7")
-  comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look, "kept 30.0 7")
-  comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look, "kept 30.0 7")
+  comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look,
+    "kept 30.0 7")
+  comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look,
+    "kept 30.0 7")
   comes_back("a long product of matrices", keep .. " a = flame.rand(6000, 6000)",
-    "while true do a:matmul(a):sum():item() end", look .. " print('a ' .. tostring(a:max():item() < 1))", "kept 30.0 7\na true")
+    "while true do a:matmul(a):sum():item() end",
+    look .. " print('a ' .. tostring(a:max():item() < 1))", "kept 30.0 7\na true")
   comes_back("a long product by our own kernel", keep .. " a = flame.rand(3000, 3000)",
     "while true do a:matmul(a):sum():item() end", look, "kept 30.0 7", "FLAME_BLAS=off")
-  comes_back("a product written into a tensor", keep .. " a = flame.rand(4000, 4000) b = flame.full({4000, 4000}, 5) flame.eval(a, b)",
-    "while true do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look, "kept 30.0 7")
+  comes_back("a product written into a tensor",
+    keep .. " a = flame.rand(4000, 4000) b = flame.full({4000, 4000}, 5) flame.eval(a, b)",
+    "while true do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look,
+    "kept 30.0 7")
   comes_back("long elementwise work", keep .. " a = flame.rand(30000000)"
     .. " function work() (a:exp():sin():tanh():lgamma() + a):sum():item() end work()",
     "while true do work() end", look, "kept 30.0 7")
@@ -127,7 +145,8 @@ describe("Ctrl-C", function()
   -- NVRTC has a handler of its own at times, which would end the process (base/signals.h)
   local text = "source = '__global__ void k(const float *x, float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * %d; }'"
   comes_back("compiling kernels", keep .. " i = 0 " .. text,
-    "while true do i = i + 1 flame.kernel { source = source:format(i) }:report() end", look, "kept 30.0 7")
+    "while true do i = i + 1 flame.kernel { source = source:format(i) }:report() end", look,
+    "kept 30.0 7")
   comes_back("training", keep .. " local nn, optim = require 'flame.nn', require 'flame.optim' net = nn.Linear(200, 200)"
     .. " opt = optim.AdamW(net:parameters(), {lr = 1e-3}) inp = flame.rand(500, 200)",
     "while true do opt:zero_grad() net(inp):square():mean():backward() opt:step() end",
@@ -143,10 +162,16 @@ describe("a second Ctrl-C", function()
     local f <close> = assert(io.open(base, "w"))
     f:write("flame = require 'flame' " .. long)
     f:flush()
-    os.execute(("sh -c 'echo $$ >%s.pid; exec %s %s' >%s.out 2>&1 &"):format(base, program, base, base))
-    assert(wait(60, 0.02, function() return there(base .. ".out") and all_of(base .. ".out"):find("go", 1, true) end))
-    os.execute(("sleep 0.3; kill -INT $(cat %s.pid); sleep 0.2; kill -INT $(cat %s.pid)"):format(base, base))
-    assert.is_true(wait(10, 0.02, function() return not os.execute(("kill -0 $(cat %s.pid) 2>/dev/null"):format(base)) end))
+    os.execute(("sh -c 'echo $$ >%s.pid; exec %s %s' >%s.out 2>&1 &"):format(base,
+      program, base, base))
+    assert(wait(60, 0.02, function()
+      return there(base .. ".out") and all_of(base .. ".out"):find("go", 1, true)
+    end))
+    os.execute(
+      ("sleep 0.3; kill -INT $(cat %s.pid); sleep 0.2; kill -INT $(cat %s.pid)"):format(base, base))
+    assert.is_true(wait(10, 0.02, function()
+      return not os.execute(("kill -0 $(cat %s.pid) 2>/dev/null"):format(base))
+    end))
     for _, suffix in ipairs({ "", ".pid", ".out" }) do os.remove(base .. suffix) end
   end)
 end)
@@ -232,6 +257,8 @@ describe("an interrupt between two lines of the library", function()
       opt:step()
       opt:zero_grad()
     end)
-    stopped_everywhere(function() flame.checkpoint(function(v) return v:exp() end, w):sum():backward() end)
+    stopped_everywhere(function()
+      flame.checkpoint(function(v) return v:exp() end, w):sum():backward()
+    end)
   end)
 end)

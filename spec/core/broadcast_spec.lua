@@ -1,10 +1,12 @@
--- Work on broadcast operands is done once for each row, line or block of columns (src/cpu/program/lower.c);
--- the bits are those of the same work on operands that were expanded and evaluated before.
+-- Work on broadcast operands is done once for each row, line or block of columns
+-- (src/cpu/program/lower.c); the bits are those of the same work on operands that were expanded and
+-- evaluated before.
 local flame = require "flame"
 
 local shapes = {
   { 64, 128 }, { 300, 1000 }, { 5000, 3 }, { 9, 2500 }, { 3, 9000 }, { 2, 70000 }, { 700, 16 },
-  { 3, 300, 40 }, { 2, 1100, 17 }, { 5, 40, 1300 }, { 2, 3, 5000 }, { 4, 6, 7, 64 }, { 2, 1030, 1030 },
+  { 3, 300, 40 }, { 2, 1100, 17 }, { 5, 40, 1300 }, { 2, 3, 5000 }, { 4, 6, 7, 64 },
+  { 2, 1030, 1030 },
 }
 
 --- The operand's shape: axes of the set bits of 'mask' are kept, the others 1.
@@ -38,13 +40,15 @@ describe("work on broadcast operands", function()
   for _, dtype in ipairs { "f32", "f64", "bf16" } do
     it("of maps gives the bits of expanded operands, " .. dtype, function()
       for _, shape in ipairs(shapes) do
-        compare(shape, dtype, function(x, m, k) return (x - m:log()) * (k + 1):rsqrt() + m * k end, "map")
+        compare(shape, dtype,
+          function(x, m, k) return (x - m:log()) * (k + 1):rsqrt() + m * k end, "map")
       end
     end)
     it("before sums along each axis, " .. dtype, function()
       for _, shape in ipairs(shapes) do
         for d = 1, #shape do
-          compare(shape, dtype, function(x, m, k) return ((x - m:log()) * (k + 1):rsqrt()):sum(d) end, "sum over " .. d)
+          compare(shape, dtype,
+            function(x, m, k) return ((x - m:log()) * (k + 1):rsqrt()):sum(d) end, "sum over " .. d)
         end
       end
     end)
@@ -55,7 +59,8 @@ describe("work on broadcast operands", function()
       local r, n = shape[1], shape[2]
       local x = flame.randn(shape)
       local row, line = flame.randint({ r }, 1, r), flame.randint({ n }, 1, n)
-      local whole_row, whole_line = row:reshape(r, 1):expand(r, n) * 1, line:reshape(1, n):expand(r, n) * 1
+      local whole_row, whole_line = row:reshape(r, 1):expand(r, n) * 1,
+        line:reshape(1, n):expand(r, n) * 1
       flame.eval(x, row, line, whole_row, whole_line)
       same(x:index_select(1, row), x:gather(1, whole_row), "rows")
       same(x:index_select(2, line), x:gather(2, whole_line), "lines")
@@ -71,11 +76,14 @@ describe("a tensor whose unit stride is not along its last axis", function()
       for _, size in ipairs { { 67, 131 }, { 130, 64 }, { 9, 515 }, { 515, 10 }, { 256, 257 } } do
         local m, n = size[1], size[2]
         local x = flame.randint({ m, n }, 0, 200):to(dtype)
-        local want, got, back = x:totable(), (x:t():contiguous()):totable(), (x:flip(1):t() + 1):totable()
+        local want, got, back = x:totable(), (x:t():contiguous()):totable(),
+          (x:flip(1):t() + 1):totable()
         for i = 1, m do
           for j = 1, n do
             if got[j][i] ~= want[i][j] then error(("%d x %d: at %d, %d"):format(m, n, j, i)) end
-            if back[j][i] ~= want[m + 1 - i][j] + 1 then error(("%d x %d, plus 1: at %d, %d"):format(m, n, j, i)) end
+            if back[j][i] ~= want[m + 1 - i][j] + 1 then
+              error(("%d x %d, plus 1: at %d, %d"):format(m, n, j, i))
+            end
           end
         end
       end

@@ -1,5 +1,5 @@
--- Wherever a function is expected, whatever can be called serves: a table or a userdata with __call,
--- a module. What can not be called is refused by the function's own words.
+-- Wherever a function is expected, whatever can be called serves: a table or a userdata with
+-- __call, a module. What can not be called is refused by the function's own words.
 
 local flame = require "flame"
 local nn, optim = flame.nn, flame.optim
@@ -26,14 +26,20 @@ local cases = {
   no_grad = { square, function(f) return flame.no_grad(f, x3()) end },
   enable_grad = { square, function(f) return flame.enable_grad(f, x3()) end },
   inference_mode = { square, function(f) return flame.inference_mode(f, x3()) end },
-  checkpoint = { square, function(f) local x = x3() flame.checkpoint(f, x):backward() return x.grad end },
+  checkpoint = { square, function(f)
+    local x = x3()
+    flame.checkpoint(f, x):backward()
+    return x.grad
+  end },
   ["checkpoint in autocast"] = { function(x) return x:matmul(x) end, function(f)
     return flame.autocast("bf16", function() return flame.checkpoint(f, x3()):float() end)
   end },
-  autocast = { function(x) return x:matmul(x):float() end, function(f) return flame.autocast("bf16", f, x3()) end },
+  autocast = { function(x) return x:matmul(x):float() end,
+    function(f) return flame.autocast("bf16", f, x3()) end },
   scope = { function() return square(x3()) end, function(f) return flame.scope(f) end },
   profile = { square, function(f) return select(2, flame.profile(f, x3())) end },
-  leakcheck = { function() square(x3()):item() end, function(f) return flame.leakcheck(f, 2) and 1 end },
+  leakcheck = { function() square(x3()):item() end,
+    function(f) return flame.leakcheck(f, 2) and 1 end },
   grad = { square, function(f) return flame.grad(f)(x3()) end },
   value_and_grad = { square, function(f) return flame.value_and_grad(f)(x3()) end },
   vjp = { square, function(f) return flame.vjp(f, x3(), flame.tensor(2)) end },
@@ -42,7 +48,9 @@ local cases = {
   vhp = { square, function(f) return flame.vhp(f, x3(), flame.ones(3)) end },
   jacobian = { square, function(f) return flame.jacobian(f, x3()) end },
   hessian = { square, function(f) return flame.hessian(f, x3()) end },
-  gradcheck = { square, function(f) return flame.gradcheck(f, { x3():double():detach():requires_grad_() }) and 1 end },
+  gradcheck = { square, function(f)
+    return flame.gradcheck(f, { x3():double():detach():requires_grad_() }) and 1
+  end },
   apply_ = { function(v) return v + 1 end, function(f) return flame.ones(3):apply_(f) end },
   register_hook = { function(g) return g * 3 end, function(f)
     local x = x3()
@@ -52,11 +60,13 @@ local cases = {
     return x.grad
   end },
   ["func's forward"] = { function(_, x) return x * 2 end, function(f)
-    return flame.func { name = "twice", forward = f, backward = function(_, g) return g * 2 end }(x3())
+    return flame.func { name = "twice", forward = f,
+      backward = function(_, g) return g * 2 end }(x3())
   end },
   ["func's backward"] = { function(_, g) return g * 2 end, function(f)
     local x = x3()
-    flame.func { name = "twice", forward = function(_, v) return v * 2 end, backward = f }(x):sum():backward()
+    flame.func { name = "twice", forward = function(_, v) return v * 2 end,
+      backward = f }(x):sum():backward()
     return x.grad
   end },
   ["a kernel's vjp"] = { function(g) return g * 7 end, function(f)
@@ -74,10 +84,13 @@ local cases = {
       shape = f, block = 4, grid = 1 }(4)
   end },
   triplet_margin_with_distance_loss = { function(a, b) return (a - b):abs():sum(2) end, function(f)
-    return flame.triplet_margin_with_distance_loss(flame.ones(2, 3), flame.zeros(2, 3), flame.full({ 2, 3 }, 2), { distance_function = f })
+    return flame.triplet_margin_with_distance_loss(flame.ones(2, 3), flame.zeros(2, 3),
+      flame.full({ 2, 3 }, 2), { distance_function = f })
   end },
-  ["Sequential"] = { function(x) return x * 3 end, function(f) return nn.Sequential(f)(flame.ones(2)) end },
-  ["a list for Sequential"] = { function(x) return x * 3 end, function(f) return nn.Sequential { f, f }(flame.ones(2)) end },
+  ["Sequential"] = { function(x) return x * 3 end,
+    function(f) return nn.Sequential(f)(flame.ones(2)) end },
+  ["a list for Sequential"] = { function(x) return x * 3 end,
+    function(f) return nn.Sequential { f, f }(flame.ones(2)) end },
   register_forward_hook = { function(_, _, y) return y * 0 end, function(f)
     local net = nn.Identity()
     net:register_forward_hook(f)
@@ -94,12 +107,19 @@ local cases = {
     net(x):sum():backward()
     return x.grad
   end },
-  apply = { function(module) module.mark = 4 end, function(f) local net = nn.Identity() net:apply(f) return net.mark end },
+  apply = { function(module) module.mark = 4 end, function(f)
+    local net = nn.Identity()
+    net:apply(f)
+    return net.mark
+  end },
   TransformerEncoderLayer = { function(x) return x:relu() end, function(f)
     flame.seed(1)
     return nn.TransformerEncoderLayer(4, 2, { activation = f, dropout = 0 })(flame.ones(1, 2, 4))
   end },
-  ["an optimiser's step"] = { function() return flame.tensor(2.5) end, function(f) local _, opt = one() return opt:step(f) end },
+  ["an optimiser's step"] = { function() return flame.tensor(2.5) end, function(f)
+    local _, opt = one()
+    return opt:step(f)
+  end },
   ["LBFGS's step"] = { function() return flame.tensor(2.5) end, function(f)
     local p = x3()
     p.grad = flame.zeros(3)
@@ -125,8 +145,12 @@ local cases = {
   end },
 }
 
-local function callable(f) return setmetatable({}, { __call = function(_, ...) return f(...) end }) end
-local function twice_removed(f) return setmetatable({}, { __call = callable(function(_, ...) return f(...) end) }) end
+local function callable(f)
+  return setmetatable({}, { __call = function(_, ...) return f(...) end })
+end
+local function twice_removed(f)
+  return setmetatable({}, { __call = callable(function(_, ...) return f(...) end) })
+end
 
 describe("a function's place takes what can be called:", function()
   for name, case in pairs(cases) do
@@ -166,7 +190,8 @@ describe("a function's place refuses", function()
           or name == "a kernel's shape" and (type(v) == "table" or kind == "number")
         if not fits then
           assert.falsy(ok, kind)
-          assert.falsy(why:find("attempt to", 1, true) or why:find("bad argument", 1, true), kind .. ": " .. why)
+          assert.falsy(why:find("attempt to", 1, true) or why:find("bad argument", 1, true),
+            kind .. ": " .. why)
         end
       end
     end)

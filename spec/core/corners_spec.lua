@@ -13,7 +13,10 @@ end
 describe("0-d and empty inputs", function()
   it("count as a list of one where PyTorch has it so", function()
     assert.same({ 3 }, T(3):unfold(1, 1, 1):totable())
-    assert.same({ { 1 } }, (function() local l = T(3):nonzero({ as_tuple = true }) return { l[1]:totable() } end)())
+    assert.same({ { 1 } }, (function()
+      local l = T(3):nonzero({ as_tuple = true })
+      return { l[1]:totable() }
+    end)())
     eq(6, T(2):index_reduce(1, T({ 1 }, { dtype = "i64" }), T(3), "prod"))
     eq({ { 1, 2, 4 } }, linalg.vander(T(2), { N = 3 }))
     eq(0, flame.multi_margin_loss(T(0.5), T(1):long()))
@@ -21,14 +24,16 @@ describe("0-d and empty inputs", function()
   end)
   it("give empty results, and norms where the largest is of something", function()
     assert.same({ 0, 1, 2 }, flame.local_response_norm(flame.zeros(0, 1, 2), 1).shape)
-    assert.same({ 0, 5 }, flame.bilinear(flame.zeros(0, 3), flame.zeros(0, 4), flame.zeros(5, 3, 4)).shape)
+    assert.same({ 0, 5 },
+      flame.bilinear(flame.zeros(0, 3), flame.zeros(0, 4), flame.zeros(5, 3, 4)).shape)
     eq(0, linalg.norm(flame.zeros(5, 0), huge))
     eq(0, linalg.norm(flame.zeros(0, 5), 1))
     raises("norm: ord = 1 has no value", linalg.norm, flame.zeros(5, 0), 1)
   end)
   it("raise where there is no axis", function()
     raises("flipud: x is 0-d", flame.flipud, T(1))
-    raises("unfold: size 2 and step 1 do not fit axis 1 with 1 elements", flame.unfold, T(1), 1, 2, 1)
+    raises("unfold: size 2 and step 1 do not fit axis 1 with 1 elements", flame.unfold,
+      T(1), 1, 2, 1)
   end)
 end)
 
@@ -39,25 +44,35 @@ describe("broadcasting of arguments", function()
       flame.cosine_similarity(x, y, { dim = -2 }))
   end)
   it("spreads x of masked_scatter over the mask", function()
-    eq({ { 5, 2 }, { 1, 6 } }, T({ 1, 2 }):masked_scatter(T { { true, false }, { false, true } }, T { 5, 6 }))
+    eq({ { 5, 2 }, { 1, 6 } },
+      T({ 1, 2 }):masked_scatter(T { { true, false }, { false, true } }, T { 5, 6 }))
   end)
   it("takes limits of matrix_rank and pinv one a matrix", function()
     local x = flame.eye(2):expand(3, 2, 2) * T({ 1, 0.5 }):reshape(2, 1)
     assert.same({ 2, 1, 0 }, linalg.matrix_rank(x, { atol = T { 0.1, 0.7, 2 } }):totable())
-    eq({ { { 1, 0 }, { 0, 2 } }, { { 1, 0 }, { 0, 0 } }, { { 0, 0 }, { 0, 0 } } }, linalg.pinv(x, { atol = T { 0.1, 0.7, 2 } }))
+    eq({ { { 1, 0 }, { 0, 2 } }, { { 1, 0 }, { 0, 0 } }, { { 0, 0 }, { 0, 0 } } },
+      linalg.pinv(x, { atol = T { 0.1, 0.7, 2 } }))
   end)
 end)
 
 describe("gradients", function()
   it("of logcumsumexp are finite at large values", function()
-    eq({ 5, 0, 0 }, gradient(function(x) return x:logcumsumexp(1) * D { 1, 1, 3 } end, { 10000, -8, 3 }))
+    eq({ 5, 0, 0 },
+      gradient(function(x) return x:logcumsumexp(1) * D { 1, 1, 3 } end, { 10000, -8, 3 }))
   end)
   it("of eigh are symmetric, of a Hermitian pinv those of pinv, as PyTorch's", function()
     local v = { { 2, 0.3, 0.1 }, { 0.3, 1, 0.2 }, { 0.1, 0.2, 3 } }
-    local g = gradient(function(x) local _, q = linalg.eigh(x) return q:abs() * D { 1, 2, 3 } end, v)
+    local g = gradient(function(x)
+      local _, q = linalg.eigh(x)
+      return q:abs() * D { 1, 2, 3 }
+    end, v)
     assert.is_true(g:amax():item() ~= 0)
     eq(g:t(), g, { rtol = 1e-9 })
-    local function by(o) return gradient(function(x) return linalg.pinv(x, o) * D { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } } end, v) end
+    local function by(o)
+      return gradient(function(x)
+        return linalg.pinv(x, o) * D { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } }
+      end, v)
+    end
     eq(by(), by({ hermitian = true }), { rtol = 1e-9 })
   end)
   it("of var and std where the correction leaves no element, or less than none, are PyTorch's", function()
@@ -78,7 +93,8 @@ describe("gradients", function()
   end)
   it("of quantile and nanquantile flow to q", function()
     for _, name in ipairs { "quantile", "nanquantile" } do
-      eq({ 8, 16 }, gradient(function(q) return flame[name](D { 1, 3, 7, 4, 11 }, q) end, { 0.3, 0.9 })
+      eq({ 8, 16 },
+        gradient(function(q) return flame[name](D { 1, 3, 7, 4, 11 }, q) end, { 0.3, 0.9 })
         * T({ 2, 1 }):double(), { rtol = 1e-9 })
     end
   end)
@@ -90,7 +106,8 @@ describe("replicating pads", function()
     assert.same({ 3, 3 }, T({ 1, 2, 3 }):pad({ -3, 2 }, { mode = "replicate" }):totable())
     assert.same({ 2, 3, 3 }, T({ 1, 2, 3 }):pad({ -1, 1 }, { mode = "replicate" }):totable())
     assert.same({ 0 }, T({ 1, 2, 3 }):pad({ -1, -2 }, { mode = "replicate" }).shape)
-    eq({ 2, 0, 0 }, gradient(function(x) return x:pad({ 2, -3 }, { mode = "replicate" }) end, { 1, 2, 3 }))
+    eq({ 2, 0, 0 },
+      gradient(function(x) return x:pad({ 2, -3 }, { mode = "replicate" }) end, { 1, 2, 3 }))
   end)
 end)
 
@@ -100,12 +117,16 @@ describe("shifts to the right", function()
       local x = T({ 100, -100, -1, 0 }, { dtype = dtype })
       for n = 0, bits do
         local want = {}
-        for k, v in ipairs { 100, -100, -1, 0 } do want[k] = n < 62 and v // (1 << n) or (v < 0 and -1 or 0) end
+        for k, v in ipairs { 100, -100, -1, 0 } do
+          want[k] = n < 62 and v // (1 << n) or (v < 0 and -1 or 0)
+        end
         assert.same(want, x:bitwise_right_shift(n):totable(), dtype .. " " .. n)
       end
       assert.same({ 0, -1, -1, 0 }, x:bitwise_right_shift(T({ -1 }, { dtype = dtype })):totable())
     end
-    assert.same({ 1, 0, 0 }, T({ 255, 127, 255 }, { dtype = "u8" }):bitwise_right_shift(T({ 7, 7, 8 }, { dtype = "u8" })):totable())
+    assert.same({ 1, 0, 0 },
+      T({ 255, 127, 255 },
+        { dtype = "u8" }):bitwise_right_shift(T({ 7, 7, 8 }, { dtype = "u8" })):totable())
   end)
 end)
 
@@ -118,11 +139,14 @@ describe("dtypes", function()
   end)
   it("of integers take alpha, of bool a sign, booleans and reductions", function()
     local b, one = T { true, false }, T({ 1 }, { dtype = "i64" })
-    assert.same({ -2, 5 }, T({ 1, 5 }):long():index_add(1, one, T({ 3 }):long(), { alpha = -1 }):totable())
+    assert.same({ -2, 5 },
+      T({ 1, 5 }):long():index_add(1, one, T({ 3 }):long(), { alpha = -1 }):totable())
     local i = T({ 1, 5 }):long()
     assert.same({ 7, 11 }, i:add(2, { alpha = 3 }):totable())
     assert.same({ -5, -1 }, i:sub(2, { alpha = 3 }):totable())
-    for y, dtype in pairs { [2] = "i64", [2.5] = "f32" } do assert.equal(dtype, i:add(y, { alpha = 3 }).dtype) end
+    for y, dtype in pairs { [2] = "i64", [2.5] = "f32" } do
+      assert.equal(dtype, i:add(y, { alpha = 3 }).dtype)
+    end
     assert.equal("f32", i:add(2, { alpha = 0.5 + 1e300 }).dtype)
     assert.same({ true, false }, b:sign():totable())
     assert.same({ true, true }, b:masked_fill(T { false, true }, true):totable())
@@ -153,7 +177,8 @@ describe("options by name", function()
   it("give the axis of reductions, scans, softmax and parts, as PyTorch's dim", function()
     local x = flame.randn(3, 4)
     for name in ("sum mean prod std var amax amin any all argmax argmin nansum nanmean count_nonzero max min median nanmedian mode "
-      .. "logsumexp std_mean var_mean softmax log_softmax softmin cumsum cumprod cummax logcumsumexp unbind squeeze"):gmatch("%S+") do
+      .. "logsumexp std_mean var_mean softmax log_softmax softmin cumsum cumprod cummax logcumsumexp unbind squeeze"):gmatch(
+        "%S+") do
       local a, b = { x[name](x, 1) }, { x[name](x, { dim = 1 }) }
       for k, y in ipairs(a) do
         for i, part in ipairs(type(y) == "table" and y or { y }) do
@@ -174,7 +199,8 @@ describe("options by name", function()
     raises("unbind: no option 'axis', there is: dim", x.unbind, x, { axis = 1 })
     raises("flip: need numbers or a list of them, got a table with names", x.flip, x, { dims = 1 })
     raises("flip: no option 'axis', there is: dims", x.flip, x, { dims = { 1 }, axis = 1 })
-    raises("reshape: need numbers or a list of them, got a table with names", x.reshape, x, { dims = { -1 } })
+    raises("reshape: need numbers or a list of them, got a table with names", x.reshape, x,
+      { dims = { -1 } })
     eq(x:flip(1, 2), x:flip { dims = { 1, 2 } })
     eq(x:permute(2, 1), x:permute { dims = { 2, 1 } })
     eq(x:fill(3), x:fill { value = 3 })
@@ -199,8 +225,10 @@ describe("options by name", function()
     local a, b = D { { 1, 2 }, { 3, 5 } }, D { { 1 }, { 2 } }
     local lu, p = linalg.lu_factor(a, { pivot = true })
     eq(linalg.solve(a:t(), b), linalg.lu_solve(lu, p, b, { adjoint = true }))
-    eq(linalg.solve(a, b:t(), { left = false }):t():t(), linalg.lu_solve(lu, p, b:t(), { left = false }))
-    eq(linalg.solve(a:t(), b:t(), { left = false }), linalg.lu_solve(lu, p, b:t(), { left = false, adjoint = true }))
+    eq(linalg.solve(a, b:t(), { left = false }):t():t(),
+      linalg.lu_solve(lu, p, b:t(), { left = false }))
+    eq(linalg.solve(a:t(), b:t(), { left = false }),
+      linalg.lu_solve(lu, p, b:t(), { left = false, adjoint = true }))
     raises("lu: pivot = false is not supported", linalg.lu, a, { pivot = false })
   end)
   it("move axes of tensorsolve", function()
@@ -218,7 +246,8 @@ end)
 describe("parts and lists", function()
   it("tensor_split cuts at the positions of a tensor, atleast_nd lifts lists", function()
     local parts = flame.arange(5.0):tensor_split(T({ 1, 3 }, { dtype = "i64" }))
-    assert.same({ { 1 }, { 2, 3 }, { 4, 5 } }, { parts[1]:totable(), parts[2]:totable(), parts[3]:totable() })
+    assert.same({ { 1 }, { 2, 3 }, { 4, 5 } },
+      { parts[1]:totable(), parts[2]:totable(), parts[3]:totable() })
     assert.equal(2, #flame.arange(5.0):tensor_split(T(2):long()))
     local up = flame.atleast_2d { T(1), T { 1, 2 } }
     assert.same({ { 1, 1 }, { 1, 2 } }, { up[1].shape, up[2].shape })
@@ -233,7 +262,8 @@ describe("parts and lists", function()
   it("Hermitian transforms over several axes undo each other", function()
     local x = flame.randn(3, 4, 6):double()
     eq(x, flame.hfft2(flame.ihfft2(x)), { atol = 1e-9 })
-    eq(x, flame.hfftn(flame.ihfftn(x, nil, { 1, 3 }, "ortho"), { dim = { 1, 3 }, norm = "ortho" }), { atol = 1e-9 })
+    eq(x, flame.hfftn(flame.ihfftn(x, nil, { 1, 3 }, "ortho"), { dim = { 1, 3 }, norm = "ortho" }),
+      { atol = 1e-9 })
     assert.equal("f32", flame.hfft(T({ { 1, 0 }, { 2, 0 } }, { dtype = "u8" })).dtype)
   end)
 end)
@@ -242,13 +272,18 @@ describe("wrong values", function()
   it("raise and say which", function()
     raises("isclose: rtol = -0.4 is negative", flame.isclose, T(1), T(1), { rtol = -0.4 })
     raises("huber_loss: delta = 0, need delta > 0", flame.huber_loss, T(1), T(1), { delta = 0 })
-    raises("gradient: axis 2 is named twice", flame.gradient, flame.zeros(3, 3), { dim = { 2, -1 } })
-    raises("cov: fweights is f32, need integers", flame.cov, flame.zeros(2, 3), { fweights = flame.ones(3) })
-    raises("cov: aweights has a negative element", flame.cov, flame.zeros(2, 3), { aweights = T { 1, -1, 1 } })
+    raises("gradient: axis 2 is named twice", flame.gradient, flame.zeros(3, 3),
+      { dim = { 2, -1 } })
+    raises("cov: fweights is f32, need integers", flame.cov, flame.zeros(2, 3),
+      { fweights = flame.ones(3) })
+    raises("cov: aweights has a negative element", flame.cov, flame.zeros(2, 3),
+      { aweights = T { 1, -1, 1 } })
     raises("first must be an integer, got a tensor", flame.narrow, flame.zeros(3), 1, T(1), 1)
     raises("round: options must be a table, got a tensor", flame.round, T(1), T(1))
-    raises("chain_matmul: tensor 1 must be a tensor, got nil", flame.chain_matmul, nil, flame.zeros(2, 2))
-    raises("istft: surplus argument: after the required ones come hop_length", flame.istft, flame.zeros(3, 2, 2), 4, 1, 4,
+    raises("chain_matmul: tensor 1 must be a tensor, got nil", flame.chain_matmul, nil,
+      flame.zeros(2, 2))
+    raises("istft: surplus argument: after the required ones come hop_length", flame.istft,
+      flame.zeros(3, 2, 2), 4, 1, 4,
       nil, true, false, true, 3, 9)
     assert.is_true(flame.kl_div(T { 0 }, T { -1 }, { reduction = "sum" }):isnan():item())
   end)
@@ -270,7 +305,9 @@ describe("arguments of a wrong type", function()
     assert.is_true(not ok and e == mine)
     ok, e = pcall(flame.checkpoint, function() return nil + 1 end)
     assert.is_true(not ok and e:find("corners_spec.lua:%d+: attempt to perform arithmetic") ~= nil, e)
-    local co = coroutine.wrap(function() return flame.checkpoint(function() return coroutine.yield(1) end) end)
+    local co = coroutine.wrap(function()
+      return flame.checkpoint(function() return coroutine.yield(1) end)
+    end)
     assert.equal(1, co())
   end)
 end)
@@ -280,8 +317,10 @@ describe("calls by their numbers", function()
     local call, x = flame.internal.call, flame.zeros(0)
     local most = math.maxinteger
     assert.equal(0, call("scan", "cumsum", { x }, { 0, 3, 5, 0, 0 }, { 0 }, "f32"):numel())
-    raises("sizes or dtypes do not fit a call of scan", call, "scan", "cumsum", { x }, { 0, most, 2, 0, 0 }, { 0 }, "f32")
-    raises("sizes or dtypes do not fit a call of extreme", call, "extreme", "cummax", { x }, { 0, 2, most, 0, 1 }, { 0 }, "f32")
+    raises("sizes or dtypes do not fit a call of scan", call, "scan", "cumsum", { x },
+      { 0, most, 2, 0, 0 }, { 0 }, "f32")
+    raises("sizes or dtypes do not fit a call of extreme", call, "extreme", "cummax", { x },
+      { 0, 2, most, 0, 1 }, { 0 }, "f32")
   end)
 end)
 
@@ -328,16 +367,21 @@ describe("a function of the script in a backward", function()
   it("gives gradients that sum to the input's shape, no smaller ones", function()
     local function of(give)
       local x = T({ 1, 2 }, { requires_grad = true })
-      flame.func { name = "double", forward = function(_, v) return v * 2 end, backward = give }(x):sum():backward()
+      flame.func { name = "double", forward = function(_, v) return v * 2 end,
+        backward = give }(x):sum():backward()
       return x.grad
     end
     eq({ 3, 3 }, of(function(_, g) return g:expand(3, 2) end))
-    raises("double: gradient 1 of backward has shape (), its tensor (2)", of, function(_, g) return g:sum() end)
-    raises("double: gradient 1 of backward has shape (1), its tensor (2)", of, function(_, g) return g:sum(1, true) end)
+    raises("double: gradient 1 of backward has shape (), its tensor (2)", of,
+      function(_, g) return g:sum() end)
+    raises("double: gradient 1 of backward has shape (1), its tensor (2)", of,
+      function(_, g) return g:sum(1, true) end)
   end)
   it("gives back what is no tensor as it is, and gets no gradient for it", function()
     local x, seen = T({ 1, 2 }, { requires_grad = true }), nil
-    local f = flame.func { name = "both", forward = function(_, v) return "tag", v * 2, nil, v * 3 end,
+    local f = flame.func { name = "both", forward = function(_, v)
+      return "tag", v * 2, nil, v * 3
+    end,
       backward = function(_, tag, g, none, h) seen = { tag, none } return 2 * g + 3 * h end }
     local tag, y, none, z = f(x)
     assert.equal("tag", tag)
@@ -350,11 +394,14 @@ end)
 
 describe("flame.grad", function()
   it("takes nested tables, and gives gradients in their form", function()
-    local g = flame.grad(function(p, k) return (p.w * p.rest[1]):sum() * k end)({ w = D { 1, 2 }, rest = { D { 3, 4 } }, n = 7 }, 2)
+    local g = flame.grad(function(p, k)
+      return (p.w * p.rest[1]):sum() * k
+    end)({ w = D { 1, 2 }, rest = { D { 3, 4 } }, n = 7 }, 2)
     eq({ 6, 8 }, g.w)
     eq({ 2, 4 }, g.rest[1])
     assert.equal(7, g.n)
-    raises("grad: argument 1 must be a tensor, got table", flame.grad(function() return D(1) end), { n = 7 })
+    raises("grad: argument 1 must be a tensor, got table",
+      flame.grad(function() return D(1) end), { n = 7 })
   end)
 end)
 
@@ -383,12 +430,16 @@ end)
 describe("gradcheck", function()
   it("hands on what is no float tensor, and names inputs by their place in the list", function()
     local rows = T({ 2, 2 }, { dtype = "i64" })
-    assert.is_true(flame.gradcheck(function(i, x, k) return x:index_select(1, i) ^ k end, { rows, D { 1, 2 }, 3 }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(i, x, k) return x:index_select(1, i) ^ k end,
+      { rows, D { 1, 2 }, 3 }, { order = 2 }))
     local wrong = flame.func { name = "wrong", forward = function(_, _, x) return x * 2 end,
       backward = function(_, g) return nil, g end }
-    raises("gradcheck: input 2 at (1): analytic 1", flame.gradcheck, function(i, x) return wrong(i, x):amax() end, { rows, D { 1 } })
-    raises("gradcheck: inputs has no float tensor", flame.gradcheck, function(x) return x end, { 3 })
-    raises("gradcheck: order must be 1 or 2, got 3", flame.gradcheck, function(x) return x end, { D { 1 } }, { order = 3 })
+    raises("gradcheck: input 2 at (1): analytic 1", flame.gradcheck,
+      function(i, x) return wrong(i, x):amax() end, { rows, D { 1 } })
+    raises("gradcheck: inputs has no float tensor", flame.gradcheck,
+      function(x) return x end, { 3 })
+    raises("gradcheck: order must be 1 or 2, got 3", flame.gradcheck, function(x) return x end,
+      { D { 1 } }, { order = 3 })
   end)
 end)
 
@@ -403,7 +454,8 @@ describe("steps", function()
       local _, t = flame.jvp(function(a) return a[name](a) end, x:detach(), flame.ones(4))
       assert.same({ 0, 0, 0, 0 }, t:totable(), name)
     end
-    local x, y = flame.tensor({ 1.5, -2.3 }, { requires_grad = true }), flame.tensor({ 2, 3 }, { requires_grad = true })
+    local x, y = flame.tensor({ 1.5, -2.3 }, { requires_grad = true }),
+      flame.tensor({ 2, 3 }, { requires_grad = true })
     x:floordiv(y):sum():backward()
     assert.same({ 0, 0, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
     x.grad, y.grad = nil, nil

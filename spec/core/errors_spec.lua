@@ -13,14 +13,16 @@ describe("an error", function()
   it("names the line of the pcall when the function is called by it", function()
     local ok, e = pcall(flame.matmul, flame.zeros(4, 3), flame.zeros(5, 2))
     assert.is_false(ok)
-    assert.equal(("%s:%d: matmul: inner sizes differ, (4, 3) and (5, 2)"):format(here, line() - 2), e)
+    assert.equal(("%s:%d: matmul: inner sizes differ, (4, 3) and (5, 2)"):format(here, line() - 2),
+      e)
   end)
   it("names the script's line when the library's Lua code fails", function()
     local ok, e = pcall(function() return flame.zeros(2):tile("x") end)
     assert.is_false(ok)
     assert.equal(("%s:%d: tile: size must be an integer, got string"):format(here, line() - 2), e)
     local _, f = pcall(function() return flame.mse_loss(flame.zeros(2), flame.zeros(3)) end)
-    assert.equal(("%s:%d: mse_loss: shapes (2) and (3) do not broadcast"):format(here, line() - 1), f)
+    assert.equal(("%s:%d: mse_loss: shapes (2) and (3) do not broadcast"):format(here, line() - 1),
+      f)
   end)
   it("names the chunk of a loaded string", function()
     local _, e = pcall(load("local f = ... \n f.zeros(2).nope = 1", "=chunk"), flame)
@@ -35,32 +37,47 @@ describe("an error", function()
     end
     says("max: shapes (2, 3) and (5) do not", function() return x:max(flame.ones(5)) + 0 end)
     says("max: axis 1 of shape (0) is empty", function() return flame.zeros(0):max() + 0 end)
-    says("min: axis 1 of shape (0, 2) is empty", function() return (flame.zeros(0, 2):min(1)) + 0 end)
+    says("min: axis 1 of shape (0, 2) is empty", function()
+      return (flame.zeros(0, 2):min(1)) + 0
+    end)
     says("std: dtype i32", function() return x:int():std() + 0 end)
     says("clamp: shapes", function() return x:clamp(flame.ones(5)) + 0 end)
     says("clamp_: shapes", function() return x:clamp_(flame.ones(5)) + 0 end)
     local bound = flame.zeros({ 5 }, { requires_grad = true })
     says("clamp: shapes", function() return x:clamp(bound, 1) + 0 end)
     says("clamp: shapes", function() return x:clamp(bound, bound) + 0 end)
-    says("scatter: x must be a tensor, got string", function() return flame.scatter("x", 1, x:long(), x, nil) end)
-    says("embedding: ids must be a tensor, got nil", function() return flame.embedding(nil, x, 1) end)
-    says("embedding: w has 0 axes, need 2", function() return flame.embedding(x:long(), x:sum(), 1) end)
+    says("scatter: x must be a tensor, got string", function()
+      return flame.scatter("x", 1, x:long(), x, nil)
+    end)
+    says("embedding: ids must be a tensor, got nil", function()
+      return flame.embedding(nil, x, 1)
+    end)
+    says("embedding: w has 0 axes, need 2", function()
+      return flame.embedding(x:long(), x:sum(), 1)
+    end)
     says("broadcast_to: shape (2, 3) can not", function() return x:broadcast_to({ 7 }) + 0 end)
     says("expand_as: shape (2, 3) can not", function() return x:expand_as(flame.ones(5)) + 0 end)
     says("mv: inner sizes", function() return x:mv(flame.ones(5)) + 0 end)
-    says("linear: shapes", function() return flame.linear(x, flame.ones(2, 3), flame.ones(5)) + 0 end)
-    says("x[…]: shapes (2) and (3)", function() return x(ids, flame.tensor({ 1, 2, 3 }, { dtype = "i64" })) + 0 end)
+    says("linear: shapes", function()
+      return flame.linear(x, flame.ones(2, 3), flame.ones(5)) + 0
+    end)
+    says("x[…]: shapes (2) and (3)", function()
+      return x(ids, flame.tensor({ 1, 2, 3 }, { dtype = "i64" })) + 0
+    end)
     says("x[…]: src has shape", function() x[x:gt(0)] = flame.ones(2) end)
-    says("index_fill: src has shape", function() return x:index_fill(1, ids, flame.ones(3, 4)) + 0 end)
+    says("index_fill: src has shape", function()
+      return x:index_fill(1, ids, flame.ones(3, 4)) + 0
+    end)
     says("softplus: beta must be a number", function() return x:softplus(flame.ones(5)) + 0 end)
   end)
   it("comes from no line of the library's own, whatever a function is given", function()
     local t, i = flame.arange(12.0):reshape(3, 4), flame.tensor({ 1, 2, 9 }, { dtype = "i64" })
-    local odd = { true, function() end, "a", {}, { a = 1 }, { {} }, { true }, 1.5, -9, 1 << 62, i, flame.tensor(1),
-      t:int(), flame.zeros(0, 3) }
-    local skip = { save = 1, load = 1, default_device = 1, debug = 1, profile = 1, help = 1, seed = 1, rng_state = 1,
-      leakcheck = 1, deterministic = 1, info = 1, scope = 1, timer = 1, no_grad = 1, enable_grad = 1, kernel_cache = 1,
-      inference_mode = 1, set_grad_enabled = 1, set_default_device = 1, set_rng_state = 1 }
+    local odd = { true, function() end, "a", {}, { a = 1 }, { {} }, { true }, 1.5, -9, 1 << 62, i,
+      flame.tensor(1), t:int(), flame.zeros(0, 3) }
+    local skip = { save = 1, load = 1, default_device = 1, debug = 1, profile = 1, help = 1,
+      seed = 1, rng_state = 1, leakcheck = 1, deterministic = 1, info = 1, scope = 1, timer = 1,
+      no_grad = 1, enable_grad = 1, kernel_cache = 1, inference_mode = 1, set_grad_enabled = 1,
+      set_default_device = 1, set_rng_state = 1 }
     local function try(name, ...)
       local ok, e = pcall(flame[name], ...)
       if ok then return end
@@ -128,13 +145,21 @@ describe("an error", function()
     local x = flame.ones(2, 3)
     for hint, f in pairs {
       ["write x[{2, 3}] = v, or clone() first"] = function() x[2]:zero_() end,
-      ["reduce it, as x:sum(), or pass a seed of its shape"] = function() flame.ones(2, { requires_grad = true }):exp():backward() end,
-      ["cast one of them"] = function() x:scatter_add(1, flame.ones(1, 1, { dtype = "i64" }), flame.ones(1, 1, { dtype = "f64" })) end,
-      ["give size or scale_factor, not both"] = function() flame.interpolate(flame.ones(1, 1, 4), { size = 2, scale_factor = 2 }) end,
+      ["reduce it, as x:sum(), or pass a seed of its shape"] = function()
+        flame.ones(2, { requires_grad = true }):exp():backward()
+      end,
+      ["cast one of them"] = function()
+        x:scatter_add(1, flame.ones(1, 1, { dtype = "i64" }), flame.ones(1, 1, { dtype = "f64" }))
+      end,
+      ["give size or scale_factor, not both"] = function()
+        flame.interpolate(flame.ones(1, 1, 4), { size = 2, scale_factor = 2 })
+      end,
       ["use flame.kernel"] = function() flame.cuda.load("__global__ void k(float *x) {}", "k") end,
       ["use target:long()"] = function() flame.cross_entropy(x, flame.ones(2)) end,
       ["did you mean 'keepdim'?"] = function() x:sum(1, { keepdims = true }) end,
-      ["did you mean 'momentum'?"] = function() flame.optim.SGD({ x }, 0.1).groups[1].momentun = 1 end,
+      ["did you mean 'momentum'?"] = function()
+        flame.optim.SGD({ x }, 0.1).groups[1].momentun = 1
+      end,
       ["x:tile(…)"] = function() return x["repeat"] end,
       [""] = function() x:sum(3) end,
     } do
@@ -146,10 +171,12 @@ describe("an error", function()
     local lost = flame.cross_entropy(flame.ones(2, 3), flame.tensor({ 0, 1 }, { dtype = "i64" }))
     for _ = 1, 2 do
       local e = told(lost.item, lost)
-      assert.same({ "bad value", "cross_entropy", "labels of a 0-based file need + 1" }, { e.code, e.op, e.hint })
+      assert.same({ "bad value", "cross_entropy", "labels of a 0-based file need + 1" },
+        { e.code, e.op, e.hint })
       assert.equal("class 0 at position 1, need 1 to 3 (labels of a 0-based file need + 1)", e.message)
     end
-    assert.equal("labels of a 0-based file need + 1", told(function() return (lost + 1):item() end).hint)
+    assert.equal("labels of a 0-based file need + 1",
+      told(function() return (lost + 1):item() end).hint)
   end)
   it("tells what to do of a kernel that is refused, and of one without a derivative", function()
     local kernel = [[__global__ void k(float *y, int n) { int i = threadIx.x; if (i < n) y[i] = 1; }]]
@@ -160,7 +187,8 @@ describe("an error", function()
     local k = flame.kernel [[__global__ void k(float *y, const float *x, int n) {
       if (threadIdx.x < n) atomicExch(&y[threadIdx.x], x[threadIdx.x]); }]]
     local y = k(flame.ones(4, { requires_grad = true }), 4)
-    assert.equal("give vjp = ... or mark the argument nodiff", told(function() y:sum():backward() end).hint)
+    assert.equal("give vjp = ... or mark the argument nodiff",
+      told(function() y:sum():backward() end).hint)
     k = flame.kernel [[__global__ void k(float *y, int n) { memcpy(y, y, n); }]]
     assert.matches("memcpy is outside the language; copy elements", tostring(k:report()), 1, true)
   end)
@@ -183,7 +211,9 @@ describe("an error", function()
       flame.nn.Linear(2, 2, { [("b"):rep(300)] = 1, ["bais"] = nil })
     end)
     assert.equal("", e.hint)
-    e = told(function() flame.internal.fail("op", table.concat(names, " ") .. "\1; use field_1") end)
+    e = told(function()
+      flame.internal.fail("op", table.concat(names, " ") .. "\1; use field_1")
+    end)
     assert.equal("use field_1", e.hint)
     assert.equal(479, #e.message)
     assert.matches(" field.*; use field_1$", e.message)

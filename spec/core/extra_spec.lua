@@ -1,5 +1,6 @@
---- Names of PyTorch beyond the contract's list (lua/flame/core_extra.lua), positional forms of defaults, and
--- what a script may do with functions that are written in Lua. spec/peer compares values in bulk.
+--- Names of PyTorch beyond the contract's list (lua/flame/core_extra.lua), positional forms of
+-- defaults, and what a script may do with functions that are written in Lua. spec/peer compares
+-- values in bulk.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -18,10 +19,13 @@ describe("names from PyTorch", function()
     assert.equal("f64", T({ 2 }):float_power(2).dtype)
     raises("celu: alpha is 0", flame.celu, T { 1 }, 0)
     raises("put: idx is f32, need integers", flame.put, T { 1 }, T { 1 }, T { 2 })
-    raises("multilabel_margin_loss: target is f32, need integers", flame.multilabel_margin_loss, T { 1 }, T { 1 })
-    raises("repeat_interleave: n is f32, need integers", flame.repeat_interleave, T { 1, 2 }, T { 1, 2 })
+    raises("multilabel_margin_loss: target is f32, need integers", flame.multilabel_margin_loss,
+      T { 1 }, T { 1 })
+    raises("repeat_interleave: n is f32, need integers", flame.repeat_interleave,
+      T { 1, 2 }, T { 1, 2 })
     eq(T { 1, 1, 2, 2 }, T({ 1, 2 }):repeat_interleave(flame.tensor({ 2 }, { dtype = "i64" })))
-    raises("segment_reduce: lengths is f32, need integers", flame.segment_reduce, T { 1, 2 }, "sum", { lengths = T { 2 } })
+    raises("segment_reduce: lengths is f32, need integers", flame.segment_reduce, T { 1, 2 }, "sum",
+      { lengths = T { 2 } })
     raises("float_power: y must be a tensor, got number", flame.float_power, 2, 3)
     assert.same({ true, false, true }, T({ -1, 1, -0.0 }):signbit():totable())
   end)
@@ -43,7 +47,9 @@ describe("names from PyTorch", function()
     local a, b = T { { 1, 2 }, { 3, 4 } }, T { 1, 1 }
     eq({ 4, 8 }, flame.ones(2):addmv(a, b))
     eq({ { 2, 2 }, { 2, 2 } }, flame.ones(2, 2):addr(b, b))
-    eq({ { 3, 5 }, { 7, 9 } }, flame.zeros(2, 2):addbmm(flame.stack { a, flame.eye(2) }, flame.stack { flame.eye(2), a }) + flame.eye(2)
+    eq({ { 3, 5 }, { 7, 9 } },
+      flame.zeros(2, 2):addbmm(flame.stack { a, flame.eye(2) },
+        flame.stack { flame.eye(2), a }) + flame.eye(2)
       + T { { 0, 1 }, { 1, 0 } } - T { { 0, 0 }, { 0, 0 } })
     eq(2, b:inner(b))
     eq(2, b:vdot(b))
@@ -52,7 +58,8 @@ describe("names from PyTorch", function()
     eq({ 5 }, T({ { 0, 0 }, { 3, 4 } }):pdist())
     eq({ 5 }, T({ { 0, 0 } }):pairwise_distance(T { { 3, 4 } }), { atol = 1e-4 })
     eq(7, T({ 0, 0 }):dist(T { 3, 4 }, 1))
-    raises("tensordot: axis 2 of x has 2 elements, axis 1 of y 3", flame.tensordot, a, T { { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 } }, 1)
+    raises("tensordot: axis 2 of x has 2 elements, axis 1 of y 3", flame.tensordot, a,
+      T { { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 } }, 1)
   end)
   it("exist for statistics", function()
     eq(3, T({ 1, 0 / 0, 2 }):nansum())
@@ -108,7 +115,8 @@ describe("names from PyTorch", function()
     eq({ 1, 10, 100 }, flame.logspace(0, 2, 3))
     eq({ { 1, 0 }, { 0, 2 } }, flame.diag(T { 1, 2 }))
     eq({ 1, 4 }, flame.diag(x))
-    eq({ { 0, 1, 0, 0 }, { 0, 0, 2, 0 } }, T({ { 1 }, { 2 } }):diagflat(1)[{ { 1, 2 } }]:pad({ 0, 1 }))
+    eq({ { 0, 1, 0, 0 }, { 0, 0, 2, 0 } },
+      T({ { 1 }, { 2 } }):diagflat(1)[{ { 1, 2 } }]:pad({ 0, 1 }))
     assert.same({ 1, 1, 2, 2 }, flame.zeros(1, 4, 1, 1):pixel_shuffle(2).shape)
     assert.same({ 1, 4, 1, 1 }, flame.zeros(1, 1, 2, 2):pixel_unshuffle(2).shape)
     assert.same({ 4 }, x:reshape_as(flame.zeros(4)).shape)
@@ -132,7 +140,8 @@ describe("names from PyTorch", function()
   end)
   it("exist for makers that are like a tensor", function()
     local x = T({ 1 }, { dtype = "f64" })
-    for _, y in ipairs { x:new_zeros(2, 3), x:new_ones({ 2, 3 }), x:new_empty(2, 3), x:new_full({ 2, 3 }, 5), x:new_tensor { 1, 2 } } do
+    for _, y in ipairs { x:new_zeros(2, 3), x:new_ones({ 2, 3 }), x:new_empty(2, 3),
+        x:new_full({ 2, 3 }, 5), x:new_tensor { 1, 2 } } do
       assert.equal("f64", y.dtype)
     end
     assert.equal("i64", flame.randint_like(T({ 1, 2 }, { dtype = "i64" }), 1, 3).dtype)
@@ -160,38 +169,50 @@ describe("defaults by position", function()
   it("are PyTorch's", function()
     local x, w = T { { 1, 2 }, { 3, 5 } }, T { 1, 2 }
     local ids = T({ 1, 2 }, { dtype = "i64" })
-    assert.is_true(flame.equal(flame.cross_entropy(x, ids, w), flame.cross_entropy(x, ids, { weight = w })))
+    assert.is_true(flame.equal(flame.cross_entropy(x, ids, w),
+      flame.cross_entropy(x, ids, { weight = w })))
     assert.is_true(flame.equal(flame.nll_loss(x, ids, w), flame.nll_loss(x, ids, { weight = w })))
-    assert.is_true(flame.equal(x:layer_norm({ 2 }, nil, nil, 0.5), x:layer_norm({ 2 }, { eps = 0.5 })))
+    assert.is_true(flame.equal(x:layer_norm({ 2 }, nil, nil, 0.5),
+      x:layer_norm({ 2 }, { eps = 0.5 })))
     assert.is_true(flame.equal(x:dropout(0.5, false), x))
     assert.is_true(flame.equal(x:var(1, false), x:var(1, { correction = 0 })))
     assert.is_true(flame.equal(x:std({ unbiased = false }), x:std({ correction = 0 })))
-    assert.is_true(flame.equal(x:pad({ 1, 1 }, "replicate"), x:pad({ 1, 1 }, { mode = "replicate" })))
+    assert.is_true(flame.equal(x:pad({ 1, 1 }, "replicate"),
+      x:pad({ 1, 1 }, { mode = "replicate" })))
     local q = x:reshape(1, 2, 2)
     local a = flame.scaled_dot_product_attention(q, q, q, nil, 0, true)
-    assert.is_true(flame.equal(a, flame.scaled_dot_product_attention(q, q, q, { is_causal = true })))
+    assert.is_true(flame.equal(a,
+      flame.scaled_dot_product_attention(q, q, q, { is_causal = true })))
     local e = flame.embedding(ids, x:clone():requires_grad_(), 1)
     assert.is_true(e.requires_grad)
   end)
   it("do not take more than there are", function()
-    raises("cross_entropy: 4 arguments at most", flame.cross_entropy, T { { 1 } }, T({ 1 }, { dtype = "i64" }), nil, {}, 1)
-    raises("embedding: 7 arguments at most", flame.embedding, T({ 1 }, { dtype = "i64" }), T { { 1 } }, 1, nil, 2, false, false, 1)
+    raises("cross_entropy: 4 arguments at most", flame.cross_entropy, T { { 1 } },
+      T({ 1 }, { dtype = "i64" }), nil, {}, 1)
+    raises("embedding: 7 arguments at most", flame.embedding, T({ 1 }, { dtype = "i64" }),
+      T { { 1 } }, 1, nil, 2, false, false, 1)
   end)
 end)
 
 describe("functions written in Lua", function()
   it("carry their name into errors of what they are made of", function()
     local a, b = T { { 1, 2 } }, T { { 1, 2, 3 } }
-    raises("triplet_margin_loss: shapes (1, 2) and (1, 3) do not broadcast", flame.triplet_margin_loss, a, b, a)
-    raises("relu6_: write to a view made by x[…]", function() local x = flame.zeros(2, 2); x[1]:relu6_() end)
-    raises("add_: shapes (2) and (3) do not broadcast", function() flame.zeros(2):add_(flame.zeros(3)) end)
+    raises("triplet_margin_loss: shapes (1, 2) and (1, 3) do not broadcast",
+      flame.triplet_margin_loss, a, b, a)
+    raises("relu6_: write to a view made by x[…]", function()
+      local x = flame.zeros(2, 2)
+      x[1]:relu6_()
+    end)
+    raises("add_: shapes (2) and (3) do not broadcast", function()
+      flame.zeros(2):add_(flame.zeros(3))
+    end)
   end)
   it("can be left by a coroutine that yields in a callback", function()
     local co = coroutine.wrap(function()
       return flame.checkpoint(function(x) coroutine.yield(1) return x * 2 end, T { 3 })
     end)
     local ok, first = pcall(co)
-    assert.is_true(not ok or first == 1)                     -- a C boundary in between may refuse, but says so
+    assert.is_true(not ok or first == 1)          -- a C boundary in between may refuse, but says so
   end)
 end)
 
@@ -243,7 +264,8 @@ describe("randint", function()
   it("takes bounds of all of i64 exactly and refuses those outside the dtype", function()
     local x = flame.randint({ 50 }, math.maxinteger - 1, math.maxinteger)
     assert.is_true(x:ge(math.maxinteger - 1):all():item())
-    raises("randint: the range from 0 to 300 is not in that of u8", flame.randint, { 2 }, 0, 300, { dtype = "u8" })
+    raises("randint: the range from 0 to 300 is not in that of u8", flame.randint, { 2 }, 0, 300,
+      { dtype = "u8" })
   end)
 end)
 describe("forward and backward products", function()
@@ -253,7 +275,8 @@ describe("forward and backward products", function()
     assert.same({ 3, 8 }, out[1]:totable())
     assert.same({ 3, 2 }, t[1]:totable())
     assert.same({ 1, 1 }, t[2]:totable())
-    local y, g = flame.vjp(function(p) return p.a * p.b end, { a = T { 1, 2 }, b = T { 3, 4 } }, T { 1, 1 })
+    local y, g = flame.vjp(function(p) return p.a * p.b end,
+      { a = T { 1, 2 }, b = T { 3, 4 } }, T { 1, 1 })
     assert.same({ 3, 8 }, y:totable())
     assert.same({ 3, 4 }, g.a:totable())
     assert.same({ 1, 2 }, g.b:totable())
@@ -287,7 +310,8 @@ describe("modules and functions that few look at", function()
     local v = flame.randn(2, 3, 2, 2, 2)
     assert.is_true(flame.allclose(nn.InstanceNorm3d(3)(v), v:instance_norm(), { atol = 1e-5 }))
     local norm = nn.BatchNorm3d(3)
-    assert.is_true(flame.allclose(norm(v), v:batch_norm(nil, nil, norm.weight, norm.bias, { training = true }), { atol = 1e-5 }))
+    assert.is_true(flame.allclose(norm(v),
+      v:batch_norm(nil, nil, norm.weight, norm.bias, { training = true }), { atol = 1e-5 }))
     eq(0.5, nn.HingeLoss()(T { 0.5 }, T { 1 }))
     for _, dropout in ipairs { nn.Dropout1d(0.5), nn.Dropout3d(0.5) } do
       dropout:eval()
@@ -305,7 +329,8 @@ describe("modules and functions that few look at", function()
     eq({ { 0.5, 0 }, { 0, 0.25 } }, a:pinverse())
     eq({ 1, 1 }, flame.linalg.tensorsolve(a, T({ 2, 4 }, { dtype = "f64" })))
     eq({ { 1, 3 }, { 2, 4 } }, flame.linalg.matrix_transpose(T { { 1, 2 }, { 3, 4 } }))
-    assert.same({ 1, 2, 4, 4, 4 }, flame.conv_transpose3d(flame.ones(1, 1, 2, 2, 2), flame.ones(1, 2, 3, 3, 3)).shape)
+    assert.same({ 1, 2, 4, 4, 4 },
+      flame.conv_transpose3d(flame.ones(1, 1, 2, 2, 2), flame.ones(1, 2, 3, 3, 3)).shape)
     assert.equal("table", type(flame.kernel_cache()))
   end)
 end)

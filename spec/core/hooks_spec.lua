@@ -13,12 +13,15 @@ describe("#smoke a test hook", function()
 
     it("is not in a release's text either", function()
       local program = dofile "spec/support/interpreter.lua"
-      local path = program:find("flame%-lua$") and program or package.searchpath("flame", package.cpath)
+      local path = program:find("flame%-lua$") and program
+        or package.searchpath("flame", package.cpath)
       local file = assert(io.open(path, "rb"))
       local text = file:read("a")
       file:close()
-      assert.truthy(text:find("profile_start", 1, true))     -- what the release has is found this way
-      for _, name in ipairs { "fail_alloc", "forget_plans" } do assert.is_nil(text:find(name, 1, true), name) end
+      assert.truthy(text:find("profile_start", 1, true))   -- what the release has is found this way
+      for _, name in ipairs { "fail_alloc", "forget_plans" } do
+        assert.is_nil(text:find(name, 1, true), name)
+      end
     end)
   else
     for _, name in ipairs(hooks) do

@@ -6,7 +6,7 @@ local function fails(message, f, ...)
   assert.equal(message, (tostring(e):gsub("^[^:]*:%d+: ", "")))
 end
 local function ids(t) return flame.tensor(t, { dtype = "i64" }) end
-local function grid() return flame.arange(12.0):reshape(3, 4):clone() end   -- rows 1..4, 5..8, 9..12
+local function grid() return flame.arange(12.0):reshape(3, 4):clone() end  -- rows 1..4, 5..8, 9..12
 
 describe("reading x[…]", function()
   it("takes a position of the first axis, from either end", function()
@@ -59,8 +59,10 @@ describe("reading x[…]", function()
   it("takes masks of one or more axes", function()
     local x = grid()
     assert.same({ 11, 12 }, x[x:gt(10)]:totable())
-    assert.same({ { 1, 2, 3, 4 }, { 9, 10, 11, 12 } }, x[flame.tensor({ true, false, true })]:totable())
-    assert.same({ { 2, 3 }, { 6, 7 }, { 10, 11 } }, x[{ {}, flame.tensor({ false, true, true, false }) }]:totable())
+    assert.same({ { 1, 2, 3, 4 }, { 9, 10, 11, 12 } },
+      x[flame.tensor({ true, false, true })]:totable())
+    assert.same({ { 2, 3 }, { 6, 7 }, { 10, 11 } },
+      x[{ {}, flame.tensor({ false, true, true, false }) }]:totable())
     assert.same({ 0 }, x[x:gt(100)].shape)
     assert.same({ 11, 12 }, x:masked_select(x:gt(10)):totable())
     assert.same({ { 1, 1 }, { 1, 2 } }, x:le(2):nonzero():totable())
@@ -125,17 +127,20 @@ describe("writing x[…] = v", function()
   end)
   it("scatters, adds and fills along an axis", function()
     local x = flame.zeros(2, 3)
-    assert.same({ { 0, 0, 5 }, { 6, 0, 0 } }, x:scatter(2, ids({ { 3 }, { 1 } }), flame.tensor({ { 5 },
+    assert.same({ { 0, 0, 5 }, { 6, 0, 0 } },
+      x:scatter(2, ids({ { 3 }, { 1 } }), flame.tensor({ { 5 },
       { 6 } })):totable())
-    assert.same({ { 3, 0, 0 }, { 0, 0, 0 } }, x:scatter_add(2, ids({ { 1, 1 } }), flame.tensor({ { 1,
-      2 } })):totable())
-    assert.same({ { 3, 3, 3 }, { 0, 0, 0 } }, x:index_add(1, ids({ 1, 1 }), flame.tensor({ { 1, 1, 1 }, { 2,
+    assert.same({ { 3, 0, 0 }, { 0, 0, 0 } },
+      x:scatter_add(2, ids({ { 1, 1 } }), flame.tensor({ { 1, 2 } })):totable())
+    assert.same({ { 3, 3, 3 }, { 0, 0, 0 } },
+      x:index_add(1, ids({ 1, 1 }), flame.tensor({ { 1, 1, 1 }, { 2,
       2, 2 } })):totable())
     assert.same({ { 0, 4, 0 }, { 0, 4, 0 } }, x:index_fill(2, ids({ 2 }), 4):totable())
     assert.equal(0, x:sum():item())
     x:index_add_(1, ids({ 2 }), flame.ones(1, 3))
     assert.same({ 1, 1, 1 }, x[2]:totable())
-    assert.same({ 7, 1 }, flame.tensor({ 0, 1 }):masked_fill(flame.tensor({ true, false }), 7):totable())
+    assert.same({ 7, 1 },
+      flame.tensor({ 0, 1 }):masked_fill(flame.tensor({ true, false }), 7):totable())
   end)
   it("differentiates the write of a tracked value", function()
     local w = flame.tensor({ 2 }, { requires_grad = true })
@@ -158,9 +163,12 @@ describe("a bad index", function()
   it("is named with the range and the axis", function()
     local x = grid()
     local range = "(1 to 3, or -1 to -3)"
-    fails("x[…]: index 4 is out of range for axis 1 with 3 elements " .. range, function() return x[4] end)
-    fails("x[…]: index 0 is out of range for axis 1 with 3 elements " .. range, function() return x[0] end)
-    fails("x[…]: index -4 is out of range for axis 1 with 3 elements " .. range, function() return x[-4] end)
+    fails("x[…]: index 4 is out of range for axis 1 with 3 elements " .. range,
+      function() return x[4] end)
+    fails("x[…]: index 0 is out of range for axis 1 with 3 elements " .. range,
+      function() return x[0] end)
+    fails("x[…]: index -4 is out of range for axis 1 with 3 elements " .. range,
+      function() return x[-4] end)
     fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)",
       function() return x[{ 1, 5 }] end)
     fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)",
@@ -170,11 +178,15 @@ describe("a bad index", function()
     local x = grid()
     fails("x[…]: 4 positions for a tensor with 2 axes (a list of positions is an index tensor)",
       function() return x[{ 1, 2, 3, 4 }] end)
-    fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor", function() return x[{ { 1,
-      2, 3, 3 } }] end)
-    fails("x[…]: a position must be an integer, got number 1.5 (a / b is a float, a // b an integer)", function() return x[1.5] end)
+    fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor",
+      function() return x[{ { 1, 2, 3, 3 } }] end)
+    fails("x[…]: a position must be an integer, got number 1.5 (a / b is a float, a // b an integer)",
+      function()
+        return x[1.5]
+      end)
     fails("x[…]: an index tensor must hold integers, got f32"
-      .. ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)", function() return x[flame.ones(2)] end)
+      .. ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)",
+      function() return x[flame.ones(2)] end)
     fails("x[…]: step 0 on axis 1", function() return x[{ { 1, 2, 0 } }] end)
     fails("x[…]: a mask of shape (2) does not cover axis 1 of (3, 4)",
       function() return x[flame.tensor({ true, true })] end)
@@ -211,7 +223,8 @@ describe("of several positions out of range", function()
     local bad = flame.where(at:gt(70000), at * -9000000000, 1)
     for _ = 1, 3 do
       local x = flame.zeros(5):index_select(1, bad)
-      tells("index -630009000000000 at position 70001 is out of range", function() return x:sum():item() end)
+      tells("index -630009000000000 at position 70001 is out of range",
+        function() return x:sum():item() end)
     end
   end)
   it("the first op is told, whether they are of one launch or not", function()
@@ -247,7 +260,9 @@ describe("a write at a position out of range, found when it runs,", function()
   end
   local function always(expected, f)
     for _, stored in ipairs { true, false } do
-      for _, budget in ipairs { 1, 3, 1 << 20 } do assert.same(expected, after(f, stored, budget)) end
+      for _, budget in ipairs { 1, 3, 1 << 20 } do
+        assert.same(expected, after(f, stored, budget))
+      end
     end
   end
 
@@ -286,7 +301,9 @@ describe("a write at a position out of range, found when it runs,", function()
       x:add_(1); x[bad] = 6; x:add_(1)
       return at
     end
-    for _, stored in ipairs { true, false } do assert.same({ 3, 3, 3 }, after(f, stored, 1 << 20)) end
+    for _, stored in ipairs { true, false } do
+      assert.same({ 3, 3, 3 }, after(f, stored, 1 << 20))
+    end
   end)
   it("leaves a target whose new value had nothing to do with it", function()
     local function f(x)
@@ -295,7 +312,9 @@ describe("a write at a position out of range, found when it runs,", function()
       local at = line(); x:copy_(five[bad]:expand(3))
       return at
     end
-    for _, stored in ipairs { true, false } do assert.same({ 1, 1, 1 }, after(f, stored, 1 << 20)) end
+    for _, stored in ipairs { true, false } do
+      assert.same({ 1, 1, 1 }, after(f, stored, 1 << 20))
+    end
   end)
   it("does not spoil what was read from the target in between", function()
     local x = flame.zeros(3)
@@ -360,7 +379,8 @@ describe("a sum into places of a table", function()
     for _, dtype in ipairs { "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
       local x = flame.randint({ n, width }, 0, 3):to(dtype)
       local want = summed(x:totable(), at:totable(), 300, width, function(v) return v end)
-      assert.same(want, flame.zeros({ 300, width }, { dtype = dtype }):index_add(1, at, x):totable())
+      assert.same(want,
+        flame.zeros({ 300, width }, { dtype = dtype }):index_add(1, at, x):totable())
     end
     local x = flame.full({ 3, 32 }, 1 / 512, { dtype = "bf16" })         -- 1 + 1 / 512 rounds to 1
     local y = flame.ones({ 1, 32 }, { dtype = "bf16" }):index_add(1, ids({ 1, 1, 1 }), x)
@@ -380,7 +400,8 @@ describe("a sum into places of a table", function()
   end)
   it("checks its index in the same step on the CPU", function()
     local o = { device = "cpu" }
-    local y, at, x = flame.zeros({ 8, 4 }, o), flame.tensor({ 3, 3 }, { dtype = "i64", device = "cpu" }), flame.ones({ 2, 4 }, o)
+    local y, at, x = flame.zeros({ 8, 4 }, o),
+      flame.tensor({ 3, 3 }, { dtype = "i64", device = "cpu" }), flame.ones({ 2, 4 }, o)
     flame.eval(y, at, x)
     local before = flame.stats().launches
     flame.eval(y:index_add(1, at, x))
@@ -390,14 +411,18 @@ describe("a sum into places of a table", function()
     local at = flame.ones({ 300, 200 }, { dtype = "i64" })
     at[{ 123, 45 }], at[{ 200, 7 }] = 999, -1
     local x = flame.ones(300, 200)
-    fails("scatter_add: index 999 at position " .. 122 * 200 + 45 .. " is out of range for axis 2, need 1 to 200",
+    fails("scatter_add: index 999 at position " .. 122 * 200 + 45
+          .. " is out of range for axis 2, need 1 to 200",
           function() return flame.zeros(300, 200):scatter_add(2, at, x):totable() end)
-    fails("scatter_add: index -1 at position " .. 6 * 300 + 200 .. " is out of range for axis 1, need 1 to 200",
+    fails("scatter_add: index -1 at position " .. 6 * 300 + 200
+          .. " is out of range for axis 1, need 1 to 200",
           function() return flame.zeros(200, 300):scatter_add(1, at:t(), x:t()):totable() end)
     local few = flame.ones({ 2000 }, { dtype = "i64" })
     few[1999] = 0
     fails("index_add: index 0 at position 1999 is out of range for axis 1, need 1 to 5",
-          function() return flame.zeros(5, 20):index_add(1, few, flame.ones(2000, 20)):totable() end)
+          function()
+            return flame.zeros(5, 20):index_add(1, few, flame.ones(2000, 20)):totable()
+          end)
   end)
   it("reads an index before that is written", function()
     local at = ids({ 1, 2, 1 })
@@ -409,17 +434,21 @@ describe("a sum into places of a table", function()
     assert.same({ 3, 4, 3 }, at:totable())
   end)
   it("refuses three index tensors of which two do not go together", function()
-    local x, two, three, none = flame.zeros(3, 4, 5), ids({ 1, 2 }), ids({ 1, 2, 3 }), ids({}):reshape(0)
-    for _, key in ipairs { { two, three, two }, { two, three, three }, { none, two, two }, { two, none, three } } do
+    local x, two, three, none = flame.zeros(3, 4, 5), ids({ 1, 2 }), ids({ 1, 2, 3 }),
+      ids({}):reshape(0)
+    for _, key in ipairs { { two, three, two }, { two, three, three }, { none, two, two },
+        { two, none, three } } do
       local shapes = ("x[…]: shapes (%d) and (%d) do not broadcast"):format(#key[1], #key[2])
       fails(shapes, function() return x[key] end)
       fails(shapes, function() x[key] = 1 end)
     end
     assert.equal(0, x:sum():item())
-    fails("index_put_: shapes (2) and (3) do not broadcast", function() x:index_put_({ two, three, two }, 1) end)
+    fails("index_put_: shapes (2) and (3) do not broadcast",
+      function() x:index_put_({ two, three, two }, 1) end)
   end)
   it("counts an index without axes as a position", function()
-    local x, one, rows = flame.arange(120.0):reshape(2, 3, 4, 5), flame.tensor(2, { dtype = "i64" }), ids({ 1, 3 })
+    local x, one, rows = flame.arange(120.0):reshape(2, 3, 4, 5),
+      flame.tensor(2, { dtype = "i64" }), ids({ 1, 3 })
     assert.same(x[{ 2, {}, rows }]:totable(), x[{ one, {}, rows }]:totable())
     assert.same({ 3, 2, 5 }, x[{ one, {}, rows }].shape)
     assert.same({ 2, 2 }, x[{ {}, rows, one, rows }].shape)
@@ -442,7 +471,8 @@ describe("a position out of range inside a composed op", function()
       function() return x:put(ids { -99 }, flame.ones(1)) end)
     told("take_along_dim: index 99 at position 1 is out of range for axis 1, need 1 to 3",
       function() return x:take_along_dim(row, 1) end)
-    told("take_along_dim: index 99 at position 1 is out of range", function() return x:take_along_dim(ids { 99 }) end)
+    told("take_along_dim: index 99 at position 1 is out of range",
+      function() return x:take_along_dim(ids { 99 }) end)
     told("index_reduce: index 99 at position 1 is out of range for axis 1, need 1 to 3",
       function() return x:index_reduce(1, ids { 99 }, one, "prod") end)
     for _, how in ipairs { "sum", "prod", "mean", "amax" } do
@@ -464,18 +494,24 @@ describe("a position out of range inside a composed op", function()
       function() return x:gather(2, ids { { 99 } }) end)
   end)
   it("is refused among offsets and pivots", function()
-    local function bags(offsets) return flame.embedding_bag(ids { 1, 2, 3 }, x, ids(offsets), { mode = "sum" }) end
+    local function bags(offsets)
+      return flame.embedding_bag(ids { 1, 2, 3 }, x, ids(offsets), { mode = "sum" })
+    end
     assert.same({ { 1, 2, 3, 4 }, { 14, 16, 18, 20 }, { 0, 0, 0, 0 } }, bags({ 1, 2, 4 }):totable())
     raises("embedding_bag: offset 0 at position 2, need 1 to 4: offsets rise", bags, { 1, 0 })
     raises("embedding_bag: offset 5 at position 2, need 1 to 4: offsets rise", bags, { 1, 5 })
     raises("embedding_bag: offset 2 at position 3, need 3 to 4: offsets rise", bags, { 1, 3, 2 })
-    raises("lu_solve: pivot 99 at position 1, need 1 to 2", flame.lu_solve, flame.ones(2, 1), flame.eye(2),
+    raises("lu_solve: pivot 99 at position 1, need 1 to 2", flame.lu_solve,
+      flame.ones(2, 1), flame.eye(2),
       flame.tensor({ 99, 2 }, { dtype = "i32" }))
-    raises("lu_unpack: pivot 0 at position 2, need 1 to 2", flame.lu_unpack, flame.eye(2), flame.tensor({ 1, 0 }, { dtype = "i32" }))
+    raises("lu_unpack: pivot 0 at position 2, need 1 to 2", flame.lu_unpack, flame.eye(2),
+      flame.tensor({ 1, 0 }, { dtype = "i32" }))
   end)
   it("is not looked for behind the length of a row of labels", function()
     local p = flame.randn(5, 2, 4):log_softmax(3)
-    local function loss(last) return flame.ctc_loss(p, ids { { 2, 3 }, { 2, last } }, { 5, 5 }, { 2, 1 }):item() end
+    local function loss(last)
+      return flame.ctc_loss(p, ids { { 2, 3 }, { 2, last } }, { 5, 5 }, { 2, 1 }):item()
+    end
     assert.equal(loss(3), loss(0))
   end)
 end)

@@ -14,7 +14,8 @@ end
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 local function run(environment, arguments)
-  local pipe = assert(io.popen(("%s %s %s 2>&1"):format(environment, quote(interpreter), arguments)))
+  local pipe =
+    assert(io.popen(("%s %s %s 2>&1"):format(environment, quote(interpreter), arguments)))
   local text = pipe:read("a")
   local ok, _, status = pipe:close()
   return text, ok and 0 or status
@@ -109,7 +110,8 @@ describe("small instruments", function()
     local a, b = flame.ones(2), flame.zeros(3)
     local c, d = flame.check_finite(a, b)
     assert.truthy(rawequal(a, c) and rawequal(b, d))
-    refused("tensor 2 has 1 values that are NaN or Inf", flame.check_finite, a, flame.tensor({ 1, 1 / 0 }))
+    refused("tensor 2 has 1 values that are NaN or Inf", flame.check_finite, a,
+      flame.tensor({ 1, 1 / 0 }))
   end)
 
   it("leakcheck finds what is kept", function()
@@ -122,7 +124,8 @@ describe("small instruments", function()
     local x = flame.ones(2)
     flame.eval(x)
     local text = flame.graph((x * 3):sum())
-    assert.truthy(text:find("%%1 = value", 1) and text:find("mul %%1", 1) and text:find("inspect_spec.lua:%d+"))
+    assert.truthy(text:find("%%1 = value", 1) and text:find("mul %%1", 1)
+      and text:find("inspect_spec.lua:%d+"))
     local dot = flame.graph((x * 3):sum(), { format = "dot" })
     assert.truthy(dot:find("^digraph flame {\n") and dot:find("n1 %-> n2;") and dot:find("}\n$"))
   end)
@@ -149,14 +152,16 @@ end)
 describe("the block of facts", function()
   it("tells versions, devices, memory and a self-test that passed", function()
     local text = flame.info()
-    for _, word in ipairs { "flame " .. flame.version, "Lua 5.4", "default device: ", "cuda: ", "self-test cpu: passed", "memory cpu: " } do
+    for _, word in ipairs { "flame " .. flame.version, "Lua 5.4", "default device: ", "cuda: ",
+        "self-test cpu: passed", "memory cpu: " } do
       assert.truthy(text:find(word, 1, true), word .. " in " .. text)
     end
   end)
 
   it("the doctor looks at everything and ends with 0 where nothing is wrong", function()
     local text, status = run("", "--doctor")
-    for _, word in ipairs { "driver", "nvrtc", "cublaslt", "blas", "cufft", "cusolver", "cudnn", "nccl", "cache", "self-test cpu" } do
+    for _, word in ipairs { "driver", "nvrtc", "cublaslt", "blas", "cufft", "cusolver", "cudnn",
+        "nccl", "cache", "self-test cpu" } do
       assert.truthy(text:find("\n%a+ +" .. word:gsub("%-", "%%-") .. " "), word .. " in " .. text)
     end
     if flame.cuda.available() then return end
@@ -174,7 +179,8 @@ end)
 describe("FLAME_CHECK", function()
   it("refuses a word that is no check, and says which there are", function()
     for _, list in ipairs { "bound", "nan,bounds race", "grad,,x" } do
-      local text, status = run("FLAME_CHECK=" .. quote(list), "-e " .. quote("print(flame.version)"))
+      local text, status = run("FLAME_CHECK=" .. quote(list),
+        "-e " .. quote("print(flame.version)"))
       assert.equal(1, status)
       assert.truthy(text:find("FLAME_CHECK has the word '", 1, true), text)
       assert.truthy(text:find("it takes nan,sync,bounds,race,uninit,grad", 1, true), text)
@@ -189,20 +195,29 @@ describe("a switch of the environment", function()
   for name, default, takes in source:read("a"):gmatch('ENV%((%S+),%s*"([^"]*)",%s*"([^"]*)"') do
     number = number + 1
     local low, high = takes:match("^(%d+) to (%d+)$")
-    local function tried(value) return run(name .. "=" .. quote(value), "-e " .. quote("print(require('flame').ones(1):item())")) end
-    local bad = low and { "many", "-1", tostring(math.tointeger(high) + 1), "1x", "1.5", "99999999999999999999" } or
+    local function tried(value)
+      return run(name .. "=" .. quote(value),
+        "-e " .. quote("print(require('flame').ones(1):item())"))
+    end
+    local bad = low and { "many", "-1", tostring(math.tointeger(high) + 1), "1x", "1.5",
+      "99999999999999999999" } or
       takes ~= "" and { "many", "avx", "or", "," .. takes } or {}
     for _, value in ipairs(bad) do
       it(("%s refuses '%s'"):format(name, value), function()
         local text, status = tried(value)
         assert.equal(1, status)
-        assert.truthy(text:find(name .. " ", 1, true) and text:find(value:match("[^,]+"), 1, true), text)
-        for word in takes:gsub("^words ", ""):gmatch("[^, ]+") do assert.truthy(text:find(word, 1, true), text) end
+        assert.truthy(text:find(name .. " ", 1, true) and text:find(value:match("[^,]+"), 1, true),
+          text)
+        for word in takes:gsub("^words ", ""):gmatch("[^, ]+") do
+          assert.truthy(text:find(word, 1, true), text)
+        end
       end)
     end
     it(name .. " takes what it should", function()
       local good = low and { low, high } or {}
-      for word in (low and "" or takes:gsub("^words ", ""):gsub(" or ", " ")):gmatch("[^, ]+") do good[#good + 1] = word end
+      for word in (low and "" or takes:gsub("^words ", ""):gsub(" or ", " ")):gmatch("[^, ]+") do
+        good[#good + 1] = word
+      end
       good[#good + 1] = default
       for _, value in ipairs(good) do
         local text, status = tried(value)
@@ -220,7 +235,9 @@ describe("FLAME_CHECK=nan", function()
   it("names the first op that makes a NaN, with its line", function()
     local text, status = check("local x = flame.tensor{-1, 4}\nlocal y = x + 1\nlocal z = x:sqrt()\nprint((z * 2):sum():item())")
     assert.equal(1, status)
-    assert.truthy(text:find("(command line):3: sqrt: made NaN out of operands without one, in 1 of 2 elements", 1, true), text)
+    assert.truthy(
+      text:find("(command line):3: sqrt: made NaN out of operands without one, in 1 of 2 elements",
+        1, true), text)
   end)
 
   it("lets infinities pass, and a NaN that was given", function()
@@ -236,8 +253,10 @@ describe("FLAME_DEBUG", function()
     local seen = {}
     for level = 0, 5 do
       local text = run("FLAME_DEVICE=cpu FLAME_DEBUG=" .. level, script)
-      seen[level + 1] = (text:find("plan: ", 1, true) and "p" or "") .. (text:find("evaluated %d+ ops on cpu") and "e" or "") ..
-        (text:find("\n  mul%+sum, %d+ bytes") and "s" or "") .. (text:find("__global__", 1, true) and "t" or "") ..
+      seen[level + 1] = (text:find("plan: ", 1, true) and "p" or "")
+        .. (text:find("evaluated %d+ ops on cpu") and "e" or "") ..
+        (text:find("\n  mul%+sum, %d+ bytes") and "s" or "")
+        .. (text:find("__global__", 1, true) and "t" or "") ..
         (text:find("window of %d+ ops") and "w" or "")
     end
     assert.same({ "", "p", "pe", "pes", "pest", "pestw" }, seen)

@@ -39,21 +39,27 @@ describe("arguments by name", function()
     local at = flame.tensor({ 2, 1, 2 }, { dtype = "i64" })
     same(x:index_select(2, { index = at }), x:index_select(2, at))
     local v, y = flame.tensor({ 1, 2, 4 }), flame.zeros(2)
-    same(y:scatter_reduce(1, at, v, { reduce = "amax", include_self = false }), y:scatter_reduce(1, at, v, "amax"))
+    same(y:scatter_reduce(1, at, v, { reduce = "amax", include_self = false }),
+      y:scatter_reduce(1, at, v, "amax"))
     y:index_reduce_(1, at, v, { reduce = "mean", include_self = false })
     assert.same({ 2, 2.5 }, y:totable())
   end)
   it("reach constructors of modules", function()
-    assert.same({ 3, 2 }, nn.Linear({ in_features = 2, out_features = 3, bias = false }).weight.shape)
+    assert.same({ 3, 2 },
+      nn.Linear({ in_features = 2, out_features = 3, bias = false }).weight.shape)
     assert.same({ 2, 1, 3, 3 }, nn.Conv2d(1, 2, { kernel_size = 3, padding = 1 }).weight.shape)
-    for name, o in pairs { LSTM = { input_size = 2, hidden_size = 3 }, GRUCell = { input_size = 2, hidden_size = 3 },
-      BatchNorm2d = { num_features = 3, eps = 1e-3 }, LayerNorm = { normalized_shape = { 4 } },
+    for name, o in pairs { LSTM = { input_size = 2, hidden_size = 3 },
+      GRUCell = { input_size = 2, hidden_size = 3 }, BatchNorm2d = { num_features = 3, eps = 1e-3 },
+      LayerNorm = { normalized_shape = { 4 } },
       MultiheadAttention = { embed_dim = 4, num_heads = 2 },
-      TransformerEncoderLayer = { d_model = 4, nhead = 2 }, Embedding = { num_embeddings = 3, embedding_dim = 2 },
-      GroupNorm = { num_groups = 2, num_channels = 4 }, AvgPool2d = { kernel_size = 2 }, AdaptiveAvgPool2d = { output_size = 1 } } do
+      TransformerEncoderLayer = { d_model = 4, nhead = 2 },
+      Embedding = { num_embeddings = 3, embedding_dim = 2 },
+      GroupNorm = { num_groups = 2, num_channels = 4 }, AvgPool2d = { kernel_size = 2 },
+      AdaptiveAvgPool2d = { output_size = 1 } } do
       assert.is_true(nn[name](o).training, name)
     end
-    raises("Linear: no option 'in_feature', there is: bias device dtype", nn.Linear, { in_feature = 2, out_features = 3 })
+    raises("Linear: no option 'in_feature', there is: bias device dtype", nn.Linear,
+      { in_feature = 2, out_features = 3 })
     raises("Linear: outputs is nil, need a positive integer", nn.Linear, { in_features = 2 })
     local Own = nn.Module.extend("Linear")
     function Own:init(o) self.given = o end
@@ -62,15 +68,20 @@ describe("arguments by name", function()
   end)
   it("are given once, and are what they should be", function()
     raises("norm: p is given by position and by name", flame.norm, x, 2, { p = 3 })
-    raises("sort: descending must be true or false, got number", flame.sort, x, 1, { descending = 0 })
-    raises("vector_norm: keepdim must be true or false, got string", flame.linalg.vector_norm, x, { keepdim = "yes" })
-    raises("cholesky: upper must be true or false, got number", flame.cholesky, flame.eye(2), { upper = 1 })
-    raises("nan_to_num: no option 'zero'", flame.nan_to_num, flame.tensor({ 1 }, { dtype = "i64" }), { zero = 1 })
+    raises("sort: descending must be true or false, got number", flame.sort, x, 1,
+      { descending = 0 })
+    raises("vector_norm: keepdim must be true or false, got string", flame.linalg.vector_norm, x,
+      { keepdim = "yes" })
+    raises("cholesky: upper must be true or false, got number", flame.cholesky, flame.eye(2),
+      { upper = 1 })
+    raises("nan_to_num: no option 'zero'", flame.nan_to_num,
+      flame.tensor({ 1 }, { dtype = "i64" }), { zero = 1 })
     raises("as_tensor: no option 'type'", flame.as_tensor, x, { type = "f64" })
     assert.equal("f64", flame.as_tensor(x, { dtype = "f64", device = "cpu" }).dtype)
   end)
   it("are no part of a list of tensors", function()
-    raises("cat: the list of tensors has names in it: options come behind it", flame.cat, { x, x, dim = 2 })
+    raises("cat: the list of tensors has names in it: options come behind it", flame.cat,
+      { x, x, dim = 2 })
     raises("stack: the list of tensors has names in it", flame.stack, { x, x, dim = 2 })
   end)
 end)
@@ -79,8 +90,9 @@ describe("words of PyTorch", function()
   it("name the dtypes and the constants", function()
     assert.equal("f64", flame.zeros(1, { dtype = flame.float64 }).dtype)
     assert.equal("i64", x:to(flame.long).dtype)
-    for name, dtype in pairs { double = "f64", float32 = "f32", float = "f32", half = "f16", float16 = "f16", bfloat16 = "bf16",
-      int64 = "i64", int32 = "i32", int = "i32", int16 = "i16", short = "i16", int8 = "i8", uint8 = "u8", bool = "bool" } do
+    for name, dtype in pairs { double = "f64", float32 = "f32", float = "f32", half = "f16",
+      float16 = "f16", bfloat16 = "bf16", int64 = "i64", int32 = "i32", int = "i32", int16 = "i16",
+      short = "i16", int8 = "i8", uint8 = "u8", bool = "bool" } do
       assert.equal(dtype, flame[name])
     end
     assert.equal(math.pi, flame.pi)
@@ -92,9 +104,11 @@ describe("words of PyTorch", function()
     local before = flame.get_default_dtype()
     assert.equal("f32", before)
     flame.set_default_dtype("f64")
-    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2), flame.arange(3.0), flame.linspace(0, 1, 3),
-      flame.randn(2), nn.Linear(2, 2).weight, nn.BatchNorm1d(2).running_mean, flame.hann_window(4), flame.rand(1) }
-    local kept = { flame.tensor({ true }), flame.zeros_like(x), flame.randperm(3), nn.Linear(2, 2, { dtype = "f32" }).weight }
+    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2),
+      flame.arange(3.0), flame.linspace(0, 1, 3), flame.randn(2), nn.Linear(2, 2).weight,
+      nn.BatchNorm1d(2).running_mean, flame.hann_window(4), flame.rand(1) }
+    local kept = { flame.tensor({ true }), flame.zeros_like(x), flame.randperm(3),
+      nn.Linear(2, 2, { dtype = "f32" }).weight }
     flame.set_default_dtype("f32")
     for i, t in ipairs(made) do assert.equal("f64", t.dtype, i) end
     for i, dtype in ipairs { "bool", "f32", "i64", "f32" } do assert.equal(dtype, kept[i].dtype) end
@@ -116,22 +130,28 @@ describe("words of PyTorch", function()
   end)
   it("give gradients as a list", function()
     local tracked = { requires_grad = true }
-    local a, b, c = flame.tensor({ 1, 2 }, tracked), flame.tensor({ 3, 4 }, tracked), flame.ones(1, tracked)
+    local a, b, c = flame.tensor({ 1, 2 }, tracked), flame.tensor({ 3, 4 }, tracked),
+      flame.ones(1, tracked)
     local g = flame.autograd.grad(a * b, { a, b }, { grad_outputs = flame.tensor { 1, 10 } })
     assert.same({ { 3, 40 }, { 1, 20 } }, { g[1]:totable(), g[2]:totable() })
     local twice = flame.autograd.grad((a ^ 3):sum(), a, { create_graph = true })[1]
     assert.same({ 6, 12 }, flame.autograd.grad(twice:sum(), a)[1]:totable())
-    g = flame.autograd.grad({ a * 2, b }, { a, b, c }, { flame.ones(2), flame.full({ 2 }, 5) }, { allow_unused = true })
+    g = flame.autograd.grad({ a * 2, b }, { a, b, c }, { flame.ones(2), flame.full({ 2 }, 5) },
+      { allow_unused = true })
     assert.same({ { 2, 2 }, { 5, 5 } }, { g[1]:totable(), g[2]:totable() })
     assert.is_nil(g[3])
     raises("input 1 is not on a path", flame.autograd.grad, (a * 2):sum(), c)
     local grad = flame.autograd.grad
-    raises("autograd.grad: inputs must be a tensor or a list of tensors, got number", grad, (a * 2):sum(), 1)
+    raises("autograd.grad: inputs must be a tensor or a list of tensors, got number", grad,
+      (a * 2):sum(), 1)
     raises("autograd.grad: outputs must be a tensor or a list of tensors, got nil", grad)
     raises("autograd.grad: outputs[2] must be a tensor, got number", grad, { a, 1 }, a)
-    raises("autograd.grad: the tensor has shape (2), not one element: reduce it", grad, { a * 2, b * 2 }, a)
-    raises("autograd.grad: the seed has shape (1) and the tensor (2)", grad, { a * 2, b }, a, { flame.ones(2), flame.ones(1) })
-    raises("autograd.grad: 1 grad_outputs for 2 outputs", grad, { a * 2, b }, a, { grad_outputs = flame.ones(2) })
+    raises("autograd.grad: the tensor has shape (2), not one element: reduce it", grad,
+      { a * 2, b * 2 }, a)
+    raises("autograd.grad: the seed has shape (1) and the tensor (2)", grad, { a * 2, b }, a,
+      { flame.ones(2), flame.ones(1) })
+    raises("autograd.grad: 1 grad_outputs for 2 outputs", grad, { a * 2, b }, a,
+      { grad_outputs = flame.ones(2) })
   end)
   it("that mean something else here are told what to write", function()
     local function read(name) return function() return x[name] end end
@@ -145,7 +165,8 @@ describe("words of PyTorch", function()
     assert.equal(require "flame.optim", flame.optim)
     assert.equal(require "flame.data", flame.data)
     assert.same({ "cuda:1", "cpu" }, { flame.device("cuda", 1), flame.device("cpu") })
-    raises('device: "cuda:-1" is no device; there are "cpu", "cuda" and "cuda:0" to', flame.device, "cuda", -1)
+    raises('device: "cuda:-1" is no device; there are "cpu", "cuda" and "cuda:0" to',
+      flame.device, "cuda", -1)
     assert.equal(flame.default_device(), flame.get_default_device())
     raises('device: "gpu" is no device', flame.set_default_device, "gpu")
     raises("randint: the shape comes first: randint(shape, lo, hi)", flame.randint, 0, 10, { 2 })
@@ -167,7 +188,8 @@ describe("a module's state", function()
     assert.is_false(nn.Parameter(flame.ones(2), { requires_grad = false }).requires_grad)
     raises("Buffer: no option 'saved'", nn.Buffer, flame.ones(2), { saved = true })
     raises("Buffer: persistent must be true or false, got string", nn.Buffer, flame.ones(2), "no")
-    raises("Parameter: requires_grad must be true or false, got number", nn.Parameter, flame.ones(2), { requires_grad = 0 })
+    raises("Parameter: requires_grad must be true or false, got number", nn.Parameter,
+      flame.ones(2), { requires_grad = 0 })
   end)
   it("takes tensors as parameters by name", function()
     assert.is_true(nn.ParameterDict({ a = flame.ones(2) }).a.requires_grad)
@@ -184,7 +206,8 @@ describe("a module's state", function()
     layer(v):sum():backward()
     same(v.grad, plain * 10)
     layer(flame.ones(1, 2)):sum():backward()
-    assert.same({ { true, plain:totable(), { { 1, 1, 1 } } }, { true, false, { { 1, 1, 1 } } } }, seen)
+    assert.same({ { true, plain:totable(), { { 1, 1, 1 } } }, { true, false, { { 1, 1, 1 } } } },
+      seen)
     hook:remove()
     v.grad = nil
     layer(v):sum():backward()
@@ -198,7 +221,8 @@ describe("a module's state", function()
       return give and give(gi)
     end)
     local function gradients()
-      local a, b = flame.tensor({ { 1, 2 } }, { requires_grad = true }), flame.tensor({ { 3, 4, 5 } }, { requires_grad = true })
+      local a, b = flame.tensor({ { 1, 2 } }, { requires_grad = true }),
+        flame.tensor({ { 3, 4, 5 } }, { requires_grad = true })
       layer(a, b):sum():backward()
       return a.grad, b.grad
     end
@@ -227,11 +251,13 @@ describe("a module's state", function()
     local m = First()
     m:register_full_backward_hook(function(_, gi, go)
       calls = calls + 1
-      assert.same({ 3, { 2, 2 }, { 0, 0 }, false }, { #gi, gi[1]:totable(), gi[2]:totable(), gi[3] })
+      assert.same({ 3, { 2, 2 }, { 0, 0 }, false },
+        { #gi, gi[1]:totable(), gi[2]:totable(), gi[3] })
       assert.same({ 1, 1 }, go[1]:totable())
       assert.equal("f64", gi[2].dtype)
     end)
-    local a, b = flame.ones(2, { requires_grad = true }), flame.ones(2, { dtype = "f64", requires_grad = true })
+    local a, b = flame.ones(2, { requires_grad = true }),
+      flame.ones(2, { dtype = "f64", requires_grad = true })
     m(a, b, "one"):sum():backward()
     assert.equal(1, calls)
     assert.same({ 2, 2 }, a.grad:totable())

@@ -1,6 +1,6 @@
---- Every public name: flame.*, methods of tensors, nn, optim and data. Each has a text and a
--- signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into the stub
--- for editors), and stands in some spec. Run from the top of the tree.
+--- Every public name: flame.*, methods of tensors, nn, optim, data and clifford. Each has a text
+-- and a signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into
+-- the stub for editors), and stands in some spec. Run from the top of the tree.
 require "spec.support.helper"
 local flame = require "flame"
 
@@ -41,7 +41,9 @@ describe("public names", function()
   it("have parameters with types", function()
     local bare = {}
     for _, e in ipairs(list) do
-      for _, p in ipairs(e.params) do if not p[1] or not p[2] or p[2] == "" then bare[#bare + 1] = e.name end end
+      for _, p in ipairs(e.params) do
+        if not p[1] or not p[2] or p[2] == "" then bare[#bare + 1] = e.name end
+      end
     end
     assert.same({}, bare)
   end)
@@ -53,7 +55,9 @@ describe("public names", function()
     end
     for _, e in ipairs(list) do if e.value and named(e) then tested[e.value] = true end end
     for _, e in ipairs(list) do
-      if not named(e) and not (e.value and tested[e.value]) then untested[#untested + 1] = e.name end
+      if not named(e) and not (e.value and tested[e.value]) then
+        untested[#untested + 1] = e.name
+      end
     end
     table.sort(untested)
     assert.same({}, untested)
@@ -84,10 +88,14 @@ describe("public names", function()
     for _, e in ipairs(list) do by[e.name] = e end
     local function params(name)
       local out = {}
-      for i, p in ipairs(by[name].params) do out[i] = p[1] .. (p[3] and "? " or " ") .. p[2]:gsub(" .*$", "") end
+      for i, p in ipairs(by[name].params) do
+        out[i] = p[1] .. (p[3] and "? " or " ") .. p[2]:gsub(" .*$", "")
+      end
       return table.concat(out, ", ")
     end
-    assert.equal("x flame.Tensor, k integer, dim? integer|integer[]|table, largest? boolean|table, sorted? boolean|table", params("topk"))
+    assert.equal(
+      "x flame.Tensor, k integer, dim? integer|integer[]|table, largest? boolean|table, sorted? boolean|table",
+      params("topk"))
     assert.equal("x flame.Tensor, dim? integer|table, descending? boolean|table", params("sort"))
     assert.equal("spec table", params("func"))
     assert.same({ "flame.Tensor, flame.Tensor  values, positions" }, by.topk.returns)
@@ -102,14 +110,16 @@ describe("public names", function()
     local interpreter = dofile("spec/support/interpreter.lua")
     for _, e in ipairs(list) do
       if e.name:find("^autograd%.") or e.name:find("^cuda%.") then
-        local pipe = assert(io.popen(("%s -e 'io.write(type(flame.%s))'"):format(interpreter, e.name)))
+        local pipe =
+          assert(io.popen(("%s -e 'io.write(type(flame.%s))'"):format(interpreter, e.name)))
         assert.equal("function", pipe:read("a"), e.name)
         pipe:close()
       end
     end
   end)
   it("have aliases that are the same function", function()
-    for _, pair in ipairs { { "absolute", "abs" }, { "multiply", "mul" }, { "concat", "cat" }, { "swapaxes", "transpose" } } do
+    for _, pair in ipairs { { "absolute", "abs" }, { "multiply", "mul" }, { "concat", "cat" },
+        { "swapaxes", "transpose" } } do
       assert.equal(flame[pair[2]], flame[pair[1]], pair[1])
     end
   end)

@@ -1,5 +1,5 @@
---- lua/flame/nn_packed.lua: sequences of different lengths through the recurrent layers give what each
--- sequence gives by itself.
+--- lua/flame/nn_packed.lua: sequences of different lengths through the recurrent layers give what
+-- each sequence gives by itself.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -13,13 +13,16 @@ describe("packed sequences", function()
     assert.same({ 3, 2, 1, 1 }, p.batch_sizes:totable())
     assert.same({ 2, 1, 3 }, p.sorted_indices:totable())
     assert.same({ 2, 1, 3 }, p.unsorted_indices:totable())
-    eq(flame.stack { x[{ 1, 2 }], x[{ 1, 1 }], x[{ 1, 3 }], x[{ 2, 2 }], x[{ 2, 1 }], x[{ 3, 2 }], x[{ 4, 2 }] }, p.data)
+    eq(flame.stack { x[{ 1, 2 }], x[{ 1, 1 }], x[{ 1, 3 }], x[{ 2, 2 }], x[{ 2, 1 }], x[{ 3, 2 }],
+      x[{ 4, 2 }] }, p.data)
     local y, lengths = utils.pad_packed_sequence(p, { padding_value = -1, total_length = 5 })
     assert.same({ 2, 4, 1 }, lengths:totable())
     assert.same({ 5, 3, 2 }, y.shape)
     eq(x({}, 2), y({ 1, 4 }, 2))
     eq(flame.full({ 3, 2 }, -1), y({ 3, 5 }, 1))
-    local z = utils.pad_packed_sequence(utils.pack_padded_sequence(x:transpose(1, 2), { 4, 4, 4 }, true), true)
+    local z =
+      utils.pad_packed_sequence(utils.pack_padded_sequence(x:transpose(1, 2), { 4, 4, 4 }, true),
+        true)
     eq(x:transpose(1, 2), z)
   end)
   it("go to and from lists of sequences", function()
@@ -48,12 +51,14 @@ describe("packed sequences", function()
     end
   end)
   it("are refused where lengths do not fit", function()
-    raises("lengths do not fall: sort them, or {enforce_sorted = false}", utils.pack_padded_sequence, x, { 1, 2, 3 })
+    raises("lengths do not fall: sort them, or {enforce_sorted = false}",
+      utils.pack_padded_sequence, x, { 1, 2, 3 })
     raises("lengths[2] = 5, need 1 to 4", utils.pack_padded_sequence, x, { 4, 5, 1 })
     raises("lengths must be 3 numbers", utils.pack_padded_sequence, x, { 4, 1 })
     raises("need a packed sequence, got a tensor", utils.pad_packed_sequence, x)
     local p = utils.pack_padded_sequence(x, { 4, 2, 1 })
-    raises("total_length = 2, there are 4 steps", utils.pad_packed_sequence, p, { total_length = 2 })
+    raises("total_length = 2, there are 4 steps", utils.pad_packed_sequence, p,
+      { total_length = 2 })
     raises("GRU: x has shape (7, 2), need 3 inputs on the last axis", nn.GRU(3, 1), p)
   end)
 end)

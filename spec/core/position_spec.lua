@@ -1,5 +1,5 @@
---- lua/flame/core_position.lua: reads and writes by position beyond x[…], 0-d tensors along an axis, parts
--- and sums by shape. Expected values come from loops.
+--- lua/flame/core_position.lua: reads and writes by position beyond x[…], 0-d tensors along an
+-- axis, parts and sums by shape. Expected values come from loops.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -22,7 +22,9 @@ describe("scatter_reduce", function()
       count[i] = (count[i] or 0) + 1
       if fresh then out[i] = src[k] else out[i] = (combine[how] or combine.sum)(out[i], src[k]) end
     end
-    if how == "mean" then for i, n in pairs(count) do out[i] = out[i] / (n + (own and 1 or 0)) end end
+    if how == "mean" then
+      for i, n in pairs(count) do out[i] = out[i] / (n + (own and 1 or 0)) end
+    end
     return out
   end
   it("agrees with a loop for every way and many sources a place", function()
@@ -31,14 +33,17 @@ describe("scatter_reduce", function()
     for k = 1, 37 do idx[k], src[k] = k * k % 4 + 1, math.sin(k) * 1.5 end
     for _, how in ipairs { "sum", "prod", "mean", "amax", "amin" } do
       for _, own in ipairs { true, false } do
-        eq(loop(x, idx, src, how, own), d(x):scatter_reduce(1, ids(idx), d(src), how, { include_self = own }))
+        eq(loop(x, idx, src, how, own),
+          d(x):scatter_reduce(1, ids(idx), d(src), how, { include_self = own }))
       end
     end
   end)
   it("of integers, bool and NaN", function()
     local x = T({ 5, 5 }, { dtype = "i8" })
-    assert.same({ -128, 5 }, x:scatter_reduce(1, ids { 1, 1 }, T({ 3, -128 }, { dtype = "i8" }), "amin"):totable())
-    assert.same({ false, true }, T({ true, true }):scatter_reduce(1, ids { 1 }, T { false }, "amin"):totable())
+    assert.same({ -128, 5 },
+      x:scatter_reduce(1, ids { 1, 1 }, T({ 3, -128 }, { dtype = "i8" }), "amin"):totable())
+    assert.same({ false, true },
+      T({ true, true }):scatter_reduce(1, ids { 1 }, T { false }, "amin"):totable())
     local y = d({ 1, 2 }):scatter_reduce(1, ids { 1, 1, 2 }, d { 4, nan, 9 }, "amax"):totable()
     assert.is_true(y[1] ~= y[1])
     assert.equal(9, y[2])
@@ -48,24 +53,32 @@ describe("scatter_reduce", function()
     x:scatter_reduce(1, ids { 1, 1, 1 }, src, "amax"):sum():backward()
     eq({ 1 / 3, 1 }, x.grad)
     eq({ 1 / 3, 0, 1 / 3 }, src.grad)
-    local function f(a, s) return a:scatter_reduce(2, ids { { 1, 2, 1 }, { 2, 2, 2 } }, s, "prod") end
-    assert.is_true(flame.gradcheck(f, { d { { 1, 2 }, { 3, 4 } }, d { { 0, 2, 3 }, { 0.5, 0, 2 } } }, { order = 2 }))
+    local function f(a, s)
+      return a:scatter_reduce(2, ids { { 1, 2, 1 }, { 2, 2, 2 } }, s, "prod")
+    end
+    assert.is_true(flame.gradcheck(f,
+      { d { { 1, 2 }, { 3, 4 } }, d { { 0, 2, 3 }, { 0.5, 0, 2 } } }, { order = 2 }))
   end)
   it("writes in place, and raises on a src of another dtype", function()
     local x = d { 1, 2 }
     assert.is_true(rawequal(x, x:scatter_reduce_(1, ids { 2 }, d { 7 }, "amax")))
     eq({ 1, 7 }, x)
-    raises("scatter_reduce: src is f32 and x f64", flame.scatter_reduce, x, 1, ids { 1 }, T { 1 }, "sum")
+    raises("scatter_reduce: src is f32 and x f64", flame.scatter_reduce, x, 1, ids { 1 },
+      T { 1 }, "sum")
     raises('scatter_reduce: reduce must be', flame.scatter_reduce, x, 1, ids { 1 }, d { 1 }, "max")
-    raises("index 3 at position 1 is out of range", function() return x:scatter_reduce(1, ids { 3 }, d { 1 }, "amin"):totable() end)
+    raises("index 3 at position 1 is out of range", function()
+      return x:scatter_reduce(1, ids { 3 }, d { 1 }, "amin"):totable()
+    end)
     eq({ 1, 7 }, x)
   end)
   it("index_reduce takes slices", function()
     local x = d { { 1, 2 }, { 3, 4 } }
     eq({ { 5, 2 }, { 3, 4 } }, x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "amax"))
     eq({ { 10, 0 }, { 3, 4 } }, x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "prod"))
-    eq({ { 3.5, 0.5 }, { 3, 4 } }, x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "mean", { include_self = false }))
-    raises("index_reduce: src has shape (2), need (1, 2)", flame.index_reduce, x, 1, ids { 1 }, d { 1, 2 }, "amax")
+    eq({ { 3.5, 0.5 }, { 3, 4 } },
+      x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "mean", { include_self = false }))
+    raises("index_reduce: src has shape (2), need (1, 2)", flame.index_reduce, x, 1, ids { 1 },
+      d { 1, 2 }, "amax")
   end)
 end)
 
@@ -94,20 +107,25 @@ describe("scatter and its kin", function()
     raises("scatter_add_: src is f64 and x f32", x.scatter_add_, x, 1, at, d { 1 })
     raises("index_add: src is f64 and x f32", flame.index_add, x, 1, at, d { 1 })
     raises("index_copy: src is i64 and x f32", flame.index_copy, x, 1, at, ids { 1 })
-    raises("masked_scatter: src is f64 and x f32", flame.masked_scatter, x, T { true, false }, d { 1 })
-    raises("masked_fill: value has shape (2), need a number or a 0-d tensor", flame.masked_fill, x, T { true, false }, x)
+    raises("masked_scatter: src is f64 and x f32", flame.masked_scatter, x,
+      T { true, false }, d { 1 })
+    raises("masked_fill: value has shape (2), need a number or a 0-d tensor", flame.masked_fill, x,
+      T { true, false }, x)
     assert.same({ 0, 0 }, x:totable())
   end)
   it("scatter adds or multiplies when asked to", function()
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "add" }))
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "multiply" }))
     eq({ 5, 2 }, d({ 1, 2 }):scatter(1, ids { 1 }, 4, { reduce = "add" }))
-    raises('scatter: reduce must be "add" or "multiply", got "amax"', flame.scatter, d { 1 }, 1, ids { 1 }, d { 2 }, { reduce = "amax" })
+    raises('scatter: reduce must be "add" or "multiply", got "amax"', flame.scatter, d { 1 }, 1,
+      ids { 1 }, d { 2 }, { reduce = "amax" })
   end)
   it("put and index_put write, or add where asked to", function()
     eq({ { 1, 9 }, { 8, 4 } }, d({ { 1, 2 }, { 3, 4 } }):put(ids { 2, -2 }, d { 9, 8 }))
-    eq({ { 1, 19 }, { 3, 4 } }, d({ { 1, 2 }, { 3, 4 } }):put(ids { 2, 2 }, d { 9, 8 }, { accumulate = true }))
-    eq({ { 1, 2 }, { 3, 7 } }, d({ { 1, 2 }, { 3, 4 } }):index_put({ ids { 2 }, ids { 2 } }, d { 7 }))
+    eq({ { 1, 19 }, { 3, 4 } },
+      d({ { 1, 2 }, { 3, 4 } }):put(ids { 2, 2 }, d { 9, 8 }, { accumulate = true }))
+    eq({ { 1, 2 }, { 3, 7 } },
+      d({ { 1, 2 }, { 3, 4 } }):index_put({ ids { 2 }, ids { 2 } }, d { 7 }))
     local x, v = d({ { 1, 2 }, { 3, 4 } }):requires_grad_(true), d({ 10 }):requires_grad_(true)
     local y = x:index_put({ ids { 2, 2, 1 }, {} }, v, true)
     eq({ { 11, 12 }, { 23, 24 } }, y)
@@ -124,8 +142,10 @@ describe("diagonals and parts", function()
     eq({ { 2, 0 }, { 0, 2 }, { 0, 0 }, { 2, 0 } }, flame.zeros(4, 2):fill_diagonal_(2, true))
     eq({ { 2, 0 }, { 0, 2 }, { 0, 0 } }, flame.zeros(3, 2):fill_diagonal_(2))
     assert.equal(3, flame.zeros(3, 3, 3):fill_diagonal_(1):sum():item())
-    raises("fill_diagonal_: x has shape (2, 2, 3): with more than two axes", flame.zeros(2, 2, 3).fill_diagonal_, flame.zeros(2, 2, 3), 1)
-    raises("diagonal_scatter: src has shape (3), the diagonal (2)", flame.diagonal_scatter, flame.zeros(2, 2), T { 1, 2, 3 })
+    raises("fill_diagonal_: x has shape (2, 2, 3): with more than two axes",
+      flame.zeros(2, 2, 3).fill_diagonal_, flame.zeros(2, 2, 3), 1)
+    raises("diagonal_scatter: src has shape (3), the diagonal (2)", flame.diagonal_scatter,
+      flame.zeros(2, 2), T { 1, 2, 3 })
   end)
   it("argwhere, hsplit, vsplit, dsplit and sum_to_size", function()
     assert.same({ { 2 }, { 3 } }, T({ 0, 1, 2 }):argwhere():totable())
@@ -134,12 +154,15 @@ describe("diagonals and parts", function()
     eq({ { 2 }, { 4 } }, b)
     assert.equal(2, #T({ { 1, 2 }, { 3, 4 } }):vsplit(2))
     assert.equal(3, #flame.zeros(1, 1, 3):dsplit(3))
-    raises("hsplit: axis 2 has 2 elements, which 3 does not divide", flame.hsplit, flame.zeros(2, 2), 3)
+    raises("hsplit: axis 2 has 2 elements, which 3 does not divide", flame.hsplit,
+      flame.zeros(2, 2), 3)
     eq({ { 4, 6 } }, T({ { 1, 2 }, { 3, 4 } }):sum_to_size(1, 2))
     eq({ 4, 6 }, T({ { 1, 2 }, { 3, 4 } }):sum_to_size({ 2 }))
     raises("sum_to_size: shape (2, 2) can not become (3)", flame.sum_to_size, flame.zeros(2, 2), 3)
-    raises("sum_to_size: need numbers or a list of them, got a table with names", flame.sum_to_size, flame.zeros(2), { 2, dim = 1 })
-    raises("sum_to_size: size must be an integer, got table", flame.sum_to_size, flame.zeros(2, 2), { 2 }, { dim = 1 })
+    raises("sum_to_size: need numbers or a list of them, got a table with names", flame.sum_to_size,
+      flame.zeros(2), { 2, dim = 1 })
+    raises("sum_to_size: size must be an integer, got table", flame.sum_to_size, flame.zeros(2, 2),
+      { 2 }, { dim = 1 })
   end)
   it("renorm scales long slices down", function()
     local y = d({ { 3, 4 }, { 0.3, 0.4 } }):renorm(2, 1, 1)
@@ -160,7 +183,8 @@ describe("diagonals and parts", function()
     eq({ { 2 } }, flame.ones(1, 1):addbmm_(flame.ones(1, 1, 1), flame.ones(1, 1, 1)))
     eq({ { { 2 } } }, flame.ones(1, 1, 1):baddbmm_(flame.ones(1, 1, 1), flame.ones(1, 1, 1)))
     eq({ 4 }, d({ 2 }):float_power_(2))
-    raises("float_power_: the result is f64, x is f32 and keeps its dtype", T({ 2 }).float_power_, T { 2 }, 2)
+    raises("float_power_: the result is f64, x is f32 and keeps its dtype",
+      T({ 2 }).float_power_, T { 2 }, 2)
   end)
 end)
 
@@ -186,7 +210,8 @@ describe("places of the smallest and largest", function()
   local function check(v, x, least)
     local better = least and function(b, a) return b < a end or function(b, a) return b > a end
     local value, at = x[least and "min" or "max"](x, 2)
-    local alone, arg = x[least and "amin" or "amax"](x, 2):totable(), x[least and "argmin" or "argmax"](x, 2):totable()
+    local alone, arg = x[least and "amin" or "amax"](x, 2):totable(),
+      x[least and "argmin" or "argmax"](x, 2):totable()
     value, at = value:totable(), at:totable()
     for i, row in ipairs(v) do
       local p = place(row, better)

@@ -2,12 +2,13 @@ local flame = require "flame"
 
 describe("tostring", function()
   it("aligns rows and tells shape, dtype and device below", function()
-    assert.equal(" 1 -2\n30  4\nshape (2, 2), f32, cpu", tostring(flame.tensor({ { 1, -2 }, { 30, 4 } },
+    assert.equal(" 1 -2\n30  4\nshape (2, 2), f32, cpu",
+      tostring(flame.tensor({ { 1, -2 }, { 30, 4 } },
       { device = "cpu" })))
   end)
   it("writes four digits where there are fractions", function()
-    assert.equal("0.5000 1.2500\nshape (2), f64, cpu", tostring(flame.tensor({ 0.5, 1.25 }, { dtype = "f64",
-      device = "cpu" })))
+    assert.equal("0.5000 1.2500\nshape (2), f64, cpu",
+      tostring(flame.tensor({ 0.5, 1.25 }, { dtype = "f64", device = "cpu" })))
   end)
   it("changes to exponents for wide ranges", function()
     assert.equal("1.0000e-08 5.0000e-01\nshape (2), f32, cpu", tostring(flame.tensor({ 1e-8, 0.5 },
@@ -16,7 +17,8 @@ describe("tostring", function()
   it("writes integers, booleans, nan and infinities", function()
     assert.equal("1 -7\nshape (2), i32, cpu", tostring(flame.tensor({ 1, -7 }, { dtype = "i32",
       device = "cpu" }):clone()):gsub("^ +", ""))
-    assert.equal(" true false\nshape (2), bool, cpu", tostring(flame.tensor({ true, false }, { device = "cpu" })))
+    assert.equal(" true false\nshape (2), bool, cpu",
+      tostring(flame.tensor({ true, false }, { device = "cpu" })))
     assert.equal(" nan  inf -inf    1\nshape (4), f32, cpu",
       tostring(flame.tensor({ 0 / 0, math.huge, -math.huge, 1 }, { device = "cpu" })))
   end)

@@ -1,5 +1,5 @@
---- lua/flame/core_torch.lua and nn_lazy.lua: names of PyTorch that few scripts look for. Values are those
--- of PyTorch or of an independent formula.
+--- lua/flame/core_torch.lua and nn_lazy.lua: names of PyTorch that few scripts look for. Values are
+-- those of PyTorch or of an independent formula.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -17,7 +17,8 @@ describe("Bessel functions", function()
   it("J and K are their integrals", function()
     for _, x in ipairs { 0.3, 2, 2.1, 6.5, 14, 24.9, 25.1, 60 } do
       for n = 0, 1 do
-        local j = integral(function(t) return math.cos(n * t - x * math.sin(t)) end, 0, math.pi, 4000) / math.pi
+        local j = integral(function(t) return math.cos(n * t - x * math.sin(t)) end, 0, math.pi,
+          4000) / math.pi
         eq(j, special["bessel_j" .. n](D(x)), { atol = 1e-13, rtol = 1e-12 })
         local k = integral(function(t) return math.exp(-x * (math.exp(t) + math.exp(-t)) / 2 + x)
           * (math.exp(n * t) + math.exp(-n * t)) / 2 end, 0, 8, 8000)
@@ -28,7 +29,8 @@ describe("Bessel functions", function()
   end)
   it("J, Y and their slopes have Wronski's determinant", function()
     local x = flame.linspace(0.2, 60, 97, { dtype = "f64" })
-    local w = special.bessel_j1(x) * special.bessel_y0(x) - special.bessel_j0(x) * special.bessel_y1(x)
+    local w = special.bessel_j1(x) * special.bessel_y0(x)
+      - special.bessel_j0(x) * special.bessel_y1(x)
     eq((x * math.pi):reciprocal() * 2, w, { rtol = 1e-11 })
   end)
   it("have their limits, signs and derivatives", function()
@@ -38,15 +40,18 @@ describe("Bessel functions", function()
     eq({ math.huge, 0, 0 / 0 }, special.modified_bessel_k1(T { 0, math.huge, -1 }))
     eq({ math.huge, 1.1444631 }, special.scaled_modified_bessel_k0(T { 0, 1 }))
     eq({ math.huge, 1.6361535 }, special.scaled_modified_bessel_k1(T { 0, 1 }))
-    eq({ 0.355028053887817239, 1.3529241631288141e-1, 1.1047532552898687e-10, 1.0834442813607441e-4, 0.35076100902411431,
-      0.04024123848644319, 0, 0 / 0, 0 / 0 }, special.airy_ai(D { 0, 1, 10, 5, -5, -10, 200, math.huge, -math.huge }),
+    eq({ 0.355028053887817239, 1.3529241631288141e-1, 1.1047532552898687e-10, 1.0834442813607441e-4,
+      0.35076100902411431, 0.04024123848644319, 0, 0 / 0, 0 / 0 },
+    special.airy_ai(D { 0, 1, 10, 5, -5, -10, 200, math.huge, -math.huge }),
       { rtol = 1e-12, atol = 0 })
     local wide = flame.linspace(-14, 14, 113, { dtype = "f64" }):clone():requires_grad_()
     local first = special.airy_ai(wide):sum():gradients({ wide }, { create_graph = true })[wide]
     local bend = first:sum():gradients({ wide })[wide]
-    assert.close(0, (bend - wide * special.airy_ai(wide)):detach():abs():amax():item(), 1e-10)       -- Ai'' = x Ai
+    -- Ai'' = x Ai
+    assert.close(0, (bend - wide * special.airy_ai(wide)):detach():abs():amax():item(), 1e-10)
     eq({ 1, 0.8414710, 0 }, special.spherical_bessel_j0(T { 0, 1, math.huge }))
-    for name, slope in pairs { bessel_j0 = "bessel_j1", bessel_y0 = "bessel_y1", modified_bessel_k0 = "modified_bessel_k1" } do
+    for name, slope in pairs { bessel_j0 = "bessel_j1", bessel_y0 = "bessel_y1",
+        modified_bessel_k0 = "modified_bessel_k1" } do
       local x = T({ 0.5, 3, 30 }, { dtype = "f64", requires_grad = true })
       eq(-special[slope](x:detach()), special[name](x):sum():gradients({ x })[x], { rtol = 1e-11 })
     end
@@ -58,13 +63,16 @@ describe("fractional_max_pool", function()
   it("takes windows at the places that the draw moves", function()
     local x = flame.arange(25.0):reshape(1, 1, 5, 5)
     local u = T { { { 0.3, 0.5 } } }                             -- columns, rows
-    local y, at = flame.fractional_max_pool2d(x, 2, { output_size = 3, return_indices = true, _random_samples = u })
+    local y, at = flame.fractional_max_pool2d(x, 2,
+      { output_size = 3, return_indices = true, _random_samples = u })
     eq({ { { { 7, 8, 10 }, { 17, 18, 20 }, { 22, 23, 25 } } } }, y)
     eq(y, at:float())
-    eq({ 1, 2, 2, 2 }, flame.fractional_max_pool2d(flame.rand(1, 2, 5, 5), 2, { output_ratio = 0.5 }).shape)
+    eq({ 1, 2, 2, 2 },
+      flame.fractional_max_pool2d(flame.rand(1, 2, 5, 5), 2, { output_ratio = 0.5 }).shape)
     eq({ 1, 1, 3, 3 }, nn.FractionalMaxPool2d(2, 3)(x).shape)
     eq({ 1, 1, 2, 2, 2 }, flame.fractional_max_pool3d(flame.rand(1, 1, 4, 4, 4), 2, 2).shape)
-    eq({ 2, 2, 3, 2 }, nn.FractionalMaxPool3d(2, { output_size = { 2, 3, 2 } })(flame.rand(2, 4, 5, 4)).shape)
+    eq({ 2, 2, 3, 2 },
+      nn.FractionalMaxPool3d(2, { output_size = { 2, 3, 2 } })(flame.rand(2, 4, 5, 4)).shape)
     raises("5 windows of 2 do not fit 5 elements", flame.fractional_max_pool2d, x, 2, 5)
     raises("output_size or output_ratio is missing", flame.fractional_max_pool2d, x, 2)
   end)
@@ -78,25 +86,31 @@ end)
 describe("histograms and segments", function()
   it("histogramdd counts points", function()
     local x = T { { 0, 1 }, { 1, 0 }, { 2, 0 }, { 2, 2 }, { 0 / 0, 1 }, { 3, 1 } }
-    local y, edges = flame.histogramdd(x, { 3, 2 }, { weight = T { 1, 2, 4, 8, 16, 32 }, range = { 0, 2, 0, 2 } })
+    local y, edges = flame.histogramdd(x, { 3, 2 },
+      { weight = T { 1, 2, 4, 8, 16, 32 }, range = { 0, 2, 0, 2 } })
     assert.same({ { 0, 1 }, { 2, 0 }, { 4, 8 } }, y:totable())
     eq({ 0, 1, 2 }, edges[2])
     assert.equal(4, #edges[1])
     local diagonal = T { { 0, 0 }, { 1, 1 }, { 2, 2 } }
-    eq({ { 2, 0 }, { 0, 2 } }, (flame.histogramdd(diagonal, 2, { range = { 0, 1, 0, 1 }, density = true })))
+    eq({ { 2, 0 }, { 0, 2 } },
+      (flame.histogramdd(diagonal, 2, { range = { 0, 1, 0, 1 }, density = true })))
     eq({ { 0, 1 }, { 2, 2 } }, (flame.histogramdd(x, { T { 0, 1, 3 }, T { 0, 1, 2 } })))
     raises("histogramdd: x has shape (6, 2), need points", flame.histogramdd, x, { 3 })
     raises("histogramdd: bins = 0, need at least 1", flame.histogramdd, x, 0)
-    raises("histogramdd: weight has shape (5), need (6)", flame.histogramdd, x, 2, { weight = flame.ones(5) })
-    raises("histogramdd: bound 4 of range must be a number, got string", flame.histogramdd, x, 2, { range = { 0, 1, 0, "1" } })
-    raises("histogram: weight has shape (2, 6), need (6, 2)", flame.histogram, x, 2, { weight = flame.ones(2, 6) })
+    raises("histogramdd: weight has shape (5), need (6)", flame.histogramdd, x, 2,
+      { weight = flame.ones(5) })
+    raises("histogramdd: bound 4 of range must be a number, got string", flame.histogramdd, x, 2,
+      { range = { 0, 1, 0, "1" } })
+    raises("histogram: weight has shape (2, 6), need (6, 2)", flame.histogram, x, 2,
+      { weight = flame.ones(2, 6) })
     raises("histogram: range has 1 bounds, need 2", flame.histogram, x, 2, { range = { 0 } })
   end)
   it("count, weigh and share out", function()
     local x = T { 1, 2, 2, 4, 4.5, 0 / 0 }
     local y, edges = flame.histogram(x, 2, { range = { 1, 4 } })
     eq({ { 3, 1 }, { 1, 2.5, 4 } }, { y:totable(), edges:totable() })
-    eq({ 6, 9 }, (flame.histogram(T { 1, 2, 2, 4, 4.5 }, T { 1, 2.5, 5 }, { weight = T { 2, 2, 2, 4, 5 } })))
+    eq({ 6, 9 },
+      (flame.histogram(T { 1, 2, 2, 4, 4.5 }, T { 1, 2.5, 5 }, { weight = T { 2, 2, 2, 4, 5 } })))
     eq({ 0.5, 0.5 }, (flame.histogram(T { 0, 0.5, 1.5, 2 }, 2, { density = true })))
     raises("bins = 0, need at least 1", flame.histogram, x, 0)
   end)
@@ -104,10 +118,14 @@ describe("histograms and segments", function()
     local n = T({ 2, 0, 1 }, { dtype = "i64" })
     local x = T({ { 1, 2 }, { 3, 4 }, { 5, 6 } })
     eq({ { 4, 6 }, { 0, 0 }, { 5, 6 } }, flame.segment_reduce(x, "sum", { lengths = n }))
-    eq({ { 3, 4 }, { -1, -1 }, { 5, 6 } }, flame.segment_reduce(x, "max", { lengths = n, initial = -1 }))
-    eq({ { 3, 4 }, { 2, 2 }, { 7, 8 } }, flame.segment_reduce(x, "mean", { lengths = n, initial = 2 }))
-    eq({ { 4, 6 }, { 0, 0 }, { 5, 6 } }, flame.segment_reduce(x, "sum", { offsets = T({ 1, 3, 3, 4 }, { dtype = "i64" }) }))
-    raises("lengths add up to 3, x has 2 rows", flame.segment_reduce, flame.zeros(2), "sum", { lengths = n })
+    eq({ { 3, 4 }, { -1, -1 }, { 5, 6 } },
+      flame.segment_reduce(x, "max", { lengths = n, initial = -1 }))
+    eq({ { 3, 4 }, { 2, 2 }, { 7, 8 } },
+      flame.segment_reduce(x, "mean", { lengths = n, initial = 2 }))
+    eq({ { 4, 6 }, { 0, 0 }, { 5, 6 } },
+      flame.segment_reduce(x, "sum", { offsets = T({ 1, 3, 3, 4 }, { dtype = "i64" }) }))
+    raises("lengths add up to 3, x has 2 rows", flame.segment_reduce, flame.zeros(2), "sum",
+      { lengths = n })
   end)
 end)
 
@@ -115,11 +133,14 @@ describe("other forms", function()
   it("of shapes, dtypes and products", function()
     assert.same({ 2, 5, 3 }, flame.broadcast_shapes({ 5, 1 }, { 3 }, { 2, 1, 1 }))
     raises("broadcast_shapes: sizes 3 and 2 do not broadcast", flame.broadcast_shapes, { 3 }, { 2 })
-    raises("broadcast_shapes: need numbers or a list of them, got a table with names", flame.broadcast_shapes, { 3 }, { dim = 1 })
-    raises("broadcast_shapes: size must be an integer, got string", flame.broadcast_shapes, { 3 }, { "3" })
+    raises("broadcast_shapes: need numbers or a list of them, got a table with names",
+      flame.broadcast_shapes, { 3 }, { dim = 1 })
+    raises("broadcast_shapes: size must be an integer, got string", flame.broadcast_shapes,
+      { 3 }, { "3" })
     raises("broadcast_shapes: size -1 is negative", flame.broadcast_shapes, 3, -1)
     raises("broadcast_shapes: size must be an integer, got nil", flame.broadcast_shapes, 3, nil, 4)
-    assert.same({ "f32", "i32" }, { flame.promote_types("f16", "bf16"), flame.promote_types("i32", "bool") })
+    assert.same({ "f32", "i32" },
+      { flame.promote_types("f16", "bf16"), flame.promote_types("i32", "bool") })
     local a, b, c = flame.randn(2, 3), flame.randn(3, 4), flame.randn(4, 2)
     eq(a:mm(b):mm(c), flame.chain_matmul(a, b, c), { rtol = 1e-4 })
     eq(a:t(), a:adjoint())
@@ -127,7 +148,8 @@ describe("other forms", function()
     local at = flame.unravel_index(T({ 1, 6, 12 }, { dtype = "i64" }), { 3, 4 })
     assert.same({ { 1, 2, 3 }, { 1, 2, 4 } }, { at[1]:totable(), at[2]:totable() })
     eq({ { { 1, 1, 2, 2 } } }, flame.upsample_nearest(T { { { 1, 2 } } }, 4))
-    eq({ { { { 1, 1.5, 2 } } } }, flame.upsample_bilinear(T { { { { 1, 2 } } } }, { size = { 1, 3 } }))
+    eq({ { { { 1, 1.5, 2 } } } },
+      flame.upsample_bilinear(T { { { { 1, 2 } } } }, { size = { 1, 3 } }))
   end)
   it("of tensors and what they are", function()
     local x = flame.randn(2, 3)
@@ -135,8 +157,10 @@ describe("other forms", function()
     assert.equal("i64", flame.as_tensor({ 1, 2 }, { dtype = "i64" }).dtype)
     eq(3, flame.scalar_tensor(3))
     assert.same({ true, false }, { flame.is_nonzero(T(2)), flame.is_nonzero(T(false)) })
-    assert.same({ true, false, false }, { x:is_signed(), x:byte():is_signed(), x:bool():is_signed() })
-    assert.same({ 8, 2, 1 }, { x:double():element_size(), x:half():element_size(), x:bool():element_size() })
+    assert.same({ true, false, false },
+      { x:is_signed(), x:byte():is_signed(), x:bool():is_signed() })
+    assert.same({ 8, 2, 1 },
+      { x:double():element_size(), x:half():element_size(), x:bool():element_size() })
     assert.is_true(x:isreal():all():item())
     eq(x:narrow(2, 2, 2), x:narrow_copy(2, 2, 2))
     eq(x:split({ 1, 2 }, 2)[2], x:split_with_sizes({ 1, 2 }, 2)[2])
@@ -156,7 +180,7 @@ describe("other forms", function()
     local y = flame.dropout2d(flame.ones(2, 6, 3, 3))
     eq(y:amax({ 3, 4 }), y:amin({ 3, 4 }))
     assert.is_true(y:amin():item() == 0 and y:amax():item() == 2)
-    local z = flame.dropout3d(flame.ones(8, 2, 2, 2))                   -- no batch: channels come first
+    local z = flame.dropout3d(flame.ones(8, 2, 2, 2))               -- no batch: channels come first
     eq(z:amax({ 2, 3, 4 }), z:amin({ 2, 3, 4 }))
     local w = flame.dropout1d(flame.ones(2, 6, 3))
     eq(w:amax(3), w:amin(3))
@@ -178,7 +202,8 @@ end)
 
 describe("lazy layers", function()
   it("take the size of their input from the first", function()
-    local net = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5, { bias = false }))
+    local net = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(),
+      nn.LazyLinear(5, { bias = false }))
     assert.equal(0, #net:parameters())
     assert.same({ 2, 5 }, net(flame.randn(2, 3, 6, 6)).shape)
     assert.same({ 4, 3, 3, 3 }, net[1].weight.shape)
@@ -187,7 +212,8 @@ describe("lazy layers", function()
     assert.is_nil(net[5].bias)
     assert.same({ 7, 5 }, net(flame.randn(7, 3, 6, 6)).shape)
     local shapes = { { 2, 3, 6 }, { 2, 3, 6, 6 }, { 2, 3, 6, 6, 6 } }
-    local made = { { nn.LazyConv1d, nn.LazyConvTranspose1d, nn.LazyBatchNorm1d, nn.LazyInstanceNorm1d },
+    local made = {
+      { nn.LazyConv1d, nn.LazyConvTranspose1d, nn.LazyBatchNorm1d, nn.LazyInstanceNorm1d },
       { nn.LazyConv2d, nn.LazyConvTranspose2d, nn.LazyBatchNorm2d, nn.LazyInstanceNorm2d },
       { nn.LazyConv3d, nn.LazyConvTranspose3d, nn.LazyBatchNorm3d, nn.LazyInstanceNorm3d } }
     for n = 1, 3 do
@@ -261,8 +287,10 @@ describe("orthogonal polynomials", function()
       eq(f(x), special[name](x, 3), { rtol = 1e-12, atol = 1e-12 })
     end
     for name, of in pairs {
-      shifted_chebyshev_polynomial_t = "chebyshev_polynomial_t", shifted_chebyshev_polynomial_u = "chebyshev_polynomial_u",
-      shifted_chebyshev_polynomial_v = "chebyshev_polynomial_v", shifted_chebyshev_polynomial_w = "chebyshev_polynomial_w",
+      shifted_chebyshev_polynomial_t = "chebyshev_polynomial_t",
+      shifted_chebyshev_polynomial_u = "chebyshev_polynomial_u",
+      shifted_chebyshev_polynomial_v = "chebyshev_polynomial_v",
+      shifted_chebyshev_polynomial_w = "chebyshev_polynomial_w",
     } do eq(closed[of](x * 2 - 1), special[name](x, 3), { rtol = 1e-12, atol = 1e-12 }) end
   end)
   it("take a tensor of degrees, numbers on either side, and are 0 for a negative degree", function()
@@ -272,7 +300,8 @@ describe("orthogonal polynomials", function()
     eq(T({ 0, 0 }), special.legendre_polynomial_p(T { 1, 2 }, -2))
     assert.equal("f32", special.legendre_polynomial_p(T({ true }), T({ true })).dtype)
     assert.same({ 0 }, special.legendre_polynomial_p(flame.zeros(0), flame.zeros(0)).shape)
-    raises("legendre_polynomial_p: n must be a tensor, got string", special.legendre_polynomial_p, x, "3")
+    raises("legendre_polynomial_p: n must be a tensor, got string",
+      special.legendre_polynomial_p, x, "3")
   end)
 end)
 
@@ -294,7 +323,8 @@ describe("draws from distributions", function()
   end)
   it("binomial has the mean n p and the variance n p (1 - p)", function()
     flame.seed(6)
-    for _, case in ipairs { { 8, 0.3 }, { 20, 0.9 }, { 100, 0.5 }, { 1000, 0.02 }, { 5, 0 }, { 5, 1 } } do
+    for _, case in ipairs { { 8, 0.3 }, { 20, 0.9 }, { 100, 0.5 }, { 1000, 0.02 },
+        { 5, 0 }, { 5, 1 } } do
       local n, p = case[1], case[2]
       local y = flame.binomial(flame.full({ 40000 }, n), T(p))
       local mean, var = moments(y)
@@ -329,7 +359,8 @@ describe("products with second derivatives", function()
     eq(x * 4, h[2])
     local _, none = flame.hvp(function(a) return a:sum() end, x)
     eq(D { 0, 0, 0 }, none)
-    raises("hvp: v has shape (2), x has (3)", flame.hvp, function(a) return a:sum() end, x, D { 1, 2 })
+    raises("hvp: v has shape (2), x has (3)", flame.hvp, function(a) return a:sum() end,
+      x, D { 1, 2 })
   end)
 end)
 
@@ -337,23 +368,28 @@ describe("dtypes of results", function()
   it("as_strided counts x's elements row by row", function()
     local x = flame.arange(9.0):reshape(3, 3)
     assert.same({ { 1, 3 }, { 2, 4 } }, x:as_strided({ 2, 2 }, { 1, 2 }):totable())
-    assert.same({ { 2, 4 }, { 3, 5 } }, x:as_strided({ 2, 2 }, { 1, 2 }, { storage_offset = 1 }):totable())
+    assert.same({ { 2, 4 }, { 3, 5 } },
+      x:as_strided({ 2, 2 }, { 1, 2 }, { storage_offset = 1 }):totable())
     assert.same({ { 1, 1 }, { 4, 4 } }, x:as_strided({ 2, 2 }, { 3, 0 }):totable())
     assert.same({ 1, 4, 7 }, x:t():as_strided({ 3 }, { 1 }):totable())
     assert.same({ 0, 3 }, x:as_strided({ 0, 3 }, { 1, 1 }).shape)
     assert.equal(3, x:as_strided({}, {}, 2):item())
-    assert.same({ { 0, 0, 0 }, { 0, 5, 6 }, { 7, 8, 9 } }, x:as_strided_scatter(flame.zeros(2, 2), { 2, 2 }, { 1, 2 }):totable())
+    assert.same({ { 0, 0, 0 }, { 0, 5, 6 }, { 7, 8, 9 } },
+      x:as_strided_scatter(flame.zeros(2, 2), { 2, 2 }, { 1, 2 }):totable())
     local function windows(a) return a:as_strided({ 2, 3 }, { 1, 1 }):square() end
-    assert.is_true(flame.gradcheck(windows, { flame.randn({ 4 }, { dtype = "f64" }) }, { order = 2 }))
+    assert.is_true(flame.gradcheck(windows, { flame.randn({ 4 }, { dtype = "f64" }) },
+      { order = 2 }))
     raises("positions 1 to 19, x has 9 elements", x.as_strided, x, { 4, 4 }, { 3, 3 })
     raises("positions 0 to 1", x.as_strided, x, { 2 }, { 1 }, -1)
     raises("a size or stride is negative", x.as_strided, x, { 2 }, { -1 })
     raises("lists of the same length", x.as_strided, x, { 2 }, { 1, 2 })
-    raises("src has shape (3), the region (2, 2)", x.as_strided_scatter, x, flame.zeros(3), { 2, 2 }, { 1, 2 })
+    raises("src has shape (3), the region (2, 2)", x.as_strided_scatter, x, flame.zeros(3),
+      { 2, 2 }, { 1, 2 })
   end)
   it("asarray and can_cast", function()
     assert.same({ 1, 2 }, flame.asarray({ 1, 2 }):totable())
-    assert.same({ false, true, false, true, true }, { flame.can_cast("f64", "i32"), flame.can_cast("i64", "f16"),
+    assert.same({ false, true, false, true, true },
+      { flame.can_cast("f64", "i32"), flame.can_cast("i64", "f16"),
       flame.can_cast("i8", "bool"), flame.can_cast("f64", "f16"), flame.can_cast("bool", "u8") })
     raises("no dtype 'x'", flame.can_cast, "x", "f32")
   end)

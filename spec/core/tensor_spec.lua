@@ -27,10 +27,13 @@ describe("constructors", function()
     fails("tensor: ragged: 1 elements at position (2), need 2", flame.tensor, { { 1, 2 }, { 3 } })
     fails("tensor: string at position (2) among numbers", flame.tensor, { 1, "x" })
     fails("tensor: boolean at position (1, 2) among numbers", flame.tensor, { { 1, true } })
-    fails("tensor: ragged: a table at position (2), a number is expected", flame.tensor, { 1, { 2 } })
-    fails("tensor: 1.5 is not an integer in the range of i32, at position (2)", flame.tensor, { 1, 1.5 },
+    fails("tensor: ragged: a table at position (2), a number is expected",
+      flame.tensor, { 1, { 2 } })
+    fails("tensor: 1.5 is not an integer in the range of i32, at position (2)",
+      flame.tensor, { 1, 1.5 },
       { dtype = "i32" })
-    fails("tensor: 300 is not in the range of u8, at position (1)", flame.tensor, { 300 }, { dtype = "u8" })
+    fails("tensor: 300 is not in the range of u8, at position (1)", flame.tensor, { 300 },
+      { dtype = "u8" })
   end)
   it("fills", function()
     assert.same({ { 0, 0 } }, flame.zeros(1, 2):totable())
@@ -50,7 +53,8 @@ describe("constructors", function()
     for _, given in ipairs({ { 3 }, { 2, 5 }, { 5, 2, -1 }, { 5, 2 }, { 0 } }) do
       assert.equal("i64", flame.arange(table.unpack(given)).dtype)
     end
-    for _, given in ipairs({ { 3.0 }, { 6 / 2 }, { 2, 5.0 }, { 2.0, 5 }, { 5, 2, -1.0 }, { 5.0, 2 }, { 0, 1, 0.5 } }) do
+    for _, given in ipairs({ { 3.0 }, { 6 / 2 }, { 2, 5.0 }, { 2.0, 5 }, { 5, 2, -1.0 }, { 5.0, 2 },
+        { 0, 1, 0.5 } }) do
       assert.equal("f32", flame.arange(table.unpack(given)).dtype)
     end
     assert.equal("f64", flame.arange(3, { dtype = "f64" }).dtype)
@@ -61,7 +65,8 @@ describe("constructors", function()
     local first, last = (1 << 53) + 1, math.maxinteger
     assert.same({ first, first + 1, first + 2 }, flame.arange(first, first + 2):totable())
     assert.same({ last - 2, last }, flame.arange(last - 2, last, 2):totable())
-    assert.same({ math.mininteger, -1, last - 1 }, flame.arange(math.mininteger, last, last):totable())
+    assert.same({ math.mininteger, -1, last - 1 },
+      flame.arange(math.mininteger, last, last):totable())
     assert.same({ last, -1 }, flame.arange(last, math.mininteger, math.mininteger):totable())
     assert.same({ -1 }, flame.arange(-1, last, last):narrow(1, 1, 1):totable())
     assert.same({ 127, -128 }, flame.arange(127, -130, -255, { dtype = "i8" }):totable())
@@ -69,26 +74,36 @@ describe("constructors", function()
     fails("arange: 128 is not in the range of i8", flame.arange, 126, 128, { dtype = "i8" })
     fails("arange: 9.2233720368548e+18 elements are too many", flame.arange, last)
     fails("arange: 1.844674407371e+19 elements are too many", flame.arange, math.mininteger, last)
-    fails("requires_grad: only floats have gradients, not i64", flame.arange, 3, { requires_grad = true })
+    fails("requires_grad: only floats have gradients, not i64", flame.arange, 3,
+      { requires_grad = true })
   end)
   it("names the division that made a float where a position is due", function()
     local x = flame.zeros(4)
     local hint = ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)"
-    fails("x[…]: a position must be an integer, got number 2.5 (a / b is a float, a // b an integer)", function() return x[5 / 2] end)
-    fails("x[…]: an index tensor must hold integers, got f32" .. hint, function() return x[flame.arange(4 / 2)] end)
-    fails("gather: the index tensor is f32, need an integer dtype" .. hint, flame.gather, x, 1, flame.arange(4 / 2))
-    fails("embedding: ids must be integers, got f32" .. hint, flame.embedding, flame.arange(4 / 2), flame.zeros(2, 2))
+    fails("x[…]: a position must be an integer, got number 2.5 (a / b is a float, a // b an integer)",
+      function()
+        return x[5 / 2]
+      end)
+    fails("x[…]: an index tensor must hold integers, got f32" .. hint,
+      function() return x[flame.arange(4 / 2)] end)
+    fails("gather: the index tensor is f32, need an integer dtype" .. hint, flame.gather, x, 1,
+      flame.arange(4 / 2))
+    fails("embedding: ids must be integers, got f32" .. hint, flame.embedding, flame.arange(4 / 2),
+      flame.zeros(2, 2))
     fails("take: the index tensor is bool, need an integer dtype", flame.take, x, x:eq(0))
   end)
   it("refuses options it does not know", function()
-    fails("zeros: no option 'dtpye', there is: dtype device requires_grad; did you mean 'dtype'?", flame.zeros, 2, { dtpye = "f64" })
-    fails("zeros: no dtype 'f23': f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", flame.zeros, 2, { dtype = "f23" })
+    fails("zeros: no option 'dtpye', there is: dtype device requires_grad; did you mean 'dtype'?",
+      flame.zeros, 2, { dtpye = "f64" })
+    fails("zeros: no dtype 'f23': f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", flame.zeros, 2,
+      { dtype = "f23" })
   end)
   it("reads and gives bytes", function()
     local x = flame.from_bytes(string.pack("<fff", 1, 2, 3), { 3 }, "f32")
     assert.same({ 1, 2, 3 }, x:totable())
     assert.equal(string.pack("<i4i4", 1, -2), flame.tensor({ 1, -2 }, { dtype = "i32" }):bytes())
-    fails("from_bytes: 3 bytes given, shape and dtype need 4", flame.from_bytes, "abc", { 1 }, "f32")
+    fails("from_bytes: 3 bytes given, shape and dtype need 4", flame.from_bytes,
+      "abc", { 1 }, "f32")
   end)
   it("draws the same numbers from the same seed", function()
     flame.seed(7)
@@ -137,7 +152,8 @@ describe("properties", function()
     local x = flame.zeros(2)
     fails("a tensor has no field 'shpe': did you mean 'shape'?", function() return x.shpe end)
     fails("a tensor has no field 'dtyp': did you mean 'dtype'?", function() x.dtyp = 1 end)
-    fails("field 'shape' can not be assigned, only grad and requires_grad can", function() x.shape = 1 end)
+    fails("field 'shape' can not be assigned, only grad and requires_grad can",
+      function() x.shape = 1 end)
   end)
   it("compares by handle", function()
     local x = flame.zeros(2)
@@ -180,7 +196,9 @@ describe("arithmetic", function()
   it("broadcasts", function()
     local a, b = flame.tensor({ { 1 }, { 2 } }), flame.tensor({ 10, 20, 30 })
     assert.same({ { 11, 21, 31 }, { 12, 22, 32 } }, (a + b):totable())
-    fails("add: shapes (2) and (3) do not broadcast", function() return flame.zeros(2) + flame.zeros(3) end)
+    fails("add: shapes (2) and (3) do not broadcast", function()
+      return flame.zeros(2) + flame.zeros(3)
+    end)
   end)
   it("promotes by kind, then by width", function()
     local function t(d) return flame.ones({ 1 }, { dtype = d }) end
@@ -269,8 +287,10 @@ describe("reductions", function()
     assert.same({ 1, 3 }, i:totable())
   end)
   it("refuses an axis that is not there", function()
-    fails("sum: axis 3 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)", function() x:sum(3) end)
-    fails("sum: axis 0 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)", function() x:sum(0) end)
+    fails("sum: axis 3 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)",
+      function() x:sum(3) end)
+    fails("sum: axis 0 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)",
+      function() x:sum(0) end)
   end)
   it("takes its neutral element when it is empty", function()
     assert.equal(0, flame.zeros(0):sum():item())
@@ -306,7 +326,8 @@ describe("shapes", function()
   it("joins and splits", function()
     assert.same({ { 1, 2 }, { 3, 4 } }, flame.cat({ flame.tensor({ { 1, 2 } }), flame.tensor({ { 3,
       4 } }) }):totable())
-    assert.same({ { 1, 3 }, { 2, 4 } }, flame.stack({ flame.tensor({ 1, 2 }), flame.tensor({ 3, 4 }) },
+    assert.same({ { 1, 3 }, { 2, 4 } },
+      flame.stack({ flame.tensor({ 1, 2 }), flame.tensor({ 3, 4 }) },
       2):totable())
     local parts = x:split(2, 2)
     assert.equal(2, #parts)
@@ -317,7 +338,8 @@ describe("shapes", function()
   end)
   it("pads from the last axis backwards", function()
     assert.same({ 0, 1, 2, 0, 0 }, flame.tensor({ 1, 2 }):pad({ 1, 2 }):totable())
-    assert.same({ { 9, 9 }, { 1, 2 } }, flame.tensor({ { 1, 2 } }):pad({ 0, 0, 1, 0 }, { value = 9 }):totable())
+    assert.same({ { 9, 9 }, { 1, 2 } },
+      flame.tensor({ { 1, 2 } }):pad({ 0, 0, 1, 0 }, { value = 9 }):totable())
   end)
   it("cuts triangles, diagonals and windows", function()
     local m = flame.arange(9.0):reshape(3, 3)
@@ -350,8 +372,10 @@ describe("values and writes", function()
   end)
   it("refuses a write to a view", function()
     local x = flame.zeros(2, 3)
-    fails("write to a view made by x[…]: write x[{2, 3}] = v, or clone() first", function() x[2][3] = 5 end)
-    fails("zero_: write to a view made by x[…]: write x[{2, 3}] = v, or clone() first", function() x[2]:zero_() end)
+    fails("write to a view made by x[…]: write x[{2, 3}] = v, or clone() first",
+      function() x[2][3] = 5 end)
+    fails("zero_: write to a view made by x[…]: write x[{2, 3}] = v, or clone() first",
+      function() x[2]:zero_() end)
     fails("zero_: write to a view made by reshape: write x[{2, 3}] = v, or clone() first",
       function() x:reshape(6):zero_() end)
     assert.equal(0, x:sum():item())
@@ -390,12 +414,15 @@ describe("functions of networks", function()
     assert.equal(5, flame.tensor({ 1, 2 }):dot(flame.tensor({ 1, 2 })):item())
     assert.same({ 3, 2, 2 }, flame.ones(3, 2, 5):matmul(flame.ones(5, 2)).shape)
     assert.same({ { 19, 22 }, { 43, 50 } }, flame.einsum("ij,jk->ik", a, b):totable())
-    fails("matmul: inner sizes differ, (4, 3) and (5, 2)", flame.matmul, flame.zeros(4, 3), flame.zeros(5, 2))
+    fails("matmul: inner sizes differ, (4, 3) and (5, 2)", flame.matmul, flame.zeros(4, 3),
+      flame.zeros(5, 2))
   end)
   it("normalises rows", function()
     assert.allclose({ 0.09003057, 0.24472847, 0.66524096 }, flame.tensor({ 1, 2, 3 }):softmax(1))
-    assert.allclose({ -2.40760596, -1.40760596, -0.40760596 }, flame.tensor({ 1, 2, 3 }):log_softmax(1))
-    assert.allclose({ { -1.2247356, 0, 1.2247356 } }, flame.tensor({ { 1, 2, 3 } }):layer_norm({ 3 }))
+    assert.allclose({ -2.40760596, -1.40760596, -0.40760596 },
+      flame.tensor({ 1, 2, 3 }):log_softmax(1))
+    assert.allclose({ { -1.2247356, 0, 1.2247356 } },
+      flame.tensor({ { 1, 2, 3 } }):layer_norm({ 3 }))
     assert.allclose({ { 2, 4 } }, flame.tensor({ { 3, 3 } }):layer_norm({ 2 }, flame.ones(2),
       flame.tensor({ 2, 4 })), { atol = 1e-5 })
   end)
@@ -411,8 +438,10 @@ describe("functions of networks", function()
   end)
   it("looks ids up and counts from one", function()
     local w = flame.tensor({ { 1, 10 }, { 2, 20 }, { 3, 30 } })
-    assert.same({ { 3, 30 }, { 1, 10 } }, flame.embedding(flame.tensor({ 3, 1 }, { dtype = "i64" }), w):totable())
-    assert.same({ { 0, 1, 0 }, { 0, 0, 1 } }, flame.one_hot(flame.tensor({ 2, 3 }, { dtype = "i64" }), 3):totable())
+    assert.same({ { 3, 30 }, { 1, 10 } },
+      flame.embedding(flame.tensor({ 3, 1 }, { dtype = "i64" }), w):totable())
+    assert.same({ { 0, 1, 0 }, { 0, 0, 1 } },
+      flame.one_hot(flame.tensor({ 2, 3 }, { dtype = "i64" }), 3):totable())
   end)
   it("applies a linear layer", function()
     local x, w, b = flame.tensor({ { 1, 2 } }), flame.tensor({ { 1, 1 }, { 0, 2 }, { 3, 0 } }),
@@ -440,7 +469,8 @@ describe("functions of networks", function()
     assert.allclose({ -0.1586553, 1.9544997 }, x:gelu())
     assert.close(2.5, flame.mse_loss(flame.tensor({ 1, 2 }), flame.zeros(2)):item())
     assert.close(1.5, flame.l1_loss(flame.tensor({ 1, 2 }), flame.zeros(2)):item())
-    assert.close(0.6931472, flame.binary_cross_entropy_with_logits(flame.zeros(2), flame.tensor({ 0, 1 })):item())
+    assert.close(0.6931472,
+      flame.binary_cross_entropy_with_logits(flame.zeros(2), flame.tensor({ 0, 1 })):item())
   end)
 end)
 
@@ -477,7 +507,8 @@ describe("scopes", function()
   end)
   it("close when the function raises", function()
     local x
-    assert.has_error(function() flame.scope(function() x = flame.ones(2) error("boom") end) end, nil)
+    assert.has_error(function() flame.scope(function() x = flame.ones(2) error("boom") end) end,
+      nil)
     assert.equal("tensor (closed)", tostring(x))
   end)
 end)

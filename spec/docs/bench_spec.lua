@@ -1,4 +1,5 @@
--- The benchmarks that bench/gpu_peer.py compares with PyTorch, each once, at sizes for a specification.
+-- The benchmarks that bench/gpu_peer.py compares with PyTorch, each once, at
+-- sizes for a specification.
 local interpreter = dofile("spec/support/interpreter.lua")
 local device = os.getenv("FLAME_DEVICE") or "cpu"
 
@@ -8,7 +9,8 @@ local function answers(lines)
   local f = assert(io.open(input, "w"))
   f:write(table.concat(lines, "\n"), "\n")
   f:close()
-  local pipe = assert(io.popen(("'%s' bench/worker.lua %s small <%s 2>&1"):format(interpreter, device, input)))
+  local pipe =
+    assert(io.popen(("'%s' bench/worker.lua %s small <%s 2>&1"):format(interpreter, device, input)))
   local list = {}
   for line in pipe:lines() do list[#list + 1] = line end
   pipe:close()
@@ -30,7 +32,9 @@ describe("the worker of the benchmarks", function()
     for i, name in ipairs(names) do lines[i] = name .. " 1" end
     local list = answers(lines)
     assert.equal(#names, #list, table.concat(list, "\n"))
-    for i, name in ipairs(names) do assert.is_true((tonumber(list[i]) or 0) > 0, name .. ": " .. list[i]) end
+    for i, name in ipairs(names) do
+      assert.is_true((tonumber(list[i]) or 0) > 0, name .. ": " .. list[i])
+    end
   end)
   it("has every benchmark that PyTorch is timed with", function()
     local f <close> = assert(io.open("bench/gpu_peer.py"))

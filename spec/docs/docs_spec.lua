@@ -108,7 +108,8 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
--- The defaults of a newcomer; and sanitizers let an allocation beyond all bounds fail, as malloc does.
+-- The defaults of a newcomer; and sanitizers let an allocation beyond all
+-- bounds fail, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
   'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
 
@@ -122,7 +123,9 @@ local function run_page(page, text)
   local f = assert(io.open(folder .. "/" .. name, "wb"))
   f:write(preamble, table.concat(code, "\n"), "\n")
   f:close()
-  local said, ok = output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment, quote(interpreter), quote(name)))
+  local said, ok =
+    output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment,
+      quote(interpreter), quote(name)))
   local printed = printed_by(folder .. "/printed")
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
@@ -134,11 +137,12 @@ local function run_page(page, text)
   for line, comments in pairs(wanted) do
     local got = printed[line] or {}
     local expected, actual = squeeze(table.concat(comments, " ")), squeeze(table.concat(got, " "))
-    assert(agrees(expected, actual), ("%s:%d prints %q, the page says %q"):format(page, line, actual, expected))
+    assert(agrees(expected, actual),
+      ("%s:%d prints %q, the page says %q"):format(page, line, actual, expected))
   end
 end
 
--- ---- links ----------------------------------------------------------------------------------------
+-- ---- links --------------------------------------------------------------------------------------
 
 --- Heading -> the anchor a reader's browser has for it.
 local function anchors_of(text)
@@ -171,16 +175,19 @@ local function check_links(page, text)
       local path = file == "" and page or folder .. file
       assert(exists(path), ("%s: link to %s, which is not there"):format(page, target))
       if anchor ~= "" then
-        assert(anchors_of(read(path))[anchor], ("%s: link to %s: no such heading"):format(page, target))
+        assert(anchors_of(read(path))[anchor],
+          ("%s: link to %s: no such heading"):format(page, target))
       end
     end
   end
 end
 
--- ---- commands --------------------------------------------------------------------------------------
+-- ---- commands -----------------------------------------------------------------------------------
 
-local programs = { cc = true, ["lua5.4"] = true, export = true, cd = true, cat = true, ldd = true, ["nvidia-smi"] = true }
-local folders = { src = true, lua = true, examples = true, bench = true, docs = true, spec = true, tools = true, build = true }
+local programs = { cc = true, ["lua5.4"] = true, export = true, cd = true, cat = true, ldd = true,
+  ["nvidia-smi"] = true }
+local folders = { src = true, lua = true, examples = true, bench = true, docs = true, spec = true,
+  tools = true, build = true }
 
 local function make_targets()
   local targets = {}
@@ -204,15 +211,19 @@ local function check_command(page, line, targets, made)
   local first = words[at]
   if not first then return end
   local function wrong(what) error(("%s: `%s`: %s"):format(page, line, what), 0) end
-  if not (first == "make" or programs[first] or made[first] or (first:find("/") and in_tree(first))) then
+  if not (first == "make" or programs[first] or made[first]
+      or (first:find("/") and in_tree(first))) then
     wrong(first .. " is no file and no known program")
   end
   for k = at + 1, #words do
     local word = words[k]
-    if first == "make" and word:match("^[a-z-]+$") and not targets[word] then wrong("no target " .. word) end
+    if first == "make" and word:match("^[a-z-]+$") and not targets[word] then
+      wrong("no target " .. word)
+    end
     if words[k - 1] == "-o" then
       made[word] = true
-    elseif folders[word:match("^(%l+)/") or ""] and not word:find("[*?]") and not made[word] and not in_tree(word) then
+    elseif folders[word:match("^(%l+)/") or ""] and not word:find("[*?]") and not made[word]
+        and not in_tree(word) then
       wrong("no file " .. word)
     end
   end
@@ -228,7 +239,7 @@ local function check_commands(page, text)
   end
 end
 
--- ---- the specs ---------------------------------------------------------------------------------------
+-- ---- the specs ----------------------------------------------------------------------------------
 
 describe("the page", function()
   for _, page in ipairs(pages) do
@@ -265,7 +276,8 @@ describe("docs/internals.md", function()
     local quoted = 0
     for _, block in ipairs(blocks_of(read("docs/internals.md"))) do
       for _, line in ipairs(block.kind == "c" and block.lines or {}) do
-        assert(("\n" .. read("src/tensor/ops.def")):find("\n" .. line .. "\n", 1, true), "not in ops.def: " .. line)
+        assert(("\n" .. read("src/tensor/ops.def")):find("\n" .. line .. "\n", 1, true),
+          "not in ops.def: " .. line)
         quoted = quoted + 1
       end
     end
@@ -288,7 +300,9 @@ describe("docs/embedding.md", function()
 
   it("has an example that compiles without a warning and prints what the page says", function()
     if not have_cc then return pending("no C compiler") end
-    if os.getenv("FLAME_SANITIZE") then return pending("a sanitized library needs a sanitized program") end
+    if os.getenv("FLAME_SANITIZE") then
+      return pending("a sanitized library needs a sanitized program")
+    end
     if not exists(build .. "/libflame.so.0") then return pending("no libflame.so.0") end
     local program = os.tmpname()
     local said, ok = output_of(("cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Isrc examples/embed.c %s -Wl,-rpath,%s -o %s 2>&1"):format(
@@ -301,9 +315,13 @@ describe("docs/embedding.md", function()
 
   it("has an installation that pkg-config finds and that can be moved", function()
     if not have_cc then return pending("no C compiler") end
-    if os.getenv("FLAME_SANITIZE") then return pending("a sanitized library needs a sanitized program") end
+    if os.getenv("FLAME_SANITIZE") then
+      return pending("a sanitized library needs a sanitized program")
+    end
     if not exists(build .. "/cmake_install.cmake") then return pending("no build folder") end
-    if not os.execute("(command -v pkg-config && command -v cmake) >/dev/null 2>&1") then return pending("no pkg-config") end
+    if not os.execute("(command -v pkg-config && command -v cmake) >/dev/null 2>&1") then
+      return pending("no pkg-config")
+    end
     local at = os.tmpname()
     os.remove(at)
     local run = [[set -e
@@ -315,7 +333,8 @@ describe("docs/embedding.md", function()
     local said, ok = output_of(run:format(quote(build), at, at, at, at, quote(top)) .. " 2>&1")
     os.execute("rm -rf " .. quote(at))
     assert(ok, said)
-    assert.equal("flame.h\nflame_lua.h\n1\n" .. require("flame").version .. "\n" .. blocks[""][1].text, said)
+    assert.equal("flame.h\nflame_lua.h\n1\n" .. require("flame").version .. "\n"
+      .. blocks[""][1].text, said)
   end)
 
   it("has fragments that compile", function()
@@ -326,7 +345,8 @@ describe("docs/embedding.md", function()
       f:write("#include <flame.h>\nvoid fragment(flame_context *c, flame_tensor *w);\n",
         "void fragment(flame_context *c, flame_tensor *w) {\n", blocks.c[k].text, "}\n")
       f:close()
-      local said, ok = output_of("cc -std=c11 -Wall -fsyntax-only -Isrc -x c " .. quote(source) .. " 2>&1")
+      local said, ok =
+        output_of("cc -std=c11 -Wall -fsyntax-only -Isrc -x c " .. quote(source) .. " 2>&1")
       os.remove(source)
       assert(ok, said)
     end

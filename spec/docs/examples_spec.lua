@@ -32,6 +32,16 @@ describe("examples", function()
     assert.truthy(accuracy and accuracy > 60, output)
   end)
 
+  it("clifford.lua learns how bodies move, and knows it after a rotation", function()
+    local output, status = run("examples/clifford.lua --device cpu --steps 250 --systems 1000")
+    assert.equal(0, status, output)
+    local own, turned, straight =
+      output:match(
+        "test error ([%d.]+), of the rotated test set ([%d.]+), of straight lines ([%d.]+)")
+    assert.truthy(straight and tonumber(own) < 0.9 * tonumber(straight), output)
+    assert.close(tonumber(own), tonumber(turned), 1e-3)
+  end)
+
   it("vae.lua learns to draw and writes a picture", function()
     local name = os.tmpname()
     local output, status = run(("examples/vae.lua --device cpu --epochs 1 --images 500 --out %s.png"):format(name))
@@ -43,7 +53,7 @@ describe("examples", function()
     assert.equal(0, status, output)
     assert.equal("\x89PNG", head)
     local loss = tonumber(output:match("loss ([%d.]+)"))
-    assert.truthy(loss and loss < 545, output)                     -- 784 log 2 when nothing is learned
+    assert.truthy(loss and loss < 545, output)                  -- 784 log 2 when nothing is learned
   end)
 
   it("chargpt.lua learns from the texts of the machine", function()
@@ -69,11 +79,13 @@ describe("examples", function()
   end)
 
   for name, arguments in pairs {
-    saxpy = "--elements 10000 --steps 3", activation = "--steps 100 --elements 500", heat = "--steps 40 --size 24 --time 10",
-    springs = "--steps 25 --balls 8", raymarch = "--steps 40 --size 16", grid_sample = "--steps 60 --size 24",
+    saxpy = "--elements 10000 --steps 3", activation = "--steps 100 --elements 500",
+    heat = "--steps 40 --size 24 --time 10", springs = "--steps 25 --balls 8",
+    raymarch = "--steps 40 --size 16", grid_sample = "--steps 60 --size 24",
   } do
     it(("kernels/%s.lua finds what its own check asks for"):format(name), function()
-      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(name, arguments))
+      local output, status =
+        run(("examples/kernels/%s.lua --device cpu %s"):format(name, arguments))
       assert.equal(0, status, output)
     end)
   end
@@ -82,9 +94,11 @@ describe("examples", function()
     local folder = os.tmpname()
     os.remove(folder)
     assert(os.execute("mkdir " .. folder))
-    for _, call in ipairs { { "heat", "--steps 40 --size 16 --time 5 --out " .. folder .. "/heat.png", { "heat" } },
+    for _, call in ipairs {
+      { "heat", "--steps 40 --size 16 --time 5 --out " .. folder .. "/heat.png", { "heat" } },
       { "raymarch", "--steps 40 --size 16 --out " .. folder, { "target", "found", "steps" } } } do
-      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(call[1], call[2]))
+      local output, status =
+        run(("examples/kernels/%s.lua --device cpu %s"):format(call[1], call[2]))
       assert.equal(0, status, output)
       for _, name in ipairs(call[3]) do
         local f = assert(io.open(("%s/%s.png"):format(folder, name), "rb"))

@@ -1,6 +1,7 @@
 --- Runs docs/messages.md: every piece of code of its "lua norun" blocks raises, and the message is
--- the one behind the arrow below it ("…" there stands for anything), after the script's line. A message that
--- says what to do has that as the hint of flame.last_error(), and no other message has one.
+-- the one behind the arrow below it ("…" there stands for anything), after the script's line. A
+-- message that says what to do has that as the hint of flame.last_error(), and no other message has
+-- one.
 require "spec.support.helper"
 local flame = require "flame"
 
@@ -12,7 +13,8 @@ local function examples()
     if line == "```lua norun" then open = true
     elseif line == "```" then open = false
     elseif open and line:match("^%s+%-%->") then
-      list[#list + 1] = { heading = heading, code = table.concat(code, "\n"), message = line:match("^%s+%-%-> (.*)$"), line = first }
+      list[#list + 1] = { heading = heading, code = table.concat(code, "\n"),
+        message = line:match("^%s+%-%-> (.*)$"), line = first }
       code = {}
     elseif open and not line:match("^%-%-") then
       if #code == 0 then first = number end
@@ -28,11 +30,12 @@ local function pattern(message)
   return "^" .. message:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("…", ".*") .. "$"
 end
 
--- The words that a remedy begins with, where one is in a message: all of them imperatives, but for a name
--- that was probably meant and what else the user may write.
+-- The words that a remedy begins with, where one is in a message: all of them imperatives, but for
+-- a name that was probably meant and what else the user may write.
 local REMEDIES = {}
-for word in ([[use write cast clone reduce pass wrap return install give make name detach convert launch call set add
-    did where options labels allow_unused]]):gmatch("%S+") do REMEDIES[word] = true end
+for word in ([[use write cast clone reduce pass wrap return install give make name detach convert
+  launch call set add did where options labels
+  allow_unused]]):gmatch("%S+") do REMEDIES[word] = true end
 
 --- What a message says to do: it stands at the end, after a mark of punctuation.
 local function remedy(message)
@@ -63,7 +66,11 @@ describe("docs/messages.md", function()
       assert.equal("string", type(message))
       local place, rest = message:match("^(script%.lua:%d+): (.*)$")
       assert.truthy(place, message)
-      if e.message:find("…", 1, true) then assert.matches(pattern(e.message), rest) else assert.equal(e.message, rest) end
+      if e.message:find("…", 1, true) then
+        assert.matches(pattern(e.message), rest)
+      else
+        assert.equal(e.message, rest)
+      end
       local last = flame.last_error()
       assert.truthy(last and last.message and #last.message > 0)
       local todo = remedy(last.message)
@@ -76,12 +83,15 @@ describe("docs/messages.md", function()
     end)
   end
   it("names the line of the script, not of flame", function()
-    local chunk = assert(load("local flame = ...\n\n\n  flame.mse_loss(flame.zeros(2), flame.zeros(3))", "=script.lua"))
+    local chunk =
+      assert(load("local flame = ...\n\n\n  flame.mse_loss(flame.zeros(2), flame.zeros(3))",
+        "=script.lua"))
     local _, message = pcall(chunk, flame)
     assert.matches("^script%.lua:4: mse_loss: ", message)
   end)
   it("keeps the line in a tail call", function()
-    local chunk = assert(load("local flame = ...\n\nreturn flame.topk(flame.zeros(2), 5)", "=script.lua"))
+    local chunk =
+      assert(load("local flame = ...\n\nreturn flame.topk(flame.zeros(2), 5)", "=script.lua"))
     local _, message = pcall(chunk, flame)
     assert.matches("^script%.lua:3: topk: ", message)
   end)
@@ -96,8 +106,12 @@ describe("docs/messages.md", function()
   it("leaves targets of failed writes as they were", function()
     local x = flame.tensor({ 1, 2, 3 })
     for _, write in ipairs {
-      function() x[5] = 1 end, function() x:add_(flame.zeros(2)) end, function() x:copy_(flame.zeros(2, 2)) end,
-      function() x[flame.tensor({ 9 }, { dtype = "i64" })] = 1; x:totable() end, function() x:mul_("a") end,
+      function() x[5] = 1 end, function() x:add_(flame.zeros(2)) end,
+      function() x:copy_(flame.zeros(2, 2)) end,
+      function()
+        x[flame.tensor({ 9 }, { dtype = "i64" })] = 1
+        x:totable()
+      end, function() x:mul_("a") end,
     } do
       assert.is_false(pcall(write))
       assert.same({ 1, 2, 3 }, x:totable())
@@ -125,12 +139,14 @@ describe("docs/messages.md", function()
     assert.equal("matmul", flame.last_error().op)
   end)
   it("leaves inputs as they were, and the session going, whatever was wrong", function()
-    local x, at = flame.tensor({ { 1, 2 }, { 3, 4 } }, { requires_grad = true }), flame.tensor({ 1 }, { dtype = "i64" })
+    local x, at = flame.tensor({ { 1, 2 }, { 3, 4 } }, { requires_grad = true }),
+      flame.tensor({ 1 }, { dtype = "i64" })
     for _, wrong in ipairs {
       function() return x:sum(5) end, function() return x:scatter(1, at, flame.zeros(1)) end,
       function() return x:index_add(1, at, flame.zeros(1, 2, { dtype = "f64" })) end,
       function() return x:gather(1, flame.tensor({ { 7, 1 } }, { dtype = "i64" })):totable() end,
-      function() return flame.einsum("ij,jk", x) end, function() return x:conv2d(x) end, function() return x:softmax(3) end,
+      function() return flame.einsum("ij,jk", x) end, function() return x:conv2d(x) end,
+      function() return x:softmax(3) end,
     } do
       assert.is_false(pcall(wrong))
       assert.same({ { 1, 2 }, { 3, 4 } }, x:detach():totable())
@@ -148,9 +164,13 @@ describe("docs/messages.md", function()
     else
       assert.matches("^script%.lua:2: cuda: .+", message)
       for _, how in ipairs { "cuda()", "to('cuda:1')", "to('cuda')" } do
-        _, message = pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")), flame)
+        _, message =
+          pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")),
+            flame)
         assert.matches("^script%.lua:2: cuda: .+", message)
-        if message:find "no NVIDIA driver" then assert.equal("install one", flame.last_error().hint) end
+        if message:find "no NVIDIA driver" then
+          assert.equal("install one", flame.last_error().hint)
+        end
       end
       assert.is_nil(select(2, flame.cuda.available()):find "%c")
     end

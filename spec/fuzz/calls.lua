@@ -1,33 +1,41 @@
 --- Random calls of every public function and method, by the names that tools/meta.lua finds in the
--- tables themselves: a new function takes part by itself. Arguments follow the types and option names of
--- the documentation most of the time. Frequent among the tensors: axes of no elements, 0-d, values that
--- failed or are to fail, views, all dtypes, pending and evaluated ones, tracked ones.
+-- tables themselves: a new function takes part by itself. Arguments follow the types and option
+-- names of the documentation most of the time. Frequent among the tensors: axes of no elements,
+-- 0-d, values that failed or are to fail, views, all dtypes, pending and evaluated ones, tracked
+-- ones.
 --
--- A round is ROUND calls from one seed. It is a fault when an error is no string, names no op, or speaks
--- of the library's own files, and when a tensor is left after it. (That nothing crashes is for a sanitizer.)
---   fuzz_calls = require "spec.fuzz.calls"; fuzz_calls.round(seed) -> the number of calls, list of faults
+-- A round is ROUND calls from one seed. It is a fault when an error is no string, names no op, or
+-- speaks of the library's own files, and when a tensor is left after it. (That nothing crashes is
+-- for a sanitizer.)
+--   fuzz_calls = require "spec.fuzz.calls"; fuzz_calls.round(seed) -> the
+--   number of calls, list of faults
 local flame = require "flame"
 local nn = require "flame.nn"
+local clifford = require "flame.clifford"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
-local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", "^kernel", "^map$", "^debug$", "^default_", "^set_",
-  "^deterministic$", "^budget$", "^scope$", "^no_grad$", "^enable_grad$", "^inference_mode$", "^timer$", "^info$", "^leakcheck$",
-  "^autocast$", "^profile$", "^help$", "^graph$", "^warmup$", "^best_device$", "^check_finite$", "^rng_state$", "^get_rng_state$",
-  "^Module", "^nn%.utils%.", "^nn%.Module", "^nn%.Lazy", "^stats$", "^memory$", "^empty_cache$", "^checkpoint$", "^seed$",
-  "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$", "^synchronize$", "^last_error$",
-  "^kernel", "^numpy", "^dlpack", "^from_dlpack", "^to_dlpack", "^internal" }
+local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", "^kernel", "^map$",
+  "^debug$", "^default_", "^set_", "^deterministic$", "^budget$", "^scope$", "^no_grad$",
+  "^enable_grad$", "^inference_mode$", "^timer$", "^info$", "^leakcheck$",
+  "^autocast$", "^profile$", "^help$", "^graph$", "^warmup$", "^best_device$", "^check_finite$",
+  "^rng_state$", "^get_rng_state$", "^Module", "^nn%.utils%.", "^nn%.Module", "^nn%.Lazy",
+  "^stats$", "^memory$", "^empty_cache$", "^checkpoint$", "^seed$",
+  "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$",
+  "^synchronize$", "^last_error$", "^kernel", "^numpy", "^dlpack", "^from_dlpack",
+  "^to_dlpack", "^internal" }
 
 local function skipped(name)
   for _, pattern in ipairs(SKIP) do if name:find(pattern) then return true end end
   return false
 end
 
+local theme           -- of the call under way: { shape, dtype }; its operands go together as a rule
 local random = math.random
 local function one_in(n) return random(n) == 1 end
 local function pick(list) return list[random(#list)] end
 
--- ---- what can be called --------------------------------------------------------------------------------
+-- ---- what can be called -------------------------------------------------------------------------
 --- Names of options in a text: "{keepdim = false}", with their defaults as text.
 local function options_of(entry)
   local text, list, seen = table.concat(entry.doc, " "), {}, {}
@@ -41,13 +49,29 @@ local function options_of(entry)
   return list
 end
 
+local algebras = { clifford.algebra(2), clifford.algebra(3), clifford.algebra { 0, 1, -1 } }
+--- A method of algebras as a function: of the one that the theme fits.
+local function of_algebra(f)
+  return function(...)
+    local a = algebras[1]
+    for _, b in ipairs(algebras) do if b.size == theme.shape[1] then a = b end end
+    return f(a, ...)
+  end
+end
+
 --- Calls by name: { name =, call = f, params =, options =, class = is it a class of modules }.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do
-    local call = e.kind == "class" and nn[e.name:match "^nn%.(.*)$"] or type(e.value) == "function" and e.value
+    local of, own = e.name:match "^(%a+)%.(.*)$", e.name:match "%.(.*)$"
+    local call = e.kind == "class"
+      and (of == "nn" and nn or of == "clifford" and clifford or {})[own]
+      or type(e.value) == "function" and e.value
+    local method = call and e.name:find "^Algebra:" ~= nil
+    if method then call = of_algebra(call) end
     if call and not skipped(e.name) then
-      list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e), class = e.kind == "class" }
+      list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e),
+        class = e.kind == "class", sized = method or of == "clifford" }
     end
   end
   table.sort(list, function(a, b) return a.name < b.name end)
@@ -55,10 +79,9 @@ local function collect()
 end
 local list
 
--- ---- tensors ---------------------------------------------------------------------------------------------
+-- ---- tensors ------------------------------------------------------------------------------------
 local FLOATS, INTS = { "f32", "f32", "f64", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
 local SIZES = { 0, 0, 1, 1, 2, 3, 3, 4, 5 }
-local theme                      -- of the call under way: { shape, dtype }; its operands go together as a rule
 
 local function a_shape()
   local shape = {}
@@ -74,7 +97,8 @@ end
 local function near_shape()
   local shape = table.move(theme.shape, 1, #theme.shape, 1, {})
   local n = random(10)
-  if n <= 6 or theme.listed then return shape end          -- meshgrid's results are as large as the product of all
+  -- meshgrid's results are as large as the product of all
+  if n <= 6 or theme.listed then return shape end
   if n == 7 and #shape > 0 then shape[random(#shape)] = 1 return shape end
   if n == 8 and #shape > 0 then return table.move(shape, 2, #shape, 1, {}) end
   if n == 9 and #shape > 0 then return { pick(shape) } end
@@ -94,9 +118,13 @@ end
 
 --- x made by a view of something larger, or of other strides.
 local VIEWS = {
-  function(x) return x.ndim > 0 and x:unsqueeze(1):expand(2, table.unpack(x.shape)):select(1, 2) or x end,
+  function(x)
+    return x.ndim > 0 and x:unsqueeze(1):expand(2, table.unpack(x.shape)):select(1, 2) or x
+  end,
   function(x) return x.ndim > 1 and x:transpose(1, 2):contiguous():transpose(1, 2) or x end,
-  function(x) return x.ndim > 0 and flame.cat({ x, x }, 1):narrow(1, x.shape[1] + 1, x.shape[1]) or x end,
+  function(x)
+    return x.ndim > 0 and flame.cat({ x, x }, 1):narrow(1, x.shape[1] + 1, x.shape[1]) or x
+  end,
   function(x) return x.ndim > 0 and x[{ { -1, 1, -1 } }] or x end,
   function(x) return x:reshape(-1):reshape(x.shape) end,
 }
@@ -104,9 +132,13 @@ local VIEWS = {
 local function failing(x)
   if x.ndim == 0 then x = x:reshape(1) end
   local y
-  if x.dtype:find "^f[36]" and one_in(3) then y = x + flame.zeros({ 2, 2 }, { dtype = x.dtype }):inverse():sum()
+  if x.dtype:find "^f[36]" and one_in(3) then
+    y = x + flame.zeros({ 2, 2 }, { dtype = x.dtype }):inverse():sum()
   else y = x:index_select(1, flame.full({ x.shape[1] }, 99, { dtype = "i64" })) end
-  if x.shape[1] == 0 then y = x + flame.ones(1, { dtype = x.dtype }):index_select(1, flame.tensor({ 7 }, { dtype = "i64" })) end
+  if x.shape[1] == 0 then
+    y = x + flame.ones(1, { dtype = x.dtype }):index_select(1,
+      flame.tensor({ 7 }, { dtype = "i64" }))
+  end
   if one_in(2) then pcall(flame.eval, y) end
   return y
 end
@@ -121,16 +153,21 @@ local function finish(x)
   if x.dtype:find "f" and one_in(4) then pcall(x.requires_grad_, x) end
   return x
 end
-local function a_tensor(dtype) return finish(values(near_shape(), dtype or (one_in(4) and a_dtype() or theme.dtype), -3, 4)) end
+local function a_tensor(dtype)
+  return finish(values(near_shape(), dtype or (one_in(4) and a_dtype() or theme.dtype), -3, 4))
+end
 local function positions()
   local shape = one_in(2) and near_shape() or { pick(SIZES) }
-  return finish(values(shape, one_in(8) and a_dtype() or "i64", one_in(6) and -100 or one_in(3) and 0 or 1, one_in(6) and 9 or 2))
+  return finish(values(shape, one_in(8) and a_dtype() or "i64",
+    one_in(6) and -100 or one_in(3) and 0 or 1, one_in(6) and 9 or 2))
 end
 
--- ---- other arguments ---------------------------------------------------------------------------------------
+-- ---- other arguments ----------------------------------------------------------------------------
 local ODD = { 0 / 0, math.huge, -1, 0, "text", true, math.mininteger, 1.5, print }
 local function an_integer(name)
-  if name:find "^d[im]*%d?$" or name:find "axis" or name == "start" then return pick { 1, 1, 2, 2, 3, -1, -1, -2, 4, 0 } end
+  if name:find "^d[im]*%d?$" or name:find "axis" or name == "start" then
+    return pick { 1, 1, 2, 2, 3, -1, -1, -2, 4, 0 }
+  end
   return pick { 0, 1, 1, 1, 2, 2, 3, -1 }
 end
 local function a_number() return pick { 0, 1, 2, 0.5, -1, 1e-5, 0.1, 3, 1 / 0, 0 / 0 } end
@@ -143,12 +180,17 @@ local function integers()
   for k = 1, random(0, 3) do out[k] = an_integer(one_in(2) and "d" or "size") end
   return out
 end
-local function tensor_of(x) return flame.is_tensor(x) and x or error("callback: got no tensor", 0) end
-local FUNCTIONS = { function(x) return x end, function(x) return tensor_of(x):sum() end, function(x) return tensor_of(x) * 2 end,
+local function tensor_of(x)
+  return flame.is_tensor(x) and x or error("callback: got no tensor", 0)
+end
+local FUNCTIONS = { function(x) return x end, function(x) return tensor_of(x):sum() end,
+  function(x) return tensor_of(x) * 2 end,
   function(x, y) return (tensor_of(x) * tensor_of(y or x)):sum() end }
-local WORDS = { "mean", "sum", "none", "prod", "amax", "amin", "max", "min", "constant", "reflect", "replicate", "circular", "nearest",
-  "linear", "bilinear", "trilinear", "area", "same", "valid", "fro", "nuc", "full", "reduced", "complete", "r", "forward", "ortho",
-  "backward", "f32", "i64", "bf16", "floor", "trunc", "ij", "xy", "ij,jk->ik", "i,i->", "tanh", "zeros", "border", "lower", "upper" }
+local WORDS = { "mean", "sum", "none", "prod", "amax", "amin", "max", "min", "constant", "reflect",
+  "replicate", "circular", "nearest", "linear", "bilinear", "trilinear", "area", "same", "valid",
+  "fro", "nuc", "full", "reduced", "complete", "r", "forward", "ortho",
+  "backward", "f32", "i64", "bf16", "floor", "trunc", "ij", "xy", "ij,jk->ik", "i,i->", "tanh",
+  "zeros", "border", "lower", "upper" }
 
 local any_value
 --- A value of a documented type, "integer|integer[]?  default", for a parameter of this name.
@@ -157,7 +199,8 @@ local function of_type(name, kind, options)
   local types = {}
   for word in kind:gmatch "[^|]+" do types[#types + 1] = word end
   local word = pick(types):gsub("[%s?]", "")
-  if name == "idx" or name:find "^ind" or name == "ids" or name == "index" or name == "pivots" or name == "at" or name == "labels"
+  if name == "idx" or name:find "^ind" or name == "ids" or name == "index" or name == "pivots"
+      or name == "at" or name == "labels"
     or name == "target" and one_in(2) then return positions() end
   if name:find "mask" or name == "cond" then return a_tensor "bool" end
   if word == "flame.Tensor" or word == "flame.tensor" then return a_tensor() end
@@ -173,6 +216,7 @@ local function of_type(name, kind, options)
   if word == "string" then return pick(WORDS) end
   if word:find '^"' then return word:sub(2, -2) end
   if word == "function" then return pick(FUNCTIONS) end
+  if word == "flame.Algebra" then return pick(algebras) end
   if word == "table" then
     if #options == 0 then return integers() end
     local out = {}
@@ -187,7 +231,9 @@ local function of_type(name, kind, options)
   return any_value(name, options)
 end
 function any_value(name, options)
-  return of_type(name, pick { "flame.Tensor", "flame.Tensor", "integer", "integer[]", "number", "string", "boolean", "table" }, options)
+  return of_type(name,
+    pick { "flame.Tensor", "flame.Tensor", "integer", "integer[]", "number", "string", "boolean",
+      "table" }, options)
 end
 
 --- The arguments of a call, and how many.
@@ -208,7 +254,7 @@ local function arguments(c)
   return out, n
 end
 
--- ---- one call --------------------------------------------------------------------------------------------
+-- ---- one call -----------------------------------------------------------------------------------
 local function show(v, depth)
   if flame.is_tensor(v) then
     return ("%s(%s)%s"):format(v.dtype, table.concat(v.shape, ","), v.requires_grad and "'" or "")
@@ -216,7 +262,10 @@ local function show(v, depth)
   if type(v) ~= "table" then return type(v) == "string" and ("%q"):format(v) or tostring(v) end
   if (depth or 0) > 2 then return "{…}" end
   local out = {}
-  for k, x in pairs(v) do out[#out + 1] = (type(k) == "number" and "" or tostring(k) .. " = ") .. show(x, (depth or 0) + 1) end
+  for k, x in pairs(v) do
+    out[#out + 1] = (type(k) == "number" and "" or tostring(k) .. " = ")
+      .. show(x, (depth or 0) + 1)
+  end
   return "{" .. table.concat(out, ", ") .. "}"
 end
 --- "name(arguments)", for reports.
@@ -246,7 +295,8 @@ local function use(results)
   end
 end
 
-local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table expected", "bad argument" }
+local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table expected",
+  "bad argument" }
 --- What is wrong with an error's text, or nil.
 local function complaint(e)
   if type(e) ~= "string" then return "the error is a " .. type(e) end
@@ -254,8 +304,11 @@ local function complaint(e)
   if e:find("\1", 1, true) then return "the mark before its remedy is left" end
   if last and not last.message:find(last.hint, 1, true) then return "its hint is no part of it" end
   local first = e:match "^[^\n]*"
-  if first:find(": can not take (", 1, true) then return nil end       -- how a call that does not fit is told
-  for _, pattern in ipairs(FOREIGN) do if first:find(pattern) then return "its text speaks of " .. pattern end end
+  -- how a call that does not fit is told
+  if first:find(": can not take (", 1, true) then return nil end
+  for _, pattern in ipairs(FOREIGN) do
+    if first:find(pattern) then return "its text speaks of " .. pattern end
+  end
   if not first:find "[%w_%.…%[%]=:/ ]+: [^:]" then return "its text names no op" end
   return nil
 end
@@ -264,6 +317,8 @@ end
 local function call_once(c, trace)
   local listed = c.params[1] and c.params[1][1] == "..."
   theme = { shape = listed and { pick(SIZES) } or a_shape(), dtype = a_dtype(), listed = listed }
+  -- components of an algebra
+  if c.sized and not one_in(8) then table.insert(theme.shape, 1, pick { 4, 8 }) end
   local args, n = arguments(c)
   local text = trace and described(c, args, n)
   if trace then io.stderr:write("  ", text, "\n") end
@@ -271,7 +326,9 @@ local function call_once(c, trace)
     local results = table.pack(pcall(c.call, table.unpack(args, 1, n)))
     if not results[1] then error(results[2], 0) end
     local module = c.class and results[2]
-    if module then results = table.pack(true, module(a_tensor(), one_in(3) and a_tensor() or nil)) end
+    if module then
+      results = table.pack(true, module(a_tensor(), one_in(3) and a_tensor() or nil))
+    end
     results.n = nil
     use(results)
     for k = 1, n do
@@ -296,7 +353,8 @@ local function live()
   collectgarbage() collectgarbage()
   return flame.stats().live_tensors
 end
---- ROUND calls from this seed; trace: each is written to the standard error before it is made. How many tensors are left.
+--- ROUND calls from this seed; trace: each is written to the standard error before it is made. How
+--- many tensors are left.
 local function round_of(seed, trace, faults, before_each)
   math.randomseed(seed)
   flame.seed(seed)
@@ -311,13 +369,16 @@ local function round_of(seed, trace, faults, before_each)
   end
   return live() - before
 end
---- A round: how many calls were made, and the faults as texts. before_each: called before each, to plant a fault.
+--- A round: how many calls were made, and the faults as texts. before_each:
+--- called before each, to plant a fault.
 function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
   local left, n = round_of(seed, trace, faults, before_each), calls.ROUND
-  if left ~= 0 then                -- what is kept for the next call of its kind is there already when the round is repeated
-    left = round_of(seed, false, {}, before_each) > 0 and round_of(seed, false, {}, before_each) or 0
+  -- what is kept for the next call of its kind is there already when the round is repeated
+  if left ~= 0 then
+    left = round_of(seed, false, {}, before_each) > 0
+      and round_of(seed, false, {}, before_each) or 0
     n = 3 * n
   end
   if left > 0 then faults[#faults + 1] = ("%d tensors are left each time"):format(left) end
@@ -329,7 +390,7 @@ function calls.count()
   return #list
 end
 
--- ---- as a program: flame-lua spec/fuzz/calls.lua SECONDS [SEED]; 0 SEED is one round, traced ---------------
+-- ---- as a program: flame-lua spec/fuzz/calls.lua SECONDS [SEED]; 0 SEED is one round, traced ----
 if arg and arg[0] and arg[0]:find "calls%.lua$" then
   local seconds, seed = tonumber(arg[1] or 10), math.tointeger(tonumber(arg[2] or 1))
   local single = seconds == 0

@@ -7,8 +7,8 @@
 ** rule that the program states (fuzz_fault), when a sanitizer ends it, or when it takes 30 s; with
 ** fuzz_budget also when it takes so many seconds of the processor, which is what a reader that goes
 ** back over its text does on a long run of one byte.
-** FUZZ_PLANT=read, overflow, leak, hang or (with fuzz_budget) slow puts such a fault into the first round: a fuzzer that
-** does not see it is broken (tools/fuzz asks each time).
+** FUZZ_PLANT=read, overflow, leak, hang or (with fuzz_budget) slow puts such a fault into the first
+** round: a fuzzer that does not see it is broken (tools/fuzz asks each time).
 */
 #ifndef FL_SPEC_FUZZ_H
 #define FL_SPEC_FUZZ_H
@@ -44,7 +44,8 @@ static inline unsigned fuzz_draw(unsigned n) {                   /* 0 … n - 1 
 
 static inline void fuzz_fault(const char *what) {
   fuzz_faults++;
-  printf("%s: round of seed %llu: %s (again: %s 0 %llu)\n", fuzz_name, fuzz_seed, what, fuzz_name, fuzz_seed);
+  printf("%s: round of seed %llu: %s (again: %s 0 %llu)\n", fuzz_name, fuzz_seed, what, fuzz_name,
+         fuzz_seed);
   fflush(stdout);
 }
 
@@ -60,7 +61,8 @@ static inline void fuzz_replace(fuzz_bytes *b, size_t at, size_t n, const void *
 
 /* Sizes and offsets that overflow what they are added to or multiplied with. */
 static inline void fuzz_number(fuzz_bytes *b, size_t at) {
-  static const uint64_t numbers[] = { 0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000u,
+  static const uint64_t numbers[] = { 0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff,
+                                      0x80000000u,
     0xffffffffu, 0x100000000u, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX, UINT64_MAX / 8 + 1 };
   const uint64_t v = numbers[fuzz_draw(15)] + fuzz_draw(3) - 1;
   const size_t bytes = (size_t)1 << fuzz_draw(4);
@@ -140,7 +142,9 @@ static inline void fuzz_plant(fl_mem *m) {
 
 static inline void fuzz_plant_slow(clock_t begin) {
   const char *what = getenv("FUZZ_PLANT");
-  while (what && !strcmp(what, "slow") && (double)(clock() - begin) <= fuzz_budget * CLOCKS_PER_SEC) {}
+  while (what && !strcmp(what, "slow") &&
+         (double)(clock() - begin) <= fuzz_budget * CLOCKS_PER_SEC) {
+  }
 }
 
 /* One round by its seed; m->live_bytes must be afterwards what it was before. */
@@ -153,7 +157,8 @@ static inline void fuzz_round(fl_mem *m, void (*round)(void), int cached) {
     const clock_t begin = clock();
     if (fuzz_rounds == 1 && !cached) fuzz_plant_slow(begin);
     round();
-    if (fuzz_budget > 0 && (double)(clock() - begin) > fuzz_budget * CLOCKS_PER_SEC) fuzz_fault("more time than its bytes can ask for");
+    if (fuzz_budget > 0 && (double)(clock() - begin) > fuzz_budget * CLOCKS_PER_SEC)
+      fuzz_fault("more time than its bytes can ask for");
     if (m->live_bytes != before && !cached) fuzz_fault("memory is left");
   }
 }

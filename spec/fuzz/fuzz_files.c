@@ -1,8 +1,8 @@
 /*
-** Damaged files for the readers of src/io: safetensors and lists of them, npy, npz, IDX, PNG and gzip.
-** The files are made by the library, PNG and the zip and gzip around them here (with right check sums,
-** so that what is damaged inside is reached). A reader gives values that can be read or an error that is kept,
-** asks for memory in proportion to the file, and leaves nothing behind.
+** Damaged files for the readers of src/io: safetensors and lists of them, npy, npz, IDX, PNG and
+** gzip. The files are made by the library, PNG and the zip and gzip around them here (with right
+** check sums, so that what is damaged inside is reached). A reader gives values that can be read or
+** an error that is kept, asks for memory in proportion to the file, and leaves nothing behind.
 */
 #include "fuzz.h"
 #include "io/io.h"
@@ -23,12 +23,18 @@ static int file;
 static int64_t blown_up;           /* bytes that may come of one in the file */
 
 static const char *const words[] = {
-  "{", "}", "[", "]", ",", ":", "\"", "'", "(", ")", "\\u0000", "null", "-1", "0", "1e9", "9223372036854775807",
-  "18446744073709551616", "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"", "\"F32\"", "\"BOOL\"",
-  "\"U16\"", "\"U64\"", "\"BF16\"", "[0,0]", "{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}",
-  "'descr'", "'<f4'", "'>f8'", "'|b1'", "'<u2'", "'<u8'", "'|O'", "'fortran_order'", "True", "False", "(2, 3)", "(,)",
-  "{\"weight_map\":{\"a\":\"b.safetensors\"}}", "\"weight_map\"", "\"flame\":\"1:{}\"", "\"flame\":\"JAX\"", "\\u005c",
-  "IHDR", "PLTE", "tRNS", "IDAT", "IEND", "\x89PNG\r\n\x1a\n", "\x93NUMPY", "PK\1\2", "PK\3\4", "PK\5\6", "PK\6\6", "\x1f\x8b\x08", "\n", " ", NULL
+  "{", "}", "[", "]", ",", ":", "\"", "'", "(", ")", "\\u0000", "null", "-1", "0", "1e9",
+  "9223372036854775807",
+  "18446744073709551616", "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"",
+  "\"F32\"", "\"BOOL\"",
+  "\"U16\"", "\"U64\"", "\"BF16\"", "[0,0]",
+  "{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+  "'descr'", "'<f4'", "'>f8'", "'|b1'", "'<u2'", "'<u8'", "'|O'", "'fortran_order'", "True",
+  "False", "(2, 3)", "(,)",
+  "{\"weight_map\":{\"a\":\"b.safetensors\"}}", "\"weight_map\"", "\"flame\":\"1:{}\"",
+  "\"flame\":\"JAX\"", "\\u005c",
+  "IHDR", "PLTE", "tRNS", "IDAT", "IEND", "\x89PNG\r\n\x1a\n", "\x93NUMPY", "PK\1\2", "PK\3\4",
+  "PK\5\6", "PK\6\6", "\x1f\x8b\x08", "\n", " ", NULL
 };
 
 /* ---- valid files ----------------------------------------------------------------------------- */
@@ -43,13 +49,15 @@ static void take(int kind, const char *from) {
 
 static void save_each(const char *name, flame_tensor *const *x, int n) {
   fl_to_save s[8];
-  const fl_pair meta[2] = { { { "flame", 5 }, { "1:{}", 4 } }, { { "\xc3\xa9\"", 3 }, { "\n", 1 } } };
+  const fl_pair meta[2] = { { { "flame", 5 }, { "1:{}", 4 } },
+                            { { "\xc3\xa9\"", 3 }, { "\n", 1 } } };
   for (int i = 0; i < n; i++) {
     s[i] = (fl_to_save){ { &"abcdefgh"[i], 1 }, x[i]->node };
     if (fl_npy_save(context, name, x[i]->node) == FLAME_OK) take(NPY, name);
   }
   for (int some = 1; some <= n; some += n - 1) {
-    if (fl_safetensors_save(context, name, some, s, some > 1 ? 2 : 0, meta) == FLAME_OK) take(SAFETENSORS, name);
+    if (fl_safetensors_save(context, name, some, s, some > 1 ? 2 : 0, meta) == FLAME_OK)
+      take(SAFETENSORS, name);
     if (fl_npz_save(context, name, some, s) == FLAME_OK) take(NPZ, name);
   }
 }
@@ -64,7 +72,8 @@ static void make_idx(unsigned type, unsigned size) {
 static void make_index(void) {
   static const char *const texts[] = {
     "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"a.b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\"}}",
-    "{\"weight_map\":{}}", "{\"a\":[1,{\"b\":null}],\"weight_map\":{\"\\u0061\":\"x.safetensors\"},\"c\":-1e5}"
+    "{\"weight_map\":{}}",
+    "{\"a\":[1,{\"b\":null}],\"weight_map\":{\"\\u0061\":\"x.safetensors\"},\"c\":-1e5}"
   };
   for (int i = 0; i < 3; i++) {
     fuzz_bytes *b = &valid[INDEX][count[INDEX]++];
@@ -81,25 +90,29 @@ static void make_valid(void) {
   char folder[] = "/tmp/flame-fuzz-XXXXXX", name[64];
   if (!mkdtemp(folder)) exit(2);
   snprintf(name, sizeof name, "%s/file", folder);
-  for (int i = 0; i < 6; i++) x[i] = flame_from_data(context, dtypes[i], i < 5 ? i : 1, shape, bytes);
+  for (int i = 0; i < 6; i++)
+    x[i] = flame_from_data(context, dtypes[i], i < 5 ? i : 1, shape, bytes);
   FL_ENTER(context);
   save_each(name, x, 6);
   FL_LEAVE(context);
   for (int i = 0; i < 6; i++) flame_free(x[i]);
-  for (unsigned i = 0; i < 6; i++) make_idx((unsigned[]){ 8, 9, 11, 12, 13, 14 }[i], (unsigned[]){ 1, 1, 2, 4, 4, 8 }[i]);
+  for (unsigned i = 0; i < 6; i++)
+    make_idx((unsigned[]){ 8, 9, 11, 12, 13, 14 }[i], (unsigned[]){ 1, 1, 2, 4, 4, 8 }[i]);
   make_index();
   unlink(name);
   rmdir(folder);
 }
 
-/* ---- around them ------------------------------------------------------------------------------- */
+/* ---- around them ----------------------------------------------------------------------------- */
 
 /* In place; window: as zlib's deflateInit2 takes it (-15 raw, 31 gzip). */
 static void pack(fuzz_bytes *b, int window) {
 #ifdef FL_HAVE_ZLIB
   static fuzz_bytes out;
-  z_stream z = { .next_in = b->at, .avail_in = (unsigned)b->n, .next_out = out.at, .avail_out = sizeof out.at };
-  if (deflateInit2(&z, (int)fuzz_draw(10), Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK) return;
+  z_stream z = { .next_in = b->at, .avail_in = (unsigned)b->n, .next_out = out.at,
+                 .avail_out = sizeof out.at };
+  if (deflateInit2(&z, (int)fuzz_draw(10), Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    return;
   if (deflate(&z, Z_FINISH) == Z_STREAM_END) {
     out.n = z.total_out;
     *b = out;
@@ -122,7 +135,7 @@ static void zip(fuzz_bytes *b, int deflated) {
   const size_t unpacked = b->n;
   if (deflated) pack(b, -15);
   unsigned char *const head[] = { local + 4, central + 6 };
-  for (int i = 0; i < 2; i++) {                       /* from "version needed" on the same in both */
+  for (int i = 0; i < 2; i++) {                      /* from "version needed" on the same in both */
     little(head[i], 20, 2);
     little(head[i] + 4, deflated ? 8 : 0, 2);
     little(head[i] + 10, crc, 4);
@@ -150,11 +163,13 @@ static void mend_length(int kind, fuzz_bytes *b, size_t before) {
   little(b->at + at, n + b->n - before, bytes);
 }
 
-/* ---- PNG ------------------------------------------------------------------------------------------ */
+/* ---- PNG ------------------------------------------------------------------------------------- */
 
 static void add_chunk(fuzz_bytes *b, const char *type, const unsigned char *data, size_t n) {
-  const unsigned char head[8] = { (unsigned char)(n >> 24), (unsigned char)(n >> 16), (unsigned char)(n >> 8), (unsigned char)n,
-    (unsigned char)type[0], (unsigned char)type[1], (unsigned char)type[2], (unsigned char)type[3] };
+  const unsigned char head[8] = { (unsigned char)(n >> 24), (unsigned char)(n >> 16),
+                                  (unsigned char)(n >> 8), (unsigned char)n,
+    (unsigned char)type[0], (unsigned char)type[1], (unsigned char)type[2],
+    (unsigned char)type[3] };
   fuzz_replace(b, b->n, 0, head, 8);
   fuzz_replace(b, b->n, 0, data, n);
   fuzz_replace(b, b->n, 0, "\0\0\0\0", 4);
@@ -163,7 +178,8 @@ static void add_chunk(fuzz_bytes *b, const char *type, const unsigned char *data
 /* The check sums of all chunks that can be found right again. */
 static void mend_png(fuzz_bytes *b) {
   for (size_t at = 8; at + 12 <= b->n;) {
-    const size_t n = (size_t)b->at[at] << 24 | (size_t)b->at[at + 1] << 16 | (size_t)b->at[at + 2] << 8 | b->at[at + 3];
+    const size_t n = (size_t)b->at[at] << 24 | (size_t)b->at[at + 1] << 16 |
+                     (size_t)b->at[at + 2] << 8 | b->at[at + 3];
     if (n > b->n - at - 12) return;
     const uint32_t crc = fl_io_crc(0, b->at + at + 4, n + 4);
     for (unsigned i = 0; i < 4; i++) b->at[at + 8 + n + i] = (unsigned char)(crc >> (24 - 8 * i));
@@ -175,22 +191,26 @@ static void mend_png(fuzz_bytes *b) {
 static void add_rows(fuzz_bytes *raw, unsigned w, unsigned h, unsigned bits) {
   for (unsigned y = 0; w && y < h; y++)
     for (unsigned i = 0, n = 1 + (w * bits + 7) / 8; i < n && raw->n < sizeof raw->at; i++)
-      raw->at[raw->n++] = (unsigned char)(i ? fuzz_draw(fuzz_draw(2) ? 4 : 256) : fuzz_draw(fuzz_draw(64) ? 5 : 256));
+      raw->at[raw->n++] = (unsigned char)(i ? fuzz_draw(fuzz_draw(2) ? 4 : 256)
+                                            : fuzz_draw(fuzz_draw(64) ? 5 : 256));
 }
 
 static void make_png(void) {
-  static const unsigned kinds[][3] = {                      /* colour type, samples, the depths that it has */
+  static const unsigned kinds[][3] = {            /* colour type, samples, the depths that it has */
     { 0, 1, 31 }, { 2, 3, 24 }, { 3, 1, 15 }, { 4, 2, 24 }, { 6, 4, 24 }
   };
   static const unsigned adam7[7][4] = {
-    { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 }, { 0, 2, 2, 4 }, { 1, 0, 2, 2 }, { 0, 1, 1, 2 }
+    { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 }, { 0, 2, 2, 4 }, { 1, 0, 2, 2 },
+    { 0, 1, 1, 2 }
   };
   static fuzz_bytes raw;
-  const unsigned *kind = kinds[fuzz_draw(5)], w = 1 + fuzz_draw(20), h = 1 + fuzz_draw(20), interlaced = fuzz_draw(2);
+  const unsigned *kind = kinds[fuzz_draw(5)], w = 1 + fuzz_draw(20), h = 1 + fuzz_draw(20),
+                 interlaced = fuzz_draw(2);
   unsigned shift = fuzz_draw(5);
   while (!(kind[2] >> shift & 1)) shift = (shift + 1) % 5;
   const unsigned bits = (1u << shift) * kind[1];
-  unsigned char head[13] = { 0, 0, 0, (unsigned char)w, 0, 0, 0, (unsigned char)h, (unsigned char)(1 << shift), (unsigned char)kind[0], 0, 0,
+  unsigned char head[13] = { 0, 0, 0, (unsigned char)w, 0, 0, 0, (unsigned char)h,
+                             (unsigned char)(1 << shift), (unsigned char)kind[0], 0, 0,
     (unsigned char)interlaced }, bytes[768];
   raw.n = 0;
   if (!interlaced) add_rows(&raw, w, h, bits);
@@ -204,7 +224,8 @@ static void make_png(void) {
   fuzz_replace(&work, 0, 0, "\x89PNG\r\n\x1a\n", 8);
   add_chunk(&work, "IHDR", head, 13);
   if (kind[0] == 3) add_chunk(&work, "PLTE", bytes, 3 * (1 + fuzz_draw(256)));
-  if (fuzz_draw(2)) add_chunk(&work, "tRNS", bytes, kind[0] == 0 ? 2 : kind[0] == 2 ? 6 : fuzz_draw(8));
+  if (fuzz_draw(2))
+    add_chunk(&work, "tRNS", bytes, kind[0] == 0 ? 2 : kind[0] == 2 ? 6 : fuzz_draw(8));
   const size_t first = fuzz_draw((unsigned)raw.n + 1);
   add_chunk(&work, "IDAT", raw.at, first);
   add_chunk(&work, "IDAT", raw.at + first, raw.n - first);
@@ -232,7 +253,7 @@ static int make_file(void) {
   return fuzz_draw(16) ? kind : (int)fuzz_draw(KINDS);        /* now and then another reader's */
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void look(const fl_node *n) {
   if (!n) {
@@ -242,7 +263,8 @@ static void look(const fl_node *n) {
   }
   const size_t bytes = (size_t)fl_io_bytes(n->dtype, n->shape->rank, n->shape->size);
   unsigned char *p = malloc(bytes + 1);
-  if (!p || fl_read_node(context, (fl_node *)n, p, bytes) != FLAME_OK) fuzz_fault("a value can not be read");
+  if (!p || fl_read_node(context, (fl_node *)n, p, bytes) != FLAME_OK)
+    fuzz_fault("a value can not be read");
   for (size_t i = 0; p && n->dtype == FLAME_BOOL && i < bytes; i++)
     if (p[i] > 1) fuzz_fault("a bool is neither 0 nor 1");
   free(p);
@@ -263,7 +285,9 @@ static void read_file(int kind) {
     case IDX: look(fl_idx_read(context, path, 0)); return;
     case SAFETENSORS:
       if (fl_safetensors_open(&a, context, path) != FLAME_OK) look(NULL);
-      else for (int64_t i = 0; i < a.tensors.n; i++) look(fl_safetensors_read(&a, &a.tensors.at[i], 0));
+      else
+        for (int64_t i = 0; i < a.tensors.n; i++)
+          look(fl_safetensors_read(&a, &a.tensors.at[i], 0));
       fl_safetensors_close(&a);
       return;
     default:

@@ -12,27 +12,39 @@
 #include "kernel/source.h"
 #include "kernel/text.h"
 
-enum { ARRAY = 256, MAX_ARGS = 24, MAX_MEMORY = 64, GOOD = sizeof good / sizeof *good, BAD = sizeof bad / sizeof *bad };
+enum { ARRAY = 256, MAX_ARGS = 24, MAX_MEMORY = 64, GOOD = sizeof good / sizeof *good,
+       BAD = sizeof bad / sizeof *bad };
 
 static fl_mem memory;
 static fuzz_bytes work;
 static unsigned long long kernels, refused, derived, ran;
 
 static const char *const words[] = {
-  "(", ")", "{", "}", "[", "]", ";", ",", "*", "&", "=", "+=", "++", "--", "->", ".", "?", ":", "<<", ">>", "&&", "!",
-  "~", "-", "/", "%", "<", "==", "::", "#", "##", "\\\n", "/*", "*/", "//", "\"", "'", "if (", "else ", "for (", "while (",
-  "do ", "switch (", "case 1:", "default:", "break;", "continue;", "return;", "goto x;", "struct S {", "union ", "enum {",
-  "template <int N> ", "template <typename T> ", "template <> ", "operator+", "operator[]", "[&](float v) { return v; }", "[=]", "V2<float> ",
-  "this", "friend ", "static ", "auto ", "typename ", "class ", "namespace m {", "m::", "using T = ", "-> ", "constexpr ", "T ", "T(", "V2(", ": a(1)",
-  "= 0", "float &", "(&v)[2]", "for (float e : a) ", "if constexpr (", "...", "__VA_ARGS__", "decltype(", "V2", "rep<2>(", "__shared__ ", "__device__ ", "__global__ ", "__constant__ ", "const ", "unsigned ", "float ",
-  "double ", "int ", "long long ", "float4 ", "half ", "bool ", "void ", "char ", "int i[4];", "0", "1", "2147483647",
-  "-2147483648", "9223372036854775807", "18446744073709551615u", "1e9", "1e400", "0x1p-3f", "0.5f", "1.0", "NULL",
-  "__syncthreads();", "atomicAdd(x, 1.f);", "__shfl_down_sync(~0u, 1.f, 1)", "threadIdx.x", "blockIdx.y", "blockDim.x",
-  "sinf(", "fmaf(1.f, 2.f, ", "x[i]", "x[-1]", "#define A A A\n", "#define F(x) x x\n", "#if 1\n", "#endif\n",
+  "(", ")", "{", "}", "[", "]", ";", ",", "*", "&", "=", "+=", "++", "--", "->", ".", "?", ":",
+  "<<", ">>", "&&", "!",
+  "~", "-", "/", "%", "<", "==", "::", "#", "##", "\\\n", "/*", "*/", "//", "\"", "'", "if (",
+  "else ", "for (", "while (",
+  "do ", "switch (", "case 1:", "default:", "break;", "continue;", "return;", "goto x;",
+  "struct S {", "union ", "enum {",
+  "template <int N> ", "template <typename T> ", "template <> ", "operator+", "operator[]",
+  "[&](float v) { return v; }", "[=]", "V2<float> ",
+  "this", "friend ", "static ", "auto ", "typename ", "class ", "namespace m {", "m::",
+  "using T = ", "-> ", "constexpr ", "T ", "T(", "V2(", ": a(1)",
+  "= 0", "float &", "(&v)[2]", "for (float e : a) ", "if constexpr (", "...", "__VA_ARGS__",
+  "decltype(", "V2", "rep<2>(", "__shared__ ", "__device__ ", "__global__ ", "__constant__ ",
+  "const ", "unsigned ", "float ",
+  "double ", "int ", "long long ", "float4 ", "half ", "bool ", "void ", "char ", "int i[4];", "0",
+  "1", "2147483647",
+  "-2147483648", "9223372036854775807", "18446744073709551615u", "1e9", "1e400", "0x1p-3f", "0.5f",
+  "1.0", "NULL",
+  "__syncthreads();", "atomicAdd(x, 1.f);", "__shfl_down_sync(~0u, 1.f, 1)", "threadIdx.x",
+  "blockIdx.y", "blockDim.x",
+  "sinf(", "fmaf(1.f, 2.f, ", "x[i]", "x[-1]", "#define A A A\n", "#define F(x) x x\n", "#if 1\n",
+  "#endif\n",
   "#pragma unroll\n", "printf(\"%d %s\", 1);", "assert(0);", "i", "n", "x", "y", "A", "F(", NULL
 };
 
-/* ---- what is made of a kernel ------------------------------------------------------------------ */
+/* ---- what is made of a kernel ---------------------------------------------------------------- */
 
 static void text_of(const fl_kfunc *f) {
   fl_text t;
@@ -57,7 +69,8 @@ static void derive(fl_karena *a, const fl_kfunc *f) {
     const fl_kparam *p = &f->params[i];
     want[i] = p->is_pointer && !p->is_const ? FL_KAD_INPUT | FL_KAD_OUTPUT : FL_KAD_INPUT;
   }
-  const fl_kad_request r = { .want = want, .geometry = FL_KG_1D, .deterministic = (int)fuzz_draw(2), .slot_bytes = 64 };
+  const fl_kad_request r = { .want = want, .geometry = FL_KG_1D, .deterministic = (int)fuzz_draw(2),
+                             .slot_bytes = 64 };
   const fl_kad *d = fuzz_draw(2) ? fl_kad_adjoint(a, f, &r) : fl_kad_tangent(a, f, &r);
   if (!d || (!d->func && !d->refusal)) {
     fuzz_fault("neither a derivative nor a refusal");
@@ -72,7 +85,7 @@ static void derive(fl_karena *a, const fl_kfunc *f) {
   fl_lane_free(c);
 }
 
-/* ---- running ------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct launch {
   fl_lane_arg args[MAX_ARGS];
@@ -125,8 +138,10 @@ static void run(const fl_kfunc *f) {
   if (!c && e.code == FLAME_OK) fuzz_fault("no lanes of a kernel and no error");
   if (c && arguments(&l, f)) {
     fl_lane_report r = { 0 };
-    fl_lane_launch g = { .grid = { 2, 1 + fuzz_draw(2), 1 }, .block = { 1 + fuzz_draw(40), 1, 1 }, .shared_bytes = 256,
-                         .args = l.args, .n_args = f->n_params, .checks = fuzz_draw(8), .max_steps = 3000 };
+    fl_lane_launch g = { .grid = { 2, 1 + fuzz_draw(2), 1 }, .block = { 1 + fuzz_draw(40), 1, 1 },
+                         .shared_bytes = 256,
+                         .args = l.args, .n_args = f->n_params, .checks = fuzz_draw(8),
+                         .max_steps = 3000 };
     if (g.checks & FL_LANE_RACE) g.shadow = fl_lane_shadow_new(&memory, c, &g, &e);
     if (e.code == FLAME_OK && !fl_lane_run(&memory, c, &g, &r, &e)) {
       if (!r.kind && e.code == FLAME_OK) fuzz_fault("it did not run, without a reason");
@@ -139,7 +154,7 @@ static void run(const fl_kfunc *f) {
   for (int i = 0; i < l.n_made; i++) free(l.made[i]);
 }
 
-/* ---- a round ---------------------------------------------------------------------------------------- */
+/* ---- a round --------------------------------------------------------------------------------- */
 
 static void kernel(fl_ksource *s, const fl_kfunc *f) {
   kernels++;
@@ -155,7 +170,8 @@ static void kernel(fl_ksource *s, const fl_kfunc *f) {
 }
 
 static void map(void) {
-  static const char *const maps[] = { "x, y -> sqrtf(x*x + y*y)", "x -> x > 0 ? x : expf(x) - 1", "a,b -> fmaf(a, b, 2*a) % 3" };
+  static const char *const maps[] = { "x, y -> sqrtf(x*x + y*y)", "x -> x > 0 ? x : expf(x) - 1",
+                                      "a,b -> fmaf(a, b, 2*a) % 3" };
   static const uint8_t types[] = { FL_KT_F32, FL_KT_F64, FL_KT_I32 };
   fl_error e = { .code = FLAME_OK };
   const char *from = maps[fuzz_draw(3)];
@@ -195,7 +211,9 @@ static void swap_words(int numbers) {
   for (int tries = 0; tries < 40; tries++) {
     const size_t old = word_at(&to), n = word_at(&from);
     const int same = n && old && is_digit(from) == is_digit(to) && (n < 3) == (old < 3);
-    if (!same || is_digit(to) != numbers || n > sizeof word || (n == old && !memcmp(work.at + from, work.at + to, n))) continue;
+    if (!same || is_digit(to) != numbers || n > sizeof word ||
+        (n == old && !memcmp(work.at + from, work.at + to, n)))
+      continue;
     memcpy(word, work.at + from, n);
     fuzz_replace(&work, to, old, word, n);
     return;
@@ -207,26 +225,39 @@ static const char *source(void) {
   return text ? text : good[0].text;
 }
 
-/* Lists and nesting near and past a limit: head, n times item (# is its number), then 'between' and n times 'back'. */
+/* Lists and nesting near and past a limit: head, n times item (# is its
+** number), then 'between' and n times 'back'. */
 static const struct { const char *head, *item, *between, *back, *tail; unsigned most; } limits[] = {
 #define K "__global__ void k(float *x, int n) { "
-  { K "x[0] = sinf(", "1.f, ", "1.f);", "", " }", 16 }, { K "n = max(", "n, ", "n);", "", " }", 16 },
+  { K "x[0] = sinf(", "1.f, ", "1.f);", "", " }", 16 },
+  { K "n = max(", "n, ", "n);", "", " }", 16 },
   { "__device__ int f(", "int a#, ", "int z) { return z; }\n" K "n = f(", "1, ", "2); }", 16 },
   { "#define F(", "a#, ", "...) __VA_ARGS__\n" K "n = F(", "1, ", "2); }", 16 },
-  { "#define F(", "a#, ", "z) z\n" K "n = F(", "1, ", "2); }", 16 }, { "#define F(...) n\n" K "n = F(", "(1, 2), ", "3);", "", " }", 16 },
-  { "template <", "int A#, ", "int Z> __device__ int f() { return Z; }\n" K "n = f<", "1, ", "2>(); }", 8 },
+  { "#define F(", "a#, ", "z) z\n" K "n = F(", "1, ", "2); }", 16 },
+  { "#define F(...) n\n" K "n = F(", "(1, 2), ", "3);", "", " }", 16 },
+  { "template <", "int A#, ", "int Z> __device__ int f() { return Z; }\n" K "n = f<", "1, ",
+    "2>(); }", 8 },
   { "template <", "class A#, ", "class Z> struct S { Z z; };\n" K "S<", "int, ", "float> s; }", 8 },
   { "struct S { ", "float m#; ", "};\n" K "S s = { ", "1.f, ", "2.f }; x[0] = s.m1; }", 64 },
-  { "struct S { float a; __device__ S(", "float a#, ", "float z) : a(z) {} };\n" K "S s{", "1.f, ", "2.f}; }", 16 },
-  { K "int a", "[1]", " = ", "{", " 1 }; a[0] = 1; }", 4 }, { K "int a[8]; auto [", "b#, ", "c] = a;", "", " }", 16 },
-  { K "printf(\"%d\"", ", n", ");", "", " }", 32 }, { K "float ", "a# = 0, ", "z = 1; auto f = [", "a#, ", "z] { return z; }; f(); }", 32 },
+  { "struct S { float a; __device__ S(", "float a#, ", "float z) : a(z) {} };\n" K "S s{", "1.f, ",
+    "2.f}; }", 16 },
+  { K "int a", "[1]", " = ", "{", " 1 }; a[0] = 1; }", 4 },
+  { K "int a[8]; auto [", "b#, ", "c] = a;", "", " }", 16 },
+  { K "printf(\"%d\"", ", n", ");", "", " }", 32 }, { K "float ", "a# = 0, ", "z = 1; auto f = [",
+                                                      "a#, ", "z] { return z; }; f(); }", 32 },
   { "__global__ void k(", "float *p#, ", "int n) { p1[0] = 1;", "", " }", 256 },
-  { K "switch (n) { ", "case #: x[0] = 1; break; ", "}", "", " }", 64 }, { K "switch (n) { ", "case #: ", "x[0] = 1; }", "", " }", 64 },
-  { "#if 1\n", "#if 1\n", "", "#endif\n", "#endif\n" K "x[0] = 1; }", 64 }, { K "n = ", "(", "1", ")", "; }", 100 },
-  { K, "{ ", "x[0] = 1; ", "} ", "}", 200 }, { K, "if (n) ", ";", "", " }", 200 }, { K "n = ", "n ? ", "1", " : 2", "; }", 66 },
-  { "template <class T> struct V { T x; };\n" K, "V<", "int", ">", " v; }", 100 }, { "#define F(x) x\n" K "n = ", "F(", "1", ")", "; }", 16 },
-  { "template <class... T> __device__ int f(T... v) { return (v + ...); }\n" K "n = f(", "1, ", "2);", "", " }", 16 },
-  { K "goto z; ", "l#: ; ", "z: ;", "", " }", 64 }, { "namespace a = cooperative_groups;\n", "namespace g# = a;\n", K "g1::sync(); }", "", "", 4 },
+  { K "switch (n) { ", "case #: x[0] = 1; break; ", "}", "", " }", 64 },
+  { K "switch (n) { ", "case #: ", "x[0] = 1; }", "", " }", 64 },
+  { "#if 1\n", "#if 1\n", "", "#endif\n", "#endif\n" K "x[0] = 1; }", 64 },
+  { K "n = ", "(", "1", ")", "; }", 100 },
+  { K, "{ ", "x[0] = 1; ", "} ", "}", 200 }, { K, "if (n) ", ";", "", " }", 200 },
+  { K "n = ", "n ? ", "1", " : 2", "; }", 66 },
+  { "template <class T> struct V { T x; };\n" K, "V<", "int", ">", " v; }", 100 },
+  { "#define F(x) x\n" K "n = ", "F(", "1", ")", "; }", 16 },
+  { "template <class... T> __device__ int f(T... v) { return (v + ...); }\n" K "n = f(", "1, ",
+    "2);", "", " }", 16 },
+  { K "goto z; ", "l#: ; ", "z: ;", "", " }", 64 },
+  { "namespace a = cooperative_groups;\n", "namespace g# = a;\n", K "g1::sync(); }", "", "", 4 },
 #undef K
 };
 
@@ -234,7 +265,8 @@ static void put_times(const char *item, unsigned n) {
   char number[16];
   for (unsigned i = 1; i <= n; i++)
     for (const char *s = item; *s; s++) {
-      const int length = *s == '#' && s[1] != 'i' && s[1] != 'e' ? snprintf(number, sizeof number, "%u", i) : 0;
+      const int length = *s == '#' && s[1] != 'i' && s[1] != 'e'
+                         ? snprintf(number, sizeof number, "%u", i) : 0;
       fuzz_replace(&work, work.n, 0, length ? number : s, length ? (size_t)length : 1);
     }
 }
@@ -275,7 +307,7 @@ static void round_of_kernels(void) {
   }
   if (fuzz_draw(8)) from_a_source();
   else at_a_limit();
-  char *text = malloc(work.n + 1);                             /* of this size: a byte too far is seen */
+  char *text = malloc(work.n + 1);                        /* of this size: a byte too far is seen */
   if (!text) exit(2);
   memcpy(text, work.at, work.n);
   fl_ksource *s = fl_ksource_parse(&memory, &e, text, work.n);
@@ -287,6 +319,7 @@ static void round_of_kernels(void) {
 
 int main(int argc, char **argv) {
   const int result = fuzz_main(argc, argv, &memory, round_of_kernels, 0);
-  printf("%s: %llu kernels: %llu refused, %llu ran, %llu derived\n", fuzz_name, kernels, refused, ran, derived);
+  printf("%s: %llu kernels: %llu refused, %llu ran, %llu derived\n",
+         fuzz_name, kernels, refused, ran, derived);
   return result;
 }

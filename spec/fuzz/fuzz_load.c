@@ -1,7 +1,8 @@
 /*
-** Damaged files for the readers that Lua has: flame.load with the metadata of flame.save and lists of
-** files, data.csv, data.text and data.tokens. A reader gives a value or an error in its own words: one
-** of Lua (an index of nil, a stack overflow) is a fault, and so is time out of proportion.
+** Damaged files for the readers that Lua has: flame.load with the metadata of flame.save and lists
+** of files, data.csv, data.text and data.tokens. A reader gives a value or an error in its own
+** words: one of Lua (an index of nil, a stack overflow) is a fault, and so is time out of
+** proportion.
 */
 #include "fuzz.h"
 #include "io/io.h"
@@ -16,8 +17,10 @@ static int values, refusals;
 static char folder[] = "/tmp/flame-fuzz-XXXXXX";
 
 static const char *const words[] = {
-  "{", "}", "[", "]", ",", ":", ";", "\"", "\"\"", "\\u0041", "1:", "2:{}", "i5;", "d3ff0000000000000;", "sab;", "%41", "T", "F", "ta;", "tb;",
-  "\"flame\"", "\"weight_map\"", "\"weight_map\":{", "\"p.safetensors\"", "\"q.safetensors\"", "\"s.safetensors\"", "../", "JAX", "nan", "-inf", "1e400", "0x10",
+  "{", "}", "[", "]", ",", ":", ";", "\"", "\"\"", "\\u0041", "1:", "2:{}", "i5;",
+  "d3ff0000000000000;", "sab;", "%41", "T", "F", "ta;", "tb;",
+  "\"flame\"", "\"weight_map\"", "\"weight_map\":{", "\"p.safetensors\"", "\"q.safetensors\"",
+  "\"s.safetensors\"", "../", "JAX", "nan", "-inf", "1e400", "0x10",
   "\t", " ", "\r\n", "\n", "\xEF\xBB\xBF", NULL
 };
 
@@ -27,9 +30,11 @@ static const struct { const char *name, *text; } seeds[] = {
   { "a.csv", "1\t2\n\"3\"\t4\n" },
   { "a.index.json", "{\"weight_map\": {\"a\": \"p.safetensors\", \"b\": \"p.safetensors\"}}" },
   { "a.index.json", "{\"metadata\":{\"n\":1},\"weight_map\":{\"value\":\"s.safetensors\"}}" },
-  { "a.safetensors", "{\"__metadata__\":{\"flame\":\"1:{[ta;]sb;tb;sc;i-5;sd;d3ff0000000000000;se;{[TF]}}\"},"
+  { "a.safetensors",
+    "{\"__metadata__\":{\"flame\":\"1:{[ta;]sb;tb;sc;i-5;sd;d3ff0000000000000;se;{[TF]}}\"},"
                      "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[1,2]}}" },
-  { "a.safetensors", "{\"__metadata__\":{\"flame\":\"JAX 0.4\",\"x\":\"y\"},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}" },
+  { "a.safetensors",
+    "{\"__metadata__\":{\"flame\":\"JAX 0.4\",\"x\":\"y\"},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}" },
   { "a.txt", "some text\n" },
   { "a.bin", "\1\0\2\0" }
 };
@@ -65,7 +70,8 @@ static void make_file(char *path, size_t size) {
   fuzz_damage(&work, 0, words);
   if (fuzz_draw(4) == 0) fuzz_damage(&work, 0, words);
   if (strstr(seeds[k].name, ".safetensors")) {
-    const unsigned char head[8] = { (unsigned char)work.n, (unsigned char)(work.n >> 8), (unsigned char)(work.n >> 16) };
+    const unsigned char head[8] = { (unsigned char)work.n, (unsigned char)(work.n >> 8),
+                                    (unsigned char)(work.n >> 16) };
     fuzz_replace(&work, work.n, 0, "\1\2", 2);
     fuzz_replace(&work, 0, 0, head, 8);
   }
@@ -79,7 +85,9 @@ static void round_of_files(void) {
   lua_pushvalue(L, 1);
   lua_pushstring(L, path);
   lua_pushinteger(L, (lua_Integer)fuzz_draw(2));
-  if (lua_pcall(L, 2, 1, 0) != LUA_OK || (lua_isstring(L, -1) && strcmp(lua_tostring(L, -1), "refused") != 0)) fuzz_fault(lua_tostring(L, -1));
+  if (lua_pcall(L, 2, 1, 0) != LUA_OK ||
+      (lua_isstring(L, -1) && strcmp(lua_tostring(L, -1), "refused") != 0))
+    fuzz_fault(lua_tostring(L, -1));
   else if (lua_isnil(L, -1)) values++;
   else refusals++;
   lua_settop(L, 1);
@@ -87,7 +95,8 @@ static void round_of_files(void) {
 }
 
 static void remove_files(void) {
-  static const char *const names[] = { "a.csv", "a.index.json", "a.safetensors", "a.txt", "a.bin", "p.safetensors", "s.safetensors" };
+  static const char *const names[] = { "a.csv", "a.index.json", "a.safetensors", "a.txt", "a.bin",
+                                       "p.safetensors", "s.safetensors" };
   char path[64];
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);
@@ -102,7 +111,8 @@ int main(int argc, char **argv) {
   luaL_openlibs(L);
   luaL_requiref(L, "flame", luaopen_flame, 0);
   lua_settop(L, 0);
-  if (luaL_loadstring(L, script) != LUA_OK || (lua_pushstring(L, folder), lua_pcall(L, 1, 1, 0)) != LUA_OK) {
+  if (luaL_loadstring(L, script) != LUA_OK ||
+      (lua_pushstring(L, folder), lua_pcall(L, 1, 1, 0)) != LUA_OK) {
     printf("fuzz_load: %s\n", lua_tostring(L, -1));
     return 2;
   }

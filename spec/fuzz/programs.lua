@@ -1,12 +1,13 @@
---- programs.lua COUNT [SEED [SECONDS]]: random programs of mixed dtypes (spec/support/programs.lua) from SEED on, at most SECONDS
--- long; run at the root of the repository. Each difference is printed with its seed and its smallest program; the last
--- line counts. The status is 1 when there was any. FUZZ_PLANT=k: with planted planner bug k (random_spec.lua), which must
--- be found.
+--- programs.lua COUNT [SEED [SECONDS]]: random programs of mixed dtypes (spec/support/programs.lua)
+-- from SEED on, at most SECONDS long; run at the root of the repository. Each difference is
+-- printed with its seed and its smallest program; the last line counts. The status is 1 when there
+-- was any. FUZZ_PLANT=k: with planted planner bug k (random_spec.lua), which must be found.
 local P = dofile("spec/support/program_run.lua")
 local count, first, seconds = tonumber(arg[1]), tonumber(arg[2] or 1), tonumber(arg[3] or math.huge)
 local flame, counts, done, bad, start = require "flame", {}, 0, 0, os.time()
 flame.internal.plant(tonumber(os.getenv "FUZZ_PLANT" or 0))
-print(("programs: seeds from %d, %s, %s, FLAME_ISA=%s"):format(first, os.date "%Y-%m-%d %H:%M:%S", flame.default_device(),
+print(("programs: seeds from %d, %s, %s, FLAME_ISA=%s"):format(first, os.date "%Y-%m-%d %H:%M:%S",
+  flame.default_device(),
   os.getenv "FLAME_ISA" or ""))
 for seed = first, first + count - 1 do
   if os.difftime(os.time(), start) >= seconds then break end

@@ -30,8 +30,10 @@ describe("data.idx", function()
 
   it("reads every type, unchanged", function()
     local cases = {
-      { 0x08, "u8", "BB", 7, 255 }, { 0x09, "i8", "bb", -7, 127 }, { 0x0B, "i16", ">i2i2", -300, 299 },
-      { 0x0C, "i32", ">i4i4", -70000, 2000000000 }, { 0x0D, "f32", ">ff", 0.5, -2.25 }, { 0x0E, "f64", ">dd", 0.1, -1e300 },
+      { 0x08, "u8", "BB", 7, 255 }, { 0x09, "i8", "bb", -7, 127 },
+      { 0x0B, "i16", ">i2i2", -300, 299 },
+      { 0x0C, "i32", ">i4i4", -70000, 2000000000 }, { 0x0D, "f32", ">ff", 0.5, -2.25 },
+      { 0x0E, "f64", ">dd", 0.1, -1e300 },
     }
     for _, c in ipairs(cases) do
       local x = data.idx(write("a.idx", idx(c[1], { 2 }, string.pack(c[3], c[4], c[5]))))
@@ -52,9 +54,12 @@ describe("data.idx", function()
     for n = 0, #text - 1 do
       assert.truthy(message(data.idx, write("c.idx", text:sub(1, n))):find("c.idx", 1, true))
     end
-    assert.truthy(message(data.idx, write("c.idx", text .. "x")):find("goes on after its last element", 1, true))
-    assert.truthy(message(data.idx, write("c.idx", "hello, world")):find("begins with 68 65 6c 6c", 1, true))
-    assert.truthy(message(data.idx, write("c.idx", idx(8, { 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF }, ""))):find("cut off", 1, true))
+    assert.truthy(message(data.idx, write("c.idx", text .. "x"))
+      :find("goes on after its last element", 1, true))
+    assert.truthy(message(data.idx, write("c.idx", "hello, world"))
+      :find("begins with 68 65 6c 6c", 1, true))
+    assert.truthy(message(data.idx,
+      write("c.idx", idx(8, { 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF }, ""))):find("cut off", 1, true))
     assert.truthy(message(data.idx, path("absent")):find("No such file", 1, true))
   end)
 
@@ -64,7 +69,8 @@ describe("data.idx", function()
     local text = f:read("a")
     f:close()
     for n = 1, #text - 1 do pcall(data.idx, write("cut.gz", text:sub(1, n))) end
-    assert.truthy(message(data.text, write("cut.gz", text:sub(1, #text - 9))):find("ends too early", 1, true))
+    assert.truthy(message(data.text, write("cut.gz", text:sub(1, #text - 9)))
+      :find("ends too early", 1, true))
     local bad = write("bad.gz", text:sub(1, 12) .. "\xff\xff\xff" .. text:sub(16))
     assert.truthy(message(data.text, bad):find("damaged packed data", 1, true))
   end)
@@ -72,7 +78,9 @@ end)
 
 describe("data.find", function()
   it("finds a name with or without .gz and lists what there is", function()
-    assert(os.execute(("mkdir -p '%s/f' && touch '%s/f/one' '%s/f/two.gz'"):format(folder, folder, folder)))
+    assert(
+      os.execute(("mkdir -p '%s/f' && touch '%s/f/one' '%s/f/two.gz'"):format(folder,
+        folder, folder)))
     assert.equal(path("f/one"), data.find(path("f"), "one"))
     assert.equal(path("f/two.gz"), data.find(path("f"), "two"))
     assert.truthy(message(data.find, path("f"), "three"):find("there is: one, two.gz", 1, true))
@@ -116,18 +124,21 @@ describe("data.text of what names no text", function()
   it("says so in its own words", function()
     local loop = {}
     loop[1] = loop
-    assert.truthy(message(data.text, loop):find("text: lists of paths are nested deeper than 100, or one holds itself", 1, true))
+    assert.truthy(message(data.text,
+      loop):find("text: lists of paths are nested deeper than 100, or one holds itself", 1, true))
     assert.truthy(message(data.text, 5):find("text: path must be a string, got number", 1, true))
   end)
 end)
 
 describe("data.tokens", function()
   it("reads ids as i32 after a header", function()
-    local x = data.tokens(write("t.bin", "head" .. string.pack("<I2I2I2", 1, 40000, 65535)), { dtype = "u16", header = 4 })
+    local x = data.tokens(write("t.bin", "head" .. string.pack("<I2I2I2", 1, 40000, 65535)),
+      { dtype = "u16", header = 4 })
     assert.equal("i32", x.dtype)
     assert.same({ 1, 40000, 65535 }, x:totable())
     assert.same({ 255 }, data.tokens(write("u.bin", "\xff"), { dtype = "u8" }):totable())
-    assert.truthy(message(data.tokens, write("t.bin", "abc")):find("no whole number of u16", 1, true))
+    assert.truthy(message(data.tokens,
+      write("t.bin", "abc")):find("no whole number of u16", 1, true))
   end)
 end)
 
@@ -136,12 +147,15 @@ describe("data.csv", function()
     local x, names = data.csv(write("a.csv", '"x", y\r\n1,2.5\r\n-3e2, \r\n'))
     assert.same({ "x", "y" }, names)
     assert.allclose({ { 1, 2.5 }, { -300, 0 / 0 } }, x)
-    assert.same({ { 1, 2 } }, data.csv(write("b.csv", "1;2\n"), { sep = ";", dtype = "i64" }):totable())
+    assert.same({ { 1, 2 } },
+      data.csv(write("b.csv", "1;2\n"), { sep = ";", dtype = "i64" }):totable())
   end)
 
   it("names the line that is wrong", function()
-    assert.truthy(message(data.csv, write("c.csv", "1,2\n3\n")):find("line 2 has 1 fields", 1, true))
-    assert.truthy(message(data.csv, write("c.csv", "1,2\n3,x\n")):find("line 2, field 2: 'x'", 1, true))
+    assert.truthy(message(data.csv, write("c.csv", "1,2\n3\n"))
+      :find("line 2 has 1 fields", 1, true))
+    assert.truthy(message(data.csv, write("c.csv", "1,2\n3,x\n"))
+      :find("line 2, field 2: 'x'", 1, true))
   end)
 
   it("keeps an empty field before a quoted one where blanks separate", function()
@@ -149,12 +163,15 @@ describe("data.csv", function()
   end)
 
   it("refuses text after a quoted field", function()
-    assert.truthy(message(data.csv, write("e.csv", '"1"2,3\n')):find("line 1: text after a closed quotation mark", 1, true))
+    assert.truthy(message(data.csv, write("e.csv", '"1"2,3\n'))
+      :find("line 1: text after a closed quotation mark", 1, true))
   end)
 
   it("is not moved by a decimal comma", function()
     local before = os.setlocale(nil, "numeric")
-    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do if os.setlocale(name, "numeric") then break end end
+    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do
+      if os.setlocale(name, "numeric") then break end
+    end
     local x = data.csv(write("d.csv", "1.5,2.25\n"))
     flame.save(path("l.safetensors"), { x, 1.5 })
     local t = flame.load(path("l.safetensors"))
@@ -203,7 +220,9 @@ describe("data.batches", function()
     assert.is_not.same(first, second)
     table.sort(first)
     assert.same(x:totable(), first)
-    local function again() return sums(data.batches({ x }, { size = 7, shuffle = true, seed = 3 })) end
+    local function again()
+      return sums(data.batches({ x }, { size = 7, shuffle = true, seed = 3 }))
+    end
     assert.same(again(), again())
   end)
 
@@ -235,15 +254,19 @@ describe("data.batches", function()
       if i then got[#got + 1] = b:totable() end
     end
     flame.save(path("loader.safetensors"), loader:state())
-    loader = data.batches({ x }, { size = 5, shuffle = true, state = flame.load(path("loader.safetensors")) })
+    loader = data.batches({ x },
+      { size = 5, shuffle = true, state = flame.load(path("loader.safetensors")) })
     for _, b in loader do got[#got + 1] = b:totable() end
     assert.same(parts, got)
   end)
 
   it("refuses tensors that do not go together and unknown options", function()
-    assert.truthy(message(data.batches, { flame.ones(2), flame.ones(3) }):find("of tensor 1 is 2 and of tensor 2 3", 1, true))
-    assert.truthy(message(data.batches, { flame.ones(2) }, { sise = 3 }):find("no option 'sise'", 1, true))
-    assert.truthy(message(data.batches, { flame.ones(2) }, { size = 0 }):find("size must be a positive integer", 1, true))
+    assert.truthy(message(data.batches, { flame.ones(2), flame.ones(3) })
+      :find("of tensor 1 is 2 and of tensor 2 3", 1, true))
+    assert.truthy(message(data.batches, { flame.ones(2) },
+      { sise = 3 }):find("no option 'sise'", 1, true))
+    assert.truthy(message(data.batches, { flame.ones(2) },
+      { size = 0 }):find("size must be a positive integer", 1, true))
   end)
 end)
 
@@ -274,7 +297,8 @@ describe("data.drawn_digits", function()
 end)
 
 describe("data.options", function()
-  local spec = { { "steps", 5, "how many" }, { "rate", 0.5, "" }, { "data", "", "" }, { "fast", false, "" } }
+  local spec = { { "steps", 5, "how many" }, { "rate", 0.5, "" }, { "data", "", "" },
+    { "fast", false, "" } }
 
   it("takes values in the type of the default", function()
     local o = data.options({ "--steps", "1e2", "--rate=3", "--data", "x=y", "--fast" }, spec)
@@ -320,7 +344,8 @@ describe("batches made ahead", function()
       assert.equal(plain, bytes_of({ size = 5, shuffle = true, seed = 3, prefetch = ahead }, 3))
       assert.equal(after, flame.rand(4):bytes())
     end
-    assert.equal(bytes_of({ size = 4, drop_last = true }, 2), bytes_of({ size = 4, drop_last = true, prefetch = 2 }, 2))
+    assert.equal(bytes_of({ size = 4, drop_last = true }, 2),
+      bytes_of({ size = 4, drop_last = true, prefetch = 2 }, 2))
   end)
 
   it("do not count in the position that is saved", function()

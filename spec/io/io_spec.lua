@@ -66,7 +66,8 @@ describe("flame.save and flame.load", function()
 
   it("keep shapes, also of 0-d and empty tensors and of views", function()
     local x = flame.arange(12.0):reshape(3, 4)
-    flame.save(path("shapes.safetensors"), { zero = flame.tensor(5), empty = flame.zeros(0, 3), turned = x:t(), row = x[2] })
+    flame.save(path("shapes.safetensors"),
+      { zero = flame.tensor(5), empty = flame.zeros(0, 3), turned = x:t(), row = x[2] })
     local u = flame.load(path("shapes.safetensors"))
     assert.equal(5, u.zero:item())
     assert.same({}, u.zero.shape)
@@ -76,8 +77,10 @@ describe("flame.save and flame.load", function()
   end)
 
   it("keep nested tables with their types of keys and values", function()
-    local t = { 1, 2.0, { "x", { y = true } }, [-3] = "minus", [2.5] = false, [true] = "yes", ["1"] = "text",
-                ["a.b"] = 1, a = { b = 2 }, empty = {}, ["caf\xE9 %41\0\n\""] = "\xff\0", big = math.maxinteger }
+    local t = { 1, 2.0, { "x", { y = true } }, [-3] = "minus", [2.5] = false, [true] = "yes",
+                ["1"] = "text",
+                ["a.b"] = 1, a = { b = 2 }, empty = {}, ["caf\xE9 %41\0\n\""] = "\xff\0",
+                big = math.maxinteger }
     flame.save(path("nested.safetensors"), t)
     local u = flame.load(path("nested.safetensors"))
     assert.same(t, u)
@@ -93,16 +96,20 @@ describe("flame.save and flame.load", function()
   end)
 
   it("name tensors by dotted paths", function()
-    flame.save(path("names.safetensors"), { model = { blocks = { { w = flame.ones(1) } } }, step = 3 })
-    assert.truthy(read("names.safetensors"):find('"model.blocks.1.w":{"dtype":"F32","shape":[1]', 1, true))
+    flame.save(path("names.safetensors"),
+      { model = { blocks = { { w = flame.ones(1) } } }, step = 3 })
+    assert.truthy(read("names.safetensors")
+      :find('"model.blocks.1.w":{"dtype":"F32","shape":[1]', 1, true))
   end)
 
   it("keep apart names that look the same when dotted", function()
-    local t = { a = { b = flame.tensor(1) }, ["a.b"] = flame.tensor(2), [1] = flame.tensor(3), ["1"] = flame.tensor(4),
+    local t = { a = { b = flame.tensor(1) }, ["a.b"] = flame.tensor(2), [1] = flame.tensor(3),
+                ["1"] = flame.tensor(4),
                 ["__metadata__"] = flame.tensor(5) }
     flame.save(path("apart.safetensors"), t)
     local u = flame.load(path("apart.safetensors"))
-    assert.same({ 1, 2, 3, 4, 5 }, { u.a.b:item(), u["a.b"]:item(), u[1]:item(), u["1"]:item(), u["__metadata__"]:item() })
+    assert.same({ 1, 2, 3, 4, 5 },
+      { u.a.b:item(), u["a.b"]:item(), u[1]:item(), u["1"]:item(), u["__metadata__"]:item() })
   end)
 
   it("write a shared tensor once and give back one handle", function()
@@ -178,10 +185,13 @@ describe("replacing a file", function()
 
   it("keeps the file's mode and follows a link", function()
     flame.save(path("mode.safetensors"), { flame.ones(1) })
-    assert(os.execute(("chmod 640 '%s' && ln -sf mode.safetensors '%s'"):format(path("mode.safetensors"), path("link.safetensors"))))
+    assert(
+      os.execute(("chmod 640 '%s' && ln -sf mode.safetensors '%s'"):format(path("mode.safetensors"),
+        path("link.safetensors"))))
     flame.save(path("link.safetensors"), { flame.tensor(2) })
     assert.equal(2, flame.load(path("mode.safetensors"))[1]:item())
-    local facts = ("stat -c %%a '%s'; test -L '%s' && echo link"):format(path("mode.safetensors"), path("link.safetensors"))
+    local facts = ("stat -c %%a '%s'; test -L '%s' && echo link"):format(path("mode.safetensors"),
+      path("link.safetensors"))
     local pipe = assert(io.popen(facts))
     assert.equal("640\nlink\n", pipe:read("a"))
     pipe:close()
@@ -196,10 +206,18 @@ end)
 
 describe("a temporary file", function()
   it("whose writer was killed goes with the next save to its folder, another's stays", function()
-    local dead, live, other = ".flame-0123456789abcdef.tmp", ".flame-fedcba9876543210.tmp", ".flame-notes.tmp"
+    local dead, live, other = ".flame-0123456789abcdef.tmp", ".flame-fedcba9876543210.tmp",
+      ".flame-notes.tmp"
     for _, name in ipairs { dead, live, other } do write(name, "x") end
-    local lock = assert(io.popen(("flock -x %s sh -c 'echo held; read line' >%s"):format(quote(path(live)), quote(path("held"))), "w"))
-    repeat local f = io.open(path("held")) local text = f and f:read("a") if f then f:close() end until text == "held\n"
+    local lock =
+      assert(
+        io.popen(("flock -x %s sh -c 'echo held; read line' >%s"):format(quote(path(live)),
+          quote(path("held"))), "w"))
+    repeat
+      local f = io.open(path("held"))
+      local text = f and f:read("a")
+      if f then f:close() end
+    until text == "held\n"
     flame.save(path("a.safetensors"), { flame.ones(1) })
     local names = listing()
     assert.falsy(names:find(dead, 1, true))
@@ -234,7 +252,8 @@ describe("a limit of file sizes", function()
     local pipe = io.popen(("ulimit -f 8; %s -e %s 2>&1"):format(interpreter, quote(script)))
     local said = pipe:read("a")
     assert.truthy(pipe:close())
-    assert.truthy(said:find("old.safetensors: the file is larger than the process (ulimit -f)", 1, true), said)
+    assert.truthy(said:find("old.safetensors: the file is larger than the process (ulimit -f)",
+      1, true), said)
     assert.truthy(said:find("true", 1, true), said)
     assert.equal(before, read("old.safetensors"))
     assert.falsy(listing():find("%.tmp"))
@@ -244,7 +263,8 @@ end)
 describe("reading safetensors", function()
   it("takes the file of another program as a flat table", function()
     local text = safetensors('{"__metadata__":{"format":"pt"},' .. entry("a.b", one) .. "," ..
-      entry("c", '"shape":[],"data_offsets":[8,9],"dtype":"BOOL"') .. "}   ", string.pack("<ff", 1.5, -2) .. "\7")
+      entry("c", '"shape":[],"data_offsets":[8,9],"dtype":"BOOL"') .. "}   ",
+      string.pack("<ff", 1.5, -2) .. "\7")
     local t, meta = flame.load(write("foreign.safetensors", text))
     assert.allclose({ 1.5, -2 }, t["a.b"])
     assert.equal(true, t.c:item())
@@ -253,7 +273,9 @@ describe("reading safetensors", function()
   end)
 
   it("decodes escapes in names", function()
-    local t = flame.load(write("escapes.safetensors", safetensors("{" .. entry([[\u00e9\n\ud83d\ude00\/]], one) .. "}", ("\0"):rep(8))))
+    local t =
+      flame.load(write("escapes.safetensors",
+        safetensors("{" .. entry([[\u00e9\n\ud83d\ude00\/]], one) .. "}", ("\0"):rep(8))))
     assert.truthy(t["é\n😀/"])
   end)
 
@@ -272,7 +294,8 @@ describe("reading safetensors", function()
     local text = read("flip.safetensors")
     for i = 1, #text do
       for _, b in ipairs { 0, 0x22, 0x39, 0x7b, 0xff } do
-        pcall(flame.load, write("flipped.safetensors", text:sub(1, i - 1) .. string.char(b) .. text:sub(i + 1)))
+        pcall(flame.load,
+          write("flipped.safetensors", text:sub(1, i - 1) .. string.char(b) .. text:sub(i + 1)))
       end
     end
   end)
@@ -281,31 +304,51 @@ describe("reading safetensors", function()
     refused(string.pack("<I8", 1 << 62) .. "{}", "header length at offset 0")
     refused(string.pack("<I8", 3) .. "{}", "header length at offset 0")
     refused(safetensors("[]"), "does not begin with '{'")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,12]') .. "}", ("x"):rep(8)), "go beyond the file")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,0]') .. "}"), "hold 0 bytes")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2],"data_offsets":[8,0]') .. "}", ("x"):rep(8)), "ends before it begins")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,8]') .. "}", ("x"):rep(8)), "shape (3) of F32")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]') .. "}"), "beyond 2^63")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,12]') .. "}",
+      ("x"):rep(8)), "go beyond the file")
+    refused(
+      safetensors("{"
+        .. entry("w", '"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,0]')
+        .. "}"), "hold 0 bytes")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2],"data_offsets":[8,0]') .. "}",
+      ("x"):rep(8)), "ends before it begins")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,8]') .. "}",
+      ("x"):rep(8)), "shape (3) of F32")
+    refused(
+      safetensors("{" .. entry("w",
+        '"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]') .. "}"), "beyond 2^63")
   end)
 
   it("refuses names twice, overlaps, unknown dtypes and missing fields", function()
-    refused(safetensors("{" .. entry("w", one) .. "," .. entry("w", one) .. "}", ("x"):rep(8)), "'w' stands twice")
-    local later, small = '"dtype":"U8","shape":[2],"data_offsets":[7,9]', '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]'
-    refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", later) .. "}", ("x"):rep(9)), "overlap at offset 7")
+    refused(safetensors("{" .. entry("w", one) .. "," .. entry("w", one) .. "}", ("x"):rep(8)),
+      "'w' stands twice")
+    local later, small = '"dtype":"U8","shape":[2],"data_offsets":[7,9]',
+      '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]'
+    refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", later) .. "}", ("x"):rep(9)),
+      "overlap at offset 7")
     refused(safetensors("{" .. entry("w", small) .. "}", ("x"):rep(8)), "'w' has dtype F8_E4M3")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2]') .. "}", ("x"):rep(8)), "needs 'dtype', 'shape' and 'data_offsets'")
-    refused(safetensors("{" .. entry("w", one .. ',"dtype":"F32"') .. "}", ("x"):rep(8)), "a field stands twice")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2]') .. "}", ("x"):rep(8)),
+      "needs 'dtype', 'shape' and 'data_offsets'")
+    refused(safetensors("{" .. entry("w", one .. ',"dtype":"F32"') .. "}", ("x"):rep(8)),
+      "a field stands twice")
     refused(safetensors('{"__metadata__":{"a":"1","a":"2"}}'), "'a' stands twice")
     refused(safetensors('{"__metadata__":{"a":1}}'), "a string must stand here")
-    refused(safetensors("{" .. entry("w", '"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]') .. "}", "x"), "more than 8 axes")
+    refused(
+      safetensors("{" .. entry("w", '"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]')
+        .. "}", "x"), "more than 8 axes")
   end)
 
   it("refuses JSON that is none, with its offset", function()
     refused(safetensors("{" .. entry("w", one) .. ",}", ("x"):rep(8)), "at offset")
     refused(safetensors('{"a":' .. ("["):rep(100) .. "}"), "an object must stand here")
-    refused(safetensors("{" .. entry("w", '"more":' .. ("["):rep(100) .. ("]"):rep(100)) .. "}"), "nested too deep")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[02],"data_offsets":[0,8]') .. "}"), "leading zero")
-    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[-2],"data_offsets":[0,8]') .. "}"), "not negative")
+    refused(safetensors("{" .. entry("w", '"more":' .. ("["):rep(100) .. ("]"):rep(100)) .. "}"),
+      "nested too deep")
+    refused(
+      safetensors("{" .. entry("w", '"dtype":"F32","shape":[02],"data_offsets":[0,8]') .. "}"),
+      "leading zero")
+    refused(
+      safetensors("{" .. entry("w", '"dtype":"F32","shape":[-2],"data_offsets":[0,8]') .. "}"),
+      "not negative")
     refused(safetensors("{" .. entry("w\1", one) .. "}", ("x"):rep(8)), "control character")
     refused(safetensors("{" .. entry("w\xff", one) .. "}", ("x"):rep(8)), "not UTF-8")
     refused(safetensors("{" .. entry("\\ud800", one) .. "}", ("x"):rep(8)), "surrogate")
@@ -319,7 +362,8 @@ describe("reading safetensors", function()
   it("takes another program's text under the key flame as its metadata", function()
     for _, text in ipairs { "JAX", "true", "", "1:", "1:30 pm", "12:30", "1:true", "{}" } do
       local t, meta = flame.load(write("foreign.safetensors",
-        safetensors('{"__metadata__":{"flame":"' .. text .. '"},' .. entry("w", one) .. "}", string.pack("<ff", 1, 2))))
+        safetensors('{"__metadata__":{"flame":"' .. text .. '"},' .. entry("w", one) .. "}",
+          string.pack("<ff", 1, 2))))
       assert.same({ 1, 2 }, t.w:totable())
       assert.same({ flame = text }, meta)
     end
@@ -341,7 +385,10 @@ describe("a model in several files", function()
   it("is read by its list, which names files beside it only", function()
     flame.save(path("part-1.safetensors"), { ["a.weight"] = flame.ones(2), extra = flame.zeros(1) })
     flame.save(path("part-2.safetensors"), { ["b.weight"] = flame.full({ 3 }, 2) })
-    local function list(map) return write("m.safetensors.index.json", '{"metadata": {"total_size": 20}, "weight_map": {' .. map .. "}}") end
+    local function list(map)
+      return write("m.safetensors.index.json",
+        '{"metadata": {"total_size": 20}, "weight_map": {' .. map .. "}}")
+    end
     local t = flame.load(list('"a.weight": "part-1.safetensors", "b.weight": "part-2.safetensors"'))
     assert.same({ 1, 1 }, t["a.weight"]:totable())
     assert.same({ 2, 2, 2 }, t["b.weight"]:totable())
@@ -382,11 +429,14 @@ describe("npy and npz", function()
       return "\x93NUMPY\1\0" .. string.pack("<I2", #dictionary + 1) .. dictionary .. "\n" .. bytes
     end
     local columns = string.pack(">i4i4i4i4i4i4", 1, 4, 2, 5, 3, 6)
-    local t = flame.load(write("b.npy", npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", columns)))
+    local t =
+      flame.load(write("b.npy",
+        npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", columns)))
     assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, t:totable())
     for bad, pattern in pairs {
       ["{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"] = "dtype '<c8'",
-      ["{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"] = "a pickle, which can run code; convert it once",
+      ["{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"] =
+        "a pickle, which can run code; convert it once",
       ["{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }"] = "cut off",
       ["{'descr': '<f4', 'shape': (1,), }"] = "needs descr",
       ["{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }"] = "can not be read",
@@ -415,8 +465,13 @@ describe("npy and npz", function()
     assert.falsy(ok)
     assert.truthy(message:find("element 2 is 18446744073709551615, beyond i64", 1, true), message)
     local header = '{"w":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}}'
-    check("i32", { 3, 40000 }, write("u.safetensors", string.pack("<I8", #header) .. header .. string.pack("<I2I2", 3, 40000)) and
-      (function() flame.save(path("w.npy"), flame.load(path("u.safetensors")).w) return path("w.npy") end)())
+    check("i32", { 3, 40000 },
+      write("u.safetensors",
+        string.pack("<I8", #header) .. header .. string.pack("<I2I2", 3, 40000)) and
+      (function()
+        flame.save(path("w.npy"), flame.load(path("u.safetensors")).w)
+        return path("w.npy")
+      end)())
   end)
 
   it("hold tensors by name, and refuse to hold more", function()
@@ -440,7 +495,9 @@ describe("npy and npz", function()
     end
     unsaved("two tensors have the name a.b", { a = { b = x }, ["a.b"] = flame.zeros(1) })
     unsaved("two tensors have the name 1", { x, ["1"] = x })
-    for _, name in ipairs { "", "/a", "..", "../a", "a/../b", ("x"):rep(5000) } do unsaved("npz can not have the name", { [name] = x }) end
+    for _, name in ipairs { "", "/a", "..", "../a", "a/../b", ("x"):rep(5000) } do
+      unsaved("npz can not have the name", { [name] = x })
+    end
   end)
 
   it("refuse members that lie over one another", function()
@@ -448,7 +505,8 @@ describe("npy and npz", function()
     local text = read("two.npz")
     local first = text:find("PK\1\2", 1, true)
     local second = text:find("PK\1\2", first + 4, true)
-    local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)      -- b's place is now a's
+    -- b's place is now a's
+    local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)
     local ok, message = pcall(flame.load, write("same.npz", same))
     assert.falsy(ok)
     assert.truthy(message:find("lies over the next one", 1, true), message)
@@ -458,13 +516,15 @@ describe("npy and npz", function()
     flame.save(path("whole.npz"), { x = flame.arange(3.0), y = flame.ones(2) })
     local text = read("whole.npz")
     for n = 0, #text - 1, 3 do
-      assert.falsy((pcall(flame.load, write("cut.npz", text:sub(1, n)))), "read a file cut off at " .. n)
+      assert.falsy((pcall(flame.load, write("cut.npz", text:sub(1, n)))),
+        "read a file cut off at " .. n)
     end
     for i = 1, #text, 2 do
       pcall(flame.load, write("flipped.npz", text:sub(1, i - 1) .. "\xff" .. text:sub(i + 1)))
     end
     local at = text:find(flame.arange(3.0):bytes(), 1, true)
-    local ok, message = pcall(flame.load, write("sum.npz", text:sub(1, at - 1) .. "\1" .. text:sub(at + 1)))
+    local ok, message = pcall(flame.load,
+      write("sum.npz", text:sub(1, at - 1) .. "\1" .. text:sub(at + 1)))
     assert.falsy(ok)
     assert.truthy(message:find("checksum", 1, true), message)
   end)
@@ -472,7 +532,8 @@ end)
 
 describe("the ending of a file's name", function()
   it("that flame does not write is refused with those that it does", function()
-    for _, name in ipairs { "x.jpg", "x.bmp", "x.json", "x.svg", "x.txt", "x.gz", "x.safetensor", "x.npy.gz", "x.tar_z", "x.7", "x.JPG" } do
+    for _, name in ipairs { "x.jpg", "x.bmp", "x.json", "x.svg", "x.txt", "x.gz", "x.safetensor",
+        "x.npy.gz", "x.tar_z", "x.7", "x.JPG" } do
       local ok, message = pcall(flame.save, path(name), { flame.ones(1) })
       assert.falsy(ok, name)
       local known = "there is .safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
@@ -501,7 +562,8 @@ describe("csv", function()
   it("gives the same numbers back in every dtype", function()
     flame.seed(3)
     for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
-      local x = dtype:find("^[fb]") and flame.randn({ 40, 3 }, { dtype = "f64" }):mul(1e3):to(dtype) or
+      local x = dtype:find("^[fb]") and flame.randn({ 40, 3 }, { dtype = "f64" }):mul(1e3):to(dtype)
+        or
         flame.randint({ 40, 3 }, 0, 100):to(dtype) - (dtype == "u8" and 0 or 50)
       flame.save(path("a.csv"), x)
       local y = csv(path("a.csv"), { dtype = dtype })
@@ -514,8 +576,10 @@ describe("csv", function()
     flame.save(path("a.csv"), flame.tensor { { 1 / 3, 0 / 0, math.huge, -math.huge, -0.0, 1e-45 } })
     local back = csv(path("a.csv"))[1]:totable()
     assert.equal(flame.tensor(1 / 3):item(), back[1])
-    assert.is_true(back[2] ~= back[2] and back[3] == math.huge and back[4] == -math.huge and 1 / back[5] == -math.huge and back[6] > 0)
-    assert.same(csv(path("a.csv")):nan_to_num():totable(), flame.load(path("a.csv")):nan_to_num():totable())
+    assert.is_true(back[2] ~= back[2] and back[3] == math.huge and back[4] == -math.huge
+      and 1 / back[5] == -math.huge and back[6] > 0)
+    assert.same(csv(path("a.csv")):nan_to_num():totable(),
+      flame.load(path("a.csv")):nan_to_num():totable())
     flame.save(path("a.csv"), flame.tensor { { true, false } })
     assert.equal("1,0\n", read("a.csv"))
   end)
@@ -523,11 +587,14 @@ describe("csv", function()
   it("holds what has rows and columns, also tracked and transposed, and is not moved by a decimal comma", function()
     local x = flame.tensor({ { 1.5, 2 }, { 3, 4 } }, { requires_grad = true })
     local before = os.setlocale(nil, "numeric")
-    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do if os.setlocale(name, "numeric") then break end end
+    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do
+      if os.setlocale(name, "numeric") then break end
+    end
     flame.save(path("a.csv"), x:t())
     os.setlocale(before, "numeric")
     assert.equal("1.5,3\n2,4\n", read("a.csv"))
-    for _, bad in ipairs { flame.ones(3), flame.tensor(1), flame.ones { 1, 2, 3 }, flame.ones { 0, 2 }, { flame.ones { 1, 1 } } } do
+    for _, bad in ipairs { flame.ones(3), flame.tensor(1), flame.ones { 1, 2, 3 },
+        flame.ones { 0, 2 }, { flame.ones { 1, 1 } } } do
       local ok, message = pcall(flame.save, path("a.csv"), bad)
       assert.falsy(ok)
       assert.truthy(message:find("a csv file holds", 1, true), message)
@@ -538,8 +605,11 @@ end)
 describe("files of other kinds", function()
   it("are refused without waiting for them: pipes, folders, devices", function()
     assert(os.execute("mkfifo " .. quote(path("pipe"))))
-    local script = ("for _, p in ipairs { %q, %q, '/dev/zero' } do print(select(2, pcall(flame.load, p))) end"):format(path("pipe"), folder)
-    local pipe = assert(io.popen(("timeout 20 %s -e %s 2>&1"):format(quote(interpreter), quote(script))))
+    local script =
+      ("for _, p in ipairs { %q, %q, '/dev/zero' } do print(select(2, pcall(flame.load, p))) end"):format(
+        path("pipe"), folder)
+    local pipe =
+      assert(io.popen(("timeout 20 %s -e %s 2>&1"):format(quote(interpreter), quote(script))))
     local said = pipe:read("a")
     pipe:close()
     assert(os.remove(path("pipe")))

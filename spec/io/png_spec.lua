@@ -26,7 +26,9 @@ local function crc32(s)
   return crc ~ 0xFFFFFFFF
 end
 
-local function chunk(kind, data) return string.pack(">I4", #data) .. kind .. data .. string.pack(">I4", crc32(kind .. data)) end
+local function chunk(kind, data)
+  return string.pack(">I4", #data) .. kind .. data .. string.pack(">I4", crc32(kind .. data))
+end
 
 --- zlib's form of a short text, not packed.
 local function stored(raw)
@@ -35,10 +37,12 @@ local function stored(raw)
     a = (a + raw:byte(i)) % 65521
     b = (b + a) % 65521
   end
-  return "\x78\x01\1" .. string.pack("<I2I2", #raw, ~#raw & 0xFFFF) .. raw .. string.pack(">I4", b << 16 | a)
+  return "\x78\x01\1" .. string.pack("<I2I2", #raw, ~#raw & 0xFFFF) .. raw
+    .. string.pack(">I4", b << 16 | a)
 end
 
-local passes = { { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 }, { 0, 2, 2, 4 }, { 1, 0, 2, 2 }, { 0, 1, 1, 2 } }
+local passes = { { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 }, { 0, 2, 2, 4 },
+  { 1, 0, 2, 2 }, { 0, 1, 1, 2 } }
 local samples = { [0] = 1, [2] = 3, [3] = 1, [4] = 2, [6] = 4 }
 
 --- Bytes of samples of so many bits.
@@ -79,7 +83,9 @@ local function rows(o, v)
     local above = {}
     for y = p[2], o.height - 1, p[4] do
       local row = {}
-      for x = p[1], o.width - 1, p[3] do for c = 0, samples[o.type] - 1 do row[#row + 1] = v(x, y, c) end end
+      for x = p[1], o.width - 1, p[3] do
+        for c = 0, samples[o.type] - 1 do row[#row + 1] = v(x, y, c) end
+      end
       if #row == 0 then break end
       row = packed(row, o.depth)
       out[#out + 1] = filtered(filter, row, above, step)
@@ -91,14 +97,16 @@ end
 
 local signature = "\x89PNG\r\n\x1a\n"
 local function head(o)
-  return chunk("IHDR", string.pack(">I4I4BBBBB", o.width, o.height, o.depth, o.type, 0, 0, o.interlaced and 1 or 0))
+  return chunk("IHDR",
+    string.pack(">I4I4BBBBB", o.width, o.height, o.depth, o.type, 0, 0, o.interlaced and 1 or 0))
 end
 
 local function encoded(o, v)
   local z = stored(rows(o, v))
   local palette = o.palette and chunk("PLTE", o.palette) or ""
   local clear = o.clear and chunk("tRNS", o.clear) or ""
-  return signature .. head(o) .. chunk("gAMA", "\0\0\xb1\x8f") .. palette .. clear .. chunk("IDAT", z:sub(1, 5)) .. chunk("IDAT", z:sub(6))
+  return signature .. head(o) .. chunk("gAMA", "\0\0\xb1\x8f") .. palette .. clear
+    .. chunk("IDAT", z:sub(1, 5)) .. chunk("IDAT", z:sub(6))
     .. chunk("IEND", "")
 end
 
@@ -120,15 +128,20 @@ local function reads(o, v, f)
 end
 
 describe("flame.load of a PNG", function()
-  for type, depths in pairs { [0] = { 1, 2, 4, 8, 16 }, [2] = { 8, 16 }, [4] = { 8, 16 }, [6] = { 8, 16 } } do
+  for type, depths in pairs { [0] = { 1, 2, 4, 8, 16 }, [2] = { 8, 16 }, [4] = { 8, 16 },
+      [6] = { 8, 16 } } do
     for _, depth in ipairs(depths) do
-      it(("reads colour type %d with %d bits, interlaced or not, with a clear colour or not"):format(type, depth), function()
+      it(("reads colour type %d with %d bits, interlaced or not, with a clear colour or not"):format(
+        type, depth), function()
         local most, scale = (1 << depth) - 1, depth < 8 and 255 // ((1 << depth) - 1) or 1
-        local function v(x, y, c) return (x * 37 + y * 11 * x + c * 5) * (depth == 16 and 257 or 1) & most end
+        local function v(x, y, c)
+          return (x * 37 + y * 11 * x + c * 5) * (depth == 16 and 257 or 1) & most
+        end
         for _, size in ipairs { { 1, 1 }, { 3, 2 }, { 5, 9 }, { 11, 8 } } do
           for _, interlaced in ipairs { false, true } do
             for _, clear in ipairs { false, true } do
-              local o = { type = type, depth = depth, width = size[1], height = size[2], interlaced = interlaced }
+              local o = { type = type, depth = depth, width = size[1], height = size[2],
+                interlaced = interlaced }
               local n, key = samples[type], clear and (type == 0 or type == 2)
               if key then
                 o.clear = ""
@@ -154,7 +167,9 @@ describe("flame.load of a PNG", function()
     for _, depth in ipairs { 1, 2, 4, 8 } do
       local function v(x, y) return (x * 3 + y) & ((1 << depth) - 1) end
       local o = { type = 3, depth = depth, width = 9, height = 5, palette = "" }
-      for k = 0, (1 << depth) - 1 do o.palette = o.palette .. string.char(k, 255 - k, k * 7 & 255) end
+      for k = 0, (1 << depth) - 1 do
+        o.palette = o.palette .. string.char(k, 255 - k, k * 7 & 255)
+      end
       local function colour(x, y) local k = v(x, y) return { k, 255 - k, k * 7 & 255 } end
       reads(o, v, colour)
       o.clear, o.interlaced = "\9", true
@@ -185,8 +200,9 @@ describe("flame.save and flame.load of a PNG", function()
   end)
 
   it("refuse values and shapes that a PNG has not", function()
-    for _, x in ipairs { flame.full({ 2, 2 }, 65536, { dtype = "i32" }), flame.full({ 2, 2 }, -1, { dtype = "i32" }),
-      flame.ones({ 5, 2, 2 }), flame.ones(3), flame.ones({ 0, 2 }), flame.ones({ 2, 2 }, { dtype = "i64" }) } do
+    for _, x in ipairs { flame.full({ 2, 2 }, 65536, { dtype = "i32" }),
+      flame.full({ 2, 2 }, -1, { dtype = "i32" }), flame.ones({ 5, 2, 2 }), flame.ones(3),
+      flame.ones({ 0, 2 }), flame.ones({ 2, 2 }, { dtype = "i64" }) } do
       assert.has_error(function() flame.save(path, x) end)
     end
   end)
@@ -203,7 +219,8 @@ describe("a damaged PNG", function()
       assert.truthy(why:find("load: ", 1, true) and why:find("a.png", 1, true), why)
     end
     for n = 5, #good do
-      local ok, why = pcall(flame.load, write(good:sub(1, n - 1) .. string.char(good:byte(n) ~ 64) .. good:sub(n + 1)))
+      local ok, why = pcall(flame.load,
+        write(good:sub(1, n - 1) .. string.char(good:byte(n) ~ 64) .. good:sub(n + 1)))
       assert.falsy(ok, n)
       assert.truthy(why:find("load: ", 1, true), why)
     end
@@ -214,7 +231,9 @@ describe("a damaged PNG", function()
     local function with(change) return head(setmetatable(change, { __index = o })) end
     local idat = chunk("IDAT", z)
     local small = { type = 3, depth = 8, width = 1, height = 1 }
-    local function small_image(...) return head(small) .. table.concat({ ... }) .. chunk("IDAT", stored "\0\5") .. tail end
+    local function small_image(...)
+      return head(small) .. table.concat({ ... }) .. chunk("IDAT", stored "\0\5") .. tail
+    end
     for text, pattern in pairs {
       [idat] = "IHDR must come first",
       [head(o) .. head(o)] = "IHDR must come first, and once",
@@ -230,13 +249,18 @@ describe("a damaged PNG", function()
       [with { width = 4 } .. idat .. tail] = "the packed data hold fewer than 26 bytes",
       [with { width = 2 } .. idat .. tail] = "the packed data hold more than 14 bytes",
       [head(o) .. idat .. chunk("tEXt", "x") .. idat .. tail] = "image data are not in one piece",
-      [head(o) .. chunk("IDAT", z:sub(1, -5)) .. tail] = "the packed data ends too early after 20 unpacked bytes",
+      [head(o) .. chunk("IDAT", z:sub(1, -5))
+        .. tail] = "the packed data ends too early after 20 unpacked bytes",
       [head(o) .. chunk("IDAT", "xyz") .. tail] = "damaged packed data after 0 unpacked bytes",
       [head(o) .. chunk("ABCD", "") .. idat .. tail] = "a chunk that is critical and unknown",
-      [head(o) .. chunk("tRNS", "\0\0") .. idat .. tail] = "tRNS of 2 bytes does not fit colour type 2",
-      [with { type = 6 } .. chunk("tRNS", "") .. idat .. tail] = "tRNS of 0 bytes does not fit colour type 6",
-      [head(o) .. chunk("IDAT", stored(("\7" .. ("\0"):rep(9)):rep(2))) .. tail] = "a row has the filter 7",
-      [head(o) .. string.pack(">I4", 0x7fffffff) .. "tEXt"] = "cut off: a chunk of 2147483647 bytes",
+      [head(o) .. chunk("tRNS", "\0\0") .. idat
+        .. tail] = "tRNS of 2 bytes does not fit colour type 2",
+      [with { type = 6 } .. chunk("tRNS", "") .. idat
+        .. tail] = "tRNS of 0 bytes does not fit colour type 6",
+      [head(o) .. chunk("IDAT", stored(("\7" .. ("\0"):rep(9)):rep(2)))
+        .. tail] = "a row has the filter 7",
+      [head(o) .. string.pack(">I4", 0x7fffffff)
+        .. "tEXt"] = "cut off: a chunk of 2147483647 bytes",
       [small_image()] = "colour type 3 has no palette",
       [small_image(chunk("PLTE", "\1\2\3"))] = "a colour beyond the palette's 1",
       [small_image(chunk("PLTE", "\1\2"))] = "a palette of 2 bytes",

@@ -11,7 +11,8 @@ local function list_of(v) return type(v) == "table" and v or { v } end
 --- Directions that tell the elements apart, the same at each call.
 function proof.direction(x, phase)
   local n = x:numel()
-  return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin():reshape(x.shape)
+  return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin()
+    :reshape(x.shape)
 end
 
 local function floats(list)
@@ -48,10 +49,12 @@ function proof.check(f, inputs, o)
   assert(flame.gradcheck(f, inputs, how))
   local forward, reverse = proof.both_modes(f, inputs)
   local tol = (o.tol or 1e-9) * math.max(1, math.abs(forward))
-  assert(math.abs(forward - reverse) <= tol, ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
+  assert(math.abs(forward - reverse) <= tol,
+    ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
 end
 
---- The spec that asks (its file) runs once more in a child interpreter on the CPU, each launch checked as 'words' (of FLAME_CHECK) say.
+--- The spec that asks (its file) runs once more in a child interpreter on the CPU, each launch
+--- checked as 'words' (of FLAME_CHECK) say.
 function proof.checked(spec, words)
   if os.getenv "FLAME_PROOF_CHILD" then return end
   local p = assert(io.popen(("FLAME_PROOF_CHILD=1 FLAME_DEVICE=cpu FLAME_CHECK=%s '%s' tools/busted.lua %s 2>&1")

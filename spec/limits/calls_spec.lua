@@ -1,5 +1,5 @@
---- Random calls of every public function (spec/fuzz/calls.lua), a few rounds of them; tools/fuzz makes more
--- under sanitizers. Run from the top of the tree.
+--- Random calls of every public function (spec/fuzz/calls.lua), a few rounds of them; tools/fuzz
+-- makes more under sanitizers. Run from the top of the tree.
 require "spec.support.helper"
 local flame = require "flame"
 local calls = require "spec.fuzz.calls"
@@ -21,10 +21,13 @@ describe("random calls of every public function", function()
   end)
   it("see faults that are planted", function()
     local kept = {}
-    assert.matches("its text speaks of attempt to", calls.once("planted", function(x) return x.shape.none.at end, { "x" }))
+    assert.matches("its text speaks of attempt to",
+      calls.once("planted", function(x) return x.shape.none.at end, { "x" }))
     assert.matches("the error is a table", calls.once("planted", function() error {} end, {}))
-    assert.matches("the mark before its remedy is left", calls.once("planted", function() error("planted: x\1; use y", 0) end, {}))
-    assert.matches("its text names no op", calls.once("planted", function() error("went wrong", 0) end, {}))
+    assert.matches("the mark before its remedy is left",
+      calls.once("planted", function() error("planted: x\1; use y", 0) end, {}))
+    assert.matches("its text names no op",
+      calls.once("planted", function() error("went wrong", 0) end, {}))
     assert.is_nil(calls.once("planted", function() error("planted: x is not one", 0) end, {}))
     local _, faults = calls.round(1, false, function() kept[#kept + 1] = flame.ones(2) end)
     assert.matches("tensors are left each time", faults[1])

@@ -1,4 +1,5 @@
---- Axes of no elements, and values that failed: nothing is read where nothing is, and nothing crashes.
+--- Axes of no elements, and values that failed: nothing is read where nothing
+--- is, and nothing crashes.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 
@@ -23,12 +24,15 @@ describe("a position on an axis of no elements", function()
       local x = flame.zeros(0, columns)
       told("index_select: index 1 at position 1 is out of range for axis 1, which has no elements",
         function() return x:index_select(1, at) end)
-      told("x[…]: index 1 at position 1 is out of range for axis 1, which has no elements", function() return x[at] end)
+      told("x[…]: index 1 at position 1 is out of range for axis 1, which has no elements",
+        function() return x[at] end)
       told("embedding: index 1 at position 1 is out of range for axis 1, which has no elements",
         function() return flame.embedding(at, x) end)
-      told("take: index 1 at position 1 is out of range for the tensor, which has no elements", function() return x:take(at) end)
+      told("take: index 1 at position 1 is out of range for the tensor, which has no elements",
+        function() return x:take(at) end)
     end
-    told("gather: index 1 at position 1 is out of range for axis 1", function() return flame.zeros(0):gather(1, at) end)
+    told("gather: index 1 at position 1 is out of range for axis 1",
+      function() return flame.zeros(0):gather(1, at) end)
     told("take_along_dim: index 1 at position 1 is out of range for axis 1",
       function() return flame.zeros(0):take_along_dim(at, 1) end)
     told("embedding_bag: index 1 at position 1 is out of range",
@@ -37,10 +41,14 @@ describe("a position on an axis of no elements", function()
   it("raises for every dtype, inside a longer expression and of a view", function()
     for _, dtype in ipairs(DTYPES) do
       local x = flame.zeros({ 3, 0 }, { dtype = dtype })
-      told("out of range for axis 1", function() return x:t():index_select(1, ids { 2, 1 }):float():exp():sum(2) end)
+      told("out of range for axis 1", function()
+        return x:t():index_select(1, ids { 2, 1 }):float():exp():sum(2)
+      end)
       told("out of range for axis 2", function() return x:index_select(2, ids { 2, 1 }) end)
       told("out of range for axis 1",
-        function() return flame.zeros({ 4, 3 }, { dtype = dtype }):narrow(1, 1, 0):index_select(1, ids { 1 }) end)
+        function()
+          return flame.zeros({ 4, 3 }, { dtype = dtype }):narrow(1, 1, 0):index_select(1, ids { 1 })
+        end)
     end
   end)
   it("raises when something is written there, and writes nothing", function()
@@ -49,10 +57,16 @@ describe("a position on an axis of no elements", function()
       local x, v = flame.zeros({ 0, 3 }, { dtype = dtype }), one:to(dtype)
       told("index_add: index 1 at position 1 is out of range for axis 1, which has no elements",
         function() return x:index_add(1, at, v) end)
-      told("index_copy: index 1 at position 1 is out of range for axis 1", function() return x:index_copy(1, at, v) end)
-      told("scatter: index 1 at position 1 is out of range for axis 1", function() return x:scatter(1, ids { { 1, 1, 1 } }, v) end)
-      told("scatter_add: index 1 at position 1 is out of range for axis 1", function() return x:scatter_add(1, ids { { 1, 1, 1 } }, v) end)
-      told("x[…]: index 1 at position 1 is out of range for axis 1", function() x[at] = v return x end)
+      told("index_copy: index 1 at position 1 is out of range for axis 1",
+        function() return x:index_copy(1, at, v) end)
+      told("scatter: index 1 at position 1 is out of range for axis 1",
+        function() return x:scatter(1, ids { { 1, 1, 1 } }, v) end)
+      told("scatter_add: index 1 at position 1 is out of range for axis 1",
+        function() return x:scatter_add(1, ids { { 1, 1, 1 } }, v) end)
+      told("x[…]: index 1 at position 1 is out of range for axis 1", function()
+        x[at] = v
+        return x
+      end)
     end
   end)
   it("is no position where there are none", function()
@@ -67,7 +81,8 @@ end)
 describe("a reduction over no elements", function()
   it("gives its start for every row, whatever it is made of", function()
     for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "u8" } do
-      local a, b = flame.zeros({ 3, 0 }, { dtype = dtype }), flame.zeros({ 3, 0 }, { dtype = dtype })
+      local a, b = flame.zeros({ 3, 0 }, { dtype = dtype }),
+        flame.zeros({ 3, 0 }, { dtype = dtype })
       local c = flame.ones({ 3, 1 }, { dtype = dtype })
       flame.eval(a, b, c)
       assert.same({ 0, 0, 0 }, (a * b + c):sum(2):long():totable())
@@ -99,10 +114,12 @@ end)
 
 describe("a value that failed", function()
   local UNARY = {}
-  for name in ([[exp abs relu relu6 hardswish hardsigmoid hardtanh leaky_relu gelu silu softmax log_softmax logsumexp sum mean var std
-      amax argmax sort argsort cumsum norm layer_norm clone contiguous t flatten neg square sqrt elu celu selu mish softplus logsigmoid
-      dropout rms_norm normalize softsign hardshrink softshrink tanhshrink threshold median prod all any logcumsumexp cumprod cummax
-      unique nonzero diff flip isfinite nan_to_num erf lgamma]]):gmatch "%S+" do UNARY[#UNARY + 1] = name end
+  for name in ([[exp abs relu relu6 hardswish hardsigmoid hardtanh leaky_relu gelu silu softmax
+    log_softmax logsumexp sum mean var std amax argmax sort argsort cumsum norm layer_norm clone
+    contiguous t flatten neg square sqrt elu celu selu mish softplus logsigmoid dropout rms_norm
+    normalize softsign hardshrink softshrink tanhshrink threshold median prod all any logcumsumexp
+    cumprod cummax unique nonzero diff flip isfinite nan_to_num erf
+    lgamma]]):gmatch "%S+" do UNARY[#UNARY + 1] = name end
   it("gives its own error again from every function, in every dtype", function()
     for _, dtype in ipairs(DTYPES) do
       local bad = flame.ones({ 2, 3 }, { dtype = dtype }):index_select(1, ids { 1, 7 })
@@ -114,7 +131,8 @@ describe("a value that failed", function()
         end)
         assert(not ok, name .. " " .. dtype .. " gives a value")
         assert.equal("string", type(e))
-        assert(e:find("index 7", 1, true) or e:find(name, 1, true), name .. " " .. dtype .. ": " .. e)
+        assert(e:find("index 7", 1, true) or e:find(name, 1, true),
+          name .. " " .. dtype .. ": " .. e)
       end
     end
   end)
@@ -128,9 +146,14 @@ describe("losses and windows of nothing", function()
       function() return flame.cross_entropy(flame.zeros(2, 0), flame.zeros(2, 0)) end)
     told("cross_entropy: input has shape (0): no classes along axis 1",
       function() return flame.cross_entropy(flame.zeros(0), flame.zeros(0)) end)
-    told("nll_loss: input has no classes along axis 2", function() return flame.nll_loss(flame.zeros(2, 0), ids { -100, -100 }) end)
-    told("one_hot: ids has no elements to count classes from", function() return flame.one_hot(none(0)) end)
-    told("histogramdd: x has shape (4, 0)", function() return (flame.histogramdd(flame.zeros(4, 0), {}, { range = {} })) end)
+    told("nll_loss: input has no classes along axis 2", function()
+      return flame.nll_loss(flame.zeros(2, 0), ids { -100, -100 })
+    end)
+    told("one_hot: ids has no elements to count classes from",
+      function() return flame.one_hot(none(0)) end)
+    told("histogramdd: x has shape (4, 0)", function()
+      return (flame.histogramdd(flame.zeros(4, 0), {}, { range = {} }))
+    end)
   end)
   it("of an empty batch are empty", function()
     local x = flame.zeros({ 0, 2, 4, 4 }, { requires_grad = true })
@@ -138,11 +161,14 @@ describe("losses and windows of nothing", function()
     assert.same({ 0, 2, 2, 2 }, y.shape)
     y:sum():backward()
     assert.same({ 0, 2, 4, 4 }, x.grad.shape)
-    local v, at = flame.fractional_max_pool3d(flame.zeros(0, 2, 4, 4, 4), 2, { output_size = 3, return_indices = true })
+    local v, at = flame.fractional_max_pool3d(flame.zeros(0, 2, 4, 4, 4), 2,
+      { output_size = 3, return_indices = true })
     assert.same({ { 0, 2, 3, 3, 3 }, { 0, 2, 3, 3, 3 } }, { v.shape, at.shape })
     assert.same({ 0, 4, 2 }, flame.channel_shuffle(flame.zeros(0, 4, 2), 2).shape)
-    assert.same({ 0, 2, 2, 2, 2 }, flame.grid_sample(flame.zeros(0, 2, 3, 3, 3), flame.zeros(0, 2, 2, 2, 3)).shape)
-    assert.same({ 2, 0, 2, 2, 2 }, flame.grid_sample(flame.zeros(2, 0, 3, 3, 3), flame.zeros(2, 2, 2, 2, 3)).shape)
+    assert.same({ 0, 2, 2, 2, 2 },
+      flame.grid_sample(flame.zeros(0, 2, 3, 3, 3), flame.zeros(0, 2, 2, 2, 3)).shape)
+    assert.same({ 2, 0, 2, 2, 2 },
+      flame.grid_sample(flame.zeros(2, 0, 3, 3, 3), flame.zeros(2, 2, 2, 2, 3)).shape)
   end)
 end)
 
@@ -157,7 +183,8 @@ describe("an index of no elements", function()
     local y = x:gather(2, none(0))
     y:sum():backward()
     assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, x.grad:totable())
-    raises("gather: index shape (2) does not go with (2, 3) along axis 1", function() return x:gather(1, ids { 1, 2 }) end)
+    raises("gather: index shape (2) does not go with (2, 3) along axis 1",
+      function() return x:gather(1, ids { 1, 2 }) end)
   end)
   it("leaves a tensor as it is in scatter, scatter_add and scatter_reduce, whatever src is", function()
     local x = flame.arange(6.0):reshape(2, 3):clone()
@@ -174,9 +201,12 @@ end)
 describe("tensordot", function()
   it("takes an axis of one element for as many as the other has", function()
     local x, y = flame.arange(6):reshape(2, 3), flame.arange(4):reshape(1, 4)
-    assert.same({ { 6, 12, 18, 24 }, { 15, 30, 45, 60 } }, flame.tensordot(x, y, { { 2 }, { 1 } }):totable())
-    assert.same({ { 6, 15 }, { 12, 30 }, { 18, 45 }, { 24, 60 } }, flame.tensordot(y, x, { { 1 }, { 2 } }):totable())
-    assert.same({ { 0, 0, 0, 0 }, { 0, 0, 0, 0 } }, flame.tensordot(flame.ones(2, 0), flame.ones(1, 4), 1):totable())
+    assert.same({ { 6, 12, 18, 24 }, { 15, 30, 45, 60 } },
+      flame.tensordot(x, y, { { 2 }, { 1 } }):totable())
+    assert.same({ { 6, 15 }, { 12, 30 }, { 18, 45 }, { 24, 60 } },
+      flame.tensordot(y, x, { { 1 }, { 2 } }):totable())
+    assert.same({ { 0, 0, 0, 0 }, { 0, 0, 0, 0 } },
+      flame.tensordot(flame.ones(2, 0), flame.ones(1, 4), 1):totable())
     raises("tensordot: axis 2 of x has 2 elements, axis 1 of y 3",
       function() return flame.tensordot(flame.ones(2, 2), flame.ones(3, 4), 1) end)
   end)

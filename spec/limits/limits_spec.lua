@@ -43,7 +43,8 @@ describe("integers", function()
   end)
 
   it("are rounded down by // and % as in Lua", function()
-    local x, y = flame.tensor({ 7, -7, 7, -7 }, { dtype = "i32" }), flame.tensor({ 2, 2, -2, -2 }, { dtype = "i32" })
+    local x, y = flame.tensor({ 7, -7, 7, -7 }, { dtype = "i32" }),
+      flame.tensor({ 2, 2, -2, -2 }, { dtype = "i32" })
     assert.same({ 3, -4, -4, 3 }, (x // y):totable())
     assert.same({ 1, 1, -1, -1 }, (x % y):totable())
   end)
@@ -51,8 +52,10 @@ describe("integers", function()
   it("come from floats truncated and saturated, NaN as 0", function()
     local x = flame.tensor({ 0 / 0, math.huge, -math.huge, 1e30, -1e30, -1.9, 1.9, 300, -300 })
     local function expect(dtype, low, high, small, large)
-      assert.same({ 0, high, low, high, low, low == 0 and 0 or -1, 1, large, small }, x:to(dtype):totable(), dtype)
-      assert.same({ 0, high, low, high, low, low == 0 and 0 or -1, 1, large, small }, x:double():to(dtype):totable(), dtype)
+      assert.same({ 0, high, low, high, low, low == 0 and 0 or -1, 1, large, small },
+        x:to(dtype):totable(), dtype)
+      assert.same({ 0, high, low, high, low, low == 0 and 0 or -1, 1, large, small },
+        x:double():to(dtype):totable(), dtype)
     end
     expect("i64", math.mininteger, math.maxinteger, -300, 300)
     expect("i32", -2147483648, 2147483647, -300, 300)
@@ -96,8 +99,8 @@ describe("floats", function()
   it("let NaN through max, min, maximum, minimum and clamp", function()
     local nan = 0 / 0
     local x = flame.tensor { 1, nan, 3 }
-    for _, v in ipairs { x:amax():item(), x:amin():item(), (x:max()):item(), (x:clamp(0, 2))[2]:item(),
-      flame.maximum(x, 5)[2]:item(), flame.minimum(5, x)[2]:item() } do
+    for _, v in ipairs { x:amax():item(), x:amin():item(), (x:max()):item(),
+      (x:clamp(0, 2))[2]:item(), flame.maximum(x, 5)[2]:item(), flame.minimum(5, x)[2]:item() } do
       assert.is_true(v ~= v)
     end
     assert.equal(2, x:argmax():item())
@@ -170,7 +173,9 @@ describe("sizes", function()
   end)
 
   it("that overflow or exceed memory raise and leave the session as it was", function()
-    raises("more elements than can be counted", function() return flame.zeros(2^40 | 0, 2^40 | 0) end)
+    raises("more elements than can be counted", function()
+      return flame.zeros(2^40 | 0, 2^40 | 0)
+    end)
     local before = flame.stats()
     if not os.getenv "FLAME_SANITIZE" then          -- a sanitizer ends the process instead
       raises("", function() return flame.eval(flame.ones(2^45 | 0) + 1) end)
@@ -185,7 +190,9 @@ describe("sizes", function()
 end)
 
 describe("an error that only values can show", function()
-  local function bad() return flame.ones(3):index_select(1, flame.tensor({ 1, 5 }, { dtype = "i64" })) end
+  local function bad()
+    return flame.ones(3):index_select(1, flame.tensor({ 1, 5 }, { dtype = "i64" }))
+  end
 
   it("leaves the other values of its window alone", function()
     local w = flame.tensor { 1, 2, 3 }
@@ -246,7 +253,10 @@ describe("a decimal comma in LC_NUMERIC", function()
   local function locale_folder()
     local folder = os.tmpname()
     os.remove(folder)
-    local made = os.execute(("mkdir -p '%s' && localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1"):format(folder, folder))
+    local made =
+      os.execute(
+        ("mkdir -p '%s' && localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1"):format(
+          folder, folder))
     if made then return folder end
     os.execute(("rm -rf '%s'"):format(folder))
   end
@@ -261,7 +271,9 @@ describe("a decimal comma in LC_NUMERIC", function()
     local first = 0
     while arg[first - 1] do first = first - 1 end
     local function run(name)
-      local pipe = io.popen(("LOCPATH='%s' FLAME_SPEC_LOCALE=%s '%s' '%s' 2>&1"):format(folder, name, arg[first], file))
+      local pipe =
+        io.popen(("LOCPATH='%s' FLAME_SPEC_LOCALE=%s '%s' '%s' 2>&1"):format(folder, name,
+          arg[first], file))
       local text = pipe:read "a"
       pipe:close()
       return text

@@ -16,7 +16,9 @@ local function regular(...)
   return randn(...) + eye(s[#s]) * (2 * s[#s])
 end
 local function largest(x) return x:numel() == 0 and 0 or x:abs():amax():item() end
-local function is_close(a, b, tol) assert.is_true(largest(a - b) <= (tol or 1e-10), tostring(largest(a - b))) end
+local function is_close(a, b, tol)
+  assert.is_true(largest(a - b) <= (tol or 1e-10), tostring(largest(a - b)))
+end
 local function orthonormal(q) is_close(t(q):matmul(q), eye(q.shape[q.ndim])) end
 local function check(f, inputs, o)
   o = o or {}
@@ -65,7 +67,9 @@ describe("equations", function()
       local unit = randn(2, 5, 5)
       local one = (upper and unit:triu(1) or unit:tril(-1)) + eye(5)
       local c = randn(2, 5, 2)
-      is_close(one:matmul(linalg.solve_triangular(unit, c, { upper = upper, unitriangular = true })), c, 1e-8)
+      is_close(
+        one:matmul(linalg.solve_triangular(unit, c, { upper = upper, unitriangular = true })), c,
+        1e-8)
     end
   end)
   it("Cholesky gives either triangle and solves", function()
@@ -84,21 +88,26 @@ describe("equations", function()
     local a = flame.stack { eye(3), eye(3), eye(3) * 0 }
     fails("inverse: matrix 3 of the batch is singular", function() return a:inverse():totable() end)
     fails("inverse: the matrix is singular", function() return (eye(3) * 0):inverse():totable() end)
-    fails("solve: matrix 3 of the batch is singular", function() return flame.solve(a, a):totable() end)
+    fails("solve: matrix 3 of the batch is singular", function()
+      return flame.solve(a, a):totable()
+    end)
     fails("cholesky: matrix 2 of the batch is not positive definite",
       function() return flame.stack({ eye(2), -eye(2) }):cholesky():totable() end)
-    fails("cholesky: the matrix is not positive definite", function() return (-eye(30)):cholesky():totable() end)
+    fails("cholesky: the matrix is not positive definite",
+      function() return (-eye(30)):cholesky():totable() end)
     fails("svd: matrix 1 of the batch holds NaN or Inf", function()
       local _, s = flame.svd(flame.full({ 1, 2, 2 }, 0 / 0))
       return s:totable()
     end)
   end)
   it("name shapes and dtypes that do not fit", function()
-    fails("inverse: x has shape (2, 3), need square matrices: 2 rows, 3 columns", flame.inverse, flame.ones(2, 3))
+    fails("inverse: x has shape (2, 3), need square matrices: 2 rows, 3 columns", flame.inverse,
+      flame.ones(2, 3))
     fails("inverse: x has shape (2), need a matrix", flame.inverse, flame.ones(2))
     fails("det: x is f16, need f32 or f64", flame.det, flame.ones(2, 2):half())
     fails("eigh: x is i64, need f32 or f64", flame.eigh, flame.ones(2, 2):long())
-    fails("solve: a has shape (2, 2) and b (3, 1): 2 rows and 3", flame.solve, flame.eye(2), flame.ones(3, 1))
+    fails("solve: a has shape (2, 2) and b (3, 1): 2 rows and 3", flame.solve, flame.eye(2),
+      flame.ones(3, 1))
     fails("solve: a is f32 and b f64, need one dtype", flame.solve, flame.eye(2), randn(2, 1))
     fails("batch sizes 2 and 3 do not go together", flame.solve, regular(2, 2, 2), randn(3, 2, 2))
     fails('qr: mode must be "reduced", "complete" or "r", got full', flame.qr, eye(2), "full")
@@ -107,7 +116,8 @@ describe("equations", function()
 end)
 
 describe("factorisations", function()
-  local sizes = { { 1, 1 }, { 4, 4 }, { 5, 3 }, { 3, 5 }, { 30, 30 }, { 40, 26 }, { 26, 40 }, { 0, 3 }, { 3, 0 } }
+  local sizes = { { 1, 1 }, { 4, 4 }, { 5, 3 }, { 3, 5 }, { 30, 30 }, { 40, 26 }, { 26, 40 },
+    { 0, 3 }, { 3, 0 } }
   it("LU: x = P L U", function()
     for _, s in ipairs(sizes) do
       local x = randn(2, s[1], s[2])
@@ -140,7 +150,8 @@ describe("factorisations", function()
       orthonormal(v)
       is_close(linalg.svdvals(x), d)
       local fu, fs, fv = linalg.svd(x)
-      assert.same({ { 2, s[1], s[1] }, { 2, k }, { 2, s[2], s[2] } }, { fu.shape, fs.shape, fv.shape })
+      assert.same({ { 2, s[1], s[1] }, { 2, k }, { 2, s[2], s[2] } },
+        { fu.shape, fs.shape, fv.shape })
       orthonormal(fu)
       orthonormal(fv)
       is_close((fu:narrow(-1, 1, k) * fs:unsqueeze(-2)):matmul(fv:narrow(-2, 1, k)), x)
@@ -180,18 +191,24 @@ describe("factorisations", function()
       assert.equal(1, rank:item())
       assert.equal(math.min(s[1], s[2]), values:numel())
     end
-    local _, residuals = flame.lstsq(flame.tensor { { 1 }, { 1 } }, flame.tensor { { 0 }, { 2 } }, { driver = "gels" })
+    local _, residuals = flame.lstsq(flame.tensor { { 1 }, { 1 } }, flame.tensor { { 0 }, { 2 } },
+      { driver = "gels" })
     assert.allclose({ 2 }, residuals)
   end)
   it("least squares' residuals and singular values are differentiable", function()
     for _, driver in ipairs { "gels", "gelsd", "gelss" } do
       for _, b in ipairs { randn(2, 5), randn(2, 5, 3) } do
-        local function residuals(x, y) return (select(2, flame.lstsq(x, y, { driver = driver }))) end
+        local function residuals(x, y)
+          return (select(2, flame.lstsq(x, y, { driver = driver })))
+        end
         assert.is_true(flame.gradcheck(residuals, { randn(2, 5, 3), b }, { order = 2 }))
         local a = randn(2, 5, 3):requires_grad_()
         assert.is_true(residuals(a, b).requires_grad)
         if driver ~= "gels" then
-          assert.is_true(flame.gradcheck(function(x) return (select(4, flame.lstsq(x, b, { driver = driver }))) end, { a:detach() }))
+          assert.is_true(
+            flame.gradcheck(function(x)
+              return (select(4, flame.lstsq(x, b, { driver = driver })))
+            end, { a:detach() }))
         end
       end
     end
@@ -234,10 +251,14 @@ describe("determinants, powers and exponentials", function()
     assert.same({ 0, -math.huge }, { sign:item(), log:item() })
     assert.is_true(flame.isnan(flame.logdet(flame.tensor { { -1 } })):item())
     local angle = flame.tensor({ { 0, -2 }, { 2, 0 } }, { dtype = "f64" })
-    assert.allclose({ { math.cos(2), -math.sin(2) }, { math.sin(2), math.cos(2) } }, angle:matrix_exp())
-    assert.same({ { 1, 3 }, { 0, 1 } }, flame.tensor({ { 1, 1 }, { 0, 1 } }):matrix_power(3):totable())
-    assert.same({ { 1, -2 }, { 0, 1 } }, flame.tensor({ { 1, 1 }, { 0, 1 } }):matrix_power(-2):totable())
-    assert.same({ { 1, 0 }, { 0, 1 } }, flame.tensor({ { 5, 1 }, { 0, 1 } }):matrix_power(0):totable())
+    assert.allclose({ { math.cos(2), -math.sin(2) }, { math.sin(2), math.cos(2) } },
+      angle:matrix_exp())
+    assert.same({ { 1, 3 }, { 0, 1 } },
+      flame.tensor({ { 1, 1 }, { 0, 1 } }):matrix_power(3):totable())
+    assert.same({ { 1, -2 }, { 0, 1 } },
+      flame.tensor({ { 1, 1 }, { 0, 1 } }):matrix_power(-2):totable())
+    assert.same({ { 1, 0 }, { 0, 1 } },
+      flame.tensor({ { 5, 1 }, { 0, 1 } }):matrix_power(0):totable())
   end)
   it("the exponential of sums of commuting matrices is a product", function()
     local a = randn(2, 30, 30)
@@ -250,10 +271,14 @@ describe("gradients to second order", function()
   it("of equations", function()
     check(flame.inverse, { regular(2, 3, 3) })
     check(flame.solve, { regular(2, 1, 3, 3), randn(2, 3, 2) })
-    check(function(a, b) return flame.solve(a, b, { left = false }) end, { regular(3, 3), randn(2, 3) })
+    check(function(a, b) return flame.solve(a, b, { left = false }) end,
+      { regular(3, 3), randn(2, 3) })
     for _, upper in ipairs { true, false } do
-      check(function(a, b) return linalg.solve_triangular(a, b, { upper = upper }) end, { regular(3, 3), randn(3, 2) })
-      check(function(a, b) return linalg.solve_triangular(a, b, { upper = upper, unitriangular = true }) end,
+      check(function(a, b) return linalg.solve_triangular(a, b, { upper = upper }) end,
+        { regular(3, 3), randn(3, 2) })
+      check(function(a, b)
+        return linalg.solve_triangular(a, b, { upper = upper, unitriangular = true })
+      end,
         { randn(3, 3) * 0.3, randn(3, 2) })
       check(function(a) return flame.cholesky(a:matmul(t(a)) + eye(3), upper) end, { randn(3, 3) })
     end
@@ -273,7 +298,8 @@ describe("gradients to second order", function()
       end, { x })
       check(linalg.svdvals, { x })
       check(linalg.pinv, { x }, { atol = 1e-4 })
-      check(function(a, b) return (flame.lstsq(a, b)) end, { x, randn(1, s[1], 2) }, { atol = 1e-4 })
+      check(function(a, b) return (flame.lstsq(a, b)) end, { x, randn(1, s[1], 2) },
+        { atol = 1e-4 })
     end
     check(function(a)
       local w, v = flame.eigh(a + t(a))
@@ -291,7 +317,8 @@ describe("gradients to second order", function()
   end)
   it("by products, as a GPU computes them, are those of the host's calls", function()
     local on_device = flame.internal.on_device
-    local _ <close> = setmetatable({}, { __close = function() flame.internal.on_device = on_device end })
+    local _ <close> = setmetatable({},
+      { __close = function() flame.internal.on_device = on_device end })
     local function both(f)
       flame.internal.on_device = function() return false end
       local want = f()
@@ -303,11 +330,13 @@ describe("gradients to second order", function()
       for _, scale in ipairs { 0, 1e-9, 0.2, 1, 9, 400 } do
         local x = (randn(4, 6, 6) * scale):to(dtype)
         x[{ 1 }] = x[1] - t(x[1])
-        if scale == 400 then x = x - t(x) end                         -- a rotation: what is squared 11 times stays 1
+        if scale == 400 then x = x - t(x) end        -- a rotation: what is squared 11 times stays 1
         local want, got = both(function() return x:matrix_exp() end)
         is_close(got, want, tol * largest(want) * math.max(1, scale))
       end
-      local odd = flame.tensor({ { { 0 / 0, 0 }, { 0, 1 } }, { { 1, 0 }, { 0, -1e5 } }, { { math.huge, 0 }, { 0, 0 } } }):to(dtype)
+      local odd =
+        flame.tensor({ { { 0 / 0, 0 }, { 0, 1 } }, { { 1, 0 }, { 0, -1e5 } },
+          { { math.huge, 0 }, { 0, 0 } } }):to(dtype)
       local want, got = both(function() return odd:matrix_exp() end)
       assert.is_true(flame.allclose(want, got, { equal_nan = true }))
       for _, x in ipairs { regular(3, 4, 4), flame.ones(2, 3, 3), flame.zeros(0, 2, 2) } do
@@ -316,7 +345,9 @@ describe("gradients to second order", function()
           local g = x:det():sum():gradients({ x }, { create_graph = true })[x]
           return { g, (g * g):sum():gradients({ x })[x] }
         end)
-        for i = 1, 2 do is_close(a[i]:detach(), b[i]:detach(), tol * (1 + largest(a[i]:detach()))) end
+        for i = 1, 2 do
+          is_close(a[i]:detach(), b[i]:detach(), tol * (1 + largest(a[i]:detach())))
+        end
       end
     end
     check(flame.matrix_exp, { randn(2, 3, 3) })
@@ -324,7 +355,10 @@ describe("gradients to second order", function()
   end)
   it("of exponentials keep their digits whatever the seed's size", function()
     local x = randn(4, 4):requires_grad_(true)
-    local function at(k) return x:matrix_exp():gradients({ x }, { seed = flame.full({ 4, 4 }, k, { dtype = "f64" }) })[x] end
+    local function at(k)
+      return x:matrix_exp():gradients({ x },
+        { seed = flame.full({ 4, 4 }, k, { dtype = "f64" }) })[x]
+    end
     local one = at(1)
     for _, k in ipairs { 1e10, 1e-20, 1e100 } do is_close(at(k) / k, one, 1e-13 * largest(one)) end
     assert.equal(0, largest(at(0)))
@@ -356,7 +390,8 @@ describe("gradients to second order", function()
   it("say why there is none", function()
     local x = randn(4, 2):requires_grad_(true)
     local _, r = flame.qr(x, "complete")
-    fails('mode "complete" has no gradient for 4 rows and 2 columns', function() r:sum():backward() end)
+    fails('mode "complete" has no gradient for 4 rows and 2 columns',
+      function() r:sum():backward() end)
     local _, only = linalg.qr(x, "r")
     fails('mode "r" has no gradient', function() only:sum():backward() end)
   end)
@@ -365,7 +400,8 @@ end)
 describe("norms and products", function()
   it("norms of vectors and matrices", function()
     local x = flame.tensor { { 3, 0 }, { 0, -4 } }
-    for p, want in pairs { fro = 5, nuc = 7, [1] = 4, [2] = 4, [-2] = 3, [math.huge] = 4, [-1] = 3 } do
+    for p, want in pairs { fro = 5, nuc = 7, [1] = 4, [2] = 4, [-2] = 3,
+        [math.huge] = 4, [-1] = 3 } do
       assert.close(want, linalg.matrix_norm(x, p), 1e-5)
     end
     assert.close(5, linalg.norm(x))
@@ -377,7 +413,7 @@ describe("norms and products", function()
     fails('ord must be "fro"', linalg.matrix_norm, x, 3)
     fails("norm: x is i64, need a float", linalg.norm, x:long())
     local v = flame.tensor({ 2, 0, 4 }, { dtype = "f64" }):requires_grad_(true)
-    v:norm(-1):backward()                                          -- flat where there is a 0, as PyTorch has it
+    v:norm(-1):backward()                              -- flat where there is a 0, as PyTorch has it
     assert.same({ 0, 0, 0 }, v.grad:totable())
     is_close(flame.tensor({ 1 / (1 / 2 + 1 / 4), 0 }, { dtype = "f64" }),
       flame.tensor({ { 2, 4 }, { 0, 1 } }, { dtype = "f64" }):norm(-1, 2))
@@ -387,10 +423,12 @@ describe("norms and products", function()
     fails("trace: x has shape (3), need a matrix", flame.trace, flame.ones(3))
     assert.same({ 1, 2, 10, 20 }, flame.tensor({ 1, 10 }):kron(flame.tensor { 1, 2 }):totable())
     assert.same({ 2, 6, 4 }, flame.ones(1, 2, 4):kron(flame.ones(2, 3, 1)).shape)
-    assert.same({ 0, 0, 1 }, linalg.cross(flame.tensor { 1, 0, 0 }, flame.tensor { 0, 1, 0 }):totable())
+    assert.same({ 0, 0, 1 },
+      linalg.cross(flame.tensor { 1, 0, 0 }, flame.tensor { 0, 1, 0 }):totable())
     local a, b = randn(2, 3, 4), randn(4, 3, 5)
     is_close(flame.tensordot(a, b, { { 2, 3 }, { 2, 1 } }), flame.einsum("ijk,kjl->il", a, b))
-    is_close(linalg.multi_dot { randn(3) * 0 + 1, randn(3, 4) * 0 + 1, randn(4) * 0 + 2 }, flame.tensor(24))
+    is_close(linalg.multi_dot { randn(3) * 0 + 1, randn(3, 4) * 0 + 1, randn(4) * 0 + 2 },
+      flame.tensor(24))
     assert.same({ { { 0, 1 }, { 0, 0 } } }, flame.tensor({ { 1 } }):diag_embed(1):totable())
     assert.same({ { 4, 2, 1 } }, flame.vander(flame.tensor { 2 }, 3):totable())
     assert.same({ { 1, 2, 4 } }, linalg.vander(flame.tensor { 2 }, { N = 3 }):totable())
@@ -401,7 +439,8 @@ describe("norms and products", function()
   end)
   it("the module flame.linalg is the table", function()
     assert.equal(flame.linalg, require "flame.linalg")
-    for _, name in ipairs { "inverse", "solve", "cholesky", "qr", "svd", "eigh", "det", "slogdet", "lstsq", "matrix_exp" } do
+    for _, name in ipairs { "inverse", "solve", "cholesky", "qr", "svd", "eigh", "det", "slogdet",
+        "lstsq", "matrix_exp" } do
       assert.equal("function", type(linalg[name]), name)
       assert.equal("function", type(eye(2)[name]), name)
     end
@@ -434,9 +473,12 @@ describe("forms that tell instead of raising", function()
     assert.same({ 0, 2 }, info:totable())
     is_close(y[1], flame.solve(good, flame.ones({ 2 }, { dtype = "f64" })))
     assert.is_false(y[2]:isfinite():all():item())
-    fails("inverse: matrix 2 of the batch is singular", function() return linalg.inv_ex(both, { check_errors = true }):totable() end)
+    fails("inverse: matrix 2 of the batch is singular", function()
+      return linalg.inv_ex(both, { check_errors = true }):totable()
+    end)
     fails("solve: matrix 2 of the batch is singular", function()
-      return linalg.solve_ex(both, flame.ones({ 2, 2 }, { dtype = "f64" }), { check_errors = true }):totable()
+      return linalg.solve_ex(both, flame.ones({ 2, 2 }, { dtype = "f64" }),
+        { check_errors = true }):totable()
     end)
   end)
   it("cholesky_ex tells the order of the first minor that is not positive definite", function()
@@ -451,7 +493,9 @@ describe("forms that tell instead of raising", function()
       is_close(l, flame.cholesky(good, upper))
       assert.equal(0, info:item())
     end
-    fails("not positive definite", function() return linalg.cholesky_ex(all, { check_errors = true }):totable() end)
+    fails("not positive definite", function()
+      return linalg.cholesky_ex(all, { check_errors = true }):totable()
+    end)
     fails("cholesky_ex: x has shape (2, 3), need square", linalg.cholesky_ex, randn(2, 3))
     local z = all:clone():requires_grad_(true)
     local first = linalg.cholesky_ex(z)[1]:sum():gradients({ z })[z]
@@ -470,8 +514,10 @@ describe("forms that tell instead of raising", function()
       orthonormal(q)
       is_close(q:matmul(packed:triu():narrow(-2, 1, k)), x)
       local c = randn(2, s[1], 4)
-      is_close(flame.ormqr(packed:narrow(-1, 1, k), tau, flame.ormqr(packed:narrow(-1, 1, k), tau, c), { transpose = true }), c)
-      is_close(flame.ormqr(packed:narrow(-1, 1, k), tau, x, true, true):narrow(-2, 1, k), packed:triu():narrow(-2, 1, k))
+      is_close(flame.ormqr(packed:narrow(-1, 1, k), tau,
+        flame.ormqr(packed:narrow(-1, 1, k), tau, c), { transpose = true }), c)
+      is_close(flame.ormqr(packed:narrow(-1, 1, k), tau, x, true, true):narrow(-2, 1, k),
+        packed:triu():narrow(-2, 1, k))
       is_close(flame.ormqr(packed:narrow(-1, 1, k), tau, t(c), { left = false }),
         t(flame.ormqr(packed:narrow(-1, 1, k), tau, c, { transpose = true })))
     end
@@ -486,13 +532,14 @@ describe("forms that tell instead of raising", function()
   it("ldl_factor solves what is symmetric and not definite, with pivots of one row and of two", function()
     local x = flame.tensor({ { 1, 2, 3 }, { 2, 0, 1 }, { 3, 1, 5 } }, { dtype = "f64" })
     local ld, pivots = linalg.ldl_factor(x)
-    is_close(ld, flame.tensor({ { 5, 0, 0 }, { 0.2, -0.2, 0 }, { 0.6, 1.4, -0.8 } }, { dtype = "f64" }))
+    is_close(ld,
+      flame.tensor({ { 5, 0, 0 }, { 0.2, -0.2, 0 }, { 0.6, 1.4, -0.8 } }, { dtype = "f64" }))
     assert.same({ 3, -3, -3 }, pivots:totable())
     for _, shape in ipairs { { 1, 1 }, { 2, 5, 5 }, { 2, 3, 30, 30 }, { 0, 3, 3 }, { 2, 0, 0 } } do
       local a, right = randn(table.unpack(shape)), { table.unpack(shape) }
       right[#right] = 2
       a = a + t(a)
-      if #shape == 3 then a = a * (1 - eye(shape[3])) end              -- zeros on the diagonal: blocks of two
+      if #shape == 3 then a = a * (1 - eye(shape[3])) end    -- zeros on the diagonal: blocks of two
       local b = randn(table.unpack(right))
       local packed, order = linalg.ldl_factor(a:tril())                -- the upper half is not read
       is_close(a:matmul(linalg.ldl_solve(packed, order, b)), b)
@@ -504,8 +551,10 @@ describe("forms that tell instead of raising", function()
     fails("ldl_factor: x has shape (2, 3)", linalg.ldl_factor, randn(2, 3))
     fails("ldl_solve: LD has shape (3, 3), B (4, 1)", linalg.ldl_solve, ld, pivots, randn(4, 1))
     fails("and pivots (2, 3): need", linalg.ldl_solve, ld, pivots:expand(2, 3), randn(3, 1))
-    fails("ldl_solve: pivot 7 at position 1: need the pivots of ldl_factor", linalg.ldl_solve, ld, pivots * 0 + 7, randn(3, 1))
-    fails("ldl_factor_ex: D is singular: without check_errors the third result says where", linalg.ldl_factor_ex, flame.zeros(2, 2),
+    fails("ldl_solve: pivot 7 at position 1: need the pivots of ldl_factor", linalg.ldl_solve, ld,
+      pivots * 0 + 7, randn(3, 1))
+    fails("ldl_factor_ex: D is singular: without check_errors the third result says where",
+      linalg.ldl_factor_ex, flame.zeros(2, 2),
       { check_errors = true })
   end)
   it("svd_lowrank and pca_lowrank find the largest singular values", function()
@@ -523,11 +572,41 @@ describe("forms that tell instead of raising", function()
       is_close(centred, linalg.svdvals(x - x:mean(1)):narrow(1, 1, 5))
       is_close(select(2, flame.pca_lowrank(x, { center = false })):narrow(1, 1, 4), values)
     end
-    local low = randn(6, 2):matmul(randn(2, 5)):requires_grad_(true)             -- all of it is in two values
+    local low = randn(6, 2):matmul(randn(2, 5)):requires_grad_(true)   -- all of it is in two values
     select(2, flame.svd_lowrank(low, 2)):square():sum():backward()
     is_close(low.grad, 2 * low:detach())
     fails("svd_lowrank: q = -1 and niter = 2, need 0 or more", flame.svd_lowrank, randn(3, 2), -1)
-    fails("pca_lowrank: no option 'k', there is: center niter q", flame.pca_lowrank, randn(3, 2), { k = 1 })
+    fails("pca_lowrank: no option 'k', there is: center niter q", flame.pca_lowrank,
+      randn(3, 2), { k = 1 })
     fails("svd_lowrank: x has shape (3)", flame.svd_lowrank, randn(3))
+  end)
+end)
+
+describe("products of half types", function()
+  -- whole numbers, small enough that every sum is exact; rows of 257, 261, …
+  -- begin at no multiple of 16 bytes
+  local function whole(...) return flame.randint({ ... }, -1, 1):double() end
+
+  it("are exact wherever their rows begin, alone and with what follows them", function()
+    for _, size in ipairs { { 256, 257, 259 }, { 300, 512, 261 }, { 257, 264, 256 },
+        { 261, 1000, 272 } } do
+      local m, k, n = table.unpack(size)
+      flame.seed(m + n)
+      local a, b = whole(m, k), whole(k, n)
+      local want = a:matmul(b)
+      assert.is_true(want:abs():amax():item() <= 256)
+      for _, dtype in ipairs { "bf16", "f16" } do
+        local x, y = a:to(dtype), b:to(dtype)
+        local xt, yt = a.T:clone():to(dtype), b.T:clone():to(dtype)
+        flame.eval(x, y, xt, yt)
+        for _, p in ipairs { { x, y }, { xt.T, y }, { x, yt.T }, { xt.T, yt.T } } do
+          local z = p[1]:matmul(p[2])
+          flame.eval(z)
+          assert.is_true(flame.equal(want, z:double()))
+          local later = (p[1]:matmul(p[2]) + 1):double() - 1                -- not kept
+          assert.is_true(flame.equal(want, later))
+        end
+      end
+    end
   end)
 end)

@@ -1,5 +1,5 @@
--- Hooks, functions of checkpoints and contexts that name a tensor from which the graph leads back to
--- them: Lua's collector frees them with it, in two collections, and no sooner than the graph.
+-- Hooks, functions of checkpoints and contexts that name a tensor from which the graph leads back
+-- to them: Lua's collector frees them with it, in two collections, and no sooner than the graph.
 local flame = require "flame"
 local nn = require "flame.nn"
 
@@ -106,7 +106,8 @@ describe("two collections free", function()
   end
 
   it("what a loop left, which the engine bounds meanwhile", function()
-    for _, name in ipairs { "a hook on a leaf that names it", "a hook that names the loss, made after it",
+    for _, name in ipairs { "a hook on a leaf that names it",
+      "a hook that names the loss, made after it",
       "a checkpoint whose function names its result" } do
       local before, most = live(), 0                  -- 3 tensors a round
       for _ = 1, 3000 do
@@ -198,9 +199,13 @@ describe("a collection keeps", function()
     do
       local x = leaf()
       local loss = (x * 2):sum()
-      local keeper = setmetatable({}, { __gc = function(o) if not saved then saved = o.loss * 1 end end })
+      local keeper = setmetatable({},
+        { __gc = function(o) if not saved then saved = o.loss * 1 end end })
       keeper.loss = loss
-      x:register_hook(function(g) seen[#seen + 1] = g:sum():item() return loss and keeper and nil end)
+      x:register_hook(function(g)
+        seen[#seen + 1] = g:sum():item()
+        return loss and keeper and nil
+      end)
     end
     for _ = 1, 6 do collectgarbage() end
     flame.eval(flame.ones(2) * 3)
@@ -257,8 +262,9 @@ describe("a survey", function()
   end)
 end)
 
--- Graphs with hooks and checkpoints that name any tensors, collections anywhere. Every hook on the way from the
--- one loss that is left to the leaves fires, with what it names alive; of hundreds of tensors hardly one is left then.
+-- Graphs with hooks and checkpoints that name any tensors, collections anywhere. Every hook on the
+-- way from the one loss that is left to the leaves fires, with what it names alive; of hundreds of
+-- tensors hardly one is left then.
 describe("in random graphs", function()
   local function collect(random)
     for _ = 1, random(0, 3) do collectgarbage(random(5) == 1 and "step" or "collect") end
@@ -318,10 +324,11 @@ describe("in random graphs", function()
           collect(math.random)
           t:backward()
           for id, n in pairs(run.hooks) do
-            assert.equal(ancestors[id] and n or nil, run.fired[id], ("%s, round %d, tensor %d"):format(mode, round, id))
+            assert.equal(ancestors[id] and n or nil, run.fired[id],
+              ("%s, round %d, tensor %d"):format(mode, round, id))
           end
         end
-        live()                                -- a box older than the watch takes one more collection
+        live()                               -- a box older than the watch takes one more collection
         live()
         assert.is_true(live() - before < 8, ("%s: %d tensors"):format(mode, live() - before))
       end)

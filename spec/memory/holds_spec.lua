@@ -17,7 +17,8 @@ describe("a scope", function()
   for _, name in ipairs { "SGD", "Adam", "AdamW" } do
     it("leaves the state and the gradients of a step of " .. name .. " inside it open", function()
       local net = nn.Linear(2, 1)
-      local opt = optim[name](net:parameters(), { lr = 0.1, momentum = name == "SGD" and 0.9 or nil })
+      local opt = optim[name](net:parameters(),
+        { lr = 0.1, momentum = name == "SGD" and 0.9 or nil })
       for _ = 1, 3 do
         local _ <close> = flame.scope()
         opt:zero_grad()
@@ -38,12 +39,24 @@ end)
 describe("a mistake with modules and optimisers", function()
   local here = debug.getinfo(1, "S").short_src .. ":"
   local mistakes = {
-    ["a module without forward"] = function() local y = nn.Module.extend("M")()(flame.ones(1)) return y end,
-    ["an unknown option of a layer"] = function() local y = nn.Linear(2, 2, { foo = 1 }) return y end,
+    ["a module without forward"] = function()
+      local y = nn.Module.extend("M")()(flame.ones(1))
+      return y
+    end,
+    ["an unknown option of a layer"] = function()
+      local y = nn.Linear(2, 2, { foo = 1 })
+      return y
+    end,
     ["a size of zero"] = function() local y = nn.Linear(0, 2) return y end,
     ["a parameter that is no tensor"] = function() local y = optim.SGD({ 3 }) return y end,
-    ["an unknown option of an optimiser"] = function() local y = optim.AdamW({ flame.ones(2) }, { rate = 1 }) return y end,
-    ["a negative norm"] = function() local y = optim.clip_grad_norm({ flame.ones(2) }, -1) return y end,
+    ["an unknown option of an optimiser"] = function()
+      local y = optim.AdamW({ flame.ones(2) }, { rate = 1 })
+      return y
+    end,
+    ["a negative norm"] = function()
+      local y = optim.clip_grad_norm({ flame.ones(2) }, -1)
+      return y
+    end,
   }
   for what, f in pairs(mistakes) do
     it("names the script's line: " .. what, function()

@@ -12,10 +12,12 @@ local function interpreter()
 end
 
 describe("#smoke memory stays flat", function()
-  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, KB resident, KB of Lua's heap,
-  -- and bytes in tensors when all garbage is gone.
+  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, KB
+  -- resident, KB of Lua's heap, and bytes in tensors when all garbage is gone.
   local function peaks(kind, mode, steps, settled)
-    local pipe = io.popen(("'%s' spec/support/memory_loop.lua %s %s %d %d"):format(interpreter(), kind, mode, steps, settled))
+    local pipe =
+      io.popen(("'%s' spec/support/memory_loop.lua %s %s %d %d"):format(interpreter(), kind, mode,
+        steps, settled))
     local early, late = { pipe:read("n", "n", "n", "n") }, { pipe:read("n", "n", "n", "n") }
     pipe:close()
     assert.equal(4, #late, "the loop did not end")
@@ -24,14 +26,17 @@ describe("#smoke memory stays flat", function()
     return early, late
   end
 
-  for name, kind in pairs { ["one read a step"] = "1", ["three reads a step"] = "3", ["states that live across reads"] = "rnn" } do
+  for name, kind in pairs { ["one read a step"] = "1", ["three reads a step"] = "3",
+      ["states that live across reads"] = "rnn" } do
     for _, mode in ipairs { "generational", "incremental" } do
       it("#slow with " .. name .. ", " .. mode, function()
         local settled = mode == "generational" and 300 or STEPS // 3
         local early, late = peaks(kind, mode, STEPS, settled)
         assert.equal(early[4], late[4])
-        -- the collector looks at the clock: on a busy machine more garbage waits, up to some 16,000 values
-        assert.is_true(late[1] <= 1.05 * early[1] + 2^20, ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
+        -- the collector looks at the clock: on a busy machine more garbage
+        -- waits, up to some 16,000 values
+        assert.is_true(late[1] <= 1.05 * early[1] + 2^20,
+          ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
       end)
     end
   end
@@ -41,7 +46,9 @@ describe("#smoke memory stays flat", function()
       it("#slow of the process and of Lua, with " .. kind .. ", " .. mode, function()
         local steps = sanitized and 6000 or 20000
         local early, late = peaks(kind, mode, steps, steps // 10)
-        if not sanitized then assert.is_true(late[2] <= 1.2 * early[2], ("%d KB, then %d"):format(early[2], late[2])) end
+        if not sanitized then
+          assert.is_true(late[2] <= 1.2 * early[2], ("%d KB, then %d"):format(early[2], late[2]))
+        end
         assert.is_true(late[3] <= 1.3 * early[3], ("%.0f KB, then %.0f"):format(early[3], late[3]))
       end)
     end
@@ -63,7 +70,8 @@ describe("the host's collector", function()
     collectgarbage("stop")
     mark[{}] = true
     work(300)
-    local left, running, collections = next(mark), collectgarbage("isrunning"), flame.stats().collections
+    local left, running, collections = next(mark), collectgarbage("isrunning"),
+      flame.stats().collections
     collectgarbage("restart")
     collectgarbage()
     assert.truthy(left)
@@ -229,7 +237,8 @@ describe("a graph that nobody differentiates", function()
     end }
     local x = flame.tensor(3, { requires_grad = true })
     local y = f(x)
-    assert.has_error(function() kept:saved() end, "func: ctx:saved() is there in forward and while backward runs")
+    assert.has_error(function() kept:saved() end,
+      "func: ctx:saved() is there in forward and while backward runs")
     y:backward()
     assert.equal(3, x.grad:item())
   end)
@@ -248,7 +257,8 @@ describe("a function that names the tensor it hangs on", function()
     for _ = 1, 10 do f() end
     return live() - before
   end
-  --- A hook that names its tensor and the loss; 'after' gets the loss, the tensor and the hook's handle.
+  --- A hook that names its tensor and the loss; 'after' gets the loss, the
+  --- tensor and the hook's handle.
   local function hooked(leaf, after)
     return function()
       local x = flame.ones({ 3 }, { requires_grad = true })
@@ -305,7 +315,8 @@ describe("the cache of plans", function()
     assert.is_true(before.plans > 59 * 1000)
     flame.internal.forget_plans()
     local freed = before.host - flame.memory().host
-    assert.is_true(math.abs(freed - before.plans) <= 0.05 * freed, ("%d bytes freed, %d counted"):format(freed, before.plans))
+    assert.is_true(math.abs(freed - before.plans) <= 0.05 * freed,
+      ("%d bytes freed, %d counted"):format(freed, before.plans))
     assert.equal(0, flame.memory().plans)
   end)
 end)

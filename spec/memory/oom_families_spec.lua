@@ -26,8 +26,10 @@ describe("a failing allocation #oom", function()
     local v, i = x:sort(2, { descending = true })
     local t, at = x:topk(2, 1)
     local u, back, counts = x:unique({ return_inverse = true, return_counts = true })
-    return v, i, t, at, u, back, counts, x:argsort(1), x:kthvalue(2, 2), x:median(1), ids:bincount(), x:histc(4, -1, 1),
-      flame.searchsorted(v[1]:flip(1):contiguous(), x), flame.randperm(9), flame.multinomial(x:abs(), 2)
+    return v, i, t, at, u, back, counts, x:argsort(1), x:kthvalue(2, 2), x:median(1),
+      ids:bincount(), x:histc(4, -1, 1),
+      flame.searchsorted(v[1]:flip(1):contiguous(), x), flame.randperm(9),
+      flame.multinomial(x:abs(), 2)
   end, function() return ramp(4, 6), flame.tensor({ 1, 3, 3, 2 }, { dtype = "i64" }) end)
   family("the gradient of sorting", function(x)
     return with_gradients(function(t) return (t:sort(2)), (t:topk(3, 2)), (t:median(1)) end, x)
@@ -39,7 +41,8 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(4, 6) end)
   family("equations", function(a, b)
     return with_gradients(function(p, q)
-      return p:solve(q), p:inverse(), p:det(), (p:matmul(p:t()) + flame.eye(3)):cholesky(), p:matrix_exp()
+      return p:solve(q), p:inverse(), p:det(), (p:matmul(p:t()) + flame.eye(3)):cholesky(),
+        p:matrix_exp()
     end, a, b)
   end, function() return flame.eval(ramp(3, 3) * 0.3 + flame.eye(3) * 2), ramp(3, 2) end)
   family("spectra", function(a)
@@ -50,11 +53,14 @@ describe("a failing allocation #oom", function()
     return q, r, u, s, v, w, z, sign, log, (flame.linalg.lstsq(a, a))
   end, function() return flame.eval(ramp(3, 3) * 0.3 + flame.eye(3) * 2) end)
   family("transforms", function(x)
-    return with_gradients(function(t) return t:rfft(), t:rfft():irfft(6), t:reshape(2, 6, 2):fft():ifft() end, x)
+    return with_gradients(function(t)
+      return t:rfft(), t:rfft():irfft(6), t:reshape(2, 6, 2):fft():ifft()
+    end, x)
   end, function() return ramp(4, 6) end)
   family("convolutions", function(x, w, v)
     return with_gradients(function(a, b, c)
-      return flame.conv2d(a, b, nil, { stride = 2, padding = 1 }), flame.conv_transpose2d(a, b:transpose(1, 2), nil, { stride = 2 }),
+      return flame.conv2d(a, b, nil, { stride = 2, padding = 1 }),
+        flame.conv_transpose2d(a, b:transpose(1, 2), nil, { stride = 2 }),
         flame.conv1d(a[1], c, nil, { dilation = 2, padding = 1 })
     end, x, w, v)
   end, function() return ramp(1, 2, 5, 6), ramp(3, 2, 3, 3), ramp(2, 5, 2) end)
@@ -80,7 +86,8 @@ describe("a failing allocation #oom", function()
     end, x)
   end, function() return ramp(1, 3, 4) end)
   family("einsum and rearrange", function(x, y)
-    return flame.einsum("bij,bjk->bik", x, y), flame.einsum("bij,bjk->ik", x, y), flame.einsum("bii->b", x),
+    return flame.einsum("bij,bjk->bik", x, y), flame.einsum("bij,bjk->ik", x, y),
+      flame.einsum("bii->b", x),
       x:rearrange("b (h d) t -> b h t d", { h = 1 }), x:rearrange("b i j -> (b i) j")
   end, function() return ramp(2, 3, 3), ramp(2, 3, 2) end)
   family("a kernel of the user", function(x)
@@ -109,7 +116,10 @@ describe("a failing allocation #oom", function()
     return loss, net.weight
   end, function() return ramp(4, 6) end)
   family("functions that keep a value which is then written", function(x)
-    local square = flame.func { name = "square", forward = function(ctx, v) ctx:save(v) return v * v end,
+    local square = flame.func { name = "square", forward = function(ctx, v)
+      ctx:save(v)
+      return v * v
+    end,
       backward = function(ctx, g) return g * 2 * ctx:saved() end }
     local w = x:detach():requires_grad_(true)
     local y = w * 1
@@ -119,11 +129,14 @@ describe("a failing allocation #oom", function()
     return w.grad, y:detach()
   end, function() return ramp(3, 2) end)
   family("checkpoints", function(x)
-    return with_gradients(function(t) return flame.checkpoint(function(v) return (v * 2):tanh():exp() end, t) end, x)
+    return with_gradients(function(t)
+      return flame.checkpoint(function(v) return (v * 2):tanh():exp() end, t)
+    end, x)
   end, function() return ramp(3, 2) end)
   family("derivatives of functions", function(x, v)
     local function f(t) return (t * t):sin():sum() end
-    return flame.grad(f)(x), flame.hessian(f, x), flame.jacobian(function(t) return t:cumsum(1) end, x), flame.vjp(f, x, flame.ones({})),
+    return flame.grad(f)(x), flame.hessian(f, x),
+      flame.jacobian(function(t) return t:cumsum(1) end, x), flame.vjp(f, x, flame.ones({})),
       flame.jvp(f, x, v)
   end, function() return ramp(3), ramp(3) end)
   family("arrays in files", function(x)
@@ -141,7 +154,9 @@ describe("a failing allocation #oom", function()
     local csv = data.csv(file)
     local text = data.text(file)
     local sum = flame.zeros(3)
-    for _, xb in data.batches({ x }, { size = 2, shuffle = true, prefetch = 2 }) do sum = sum + xb:sum() end
+    for _, xb in data.batches({ x }, { size = 2, shuffle = true, prefetch = 2 }) do
+      sum = sum + xb:sum()
+    end
     return csv, text.ids, text.decode(text.ids), sum
   end, function() return ramp(4, 6) end)
   family("other optimisers", function(x)

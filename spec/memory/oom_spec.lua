@@ -11,26 +11,31 @@ describe("a failing allocation #oom", function()
   teardown(function() os.remove(file) end)
 
   family("constructors", function()
-    return flame.zeros(3, 4), flame.full({ 2, 2 }, 7, { dtype = "i64" }), flame.eye(3), flame.arange(5.0),
-      flame.linspace(0, 1, 5), flame.zeros_like(flame.ones(2)), flame.from_bytes(("x"):rep(8), { 2 }, "f32")
+    return flame.zeros(3, 4), flame.full({ 2, 2 }, 7, { dtype = "i64" }), flame.eye(3),
+      flame.arange(5.0),
+      flame.linspace(0, 1, 5), flame.zeros_like(flame.ones(2)),
+      flame.from_bytes(("x"):rep(8), { 2 }, "f32")
   end)
   family("tables to tensors", function()
     return flame.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }), flame.tensor({ true, false }),
       flame.tensor({ { { 1 }, { 2 } } }, { dtype = "i16" }), flame.tensor(3.5)
   end)
   family("elementwise work", function(x, y)
-    return (x * 2 + y):exp():tanh() / (y * y + 1), x:lt(y), flame.where(x:gt(0), x, y), x:to("f16"):to("f64")
+    return (x * 2 + y):exp():tanh() / (y * y + 1), x:lt(y), flame.where(x:gt(0), x, y),
+      x:to("f16"):to("f64")
   end, function() return ramp(4, 6), flame.eval(-ramp(4, 6)) end)
   family("reductions", function(x)
     local v, i = x:max(2)
     return x:sum(), x:mean(1), x:var(2), v, i, x:cumsum(1), x:logsumexp(2), x:argmin(1)
   end, function() return ramp(5, 7) end)
   family("views", function(x)
-    return x:t(), x:reshape(3, 8), x[{ { 2, 3 }, {} }], x:unsqueeze(1):expand(2, 4, 6), x:narrow(2, 2, 3),
+    return x:t(), x:reshape(3, 8), x[{ { 2, 3 }, {} }], x:unsqueeze(1):expand(2, 4, 6),
+      x:narrow(2, 2, 3),
       x[{ {}, { -1, 1, -2 } }], x:permute(2, 1):reshape(24)
   end, function() return ramp(4, 6) end)
   family("indexing", function(x, i)
-    return x[2], x[{ 2, 3 }], x[i], x[x:gt(0)], x:gather(1, flame.ones(1, 6, { dtype = "i64" })), x:index_select(1, i),
+    return x[2], x[{ 2, 3 }], x[i], x[x:gt(0)], x:gather(1, flame.ones(1, 6, { dtype = "i64" })),
+      x:index_select(1, i),
       x:take(i), x:masked_fill(x:gt(0), 9), x:nonzero(), x:index_add(1, i, flame.ones(3, 6)),
       flame.zeros(4, 6):scatter_add(1, i:reshape(3, 1), flame.ones(3, 1))
   end, function() return ramp(4, 6), flame.tensor({ 1, 4, 2 }, { dtype = "i64" }) end)
@@ -52,16 +57,19 @@ describe("a failing allocation #oom", function()
     return flame.cat({ x, y }, 1), flame.stack({ x, y }, 2), x:pad({ 1, 2 }), x:split(2, 1)
   end, function() return ramp(4, 6), ramp(4, 6) end)
   family("softmax, norms and losses", function(x, w, ids)
-    return x:softmax(2), x:log_softmax(2), x:layer_norm({ 6 }, w, w), flame.cross_entropy(x, ids), flame.embedding(ids, x),
+    return x:softmax(2), x:log_softmax(2), x:layer_norm({ 6 }, w, w), flame.cross_entropy(x, ids),
+      flame.embedding(ids, x),
       flame.mse_loss(x, x * 2), flame.one_hot(ids, 6)
   end, function() return ramp(4, 6), ramp(6), flame.tensor({ 1, 2, 4, 3 }, { dtype = "i64" }) end)
   family("random numbers", function()
-    return flame.rand(5), flame.randn(3, 3), flame.randint({ 4 }, 1, 9), flame.randperm(6), flame.bernoulli(flame.full({ 8 }, 0.5)),
+    return flame.rand(5), flame.randn(3, 3), flame.randint({ 4 }, 1, 9), flame.randperm(6),
+      flame.bernoulli(flame.full({ 8 }, 0.5)),
       flame.rand(9):dropout(0.5)
   end)
   family("backward through three layers", function(x)
     flame.seed(3)
-    local net = nn.Sequential { nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2) }
+    local net = nn.Sequential { nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.ReLU(),
+      nn.Linear(4, 2) }
     local loss = net(x):square():mean()
     local params = net:parameters()
     local g = loss:gradients(params, { retain_graph = true })
@@ -92,7 +100,8 @@ describe("a failing allocation #oom", function()
     return x:totable(), x[{ 2, 3 }]:item(), tostring(x), tostring(x:t()), x:summary(), x:bytes()
   end, function() return ramp(4, 6) end)
   family("linear algebra and the like", function(x)
-    return x:sort(2), x:topk(2, 2), x:flip(1), x:roll(1, 2), x:tril(), x:diagonal(), x:norm(2, 2), flame.outer(x[1], x[2])
+    return x:sort(2), x:topk(2, 2), x:flip(1), x:roll(1, 2), x:tril(), x:diagonal(), x:norm(2, 2),
+      flame.outer(x[1], x[2])
   end, function() return ramp(4, 6) end)
   family("scopes and custom functions", function(x)
     local cube = flame.func { name = "cube",
@@ -120,7 +129,8 @@ describe("a failing allocation #oom", function()
         local both = ok and pcall(function() flame.eval(x:add_(1)) end)
         reached = internal.fail_alloc(0) >= calls + k
         local now = x:bytes()
-        assert(now == old or now == (snapshot * 3):bytes() or now == new, "a mixture, allocation " .. k)
+        assert(now == old or now == (snapshot * 3):bytes() or now == new,
+          "a mixture, allocation " .. k)
         if both then assert.equal(new, now) end
         assert.equal(old, snapshot:bytes())
         k = k + STRIDE

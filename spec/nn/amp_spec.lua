@@ -18,13 +18,17 @@ describe("autocast", function()
         assert.equal(dtype, (y + 1):relu().dtype)
         assert.equal("f32", (y + a:sum()).dtype)
         for _, f in ipairs { "sum", "exp", "log", "softmax", "norm", "cumsum" } do
-          assert.equal("f32", f == "softmax" and y:softmax(1).dtype or f == "cumsum" and y:cumsum(1).dtype or y[f](y).dtype, f)
+          assert.equal("f32",
+            f == "softmax" and y:softmax(1).dtype or f == "cumsum" and y:cumsum(1).dtype
+            or y[f](y).dtype, f)
         end
         assert.equal("f32", (y ^ 2).dtype)
         assert.equal("f32", flame.mse_loss(y, y).dtype)
         assert.equal("f32", y:layer_norm({ 5 }).dtype)
         assert.equal("f64", a:double():matmul(b:double()).dtype)
-        assert.equal("i64", flame.ones({ 2, 2 }, { dtype = "i64" }):matmul(flame.ones({ 2, 2 }, { dtype = "i64" })).dtype)
+        assert.equal("i64",
+          flame.ones({ 2, 2 },
+            { dtype = "i64" }):matmul(flame.ones({ 2, 2 }, { dtype = "i64" })).dtype)
       end)
     end
     assert.equal("f32", a:matmul(b).dtype)
@@ -108,7 +112,9 @@ describe("autocast", function()
 
   it("attention runs in the half type inside", function()
     local q = flame.ones(2, 3, 4)
-    local y = flame.autocast("bf16", function() return flame.scaled_dot_product_attention(q, q, q, { is_causal = true }) end)
+    local y = flame.autocast("bf16", function()
+      return flame.scaled_dot_product_attention(q, q, q, { is_causal = true })
+    end)
     assert.equal("bf16", y.dtype)
   end)
 end)
@@ -143,7 +149,8 @@ describe("rotary embedding", function()
   end)
 
   it("has a gradient, and refuses odd features", function()
-    assert.is_true(flame.gradcheck(function(x) return x:rotary() end, { flame.randn({ 3, 4 }, { dtype = "f64" }) }))
+    assert.is_true(flame.gradcheck(function(x) return x:rotary() end,
+      { flame.randn({ 3, 4 }, { dtype = "f64" }) }))
     assert.falsy((pcall(flame.rotary, flame.ones(3, 5))))
     assert.falsy((pcall(flame.rotary, flame.ones(3, 4), flame.ones(3, 4))))
   end)

@@ -29,11 +29,14 @@ describe("the tree", function()
   it("names parameters in order of first assignment, lists from 1, shared ones once", function()
     local b = Block(3)
     b.tied = b.w
-    assert.same({ "norm.weight", "norm.bias", "w", "list.1.weight", "list.1.bias", "list.2.weight" }, names_of(b:named_parameters()))
+    assert.same({ "norm.weight", "norm.bias", "w", "list.1.weight", "list.1.bias",
+      "list.2.weight" }, names_of(b:named_parameters()))
     assert.same({ "seen" }, names_of(b:named_buffers()))
     assert.equal(6, #b:parameters())
     assert.equal(3 + 3 + 9 + 9 + 3 + 9, b:count())
-    for name, p in pairs(b:named_parameters()) do assert.truthy(rawequal(p, b:get_parameter(name)), name) end
+    for name, p in pairs(b:named_parameters()) do
+      assert.truthy(rawequal(p, b:get_parameter(name)), name)
+    end
     local state = {}
     for name in pairs(b:state_dict()) do state[#state + 1] = name end
     assert.equal(7, #state)
@@ -53,7 +56,8 @@ describe("the tree", function()
     local b, list = Block(2), nn.ParameterList { flame.ones(2) }
     local w = b.w
     for what, v in pairs { ["a tensor"] = b.w * 0.02, number = 3, boolean = false } do
-      refused("Block: w is a Parameter: it can be one or nil, got " .. what .. ": write nn.Parameter(…), or "
+      refused("Block: w is a Parameter: it can be one or nil, got " .. what
+        .. ": write nn.Parameter(…), or "
         .. "flame.no_grad(function() self.w:copy_(…) end)", function() b.w = v end)
     end
     refused("is a Parameter", function() b.norm.weight = flame.zeros(2) end)
@@ -83,7 +87,8 @@ describe("the tree", function()
     assert.is_nil(b:state_dict().more)                   -- still not saved
     b:double()
     assert.same({ "f64", "f64" }, { b.seen.dtype, b.more.dtype })
-    refused("Block: seen is a Buffer: it can be a tensor or nil, got number", function() b.seen = 1 end)
+    refused("Block: seen is a Buffer: it can be a tensor or nil, got number",
+      function() b.seen = 1 end)
     b.seen = nil
     assert.same({ "more" }, names_of(b:named_buffers()))
     b.more = nn.Parameter(flame.ones(1))
@@ -93,10 +98,14 @@ describe("the tree", function()
 
   it("shows parameters to pairs, and to what differentiates by a module", function()
     local seen = {}
-    for name, v in pairs(nn.ParameterDict { a = flame.ones(1), b = flame.ones(2) }) do if flame.is_tensor(v) then seen[name] = #v end end
+    for name, v in pairs(nn.ParameterDict { a = flame.ones(1), b = flame.ones(2) }) do
+      if flame.is_tensor(v) then seen[name] = #v end
+    end
     assert.same({ a = 1, b = 2 }, seen)
     local l = nn.Linear(2, 1)
-    local _, g = flame.value_and_grad(function(net, x) return flame.linear(x, net.weight, net.bias):sum() end)(l, flame.ones(1, 2))
+    local _, g = flame.value_and_grad(function(net, x)
+      return flame.linear(x, net.weight, net.bias):sum()
+    end)(l, flame.ones(1, 2))
     assert.same({ { 1, 1 } }, g.weight:totable())
   end)
 
@@ -180,14 +189,18 @@ describe("loading a state", function()
     local told = net:load_state_dict(state, { strict = false })
     assert.same({ { "2.bias" }, { "other" } }, { told.missing_keys, told.unexpected_keys })
     assert.equal(6, net[1].weight:sum():item())
-    refused("is a number, need a tensor", net.load_state_dict, net, { ["1.weight"] = 3 }, { strict = false })
-    refused("load_state_dict: no option 'strickt'", net.load_state_dict, net, state, { strickt = true })
+    refused("is a number, need a tensor", net.load_state_dict, net, { ["1.weight"] = 3 },
+      { strict = false })
+    refused("load_state_dict: no option 'strickt'", net.load_state_dict, net, state,
+      { strickt = true })
   end)
 
   it("takes PyTorch's names, other dtypes, and either name of a tied tensor", function()
     local net = nn.Sequential { nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1) }
-    net:load_state_dict({ ["0.weight"] = flame.tensor({ { 2 } }, { dtype = "f64" }), ["0.bias"] = flame.zeros(1),
-      ["2.weight"] = flame.tensor({ { 3 } }):half(), ["2.bias"] = flame.zeros(1) }, { zero_based = true })
+    net:load_state_dict({ ["0.weight"] = flame.tensor({ { 2 } }, { dtype = "f64" }),
+      ["0.bias"] = flame.zeros(1),
+      ["2.weight"] = flame.tensor({ { 3 } }):half(), ["2.bias"] = flame.zeros(1) },
+    { zero_based = true })
     assert.equal(6, net(flame.ones(1, 1)):item())
     local Tied = nn.Module.extend("Tied")
     function Tied:init()
@@ -222,9 +235,12 @@ end)
 
 describe("printing", function()
   it("shows the tree as PyTorch does", function()
-    local net = nn.Sequential { nn.Linear(2, 3), nn.Sequential { nn.LeakyReLU(0.2) }, nn.Dropout(0.1) }
-    assert.equal(table.concat({ "Sequential(", "  (1): Linear(in_features=2, out_features=3, bias=true)", "  (2): Sequential(",
-      "    (1): LeakyReLU(negative_slope=0.2)", "  )", "  (3): Dropout(p=0.1)", ")" }, "\n"), tostring(net))
+    local net = nn.Sequential { nn.Linear(2, 3), nn.Sequential { nn.LeakyReLU(0.2) },
+      nn.Dropout(0.1) }
+    assert.equal(
+      table.concat({ "Sequential(", "  (1): Linear(in_features=2, out_features=3, bias=true)",
+      "  (2): Sequential(", "    (1): LeakyReLU(negative_slope=0.2)", "  )",
+      "  (3): Dropout(p=0.1)", ")" }, "\n"), tostring(net))
     assert.equal("ReLU()", tostring(nn.ReLU()))
   end)
 end)
@@ -233,7 +249,8 @@ describe("containers", function()
   it("Sequential takes a list or arguments, and passes several arguments to the first", function()
     local add = nn.Module.extend("Add")
     function add:forward(a, b) return a + b end
-    assert.equal(6, nn.Sequential(add(), function(x) return x * 2 end)(flame.tensor(1), flame.tensor(2)):item())
+    assert.equal(6,
+      nn.Sequential(add(), function(x) return x * 2 end)(flame.tensor(1), flame.tensor(2)):item())
     refused("item 1 is a number, need a module or a function", nn.Sequential, { 3 })
   end)
 
@@ -241,7 +258,8 @@ describe("containers", function()
     local list = nn.ModuleList { nn.Linear(1, 1) }
     list:append(nn.ReLU()):extend({ nn.Linear(1, 2) })
     list:insert(1, nn.Tanh())
-    assert.same({ 4, "Tanh", "Linear" }, { #list, getmetatable(list[1]).__name, getmetatable(list[2]).__name })
+    assert.same({ 4, "Tanh", "Linear" },
+      { #list, getmetatable(list[1]).__name, getmetatable(list[2]).__name })
     assert.same({ "2.weight", "2.bias", "4.weight", "4.bias" }, names_of(list:named_parameters()))
     assert.same({ "a.weight", "a.bias", "b.weight", "b.bias" },
       names_of(nn.ModuleDict { b = nn.Linear(1, 1), a = nn.Linear(1, 1) }:named_parameters()))
@@ -257,7 +275,8 @@ describe("layers", function()
     assert.close(0.1, w:max():item(), 1e-3)
     assert.close(0.05, w:mean():item(), 1e-3)
     assert.close(1, nn.Embedding(100, 100).weight:std():item(), 0.02)
-    assert.close(math.sqrt(6 / (64 + 3 * 64)), nn.MultiheadAttention(64, 4).in_proj_weight:abs():max():item(), 1e-2)
+    assert.close(math.sqrt(6 / (64 + 3 * 64)),
+      nn.MultiheadAttention(64, 4).in_proj_weight:abs():max():item(), 1e-2)
     assert.equal(0.25, nn.PReLU().weight:item())
   end)
 
@@ -296,7 +315,8 @@ describe("layers", function()
     refused("Linear: inputs is a tensor, need a positive integer", nn.Linear, flame.ones(2))
     refused('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)', nn.Module)
     local layer = nn.Linear(1, 1)
-    refused("load_state_dict: need a table of tensors by name, got a tensor", layer.load_state_dict, layer, flame.ones(1))
+    refused("load_state_dict: need a table of tensors by name, got a tensor", layer.load_state_dict,
+      layer, flame.ones(1))
     refused("Linear: no option 'bais'", nn.Linear, 2, 3, { bais = true })
     refused("Dropout: p = 2, need 0 <= p <= 1", nn.Dropout, 2)
     refused("7 features do not split into 2 heads", nn.MultiheadAttention, 7, 2)
@@ -306,7 +326,8 @@ describe("layers", function()
   it("RMSNorm adds the least that its dtype knows, unless told", function()
     local x = flame.full({ 1, 4 }, 1e-4)
     assert.close(1e-4 / math.sqrt(1e-8 + 2 ^ -23), nn.RMSNorm(4)(x)[{ 1, 1 }]:item(), 1e-6)
-    assert.close(1e-4 / math.sqrt(1e-8 + 1e-2), nn.RMSNorm(4, { eps = 1e-2 })(x)[{ 1, 1 }]:item(), 1e-6)
+    assert.close(1e-4 / math.sqrt(1e-8 + 1e-2),
+      nn.RMSNorm(4, { eps = 1e-2 })(x)[{ 1, 1 }]:item(), 1e-6)
   end)
 
   it("losses are modules, and their weights move with them", function()
@@ -316,7 +337,9 @@ describe("layers", function()
     local loss = nn.CrossEntropyLoss { weight = w, reduction = "sum" }
     loss:double()
     assert.equal("f64", loss(x:double(), y).dtype)
-    assert.close(6, nn.TripletMarginLoss { margin = 6 }(flame.ones(1, 2), flame.ones(1, 2), flame.ones(1, 2)):item(), 1e-3)
+    assert.close(6,
+      nn.TripletMarginLoss { margin = 6 }(flame.ones(1, 2), flame.ones(1, 2),
+        flame.ones(1, 2)):item(), 1e-3)
   end)
 end)
 
@@ -340,7 +363,8 @@ describe("attention", function()
     local optim = require "flame.optim"
     local Net = nn.Module.extend("Net")
     function Net:init()
-      self.embed, self.block, self.head = nn.Embedding(6, 16), nn.TransformerBlock(16, 2, { causal = true }), nn.Linear(16, 6)
+      self.embed, self.block, self.head = nn.Embedding(6, 16),
+        nn.TransformerBlock(16, 2, { causal = true }), nn.Linear(16, 6)
     end
     function Net:forward(ids) return self.head(self.block(self.embed(ids):rotary())) end
     local net = Net()
@@ -349,7 +373,8 @@ describe("attention", function()
     local loss
     for _ = 1, 60 do
       opt:zero_grad()
-      loss = flame.cross_entropy(net(ids)[{ {}, { 2, 9 } }]:reshape(-1, 6), ids[{ {}, { 1, 8 } }]:reshape(-1))
+      loss = flame.cross_entropy(net(ids)[{ {}, { 2, 9 } }]:reshape(-1, 6),
+        ids[{ {}, { 1, 8 } }]:reshape(-1))
       loss:backward()
       opt:step()
     end
@@ -363,7 +388,8 @@ describe("nn.init and nn.utils", function()
     local init = nn.init
     local w = flame.empty(300, 200)
     assert.close(math.sqrt(2 / 200), init.kaiming_normal_(w):std():item(), 2e-3)
-    assert.close(math.sqrt(2 / 300), init.kaiming_uniform(w, { mode = "fan_out" }):std():item(), 2e-3)
+    assert.close(math.sqrt(2 / 300),
+      init.kaiming_uniform(w, { mode = "fan_out" }):std():item(), 2e-3)
     assert.close(math.sqrt(2 / 500), init.xavier_normal(w):std():item(), 2e-3)
     assert.close(2 * math.sqrt(2 / 500), init.xavier_uniform(w, 2):std():item(), 3e-3)
     assert.close(3, init.normal(w, 3, 0.1):mean():item(), 1e-2)
@@ -388,11 +414,13 @@ describe("nn.init and nn.utils", function()
     nn.utils.vector_to_parameters(flame.arange(9.0), net:parameters())
     assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, net.weight:totable())
     assert.same({ 7, 8, 9 }, net.bias:totable())
-    refused("8 values, the parameters have 9", nn.utils.vector_to_parameters, flame.arange(8.0), net:parameters())
+    refused("8 values, the parameters have 9", nn.utils.vector_to_parameters, flame.arange(8.0),
+      net:parameters())
   end)
 
   it("pad_sequence puts sequences side by side", function()
-    local y = nn.utils.pad_sequence({ flame.ones(2), flame.full({ 3 }, 2) }, { batch_first = true, padding_value = 9 })
+    local y = nn.utils.pad_sequence({ flame.ones(2), flame.full({ 3 }, 2) },
+      { batch_first = true, padding_value = 9 })
     assert.same({ { 1, 1, 9 }, { 2, 2, 2 } }, y:totable())
   end)
   it("AdaptiveLogSoftmaxWithLoss gives the log-probabilities of a head and its clusters", function()
@@ -400,8 +428,10 @@ describe("nn.init and nn.utils", function()
     local m = nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 3, 5 }, { div_value = 2 })
     local names = {}
     for name in m:named_parameters() do names[#names + 1] = name end
-    assert.same({ "head.weight", "tail.1.1.weight", "tail.1.2.weight", "tail.2.1.weight", "tail.2.2.weight" }, names)
-    assert.same({ { 5, 6 }, { 2, 3 }, { 1, 6 } }, { m.head.weight.shape, m.tail[1][2].weight.shape, m.tail[2][1].weight.shape })
+    assert.same({ "head.weight", "tail.1.1.weight", "tail.1.2.weight", "tail.2.1.weight",
+      "tail.2.2.weight" }, names)
+    assert.same({ { 5, 6 }, { 2, 3 }, { 1, 6 } },
+      { m.head.weight.shape, m.tail[1][2].weight.shape, m.tail[2][1].weight.shape })
     local x, target = flame.randn(5, 6), flame.tensor({ 1, 4, 9, 3, 6 }, { dtype = "i64" })
     local every = m:log_prob(x)
     assert.allclose(flame.ones(5), every:exp():sum(2))
@@ -413,7 +443,9 @@ describe("nn.init and nn.utils", function()
     loss:backward()
     for _, p in m:named_parameters() do assert.same(p.shape, p.grad.shape) end
     local bad = flame.tensor({ 1, 4, 10, 3, 6 }, { dtype = "i64" })
-    for text, f in pairs { ["class 10 at position 3, need 1 to 9"] = function() return m(x, bad) end,
+    for text, f in pairs { ["class 10 at position 3, need 1 to 9"] = function()
+      return m(x, bad)
+    end,
       ["cutoffs must rise"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 5, 3 }) end,
       ["cutoffs is a nil"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9) end } do
       local ok, why = pcall(f)

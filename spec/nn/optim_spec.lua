@@ -15,7 +15,8 @@ end
 -- A loss with curvature in all directions.
 local function bowl(p) return (p * p):sum() * 0.5 + ((p - 0.3) ^ 4):sum() end
 
-local names = { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop" }
+local names = { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion", "Adadelta", "Adamax", "NAdam",
+  "RAdam", "Rprop" }
 
 describe("optimisers", function()
   it("all go down a bowl", function()
@@ -36,7 +37,8 @@ describe("optimisers", function()
   it("take torch's arguments by position or by name", function()
     local p = parameter({ 1 })
     local a = optim.SGD({ p }, 0.1, 0.9, 0, 1e-4, true).groups[1]
-    assert.same({ 0.1, 0.9, 0, 1e-4, true }, { a.lr, a.momentum, a.dampening, a.weight_decay, a.nesterov })
+    assert.same({ 0.1, 0.9, 0, 1e-4, true },
+      { a.lr, a.momentum, a.dampening, a.weight_decay, a.nesterov })
     local b = optim.Adam({ p }, 0.2, { 0.5, 0.6 }, { amsgrad = true }).groups[1]
     assert.same({ 0.2, 0.5, 0.6, true }, { b.lr, b.betas[1], b.betas[2], b.amsgrad })
     assert.equal(1e-3, optim.SGD({ p }).lr)
@@ -77,17 +79,23 @@ describe("optimisers", function()
     local p = flame.ones({ 2 }, { requires_grad = true })
     local opt = optim.SGD({ p }, { lr = 0.1 })
     local plan = optim.schedule.step { opt = opt, step_size = 2 }
-    refused("SGD has no field 'learning_rate', there is: groups lr param_groups state steps", function() opt.learning_rate = 3 end)
+    refused("SGD has no field 'learning_rate', there is: groups lr param_groups state steps",
+      function() opt.learning_rate = 3 end)
     refused("SGD has no field 'learning_rate'", function() return opt.learning_rate end)
-    refused("SGD has no field 'zero_grads'; did you mean 'zero_grad'?", function() opt:zero_grads() end)
-    refused("SGD: momentum stands in the groups: opt.groups[1].momentum", function() opt.momentum = 0.9 end)
+    refused("SGD has no field 'zero_grads'; did you mean 'zero_grad'?",
+      function() opt:zero_grads() end)
+    refused("SGD: momentum stands in the groups: opt.groups[1].momentum",
+      function() opt.momentum = 0.9 end)
     refused("SGD: param_groups can not be assigned", function() opt.param_groups = {} end)
-    refused("SGD: a group has no field 'weight_decey'; did you mean 'weight_decay'?", function() opt.groups[1].weight_decey = 1 end)
+    refused("SGD: a group has no field 'weight_decey'; did you mean 'weight_decay'?",
+      function() opt.groups[1].weight_decey = 1 end)
     refused("SGD: a group has no field 'betas'", function() return opt.groups[1].betas end)
     refused("a schedule has no field 'bass'; did you mean 'base'?", function() plan.bass = 1 end)
     refused("a schedule has no field 'gamma', there is:", function() return plan.gamma end)
-    refused("GradScaler has no field 'scal'; did you mean 'scale'?", function() optim.GradScaler().scal = 1 end)
-    refused("SGD: load_state_dict: group 1: no option '", opt.load_state_dict, opt, optim.Adam({ flame.ones(2) }):state_dict())
+    refused("GradScaler has no field 'scal'; did you mean 'scale'?",
+      function() optim.GradScaler().scal = 1 end)
+    refused("SGD: load_state_dict: group 1: no option '", opt.load_state_dict, opt,
+      optim.Adam({ flame.ones(2) }):state_dict())
     assert.same({ 0.1, 0 }, { opt.lr, opt.groups[1].momentum })
     opt.groups[1].momentum = 0.5
     local calls, step = 0, opt.step
@@ -113,7 +121,8 @@ describe("optimisers", function()
     assert.not_same(w, run("Adam", o))
     o.decoupled_weight_decay = true
     assert.same(w, run("Adam", o))
-    refused("AdamW: no option 'decoupled_weight_decay'", optim.AdamW, { flame.ones(1) }, { decoupled_weight_decay = true })
+    refused("AdamW: no option 'decoupled_weight_decay'", optim.AdamW, { flame.ones(1) },
+      { decoupled_weight_decay = true })
   end)
 
   it("run a closure before the step and return its loss", function()
@@ -193,13 +202,15 @@ describe("optimisers", function()
     assert.equal(before, saved.state[2].exp_avg:item())
     assert.same({ { 1 }, { 2 } }, { saved.param_groups[1].params, saved.param_groups[2].params })
     assert.equal(0.1, saved.param_groups[1].lr)
-    refused("1 groups saved, 2 here", opt.load_state_dict, opt, optim.Adam({ parameter({ 1 }) }):state_dict())
+    refused("1 groups saved, 2 here", opt.load_state_dict, opt,
+      optim.Adam({ parameter({ 1 }) }):state_dict())
     refused("need what an optimiser", opt.load_state_dict, opt, {})
   end)
 
   it("LBFGS with a line search finds the least of Rosenbrock's valley", function()
     local p = flame.tensor({ -1.2, 1 }, { dtype = "f64", requires_grad = true })
-    local opt = optim.LBFGS({ p }, { max_iter = 100, tolerance_change = 1e-14, line_search_fn = "strong_wolfe" })
+    local opt = optim.LBFGS({ p },
+      { max_iter = 100, tolerance_change = 1e-14, line_search_fn = "strong_wolfe" })
     local first = opt:step(function()
       opt:zero_grad()
       local x, y = p[1], p[2]
@@ -217,7 +228,7 @@ describe("optimisers", function()
     local opt = optim.Muon({ p }, { lr = 1, weight_decay = 0, momentum = 0 })
     p.grad = flame.randn(6, 4) * 100
     opt:step()
-    local gram = p:t():matmul(p):detach() / 1.5                    -- the rate grows with rows / columns
+    local gram = p:t():matmul(p):detach() / 1.5                -- the rate grows with rows / columns
     assert.allclose(flame.eye(4), gram, { atol = 0.6 })
     local smooth = gram:diagonal():mean():item()
     assert.is_true(smooth > 0.5 and smooth < 1.5, smooth)
@@ -230,7 +241,8 @@ describe("optimisers", function()
     assert.close(4, optim.clip_grad_norm(a, 2, { norm_type = math.huge }):item())
     assert.allclose({ 1.5, -2 }, a.grad, { rtol = 1e-5 })
     a.grad = flame.tensor({ 0 / 0, 1 })
-    refused("the norm of the gradients is", optim.clip_grad_norm, { a }, 1, { error_if_nonfinite = true })
+    refused("the norm of the gradients is", optim.clip_grad_norm, { a }, 1,
+      { error_if_nonfinite = true })
     assert.equal(0, optim.clip_grad_norm({ parameter({ 1 }) }, 1):item())
   end)
 
@@ -238,7 +250,8 @@ describe("optimisers", function()
     local nn = require "flame.nn"
     for _, name in ipairs { "Adam", "SGD", "LBFGS" } do
       local net = nn.Linear(2, 1)
-      local opt = optim[name](net:parameters(), { lr = 0.1, [name == "SGD" and "momentum" or "lr"] = 0.1 })
+      local opt = optim[name](net:parameters(),
+        { lr = 0.1, [name == "SGD" and "momentum" or "lr"] = 0.1 })
       local function step()
         opt:step(function()
           opt:zero_grad()
@@ -347,7 +360,8 @@ describe("schedules", function()
     assert.allclose({ 1, 1, 0.5, 0.5, 0.25 }, (rates("step", { step_size = 2, gamma = 0.5 }, 5)))
     assert.allclose({ 1, 0.1, 0.1, 0.01 }, (rates("multi_step", { milestones = { 1, 3 } }, 4)))
     assert.allclose({ 1, 0.5, 0.25 }, (rates("exponential", { gamma = 0.5 }, 3)))
-    assert.allclose({ 0.5, 0.75, 1, 1 }, (rates("linear", { start_factor = 0.5, total_iters = 2 }, 4)))
+    assert.allclose({ 0.5, 0.75, 1, 1 },
+      (rates("linear", { start_factor = 0.5, total_iters = 2 }, 4)))
     assert.allclose({ 0.5, 0.5, 1 }, (rates("constant", { factor = 0.5, total_iters = 2 }, 3)))
     assert.allclose({ 1, 0.25, 0, 0 }, (rates("polynomial", { total_iters = 2, power = 2 }, 4)))
   end)
@@ -366,7 +380,8 @@ describe("schedules", function()
     local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
     local s = optim.schedule
     local plan = s.sequential { opt = opt, milestones = { 2 },
-      schedules = { s.constant { opt = opt, factor = 0.1, total_iters = 9 }, s.exponential { opt = opt, gamma = 0.5 } } }
+      schedules = { s.constant { opt = opt, factor = 0.1, total_iters = 9 },
+        s.exponential { opt = opt, gamma = 0.5 } } }
     local out = {}
     for i = 1, 5 do
       out[i] = opt.lr
@@ -374,7 +389,8 @@ describe("schedules", function()
     end
     assert.allclose({ 0.1, 0.1, 1, 0.5, 0.25 }, out)
     opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
-    plan = s.chained { s.constant { opt = opt, factor = 0.5, total_iters = 2 }, s.exponential { opt = opt, gamma = 0.5 } }
+    plan = s.chained { s.constant { opt = opt, factor = 0.5, total_iters = 2 },
+      s.exponential { opt = opt, gamma = 0.5 } }
     for i = 1, 3 do
       out[i] = opt.lr
       plan:step()
@@ -415,7 +431,9 @@ describe("schedules", function()
   end)
 
   it("keep the ratio of the groups", function()
-    local opt = optim.SGD({ { params = { parameter({ 1 }) }, lr = 1 }, { params = { parameter({ 1 }) }, lr = 0.1 } })
+    local opt =
+      optim.SGD({ { params = { parameter({ 1 }) }, lr = 1 },
+        { params = { parameter({ 1 }) }, lr = 0.1 } })
     local plan = optim.schedule.cosine { opt = opt, steps = 2, min = 0.01 }
     plan:step()
     assert.allclose({ 0.505, 0.055 }, plan:get_last_lr())

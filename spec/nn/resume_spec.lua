@@ -8,7 +8,8 @@ assert(os.execute("mkdir -p '" .. folder .. "'"))
 teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
 
 local function run(environment, script, arguments)
-  local pipe = assert(io.popen(("%s '%s' %s %s 2>&1"):format(environment, interpreter, script, arguments)))
+  local pipe =
+    assert(io.popen(("%s '%s' %s %s 2>&1"):format(environment, interpreter, script, arguments)))
   local output = pipe:read("a")
   local _, _, status = pipe:close()
   assert.equal(0, status, output)

@@ -1,10 +1,13 @@
---- lua/flame/nn_transformer.lua, and the modules of nn that few models have: extra keys in attention, noise that
--- keeps mean and variance, lookups with options. spec/peer/nn.py compares them with PyTorch.
+--- lua/flame/nn_transformer.lua, and the modules of nn that few models have: extra keys in
+-- attention, noise that keeps mean and variance, lookups with options. spec/peer/nn.py compares
+-- them with PyTorch.
 require "spec.support.helper"
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local T = flame.tensor
-local function eq(expected, x, tol) assert.allclose(expected, x, { rtol = tol or 1e-5, atol = tol or 1e-6 }) end
+local function eq(expected, x, tol)
+  assert.allclose(expected, x, { rtol = tol or 1e-5, atol = tol or 1e-6 })
+end
 local function ids(list) return T(list, { dtype = "i64" }) end
 local small = { dim_feedforward = 8, dropout = 0 }
 
@@ -27,25 +30,31 @@ describe("transformer stacks", function()
     local net = nn.TransformerEncoder(a, 2)
     b = net.layers[2]
     local x, mask = flame.randn(3, 2, 4), nn.Transformer.generate_square_subsequent_mask(3)
-    assert.same({ { 0, -math.huge, -math.huge }, { 0, 0, -math.huge }, { 0, 0, 0 } }, mask:totable())
+    assert.same({ { 0, -math.huge, -math.huge }, { 0, 0, -math.huge }, { 0, 0, 0 } },
+      mask:totable())
     eq(b(a(x)):totable(), net(x))
     eq(b(a(x, mask), mask):totable(), net(x, { mask = mask }))
     assert.has_error(function() nn.TransformerEncoder(nn.Linear(1, 1), 2) end)
   end)
   it("decode with a memory; what is ahead has no influence", function()
     flame.seed(2)
-    local model = nn.Transformer(4, 2, 1, 2, { dim_feedforward = 8, dropout = 0, batch_first = true })
+    local model = nn.Transformer(4, 2, 1, 2,
+      { dim_feedforward = 8, dropout = 0, batch_first = true })
     local src, tgt = flame.randn(1, 5, 4), flame.randn(1, 3, 4)
-    local y = model(src, tgt, { tgt_is_causal = true, tgt_mask = nn.Transformer.generate_square_subsequent_mask(3) })
+    local y = model(src, tgt,
+      { tgt_is_causal = true, tgt_mask = nn.Transformer.generate_square_subsequent_mask(3) })
     assert.same({ 1, 3, 4 }, y.shape)
     local later = tgt:clone()
     later[{ 1, 3 }] = 9
     local z = model(src, later, { tgt_mask = nn.Transformer.generate_square_subsequent_mask(3) })
     eq(y[{ 1, { 1, 2 } }]:totable(), z[{ 1, { 1, 2 } }])
     assert.is_false(flame.allclose(y[{ 1, 3 }], z[{ 1, 3 }]))
-    assert.is_false(flame.allclose(y, model(src * 2, tgt, { tgt_mask = nn.Transformer.generate_square_subsequent_mask(3) })))
-    local before = nn.TransformerDecoderLayer(4, 2, { dim_feedforward = 8, dropout = 0, norm_first = true })
-    assert.same({ 3, 1, 4 }, nn.TransformerDecoder(before, 2)(flame.randn(3, 1, 4), flame.randn(5, 1, 4)).shape)
+    assert.is_false(flame.allclose(y,
+      model(src * 2, tgt, { tgt_mask = nn.Transformer.generate_square_subsequent_mask(3) })))
+    local before = nn.TransformerDecoderLayer(4, 2,
+      { dim_feedforward = 8, dropout = 0, norm_first = true })
+    assert.same({ 3, 1, 4 },
+      nn.TransformerDecoder(before, 2)(flame.randn(3, 1, 4), flame.randn(5, 1, 4)).shape)
   end)
 end)
 
@@ -58,13 +67,17 @@ describe("a block", function()
     local x = flame.randn(2, 3, 4)
     local later = x:clone()
     later[{ {}, 3 }] = 9
-    local function same_before(f) return flame.allclose(f(x)[{ {}, { 1, 2 } }], f(later)[{ {}, { 1, 2 } }]) end
+    local function same_before(f)
+      return flame.allclose(f(x)[{ {}, { 1, 2 } }], f(later)[{ {}, { 1, 2 } }])
+    end
     local mask = flame.ones({ 3, 3 }, { dtype = "bool" }):triu(1)
     assert.is_false(same_before(plain))
     assert.is_true(same_before(causal))
     assert.is_true(same_before(function(v) return plain(v, { is_causal = true }) end))
     assert.is_true(same_before(function(v) return plain(v, mask) end))
-    assert.is_true(same_before(function(v) return plain(v, { attn_mask = mask:float():masked_fill(mask, -math.huge) }) end))
+    assert.is_true(same_before(function(v)
+      return plain(v, { attn_mask = mask:float():masked_fill(mask, -math.huge) })
+    end))
     assert.is_false(same_before(function(v) return causal(v, { is_causal = false }) end))
     local padding = T({ { false, false, true }, { false, false, true } })
     assert.is_true(same_before(function(v) return plain(v, nil, padding) end))
@@ -73,7 +86,8 @@ describe("a block", function()
   end)
   it("keeps a mask and is_causal both", function()
     local mha, x = nn.MultiheadAttention(4, 2, { batch_first = true }), flame.randn(1, 3, 4)
-    local first = T({ { false, true, true }, { false, true, true }, { true, false, true } })      -- which leaves position 2 to 3
+    -- which leaves position 2 to 3
+    local first = T({ { false, true, true }, { false, true, true }, { true, false, true } })
     for _, need_weights in ipairs { true, false } do
       local both = mha(x, { attn_mask = first, is_causal = true, need_weights = need_weights })
       eq(mha(x, { attn_mask = first }):totable(), both)                -- what is left is not ahead
@@ -96,9 +110,10 @@ describe("attention with more keys", function()
     local learnt = nn.MultiheadAttention(4, 2, { add_bias_kv = true, batch_first = true })
     assert.same({ 1, 1, 4 }, learnt.bias_k.shape)
     local mask = flame.ones({ 3, 3 }, { dtype = "bool" })
-    y, w = learnt(x, x, x, { attn_mask = mask })                     -- all but the learnt one are left out
+    y, w = learnt(x, x, x, { attn_mask = mask })              -- all but the learnt one are left out
     eq({ { { 0, 0, 0, 1 }, { 0, 0, 0, 1 }, { 0, 0, 0, 1 } } }, w)
-    eq(flame.linear(learnt.bias_v:reshape(4), learnt.out_proj.weight, learnt.out_proj.bias):totable(), y[{ 1, 2 }])
+    eq(flame.linear(learnt.bias_v:reshape(4), learnt.out_proj.weight,
+      learnt.out_proj.bias):totable(), y[{ 1, 2 }])
   end)
 end)
 
@@ -135,12 +150,14 @@ describe("noise and lookups", function()
   it("losses have modules", function()
     local x, y = T { { 0.1, 0.9 } }, ids { 2 }
     eq(flame.multi_margin_loss(x, y):item(), nn.MultiMarginLoss()(x, y))
-    eq(flame.multilabel_margin_loss(x, ids { { 1, 0 } }):item(), nn.MultiLabelMarginLoss()(x, ids { { 1, 0 } }))
+    eq(flame.multilabel_margin_loss(x, ids { { 1, 0 } }):item(),
+      nn.MultiLabelMarginLoss()(x, ids { { 1, 0 } }))
     eq(flame.multilabel_soft_margin_loss(x, x):item(), nn.MultiLabelSoftMarginLoss()(x, x))
     eq(flame.ctc_loss(x:unsqueeze(1):log_softmax(3), ids { 2 }, { 1 }, { 1 }):item(),
       nn.CTCLoss()(x:unsqueeze(1):log_softmax(3), ids { 2 }, { 1 }, { 1 }))
     eq(1.5, nn.TripletMarginWithDistanceLoss({ margin = 1.5 })(x, x, x))
-    eq(flame.triplet_margin_loss(x, x * 2, x * 3, { swap = true }):item(), nn.TripletMarginLoss({ swap = true })(x, x * 2, x * 3))
+    eq(flame.triplet_margin_loss(x, x * 2, x * 3, { swap = true }):item(),
+      nn.TripletMarginLoss({ swap = true })(x, x * 2, x * 3))
   end)
   it("InstanceNorm counts no batches", function()
     local m = nn.InstanceNorm1d(2, { track_running_stats = true })
@@ -173,19 +190,30 @@ describe("ASGD and schedules", function()
   end
   local lr = optim.lr_scheduler
   it("CosineAnnealingLR takes torch's names and rises again", function()
-    eq({ 1, 0.55, 0.1, 0.55, 1 }, (rates(function(o) return lr.CosineAnnealingLR(o, { T_max = 2, eta_min = 0.1 }) end, 5)))
+    eq({ 1, 0.55, 0.1, 0.55, 1 },
+      (rates(function(o) return lr.CosineAnnealingLR(o, { T_max = 2, eta_min = 0.1 }) end, 5)))
     eq({ 1, 0.5, 0 }, (rates(function(o) return lr.CosineAnnealingLR(o, 2) end, 3)))
   end)
   it("LambdaLR and MultiplicativeLR", function()
-    eq({ 1, 0.5, 0.25 }, (rates(function(o) return lr.LambdaLR(o, { lr_lambda = function(k) return 0.5 ^ k end }) end, 3)))
-    eq({ 1, 0.5, 1 / 6 }, (rates(function(o) return lr.MultiplicativeLR(o, function(k) return 1 / (k + 1) end) end, 3)))
-    eq({ 1, 0.5 }, (rates(function(o) return optim.schedule.multiplicative { opt = o, f = function() return 0.5 end } end, 2)))
+    eq({ 1, 0.5, 0.25 },
+      (rates(function(o) return lr.LambdaLR(o, { lr_lambda = function(k) return 0.5 ^ k end }) end,
+        3)))
+    eq({ 1, 0.5, 1 / 6 },
+      (rates(function(o) return lr.MultiplicativeLR(o, function(k) return 1 / (k + 1) end) end, 3)))
+    eq({ 1, 0.5 },
+      (rates(function(o)
+        return optim.schedule.multiplicative { opt = o, f = function() return 0.5 end }
+      end, 2)))
   end)
   it("CyclicLR moves the momentum the other way unless told not to", function()
-    local v, m = rates(function(o) return lr.CyclicLR(o, 0, 1, { step_size_up = 2, base_momentum = 0.6, max_momentum = 0.8 }) end, 5)
+    local v, m = rates(function(o)
+      return lr.CyclicLR(o, 0, 1, { step_size_up = 2, base_momentum = 0.6, max_momentum = 0.8 })
+    end, 5)
     eq({ 0, 0.5, 1, 0.5, 0 }, v)
     eq({ 0.8, 0.7, 0.6, 0.7, 0.8 }, m)
-    local _, n = rates(function(o) return lr.CyclicLR(o, 0, 1, { step_size_up = 2, cycle_momentum = false }) end, 2)
+    local _, n = rates(function(o)
+      return lr.CyclicLR(o, 0, 1, { step_size_up = 2, cycle_momentum = false })
+    end, 2)
     eq({ 0.5, 0.5 }, n)
   end)
 end)

@@ -1,6 +1,7 @@
---- Accuracy of what the CPU's loops compute: f32 functions over 2^20 bit patterns, denormals, infinities and NaN
--- among them, and values near the edges of their ranges, in units in the last place of the same function in
--- f64. tools/ulp.c measures the definitions (docs/accuracy.md); here stand the loops made of them.
+--- Accuracy of what the CPU's loops compute: f32 functions over 2^20 bit patterns, denormals,
+-- infinities and NaN among them, and values near the edges of their ranges, in units in the last
+-- place of the same function in f64. tools/ulp.c measures the definitions (docs/accuracy.md); here
+-- stand the loops made of them.
 require "spec.support.helper"
 local flame = require "flame"
 
@@ -8,15 +9,16 @@ local flame = require "flame"
 local function patterns()
   local parts = {}
   for i = 0, 2 ^ 20 - 1 do parts[i + 1] = string.pack("<I4", i * 4096 + i % 4093) end
-  for _, edge in ipairs { 0.0, 1.0, -1.0, 0.5, 88.72284, -87.33655, -103.97208, 128.0, -126.0, math.pi, math.pi / 2, 3.4e38, 9.0, 4.0,
-    2.0 ^ -126 } do
+  for _, edge in ipairs { 0.0, 1.0, -1.0, 0.5, 88.72284, -87.33655, -103.97208, 128.0, -126.0,
+    math.pi, math.pi / 2, 3.4e38, 9.0, 4.0, 2.0 ^ -126 } do
     local bits = string.unpack("<I4", string.pack("<f", edge))
     for k = -64, 64 do parts[#parts + 1] = string.pack("<I4", (bits + k) & 0xffffffff) end
   end
   return flame.from_bytes(table.concat(parts), { #parts }, "f32"), #parts
 end
 
---- The largest error of v (f32) against r (f64) in ulp of r, and where; a wrong NaN or infinity is endless.
+--- The largest error of v (f32) against r (f64) in ulp of r, and where; a
+--- wrong NaN or infinity is endless.
 local function worst(v, r)
   v = v:double()
   local largest = 2.0 ^ 128
@@ -37,7 +39,8 @@ describe("f32 loops of the CPU", function()
       assert.is_true(off:item() <= 2, ("%g ulp at %.9g"):format(off:item(), x[at:item()]:item()))
     end)
   end
-  for _, name in ipairs { "exp2", "expm1", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh", "sqrt", "cbrt" } do
+  for _, name in ipairs { "exp2", "expm1", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh",
+      "cosh", "sqrt", "cbrt" } do
     it(name .. " is within 2.5 ulp", function()
       local off, at = worst(x[name](x), x:double()[name](x:double()))
       assert.is_true(off:item() <= 2.5, ("%g ulp at %.9g"):format(off:item(), x[at:item()]:item()))
@@ -58,6 +61,7 @@ describe("f64 loops of the CPU", function()
     local x = flame.tensor({ -700, -709.5, -715, -730, -744 }, { dtype = "f64" })
     local y, e = x:sigmoid(), x:exp()
     assert.is_true((y - e):abs():le(e * 1e-15 + 5e-324):all():item())
-    assert.same({ 0, 0.5, 1, 1 }, flame.tensor({ -math.huge, -0.0, 800, math.huge }, { dtype = "f64" }):sigmoid():totable())
+    assert.same({ 0, 0.5, 1, 1 },
+      flame.tensor({ -math.huge, -0.0, 800, math.huge }, { dtype = "f64" }):sigmoid():totable())
   end)
 end)

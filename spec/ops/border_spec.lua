@@ -30,22 +30,26 @@ end
 
 -- Values that are no tensors; functions that take one of them otherwise are left to decide.
 local function strangers()
-  local bad_index = setmetatable({}, { __index = function() error("in __index") end, __len = function() error("in __len") end })
+  local bad_index = setmetatable({},
+    { __index = function() error("in __index") end, __len = function() error("in __len") end })
   local looped = {}
   looped[1] = looped
   local deep = 1
   for _ = 1, 200 do deep = { deep } end
   return {
-    io.stdout, coroutine.create(function() end), bad_index, looped, deep, "%s%n%d", "", "\0", 0 / 0, math.huge, -math.huge, 2 ^ 53,
-    math.mininteger, math.maxinteger, -1, 0, 1.5, true, {}, { {} }, { 1, { 2 } }, rawequal, function() error("called") end,
-    setmetatable({}, { __tostring = function() error("in __tostring") end }), { x = 1 }, { 1, nil, 3 },
+    io.stdout, coroutine.create(function() end), bad_index, looped, deep, "%s%n%d", "", "\0", 0 / 0,
+    math.huge, -math.huge, 2 ^ 53, math.mininteger, math.maxinteger, -1, 0, 1.5, true, {}, { {} },
+    { 1, { 2 } }, rawequal, function() error("called") end,
+    setmetatable({}, { __tostring = function() error("in __tostring") end }), { x = 1 },
+    { 1, nil, 3 },
     setmetatable({ 1, 2 }, { __index = function() return 7 end, __len = function() return 5 end }),
   }
 end
 
 -- Not called with nonsense: they end the process, read files, ask for input or change the session.
-local skip = { load = true, save = true, debug = true, default_device = true, seed = true, rng_state = true, deterministic = true,
-  budget = true, scope = true, no_grad = true, enable_grad = true, timer = true, info = true, leakcheck = true,
+local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
+  rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
+  enable_grad = true, timer = true, info = true, leakcheck = true,
   autocast = true, profile = true }
 
 describe("a call with strange arguments", function()
@@ -101,7 +105,8 @@ end)
 
 describe("sizes", function()
   it("out of any range raise", function()
-    local sizes = { -1, math.mininteger, 0 / 0, math.huge, -math.huge, 1.5, "3x", {}, true, io.stdout }
+    local sizes = { -1, math.mininteger, 0 / 0, math.huge, -math.huge, 1.5, "3x", {},
+      true, io.stdout }
     for _, make in ipairs({ flame.zeros, flame.ones, flame.empty, flame.rand, flame.randn }) do
       for i = 1, #sizes do
         if type(sizes[i]) ~= "table" then error_of(make, 2, sizes[i]) end
@@ -134,35 +139,51 @@ describe("sizes", function()
   it("of reshape, views and windows raise where they do not fit", function()
     local x = flame.arange(12.0):reshape(3, 4)
     for _, f in ipairs({
-      function() return x:reshape(5) end, function() return x:reshape(-1, -1) end, function() return x:reshape(0, -1) end,
+      function() return x:reshape(5) end, function() return x:reshape(-1, -1) end,
+      function() return x:reshape(0, -1) end,
       function() return x:reshape(-2, 6) end, function() return x:reshape(math.mininteger) end,
-      function() return x:reshape(1 << 62, 1 << 62) end, function() return x:permute(1, 1) end, function() return x:permute(1) end,
-      function() return x:permute(0, 1) end, function() return x:transpose(1, 3) end, function() return x:narrow(1, 3, 2) end,
-      function() return x:narrow(1, 1, math.maxinteger) end, function() return x:narrow(1, math.maxinteger, 2) end,
-      function() return x:narrow(1, math.mininteger, 1) end, function() return x:select(3, 1) end, function() return x:select(1, 4) end,
-      function() return x:expand(3, 5) end, function() return x:expand(4) end, function() return x:unfold(1, 0, 1) end,
-      function() return x:unfold(1, 2, 0) end, function() return x:unfold(1, 9, 1) end, function() return x:split(0, 1) end,
-      function() return x:chunk(0, 1) end, function() return x:squeeze(5) end, function() return x:unsqueeze(9) end,
-      function() return x:sum(0) end, function() return x:sum(3) end, function() return x:sum({ 1, 1 }) end,
-      function() return x:tile(-1) end, function() return x:flip(7) end, function() return x:movedim(1, 9) end,
-      function() return x:narrow(1, 2, math.maxinteger) end, function() return x:unflatten(1, { 1 << 40, 1 << 40, -1 }) end,
-      function() return x:pad({ math.maxinteger, math.maxinteger }) end, function() return flame.zeros(1 << 62, 0, 1 << 62) end,
-      function() return x:cuda(1 << 32) end, function() return x:reshape(1, 1, 3, 4):interpolate({ size = { 1 << 40, 1 << 40 } }) end,
+      function() return x:reshape(1 << 62, 1 << 62) end, function() return x:permute(1, 1) end,
+      function() return x:permute(1) end,
+      function() return x:permute(0, 1) end, function() return x:transpose(1, 3) end,
+      function() return x:narrow(1, 3, 2) end,
+      function() return x:narrow(1, 1, math.maxinteger) end,
+      function() return x:narrow(1, math.maxinteger, 2) end,
+      function() return x:narrow(1, math.mininteger, 1) end, function() return x:select(3, 1) end,
+      function() return x:select(1, 4) end,
+      function() return x:expand(3, 5) end, function() return x:expand(4) end,
+      function() return x:unfold(1, 0, 1) end,
+      function() return x:unfold(1, 2, 0) end, function() return x:unfold(1, 9, 1) end,
+      function() return x:split(0, 1) end,
+      function() return x:chunk(0, 1) end, function() return x:squeeze(5) end,
+      function() return x:unsqueeze(9) end,
+      function() return x:sum(0) end, function() return x:sum(3) end,
+      function() return x:sum({ 1, 1 }) end,
+      function() return x:tile(-1) end, function() return x:flip(7) end,
+      function() return x:movedim(1, 9) end,
+      function() return x:narrow(1, 2, math.maxinteger) end,
+      function() return x:unflatten(1, { 1 << 40, 1 << 40, -1 }) end,
+      function() return x:pad({ math.maxinteger, math.maxinteger }) end,
+      function() return flame.zeros(1 << 62, 0, 1 << 62) end,
+      function() return x:cuda(1 << 32) end,
+      function() return x:reshape(1, 1, 3, 4):interpolate({ size = { 1 << 40, 1 << 40 } }) end,
       function() return x:reshape(1, 1, 3, 4):interpolate({ scale_factor = 1e18 }) end,
     }) do
       error_of(f)
     end
-    assert.same({ { { 1, 5 }, { 2, 6 }, { 3, 7 }, { 4, 8 } } }, x:unfold(1, 2, math.maxinteger):totable())
+    assert.same({ { { 1, 5 }, { 2, 6 }, { 3, 7 }, { 4, 8 } } },
+      x:unfold(1, 2, math.maxinteger):totable())
     survives()
   end)
   it("of a range fit its dtype, or it raises", function()
-    for _, r in ipairs({ { 1, 128, 1, "i8" }, { -129, 0, 1, "i8" }, { 1, 256, 1, "u8" }, { 1, -1, -1, "u8" }, { 1, 2, 1, "bool" },
+    for _, r in ipairs({ { 1, 128, 1, "i8" }, { -129, 0, 1, "i8" }, { 1, 256, 1, "u8" },
+      { 1, -1, -1, "u8" }, { 1, 2, 1, "bool" },
       { 1e300, 1e300, 1, "i64" }, { 1, 2, 1e30, "i64" }, { 2 ^ 63 - 1024, 2 ^ 63, 512, "i64" } }) do
       error_of(flame.arange, r[1], r[2], r[3], { dtype = r[4] })
     end
     assert.equal(-128, flame.arange(127, -128, -1, { dtype = "i8" })[256]:item())
     assert.equal(255, flame.arange(255, { dtype = "u8" })[255]:item())
-    assert.equal(0x7ffffffffffffc00, flame.arange(2 ^ 63 - 2048, 2 ^ 63 - 1024, 512, { dtype = "i64" })[3]:item())
+    assert.equal(0x7ffffffffffffc00,
+      flame.arange(2 ^ 63 - 2048, 2 ^ 63 - 1024, 512, { dtype = "i64" })[3]:item())
   end)
   it("of a triangle may be any integer", function()
     local x = flame.ones(2, 3)
@@ -179,14 +200,16 @@ end)
 describe("a key", function()
   it("with positions of any size raises or clips, and never reads elsewhere", function()
     local x = flame.arange(12.0):reshape(3, 4):clone()
-    local odd = { 0, 4, -4, 5, math.maxinteger, math.mininteger, 1.5, 0 / 0, math.huge, "1", true, io.stdout, print }
+    local odd = { 0, 4, -4, 5, math.maxinteger, math.mininteger, 1.5, 0 / 0, math.huge, "1", true,
+      io.stdout, print }
     for i = 1, #odd do
       error_of(function() return x[odd[i]] end)
       error_of(function() x[odd[i]] = 1 end)
       error_of(function() return x[{ odd[i], 1 }] end)
       error_of(function() return x(1, 2, odd[i]) end)
     end
-    for _, r in ipairs({ { 1, 99 }, { -99, 2 }, { 1, 2, 0 }, { 1, 2, 3, 4 }, { 1.5, 2 }, { 0, 3 }, { 1, math.maxinteger },
+    for _, r in ipairs({ { 1, 99 }, { -99, 2 }, { 1, 2, 0 }, { 1, 2, 3, 4 }, { 1.5, 2 }, { 0, 3 },
+      { 1, math.maxinteger },
       { math.mininteger, 1 }, { first = 1 } }) do
       error_of(function() return x[{ r }] end)
       error_of(function() x[{ r }] = 0 end)
@@ -218,7 +241,8 @@ describe("a key", function()
   it("whose table a finaliser empties in mid-call is still safe", function()
     for _ = 1, 20 do
       local x = flame.arange(12.0):reshape(3, 4):clone()
-      local key = { flame.tensor({ 1, 2 }, { dtype = "i64" }), flame.tensor({ true, false, true, true }) }
+      local key = { flame.tensor({ 1, 2 }, { dtype = "i64" }),
+        flame.tensor({ true, false, true, true }) }
       local list = { flame.ones(2), flame.ones(2) }
       local keep = {}
       for i = 1, 50 do keep[i] = x + i end
@@ -257,7 +281,8 @@ describe("nested tables", function()
     survives()
   end)
   it("with metatables are read raw", function()
-    local t = setmetatable({ 1, 2, 3 }, { __index = function() error("no") end, __len = function() return 1 << 50 end,
+    local t = setmetatable({ 1, 2, 3 },
+      { __index = function() error("no") end, __len = function() return 1 << 50 end,
       __pairs = function() error("no") end })
     assert.same({ 1, 2, 3 }, flame.tensor(t):totable())
   end)
@@ -278,14 +303,22 @@ describe("a closed tensor", function()
     x:free()
     local y = flame.ones(2, 2)
     for _, f in ipairs({
-      function() return x + 1 end, function() return y + x end, function() return x[1] end, function() x[1] = 2 end,
-      function() y[1] = x end, function() return y[x] end, function() return x:sum() end, function() return x.shape end,
-      function() return x.grad end, function() return x.dtype end, function() return #x end, function() return x:item() end,
-      function() return x:totable() end, function() x:backward() end, function() return flame.cat({ y, x }, 1) end,
-      function() return x:clone() end, function() x.requires_grad = true end, function() x.grad = y end, function() y.grad = x end,
-      function() return x:bytes() end, function() x:zero_() end, function() return y:copy_(x) end, function() flame.eval(x) end,
-      function() return x:to("f64") end, function() return flame.equal(x, y) end, function() return x(1) end,
-      function() return flame.where(x, y, y) end, function() return x:register_hook(print) end, function() return x:detach() end,
+      function() return x + 1 end, function() return y + x end, function() return x[1] end,
+      function() x[1] = 2 end,
+      function() y[1] = x end, function() return y[x] end, function() return x:sum() end,
+      function() return x.shape end,
+      function() return x.grad end, function() return x.dtype end, function() return #x end,
+      function() return x:item() end,
+      function() return x:totable() end, function() x:backward() end,
+      function() return flame.cat({ y, x }, 1) end,
+      function() return x:clone() end, function() x.requires_grad = true end,
+      function() x.grad = y end, function() y.grad = x end,
+      function() return x:bytes() end, function() x:zero_() end, function() return y:copy_(x) end,
+      function() flame.eval(x) end,
+      function() return x:to("f64") end, function() return flame.equal(x, y) end,
+      function() return x(1) end,
+      function() return flame.where(x, y, y) end, function() return x:register_hook(print) end,
+      function() return x:detach() end,
     }) do
       local e = error_of(f)
       assert.matches("freed at ", e)
@@ -335,8 +368,10 @@ describe("a flame.func whose backward ends by an error", function()
       local loss = f(x):sum()
       local ok, e = pcall(loss.backward, loss, nil, { create_graph = true })
       assert.equal(k == 2, ok, e)
-      assert.matches("func: ctx:saved%(%) is there in forward and while backward runs", error_of(function() return context:saved() end))
-      assert.matches("this backward has ended", error_of(function() return again(1, flame.ones(2)) end))
+      assert.matches("func: ctx:saved%(%) is there in forward and while backward runs",
+        error_of(function() return context:saved() end))
+      assert.matches("this backward has ended",
+        error_of(function() return again(1, flame.ones(2)) end))
     end
     assert.is_true(flame.allclose(x.grad, x:exp()))
   end)
@@ -377,7 +412,10 @@ describe("scopes and guards", function()
   it("keeps what is returned or named however deep it lies in tables", function()
     local function chain()
       local head
-      for i = 1, 1000 do head = { value = flame.full({ 1 }, i), [head or "end"] = true } head.self = head end
+      for i = 1, 1000 do
+        head = { value = flame.full({ 1 }, i), [head or "end"] = true }
+        head.self = head
+      end
       return head
     end
     local function sum(t)
@@ -414,9 +452,15 @@ describe("a failed value", function()
   it("raises the first cause at every use", function()
     local x = failed()
     for _, f in ipairs({
-      function() return x:totable() end, function() return (x + 1):totable() end, function() return x:sum():item() end,
-      function() return tostring(x) end, function() return x:bytes() end, function() flame.eval(x) end,
-      function() local y = x:clone() y[1] = 3 return y:totable() end, function() return flame.cat({ x, x }, 1):totable() end,
+      function() return x:totable() end, function() return (x + 1):totable() end,
+      function() return x:sum():item() end,
+      function() return tostring(x) end, function() return x:bytes() end,
+      function() flame.eval(x) end,
+      function()
+        local y = x:clone()
+        y[1] = 3
+        return y:totable()
+      end, function() return flame.cat({ x, x }, 1):totable() end,
     }) do
       assert.matches("index 9", error_of(f))
     end
@@ -467,11 +511,18 @@ describe("callbacks", function()
   end)
   it("of a custom function may do the same", function()
     for _, backward in ipairs({
-      function() end, function() return 1 end, function() return flame.ones(9) end, function() error("x") end,
-      function(ctx, g) g:free() return ctx:saved() end, function(ctx) return ctx:saved(), ctx:saved() end,
+      function() end, function() return 1 end, function() return flame.ones(9) end,
+      function() error("x") end,
+      function(ctx, g)
+        g:free()
+        return ctx:saved()
+      end, function(ctx) return ctx:saved(), ctx:saved() end,
       function(_, g) coroutine.yield(g) end,
     }) do
-      local f = flame.func { name = "f", forward = function(ctx, v) ctx:save(v) return v * 2 end, backward = backward }
+      local f = flame.func { name = "f", forward = function(ctx, v)
+        ctx:save(v)
+        return v * 2
+      end, backward = backward }
       local x = flame.ones(3):requires_grad_(true)
       local y = f(x):sum()
       pcall(y.backward, y)
@@ -495,12 +546,13 @@ end)
 describe("the library's own tables", function()
   it("take internal functions with nonsense", function()
     local odd = strangers()
-    local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true, plant = true, profile_start = true }
+    local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true,
+      plant = true, profile_start = true }
     for line in io.lines("lua/meta/flame.lua") do      -- their parts are read at first use
       local name = line:match("^function flame%.([%w_]+)%(")
       if name then assert(flame[name], name) end
     end
-    local all = {}                                     -- some calls add to the table: not walked meanwhile
+    local all = {}                              -- some calls add to the table: not walked meanwhile
     for name, f in pairs(flame.internal) do
       if type(f) == "function" and not risky[name] then all[#all + 1] = f end
     end
@@ -537,7 +589,10 @@ describe("an error", function()
     local e = error_of(function() local y = layer(flame.ones(3, 5)) return y end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     at = debug.getinfo(1, "l").currentline + 1
-    e = error_of(function() local y = nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4)) return y end)
+    e = error_of(function()
+      local y = nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4))
+      return y
+    end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     at = debug.getinfo(1, "l").currentline + 1
     e = error_of(function() local o = optim.SGD({ 1 }, { lr = 0.1 }) return o end)
@@ -560,7 +615,9 @@ describe("an error", function()
       return flame.ones(2) + flame.ones(3)
     end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": add: ", error_of(co))
-    local outer = coroutine.wrap(function() return coroutine.wrap(function() return flame.ones(1):reshape(7) end)() end)
+    local outer = coroutine.wrap(function()
+      return coroutine.wrap(function() return flame.ones(1):reshape(7) end)()
+    end)
     assert.matches(here:gsub("%p", "%%%0") .. ":%d+: reshape: ", error_of(outer))
   end)
   it("of a pcall of the function itself names the pcall's line", function()

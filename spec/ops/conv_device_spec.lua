@@ -16,13 +16,15 @@ local cases = {
   { "groups", 2, 2, 64, 64, 4, 8, 3, { padding = 1, groups = 4 } },
   { "thin groups", 2, 2, 32, 32, 8, 8, 3, { padding = 1, groups = 8 } },
   { "depthwise", 2, 2, 24, 24, 24, 11, 5, { padding = 2, stride = 2, groups = 24 } },
-  { "depthwise in uneven steps", 2, 3, 5, 5, 5, 13, 4, { padding = { 1, 3 }, stride = { 1, 3 }, groups = 5 } },
+  { "depthwise in uneven steps", 2, 3, 5, 5, 5, 13, 4,
+    { padding = { 1, 3 }, stride = { 1, 3 }, groups = 5 } },
   { "dilated", 2, 2, 16, 16, 1, 12, 3, { padding = 2, dilation = 2 } },
   { "one dimension", 1, 2, 16, 24, 1, 50, 3, { padding = 1 } },
   { "three dimensions", 3, 2, 16, 8, 1, 6, 3, { padding = 1 } },
   { "three dimensions, more rows", 3, 2, 40, 33, 1, 7, 3, { padding = 1 } },
   { "three dimensions in steps", 3, 2, 6, 5, 1, 9, { 2, 3, 4 }, { padding = 1, stride = 2 } },
-  { "three dimensions, long lines", 3, 1, 2, 3, 1, { 4, 3, 70 }, { 2, 2, 7 }, { padding = { 0, 1, 3 } } },
+  { "three dimensions, long lines", 3, 1, 2, 3, 1, { 4, 3, 70 }, { 2, 2, 7 },
+    { padding = { 0, 1, 3 } } },
   { "5 x 5 of 4 channels", 2, 2, 4, 34, 1, 70, 5, { padding = 2 } },
   { "transposed", 2, 2, 16, 24, 1, 7, 4, { padding = 1, stride = 2 }, true },
   { "transposed 1 x 1", 2, 2, 16, 24, 1, 7, 1, {}, true },
@@ -53,7 +55,8 @@ end
 
 --- The largest difference, of the largest right value.
 local function off(mine, right)
-  return (mine:detach():to("cpu"):double() - right):abs():max():item() / (right:abs():max():item() + 1e-30)
+  return (mine:detach():to("cpu"):double() - right):abs():max()
+    :item() / (right:abs():max():item() + 1e-30)
 end
 
 describe("convolutions of a device", function()
@@ -81,7 +84,8 @@ describe("convolutions of a device", function()
       flame.deterministic(true)
       for name, v in pairs(first) do
         assert.is_true(v:detach():bytes() == again[name]:detach():bytes(), case[1] .. ": " .. name)
-        assert.is_true(off(free[name], v:detach():cpu():double()) <= eps.f32, case[1] .. ": " .. name)
+        assert.is_true(off(free[name], v:detach():cpu():double()) <= eps.f32,
+          case[1] .. ": " .. name)
       end
     end
   end)
@@ -90,9 +94,11 @@ describe("convolutions of a device", function()
     it("take slices that begin at any element, " .. dtype, function()
       local x, w = wide(4, 16, 5, 5):to(dtype):double(), wide(8, 16, 3, 3):to(dtype):double()
       for first = 1, 3 do
-        local long = flame.cat({ flame.zeros({ first }, { dtype = "f64", device = "cpu" }), x:reshape(-1) }, 1)
+        local long =
+          flame.cat({ flame.zeros({ first }, { dtype = "f64", device = "cpu" }), x:reshape(-1) }, 1)
         local slice = long:to(device):to(dtype):narrow(1, first + 1, x:numel()):reshape(4, 16, 5, 5)
-        assert.is_true(off(flame.conv2d(slice, w:to(device):to(dtype)), flame.conv2d(x, w)) <= eps[dtype])
+        assert.is_true(off(flame.conv2d(slice, w:to(device):to(dtype)),
+          flame.conv2d(x, w)) <= eps[dtype])
       end
     end)
   end

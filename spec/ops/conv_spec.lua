@@ -7,7 +7,7 @@ local nn = require "flame.nn"
 local function f64(x) return x:double() end
 local function randn(...) return flame.randn(...):double() end
 
--- ---- oracle: nested loops over lists of three axes ------------------------------------------------
+-- ---- oracle: nested loops over lists of three axes ----------------------------------------------
 local function flat(x) return x:detach():reshape(-1):totable() end
 local function volume(s) return s[1] * s[2] * s[3] end
 local function three(list, fill)
@@ -46,7 +46,8 @@ local function plain_conv(x, w, stride, before, after, dilation, groups)
           at = at * size[a] + i
         end
         for c = 0, cg - 1 do
-          sum = sum + xv[((n * xs[2]) + o // og * cg + c) * volume(size) + at + 1] * wv[(o * cg + c) * volume(k) + kk + 1]
+          sum = sum + xv[((n * xs[2]) + o // og * cg + c) * volume(size) + at + 1]
+            * wv[(o * cg + c) * volume(k) + kk + 1]
         end
       end)
       y[#y + 1] = sum
@@ -63,20 +64,24 @@ describe("convolutions", function()
       { 1, { 2, 4, 9 }, { 6, 2, 3 }, { 2 }, { 1 }, { 1 }, { 2 }, 2 },
       { 2, { 2, 3, 6, 5 }, { 4, 3, 3, 2 }, { 2, 1 }, { 1, 0 }, { 1, 0 }, { 1, 2 }, 1 },
       { 2, { 1, 4, 6, 6 }, { 4, 1, 3, 3 }, { 1, 2 }, { 1, 1 }, { 1, 1 }, { 2, 1 }, 4 },
-      { 3, { 1, 2, 3, 4, 5 }, { 2, 2, 2, 2, 3 }, { 1, 2, 1 }, { 1, 0, 1 }, { 1, 0, 1 }, { 1, 1, 1 }, 1 },
+      { 3, { 1, 2, 3, 4, 5 }, { 2, 2, 2, 2, 3 }, { 1, 2, 1 }, { 1, 0, 1 }, { 1, 0, 1 },
+        { 1, 1, 1 }, 1 },
     }
     for _, c in ipairs(cases) do
       local x, w, b = randn(c[2]), randn(c[3]), randn(c[3][1])
-      local y = flame["conv" .. c[1] .. "d"](x, w, b, { stride = c[4], padding = c[5], dilation = c[7], groups = c[8] })
+      local y = flame["conv" .. c[1] .. "d"](x, w, b,
+        { stride = c[4], padding = c[5], dilation = c[7], groups = c[8] })
       local along = { 1, c[3][1] }
       for i = 1, c[1] do along[2 + i] = 1 end
-      assert.allclose(plain_conv(x, w, c[4], c[5], c[6], c[7], c[8]):cpu() + b:cpu():reshape(along), y:cpu(), { atol = 1e-12 })
+      assert.allclose(plain_conv(x, w, c[4], c[5], c[6], c[7], c[8]):cpu() + b:cpu():reshape(along),
+        y:cpu(), { atol = 1e-12 })
     end
   end)
 
   it("pad differently before and after", function()
     local x, w = randn(1, 2, 5, 6), randn(3, 2, 2, 4)
-    assert.allclose(plain_conv(x, w, { 1, 1 }, { 0, 1 }, { 1, 2 }, { 1, 1 }, 1):cpu(), flame.conv2d(x, w, { padding = "same" }):cpu())
+    assert.allclose(plain_conv(x, w, { 1, 1 }, { 0, 1 }, { 1, 2 }, { 1, 1 }, 1):cpu(),
+      flame.conv2d(x, w, { padding = "same" }):cpu())
     assert.allclose(plain_conv(x, w, { 2, 1 }, { 0, 3 }, { 2, 1 }, { 1, 1 }, 1):cpu(),
       flame.conv2d(x, w, { padding = { { 0, 2 }, { 3, 1 } }, stride = { 2, 1 } }):cpu())
     assert.same({ 1, 3, 4, 3 }, x:conv2d(w, nil, 1, "valid").shape)
@@ -87,28 +92,39 @@ describe("convolutions", function()
     assert.allclose(flame.conv1d(x, w)[2], flame.conv1d(x[2], w))
     assert.same({ 0, 3, 5 }, flame.conv1d(flame.zeros(0, 4, 7):double(), w).shape)
     local turned = randn(7, 4, 2)
-    assert.allclose(flame.conv1d(turned:permute(3, 2, 1):contiguous(), w), flame.conv1d(turned:permute(3, 2, 1), w))
+    assert.allclose(flame.conv1d(turned:permute(3, 2, 1):contiguous(), w),
+      flame.conv1d(turned:permute(3, 2, 1), w))
   end)
 
   it("transposed, are the adjoints", function()
-    for n, sizes in ipairs { { { 2, 4, 5 }, { 4, 3, 3 } }, { { 2, 4, 3, 4 }, { 4, 3, 2, 3 } }, { { 1, 2, 2, 3, 2 }, { 2, 3, 2, 2, 2 } } } do
+    for n, sizes in ipairs { { { 2, 4, 5 }, { 4, 3, 3 } }, { { 2, 4, 3, 4 }, { 4, 3, 2, 3 } },
+        { { 1, 2, 2, 3, 2 }, { 2, 3, 2, 2, 2 } } } do
       local g, w = randn(sizes[1]), randn(sizes[2])
       local o = { stride = 2, padding = 1 }
       local y = flame["conv_transpose" .. n .. "d"](g, w, nil, o)
       local x = flame.randn(y.shape):double()
-      assert.close((x * y):sum():item(), (flame["conv" .. n .. "d"](x, w, o) * g):sum():item(), 1e-10)
+      assert.close((x * y):sum():item(),
+        (flame["conv" .. n .. "d"](x, w, o) * g):sum():item(), 1e-10)
     end
-    local y = flame.conv_transpose1d(randn(1, 2, 4), randn(2, 3, 3), randn(6), { stride = 3, output_padding = 1, groups = 2, dilation = 2 })
+    local y = flame.conv_transpose1d(randn(1, 2, 4), randn(2, 3, 3), randn(6),
+      { stride = 3, output_padding = 1, groups = 2, dilation = 2 })
     assert.same({ 1, 6, 15 }, y.shape)
   end)
 
   it("are differentiable twice", function()
     local o = { order = 2 }
-    flame.gradcheck(function(x, w, b) return flame.conv1d(x, w, b, 2, 1) end, { randn(2, 2, 5), randn(2, 2, 3), randn(2) }, o)
-    flame.gradcheck(function(x, w) return flame.conv2d(x, w, { stride = { 1, 2 }, padding = "valid", dilation = { 2, 1 }, groups = 2 }) end,
+    flame.gradcheck(function(x, w, b) return flame.conv1d(x, w, b, 2, 1) end,
+      { randn(2, 2, 5), randn(2, 2, 3), randn(2) }, o)
+    flame.gradcheck(function(x, w)
+      return flame.conv2d(x, w,
+        { stride = { 1, 2 }, padding = "valid", dilation = { 2, 1 }, groups = 2 })
+    end,
       { randn(1, 2, 4, 5), randn(2, 1, 2, 2) }, o)
-    flame.gradcheck(function(x, w) return flame.conv3d(x, w, { padding = 1 }) end, { randn(1, 1, 2, 2, 2), randn(1, 1, 2, 2, 2) }, o)
-    flame.gradcheck(function(x, w) return flame.conv_transpose2d(x, w, { stride = 2, padding = 1, output_padding = 1 }) end,
+    flame.gradcheck(function(x, w) return flame.conv3d(x, w, { padding = 1 }) end,
+      { randn(1, 1, 2, 2, 2), randn(1, 1, 2, 2, 2) }, o)
+    flame.gradcheck(function(x, w)
+      return flame.conv_transpose2d(x, w, { stride = 2, padding = 1, output_padding = 1 })
+    end,
       { randn(1, 2, 2, 3), randn(2, 2, 3, 3) }, o)
   end)
 
@@ -117,27 +133,36 @@ describe("convolutions", function()
     local p = { 2, 4, 6, 2, 1, 5, 6, 1, 3, 2, 1, 2, 6, 1, 2, 1, 0, 1, 1, 1, 1, 1 }
     for dtype, tol in pairs { f64 = 1e-12, f32 = 1e-4, f16 = 3e-2 } do
       local call = flame.internal.call
-      local x, w, g = flame.randn(2, 4, 5, 6):to(dtype), flame.randn(6, 2, 3, 2):to(dtype), flame.randn(2, 6, 2, 6):to(dtype)
+      local x, w, g = flame.randn(2, 4, 5, 6):to(dtype), flame.randn(6, 2, 3, 2):to(dtype),
+        flame.randn(2, 6, 2, 6):to(dtype)
       local xd, wd = f64(x):requires_grad_(true), f64(w):requires_grad_(true)
       local y = flame.conv2d(xd:pad({ 1, 0, 1, 0 }), wd, { stride = { 2, 1 }, groups = 2 })
       local d = y:gradients({ xd, wd }, { seed = f64(g) })
       local near = { atol = tol, rtol = tol }
       assert.allclose(y, f64(call("conv", "conv2d", { x, w }, p, { 2, 6, 2, 6 }, dtype)), near)
-      assert.allclose(d[xd], f64(call("conv_data", "conv2d", { g, w }, p, { 2, 4, 5, 6 }, dtype)), near)
-      assert.allclose(d[wd], f64(call("conv_weight", "conv2d", { g, x }, p, { 6, 2, 3, 2 }, dtype)), near)
+      assert.allclose(d[xd],
+        f64(call("conv_data", "conv2d", { g, w }, p, { 2, 4, 5, 6 }, dtype)), near)
+      assert.allclose(d[wd],
+        f64(call("conv_weight", "conv2d", { g, x }, p, { 6, 2, 3, 2 }, dtype)), near)
     end
-    assert.has_error(function() flame.internal.call("conv", "conv2d", { flame.ones(3), flame.ones(2) }, p, { 2, 6, 2, 6 }, "f32") end)
+    assert.has_error(function()
+      flame.internal.call("conv", "conv2d", { flame.ones(3), flame.ones(2) }, p,
+        { 2, 6, 2, 6 }, "f32")
+    end)
   end)
 
   it("round half types once, and wrap integers", function()
     local x, w = flame.randn(1, 8, 6, 6), flame.randn(4, 8, 3, 3)
     for dtype, tol in pairs { f16 = 2e-3, bf16 = 2e-2 } do
       local a, b = x:to(dtype), w:to(dtype)
-      assert.allclose(flame.conv2d(a:float(), b:float()), flame.conv2d(a, b):float(), { atol = tol, rtol = tol })
+      assert.allclose(flame.conv2d(a:float(), b:float()), flame.conv2d(a, b):float(),
+        { atol = tol, rtol = tol })
     end
     local i = flame.arange(16):reshape(1, 1, 4, 4)
-    assert.same({ { { { 54, 63 }, { 90, 99 } } } }, flame.conv2d(i, flame.ones(1, 1, 3, 3):long()):totable())
-    local wrapped = flame.conv1d(flame.full({ 1, 1, 2 }, 100, { dtype = "i8" }), flame.ones(1, 1, 2):to("i8"))
+    assert.same({ { { { 54, 63 }, { 90, 99 } } } },
+      flame.conv2d(i, flame.ones(1, 1, 3, 3):long()):totable())
+    local wrapped = flame.conv1d(flame.full({ 1, 1, 2 }, 100, { dtype = "i8" }),
+      flame.ones(1, 1, 2):to("i8"))
     assert.same({ { { -56 } } }, wrapped:totable())
   end)
 
@@ -153,31 +178,37 @@ describe("convolutions", function()
     assert.matches("conv2d: axis 3 of x has 5 elements with padding, the kernel spans 7",
       message(flame.conv2d, x, flame.ones(8, 3, 4, 4), { dilation = 2 }))
     local w = flame.ones(8, 3, 3, 3)
-    assert.matches("no option 'strides', there is: stride padding dilation groups", message(flame.conv2d, x, w, { strides = 2 }))
-    assert.matches("b has shape %(3%), the result has 8 channels", message(flame.conv2d, x, w, flame.ones(3)))
-    assert.matches("output_padding = 2, need less than stride 2", message(flame.conv_transpose2d, x, flame.ones(3, 1, 3, 3),
+    assert.matches("no option 'strides', there is: stride padding dilation groups",
+      message(flame.conv2d, x, w, { strides = 2 }))
+    assert.matches("b has shape %(3%), the result has 8 channels",
+      message(flame.conv2d, x, w, flame.ones(3)))
+    assert.matches("output_padding = 2, need less than stride 2",
+      message(flame.conv_transpose2d, x, flame.ones(3, 1, 3, 3),
       { stride = 2, output_padding = 2 }))
     assert.matches("x is bool", message(flame.conv2d, x:bool(), flame.ones(8, 3, 3, 3)))
-    assert.matches("max_pool2d: padding = 2, need at most half", message(flame.max_pool2d, x, 3, { padding = 2 }))
+    assert.matches("max_pool2d: padding = 2, need at most half",
+      message(flame.max_pool2d, x, 3, { padding = 2 }))
     assert.matches("at most, got 8", message(flame.max_pool2d, x, 3, 1, 0, 1, false, false, 1))
     assert.matches("avg_pool2d: x is i64, need a float", message(flame.avg_pool2d, x:long(), 2))
   end)
 end)
 
--- ---- pooling ---------------------------------------------------------------------------------------
+-- ---- pooling ------------------------------------------------------------------------------------
 describe("pooling", function()
   local x = flame.tensor { { { { 1, 5, 2, 0 }, { 3, 4, 8, 1 }, { 7, 2, 2, 2 }, { 0, 6, 9, 9 } } } }
 
   it("takes the largest of each window and its place", function()
     local y, at = x:max_pool2d(2, { return_indices = true })
     assert.same({ { { { 5, 8 }, { 7, 9 } } } }, y:totable())
-    assert.same({ { { { 2, 7 }, { 9, 15 } } } }, at:totable())                  -- the first of equals
+    assert.same({ { { { 2, 7 }, { 9, 15 } } } }, at:totable())                -- the first of equals
     assert.same({ { { { 5, 8, 8 }, { 7, 8, 8 }, { 7, 9, 9 } } } }, x:max_pool2d(2, 1):totable())
-    assert.same({ { { { 1, 5, 0 }, { 7, 8, 2 }, { 0, 9, 9 } } } }, x:max_pool2d(2, { stride = 2, padding = 1 }):totable())
+    assert.same({ { { { 1, 5, 0 }, { 7, 8, 2 }, { 0, 9, 9 } } } },
+      x:max_pool2d(2, { stride = 2, padding = 1 }):totable())
     assert.same({ { { { 8 } } } }, x:max_pool2d({ 2, 3 }, { stride = 4 }):totable())
     assert.same({ { { { 8, 8 }, { 9, 9 } } } }, x:max_pool2d(3, 2, { ceil_mode = true }):totable())
     local z = flame.max_unpool2d(y, at, 2)
-    assert.same({ { { { 0, 5, 0, 0 }, { 0, 0, 8, 0 }, { 7, 0, 0, 0 }, { 0, 0, 9, 0 } } } }, z:totable())
+    assert.same({ { { { 0, 5, 0, 0 }, { 0, 0, 8, 0 }, { 7, 0, 0, 0 }, { 0, 0, 9, 0 } } } },
+      z:totable())
     for n = 1, 3, 2 do
       local shape = n == 1 and { 1, 2, 4 } or { 1, 2, 4, 4, 4 }
       local v, i = flame["max_pool" .. n .. "d"](flame.randn(shape), 2, { return_indices = true })
@@ -188,16 +219,20 @@ describe("pooling", function()
   it("lets a NaN through, and keeps integers", function()
     local y = flame.tensor({ { { 0 / 0, 1, 2, 3 } } }):max_pool1d(2):totable()
     assert.is_true(y[1][1][1] ~= y[1][1][1] and y[1][1][2] == 3)
-    assert.same({ { { 3, 4 } } }, flame.tensor({ { { 3, 1, 2, 4 } } }, { dtype = "i32" }):max_pool1d(2):totable())
+    assert.same({ { { 3, 4 } } },
+      flame.tensor({ { { 3, 1, 2, 4 } } }, { dtype = "i32" }):max_pool1d(2):totable())
   end)
 
   it("averages, counting the padding or not", function()
     assert.same({ { { { 3.25, 2.75 }, { 3.75, 5.5 } } } }, x:avg_pool2d(2):totable())
     local ones = flame.ones(1, 1, 2, 2)
-    assert.same({ { { { 0.25, 0.25 }, { 0.25, 0.25 } } } }, ones:avg_pool2d(2, { padding = 1 }):totable())
-    assert.same({ { { { 1, 1 }, { 1, 1 } } } }, ones:avg_pool2d(2, { padding = 1, count_include_pad = false }):totable())
+    assert.same({ { { { 0.25, 0.25 }, { 0.25, 0.25 } } } },
+      ones:avg_pool2d(2, { padding = 1 }):totable())
+    assert.same({ { { { 1, 1 }, { 1, 1 } } } },
+      ones:avg_pool2d(2, { padding = 1, count_include_pad = false }):totable())
     assert.same({ { { { 2 } } } }, ones:avg_pool2d(2, { divisor_override = 2 }):totable())
-    assert.same({ { { 1, 1, 1 } } }, flame.ones(1, 1, 5):avg_pool1d(2, { ceil_mode = true }):totable())
+    assert.same({ { { 1, 1, 1 } } },
+      flame.ones(1, 1, 5):avg_pool1d(2, { ceil_mode = true }):totable())
     assert.same({ 1, 1, 1, 1, 1 }, flame.ones(1, 1, 2, 2, 2):avg_pool3d(2).shape)
     assert.close(math.sqrt(1 + 25 + 9 + 16), x:lp_pool2d(2, 2):totable()[1][1][1][1], 1e-5)
     local cube = flame.arange(8.0):reshape(1, 1, 2, 2, 2)
@@ -215,24 +250,31 @@ describe("pooling", function()
     assert.same({ 2, 3, 2, 5 }, flame.randn(2, 3, 4, 5):adaptive_avg_pool2d({ 2, false }).shape)
     assert.close(x:mean():item(), x:adaptive_avg_pool2d(1):item(), 1e-6)
     assert.same({ { { { 9 } } } }, x:adaptive_max_pool2d(1):totable())
-    assert.same({ 1, 2, 1, 2, 3 }, flame.randn(1, 2, 3, 3, 3):adaptive_avg_pool3d({ 1, 2, 3 }).shape)
-    assert.same({ 1, 2, 1, 2, 3 }, flame.randn(1, 2, 3, 3, 3):adaptive_max_pool3d({ 1, 2, 3 }).shape)
+    assert.same({ 1, 2, 1, 2, 3 },
+      flame.randn(1, 2, 3, 3, 3):adaptive_avg_pool3d({ 1, 2, 3 }).shape)
+    assert.same({ 1, 2, 1, 2, 3 },
+      flame.randn(1, 2, 3, 3, 3):adaptive_max_pool3d({ 1, 2, 3 }).shape)
   end)
 
   it("is differentiable twice", function()
     local o = { order = 2 }
-    local function check(f, ...) flame.gradcheck(function(v) return f(v):square() end, { f64(flame.randn(...)) }, o) end
+    local function check(f, ...)
+      flame.gradcheck(function(v) return f(v):square() end, { f64(flame.randn(...)) }, o)
+    end
     check(function(v) return v:max_pool2d(2, { stride = 1, padding = 1 }) end, 1, 1, 3, 4)
     check(function(v) return (v:max_pool1d(2, { return_indices = true })) end, 2, 2, 6)
     check(function(v) return v:max_pool3d(2) end, 1, 1, 2, 4, 2)
-    check(function(v) return v:avg_pool2d({ 2, 3 }, { stride = 1, padding = 1, count_include_pad = false }) end, 1, 1, 3, 4)
+    check(function(v)
+      return v:avg_pool2d({ 2, 3 }, { stride = 1, padding = 1, count_include_pad = false })
+    end, 1, 1, 3, 4)
     check(function(v) return v:adaptive_avg_pool2d({ 2, 3 }) end, 1, 1, 3, 4)
     check(function(v) return v:adaptive_max_pool2d(2) end, 1, 1, 3, 4)
-    flame.gradcheck(function(v) return v:local_response_norm(3, { alpha = 0.5 }) end, { randn(1, 4, 3) }, o)
+    flame.gradcheck(function(v) return v:local_response_norm(3, { alpha = 0.5 }) end,
+      { randn(1, 4, 3) }, o)
   end)
 end)
 
--- ---- resampling -------------------------------------------------------------------------------------
+-- ---- resampling ---------------------------------------------------------------------------------
 describe("resampling", function()
   local x = flame.tensor { { { { 1, 2 }, { 3, 4 } } } }
 
@@ -248,13 +290,17 @@ describe("resampling", function()
       end
       want[i + 1] = want[i + 1] / total
     end
-    assert.allclose({ { { want } } }, v:interpolate({ size = { 1, 2 }, mode = "bilinear", antialias = true }))
-    assert.allclose(flame.ones(1, 1, 3, 2), flame.ones(1, 1, 7, 9):interpolate({ size = { 3, 2 }, mode = "bicubic", antialias = true }))
+    assert.allclose({ { { want } } },
+      v:interpolate({ size = { 1, 2 }, mode = "bilinear", antialias = true }))
+    assert.allclose(flame.ones(1, 1, 3, 2),
+      flame.ones(1, 1, 7, 9):interpolate({ size = { 3, 2 }, mode = "bicubic", antialias = true }))
     local larger = { size = { 2, 9 }, mode = "bilinear" }
     local plain = v:interpolate(larger)
     larger.antialias = true
     assert.allclose(plain, v:interpolate(larger))
-    assert.is_true(flame.gradcheck(function(y) return y:interpolate({ size = { 2, 2 }, mode = "bicubic", antialias = true }) end,
+    assert.is_true(flame.gradcheck(function(y)
+      return y:interpolate({ size = { 2, 2 }, mode = "bicubic", antialias = true })
+    end,
       { flame.randn({ 1, 1, 4, 5 }, { dtype = "f64" }) }))
     local ok, why = pcall(flame.interpolate, v, { size = { 1, 2 }, antialias = true })
     assert.is_false(ok)
@@ -266,20 +312,24 @@ describe("resampling", function()
   end)
   it("samples volumes", function()
     local v = flame.randn({ 2, 3, 4, 5, 2 }, { dtype = "f64" })
-    local same = flame.tensor({ { { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, { 0, 0, 1, 0 } } }, { dtype = "f64" }):expand(2, 3, 4)
+    local same = flame.tensor({ { { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, { 0, 0, 1, 0 } } },
+      { dtype = "f64" }):expand(2, 3, 4)
     for _, align in ipairs { true, false } do
       local grid = flame.affine_grid(same, { 2, 3, 4, 5, 2 }, align)
       assert.same({ 2, 4, 5, 2, 3 }, grid.shape)
       for _, mode in ipairs { "bilinear", "nearest" } do
-        assert.allclose(v, flame.grid_sample(v, grid, { mode = mode, align_corners = align }), { atol = 1e-9 })
+        assert.allclose(v, flame.grid_sample(v, grid, { mode = mode, align_corners = align }),
+          { atol = 1e-9 })
       end
     end
     local middle = flame.zeros({ 2, 1, 1, 1, 3 }, { dtype = "f64" })
-    local cube = v:narrow(3, 2, 2):narrow(4, 3, 1)                   -- 4 is even, 5 odd, 2 even: four neighbours
+    local cube = v:narrow(3, 2, 2):narrow(4, 3, 1)      -- 4 is even, 5 odd, 2 even: four neighbours
     assert.allclose(cube:mean({ 3, 4, 5 }), flame.grid_sample(v, middle):reshape(2, 3))
     for _, padding in ipairs { "zeros", "border", "reflection" } do
       local grid = flame.uniform({ 1, 2, 1, 2, 3 }, -0.9, 0.9, { dtype = "f64" })
-      assert.is_true(flame.gradcheck(function(y, g) return flame.grid_sample(y, g, { padding_mode = padding }) end,
+      assert.is_true(flame.gradcheck(function(y, g)
+        return flame.grid_sample(y, g, { padding_mode = padding })
+      end,
         { flame.randn({ 1, 1, 3, 4, 5 }, { dtype = "f64" }), grid }))
     end
     local ok, why = pcall(flame.grid_sample, v, middle, { mode = "bicubic" })
@@ -287,28 +337,36 @@ describe("resampling", function()
     assert.matches("mode bicubic needs 4 axes", why)
   end)
   it("interpolates in every mode", function()
-    assert.same({ { { { 1, 1, 2, 2 }, { 1, 1, 2, 2 }, { 3, 3, 4, 4 }, { 3, 3, 4, 4 } } } }, x:interpolate({ scale_factor = 2 }):totable())
+    assert.same({ { { { 1, 1, 2, 2 }, { 1, 1, 2, 2 }, { 3, 3, 4, 4 }, { 3, 3, 4, 4 } } } },
+      x:interpolate({ scale_factor = 2 }):totable())
     local line = flame.tensor { { { 0, 1, 2 } } }
-    assert.allclose({ { { 0, 0.25, 0.75, 1.25, 1.75, 2 } } }, line:interpolate({ scale_factor = 2, mode = "linear" }))
-    assert.allclose({ { { 0, 0.4, 0.8, 1.2, 1.6, 2 } } }, line:interpolate({ size = 6, mode = "linear", align_corners = true }))
+    assert.allclose({ { { 0, 0.25, 0.75, 1.25, 1.75, 2 } } },
+      line:interpolate({ scale_factor = 2, mode = "linear" }))
+    assert.allclose({ { { 0, 0.4, 0.8, 1.2, 1.6, 2 } } },
+      line:interpolate({ size = 6, mode = "linear", align_corners = true }))
     assert.same({ { { 0, 0, 1, 2 } } }, line:interpolate({ size = 4, mode = "nearest" }):totable())
-    assert.same({ { { 0, 1, 1, 2 } } }, line:interpolate({ size = 4, mode = "nearest-exact" }):totable())
+    assert.same({ { { 0, 1, 1, 2 } } },
+      line:interpolate({ size = 4, mode = "nearest-exact" }):totable())
     assert.same({ { { { 2.5 } } } }, x:interpolate({ size = 1, mode = "area" }):totable())
     assert.allclose({ { { { 1, 1.5, 2 }, { 2, 2.5, 3 }, { 3, 3.5, 4 } } } },
       x:interpolate({ size = 3, mode = "bilinear", align_corners = true }))
     assert.same({ 1, 1, 5, 3 }, x:interpolate({ size = { 5, 3 }, mode = "bicubic" }).shape)
-    assert.same({ 1, 1, 3, 4, 4 }, flame.randn(1, 1, 2, 2, 2):interpolate({ size = { 3, 4, 4 }, mode = "trilinear" }).shape)
+    assert.same({ 1, 1, 3, 4, 4 },
+      flame.randn(1, 1, 2, 2, 2):interpolate({ size = { 3, 4, 4 }, mode = "trilinear" }).shape)
     assert.has_error(function() x:interpolate({ size = 3, scale_factor = 2 }) end)
     assert.has_error(function() x:interpolate({ size = 3, mode = "linear" }) end)
   end)
 
   it("is differentiable", function()
     for _, mode in ipairs { "nearest", "bilinear", "bicubic", "area" } do
-      flame.gradcheck(function(v) return v:interpolate({ size = { 3, 4 }, mode = mode }):square() end, { randn(1, 1, 2, 3) }, { order = 2 })
+      flame.gradcheck(function(v)
+        return v:interpolate({ size = { 3, 4 }, mode = mode }):square()
+      end, { randn(1, 1, 2, 3) }, { order = 2 })
     end
     local grid = flame.uniform({ 1, 2, 2, 2 }, -0.9, 0.9):double()
     for _, mode in ipairs { "bilinear", "bicubic" } do
-      flame.gradcheck(function(v, g) return flame.grid_sample(v, g, { mode = mode }) end, { randn(1, 1, 4, 4), grid }, { order = 1 })
+      flame.gradcheck(function(v, g) return flame.grid_sample(v, g, { mode = mode }) end,
+        { randn(1, 1, 4, 4), grid }, { order = 1 })
     end
   end)
 
@@ -318,13 +376,16 @@ describe("resampling", function()
     for _, align in ipairs { true, false } do
       local grid = flame.affine_grid(theta, { 2, 3, 4, 5 }, align)
       for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
-        assert.allclose(v, flame.grid_sample(v, grid, { mode = mode, align_corners = align }), { atol = 1e-5 })
+        assert.allclose(v, flame.grid_sample(v, grid, { mode = mode, align_corners = align }),
+          { atol = 1e-5 })
       end
     end
     local far = flame.full({ 2, 1, 1, 2 }, 3)
     assert.close(0, flame.grid_sample(v, far):abs():sum():item())
-    assert.allclose(v(1, {}, -1, -1), flame.grid_sample(v, far, { padding_mode = "border" })(1, {}, 1, 1))
-    local corner = flame.grid_sample(v, flame.full({ 2, 1, 1, 2 }, 1), { padding_mode = "reflection", align_corners = true })
+    assert.allclose(v(1, {}, -1, -1),
+      flame.grid_sample(v, far, { padding_mode = "border" })(1, {}, 1, 1))
+    local corner = flame.grid_sample(v, flame.full({ 2, 1, 1, 2 }, 1),
+      { padding_mode = "reflection", align_corners = true })
     assert.allclose(v(1, {}, -1, -1), corner(1, {}, 1, 1), { atol = 1e-5 })
   end)
 
@@ -337,21 +398,26 @@ describe("resampling", function()
   end)
 
   it("lays windows out as columns, and adds them up again", function()
-    local v, w, o = randn(2, 3, 5, 6), randn(4, 3, 3, 2), { stride = { 2, 1 }, padding = 1, dilation = { 1, 2 } }
+    local v, w, o = randn(2, 3, 5, 6), randn(4, 3, 3, 2),
+      { stride = { 2, 1 }, padding = 1, dilation = { 1, 2 } }
     local columns = v:im2col({ 3, 2 }, o)
-    assert.allclose(flame.conv2d(v, w, o), w:reshape(4, -1):matmul(columns):reshape(2, 4, 3, 6), { atol = 1e-10 })
+    assert.allclose(flame.conv2d(v, w, o), w:reshape(4, -1):matmul(columns):reshape(2, 4, 3, 6),
+      { atol = 1e-10 })
     local c = flame.randn(columns.shape):double()
-    assert.close((columns * c):sum():item(), (v * c:col2im({ 5, 6 }, { 3, 2 }, o)):sum():item(), 1e-9)
+    assert.close((columns * c):sum():item(),
+      (v * c:col2im({ 5, 6 }, { 3, 2 }, o)):sum():item(), 1e-9)
   end)
 end)
 
--- ---- modules -------------------------------------------------------------------------------------------
+-- ---- modules ------------------------------------------------------------------------------------
 describe("modules", function()
   it("hold PyTorch's parameters, drawn within its bounds", function()
     local c = nn.Conv2d(4, 6, { 3, 2 }, { stride = 2, padding = { 1, 0 }, groups = 2 })
     assert.same({ 6, 2, 3, 2 }, c.weight.shape)
-    assert.is_true(c.weight:abs():amax():item() <= 1 / math.sqrt(12) and c.bias:abs():amax():item() <= 1 / math.sqrt(12))
-    assert.allclose(flame.conv2d(flame.ones(1, 4, 5, 5), c.weight, c.bias, 2, { 1, 0 }, 1, 2), c(flame.ones(1, 4, 5, 5)))
+    assert.is_true(c.weight:abs():amax():item() <= 1 / math.sqrt(12)
+      and c.bias:abs():amax():item() <= 1 / math.sqrt(12))
+    assert.allclose(flame.conv2d(flame.ones(1, 4, 5, 5), c.weight, c.bias, 2, { 1, 0 }, 1, 2),
+      c(flame.ones(1, 4, 5, 5)))
     local t = nn.ConvTranspose2d(4, 6, 3, { stride = 2, padding = 1, bias = false })
     assert.same({ 4, 6, 3, 3 }, t.weight.shape)
     assert.is_nil(t.bias)
@@ -367,7 +433,8 @@ describe("modules", function()
   end)
 
   it("call their functions", function()
-    local plane, cube, line = flame.randn(2, 4, 4, 4), flame.randn(1, 2, 4, 4, 4), flame.randn(2, 4, 4)
+    local plane, cube, line = flame.randn(2, 4, 4, 4), flame.randn(1, 2, 4, 4, 4),
+      flame.randn(2, 4, 4)
     local function shape(m, x) return table.concat(m(x).shape, " ") end
     assert.equal("2 4 2", shape(nn.MaxPool1d(2), line))
     assert.equal("2 4 3 3", shape(nn.MaxPool2d(2, { stride = 1 }), plane))
@@ -405,10 +472,12 @@ describe("modules", function()
     assert.same({ { { 1, 1, 2, 3, 3 } } }, nn.ReplicationPad1d(1)(v):totable())
     assert.same({ { { 3, 1, 2, 3, 1 } } }, nn.CircularPad1d(1)(v):totable())
     local plane, cube = flame.ones(1, 1, 3, 3), flame.ones(1, 1, 3, 3, 3)
-    for _, m in ipairs { nn.ZeroPad2d(1), nn.ConstantPad2d(1, 2), nn.ReflectionPad2d(1), nn.ReplicationPad2d(1), nn.CircularPad2d(1) } do
+    for _, m in ipairs { nn.ZeroPad2d(1), nn.ConstantPad2d(1, 2), nn.ReflectionPad2d(1),
+        nn.ReplicationPad2d(1), nn.CircularPad2d(1) } do
       assert.same({ 1, 1, 5, 5 }, m(plane).shape)
     end
-    for _, m in ipairs { nn.ZeroPad3d(1), nn.ConstantPad3d(1, 2), nn.ReflectionPad3d(1), nn.ReplicationPad3d(1), nn.CircularPad3d(1) } do
+    for _, m in ipairs { nn.ZeroPad3d(1), nn.ConstantPad3d(1, 2), nn.ReflectionPad3d(1),
+        nn.ReplicationPad3d(1), nn.CircularPad3d(1) } do
       assert.same({ 1, 1, 5, 5, 5 }, m(cube).shape)
     end
   end)
@@ -417,7 +486,9 @@ end)
 describe("recurrent layers", function()
   --- y, h, c by cells that share the layer's weights.
   local function by_cells(layer, cell, x, suffix)
-    for _, name in ipairs { "weight_ih", "weight_hh", "bias_ih", "bias_hh" } do cell[name] = layer[name .. (suffix or "_l0")] end
+    for _, name in ipairs { "weight_ih", "weight_hh", "bias_ih", "bias_hh" } do
+      cell[name] = layer[name .. (suffix or "_l0")]
+    end
     local out, h, c = {}, nil, nil
     for t = 1, x.shape[1] do
       h, c = cell(x[t], h, c)
@@ -442,7 +513,9 @@ describe("recurrent layers", function()
   it("compute the gates as written in the books", function()
     local cell = nn.LSTMCell(2, 1)
     local x, h, c = flame.randn(1, 2), flame.randn(1, 1), flame.randn(1, 1)
-    local g = flat(x:matmul(cell.weight_ih:t()) + cell.bias_ih + h:matmul(cell.weight_hh:t()) + cell.bias_hh)
+    local g =
+      flat(x:matmul(cell.weight_ih:t()) + cell.bias_ih + h:matmul(cell.weight_hh:t())
+        + cell.bias_hh)
     local function s(v) return 1 / (1 + math.exp(-v)) end
     local function tanh(v) return 1 - 2 / (math.exp(2 * v) + 1) end
     local new = s(g[2]) * c:item() + s(g[1]) * tanh(g[3])
@@ -450,7 +523,8 @@ describe("recurrent layers", function()
     assert.close(new, c2:item(), 1e-5)
     assert.close(s(g[4]) * tanh(new), h2:item(), 1e-5)
     local gru = nn.GRUCell(2, 1)
-    local a, b = flat(x:matmul(gru.weight_ih:t()) + gru.bias_ih), flat(h:matmul(gru.weight_hh:t()) + gru.bias_hh)
+    local a, b = flat(x:matmul(gru.weight_ih:t()) + gru.bias_ih),
+      flat(h:matmul(gru.weight_hh:t()) + gru.bias_hh)
     local r, z = s(a[1] + b[1]), s(a[2] + b[2])
     local n = tanh(a[3] + r * b[3])
     assert.close((1 - z) * n + z * h:item(), gru(x, h):item(), 1e-5)
@@ -482,7 +556,8 @@ describe("recurrent layers", function()
     local l = nn.LSTM(3, 4, { num_layers = 2, bidirectional = true })
     for name in l:named_parameters() do names[#names + 1] = name end
     assert.equal(16, #names)
-    assert.same({ "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse" }, table.move(names, 1, 5, 1, {}))
+    assert.same({ "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0",
+      "weight_ih_l0_reverse" }, table.move(names, 1, 5, 1, {}))
     assert.same({ 16, 8 }, l.weight_ih_l1.shape)
     l(flame.randn(3, 2, 3)):square():sum():backward()
     for _, p in ipairs(l:parameters()) do assert.is_true(p.grad:abs():sum():item() > 0) end
@@ -508,7 +583,7 @@ describe("PNG files", function()
     os.remove(path)
     assert.equal("\x89PNG\r\n\x1a\n", bytes:sub(1, 8))
     assert.equal("\0\0\0\2\0\0\0\2\8\0", bytes:sub(17, 26))
-    assert.is_truthy(bytes:find("\0\0\xff\0\x80\xff", 1, true))              -- two rows, each behind a 0
+    assert.is_truthy(bytes:find("\0\0\xff\0\x80\xff", 1, true))         -- two rows, each behind a 0
     assert.has_error(function() flame.save(path, flame.rand(5, 2, 2)) end)
   end)
 end)

@@ -2,7 +2,8 @@
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 
---- Elements of the largest tensor that is computed for x, itself left out; views count as what they show.
+--- Elements of the largest tensor that is computed for x, itself left out;
+--- views count as what they show.
 local function largest(x)
   local most, last = 0, 0
   for line in (flame.graph(x) .. "\n"):gmatch("(.-)\n") do
@@ -53,7 +54,8 @@ end
 
 describe("einsum", function()
   it("multiplies a chain in the order that makes the least", function()
-    for spec, bound in pairs { ["ab,bc,cd,de->ae"] = 6, ["cd,ab,de,bc->ae"] = 6, ["ab,de,cd,bc->ea"] = 6 } do
+    for spec, bound in pairs { ["ab,bc,cd,de->ae"] = 6, ["cd,ab,de,bc->ae"] = 6,
+        ["ab,de,cd,bc->ea"] = 6 } do
       local sizes = { a = 200, b = 2, c = 300, d = 2, e = 3 }
       local list = tensors(spec, sizes)
       local y = flame.einsum(spec, table.unpack(list))
@@ -63,10 +65,11 @@ describe("einsum", function()
   end)
   it("gives the same for batches, sums, outer products and scalars of three and more tensors", function()
     local sizes = { a = 2, b = 3, c = 4, d = 1, e = 5 }
-    for _, spec in ipairs { "ab,bc,ca->", "ab,ac,ad->abcd", "abc,bcd,cde->ae", "ab,c,bd->adc", "abe,be,ea->b", "a,b,c,d,e->cab",
-      "ab,ab,ab->a", "ace,bd,ab,cd,e->eb" } do
+    for _, spec in ipairs { "ab,bc,ca->", "ab,ac,ad->abcd", "abc,bcd,cde->ae", "ab,c,bd->adc",
+      "abe,be,ea->b", "a,b,c,d,e->cab", "ab,ab,ab->a", "ace,bd,ab,cd,e->eb" } do
       local list = tensors(spec, sizes)
-      for _, c in ipairs { "a", "b", "c", "d", "e" } do                -- by_sums wants every name to stand somewhere
+      -- by_sums wants every name to stand somewhere
+      for _, c in ipairs { "a", "b", "c", "d", "e" } do
         if not spec:find(c, 1, true) then sizes[c] = nil end
       end
       assert.allclose(by_sums(spec, sizes, list), flame.einsum(spec, list), { rtol = 1e-9 })
@@ -86,7 +89,8 @@ describe("einsum", function()
     for _, n in ipairs { 2, 50 } do
       local sizes = { a = n, b = 3, c = 52 - n, d = 4 }
       local list = tensors("ab,bc,cd->ad", sizes)
-      assert.allclose(list[1]:mm(list[2]):mm(list[3]), flame.einsum("ab,bc,cd->ad", list), { rtol = 1e-9 })
+      assert.allclose(list[1]:mm(list[2]):mm(list[3]), flame.einsum("ab,bc,cd->ad", list),
+        { rtol = 1e-9 })
     end
   end)
   it("has gradients in every order", function()
@@ -94,21 +98,26 @@ describe("einsum", function()
     assert.is_true(flame.gradcheck(function(...) return flame.einsum("ab,bc,cd->ad", ...) end, xs))
   end)
   it("refuses a name twice in the result", function()
-    raises("einsum: 'ij->ii' names i twice behind the arrow", flame.einsum, "ij->ii", flame.ones(2, 3))
+    raises("einsum: 'ij->ii' names i twice behind the arrow", flame.einsum, "ij->ii",
+      flame.ones(2, 3))
   end)
 end)
 
 describe("rearrange", function()
   it("takes '...' for axes without a name", function()
     local x = flame.arange(120.0):reshape(2, 3, 4, 5)
-    local function same(expected, spec, sizes) assert.same(expected:totable(), x:rearrange(spec, sizes):totable()) end
+    local function same(expected, spec, sizes)
+      assert.same(expected:totable(), x:rearrange(spec, sizes):totable())
+    end
     same(x:flatten(3, 4), "... h w -> ... (h w)")
     same(x:permute(2, 3, 4, 1), "b ... -> ... b")
     same(x:permute(2, 3, 4, 1):flatten(1, 3), "b ... -> (...) b")
     same(x:flatten(2, 4), "b ... c -> b (... c)")
     same(x:permute(4, 1, 2, 3):reshape(5, 2, 3, 2, 2), "... (h w) c -> c ... h w", { h = 2 })
     same(x:permute(2, 1, 3, 4), "a b ... c d -> b a ... c d")
-    raises("rearrange: 'a ... -> a': '...' stands once on both sides, or on none", x.rearrange, x, "a ... -> a")
-    raises("rearrange: 'a b c d e ... -> a ...' has 5 axes on the left, x has shape (2, 3, 4, 5)", x.rearrange, x, "a b c d e ... -> a ...")
+    raises("rearrange: 'a ... -> a': '...' stands once on both sides, or on none", x.rearrange,
+      x, "a ... -> a")
+    raises("rearrange: 'a b c d e ... -> a ...' has 5 axes on the left, x has shape (2, 3, 4, 5)",
+      x.rearrange, x, "a b c d e ... -> a ...")
   end)
 end)

@@ -23,7 +23,8 @@ local function sums(x, sign)
   return out
 end
 local close = { rtol = 1e-10, atol = 1e-10 }
-local lengths = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 21, 25, 32, 37, 49, 64, 74, 97, 100, 128 }
+local lengths = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 21, 25, 32, 37, 49, 64, 74,
+  97, 100, 128 }
 
 describe("one axis", function()
   it("fft and ifft are the sums that define them", function()
@@ -52,7 +53,8 @@ describe("one axis", function()
       assert.allclose((x * x):sum():item() * n, (y * y):sum():item(), { rtol = 1e-12 })
       local r = randn(n)
       assert.allclose(r, r:rfft():irfft(n), close)
-      assert.allclose(flame.stack({ r, r * 0 }, -1):fft():narrow(1, 1, n // 2 + 1), r:rfft(), { rtol = 1e-9, atol = 1e-9 })
+      assert.allclose(flame.stack({ r, r * 0 }, -1):fft():narrow(1, 1, n // 2 + 1), r:rfft(),
+        { rtol = 1e-9, atol = 1e-9 })
     end
   end)
   it("any axis, any strides, cut and filled", function()
@@ -61,7 +63,8 @@ describe("one axis", function()
       assert.allclose(x:movedim(d, 3):fft():movedim(3, d), x:fft(nil, d), close)
       assert.allclose(x:narrow(d, 1, 2):fft(nil, d), x:fft(2, d), close)
       local zeros = flame.zeros_like(x)
-      assert.allclose(flame.cat({ x, zeros }, d):fft(nil, d), x:fft { n = 2 * x.shape[d], dim = d - 4 }, close)
+      assert.allclose(flame.cat({ x, zeros }, d):fft(nil, d),
+        x:fft { n = 2 * x.shape[d], dim = d - 4 }, close)
     end
     assert.allclose(x:permute(2, 1, 3, 4):contiguous():fft(), x:permute(2, 1, 3, 4):fft(), close)
   end)
@@ -88,8 +91,10 @@ describe("one axis", function()
     fails("rfft: x is f16, need f32 or f64", flame.rfft, flame.ones(4):half())
     fails("rfft: n = 0, need at least 1", flame.rfft, flame.ones(4), 0)
     fails("irfft: n = 0, need at least 1", flame.irfft, flame.ones(1, 2))
-    fails("rfft: dim 3 is out of range, there are 2 axes of numbers", flame.rfft, flame.ones(2, 2), nil, 3)
-    fails('rfft: norm must be "backward", "ortho" or "forward", got no', flame.rfft, flame.ones(4), { norm = "no" })
+    fails("rfft: dim 3 is out of range, there are 2 axes of numbers", flame.rfft,
+      flame.ones(2, 2), nil, 3)
+    fails('rfft: norm must be "backward", "ortho" or "forward", got no', flame.rfft, flame.ones(4),
+      { norm = "no" })
     fails("rfft: x is 0-d", flame.rfft, flame.tensor(1))
     fails("rfft: 5 arguments at most, got 6", flame.rfft, flame.ones(4), 1, 1, nil, 1, 1)
   end)
@@ -119,13 +124,18 @@ describe("gradients", function()
   it("are transforms, to second order", function()
     for _, n in ipairs { 5, 4, 6 } do
       for _, f in ipairs { "fft", "ifft", "irfft" } do
-        assert.is_true(flame.gradcheck(function(x) return x[f](x, n, 1, "ortho") end, { randn(4, 2, 2) }, { order = 2 }))
+        assert.is_true(flame.gradcheck(function(x) return x[f](x, n, 1, "ortho") end,
+          { randn(4, 2, 2) }, { order = 2 }))
       end
-      assert.is_true(flame.gradcheck(function(x) return x:rfft(n, 1) end, { randn(5, 2) }, { order = 2 }))
-      assert.is_true(flame.gradcheck(function(x) return x:ifft2(nil, nil, "ortho") end, { randn(2, n, 2, 2) }, { order = 2 }))
-      assert.is_true(flame.gradcheck(function(x) return x:rfft() * x:rfft() end, { randn(2, n) }, { order = 2 }))
+      assert.is_true(flame.gradcheck(function(x) return x:rfft(n, 1) end, { randn(5, 2) },
+        { order = 2 }))
+      assert.is_true(flame.gradcheck(function(x) return x:ifft2(nil, nil, "ortho") end,
+        { randn(2, n, 2, 2) }, { order = 2 }))
+      assert.is_true(flame.gradcheck(function(x) return x:rfft() * x:rfft() end, { randn(2, n) },
+        { order = 2 }))
     end
-    assert.is_true(flame.gradcheck(function(x) return x:rfftn():irfftn { 2, 4 } end, { randn(2, 3) }))
+    assert.is_true(flame.gradcheck(function(x) return x:rfftn():irfftn { 2, 4 } end,
+      { randn(2, 3) }))
   end)
   it("make a filter trainable", function()
     local x, filter = randn(2, 16), flame.ones({ 9, 1 }, { dtype = "f64", requires_grad = true })
@@ -159,7 +169,8 @@ describe("conjugates and parts", function()
     for _, name in ipairs { "conj", "conj_physical" } do
       assert.same(conj, z[name](z):totable())
       assert.same(z:totable(), z[name](z, { complex = false }):totable())
-      for _, x in ipairs { flame.ones(2), flame.ones(2, 3), flame.tensor(3.5), flame.zeros(0), z:long() } do
+      for _, x in ipairs { flame.ones(2), flame.ones(2, 3), flame.tensor(3.5),
+          flame.zeros(0), z:long() } do
         assert.same(x:totable(), x[name](x):totable())
         assert.equal(x.dtype, x[name](x).dtype)
       end
@@ -167,9 +178,11 @@ describe("conjugates and parts", function()
     assert.same({ { 1, -3 }, { 2, 4 } }, { z:real():totable(), z:imag():totable() })
     assert.same(z:totable(), z:real({ complex = false }):totable())
     assert.same({ 1, 1, 1 }, flame.real(flame.ones(3)):totable())
-    local long = randn(5, 2)                            -- the inverse transform is the conjugate of that of the conjugate
+    local long = randn(5, 2)      -- the inverse transform is the conjugate of that of the conjugate
     assert.allclose(long:ifft(), long:conj():fft():conj() / 5, close)
-    for _, name in ipairs { "resolve_conj", "resolve_neg" } do assert.same(z:totable(), z[name](z):totable()) end
+    for _, name in ipairs { "resolve_conj", "resolve_neg" } do
+      assert.same(z:totable(), z[name](z):totable())
+    end
     for _, name in ipairs { "conj", "real", "resolve_conj", "resolve_neg" } do
       local y = z[name](z)
       y:zero_()                                          -- a value of its own
@@ -178,12 +191,14 @@ describe("conjugates and parts", function()
   end)
   it("have gradients, and refuse what can not be", function()
     local x = randn(3, 2)
-    for _, name in ipairs { "conj", "real", "imag", "conj_physical", "resolve_conj", "resolve_neg" } do
+    for _, name in ipairs { "conj", "real", "imag", "conj_physical", "resolve_conj",
+        "resolve_neg" } do
       assert.is_true(flame.gradcheck(function(v) return v[name](v) end, { x }, { order = 2 }))
       assert.is_true(x:requires_grad_()[name](x).requires_grad)
     end
     fails("imag: x has shape (3) and holds real numbers", flame.imag, flame.ones(3))
-    fails("conj: x has shape (2, 3), need complex numbers", flame.conj, flame.ones(2, 3), { complex = true })
+    fails("conj: x has shape (2, 3), need complex numbers", flame.conj, flame.ones(2, 3),
+      { complex = true })
     fails("complex must be true or false, got number", flame.conj, x, { complex = 1 })
     fails("real: no option 'complx'", flame.real, x, { complx = true })
     fails("conj: x must be a tensor", flame.conj, 3)

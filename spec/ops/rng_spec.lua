@@ -66,8 +66,9 @@ describe("Philox4x32-10", function()
   end)
 end)
 
--- ---- distributions ---------------------------------------------------------------------------------
---- The normal distribution function, by the series and continued fraction of the oracle of the walk.
+-- ---- distributions ------------------------------------------------------------------------------
+--- The normal distribution function, by the series and continued fraction of
+--- the oracle of the walk.
 local erfc
 do
   erfc = scalars.unary.erfc[1]
@@ -83,12 +84,13 @@ local function distance(values, f)
   end
   return d * math.sqrt(n)
 end
-local LIMIT = 1.95                                        -- one in a thousand is above; the seeds are fixed
+local LIMIT = 1.95                                -- one in a thousand is above; the seeds are fixed
 
 describe("distributions", function()
   for seed = 1, 4 do
     for _, dtype in ipairs { "f32", "f64" } do
-      it(("of uniform and normal pass Kolmogorov and Smirnov, %s, seed %d"):format(dtype, seed), function()
+      it(("of uniform and normal pass Kolmogorov and Smirnov, %s, seed %d"):format(dtype, seed),
+        function()
         flame.seed(seed)
         local u = flame.rand(4000, { dtype = dtype }):totable()
         local v = flame.uniform({ 4000 }, -3, 5, { dtype = dtype }):totable()
@@ -97,14 +99,16 @@ describe("distributions", function()
         assert.is_true(distance(u, function(x) return x end) < LIMIT, "uniform")
         assert.is_true(distance(v, function(x) return (x + 3) / 8 end) < LIMIT, "uniform -3 to 5")
         assert.is_true(distance(z, normal) < LIMIT, "normal")
-        assert.is_true(distance(w, function(x) return normal((x - 2) / 0.5) end) < LIMIT, "normal 2, 0.5")
+        assert.is_true(distance(w, function(x) return normal((x - 2) / 0.5) end) < LIMIT,
+          "normal 2, 0.5")
       end)
     end
   end
   it("of half types have the moments they should", function()
     flame.seed(11)
     for _, dtype in ipairs { "f16", "bf16" } do
-      local u, z = flame.rand(20000, { dtype = dtype }):double(), flame.randn(20000, { dtype = dtype }):double()
+      local u, z = flame.rand(20000, { dtype = dtype }):double(),
+        flame.randn(20000, { dtype = dtype }):double()
       assert.close(0.5, u:mean(), 0.01)
       assert.close(1 / 12, u:var(), 0.005)
       assert.close(0, z:mean(), 0.03)
@@ -126,12 +130,16 @@ describe("distributions", function()
     local counts = flame.bincount(flame.randint({ 60000 }, 1, 6)):totable()
     local chi = 0
     for i = 1, 6 do chi = chi + (counts[i] - 10000) ^ 2 / 10000 end
-    assert.is_true(chi < 15.1, chi)                        -- five degrees of freedom, one in a hundred
+    assert.is_true(chi < 15.1, chi)                     -- five degrees of freedom, one in a hundred
   end)
   it("of multinomial, bernoulli and dropout follow their probabilities", function()
     flame.seed(9)
-    local drawn = flame.bincount(flame.multinomial(flame.tensor({ 1, 2, 5 }), 8000, { replacement = true })):totable()
-    for i, share in ipairs { 1000, 2000, 5000 } do assert.close(share, drawn[i], 4 * math.sqrt(share)) end
+    local drawn =
+      flame.bincount(flame.multinomial(flame.tensor({ 1, 2, 5 }), 8000, { replacement = true }))
+      :totable()
+    for i, share in ipairs { 1000, 2000, 5000 } do
+      assert.close(share, drawn[i], 4 * math.sqrt(share))
+    end
     assert.close(0.3, flame.bernoulli(flame.full({ 20000 }, 0.3)):mean(), 0.015)
     assert.close(0.25, flame.ones(20000):dropout(0.25):eq(0):float():mean(), 0.015)
     local first = flame.zeros(3)
@@ -155,7 +163,8 @@ describe("distributions", function()
     if flame.best_device() ~= "cuda" then return pending("no CUDA device") end
     for _, make in ipairs {
       function(o) return flame.rand(1003, o) end, function(o) return flame.randn(1003, o) end,
-      function(o) return flame.uniform({ 77 }, -2, 9, o) end, function(o) return flame.normal({ 77 }, 1, 3, o) end,
+      function(o) return flame.uniform({ 77 }, -2, 9, o) end,
+      function(o) return flame.normal({ 77 }, 1, 3, o) end,
     } do
       for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
         flame.seed(21)
@@ -168,8 +177,9 @@ describe("distributions", function()
 end)
 
 describe("draws inside of kernels", function()
-  -- The numbers that a row, columns or a chain make for themselves are those of a tensor of draws, wherever the
-  -- four of a block begin: row lengths that four does and does not divide, and views that begin elsewhere.
+  -- The numbers that a row, columns or a chain make for themselves are those of a tensor of draws,
+  -- wherever the four of a block begin: row lengths that four does and does not divide, and views
+  -- that begin elsewhere.
   local makers = {
     uniform = function(size, dtype) return flame.rand(size, { dtype = dtype }) end,
     normal = function(size, dtype) return flame.randn(size, { dtype = dtype }) end,
@@ -183,7 +193,8 @@ describe("draws inside of kernels", function()
     turned = function(u) return u:transpose(1, 2) end,
     ["as three axes"] = function(u) return u:reshape(u:size(1), 2, -1) end,
   }
-  local sizes = { { 5, 8 }, { 7, 30 }, { 6, 384 }, { 5, 386 }, { 3, 1002 }, { 4, 4096 }, { 3, 9000 }, { 2, 40002 } }
+  local sizes = { { 5, 8 }, { 7, 30 }, { 6, 384 }, { 5, 386 }, { 3, 1002 }, { 4, 4096 },
+    { 3, 9000 }, { 2, 40002 } }
   for name, make in pairs(makers) do
     for _, dtype in ipairs(name == "integer" and { "i64" } or { "f32", "f64", "bf16" }) do
       it(("have the same bits: %s, %s"):format(name, dtype), function()

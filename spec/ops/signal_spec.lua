@@ -1,13 +1,15 @@
---- lua/flame/core_signal.lua, core_loss_more.lua and core_linalg_more.lua: short-time transforms, numerical
--- gradients, modes, CTC, margins over several labels, bags of rows, LU in LAPACK's form. Expected values
--- come from the definitions: sums, and CTC from all paths written out.
+--- lua/flame/core_signal.lua, core_loss_more.lua and core_linalg_more.lua: short-time transforms,
+-- numerical gradients, modes, CTC, margins over several labels, bags of rows, LU in LAPACK's form.
+-- Expected values come from the definitions: sums, and CTC from all paths written out.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
 local nan = 0 / 0
 local function d(list) return T(list, { dtype = "f64" }) end
 local function ids(list) return T(list, { dtype = "i64" }) end
-local function eq(expected, x, tol) assert.allclose(expected, x, { rtol = tol or 1e-10, atol = tol or 1e-12 }) end
+local function eq(expected, x, tol)
+  assert.allclose(expected, x, { rtol = tol or 1e-10, atol = tol or 1e-12 })
+end
 local function wave(n)
   local list = {}
   for i = 1, n do list[i] = math.sin(i * 1.3) + 0.1 * i end
@@ -20,30 +22,37 @@ describe("short-time transforms", function()
     local y = x:stft(4, { hop_length = 2, window = w, center = false })
     assert.same({ 3, 5, 2 }, y.shape)
     for k = 1, 5 do eq((x:narrow(1, 2 * k - 1, 4) * w):rfft():totable(), y:select(2, k)) end
-    local whole = x:stft(4, { hop_length = 2, window = w, center = false, onesided = false, normalized = true })
+    local whole = x:stft(4,
+      { hop_length = 2, window = w, center = false, onesided = false, normalized = true })
     eq((y * 0.5):totable(), whole:narrow(1, 1, 3))
     local shorter = x:stft(4, 2, 2, d { 1, 2 }, false)
     eq((x:narrow(1, 1, 4) * d { 0, 1, 2, 0 }):rfft():totable(), shorter:select(2, 1))
   end)
   it("have an inverse, with the edges mirrored or not, in batches, differentiable", function()
     local w = flame.hann_window(8, { dtype = "f64" }) + 0.1
-    for _, o in ipairs { { center = true }, { center = false }, { onesided = false }, { normalized = true }, { window = w } } do
+    for _, o in ipairs { { center = true }, { center = false }, { onesided = false },
+        { normalized = true }, { window = w } } do
       local x = flame.stack({ wave(24), wave(24) * 2 }, 1)
-      local both = { hop_length = 2, window = o.window, onesided = o.onesided, normalized = o.normalized, center = o.center }
+      local both = { hop_length = 2, window = o.window, onesided = o.onesided,
+        normalized = o.normalized, center = o.center }
       local y = flame.istft(x:stft(8, both), 8, both)
       eq(x:totable(), y, 1e-9)
     end
     local x = wave(20)
     eq(x:narrow(1, 1, 17):totable(), flame.istft(x:stft(8), 8, { length = 17 }), 1e-9)
-    assert.is_true(flame.gradcheck(function(v) return v:stft(4, { hop_length = 3 }) end, { wave(9) }))
+    assert.is_true(flame.gradcheck(function(v) return v:stft(4, { hop_length = 3 }) end,
+      { wave(9) }))
     local y = flame.stack({ wave(9):reshape(3, 3), wave(9):reshape(3, 3) }, -1)
     assert.is_true(flame.gradcheck(function(v) return flame.istft(v, 4) end, { y }))
   end)
   it("raise on what does not fit", function()
     raises("stft: n_fft = 16, x has 8 elements", flame.stft, wave(8), 16, { center = false })
-    raises("stft: window has shape (3), need (4)", flame.stft, wave(8), 4, { window = d { 1, 1, 1 } })
-    raises("istft: x has shape (5, 2, 2), need (…, 3, frames, 2)", flame.istft, flame.zeros(5, 2, 2), 4)
-    raises("istft: the windows leave gaps", flame.istft, flame.zeros(3, 3, 2), 4, { hop_length = 4, window = d({ 0, 1, 1, 0 }):float() })
+    raises("stft: window has shape (3), need (4)", flame.stft, wave(8), 4,
+      { window = d { 1, 1, 1 } })
+    raises("istft: x has shape (5, 2, 2), need (…, 3, frames, 2)", flame.istft,
+      flame.zeros(5, 2, 2), 4)
+    raises("istft: the windows leave gaps", flame.istft, flame.zeros(3, 3, 2), 4,
+      { hop_length = 4, window = d({ 0, 1, 1, 0 }):float() })
   end)
   it("hfft is real, and ihfft its inverse", function()
     local x = wave(7)
@@ -76,7 +85,8 @@ describe("short-time transforms", function()
       { "exponential_window", 4, { tau = 2.5, sym = false },
         { 0.44932896411722156, 0.6703200460356392, 1.0, 0.6703200460356392 } },
       { "general_cosine_window", 5, { a = { 0.4, 0.3, 0.2, 0.1 }, sym = true },
-        { 0.20000000000000004, 0.19999999999999998, 0.9999999999999999, 0.19999999999999998, 0.20000000000000004 } },
+        { 0.20000000000000004, 0.19999999999999998, 0.9999999999999999, 0.19999999999999998,
+          0.20000000000000004 } },
       { "general_cosine_window", 4, { a = { 0.4, 0.3, 0.2, 0.1 }, sym = false },
         { 0.20000000000000004, 0.19999999999999998, 0.9999999999999999, 0.19999999999999998 } },
       { "general_hamming_window", 5, { alpha = 0.6, sym = true },
@@ -84,7 +94,8 @@ describe("short-time transforms", function()
       { "general_hamming_window", 4, { alpha = 0.6, sym = false },
         { 0.19999999999999996, 0.6, 1.0, 0.6 } },
       { "nuttall_window", 5, { sym = true },
-        { 0.0003628000000000381, 0.22698240000000006, 1.0, 0.22698240000000006, 0.0003628000000000381 } },
+        { 0.0003628000000000381, 0.22698240000000006, 1.0, 0.22698240000000006,
+          0.0003628000000000381 } },
       { "nuttall_window", 4, { sym = false },
         { 0.0003628000000000381, 0.22698240000000006, 1.0, 0.22698240000000006 } },
       { "hann_window", 5, { sym = true },
@@ -104,7 +115,8 @@ describe("short-time transforms", function()
       { "bartlett_window", 4, { sym = false },
         { 0.0, 0.5, 1.0, 0.5 } },
       { "kaiser_window", 5, { beta = 7.5, sym = true },
-        { 0.003729098706855622, 0.3946276132193213, 1.0, 0.3946276132193213, 0.003729098706855622 } },
+        { 0.003729098706855622, 0.3946276132193213, 1.0, 0.3946276132193213,
+          0.003729098706855622 } },
       { "kaiser_window", 4, { beta = 7.5, sym = false },
         { 0.003729098706855622, 0.3946276132193213, 1.0, 0.3946276132193213 } },
       { "exponential_window", 5, { center = 1, tau = 2, sym = false },
@@ -118,17 +130,25 @@ describe("short-time transforms", function()
       assert.same({ 0 }, flame[c[1]](0, { a = o.a }).shape)
       assert.same({ 1 }, flame[c[1]](1, { a = o.a }):totable())
     end
-    assert.is_true(flame.equal(flame.cosine_window(6, false), flame.cosine_window(6, { sym = true })))
-    assert.is_true(flame.equal(flame.gaussian_window(6, true, 2), flame.gaussian_window(6, { std = 2 })))
+    assert.is_true(flame.equal(flame.cosine_window(6, false),
+      flame.cosine_window(6, { sym = true })))
+    assert.is_true(flame.equal(flame.gaussian_window(6, true, 2),
+      flame.gaussian_window(6, { std = 2 })))
     assert.is_true(flame.equal(flame.general_cosine_window(6, { 0.5, 0.5 }), flame.hann_window(6)))
-    assert.is_true(flame.equal(flame.general_cosine_window(6, d { 0.42, 0.5, 0.08 }), flame.blackman_window(6)))
-    raises("hann_window: periodic = false and sym = false contradict", flame.hann_window, 4, false, { sym = false })
+    assert.is_true(flame.equal(flame.general_cosine_window(6, d { 0.42, 0.5, 0.08 }),
+      flame.blackman_window(6)))
+    raises("hann_window: periodic = false and sym = false contradict", flame.hann_window, 4, false,
+      { sym = false })
     raises("hann_window: sym must be true or false, got number", flame.hann_window, 4, { sym = 1 })
     raises("gaussian_window: std = 0, need more than 0", flame.gaussian_window, 4, { std = 0 })
-    raises("exponential_window: tau = -1, need more than 0", flame.exponential_window, 4, { tau = -1 })
-    raises("exponential_window: a symmetric window has its own center", flame.exponential_window, 4, { center = 1, sym = true })
-    raises("general_cosine_window: a must be a list of weights, got nil", flame.general_cosine_window, 4)
-    raises("general_cosine_window: a[2] must be a number, got string", flame.general_cosine_window, 4, { 1, "2" })
+    raises("exponential_window: tau = -1, need more than 0", flame.exponential_window,
+      4, { tau = -1 })
+    raises("exponential_window: a symmetric window has its own center", flame.exponential_window, 4,
+      { center = 1, sym = true })
+    raises("general_cosine_window: a must be a list of weights, got nil",
+      flame.general_cosine_window, 4)
+    raises("general_cosine_window: a[2] must be a number, got string", flame.general_cosine_window,
+      4, { 1, "2" })
     raises("nuttall_window: n = -1, need at least 0", flame.nuttall_window, -1)
     raises("no option 'sim'", flame.nuttall_window, 4, { sim = true })
   end)
@@ -146,7 +166,8 @@ describe("numerical gradients", function()
     local grid = x:reshape(2, 3)
     assert.equal(2, #grid:gradient())
     eq({ { 3, 3, 3 }, { 3, 3, 3 } }, grid:gradient({ dim = 1 })[1])
-    raises("gradient: axis 1 has 2 elements, need 3", flame.gradient, d { 1, 2 }, { edge_order = 2 })
+    raises("gradient: axis 1 has 2 elements, need 3", flame.gradient, d { 1, 2 },
+      { edge_order = 2 })
   end)
   it("diff takes what stands before and behind", function()
     eq({ 1, 2, 5 }, d({ 1, 3 }):diff(1, 1, d { 0 }, d { 8 }))
@@ -208,7 +229,8 @@ describe("ctc_loss", function()
   local x = wave(5 * 2 * 3):reshape(5, 2, 3):log_softmax(3)
   it("sums over all paths", function()
     local rows = x:transpose(1, 2):totable()
-    for _, case in ipairs { { { 2, 3 }, { 2 } }, { { 2, 2 }, { 3, 2 } }, { { 3 }, {} }, { { 2, 3, 2 }, { 3, 3 } } } do
+    for _, case in ipairs { { { 2, 3 }, { 2 } }, { { 2, 2 }, { 3, 2 } }, { { 3 }, {} },
+        { { 2, 3, 2 }, { 3, 3 } } } do
       local flat, lengths, want = {}, {}, {}
       for i, labels in ipairs(case) do
         for _, c in ipairs(labels) do flat[#flat + 1] = c end
@@ -216,38 +238,52 @@ describe("ctc_loss", function()
       end
       local y = flame.ctc_loss(x, ids(flat), { 5, 4 }, lengths, { reduction = "none" })
       eq(want, y, 1e-9)
-      eq(want[1] + want[2], flame.ctc_loss(x, ids(flat), ids { 5, 4 }, ids(lengths), 1, "sum"), 1e-9)
+      eq(want[1] + want[2],
+        flame.ctc_loss(x, ids(flat), ids { 5, 4 }, ids(lengths), 1, "sum"), 1e-9)
     end
-    local y = flame.ctc_loss(x:select(2, 1), ids { 1, 2 }, { 5 }, { 2 }, { blank = 3, reduction = "sum" })
+    local y = flame.ctc_loss(x:select(2, 1), ids { 1, 2 }, { 5 }, { 2 },
+      { blank = 3, reduction = "sum" })
     eq(all_paths(rows[1], { 1, 2 }, 5, 3), y, 1e-9)
   end)
   it("has a gradient, and no infinity when asked so", function()
-    assert.is_true(flame.gradcheck(function(v) return flame.ctc_loss(v:log_softmax(3), ids { { 2, 2 }, { 3, 1 } }, { 5, 4 }, { 2, 1 }) end,
+    assert.is_true(flame.gradcheck(function(v)
+      return flame.ctc_loss(v:log_softmax(3), ids { { 2, 2 }, { 3, 1 } }, { 5, 4 }, { 2, 1 })
+    end,
       { wave(30):reshape(5, 2, 3) }))
     local y = wave(12):reshape(2, 2, 3):log_softmax(3):requires_grad_(true)
-    assert.equal(math.huge, flame.ctc_loss(y, ids { { 2, 3, 2 }, { 2, 2, 2 } }, { 2, 2 }, { 3, 1 }):item())
-    local l = flame.ctc_loss(y, ids { { 2, 3, 2 }, { 2, 2, 2 } }, { 2, 2 }, { 3, 1 }, { zero_infinity = true })
+    assert.equal(math.huge,
+      flame.ctc_loss(y, ids { { 2, 3, 2 }, { 2, 2, 2 } }, { 2, 2 }, { 3, 1 }):item())
+    local l = flame.ctc_loss(y, ids { { 2, 3, 2 }, { 2, 2, 2 } }, { 2, 2 }, { 3, 1 },
+      { zero_infinity = true })
     l:backward()
     assert.is_true(y.grad:isfinite():all():item())
   end)
   it("raises on lengths that do not fit", function()
-    raises("ctc_loss: input_lengths[1] = 6, need 0 to 5", flame.ctc_loss, x, ids { 2, 2 }, { 6, 5 }, { 1, 1 })
-    raises("ctc_loss: target has 2 labels, target_lengths add up to 1", flame.ctc_loss, x, ids { 2, 2 }, { 5, 5 }, { 1, 0 })
-    raises("ctc_loss: blank = 4, need 1 to 3", flame.ctc_loss, x, ids { 2, 2 }, { 5, 5 }, { 1, 1 }, { blank = 4 })
+    raises("ctc_loss: input_lengths[1] = 6, need 0 to 5", flame.ctc_loss, x, ids { 2, 2 },
+      { 6, 5 }, { 1, 1 })
+    raises("ctc_loss: target has 2 labels, target_lengths add up to 1", flame.ctc_loss, x,
+      ids { 2, 2 }, { 5, 5 }, { 1, 0 })
+    raises("ctc_loss: blank = 4, need 1 to 3", flame.ctc_loss, x, ids { 2, 2 }, { 5, 5 }, { 1, 1 },
+      { blank = 4 })
   end)
 end)
 
 describe("losses over several labels", function()
   it("multilabel_margin_loss counts labels up to the first 0", function()
     local x, y = d { 0.1, 0.2, 0.4, 0.8 }, ids { 4, 1, 0, 2 }
-    eq(0.25 * (1 - (0.1 - 0.2) + 1 - (0.1 - 0.4) + 1 - (0.8 - 0.2) + 1 - (0.8 - 0.4)), flame.multilabel_margin_loss(x, y))
-    raises("multilabel_margin_loss: input has shape (4) and target (2)", flame.multilabel_margin_loss, x, ids { 1, 2 })
+    eq(0.25 * (1 - (0.1 - 0.2) + 1 - (0.1 - 0.4) + 1 - (0.8 - 0.2) + 1 - (0.8 - 0.4)),
+      flame.multilabel_margin_loss(x, y))
+    raises("multilabel_margin_loss: input has shape (4) and target (2)",
+      flame.multilabel_margin_loss, x, ids { 1, 2 })
   end)
   it("triplet_margin_with_distance_loss takes any distance", function()
     local function far(a, b) return (a - b):abs():amax(-1) end
     local a, p, n = d { { 0, 0 } }, d { { 1, 2 } }, d { { 2, 2 } }
-    eq(0.5, flame.triplet_margin_with_distance_loss(a, p, n, { distance_function = far, margin = 0.5 }))
-    eq(1.5, flame.triplet_margin_with_distance_loss(a, p, n, { distance_function = far, margin = 0.5, swap = true }))
+    eq(0.5,
+      flame.triplet_margin_with_distance_loss(a, p, n, { distance_function = far, margin = 0.5 }))
+    eq(1.5,
+      flame.triplet_margin_with_distance_loss(a, p, n,
+        { distance_function = far, margin = 0.5, swap = true }))
   end)
   it("binary_cross_entropy has PyTorch's slope where the input is 0 or 1", function()
     local x = d({ 0, 1, 0 }):requires_grad_(true)
@@ -282,37 +318,49 @@ describe("bilinear and bags of rows", function()
     local rows, list = ids { { 1, 2 }, { 3, 3 } }, ids { 1, 2, 3, 3 }
     eq({ { 1.5, 4 }, { 4, 0 } }, flame.embedding_bag(rows, w))
     eq({ { 3, 8 }, { 8, 0 } }, flame.embedding_bag(list, w, ids { 1, 3 }, { mode = "sum" }))
-    eq({ { 2, 5 }, { 0, 0 }, { 4, 0 } }, flame.embedding_bag(list, w, ids { 1, 3, 3 }, { mode = "max" }))
-    eq({ { 2.5, 5.5 }, { 4, 0 } }, flame.embedding_bag(rows, w, { mode = "sum", per_sample_weights = d { { 0.5, 1 }, { 1, 0 } } }))
+    eq({ { 2, 5 }, { 0, 0 }, { 4, 0 } },
+      flame.embedding_bag(list, w, ids { 1, 3, 3 }, { mode = "max" }))
+    eq({ { 2.5, 5.5 }, { 4, 0 } },
+      flame.embedding_bag(rows, w,
+        { mode = "sum", per_sample_weights = d { { 0.5, 1 }, { 1, 0 } } }))
     eq({ { 1, 5 }, { 4, 0 } }, flame.embedding_bag(rows, w, { padding_idx = 2 }))
-    eq({ { 1, 5 }, { 2, 3 } }, flame.embedding_bag(list, w, ids { 1, 2, 3 }, { mode = "sum", include_last_offset = true }))
+    eq({ { 1, 5 }, { 2, 3 } },
+      flame.embedding_bag(list, w, ids { 1, 2, 3 }, { mode = "sum", include_last_offset = true }))
     local short = flame.embedding_bag(rows, w * 1, { max_norm = 1, norm_type = 1, mode = "sum" })
     eq(short:totable(), flame.embedding_bag(rows, w * 1, nil, 1, 1, false, "sum"))
     local before = w:bytes()
     local two = { max_norm = 1, mode = "sum", per_sample_weights = d { 1, 2 } }
-    raises("embedding_bag: per_sample_weights has shape (2) and ids (2, 2)", flame.embedding_bag, rows, w, two)
+    raises("embedding_bag: per_sample_weights has shape (2) and ids (2, 2)",
+      flame.embedding_bag, rows, w, two)
     assert.equal(before, w:bytes())
     raises("embedding: write to a view made by t", flame.embedding, rows, w:t(), { max_norm = 1 })
-    raises("embedding_bag: offset 0 at position 1, need 1", flame.embedding_bag, list, w, ids { 0, 2 })
-    raises("embedding_bag: offset 2 at position 3, need 3 to 5: offsets rise", flame.embedding_bag, list, w, ids { 1, 3, 2 })
-    raises("embedding_bag: offset 6 at position 2, need 1 to 5: offsets rise", flame.embedding_bag, list, w, ids { 1, 6 })
-    raises("embedding_bag: offsets has no elements, the first is 1", flame.embedding_bag, list, w, ids {})
+    raises("embedding_bag: offset 0 at position 1, need 1", flame.embedding_bag, list,
+      w, ids { 0, 2 })
+    raises("embedding_bag: offset 2 at position 3, need 3 to 5: offsets rise", flame.embedding_bag,
+      list, w, ids { 1, 3, 2 })
+    raises("embedding_bag: offset 6 at position 2, need 1 to 5: offsets rise", flame.embedding_bag,
+      list, w, ids { 1, 6 })
+    raises("embedding_bag: offsets has no elements, the first is 1", flame.embedding_bag,
+      list, w, ids {})
     raises("embedding_bag: offsets has 0 axes, need 1", flame.embedding_bag, list, w, ids(1))
     raises("embedding_bag: offsets is f64, need integers", flame.embedding_bag, list, w, d { 1 })
-    raises("embedding_bag: offsets are for ids of one axis", flame.embedding_bag, rows, w, ids { 1 })
+    raises("embedding_bag: offsets are for ids of one axis", flame.embedding_bag,
+      rows, w, ids { 1 })
     raises('embedding_bag: mode must be', flame.embedding_bag, rows, w, { mode = "min" })
   end)
 end)
 
 describe("LAPACK's forms", function()
   it("lu_factor packs L and U, lu_solve solves with them", function()
-    local x = d { { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 10 } }, { { 0, 1, 0 }, { 0, 0, 2 }, { 3, 0, 0 } } }
+    local x = d { { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 10 } },
+      { { 0, 1, 0 }, { 0, 0, 2 }, { 3, 0, 0 } } }
     local packed, pivots = flame.linalg.lu_factor(x)
     assert.equal("i32", pivots.dtype)
     assert.same({ { 3, 3, 3 }, { 3, 3, 3 } }, pivots:totable())
     local b = wave(12):reshape(2, 3, 2)
     eq(b:totable(), x:matmul(flame.linalg.lu_solve(packed, pivots, b)), 1e-9)
-    eq(b:transpose(2, 3):totable(), flame.linalg.lu_solve(packed, pivots, b:transpose(2, 3), { left = false }):matmul(x), 1e-9)
+    eq(b:transpose(2, 3):totable(),
+      flame.linalg.lu_solve(packed, pivots, b:transpose(2, 3), { left = false }):matmul(x), 1e-9)
     eq(flame.linalg.lu_solve(packed, pivots, b):totable(), flame.lu_solve(b, packed, pivots))
     local p2 = flame.lu(x)
     eq(packed:totable(), p2)
@@ -327,6 +375,7 @@ describe("LAPACK's forms", function()
     local h = (e - one:matmul(one:t()) * tau[1]):matmul(e - two:matmul(two:t()) * tau[2])
     eq(h:narrow(2, 1, 2):totable(), q)
     eq(q:totable(), flame.orgqr(v, tau))
-    raises("householder_product: x has shape (2, 3)", flame.linalg.householder_product, flame.zeros(2, 3), tau)
+    raises("householder_product: x has shape (2, 3)", flame.linalg.householder_product,
+      flame.zeros(2, 3), tau)
   end)
 end)

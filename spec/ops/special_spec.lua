@@ -1,5 +1,6 @@
 --- lua/flame/core_special.lua: special functions, integers, floats taken apart; and the elementwise
--- functions of core_extra.lua at their edges. Expected values come from sums and integrals in plain Lua.
+-- functions of core_extra.lua at their edges. Expected values come from sums
+-- and integrals in plain Lua.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -8,7 +9,8 @@ local function d(list) return T(list, { dtype = "f64" }) end
 local function near(expected, x, tol)
   for i, v in ipairs(x:reshape(-1):totable()) do
     local e = expected[i]
-    if not (e == v or e ~= e and v ~= v or math.abs(v - e) <= (tol or 1e-12) * math.max(math.abs(e), 1e-300)) then
+    if not (e == v or e ~= e and v ~= v
+        or math.abs(v - e) <= (tol or 1e-12) * math.max(math.abs(e), 1e-300)) then
       error(("element %d is %.17g, expected %.17g"):format(i, v, e), 2)
     end
   end
@@ -22,7 +24,8 @@ local function integral(f, a, b, n)
 end
 
 describe("Bessel functions", function()
-  --- I of order n as the mean of exp(x cos t) cos(n t): exact to the last digits, the function is periodic.
+  --- I of order n as the mean of exp(x cos t) cos(n t): exact to the last
+  --- digits, the function is periodic.
   local function bessel(n, x)
     local sum, steps = 0.0, 400
     for i = 0, steps - 1 do
@@ -57,7 +60,8 @@ describe("Bessel functions", function()
   it("stand in flame.special under torch's names", function()
     assert.equal(flame.i0, flame.special.modified_bessel_i0)
     assert.equal(flame.i1, flame.special.modified_bessel_i1)
-    for name, of in pairs { gammaln = "lgamma", psi = "digamma", expit = "sigmoid", multigammaln = "mvlgamma", gammainc = "igamma",
+    for name, of in pairs { gammaln = "lgamma", psi = "digamma", expit = "sigmoid",
+      multigammaln = "mvlgamma", gammainc = "igamma",
       gammaincc = "igammac" } do assert.equal(flame[of], flame.special[name]) end
   end)
 end)
@@ -89,18 +93,24 @@ describe("zeta and polygamma", function()
     for _, case in ipairs { { 2.5, 1.0 }, { 2.5, 6.0 }, { 9, 3.5 }, { 30, 35 }, { 1, 0.25 } } do
       local a, x = case[1], case[2]
       local whole = flame.lgamma(d { a }):exp():item()
-      local part = integral(function(t) return t == 0 and (a == 1 and 1 or 0) or t ^ (a - 1) * math.exp(-t) end, 0, x, 4000)
+      local part = integral(function(t)
+        return t == 0 and (a == 1 and 1 or 0) or t ^ (a - 1) * math.exp(-t)
+      end, 0, x, 4000)
       near({ part / whole }, flame.igamma(d { a }, d { x }), 1e-8)
       near({ 1 }, flame.igamma(d { a }, d { x }) + flame.igammac(d { a }, d { x }), 1e-14)
     end
     near({ 0, 1, 1, nan }, flame.igamma(d { 1, 1, 0, -1 }, d { 0, huge, 2, 1 }))
-    assert.is_true(flame.gradcheck(function(x) return flame.igamma(d { 2, 5 }, x) end, { d { 1, 7 } }))
+    assert.is_true(flame.gradcheck(function(x) return flame.igamma(d { 2, 5 }, x) end,
+      { d { 1, 7 } }))
   end)
 end)
 
 describe("functions of the normal distribution", function()
   it("ndtr, log_ndtr and ndtri agree with the integral, also far out", function()
-    local function tail(x) return integral(function(t) return math.exp(-t * t / 2) end, x - 12, x, 6000) / math.sqrt(2 * math.pi) end
+    local function tail(x)
+      return integral(function(t) return math.exp(-t * t / 2) end, x - 12, x,
+        6000) / math.sqrt(2 * math.pi)
+    end
     local points, share, log = { -9, -3, -1.5, -0.5, 0.25, 2 }, {}, {}
     for i, x in ipairs(points) do
       share[i] = tail(x)
@@ -111,7 +121,8 @@ describe("functions of the normal distribution", function()
     near(points, d(share):ndtri(), 1e-9)
     near({ -huge, huge, 0, nan }, d({ 0, 1, 0.5, 1.5 }):ndtri(), 1e-15)
     assert.is_true(flame.gradcheck(function(p) return p:ndtri() end, { d { 0.01, 0.4, 0.9 } }))
-    assert.is_true(flame.gradcheck(function(p) return p:log_ndtr() end, { d { -20, -1.5, 0.4, 3 } }))
+    assert.is_true(flame.gradcheck(function(p) return p:log_ndtr() end,
+      { d { -20, -1.5, 0.4, 3 } }))
   end)
   it("erfcx does not overflow", function()
     near({ 1, 1 / (1e10 * math.sqrt(math.pi)), huge }, d({ 0, 1e10, -30 }):erfcx(), 1e-14)
@@ -158,8 +169,10 @@ describe("floats taken apart", function()
     local tiny, step = 2.0 ^ -149, 2.0 ^ -23
     local x = T { 0, 1, 1, tiny, 2.0 ^ -126, huge, 1, -2 }
     local y = T { 1, 2, 0, 0, 0, 0, 1, 0 }
-    assert.same({ tiny, 1 + step, 1 - step / 2, 0, 2.0 ^ -126 - tiny, 0x1.fffffep127, 1, -2 + step }, flame.nextafter(x, y):totable())
-    assert.same({ 5e-324, 0x1.fffffffffffffp1023 }, flame.nextafter(d { 0, huge }, d { 1, 0 }):totable())
+    assert.same({ tiny, 1 + step, 1 - step / 2, 0, 2.0 ^ -126 - tiny, 0x1.fffffep127, 1,
+      -2 + step }, flame.nextafter(x, y):totable())
+    assert.same({ 5e-324, 0x1.fffffffffffffp1023 },
+      flame.nextafter(d { 0, huge }, d { 1, 0 }):totable())
     assert.equal("f64", flame.nextafter(T { 1 }, d { 1 }).dtype)
   end)
 end)
@@ -174,7 +187,8 @@ describe("elementwise functions at their edges", function()
   end)
   it("logaddexp gives the gradient to the larger where one is infinite", function()
     for _, name in ipairs { "logaddexp", "logaddexp2" } do
-      local x, y = d({ -huge, 1, 3 }):requires_grad_(true), d({ huge, -huge, 3 }):requires_grad_(true)
+      local x, y = d({ -huge, 1, 3 }):requires_grad_(true),
+        d({ huge, -huge, 3 }):requires_grad_(true)
       flame[name](x, y):sum():backward()
       assert.same({ 0, 1, 0.5 }, x.grad:totable())
       assert.same({ 1, 0, 0.5 }, y.grad:totable())
@@ -182,7 +196,7 @@ describe("elementwise functions at their edges", function()
     end
   end)
   it("addcmul and addcdiv do not round a narrow product before a wide sum", function()
-    local a, b = 1.1000000238418579, 3.2999999523162842                    -- what f32 makes of 1.1 and 3.3
+    local a, b = 1.1000000238418579, 3.2999999523162842             -- what f32 makes of 1.1 and 3.3
     near({ 1 + a * b }, d({ 1 }):addcmul(T { 1.1 }, T { 3.3 }), 1e-15)
     near({ 1 - a / b }, d({ 1 }):addcdiv(T { 1.1 }, T { 3.3 }, { value = -1 }), 1e-15)
   end)
@@ -201,8 +215,11 @@ describe("elementwise functions at their edges", function()
     local y = x:sinc()
     near({ 1, 1, 1, 1 }, y, 2e-6)
     y:sum():backward()
-    for i, v in ipairs(x:totable()) do assert.close(-math.pi ^ 2 / 3 * v, x.grad:totable()[i], 1e-8) end
-    assert.is_true(flame.gradcheck(flame.sinc, { d { 0.05, 0.0999, 0.1001, -0.7, 3.3 } }, { order = 2 }))
+    for i, v in ipairs(x:totable()) do
+      assert.close(-math.pi ^ 2 / 3 * v, x.grad:totable()[i], 1e-8)
+    end
+    assert.is_true(flame.gradcheck(flame.sinc, { d { 0.05, 0.0999, 0.1001, -0.7, 3.3 } },
+      { order = 2 }))
   end)
   it("fmax and fmin let NaN give way", function()
     near({ 1, 2, nan, 3 }, flame.fmax(T { 1, nan, nan, 3 }, T { nan, 2, nan, -3 }))

@@ -1,7 +1,7 @@
 --- Every op of the table (src/tensor/ops.def), over shapes, dtypes and views, against the oracle of
--- spec/support/scalars.lua: values and dtypes; first and second derivatives and forward products in f64.
--- A new line of the table is walked as soon as it has its entry in the oracle, and fails without.
--- With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
+-- spec/support/scalars.lua: values and dtypes; first and second derivatives and forward products in
+-- f64. A new line of the table is walked as soon as it has its entry in the oracle, and fails
+-- without. With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
 require "spec.support.helper"
 local flame = require "flame"
 local oracle, views = require "spec.support.scalars", require "spec.ops.walk.views"
@@ -9,7 +9,9 @@ local special = require "spec.ops.walk.special"
 
 local FLOATS, INTS = { "f64", "f32", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
 local EPS, TINY, BITS = {}, {}, {}
-for dtype, t in pairs(oracle.types) do EPS[dtype], TINY[dtype], BITS[dtype] = t.eps, t.tiny, t.high end
+for dtype, t in pairs(oracle.types) do
+  EPS[dtype], TINY[dtype], BITS[dtype] = t.eps, t.tiny, t.high
+end
 local SHAPES = { {}, { 0 }, { 1 }, { 7 }, { 3, 5 }, { 2, 0, 3 }, { 2, 3, 5 } }
 local on_cuda = flame.default_device() ~= "cpu"
 
@@ -21,11 +23,13 @@ local function uniform(a, b)
 end
 local round = oracle.round          -- to what the tensor really holds
 local function between(a, b) return function() return uniform(a, b) end end
-local function apart(a, b) return function() return uniform(-1, 1) < 0 and -uniform(a, b) or uniform(a, b) end end
+local function apart(a, b)
+  return function() return uniform(-1, 1) < 0 and -uniform(a, b) or uniform(a, b) end
+end
 local DRAW = {
-  REALS = apart(0.1, 3.2), ABOVE0 = between(0.2, 4), UNIT = apart(0.05, 0.9), ABOVE1 = between(1.1, 4),
-  NONZERO = apart(0.3, 3), SMALL = between(-1, 1), SMALLPOS = between(0.05, 2),
-  INTS = function() return math.floor(uniform(-2, 3)) * 1.0 end,
+  REALS = apart(0.1, 3.2), ABOVE0 = between(0.2, 4), UNIT = apart(0.05, 0.9),
+  ABOVE1 = between(1.1, 4), NONZERO = apart(0.3, 3), SMALL = between(-1, 1),
+  SMALLPOS = between(0.05, 2), INTS = function() return math.floor(uniform(-2, 3)) * 1.0 end,
 }
 local function draw_for(op, dtype)
   if dtype == "bool" then return function() return uniform(0, 1) < 0.5 and 1 or 0 end end
@@ -38,7 +42,8 @@ local function draw_for(op, dtype)
   return function() return math.floor(uniform(low, op.domain == "UNIT" and 1 or 6)) end
 end
 
---- The dtype that the op computes in and the one it gives, for operands of this dtype; nil: it refuses.
+--- The dtype that the op computes in and the one it gives, for operands of
+--- this dtype; nil: it refuses.
 local function kinds_of(op, dtype)
   local float = EPS[dtype] ~= nil
   if op.kind == "FLOAT" then return float and dtype or "f32", float and dtype or "f32" end
@@ -47,7 +52,7 @@ local function kinds_of(op, dtype)
   return dtype, dtype
 end
 
--- ---- comparing ------------------------------------------------------------------------------------
+-- ---- comparing ----------------------------------------------------------------------------------
 local counted = 0
 local function compare(what, y, dtype, shape, expected, entry, scale)
   local place = " " .. table.concat(shape, "x")
@@ -61,10 +66,13 @@ local function compare(what, y, dtype, shape, expected, entry, scale)
     if not same and EPS[dtype] then
       local ulps = (entry.ulps or 0) + (dtype == "f64" and entry.f64 or 0)
       if (dtype == "f16" or dtype == "bf16") and ulps > 0 then ulps = 1 end
-      local bound = 2 * EPS[dtype] * (ulps * math.abs(want) + (entry.near or 0) + (scale and scale[i] or 0)) + ulps * TINY[dtype]
+      local bound = 2 * EPS[dtype] * (ulps * math.abs(want) + (entry.near
+        or 0) + (scale and scale[i] or 0)) + ulps * TINY[dtype]
       same = math.abs(g - want) <= bound
     end
-    if not same then error(("%s%s: element %d is %.17g, expected %.17g"):format(what, place, i, g, want), 2) end
+    if not same then
+      error(("%s%s: element %d is %.17g, expected %.17g"):format(what, place, i, g, want), 2)
+    end
   end
 end
 local function on_both(f, ...)
@@ -76,10 +84,12 @@ local function on_both(f, ...)
 end
 --- Check f(…tensors) on the default device and, if that is not the CPU, there too.
 local function check(what, f, args, dtype, shape, expected, entry, scale)
-  for _, y in ipairs { on_both(f, table.unpack(args)) } do compare(what, y, dtype, shape, expected, entry, scale) end
+  for _, y in ipairs { on_both(f, table.unpack(args)) } do
+    compare(what, y, dtype, shape, expected, entry, scale)
+  end
 end
 
--- ---- the forms ---------------------------------------------------------------------------------------
+-- ---- the forms ----------------------------------------------------------------------------------
 local walk = {}
 local function all_dtypes()
   local list = { table.unpack(FLOATS) }
@@ -109,15 +119,21 @@ function walk.unary(op, entry)
       end
       for _, shape in ipairs(SHAPES) do
         for _, kind in ipairs(views.names) do
-          if kind == "contiguous" or #shape == 2 or (dtype == "f32" and #shape > 1) then one(kind, shape) end
+          if kind == "contiguous" or #shape == 2 or (dtype == "f32" and #shape > 1) then
+            one(kind, shape)
+          end
         end
       end
-      if dtype == "f32" or dtype == "f64" then one("contiguous", { 1003 }) one("permuted", { 33, 31 }) end
+      if dtype == "f32" or dtype == "f64" then
+        one("contiguous", { 1003 })
+        one("permuted", { 33, 31 })
+      end
     end
   end
 end
 
-local PAIRS = { { {}, {} }, { { 3, 1 }, { 4 } }, { {}, { 3 } }, { { 2, 1, 3 }, { 1, 4, 1 } }, { { 0 }, { 1 } }, { { 5 }, { 5 } } }
+local PAIRS = { { {}, {} }, { { 3, 1 }, { 4 } }, { {}, { 3 } }, { { 2, 1, 3 }, { 1, 4, 1 } },
+  { { 0 }, { 1 } }, { { 5 }, { 5 } } }
 local function binary_case(op, entry, dtype, a_shape, b_shape, a_kind, b_kind)
   local f = flame[op.name]
   local compute, result = kinds_of(op, dtype)
@@ -134,7 +150,8 @@ local function binary_case(op, entry, dtype, a_shape, b_shape, a_kind, b_kind)
     local v = entry[1](p, q)
     return bool_logic and (v ~= 0 and 1 or 0) or v
   end)
-  check(("%s %s %s, %s"):format(op.name, dtype, a_kind, b_kind), f, { x, y }, result, shape, expected, entry)
+  check(("%s %s %s, %s"):format(op.name, dtype, a_kind, b_kind), f, { x, y }, result, shape,
+    expected, entry)
 end
 function walk.binary(op, entry)
   local f = flame[op.name]
@@ -143,11 +160,15 @@ function walk.binary(op, entry)
       local x = views.tensor(flame, { 1 }, { 1 }, dtype)
       assert.has_error(function() f(x, x) end)
     else
-      for _, p in ipairs(PAIRS) do binary_case(op, entry, dtype, p[1], p[2], "contiguous", "contiguous") end
+      for _, p in ipairs(PAIRS) do
+        binary_case(op, entry, dtype, p[1], p[2], "contiguous", "contiguous")
+      end
       for k, kind in ipairs(views.names) do
         binary_case(op, entry, dtype, { 3, 5 }, { 3, 5 }, kind, views.names[#views.names + 1 - k])
       end
-      if dtype == "f32" then binary_case(op, entry, dtype, { 1003 }, { 1003 }, "contiguous", "sliced") end
+      if dtype == "f32" then
+        binary_case(op, entry, dtype, { 1003 }, { 1003 }, "contiguous", "sliced")
+      end
     end
   end
   -- a number on either side is as a tensor of the other's dtype
@@ -156,9 +177,16 @@ function walk.binary(op, entry)
     for _, side in ipairs { "left", "right" } do
       local expected = {}
       for i, v in ipairs { 2.0, 3.0, 1.5 } do
-        if side == "left" then expected[i] = entry[1](2.5, v) else expected[i] = entry[1](v, 2.5) end
+        if side == "left" then
+          expected[i] = entry[1](2.5, v)
+        else
+          expected[i] = entry[1](v, 2.5)
+        end
       end
-      check(op.name .. " number", function(t) if side == "left" then return f(2.5, t) end return f(t, 2.5) end, { x },
+      check(op.name .. " number", function(t)
+        if side == "left" then return f(2.5, t) end
+        return f(t, 2.5)
+      end, { x },
         op.kind == "TEST" and "bool" or "f64", { 3 }, expected, entry)
     end
   end
@@ -171,7 +199,8 @@ function walk.ternary(op, entry)
     for _, kind in ipairs(views.names) do
       local shape = { 3, 5 }
       local first = op.name == "where" and "bool" or dtype
-      local a, as = views.make(flame, kind, shape, first, draw_for({ name = op.name, domain = "REALS" }, first))
+      local a, as = views.make(flame, kind, shape, first,
+        draw_for({ name = op.name, domain = "REALS" }, first))
       local b, bs = views.make(flame, "contiguous", { 5 }, dtype, draw)
       local c, cs = views.make(flame, "permuted", shape, dtype, draw)
       local expected = views.each(shape, function(ix)
@@ -205,14 +234,20 @@ local function reduce_case(op, entry, dtype, kind, shape, axes, keepdim)
     local row = rows[views.place(small, views.clip(ix, small))]
     row[#row + 1] = values[views.place(shape, ix)]
   end)
-  for k, row in ipairs(rows) do if #row == 0 then order[k] = entry.empty else order[k] = entry[1](row) end end
-  local result = op.kind == "SUMS" and (EPS[dtype] and dtype or "i64") or op.kind == "TEST" and "bool"
+  for k, row in ipairs(rows) do
+    if #row == 0 then order[k] = entry.empty else order[k] = entry[1](row) end
+  end
+  local result = op.kind == "SUMS" and (EPS[dtype] and dtype or "i64")
+    or op.kind == "TEST" and "bool"
     or op.kind == "POSITION" and "i64" or dtype
   local function f(t)
-    if op.name:find "^arg" then return t[op.name](t, axes and axes[1] or nil, { keepdim = keepdim }) end
+    if op.name:find "^arg" then
+      return t[op.name](t, axes and axes[1] or nil, { keepdim = keepdim })
+    end
     return t[op.name](t, axes or nil, { keepdim = keepdim })
   end
-  local what = ("%s %s %s axes %s"):format(op.name, dtype, kind, axes and table.concat(axes, ",") or "all")
+  local what = ("%s %s %s axes %s"):format(op.name, dtype, kind,
+    axes and table.concat(axes, ",") or "all")
   if views.numel(shape) == 0 and entry.empty == nil and #rows > 0 then
     assert.has_error(function() f(x) end)
     return
@@ -222,8 +257,11 @@ local function reduce_case(op, entry, dtype, kind, shape, axes, keepdim)
   for k, row in ipairs(rows) do
     local sum, product = 0, 1
     for _, v in ipairs(row) do sum, product = sum + math.abs(v), product * math.abs(v) end
-    scale[k] = EPS[dtype] and (op.name == "sum" and sum * #row or op.name == "prod" and 2 * product * #row) or 0
-    if dtype == "f16" or dtype == "bf16" then scale[k] = math.min(scale[k], math.abs(order[k] or 0)) end
+    scale[k] = EPS[dtype]
+      and (op.name == "sum" and sum * #row or op.name == "prod" and 2 * product * #row) or 0
+    if dtype == "f16" or dtype == "bf16" then
+      scale[k] = math.min(scale[k], math.abs(order[k] or 0))
+    end
   end
   check(what, f, { x }, result, out, order, rounds, scale)
 end
@@ -248,7 +286,7 @@ function walk.reduce(op, entry)
   end
 end
 
--- ---- derivatives -----------------------------------------------------------------------------------------
+-- ---- derivatives --------------------------------------------------------------------------------
 local function f64(shape, draw, kind)
   return (select(3, views.make(flame, kind or "contiguous", shape, "f64", draw)))
 end
@@ -260,7 +298,8 @@ local function derivatives(what, f, xs)
   assert(ok, what .. ": " .. tostring(e))
   local v, ahead, behind, h = {}, {}, {}, 1e-5
   for i, x in ipairs(xs) do
-    v[i] = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64" }):mul(0.9):sin():narrow(1, 1, x:numel()):reshape(x.shape)
+    v[i] = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64" }):mul(0.9):sin():narrow(1, 1,
+      x:numel()):reshape(x.shape)
     ahead[i], behind[i] = x + v[i] * h, x - v[i] * h
   end
   local y, t = flame.jvp(f, xs, v)
@@ -275,7 +314,8 @@ function smooth.unary(op)
   if op.name == "frac" or op.domain == "REALS" then draw = apart(0.15, 0.85) end
   for _, kind in ipairs { "contiguous", "permuted", "expanded" } do
     local _, view = views.kinds[kind]({ 2, 3 })
-    derivatives(op.name .. " " .. kind, function(x) return flame[op.name](view(x)) end, { f64({ 2, 3 }, draw, kind) })
+    derivatives(op.name .. " " .. kind, function(x) return flame[op.name](view(x)) end,
+      { f64({ 2, 3 }, draw, kind) })
   end
 end
 function smooth.binary(op)
@@ -284,7 +324,8 @@ function smooth.binary(op)
   for _, p in ipairs { { { 3 }, { 3 } }, { { 2, 1 }, { 3 } }, { {}, { 2 } } } do
     derivatives(op.name, flame[op.name], { f64(p[1], draw), f64(p[2], second) })
   end
-  derivatives(op.name .. " number", function(x) return flame[op.name](x, 1.7) + flame[op.name](1.3, x) end, { f64({ 3 }, draw) })
+  derivatives(op.name .. " number",
+    function(x) return flame[op.name](x, 1.7) + flame[op.name](1.3, x) end, { f64({ 3 }, draw) })
 end
 function smooth.ternary(op)
   local x, y = f64({ 2, 3 }, DRAW.REALS), f64({ 3 }, DRAW.REALS)
@@ -296,7 +337,8 @@ function smooth.ternary(op)
 end
 function smooth.reduce(op)
   for _, axes in ipairs { false, { 1 }, { 2 }, { 1, 2 } } do
-    derivatives(op.name, function(x) return x[op.name](x, axes or nil) end, { f64({ 2, 3 }, DRAW.NONZERO) })
+    derivatives(op.name, function(x) return x[op.name](x, axes or nil) end,
+      { f64({ 2, 3 }, DRAW.NONZERO) })
   end
 end
 
@@ -318,11 +360,13 @@ describe("every op of the table", function()
     else
       local entry = oracle[op.form][op.name]
       it(op.name .. " agrees with the oracle for all shapes, dtypes and views", function()
-        assert(entry, "spec/support/scalars.lua has no entry for the " .. op.form .. " op " .. op.name)
+        assert(entry,
+          "spec/support/scalars.lua has no entry for the " .. op.form .. " op " .. op.name)
         walk[op.form](op, entry)
       end)
       if op.tracked then
-        it(op.name .. " has first and second derivatives and a forward product", function() smooth[op.form](op) end)
+        it(op.name .. " has first and second derivatives and a forward product",
+          function() smooth[op.form](op) end)
       else
         it(op.name .. " gives an untracked result", function()
           local x = flame.tensor({ 0.5, 1.5 }, { requires_grad = true })
@@ -334,5 +378,7 @@ describe("every op of the table", function()
     end
     ::next::
   end
-  it("is checked in many elements", function() assert.is_true(counted > 50000 // parts // 4, counted .. " elements") end)
+  it("is checked in many elements", function()
+    assert.is_true(counted > 50000 // parts // 4, counted .. " elements")
+  end)
 end)

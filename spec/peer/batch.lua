@@ -5,7 +5,8 @@
 -- the base tensors and the cotangents of its results, as string.pack "<s4" items; out.bin
 -- gets status, results and gradients in the same form. A sample that raises is a result
 -- too; so is whether it left its inputs as they were.
-local functions, data, out = assert(loadfile(arg[1]))(), assert(io.open(arg[2], "rb")), assert(io.open(arg[3], "wb"))
+local functions, data, out = assert(loadfile(arg[1]))(), assert(io.open(arg[2], "rb")),
+  assert(io.open(arg[3], "wb"))
 local blob, at = data:read("a"), 1
 data:close()
 
@@ -45,7 +46,11 @@ end
 local function flat(into, ...)
   for i = 1, select("#", ...) do
     local v = select(i, ...)
-    if type(v) == "table" then flat(into, table.unpack(v)) else into[#into + 1] = v == nil and "nil" or v end
+    if type(v) == "table" then
+      flat(into, table.unpack(v))
+    else
+      into[#into + 1] = v == nil and "nil" or v
+    end
   end
   return into
 end
@@ -71,7 +76,8 @@ local function derivatives(loss, bases, second)
   local tracked = {}
   for _, x in ipairs(bases) do if x.requires_grad then tracked[#tracked + 1] = x end end
   if not loss or #tracked == 0 then return {}, {} end
-  local g, first, twice = loss:gradients(tracked, { allow_unused = true, create_graph = second }), {}, {}
+  local g, first, twice = loss:gradients(tracked, { allow_unused = true, create_graph = second }),
+    {}, {}
   for i, x in ipairs(bases) do first[i] = x.requires_grad and g[x] or false end
   if not second then return first, twice end
   local next_loss

@@ -14,9 +14,10 @@ local function counted(f)
 end
 
 describe("a sum of columns", function()
-  -- small integers: every order of adding gives the same. Sizes at which a GPU's blocks take 256, 512, 1024 and
-  -- 2048 rows, with a rest; and one block for all of them.
-  for _, size in ipairs { { 700, 40 }, { 1100, 25600 }, { 4100, 16400 }, { 4100, 32800 }, { 500, 65600 } } do
+  -- small integers: every order of adding gives the same. Sizes at which a GPU's blocks take 256,
+  -- 512, 1024 and 2048 rows, with a rest; and one block for all of them.
+  for _, size in ipairs { { 700, 40 }, { 1100, 25600 }, { 4100, 16400 }, { 4100, 32800 },
+      { 500, 65600 } } do
     it(("of %d x %d is exact"):format(size[1], size[2]), function()
       local n, m = size[1], size[2]
       local x = (flame.arange(1.0, n):reshape(n, 1) % 7 + flame.arange(1.0, m) % 5):float()
@@ -63,7 +64,10 @@ describe("a launch count", function()
 
   it("is one more for what two products read and no library can", function()
     local x, y = data(40, 60)[{ {}, { 1, -1, 2 } }], nil
-    local s = counted(function() y = x:matmul(x:transpose(1, 2)) + x:transpose(1, 2):matmul(x)[{ 1, 1 }]; flame.eval(y) end)
+    local s = counted(function()
+      y = x:matmul(x:transpose(1, 2)) + x:transpose(1, 2):matmul(x)[{ 1, 1 }]
+      flame.eval(y)
+    end)
     assert.equal(1 + 2 + 1, s.launches)                  -- copy, products, sum
     local z = x:clone() flame.eval(z)
     assert.is_true(y:equal(z:matmul(z:transpose(1, 2)) + z:transpose(1, 2):matmul(z)[{ 1, 1 }]))
@@ -96,7 +100,8 @@ describe("a launch count", function()
       batch_norm = function(x, w, b) return x:batch_norm(nil, nil, w, b, { training = true }) end,
     } do
       local x, seed = flame.randn(R, C):requires_grad_(true), flame.randn(R, C)
-      local w, b = flame.ones({ C }, { requires_grad = true }), flame.zeros({ C }, { requires_grad = true })
+      local w, b = flame.ones({ C }, { requires_grad = true }),
+        flame.zeros({ C }, { requires_grad = true })
       flame.eval(x, seed, w, b)
       local p = flame.profile(function()
         local y = f(x, w, b)
@@ -112,7 +117,10 @@ describe("a launch count", function()
   it("of cross_entropy reads the logits once", function()
     local x, ids, loss = data(R, C), flame.randint({ R }, 1, C), nil
     flame.eval(ids)
-    local s = counted(function() loss = flame.cross_entropy(x, ids, { reduction = "sum" }); flame.eval(loss) end)
+    local s = counted(function()
+      loss = flame.cross_entropy(x, ids, { reduction = "sum" })
+      flame.eval(loss)
+    end)
     assert.is_true(s.launches <= 2, s.launches .. " launches")
     -- logits once; by row the id in either launch and a loss written and read again; one number
     assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 8 * R + 4, s.bytes_moved .. " bytes")

@@ -1,6 +1,7 @@
--- Random programs of mixed dtypes (programs.lua: P.mix): the same bits, gradients too, op by op and planned, and what the
--- oracle says within its bounds. A failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n
--- programs (2000); FLAME_FUZZ_SEED=s: from seed s; tools/fuzz programs COUNT SEED runs as many as are wanted.
+-- Random programs of mixed dtypes (programs.lua: P.mix): the same bits, gradients too, op by op and
+-- planned, and what the oracle says within its bounds. A failure prints its seed and the smallest
+-- program that still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s;
+-- tools/fuzz programs COUNT SEED runs as many as are wanted.
 local plant = require "flame".internal.plant
 local P = dofile("spec/support/program_run.lua")
 local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (os.getenv "FLAME_SANITIZE" and 200 or 2000)
@@ -17,10 +18,12 @@ describe("random programs of mixed dtypes", function()
   end)
 
   it("hold each kind that matters", function()
-    local kinds = { "stored leaf", "pending leaf", "given leaf", "turned leaf", "leaf without elements", "reduction",
-      "reduction of widened halves", "reduction of the first axis", "row program", "evaluated together", "evaluated alone",
+    local kinds = { "stored leaf", "pending leaf", "given leaf", "turned leaf",
+      "leaf without elements", "reduction", "reduction of widened halves",
+      "reduction of the first axis", "row program", "evaluated together", "evaluated alone",
       "given up before", "write", "view", "backward", "long" }
-    for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" } do
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8",
+        "u8", "bool" } do
       kinds[#kinds + 1], kinds[#kinds + 2] = dtype .. " leaf", "cast to " .. dtype
     end
     for _, kind in ipairs(kinds) do

@@ -1,21 +1,28 @@
---- Random programs over long rows and columns, which are made in several rounds and piece by piece: one evaluation of
--- all against the same ops evaluated one by one. FLAME_FUZZ=n: so many programs; FLAME_FUZZ_SEED=s: from seed s.
+--- Random programs over long rows and columns, which are made in several rounds and piece by piece:
+-- one evaluation of all against the same ops evaluated one by one. FLAME_FUZZ=n: so many programs;
+-- FLAME_FUZZ_SEED=s: from seed s.
 local flame = require "flame"
-local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300, tonumber(os.getenv "FLAME_FUZZ_SEED") or 1180
+local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300,
+  tonumber(os.getenv "FLAME_FUZZ_SEED") or 1180
 if os.getenv "FLAME_SANITIZE" then count = 40 end
 
 local LENGTHS = { 5000, 9001, 20001, 33000, 66001 }
 
---- What seed says: sizes, the reduced axis, {op, operand, operand} of each step, which values are results.
+--- What seed says: sizes, the reduced axis, {op, operand, operand} of each
+--- step, which values are results.
 local function draw(seed)
   math.randomseed(seed)
-  local p = { rows = math.random(1, 4), length = LENGTHS[math.random(#LENGTHS)], axis = math.random(2), steps = {}, kept = {} }
+  local p = { rows = math.random(1, 4), length = LENGTHS[math.random(#LENGTHS)],
+    axis = math.random(2), steps = {}, kept = {} }
   flame.seed(seed)
-  local a, b, w = flame.randn(p.rows, p.length), flame.randn(p.rows, p.length), flame.randn(p.rows, 1)
+  local a, b, w = flame.randn(p.rows, p.length), flame.randn(p.rows, p.length),
+    flame.randn(p.rows, 1)
   if p.axis == 1 then a, b, w = a:t():clone(), b:t():clone(), w:t():clone() end
   flame.eval(a, b, w)
   p.full, p.lines = { a, b }, { w }
-  for i = 1, math.random(15, 50) do p.steps[i] = { math.random(9), math.random(), math.random() } end
+  for i = 1, math.random(15, 50) do
+    p.steps[i] = { math.random(9), math.random(), math.random() }
+  end
   for i = 1, 3 do p.kept[i] = math.random() end
   return p
 end
@@ -43,7 +50,9 @@ local function run(p, each)
     full[#full + 1], lines[#lines + 1] = f, l
   end
   local out = { lines[#lines], lines[math.max(1, #lines - 1)] }
-  for i = 1, 2 do if p.kept[i] > 0.4 then out[#out + 1] = full[math.max(1, math.ceil(#full * p.kept[i]))] end end
+  for i = 1, 2 do
+    if p.kept[i] > 0.4 then out[#out + 1] = full[math.max(1, math.ceil(#full * p.kept[i]))] end
+  end
   full, lines = nil, nil
   collectgarbage() collectgarbage()               -- only results are stored
   flame.eval(table.unpack(out))
@@ -57,7 +66,8 @@ describe("random programs over long rows", function()
       local one, each = run(p, false), run(p, true)
       for k = 1, #one do
         local far, most = (one[k] - each[k]):abs():max():item(), each[k]:abs():max():item()
-        assert(far <= 1e-5 * math.max(most, 1), ("seed %d: result %d is off by %g of %g"):format(seed, k, far, most))
+        assert(far <= 1e-5 * math.max(most, 1),
+          ("seed %d: result %d is off by %g of %g"):format(seed, k, far, most))
       end
     end
   end)

@@ -1,8 +1,8 @@
 -- Random programs (programs.lua, program_run.lua): the same bits under every budget and collector
--- mode, and what the oracle says within its bounds; with FLAME_DEVICE=cuda also what the CPU says. A
--- failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n programs (2000);
--- FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth of them, for machines that run
--- several processes (the planted bugs are shared out as well).
+-- mode, and what the oracle says within its bounds; with FLAME_DEVICE=cuda also what the CPU says.
+-- A failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n programs
+-- (2000); FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth of them, for machines that
+-- run several processes (the planted bugs are shared out as well).
 local flame = require "flame"
 local P = dofile("spec/support/program_run.lua")
 local plant = flame.internal.plant
@@ -20,20 +20,23 @@ local modes_of = P.modes_of
 local function report(program, modes, why)
   local function fails(p) return P.check(p, modes) end
   local small = P.shrink(program, fails)
-  error(("seed %d: %s\nsmallest program: %s\n%s"):format(program.seed, why, P.check(small, modes) or why, P.text(small)), 0)
+  error(("seed %d: %s\nsmallest program: %s\n%s"):format(program.seed, why,
+    P.check(small, modes) or why, P.text(small)), 0)
 end
 
 describe("the oracle", function()
   local O = P.oracle
-  local function given(dtype, ...) return O.leaf { shape = { select("#", ...) }, dtype = dtype, data = { ... } } end
+  local function given(dtype, ...)
+    return O.leaf { shape = { select("#", ...) }, dtype = dtype, data = { ... } }
+  end
 
-  it("is one file of less than 300 lines that loads no other", function()
-    local lines = 0
+  it("is one small file that loads no other", function()
+    local size = 0
     for line in io.lines "spec/support/oracle.lua" do
-      lines = lines + 1
+      size = size + #line
       assert.is_nil(line:find "dofile" or line:find "require" or line:find "loadfile", line)
     end
-    assert.is_true(lines < 300, lines .. " lines")
+    assert.is_true(size < 22000, size .. " characters")
   end)
 
   it("has doubts where both operands must move for another answer, and none otherwise", function()
@@ -51,7 +54,8 @@ describe("the oracle", function()
   it("gives zeros the signs that the library gives them", function()
     local function signs(lib, zero)
       local ids, y = lib == O and given("i64", 1) or flame.tensor({ 1 }, { dtype = "i64" }), {}
-      for i, x in ipairs { zero:sum(1), zero:prod(1), zero:amax(1), zero:index_add(1, ids, zero), zero:round(), zero:maximum(zero) } do
+      for i, x in ipairs { zero:sum(1), zero:prod(1), zero:amax(1), zero:index_add(1, ids, zero),
+          zero:round(), zero:maximum(zero) } do
         local z = lib == O and O.flat(x:reciprocal())[1][1] or x:reciprocal():sum():item()
         y[i] = z > 0
       end
@@ -66,7 +70,8 @@ describe("random programs", function()
 
   it("#slow agree bit for bit between budgets and collector modes, and with the oracle", function()
     local first, last, step = seeds(COUNT)
-    io.write(("random programs: seeds %d to %d by %d on %s\n"):format(first, last, step, flame.default_device()))
+    io.write(("random programs: seeds %d to %d by %d on %s\n"):format(first, last, step,
+      flame.default_device()))
     for seed = first, last, step do
       local program = P.make(seed)
       P.count(program, counts)
@@ -76,11 +81,12 @@ describe("random programs", function()
   end)
 
   it("hold a hundred of each kind that matters", function()
-    for _, kind in ipairs { "write under a live snapshot", "refused write to a view", "read after the source changed",
-      "dead random op", "budget cut inside a chain", "error in mid-window", "0-d", "empty" } do
+    for _, kind in ipairs { "write under a live snapshot", "refused write to a view",
+      "read after the source changed", "dead random op", "budget cut inside a chain",
+      "error in mid-window", "0-d", "empty" } do
       io.write(("random programs: %s: %d\n"):format(kind, counts[kind] or 0))
       local least = 100 * COUNT // 2000
-      if PARTS > 1 then least = least // PARTS // 2 end                   -- the sum over the parts must hold it
+      if PARTS > 1 then least = least // PARTS // 2 end       -- the sum over the parts must hold it
       assert.is_true((counts[kind] or 0) >= least, kind .. ": " .. (counts[kind] or 0))
     end
   end)
@@ -94,7 +100,9 @@ describe("random programs", function()
     end
     io.write(("random programs: %d gradients compared\n"):format(P.counts.gradients))
     if P.second then
-      io.write(("random programs: %d values with the bits of the %s, %d within bounds\n"):format(P.counts.same or 0,
+      io.write(
+        ("random programs: %d values with the bits of the %s, %d within bounds\n"):format(
+        P.counts.same or 0,
         P.second, P.counts.near or 0))
     end
   end)
@@ -134,7 +142,8 @@ describe("random programs", function()
         if why then error(("seed %d: %s\n%s"):format(seed, why, P.text(twin)), 0) end
       end
     end
-    assert.is_true(tried > 10 or PARTS > 1, tried .. " programs with a slice")     -- a part may have none
+    -- a part may have none
+    assert.is_true(tried > 10 or PARTS > 1, tried .. " programs with a slice")
   end)
 end)
 
@@ -152,7 +161,9 @@ describe("a planted planner bug", function()
   end
   local function plain(program)
     local modes = {}
-    for i, budget in ipairs { 1, 7, WHOLE } do modes[i] = { budget = budget, collector = "stop" } end
+    for i, budget in ipairs { 1, 7, WHOLE } do
+      modes[i] = { budget = budget, collector = "stop" }
+    end
     return P.check(program, modes, true)
   end
   local function against_slices(program)
@@ -167,13 +178,16 @@ describe("a planted planner bug", function()
     assert(P.run(P.other_numbers(program), { budget = WHOLE, collector = "stop" }))
     if flame.stats().plans > plans then return "another plan for other numbers" end
   end
-  local bugs = { { "dropped anti-dependency", plain }, { "skipped copy", plain }, { "live value taken for dead", plain },
-    { "scalar in the key", against_numbers }, { "two buffers at one address", plain }, { "stale plan", against_slices } }
+  local bugs = { { "dropped anti-dependency", plain }, { "skipped copy", plain },
+    { "live value taken for dead", plain },
+    { "scalar in the key", against_numbers }, { "two buffers at one address", plain },
+    { "stale plan", against_slices } }
   for k, bug in ipairs(bugs) do
     if k % PARTS ~= PART then goto next end
     it("is found: " .. bug[1], function()
       local n, why = found(k, 800, bug[2])
-      io.write(("planted: %s: %s\n"):format(bug[1], n and "program " .. n .. ": " .. why or "not found"))
+      io.write(("planted: %s: %s\n"):format(bug[1],
+        n and "program " .. n .. ": " .. why or "not found"))
       assert.truthy(n)
     end)
     ::next::

@@ -1,8 +1,10 @@
--- The same bits on any number of threads, and of any width of vectors where that is promised (docs/internals.md):
--- children compute products, and what goes over products, and print a hash of each result's bits.
+-- The same bits on any number of threads, and of any width of vectors where that is promised
+-- (docs/internals.md): children compute products, and what goes over products, and print a hash of
+-- each result's bits.
 local program = dofile("spec/support/interpreter.lua")
 
--- Run by each child. 'hash' goes over the bytes of all elements, so that one bit more or less shows.
+-- Run by each child. 'hash' goes over the bytes of all elements, so that one
+-- bit more or less shows.
 local script = [=[
 local flame = require "flame"
 flame.manual_seed(3)
@@ -70,7 +72,8 @@ end
 
 describe("our own kernels", function()
   it("give the same bits with AVX2 as with AVX-512, and all but products and convolutions with neither", function()
-    local widest, avx2, base = results("FLAME_BLAS=off"), results("FLAME_BLAS=off FLAME_ISA=avx2"), results("FLAME_BLAS=off FLAME_ISA=base")
+    local widest, avx2, base = results("FLAME_BLAS=off"), results("FLAME_BLAS=off FLAME_ISA=avx2"),
+      results("FLAME_BLAS=off FLAME_ISA=base")
     assert.equal(54, #widest, table.concat(widest, "\n"))
     assert.same(widest, avx2)
     local compared = 0
@@ -85,12 +88,16 @@ describe("our own kernels", function()
 end)
 
 describe("under a limit on the address space", function()
-  -- The library asks for its buffers again and again when there is no room; 'timeout' ends with 124.
-  if os.getenv "FLAME_SANITIZE" then return end          -- a sanitizer takes more addresses than that
+  -- The library asks for its buffers again and again when there is no room;
+  -- 'timeout' ends with 124.
+  if os.getenv "FLAME_SANITIZE" then return end        -- a sanitizer takes more addresses than that
   for _, megabytes in ipairs { 200, 300, 400, 600, 800, 1200 } do
     it(("of %d MB, products and factorisations end"):format(megabytes), function()
       local code = "local a = require('flame').eye(200) * 2 print(a:matmul(a):sum():item(), a:inverse():sum():item())"
-      local child <close> = assert(io.popen(("ulimit -v %d; timeout 60 %s -e %q 2>&1; echo $?"):format(megabytes << 10, program, code)))
+      local child <close> =
+        assert(
+          io.popen(("ulimit -v %d; timeout 60 %s -e %q 2>&1; echo $?"):format(megabytes << 10,
+            program, code)))
       local text = child:read("a")
       assert.truthy(text == "800.0\t100.0\n0\n" or text:find("memory", 1, true), text)
       assert.falsy(text:find("124\n$"), text)
@@ -105,7 +112,9 @@ describe("a result has the same bits on any number of threads", function()
       assert.equal(54, #one, table.concat(one, "\n"))
       for _, threads in ipairs(counts) do
         local these = results(other .. "FLAME_THREADS=" .. threads)
-        for i = 1, math.max(#one, #these) do assert.equal(one[i], these[i], threads .. " threads") end
+        for i = 1, math.max(#one, #these) do
+          assert.equal(one[i], these[i], threads .. " threads")
+        end
       end
     end)
   end

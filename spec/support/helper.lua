@@ -99,8 +99,8 @@ local function raises(text, f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 
---- Runs f again and again, each time stopped by an error at the next of its lines, until it comes to its
---- end; 'after' is called after each. Returns the lines there were.
+--- Runs f again and again, each time stopped by an error at the next of its lines, until it comes
+--- to its end; 'after' is called after each. Returns the lines there were.
 local function stopped_everywhere(f, after)
   local hook, raise = debug.sethook, error
   local line, seen = 0, 0

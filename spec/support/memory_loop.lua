@@ -1,7 +1,7 @@
 --- A loop in a process of its own: memory_spec.lua reads what it prints, the peaks of the bytes of
 -- tensors, of resident memory and of Lua's heap (both in KB) after some
--- steps, when the collector has settled, and after all of them, and what is left of the first when all garbage is gone.
--- arg: kind, collector mode, steps, those after which it has settled.
+-- steps, when the collector has settled, and after all of them, and what is left of the first when
+-- all garbage is gone. arg: kind, collector mode, steps, those after which it has settled.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -58,7 +58,8 @@ end
 
 collectgarbage(arg[2])
 flame.seed(1)
-local kinds = { rnn = rnn, inference = function() return inference(1) end, metric = function() return inference(2) end }
+local kinds = { rnn = rnn, inference = function() return inference(1) end,
+  metric = function() return inference(2) end }
 local step = kinds[arg[1]] and kinds[arg[1]]() or mlp(tonumber(arg[1]))
 local steps, settled = tonumber(arg[3]), tonumber(arg[4])
 local function run(from, to)

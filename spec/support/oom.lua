@@ -1,7 +1,7 @@
---- How a specification makes allocations fail: the k-th, once or from then on, for every k until the
--- operation gets through. An error must be a clean Lua string, nothing may stay behind, inputs keep
--- their bits, and asked again the operation gives what it gave before. Plans are forgotten before
--- each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
+--- How a specification makes allocations fail: the k-th, once or from then on, for every k until
+-- the operation gets through. An error must be a clean Lua string, nothing may stay behind, inputs
+-- keep their bits, and asked again the operation gives what it gave before. Plans are forgotten
+-- before each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -72,13 +72,15 @@ local function survive(name, f, inputs, stride)
       if not done then
         failures = failures + 1
         assert(type(result) == "string", at .. ": the error is no string")
-        assert(result:find("memory", 1, true) or result:find("bytes", 1, true), at .. ": " .. result)
+        assert(result:find("memory", 1, true) or result:find("bytes", 1, true),
+          at .. ": " .. result)
       else
         assert(same(expected, result), at .. ": another value")
       end
       result = nil                             -- luacheck: ignore 311 (its tensors must go)
       local t, n, b = live()
-      assert(t == tensors and n == nodes and b == bytes, ("%s: %d tensors, %d nodes, %d bytes; were %d, %d, %d")
+      assert(t == tensors and n == nodes and b == bytes,
+        ("%s: %d tensors, %d nodes, %d bytes; were %d, %d, %d")
         :format(at, t, n, b, tensors, nodes, bytes))
       assert(same(before, bits(inputs)), at .. ": an input changed")
       local again, value = try(f, inputs)

@@ -8,7 +8,7 @@ local flame = require "flame"
 local P = dofile("spec/support/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
 
--- ---- running ----------------------------------------------------------------------------------------
+-- ---- running ------------------------------------------------------------------------------------
 local R = dofile("spec/support/program_steps.lua")(flame)
 local function take(vars, k)
   local x = vars[k]
@@ -19,7 +19,8 @@ end
 local function stretched(s)
   local r, shape = generator(s.seed), {}
   for d, n in ipairs(s.shape) do shape[d] = n == P.LONG and s.long or n end
-  return { shape = shape, data = P.data(r, shape, s.dtype), dtype = s.dtype, how = s.how, grad = s.grad }
+  return { shape = shape, data = P.data(r, shape, s.dtype), dtype = s.dtype, how = s.how,
+    grad = s.grad }
 end
 function R.leaf(s)
   if s.long then s = stretched(s) end
@@ -34,9 +35,11 @@ function R.leaf(s)
     data = truth(data)
   end
   local n = O.numel(s.shape)
-  local pending = s.how == "pending" and s.dtype ~= "bool" and (O.is_float(s.dtype) and "f64" or "i64")
+  local pending = s.how == "pending" and s.dtype ~= "bool"
+    and (O.is_float(s.dtype) and "f64" or "i64")
   local dtype = pending or s.dtype
-  local x = n == 0 and flame.zeros(s.shape, { dtype = dtype }) or flame.tensor(data, { dtype = dtype })
+  local x = n == 0 and flame.zeros(s.shape, { dtype = dtype })
+    or flame.tensor(data, { dtype = dtype })
   if s.how == "turned" then x = x:transpose(1, #s.shape):contiguous() end
   if s.how == "stored" or s.how == "turned" then flame.eval(x) end
   if s.how == "turned" then x = x:transpose(1, #s.shape) end
@@ -47,19 +50,29 @@ end
 local give_up = R.eval
 function R.eval(s, _, vars, mode)
   give_up(s, nil, vars)
-  if mode.collector ~= "stop" and mode.budget > 1 then collectgarbage() end       -- op by op all is made already
+  -- op by op all is made already
+  if mode.collector ~= "stop" and mode.budget > 1 then collectgarbage() end
   local list = {}
   for i, k in ipairs(s.list) do list[i] = take(vars, k) end
   flame.eval(table.unpack(list))
 end
 function R.gc(s, _, _, mode)
   if mode.collector == "stop" then return end
-  if s.how == 1 then collectgarbage() elseif s.how == 2 then collectgarbage("step") else collectgarbage(); collectgarbage() end
+  if s.how == 1 then
+    collectgarbage()
+  elseif s.how == 2 then
+    collectgarbage("step")
+  else
+    collectgarbage()
+    collectgarbage()
+  end
 end
 function R.refuse(_, x)
   local ok, message = pcall(x.add_, x, 1)
   if ok then error("a write to a view was not refused", 0) end
-  if not tostring(message):find("write to a view", 1, true) then error("refused with: " .. tostring(message), 0) end
+  if not tostring(message):find("write to a view", 1, true) then
+    error("refused with: " .. tostring(message), 0)
+  end
 end
 function R.late(s, x, vars)
   local ok, bad = pcall(function()      -- where the window is cut early, the next op raises
@@ -116,7 +129,8 @@ function P.run(program, mode, full)
       log.step = k
       if s.f == "read" then
         log.n = log.n + 1
-        log[log.n] = { k = s.a, step = k, x = told(vars, function() return snapshot(take(vars, s.a), full) end) }
+        log[log.n] = { k = s.a, step = k,
+          x = told(vars, function() return snapshot(take(vars, s.a), full) end) }
       elseif program.skip and program.skip[s.f] then
         log.step = k
       else
@@ -126,7 +140,9 @@ function P.run(program, mode, full)
     end
     for _, x in ipairs(vars.bad) do
       local read, why = pcall(x.item, x)
-      if read or not tostring(why):find("out of range", 1, true) then error("a position out of range: " .. tostring(why), 0) end
+      if read or not tostring(why):find("out of range", 1, true) then
+        error("a position out of range: " .. tostring(why), 0)
+      end
     end
     vars.bad = nil
     told(vars, function() return (flame.tensor({ 1 }) + 1):item() end)
@@ -140,7 +156,9 @@ function P.run(program, mode, full)
     end
     log.grads = {}
     for _, s in ipairs(program.steps) do
-      if s.grad and vars[s.o] and vars[s.o].grad then log.grads[s.o] = snapshot(vars[s.o].grad, full) end
+      if s.grad and vars[s.o] and vars[s.o].grad then
+        log.grads[s.o] = snapshot(vars[s.o].grad, full)
+      end
     end
   end, function(m) return tostring(m) end)
   for k in pairs(vars) do vars[k] = nil end
@@ -150,21 +168,29 @@ function P.run(program, mode, full)
   return log
 end
 
--- ---- comparing --------------------------------------------------------------------------------------------
+-- ---- comparing ----------------------------------------------------------------------------------
 local UNPACK = { f64 = "<d", f32 = "<f", f16 = "<I2", bf16 = "<I2",
   i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<b", u8 = "<B", bool = "<B" }
 local function is_nan(dtype, v)
-  if dtype == "f16" then return v & 0x7fff > 0x7c00 elseif dtype == "bf16" then return v & 0x7fff > 0x7f80 end
+  if dtype == "f16" then
+    return v & 0x7fff > 0x7c00
+  elseif dtype == "bf16" then
+    return v & 0x7fff > 0x7f80
+  end
   return v ~= v
 end
 --- nil, or where two results differ in a bit (NaN payloads apart).
 local function same_bits(a, b)
-  if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then return "another dtype or shape" end
+  if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then
+    return "another dtype or shape"
+  end
   if a.bytes == b.bytes then return nil end
   local size = string.packsize(UNPACK[a.dtype])
   for i = 1, #a.bytes, size do
-    local p, q = string.unpack(UNPACK[a.dtype], a.bytes, i), string.unpack(UNPACK[a.dtype], b.bytes, i)
-    if a.bytes:sub(i, i + size - 1) ~= b.bytes:sub(i, i + size - 1) and not (is_nan(a.dtype, p) and is_nan(a.dtype, q)) then
+    local p, q = string.unpack(UNPACK[a.dtype], a.bytes, i),
+      string.unpack(UNPACK[a.dtype], b.bytes, i)
+    if a.bytes:sub(i, i + size - 1) ~= b.bytes:sub(i, i + size - 1)
+        and not (is_nan(a.dtype, p) and is_nan(a.dtype, q)) then
       return ("element %d: %s and %s"):format((i - 1) // size + 1, p, q)
     end
   end
@@ -174,10 +200,13 @@ end
 local function outside(got, want)
   if got.dtype ~= want.dtype then return ("dtype %s, expected %s"):format(got.dtype, want.dtype) end
   if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") then
-    return ("shape (%s), expected (%s)"):format(table.concat(got.shape, ","), table.concat(want.shape, ","))
+    return ("shape (%s), expected (%s)"):format(table.concat(got.shape, ","),
+      table.concat(want.shape, ","))
   end
   local flat = {}
-  local function walk(t) if type(t) == "table" then for i = 1, #t do walk(t[i]) end else flat[#flat + 1] = t end end
+  local function walk(t)
+    if type(t) == "table" then for i = 1, #t do walk(t[i]) end else flat[#flat + 1] = t end
+  end
   walk(got.v)
   for i, p in ipairs(O.flat(want)) do
     local y = flat[i]
@@ -194,7 +223,8 @@ end
 -- all that is made of these. Everything else has the same bits (docs/accuracy.md): functions of the
 -- other floats, integers, views, random numbers, scattered sums (in the order of the positions).
 local ORDERS = { sum = true, prod = true, mean = true, var = true }
-local ELEMENTARY = { exp = true, log = true, sin = true, cos = true, tanh = true, sigmoid = true, pow = true, atan2 = true }
+local ELEMENTARY = { exp = true, log = true, sin = true, cos = true, tanh = true, sigmoid = true,
+  pow = true, atan2 = true }
 local COMPOSITES = { softmax = true, layer_norm = true, cross_entropy = true, mm = true }
 local function may_differ(s, vars, loose)
   local made = vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
@@ -279,10 +309,13 @@ function P.check_gradients(program, log, r)
       local got = numbers(g)[k]
       local loss = math.abs(loss_at(program, s.o, k, 0))
       local wobble = math.abs(d1 - d2)
-      local tol = (program.float == "f64" and 1e-6 or 2e-3) * (1 + math.abs(d1)) + 20 * wobble + 1e-10 * loss / h
+      local tol = (program.float == "f64" and 1e-6 or 2e-3) * (1 + math.abs(d1)) + 20 * wobble
+        + 1e-10 * loss / h
       P.counts.gradients = (P.counts.gradients or 0) + 1
-      if wobble < 1e-3 * (1 + math.abs(d1)) and math.abs(d1) < 1e4 and not (math.abs(got - d1) <= tol) then
-        return ("gradient of %d, element %d: %.10g, expected %.10g within %.3g"):format(s.o, k, got, d1, tol)
+      if wobble < 1e-3 * (1 + math.abs(d1)) and math.abs(d1) < 1e4
+          and not (math.abs(got - d1) <= tol) then
+        return ("gradient of %d, element %d: %.10g, expected %.10g within %.3g"):format(s.o,
+          k, got, d1, tol)
       end
     end
   end
@@ -307,7 +340,7 @@ local function compare_devices(here, there, want, differs, program)
       P.counts.near = (P.counts.near or 0) + 1
     else P.counts.same = (P.counts.same or 0) + 1 end
   end
-  if program.mixed then return nil end            -- sums in bf16 that cancel have no bound worth asking for
+  if program.mixed then return nil end    -- sums in bf16 that cancel have no bound worth asking for
   for k, x in pairs(here.grads) do
     if not there.grads[k] then return ("cpu: no gradient of %d"):format(k) end
     local p, q, largest = numbers(x), numbers(there.grads[k]), 1
@@ -315,7 +348,8 @@ local function compare_devices(here, there, want, differs, program)
     local bound = (program.float == "f64" and 1e-9 or 2e-3) * largest
     for j = 1, #q do
       if not near(p[j], q[j], bound) then
-        return ("cpu: gradient of %d, element %d: %.9g, there %.9g within %.3g"):format(k, j, p[j], q[j], bound)
+        return ("cpu: gradient of %d, element %d: %.9g, there %.9g within %.3g"):format(k, j,
+          p[j], q[j], bound)
       end
     end
   end
@@ -327,7 +361,9 @@ P.counts = {}
 --- nil, or why the program fails. modes: list of { budget =, collector = }.
 function P.check(program, modes, no_oracle)
   local first, why = P.run(program, modes[1], true)
-  if not first then return ("budget %d, %s: %s"):format(modes[1].budget, modes[1].collector, why) end
+  if not first then
+    return ("budget %d, %s: %s"):format(modes[1].budget, modes[1].collector, why)
+  end
   for i = 2, #modes do
     local log, message = P.run(program, modes[i])
     local name = ("budget %d, %s"):format(modes[i].budget, modes[i].collector)
@@ -336,7 +372,7 @@ function P.check(program, modes, no_oracle)
     if bad then return bad end
   end
   if no_oracle then return nil end
-  local expected, differs = program.expected, nil                       -- values are not changed once they are made
+  local expected, differs = program.expected, nil       -- values are not changed once they are made
   if P.second or not expected then expected, differs = P.expect(program) end
   if P.second then
     local device = flame.default_device()
@@ -358,24 +394,29 @@ local BUDGETS, COLLECTORS = { 1, 7, 1 << 20 }, { "stop", "generational", "increm
 --- Each budget once and each collector mode once, in turn all nine pairs.
 function P.modes_of(seed)
   local modes = {}
-  for i, budget in ipairs(BUDGETS) do modes[i] = { budget = budget, collector = COLLECTORS[(seed + i) % 3 + 1] } end
+  for i, budget in ipairs(BUDGETS) do
+    modes[i] = { budget = budget, collector = COLLECTORS[(seed + i) % 3 + 1] }
+  end
   return modes
 end
---- nil, or why program 'seed' of mixed dtypes fails, with the smallest program that does. Of eight in a row one is long
--- and two end in backward. Op by op, and planned: whole or cut somewhere.
+--- nil, or why program 'seed' of mixed dtypes fails, with the smallest program that does. Of eight
+-- in a row one is long and two end in backward. Op by op, and planned: whole or cut somewhere.
 function P.check_mixed(seed, counts)
   local program = P.mix(seed, seed % 8 == 1 or seed % 8 == 5, seed % 8 == 3)
-  local budget, collector = ({ 7, 1 << 20, 20, 1 << 20 })[(seed >> 3) % 4 + 1], COLLECTORS[seed % 3 + 1]
-  local modes = { { budget = 1, collector = "generational" }, { budget = budget, collector = collector } }
+  local budget, collector = ({ 7, 1 << 20, 20, 1 << 20 })[(seed >> 3) % 4 + 1],
+    COLLECTORS[seed % 3 + 1]
+  local modes = { { budget = 1, collector = "generational" },
+    { budget = budget, collector = collector } }
   P.count_mixed(program, counts)
   local function fails(p) return P.check(p, modes, p.long) end
   local why = fails(program)
   if not why then return nil end
   local small = P.shrink(program, fails)
-  return ("seed %d: %s\nsmallest program: %s\n%s"):format(seed, why, fails(small) or why, P.text(small))
+  return ("seed %d: %s\nsmallest program: %s\n%s"):format(seed, why, fails(small) or why,
+    P.text(small))
 end
 
--- ---- smaller --------------------------------------------------------------------------------------------------
+-- ---- smaller ------------------------------------------------------------------------------------
 local READS = { "a", "b", "c", "i", "w" }
 --- The program without step 'out' and without all that needs what it made.
 local function without_step(program, out)
@@ -390,7 +431,8 @@ local function without_step(program, out)
       if s.o2 then gone[s.o2] = true end
     end
   end
-  return { seed = program.seed, float = program.float, mixed = program.mixed, long = program.long, smooth = program.smooth, steps = steps }
+  return { seed = program.seed, float = program.float, mixed = program.mixed, long = program.long,
+    smooth = program.smooth, steps = steps }
 end
 function P.shrink(program, fails)
   local changed = true
@@ -414,7 +456,8 @@ local function show(v)
   return "{" .. table.concat(t, ", ") .. "}"
 end
 function P.text(program)
-  local lines = { ("-- seed %d%s"):format(program.seed, program.float and ", " .. program.float or "") }
+  local lines =
+    { ("-- seed %d%s"):format(program.seed, program.float and ", " .. program.float or "") }
   for _, s in ipairs(program.steps) do
     local keys, t = {}, {}
     for k in pairs(s) do if k ~= "f" then keys[#keys + 1] = k end end

@@ -5,20 +5,23 @@
 -- running the oracle along the way, so that every step is legal and its result well conditioned.
 -- program_run.lua runs and compares them.
 --
--- Three sorts. make(seed): many ops, errors, branches and draws of random numbers. make(seed, dtype): one float dtype,
--- ends in backward. mix(seed, smooth, long): casts, reductions and row programs of mixed dtypes; smooth ones end in
--- backward, long ones have rows or columns of up to 5000.
+-- Three sorts. make(seed): many ops, errors, branches and draws of random numbers. make(seed,
+-- dtype): one float dtype, ends in backward. mix(seed, smooth, long): casts, reductions and row
+-- programs of mixed dtypes; smooth ones end in backward, long ones have rows or columns of up to
+-- 5000.
 --
--- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1 among them; leaves
--- that are stored, pending casts, or read through a transposed layout; views of views; elementwise ops, reductions over
--- any axes, softmax, layer_norm, var, cross_entropy, products of matrices, gathers, scatters, joins; writes; which
--- values are alive, given up, or asked for together when the window is evaluated; where the window is cut; when the
--- collector runs; special values (NaN, infinities, -0, the ends of integers).
--- Not varied: scans, sorts, convolutions, transforms, factorisations and user kernels, which are steps of their own;
--- more than 130 elements in a row, unless long; the gradients of long programs; second derivatives; layouts with a
--- step in the reduced axis of a stored leaf, other than those of views; numbers of threads and instruction sets, which
--- the environment sets (FLAME_THREADS, FLAME_ISA). Gradients of mixed programs are compared between budgets alone: what
--- is summed in bf16 may cancel, so differences of the loss give no bound.
+-- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1
+-- among them; leaves that are stored, pending casts, or read through a transposed layout; views of
+-- views; elementwise ops, reductions over any axes, softmax, layer_norm, var, cross_entropy,
+-- products of matrices, gathers, scatters, joins; writes; which values are alive, given up, or
+-- asked for together when the window is evaluated; where the window is cut; when the collector
+-- runs; special values (NaN, infinities, -0, the ends of integers). Not varied: scans, sorts,
+-- convolutions, transforms, factorisations and user kernels, which are steps of their own; more
+-- than 130 elements in a row, unless long; the gradients of long programs; second derivatives;
+-- layouts with a step in the reduced axis of a stored leaf, other than those of views; numbers of
+-- threads and instruction sets, which the environment sets (FLAME_THREADS, FLAME_ISA). Gradients of
+-- mixed programs are compared between budgets alone: what is summed in bf16 may cancel, so
+-- differences of the loss give no bound.
 local O = dofile("spec/support/oracle.lua")
 local is_float = O.is_float
 local run = dofile("spec/support/program_steps.lua")(O)
@@ -36,7 +39,8 @@ end
 -- ---- chance ----------------------------------------------------------------------------------
 --- splitmix64: independent of the host's math.random.
 local function generator(seed)
-  local s = (seed * 0xD1342543DE82EF95 ~ seed >> 7) * 0xAF251AF3B0F025B5       -- apart from the next seed's
+  -- apart from the next seed's
+  local s = (seed * 0xD1342543DE82EF95 ~ seed >> 7) * 0xAF251AF3B0F025B5
   local function bits()
     s = s + 0x9E3779B97F4A7C15
     local z = s
@@ -70,7 +74,8 @@ local function random_shape(r, rank)
 end
 
 --- Sizes of a mixed program: rows and columns shorter and longer than what loops take at a time.
-local BASES = { { 5 }, { 17 }, { 65 }, { 130 }, { 2, 4 }, { 3, 5 }, { 4, 7 }, { 2, 16 }, { 5, 17 }, { 17, 3 }, { 2, 64 }, { 2, 65 },
+local BASES = { { 5 }, { 17 }, { 65 }, { 130 }, { 2, 4 }, { 3, 5 }, { 4, 7 }, { 2, 16 }, { 5, 17 },
+  { 17, 3 }, { 2, 64 }, { 2, 65 },
   { 65, 2 }, { 1, 70 }, { 2, 3, 4 }, { 3, 2, 17 }, { 2, 5, 1, 3 }, { 4, 1, 9 } }
 
 --- A long program is drawn with the axis of size LONG, which is then that long.
@@ -87,7 +92,9 @@ end
 
 local function random_element(r, dtype, wild)
   if is_float(dtype) then
-    if wild and r.chance(0.1) then return r.pick { 0 / 0, math.huge, -math.huge, -0.0, 1e30, 65504.0 } end
+    if wild and r.chance(0.1) then
+      return r.pick { 0 / 0, math.huge, -math.huge, -0.0, 1e30, 65504.0 }
+    end
     return r.chance(0.5) and r.int(-16, 16) / 4 or O.hold("bf16", (r.real() - 0.5) * 6)
   end
   if dtype == "bool" then return r.int(0, 1) end
@@ -95,29 +102,36 @@ local function random_element(r, dtype, wild)
   return r.int(dtype == "u8" and 0 or -7, 9)
 end
 
-function P.data(r, shape, dtype) return nested(shape, function() return random_element(r, dtype) end) end
+function P.data(r, shape, dtype)
+  return nested(shape, function() return random_element(r, dtype) end)
+end
 P.LONG = LONG
 local M = {}                           -- M.name(g): a step, or nil where nothing fits
 
 local function add_leaf(g, shape, dtype, f)
-  return { f = "leaf", shape = shape, dtype = dtype, data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
+  return { f = "leaf", shape = shape, dtype = dtype,
+    data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
 end
 
---- A leaf of a long program: the axis of size LONG becomes as long as the program says, with data of its own seed.
+--- A leaf of a long program: the axis of size LONG becomes as long as the
+--- program says, with data of its own seed.
 local function stretch(g, s)
   if not g.long then return end
   s.long, s.seed = g.long, g.r.int(1, 1 << 30)
 end
---- A leaf of a mixed program: the program's sizes, some axes 1 or left out, now and then another shape.
+--- A leaf of a mixed program: the program's sizes, some axes 1 or left out,
+--- now and then another shape.
 local function mixed_leaf(g)
   local r = g.r
-  local dtype = (g.smooth or r.chance(0.8)) and r.pick(MIXED_FLOATS) or r.chance(0.85) and r.pick(INTS) or "bool"
+  local dtype = (g.smooth or r.chance(0.8)) and r.pick(MIXED_FLOATS)
+    or r.chance(0.85) and r.pick(INTS) or "bool"
   local shape = { table.unpack(g.base, r.chance(0.15) and 2 or 1) }
   for d = 1, #shape do if r.chance(0.12) then shape[d] = 1 end end
   if r.chance(0.08) and not g.long then shape = random_shape(r) end
   local s = add_leaf(g, shape, dtype)
   s.grad = g.smooth and r.chance(0.7) or nil
-  s.how = r.pick { "stored", "stored", "pending", "given", not s.grad and #shape > 1 and "turned" or "pending" }
+  s.how = r.pick { "stored", "stored", "pending", "given",
+    not s.grad and #shape > 1 and "turned" or "pending" }
   s.isview = s.how == "turned" or nil
   stretch(g, s)
   return s
@@ -125,7 +139,8 @@ end
 function M.leaf(g)
   local r = g.r
   if g.base then return mixed_leaf(g) end
-  local dtype = g.float or (r.chance(0.65) and r.pick(FLOATS) or r.chance(0.8) and r.pick(INTS) or "bool")
+  local dtype = g.float
+    or (r.chance(0.65) and r.pick(FLOATS) or r.chance(0.8) and r.pick(INTS) or "bool")
   local s = add_leaf(g, random_shape(r), dtype)
   s.grad = g.float ~= nil and r.chance(0.7) or nil
   return s
@@ -143,17 +158,21 @@ end
 local function x_of(g, k) return g.vars[k] end
 local function float(x) return is_float(x.dtype) end
 local function values(x) local t = {}; for i, p in ipairs(O.flat(x)) do t[i] = p[1] end return t end
-local function all(x, ok) for _, v in ipairs(values(x)) do if not ok(v) then return false end end return true end
+local function all(x, ok)
+  for _, v in ipairs(values(x)) do if not ok(v) then return false end end
+  return true
+end
 
 local function fits(kind, dtype)
-  return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool" or kind == "I" and not is_float(dtype)
+  return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool"
+    or kind == "I" and not is_float(dtype)
 end
 --- Far from where the derivative jumps or the function ends; asked of gradient programs alone.
 local SMOOTH = {
   abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
-  sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end, log = function(v) return v > 0.05 end,
-  reciprocal = function(v) return math.abs(v) > 0.1 end, exp = function(v) return v < 4 end,
-  square = function(v) return math.abs(v) < 10 end,
+  sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end,
+  log = function(v) return v > 0.05 end, reciprocal = function(v) return math.abs(v) > 0.1 end,
+  exp = function(v) return v < 4 end, square = function(v) return math.abs(v) < 10 end,
   neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
 }
 --- The ops that programs are made of; kinds as in the op table: S any dtype, N no bool, F gives
@@ -168,8 +187,10 @@ local function ops_of(kinds, names)
   return list
 end
 local UNARY = ops_of(UNARY_KINDS, { N = "neg abs sign square relu floor ceil trunc round",
-  F = "sqrt rsqrt reciprocal exp log sin cos tanh sigmoid", T = "isnan isfinite logical_not", I = "bitwise_not" })
-local BINARY = ops_of(BINARY_KINDS, { S = "add mul maximum minimum", N = "sub mod floordiv", F = "div pow atan2",
+  F = "sqrt rsqrt reciprocal exp log sin cos tanh sigmoid", T = "isnan isfinite logical_not",
+  I = "bitwise_not" })
+local BINARY = ops_of(BINARY_KINDS,
+  { S = "add mul maximum minimum", N = "sub mod floordiv", F = "div pow atan2",
   T = "eq ne lt gt le ge logical_and logical_or", I = "bitwise_and bitwise_or bitwise_xor" })
 for k in pairs(SMOOTH) do UNARY_SMOOTH[#UNARY_SMOOTH + 1] = k end
 table.sort(UNARY_SMOOTH)
@@ -183,12 +204,15 @@ function M.un(g)
 end
 
 local function random_number(g, dtype)
-  if is_float(dtype) then return g.r.chance(0.3) and g.r.int(-3, 5) or g.r.int(-12, 12) / 8 + 0.1 end
+  if is_float(dtype) then
+    return g.r.chance(0.3) and g.r.int(-3, 5) or g.r.int(-12, 12) / 8 + 0.1
+  end
   return g.r.int(dtype == "bool" and 0 or dtype == "u8" and 0 or -3, dtype == "bool" and 1 or 5)
 end
 function M.bin(g)
   local r = g.r
-  local op = g.smooth and r.pick { "add", "sub", "mul", "mul", "add", "div", "maximum", "minimum" } or r.pick(BINARY)
+  local op = g.smooth and r.pick { "add", "sub", "mul", "mul", "add", "div", "maximum", "minimum" }
+    or r.pick(BINARY)
   local a = pick(g)
   if not a then return nil end
   local x = x_of(g, a)
@@ -196,16 +220,24 @@ function M.bin(g)
   if r.chance(0.4) then
     s.n, s.rev = random_number(g, x.dtype), r.chance(0.3) or nil
     if not fits(BINARY_KINDS[op], x.dtype) or op == "pow" then return nil end
-    if g.smooth and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then return nil end
+    if g.smooth and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then
+      return nil
+    end
     return s
   end
-  s.b = pick(g, function(y) local t = O.joint(x.shape, y.shape); return t and O.numel(t) <= 2 * MOST end)
+  s.b = pick(g, function(y)
+    local t = O.joint(x.shape, y.shape)
+    return t and O.numel(t) <= 2 * MOST
+  end)
   if not s.b then return nil end
   local y = x_of(g, s.b)
   local dtype = O.promote(x, y)
   if not fits(BINARY_KINDS[op], dtype) then return nil end
   local function low(v) return math.abs(v) < 4 end
-  if op == "pow" and not (is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, low)) then return nil end
+  if op == "pow" and not (is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end)
+      and all(y, low)) then
+    return nil
+  end
   if g.smooth and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
   return s
 end
@@ -217,7 +249,10 @@ function M.where(g)
   if not b then return nil end
   local t = O.joint(x.shape, x_of(g, b).shape)
   local s = { f = "where", a = a, b = b }
-  if g.r.chance(0.3) and x_of(g, b).dtype ~= "bool" then s.n = random_number(g, x_of(g, b).dtype) return s end
+  if g.r.chance(0.3) and x_of(g, b).dtype ~= "bool" then
+    s.n = random_number(g, x_of(g, b).dtype)
+    return s
+  end
   s.c = pick(g, function(y) return O.joint(t, y.shape) end)
   if not s.c or O.numel(O.joint(t, x_of(g, s.c).shape)) > 2 * MOST then return nil end
   return s
@@ -250,9 +285,12 @@ function M.red(g)
   local op = g.smooth and r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin" } or
     r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin", "argmax", "argmin", "any", "all" }
   if (op == "mean" or op == "var") and not float(x) then return nil end
-  local s = { f = "red", op = op, a = a, axes = some_axes(g, x), keep = r.chance(g.base and 0.5 or 0.3) }
+  local s = { f = "red", op = op, a = a, axes = some_axes(g, x),
+    keep = r.chance(g.base and 0.5 or 0.3) }
   if op:find "arg" then s.axes = s.axes and { s.axes[1] } end
-  if op ~= "sum" and op ~= "prod" and op ~= "any" and op ~= "all" and O.numel(x.shape) == 0 then return nil end
+  if op ~= "sum" and op ~= "prod" and op ~= "any" and op ~= "all" and O.numel(x.shape) == 0 then
+    return nil
+  end
   if op == "prod" and not all(x, function(v) return math.abs(v) < 8 end) then return nil end
   if g.smooth and op:find "^am" and not distinct(x) then return nil end
   if op == "var" then                  -- one element: 0 / 0, told apart elsewhere
@@ -262,18 +300,25 @@ function M.red(g)
   end
   return s
 end
---- What mixed precision does: a narrow value made f32 and reduced, the cast one still there for others.
+--- What mixed precision does: a narrow value made f32 and reduced, the cast
+--- one still there for others.
 function M.widened(g)
-  local a = pick(g, function(x) return O.types[x.dtype].top and #x.shape > 0 and O.numel(x.shape) > 0 end)
+  local a = pick(g, function(x)
+    return O.types[x.dtype].top and #x.shape > 0 and O.numel(x.shape) > 0
+  end)
   local wide = a and g.emit { f = "cast", a = a, dtype = "f32" }
   if not wide then return nil end
-  return { f = "red", op = g.r.pick { "sum", "sum", "mean", "amax" }, a = wide, axes = { #x_of(g, wide).shape }, keep = g.r.chance(0.5) }
+  return { f = "red", op = g.r.pick { "sum", "sum", "mean", "amax" }, a = wide,
+    axes = { #x_of(g, wide).shape }, keep = g.r.chance(0.5) }
 end
 function M.maxd(g)
-  local a = pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and x.dtype ~= "bool" end)
+  local a = pick(g, function(x)
+    return #x.shape > 0 and O.numel(x.shape) > 0 and x.dtype ~= "bool"
+  end)
   if not a or g.smooth and not distinct(x_of(g, a)) then return nil end
   local x = x_of(g, a)
-  return { f = "maxd", op = g.r.pick { "max", "min" }, a = a, d = g.r.int(1, #x.shape), keep = g.r.chance(0.3) }
+  return { f = "maxd", op = g.r.pick { "max", "min" }, a = a, d = g.r.int(1, #x.shape),
+    keep = g.r.chance(0.3) }
 end
 
 --- Sizes in another grouping.
@@ -300,7 +345,11 @@ local function random_key(g, x, scalars)
     else
       local p, q = r.int(1, n), r.int(1, n)
       local step = r.int(1, 3)
-      if k == 4 then key[d] = { math.max(p, q), math.min(p, q), -step } else key[d] = { math.min(p, q), math.max(p, q), step } end
+      if k == 4 then
+        key[d] = { math.max(p, q), math.min(p, q), -step }
+      else
+        key[d] = { math.min(p, q), math.max(p, q), step }
+      end
       if r.chance(0.3) then key[d][1] = key[d][1] - n - 1 end
     end
   end
@@ -311,8 +360,8 @@ function M.view(g)
   if not a then return nil end
   local x = x_of(g, a)
   local n = #x.shape
-  local op = r.pick { "reshape", "permute", "slice", "slice", "slice", "expand", "select", "narrow", "unsqueeze", "flip", "clone",
-    "detach", "diagonal", "tril", "contiguous" }
+  local op = r.pick { "reshape", "permute", "slice", "slice", "slice", "expand", "select", "narrow",
+    "unsqueeze", "flip", "clone", "detach", "diagonal", "tril", "contiguous" }
   local s = { f = "view", op = op, a = a, isview = true }
   if op == "reshape" then s.arg = regrouped(g, x)
   elseif op == "permute" then
@@ -353,9 +402,14 @@ function M.view(g)
   return s
 end
 
-local function without(shape, d) local s = { table.unpack(shape) }; table.remove(s, d); return table.concat(s, ",") end
+local function without(shape, d)
+  local s = { table.unpack(shape) }
+  table.remove(s, d)
+  return table.concat(s, ",")
+end
 function M.join(g)
-  local r, a = g.r, pick(g, function(x) return #x.shape > 0 and #x.shape < 5 and O.numel(x.shape) <= 20 end)
+  local r, a = g.r,
+    pick(g, function(x) return #x.shape > 0 and #x.shape < 5 and O.numel(x.shape) <= 20 end)
   if not a then return nil end
   local x, stack = x_of(g, a), r.chance(0.4)
   local d = r.int(1, #x.shape + (stack and 1 or 0))
@@ -370,7 +424,9 @@ function M.join(g)
   return { f = "join", op = stack and "stack" or "cat", a = a, list = list, d = d }
 end
 function M.pad(g)
-  local a = pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) <= 12 and x.dtype ~= "bool" end)
+  local a = pick(g, function(x)
+    return #x.shape > 0 and O.numel(x.shape) <= 12 and x.dtype ~= "bool"
+  end)
   if not a then return nil end
   local x, s = x_of(g, a), { f = "pad", a = a, before = {}, after = {}, value = g.r.int(0, 2) }
   for d = 1, #x.shape do s.before[d], s.after[d] = g.r.int(0, 2), g.r.int(0, 2) end
@@ -384,7 +440,9 @@ local function index_leaf(g, shape, n)
   return g.emit(add_leaf(g, shape, dtype, function() return g.r.int(1, n) end))
 end
 local function row_of(g, allow)
-  return pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and (allow or x.dtype ~= "bool") end)
+  return pick(g, function(x)
+    return #x.shape > 0 and O.numel(x.shape) > 0 and (allow or x.dtype ~= "bool")
+  end)
 end
 function M.index_select(g)
   local a = row_of(g, true)
@@ -402,9 +460,12 @@ function M.gather(g)
   return { f = "gather", a = a, d = d, i = index_leaf(g, shape, x.shape[d]) }
 end
 function M.embedding(g)
-  local a = pick(g, function(x) return #x.shape == 2 and O.numel(x.shape) > 0 and x.shape[2] < 6 end)
+  local a = pick(g, function(x)
+    return #x.shape == 2 and O.numel(x.shape) > 0 and x.shape[2] < 6
+  end)
   if not a then return nil end
-  return { f = "embedding", a = a, i = index_leaf(g, random_shape(g.r, g.r.int(0, 1)), x_of(g, a).shape[1]) }
+  return { f = "embedding", a = a,
+    i = index_leaf(g, random_shape(g.r, g.r.int(0, 1)), x_of(g, a).shape[1]) }
 end
 --- Positions without repeats, so that a plain scatter is also well defined for gradients.
 function M.scatter(g)
@@ -414,7 +475,8 @@ function M.scatter(g)
   local d, shape = g.r.int(1, #x.shape), { table.unpack(x.shape) }
   shape[d] = g.r.int(1, 3)
   local b = g.emit(add_leaf(g, shape, x.dtype))
-  return { f = "scatter", a = a, d = d, b = b, add = g.smooth or g.r.chance(0.6), i = index_leaf(g, shape, x.shape[d]) }
+  return { f = "scatter", a = a, d = d, b = b, add = g.smooth or g.r.chance(0.6),
+    i = index_leaf(g, shape, x.shape[d]) }
 end
 function M.index_add(g)
   local a = row_of(g)
@@ -428,12 +490,17 @@ end
 
 function M.mm(g)
   local r = g.r
-  local a = pick(g, function(x) return float(x) and #x.shape > 0 and #x.shape < 5 and all(x, function(v) return math.abs(v) < 100 end) end)
+  local a = pick(g, function(x)
+    return float(x) and #x.shape > 0 and #x.shape < 5
+      and all(x, function(v) return math.abs(v) < 100 end)
+  end)
   if not a then return nil end
   local x = x_of(g, a)
   local k = x.shape[#x.shape]
   local shape = r.chance(0.2) and { k } or { k, r.int(1, 4) }
-  if #shape == 2 and #x.shape > 2 and r.chance(0.6) then table.insert(shape, 1, r.chance(0.3) and 1 or x.shape[#x.shape - 2]) end
+  if #shape == 2 and #x.shape > 2 and r.chance(0.6) then
+    table.insert(shape, 1, r.chance(0.3) and 1 or x.shape[#x.shape - 2])
+  end
   if O.numel(shape) > MOST then return nil end
   local b = g.emit(add_leaf(g, shape, x.dtype, function() return r.int(-8, 8) / 4 end))
   if r.chance(0.3) and #shape == 2 then          -- a transposed operand
@@ -444,12 +511,16 @@ function M.mm(g)
 end
 local function tame(v) return math.abs(v) < 30 end
 function M.softmax(g)
-  local a = pick(g, function(x) return float(x) and #x.shape > 0 and all(x, function(v) return math.abs(v) < 30 end) end)
+  local a = pick(g, function(x)
+    return float(x) and #x.shape > 0 and all(x, function(v) return math.abs(v) < 30 end)
+  end)
   if not a then return nil end
   return { f = "softmax", a = a, d = g.r.int(1, #x_of(g, a).shape), log = g.r.chance(0.4) or nil }
 end
 function M.layer_norm(g)
-  local a = pick(g, function(x) return float(x) and #x.shape > 0 and x.shape[#x.shape] > 1 and all(x, tame) end)
+  local a = pick(g, function(x)
+    return float(x) and #x.shape > 0 and x.shape[#x.shape] > 1 and all(x, tame)
+  end)
   if not a then return nil end
   local x, s = x_of(g, a), { f = "layer_norm", a = a }
   local n = x.shape[#x.shape]
@@ -463,10 +534,13 @@ function M.layer_norm(g)
   return s
 end
 function M.cross_entropy(g)
-  local a = pick(g, function(x) return float(x) and #x.shape == 2 and O.numel(x.shape) > 0 and all(x, tame) end)
+  local a = pick(g, function(x)
+    return float(x) and #x.shape == 2 and O.numel(x.shape) > 0 and all(x, tame)
+  end)
   if not a then return nil end
   local x = x_of(g, a)
-  return { f = "cross_entropy", a = a, how = g.r.pick { "mean", "sum", "none" }, i = index_leaf(g, { x.shape[1] }, x.shape[2]) }
+  return { f = "cross_entropy", a = a, how = g.r.pick { "mean", "sum", "none" },
+    i = index_leaf(g, { x.shape[1] }, x.shape[2]) }
 end
 function M.silu(g)
   local a = pick(g, float)
@@ -475,7 +549,8 @@ end
 function M.cast(g)
   local a = pick(g, g.smooth and float)
   local floats = g.base and MIXED_FLOATS or FLOATS
-  local to = (g.smooth or g.r.chance(0.6)) and g.r.pick(floats) or g.r.chance(0.8) and g.r.pick(INTS) or "bool"
+  local to = (g.smooth or g.r.chance(0.6)) and g.r.pick(floats)
+    or g.r.chance(0.8) and g.r.pick(INTS) or "bool"
   if not a then return nil end
   return { f = "cast", a = a, dtype = to }
 end
@@ -490,17 +565,23 @@ function M.dead(g)
   return s
 end
 function M.branch(g)
-  local a = pick(g, function(x) return #x.shape == 0 and x.v[2] == 0 and x.dtype ~= "bool" and x.v[1] == x.v[1] end)
+  local a = pick(g, function(x)
+    return #x.shape == 0 and x.v[2] == 0 and x.dtype ~= "bool" and x.v[1] == x.v[1]
+  end)
   local b = pick(g, function(x) return x.dtype ~= "bool" end)
   if not a or not b then return nil end
   local x = x_of(g, b)
-  local c = pick(g, function(y) return y.dtype == x.dtype and table.concat(y.shape, ",") == table.concat(x.shape, ",") end)
+  local c = pick(g, function(y)
+    return y.dtype == x.dtype and table.concat(y.shape, ",") == table.concat(x.shape, ",")
+  end)
   return { f = "branch", a = a, b = b, c = c, thr = g.r.int(-2, 3) }
 end
 
 --- Something that may be written: no view; in a gradient program no leaf.
 local function target(g, ok)
-  return pick(g, function(x, k) return not g.view[k] and not g.tracked_leaf[k] and (not ok or ok(x)) end)
+  return pick(g, function(x, k)
+    return not g.view[k] and not g.tracked_leaf[k] and (not ok or ok(x))
+  end)
 end
 function M.set(g)
   local a = target(g, function(x) return #x.shape > 0 end)
@@ -520,7 +601,8 @@ function M.set(g)
   return (s.b or s.n) and s or nil
 end
 function M.inplace(g)
-  local r, a = g.r, target(g, g.smooth and function(x) return float(x) and (not g.float or x.dtype == g.float) end)
+  local r, a = g.r,
+    target(g, g.smooth and function(x) return float(x) and (not g.float or x.dtype == g.float) end)
   if not a then return nil end
   local x = x_of(g, a)
   local op = r.pick(g.smooth and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or
@@ -554,15 +636,18 @@ function M.late(g)
   if not a then return nil end
   local x = x_of(g, a)
   local d = g.r.int(1, #x.shape)
-  return { f = "late", a = a, d = d, at = g.r.chance(0.5) and 0 or x.shape[d] + g.r.int(1, 3), keep = g.r.chance(0.6) }
+  return { f = "late", a = a, d = d, at = g.r.chance(0.5) and 0 or x.shape[d] + g.r.int(1, 3),
+    keep = g.r.chance(0.6) }
 end
 --- A write at a position out of range: the target stays what it was, and what follows goes on from
 -- that; the next read says so once. Not where gradients are asked for: they would rest on it.
 function M.missed(g)
   local a = not g.smooth and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
-  return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3), add = g.r.chance(0.3) }
+  return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3),
+    add = g.r.chance(0.3) }
 end
---- Several values evaluated together; most of the others are given up before, so that they are made on the way or not at all.
+--- Several values evaluated together; most of the others are given up before, so that they are made
+--- on the way or not at all.
 function M.eval(g)
   local s, wanted = { f = "eval", list = {}, drop = {} }, {}
   for _ = 1, g.r.int(1, 4) do
@@ -579,16 +664,23 @@ function M.eval(g)
 end
 function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
 function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
-function M.del(g) local a = pick(g, function(_, k) return not g.tracked_leaf[k] end); return a and { f = "del", a = a } end
+function M.del(g)
+  local a = pick(g, function(_, k) return not g.tracked_leaf[k] end)
+  return a and { f = "del", a = a }
+end
 
-local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
-  gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
-  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2, read = 3, gc = 2, del = 3 }
-local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6, join = 1, pad = 1, index_select = 1,
-  gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 1, softmax = 3, layer_norm = 4, cross_entropy = 1, silu = 1, cast = 18,
+local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12,
+  join = 2, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
+  mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
+  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2,
+  read = 3, gc = 2, del = 3 }
+local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6,
+  join = 1, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
+  mm = 1, softmax = 3, layer_norm = 4, cross_entropy = 1, silu = 1, cast = 18,
   set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5 }
-local LONGER = { leaf = 2, un = 5, bin = 12, where = 2, clamp = 1, red = 14, maxd = 1, view = 3, softmax = 3, layer_norm = 5, silu = 1,
-  cast = 18, inplace = 3, read = 1, eval = 6, gc = 1, del = 3, widened = 5 }
+local LONGER = { leaf = 2, un = 5, bin = 12, where = 2, clamp = 1, red = 14, maxd = 1, view = 3,
+  softmax = 3, layer_norm = 5, silu = 1, cast = 18, inplace = 3, read = 1, eval = 6, gc = 1,
+  del = 3, widened = 5 }
 local function drawn_by(weights)
   local names = {}
   for name, w in pairs(weights) do for _ = 1, w do names[#names + 1] = name end end
@@ -599,12 +691,16 @@ local NAMES, MIXED_NAMES, LONG_NAMES = drawn_by(WEIGHTS), drawn_by(MIXED), drawn
 --- Views whose steps hold sizes.
 local SIZED = { reshape = true, slice = true, expand = true, select = true, narrow = true }
 
---- Is the result known well enough to be worth comparing? In mixed programs a few roundings to bf16 are.
+--- Is the result known well enough to be worth comparing? In mixed programs a
+--- few roundings to bf16 are.
 local function sound(g, y)
   local part, least = g.base and 0.06 or 1e-2, g.base and 0.02 or 1e-3
   for _, p in ipairs(O.flat(y)) do
     if is_float(y.dtype) then
-      if not (p[2] <= part * math.abs(p[1]) + least) and p[1] == p[1] and math.abs(p[1]) ~= math.huge then return false end
+      if not (p[2] <= part * math.abs(p[1]) + least) and p[1] == p[1]
+          and math.abs(p[1]) ~= math.huge then
+        return false
+      end
     elseif p[2] ~= 0 then return false end
   end
   return true
@@ -626,7 +722,8 @@ local function append(g, s)
   P.step(g.vars, s)
   if s.f == "read" then g.reads[#g.reads + 1] = g.vars[s.a] end
   local y = g.vars[result]
-  if y and y ~= keep[s.o] and (g.long and too_long(y) or not sound(g, y) or s.o2 and not sound(g, g.vars[s.o2])) then
+  if y and y ~= keep[s.o]
+      and (g.long and too_long(y) or not sound(g, y) or s.o2 and not sound(g, g.vars[s.o2])) then
     for k in pairs(g.vars) do g.vars[k] = nil end
     for k, x in pairs(keep) do g.vars[k] = x end
     O.state.counter = counter
@@ -644,11 +741,13 @@ local function append(g, s)
   return s.o
 end
 
---- What draws the program: its chance, the oracle's variables by number, and which are views, tracked and leaves.
+--- What draws the program: its chance, the oracle's variables by number, and
+--- which are views, tracked and leaves.
 local function maker(program)
   local r = generator(program.seed)
   local g = { r = r, vars = {}, reads = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1,
-    float = program.float, smooth = program.smooth, wild = not program.smooth and r.chance(0.1), program = program }
+    float = program.float, smooth = program.smooth, wild = not program.smooth and r.chance(0.1),
+    program = program }
   function g.emit(s) return append(g, s) end
   O.seed(program.seed)
   return g
@@ -660,11 +759,16 @@ function P.make(seed, what)
   local r = g.r
   local length = r.int(8, 26)
   for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
-  if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) g.anchor = g.next - 2 end
+  if what then
+    append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)())
+    g.anchor = g.next - 2
+  end
   if r.chance(0.25) then P.chain(g) end
   for _ = 1, length do
     local name = r.pick(NAMES)
-    if what and (name == "cast" or name == "branch" or name == "rand" or name == "where") then name = "bin" end
+    if what and (name == "cast" or name == "branch" or name == "rand" or name == "where") then
+      name = "bin"
+    end
     local s = M[name](g)
     if s then append(g, s) end
   end
@@ -678,14 +782,18 @@ local function numbered(vars)
   table.sort(order)
   return order
 end
---- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long that they are
--- made in pieces. No oracle is asked about a long one: it is drawn with LONG for the length.
+--- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long
+-- that they are made in pieces. No oracle is asked about a long one: it is drawn with LONG for the
+-- length.
 function P.mix(seed, smooth, long)
   local g = maker { seed = seed, mixed = true, smooth = smooth or false, long = long, steps = {} }
   local r = g.r
   g.long = long and r.pick(LENGTHS)
   g.base = r.pick(long and LONG_BASES or BASES)
-  if r.chance(0.04) and not long then g.base = { table.unpack(g.base) } g.base[r.int(1, #g.base)] = 0 end
+  if r.chance(0.04) and not long then
+    g.base = { table.unpack(g.base) }
+    g.base[r.int(1, #g.base)] = 0
+  end
   if smooth then
     local s = M.leaf(g)
     s.grad, s.how, s.isview = true, "stored", nil
@@ -712,7 +820,8 @@ end
 function P.chain(g)
   local a = pick(g, function(x) return float(x) end)
   for _ = 1, a and g.r.int(9, 20) or 0 do
-    local b = append(g, { f = "bin", op = g.r.pick { "add", "mul", "sub" }, a = a, n = g.r.int(-6, 6) / 8 }) or
+    local b = append(g,
+      { f = "bin", op = g.r.pick { "add", "mul", "sub" }, a = a, n = g.r.int(-6, 6) / 8 }) or
       append(g, { f = "un", op = "neg", a = a })
     if g.r.chance(0.7) and a ~= 1 then append(g, { f = "del", a = a }) end
     a = b
@@ -725,10 +834,13 @@ function P.finish(g)
   for _ = 1, g.r.chance(0.3) and 2 or 1 do
     local sum
     local order = {}
-    for k, x in pairs(g.vars) do if float(x) and (not g.float or x.dtype == g.float) then order[#order + 1] = k end end
+    for k, x in pairs(g.vars) do
+      if float(x) and (not g.float or x.dtype == g.float) then order[#order + 1] = k end
+    end
     table.sort(order)
     for _, k in ipairs(order) do
-      if (k == g.anchor or g.r.chance(g.base and 0.9 or 0.6)) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
+      if (k == g.anchor or g.r.chance(g.base and 0.9 or 0.6))
+          and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
         local one = append(g, { f = "red", op = "sum", a = k, keep = false })
         sum = sum and one and append(g, { f = "bin", op = "add", a = sum, b = one }) or sum or one
       end
@@ -761,7 +873,8 @@ function P.count(program, counts)
     elseif s.f == "del" then group[s.a], stale[s.a] = nil, nil
     elseif s.f == "dead" then hit "dead random op"
     elseif s.f == "refuse" then hit "refused write to a view"
-    elseif (s.f == "error" or s.f == "late" or s.f == "missed") and pending then hit "error in mid-window"
+    elseif (s.f == "error" or s.f == "late" or s.f == "missed") and pending then
+      hit "error in mid-window"
     elseif s.f == "read" then read(s.a)
     elseif s.o and s.f ~= "gc" and s.f ~= "backward" then
       group[s.o] = s.f == "view" and group[s.a] or {}
@@ -793,7 +906,9 @@ function P.count_mixed(program, counts)
     elseif s.f == "red" then
       seen["reduction"] = true
       if widened[s.a] then seen["reduction of widened halves"] = true end
-      if s.axes and s.axes[1] == 1 and not s.axes[2] then seen["reduction of the first axis"] = true end
+      if s.axes and s.axes[1] == 1 and not s.axes[2] then
+        seen["reduction of the first axis"] = true
+      end
     elseif s.f == "eval" then
       seen[#s.list > 1 and "evaluated together" or "evaluated alone"] = true
       if #s.drop > 0 then seen["given up before"] = true end

@@ -45,8 +45,15 @@ for _, dtype in ipairs { "f32", "bf16", "f64", "i32" } do
       local y = a * 2
       local s = (y * b):sum(d)
       flame.eval(y, s)
-      look(s + 1) look(a:cumsum(d)) look((a:sort(d))) look(a:flip(d)) look(flame.cat({ a, b }, d)) look((a:topk(0, d)))
-      look(a:index_select(d, at(0))) look(a:gather(d, at(0))) look(a:index_add(d, at(0), a:narrow(d, 1, 0)))
+      look(s + 1)
+      look(a:cumsum(d))
+      look((a:sort(d)))
+      look(a:flip(d))
+      look(flame.cat({ a, b }, d))
+      look((a:topk(0, d)))
+      look(a:index_select(d, at(0)))
+      look(a:gather(d, at(0)))
+      look(a:index_add(d, at(0), a:narrow(d, 1, 0)))
       if shape[d] == 0 then
         assert(not pcall(function() look(a:index_select(d, at(2))) end))
         local one = { table.unpack(shape) }
@@ -67,10 +74,13 @@ assert(not pcall(function() look(flame.embedding(at(5), none(0, 4))) end))
 assert(not pcall(function() look(flame.embedding_bag(at(5, 1), none(0, 4))) end))
 for _, x in ipairs { none(0, 2, 6, 6), none(1, 0, 6, 6) } do
   x:requires_grad_()
-  for _, f in ipairs { function(v) return v:max_pool2d(2) end, function(v) return v:avg_pool2d(2) end,
+  for _, f in ipairs { function(v) return v:max_pool2d(2) end,
+    function(v) return v:avg_pool2d(2) end,
     function(v) return v:adaptive_avg_pool2d(3) end, function(v) return v:unfold(3, 2, 2) end,
-    function(v) return flame.im2col(v, { kernel_size = 2 }) end, function(v) return flame.interpolate(v, { size = { 3, 3 } }) end,
-    function(v) return flame.conv2d(v, flame.zeros(3, v.shape[2], 3, 3)) end, function(v) return flame.rfft(v) end,
+    function(v) return flame.im2col(v, { kernel_size = 2 }) end,
+    function(v) return flame.interpolate(v, { size = { 3, 3 } }) end,
+    function(v) return flame.conv2d(v, flame.zeros(3, v.shape[2], 3, 3)) end,
+    function(v) return flame.rfft(v) end,
     function(v) return v:batch_norm(flame.zeros(v.shape[2]), flame.ones(v.shape[2])) end } do
     local ok, y = pcall(f, x)
     if ok then look(y) y:square():sum():backward() look(x.grad) end
@@ -79,12 +89,19 @@ end
 for _, shape in ipairs { { 0, 0 }, { 0, 3, 3 }, { 2, 0, 0 } } do
   local x = none(table.unpack(shape))
   x:requires_grad_()
-  look(x:det()) look(x:inverse()) look((x:slogdet())) look((x:qr())) look((x:svd())) look((flame.linalg.eigh(x)))
+  look(x:det())
+  look(x:inverse())
+  look((x:slogdet()))
+  look((x:qr()))
+  look((x:svd()))
+  look((flame.linalg.eigh(x)))
   x:det():sum():backward()
   look(x.grad)
 end
 look(flame.searchsorted(none(0), none(3))) look(flame.bincount(at(0))) look(flame.one_hot(at(0), 3))
-look(flame.multinomial(none(0, 3), 1)) look(none(0, 3):masked_select(none(0, 3):gt(0))) look(none(0):nonzero())
+look(flame.multinomial(none(0, 3), 1))
+look(none(0, 3):masked_select(none(0, 3):gt(0)))
+look(none(0):nonzero())
 flame.synchronize()
 
 local Net = nn.Module.extend("Net")

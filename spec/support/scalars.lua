@@ -1,13 +1,13 @@
---- What ops make of single numbers, in plain Lua and in f64: the ops that random programs use are the
--- oracle's (oracle.lua), the others stand here by definitions (series, continued fractions,
--- recurrences) that share no code with the library. The walk over all ops and the random numbers rest
--- on them.
+--- What ops make of single numbers, in plain Lua and in f64: the ops that random programs use are
+-- the oracle's (oracle.lua), the others stand here by definitions (series, continued fractions,
+-- recurrences) that share no code with the library. The walk over all ops and the random numbers
+-- rest on them.
 --
 --   name = { f [, ulps = n] [, near = d] }
--- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: how many
--- units in the last place the library may be off (0: every bit is determined). near: an absolute
--- allowance in units of 1 (where the result crosses 0). Tests give 0 or 1. An op without an entry
--- here fails the walk.
+-- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: how
+-- many units in the last place the library may be off (0: every bit is determined). near: an
+-- absolute allowance in units of 1 (where the result crosses 0). Tests give 0 or 1. An op without
+-- an entry here fails the walk.
 local oracle = require "spec.support.oracle"
 local huge, abs, exp, pi = math.huge, math.abs, math.exp, math.pi
 local function isint(x) return math.type(x) == "integer" end
@@ -89,7 +89,9 @@ local function lgamma(x)
     x = x + 1
   end
   local z = 1 / (x * x)
-  local series = (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z * (1 / 1188 - z * 691 / 360360))))) / x
+  local series =
+    (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z * (1 / 1188 - z * 691 / 360360)))))
+    / x
   return (x - 0.5) * math.log(x) - x + 0.5 * math.log(2 * pi) + series - math.log(product)
 end
 local function digamma(x)
@@ -99,7 +101,8 @@ local function digamma(x)
     x = x + 1
   end
   local z = 1 / (x * x)
-  return sum + math.log(x) - 0.5 / x - z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
+  return sum + math.log(x) - 0.5 / x
+    - z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
 end
 local function trigamma(x)
   local sum = 0.0
@@ -108,7 +111,8 @@ local function trigamma(x)
     x = x + 1
   end
   local z = 1 / (x * x)
-  return sum + 1 / x + z / 2 + (1 / 6 - z * (1 / 30 - z * (1 / 42 - z * (1 / 30 - z * 5 / 66)))) * z / x
+  return sum + 1 / x + z / 2
+    + (1 / 6 - z * (1 / 30 - z * (1 / 42 - z * (1 / 30 - z * 5 / 66)))) * z / x
 end
 local function cbrt(x)
   if x == 0 then return x end
@@ -120,18 +124,20 @@ end
 local function truth(b) return b and 1 or 0 end
 
 
--- ---- unary, binary, ternary -------------------------------------------------------------------------
+-- ---- unary, binary, ternary ---------------------------------------------------------------------
 --- These, then the oracle's.
 local function and_the_oracle(ops) return setmetatable(ops, { __index = oracle.ops }) end
 S.unary = and_the_oracle {
-  cbrt = { cbrt, ulps = 3 }, exp2 = { function(x) return 2.0 ^ x end, ulps = 3 }, expm1 = { expm1, ulps = 3 },
-  log2 = { function(x) return math.log(x, 2) end, ulps = 3 }, log10 = { function(x) return math.log(x, 10) end, ulps = 3 },
-  log1p = { log1p, ulps = 4 }, tan = { math.tan, ulps = 4 }, asin = { math.asin, ulps = 3 }, acos = { math.acos, ulps = 3 },
-  atan = { math.atan, ulps = 3 }, sinh = { sinh, ulps = 4 }, cosh = { function(x) return (exp(x) + exp(-x)) / 2 end, ulps = 4 },
-  asinh = { asinh, ulps = 6 }, acosh = { acosh, ulps = 6 }, atanh = { atanh, ulps = 6 }, erf = { erf, ulps = 6 },
-  erfc = { erfc, ulps = 40 }, erfinv = { erfinv, ulps = 20 }, lgamma = { lgamma, ulps = 12, near = 60 },
-  digamma = { digamma, ulps = 12, near = 12 }, trigamma = { trigamma, ulps = 20 },
-  frac = { function(x) return x - oracle.ops.trunc[1](x) end },
+  cbrt = { cbrt, ulps = 3 }, exp2 = { function(x) return 2.0 ^ x end, ulps = 3 },
+  expm1 = { expm1, ulps = 3 }, log2 = { function(x) return math.log(x, 2) end, ulps = 3 },
+  log10 = { function(x) return math.log(x, 10) end, ulps = 3 },
+  log1p = { log1p, ulps = 4 }, tan = { math.tan, ulps = 4 }, asin = { math.asin, ulps = 3 },
+  acos = { math.acos, ulps = 3 }, atan = { math.atan, ulps = 3 }, sinh = { sinh, ulps = 4 },
+  cosh = { function(x) return (exp(x) + exp(-x)) / 2 end, ulps = 4 },
+  asinh = { asinh, ulps = 6 }, acosh = { acosh, ulps = 6 }, atanh = { atanh, ulps = 6 },
+  erf = { erf, ulps = 6 }, erfc = { erfc, ulps = 40 }, erfinv = { erfinv, ulps = 20 },
+  lgamma = { lgamma, ulps = 12, near = 60 }, digamma = { digamma, ulps = 12, near = 12 },
+  trigamma = { trigamma, ulps = 20 }, frac = { function(x) return x - oracle.ops.trunc[1](x) end },
   softplus = { function(x) return x > 0 and x + log1p(exp(-x)) or log1p(exp(x)) end, ulps = 5 },
   isinf = { function(x) return truth(abs(x) == huge) end },
 }
@@ -143,14 +149,18 @@ S.binary = and_the_oracle {
     for _ = 1, b do y = y * a end
     return y
   end, ulps = oracle.ops.pow.ulps },
-  fmod = { function(a, b) if isint(a) then return b == 0 and 0 or math.fmod(a, b) end return math.fmod(a, b) end },
+  fmod = { function(a, b)
+    if isint(a) then return b == 0 and 0 or math.fmod(a, b) end
+    return math.fmod(a, b)
+  end },
   hypot = { function(a, b) return math.sqrt(a * a + b * b) end, ulps = 2 },
   copysign = { function(a, b) return (b < 0 or b == 0 and 1 / b < 0) and -abs(a) or abs(a) end },
   logical_xor = { function(a, b) return truth((a ~= 0) ~= (b ~= 0)) end },
 }
-S.ternary = and_the_oracle { clamp = { function(x, low, high) return math.min(math.max(x, low), high) end } }
+S.ternary = and_the_oracle {
+  clamp = { function(x, low, high) return math.min(math.max(x, low), high) end } }
 
--- ---- reductions: of a list --------------------------------------------------------------------------
+-- ---- reductions: of a list ----------------------------------------------------------------------
 --- empty: what an empty row gives; nil: it raises.
 S.reduce = {}
 for name, start in pairs(oracle.folds) do

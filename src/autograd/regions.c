@@ -21,7 +21,8 @@ static int64_t region_numel(const fl_node *n) {
   return all;
 }
 
-/* Positions of a region along axis k, from the first to the last in memory: steps may be negative. */
+/* Positions of a region along axis k, from the first to the last in memory:
+** steps may be negative. */
 static void span(const fl_attr *a, int k, int64_t *low, int64_t *high) {
   const int64_t last = a->start[k] + a->step[k] * (a->size[k] - 1);
   *low = a->step[k] < 0 ? last : a->start[k];
@@ -43,12 +44,13 @@ static int meet(const fl_attr *a, const fl_attr *b, int rank) {
 
 /* Is v a sum with 0? */
 static int is_cleared(const fl_node *v) {
-  return v->state == FL_PENDING && v->op == FL_OP_add && v->nin == 2 && !v->in[1] && v->scal[1].i == 0;
+  return v->state == FL_PENDING && v->op == FL_OP_add && v->nin == 2 && !v->in[1] &&
+         v->scal[1].i == 0;
 }
 
-/* Regions set into zeros, g's among them: their number if none meets g's, else 0. Several that are there are
-** those of a sum, with their 0 added. Each is looked at, once for each that comes: for the steps of a sequence
-** still far less than a sum of the whole. */
+/* Regions set into zeros, g's among them: their number if none meets g's, else 0. Several that are
+** there are those of a sum, with their 0 added. Each is looked at, once for each that comes: for
+** the steps of a sequence still far less than a sum of the whole. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   int n = 1, bare = 0;
   *covered = region_numel(g);
@@ -115,7 +117,8 @@ static fl_node *set(fl_node *base, fl_node *region, fl_node *value) {
 
 fl_node *fl_add_cotangents(fl_node *sum, fl_node *g) {
   int64_t covered;
-  if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype || !g->shape->numel)
+  if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype ||
+      !g->shape->numel)
     return n_add(sum, g);
   const int n = count_apart(sum, g, &covered);
   if (n < 2) return n_add(sum, g);

@@ -17,7 +17,8 @@ typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3
 #define K(v) n_num(c, v)
 #define x x1          /* the one input of unary ops and reductions */
 #define RULE(fn, text) \
-  static fl_node *fn(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, fl_node *g) { \
+  static fl_node *fn(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, \
+                     fl_node *g) { \
     (void)c; (void)x1; (void)x2; (void)x3; (void)y; (void)g; \
     return text; \
   }
@@ -32,7 +33,8 @@ typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3
 
 static const rule rules[FL_OP_COUNT][3] = {
 #define UNARY(name, kind, value, grad, domain, doc) [FL_OP_##name] = { by1_##name, NULL, NULL },
-#define BINARY(name, kind, value, g1, g2, domain, doc) [FL_OP_##name] = { by1_##name, by2_##name, NULL },
+#define BINARY(name, kind, value, g1, g2, domain, doc) \
+  [FL_OP_##name] = { by1_##name, by2_##name, NULL },
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
   [FL_OP_##name] = { by1_##name, by2_##name, by3_##name },
 #define REDUCE(name, kind, init, value, grad, doc) [FL_OP_##name] = { by1_##name, NULL, NULL },
@@ -54,7 +56,7 @@ flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin) {
   for (int i = 0; i < y->nin; i++) gin[i] = NULL;
   if (fl_ops[y->op].form == FL_FORM_SPECIAL) return fl_rule_structural(y, g, gin);
   fl_node *in[3] = { operand(y, 0), operand(y, 1), operand(y, 2) };
-  for (int i = 0; i < y->nin; i++) if (!in[i]) return c->err.code;       /* no memory for a number */
+  for (int i = 0; i < y->nin; i++) if (!in[i]) return c->err.code;      /* no memory for a number */
   for (int i = 0; i < y->nin; i++) {
     if (!fl_wants(y, i)) continue;
     assert(rules[y->op][i]);             /* ops.def gives one for each input */
@@ -109,7 +111,8 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
 /* The second derivative of digamma for z > 0: eight terms of its series, then Euler and
 ** Maclaurin's rest. Every piece is a node, so it has derivatives of all orders. */
 static fl_node *tetragamma(flame_context *c, fl_node *z) {
-  static const double rest[] = { -1, -1, -0.5, 0, 1.0 / 6, 0, -1.0 / 6, 0, 0.3, 0, -5.0 / 6, 0, 691.0 / 210 };
+  static const double rest[] = { -1, -1, -0.5, 0, 1.0 / 6, 0, -1.0 / 6, 0, 0.3, 0, -5.0 / 6, 0,
+                                 691.0 / 210 };
   fl_node *sum = NULL;
   for (int k = 0; k < 8; k++) {
     fl_node *r = n_reciprocal(z), *term = n_mul(n_mul(r, n_mul(r, r)), K(-2));

@@ -40,7 +40,8 @@ static const char *unknown(const char *s, const char *known, int *n) {
 static int is_one_of(const char *s, const char *words) {
   const size_t n = strlen(s);
   for (const char *p = strstr(words, s); p && n; p = strstr(p + 1, s))
-    if ((p == words || p[-1] == ' ') && (p[n] == ',' || p[n] == ' ' || !p[n]) && strcmp(s, "or")) return 1;
+    if ((p == words || p[-1] == ' ') && (p[n] == ',' || p[n] == ' ' || !p[n]) && strcmp(s, "or"))
+      return 1;
   return 0;
 }
 
@@ -59,12 +60,17 @@ int fl_env_refuse(int which, char *why, size_t size) {
   if (!s || !*s || !*takes) return 0;
   if (!strncmp(takes, "words ", 6)) {
     word = unknown(s, takes + 6, &n);
-    if (word) snprintf(why, size, "%s has the word '%.*s'; it takes %s, with commas between", name, n, word, takes + 6);
+    if (word)
+      snprintf(why, size, "%s has the word '%.*s'; it takes %s, with commas between", name, n, word,
+               takes + 6);
     return word != NULL;
   }
   const long low = strtol(takes, &end, 10);
-  if (end == takes ? is_one_of(s, takes) : is_integer(s, low, strtol(end + strlen(" to "), NULL, 10))) return 0;
-  snprintf(why, size, "%s is '%.60s', need %s%s", name, s, end == takes ? "" : "an integer from ", takes);
+  if (end == takes ? is_one_of(s, takes)
+                   : is_integer(s, low, strtol(end + strlen(" to "), NULL, 10)))
+    return 0;
+  snprintf(why, size, "%s is '%.60s', need %s%s", name, s,
+           end == takes ? "" : "an integer from ", takes);
   return 1;
 }
 

@@ -12,7 +12,8 @@ enum {
 /* The variable's text, or its default. The pointer is valid until the environment changes. */
 const char *fl_env(int which);
 int fl_env_lists(int which, const char *word);   /* is the word in its comma-separated list? */
-/* Has the variable a value that env.def does not allow? Then 'why' names it, its value and what it takes. */
+/* Has the variable a value that env.def does not allow? Then 'why' names it,
+** its value and what it takes. */
 int fl_env_refuse(int which, char *why, size_t size);
 int fl_env_int(int which);            /* leading decimal integer, 0 if none */
 #endif

@@ -48,7 +48,8 @@ static void set_message(fl_error *e, char *text) {
   set_hint(e, remedy);
 }
 
-flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt, va_list args) {
+flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt,
+                          va_list args) {
   char text[1024];
   if (!e || e->code != FLAME_OK) return code;
   fl_print(text, sizeof text, fmt, args);
@@ -70,7 +71,8 @@ void fl_error_text(const fl_error *e, char *out, size_t size) {
   const size_t n = strlen(e->hint);
   size_t facts = strlen(e->message);
   if (n) while (facts > 0 && strncmp(e->message + facts, e->hint, n) != 0) facts--;
-  snprintf(out, size, "%s: %.*s%s%s", e->op, (int)facts, e->message, n ? FL_DO : "", e->message + facts);
+  snprintf(out, size, "%s: %.*s%s%s", e->op, (int)facts, e->message, n ? FL_DO : "",
+           e->message + facts);
 }
 
 void fl_error_clear(fl_error *e) {

@@ -22,14 +22,15 @@ typedef struct fl_error {
   flame_status code;       /* FLAME_OK: no error */
   uint32_t site;           /* interned script line, see fl_site_* ; 0: the current line */
   char op[40];
-  char message[480];       /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
-  char hint[160];          /* the remedy at the end of the message, without its punctuation; may be "" */
+  char message[480];  /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
+  char hint[160];     /* the remedy at the end of the message, without its punctuation; may be "" */
 } fl_error;
 
 /* Keep the error if none is kept yet; always returns 'code', so: return fl_fail(…). */
 flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
-flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt, va_list args)
+flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt,
+                          va_list args)
   __attribute__((format(printf, 4, 0)));
 /* "op: message" with FL_DO before the remedy: an error made from it later has the same hint. */
 void fl_error_text(const fl_error *e, char *out, size_t size);

@@ -117,8 +117,8 @@ int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
 
 /* --- slabs ------------------------------------------------------------------------ */
 
-/* Objects on the free list are fenced off, so that a use after free is seen although the chunk itself
-** stays allocated. */
+/* Objects on the free list are fenced off, so that a use after free is seen although the chunk
+** itself stays allocated. */
 typedef struct chunk { struct chunk *next; size_t bytes; } chunk;
 
 static void push_free(fl_slab *s, void *object) {

@@ -18,9 +18,9 @@ typedef struct fl_mem {
   int64_t limit;        /* live bytes that may not be exceeded; 0: none */
 } fl_mem;
 
-/* Under ASan: these bytes may not be touched until they are opened again. Blocks are closed behind the
-** bytes asked for, so that the rounding hides no access past them. gcc says by a macro that ASan is on,
-** clang by a feature. */
+/* Under ASan: these bytes may not be touched until they are opened again. Blocks are closed behind
+** the bytes asked for, so that the rounding hides no access past them. gcc says by a macro that
+** ASan is on, clang by a feature. */
 #if defined(__has_feature)
 #define FL_HAS_FEATURE(name) __has_feature(name)
 #else

@@ -1,4 +1,5 @@
-/* Small arithmetic of sizes. None of it is checked for overflow: sizes are, where they come from (base/mem.h). */
+/* Small arithmetic of sizes. None of it is checked for overflow: sizes are,
+** where they come from (base/mem.h). */
 #ifndef FL_BASE_NUM_H
 #define FL_BASE_NUM_H
 #include <stdint.h>

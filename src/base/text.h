@@ -6,7 +6,8 @@
 #include <stdarg.h>
 
 /* vsnprintf with numbers as in the C locale, whatever the host has set. */
-int fl_print(char *out, size_t size, const char *fmt, va_list args) __attribute__((format(printf, 3, 0)));
+int fl_print(char *out, size_t size, const char *fmt, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;
 void fl_text_init(fl_text *t, fl_mem *m);

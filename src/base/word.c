@@ -18,16 +18,19 @@ int fl_word_distance(const char *p, const char *q, int limit) {
       here[j] = above[j - 1] + (p[i - 1] != q[j - 1] ? OTHER : 0);
       if (above[j] + SLIP < here[j]) here[j] = above[j] + SLIP;
       if (here[j - 1] + SLIP < here[j]) here[j] = here[j - 1] + SLIP;
-      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] && twice[j - 2] + SLIP < here[j])
+      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] &&
+          twice[j - 2] + SLIP < here[j])
         here[j] = twice[j - 2] + SLIP;
     }
   }
   return row[n % 3][m];
 }
 
-int fl_word_limit(const char *word) { return strlen(word) > 4 ? 11 : 6; }       /* two slips, or one */
+int fl_word_limit(const char *word) { return strlen(word) > 4 ? 11 : 6; }    /* two slips, or one */
 
-fl_word_guess fl_word_begin(const char *word) { return (fl_word_guess){ word, fl_word_limit(word), "" }; }
+fl_word_guess fl_word_begin(const char *word) {
+  return (fl_word_guess){ word, fl_word_limit(word), "" };
+}
 
 void fl_word_offer(fl_word_guess *g, const char *candidate, int n) {
   char text[40];

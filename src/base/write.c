@@ -14,7 +14,8 @@ ssize_t fl_write(int fd, const void *p, size_t n) {
   sigset_t limit, before, pending;
   sigemptyset(&limit);
   sigaddset(&limit, SIGXFSZ);
-  if (sigpending(&pending) != 0 || pthread_sigmask(SIG_BLOCK, &limit, &before) != 0) return write(fd, p, n);
+  if (sigpending(&pending) != 0 || pthread_sigmask(SIG_BLOCK, &limit, &before) != 0)
+    return write(fd, p, n);
   const ssize_t k = write(fd, p, n);
   const int why = errno;
   if (k < 0 && why == EFBIG && !sigismember(&pending, SIGXFSZ))

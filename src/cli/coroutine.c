@@ -1,7 +1,7 @@
 /*
 ** coroutine.resume, wrap and close of flame-lua. They do what Lua's own do, and tell script.c
-** which coroutine runs: a hook is of one coroutine alone, so Ctrl-C must know it. lua_resume does not
-** raise, so that is told again whatever ends the call. Functions of C that call lua_resume
+** which coroutine runs: a hook is of one coroutine alone, so Ctrl-C must know it. lua_resume does
+** not raise, so that is told again whatever ends the call. Functions of C that call lua_resume
 ** themselves are not seen: what runs in them ends at their return.
 */
 #include "cli/cli.h"
@@ -104,7 +104,8 @@ static int closed(lua_State *L) {
 }
 
 void fl_cli_coroutines(lua_State *L) {
-  static const luaL_Reg functions[] = { { "resume", resume }, { "wrap", wrap }, { "close", closed }, { NULL, NULL } };
+  static const luaL_Reg functions[] = { { "resume", resume }, { "wrap", wrap }, { "close", closed },
+                                        { NULL, NULL } };
   lua_getglobal(L, "coroutine");
   luaL_setfuncs(L, functions, 0);
   lua_pop(L, 1);

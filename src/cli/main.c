@@ -70,7 +70,7 @@ static int short_option(char **argv, int *i) {
       if (!text[2]) {
         const char *value = argv[*i + 1];
         if (!value || value[0] == '-') return BAD;
-        ++*i;
+        (*i)++;
       }
       return text[1] == 'e' ? STRINGS : 0;
     default: return BAD;

@@ -20,7 +20,9 @@ typedef struct launch {
   atomic_llong worst;                /* lowest block that failed: later ones need not run */
 } launch;
 
-static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
+static const fl_kfunction *function_of(const fl_call *c) {
+  return (const fl_kfunction *)(const void *)c->callee;
+}
 
 static void set_geometry(const fl_call *c, fl_lane_launch *l) {
   for (int i = 0; i < 3; i++) {
@@ -38,7 +40,8 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   fl_lane_launch l = { 0 };
   set_geometry(call, &l);
   if (!k->lanes) return 0;
-  return fl_round_up((int64_t)fl_lane_scratch(k->lanes, &l), 64) * workers + fl_round_up(sizeof(launch), 64);
+  return fl_round_up((int64_t)fl_lane_scratch(k->lanes, &l), 64) * workers +
+         fl_round_up(sizeof(launch), 64);
 }
 
 /* Arguments of the lanes; outputs get the contents that they have before the launch. */
@@ -91,7 +94,8 @@ static void say(const fl_call_run *r, const fl_lane_report *report, fl_mem *m) {
   fl_text_init(&t, m);
   fl_lane_message(report, &t);
   const char *s = fl_text_str(&t);
-  fl_kunit_message(function_of(r->call)->unit, s ? s : "a fault of the kernel", r->fault, FL_CALL_FAULT);
+  fl_kunit_message(function_of(r->call)->unit, s ? s : "a fault of the kernel", r->fault,
+                   FL_CALL_FAULT);
   fl_text_free(&t);
 }
 
@@ -132,7 +136,8 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
 flame_status fl_cpu_ready(fl_device *d, fl_kfunction *const *k, int n) {
   for (int i = 0; i < n; i++) {
     if (k[i]->binary)
-      return FL_FAIL(d->ctx, FLAME_NOT_SUPPORTED, "kernel", "a binary runs on CUDA only; its inputs are on the CPU");
+      return FL_FAIL(d->ctx, FLAME_NOT_SUPPORTED, "kernel",
+                     "a binary runs on CUDA only; its inputs are on the CPU");
     if (!k[i]->lanes) k[i]->lanes = fl_lane_compile(k[i]->mem, k[i]->f, &d->ctx->err);
     if (!k[i]->lanes) return d->ctx->err.code;
     k[i]->ready |= 1u;

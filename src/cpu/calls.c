@@ -33,14 +33,21 @@ flame_status fl_cpu_call(fl_device *d, fl_call_run *r) {
   return table[r->call->kind].run(d, r);
 }
 
-flame_status fl_cpu_call_step(fl_device *d, const fl_call_step *s, const fl_binding *b, char *text) {
-  fl_call_run r = { .call = &s->call, .out = fl_place_address(b, &s->out), .scalar = b->scalar + s->scalar,
+flame_status fl_cpu_call_step(fl_device *d, const fl_call_step *s, const fl_binding *b,
+                              char *text) {
+  fl_call_run r = { .call = &s->call, .out = fl_place_address(b, &s->out),
+                    .scalar = b->scalar + s->scalar,
                     .fault = text };
-  for (int i = 0; i < s->call.nin; i++) r.in[i] = (char *)fl_place_address(b, &s->in[i]) + s->in_byte[i];
+  for (int i = 0; i < s->call.nin; i++)
+    r.in[i] = (char *)fl_place_address(b, &s->in[i]) + s->in_byte[i];
   return fl_cpu_call(d, &r);
 }
 
-int64_t fl_cpu_scratch_part(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
+int64_t fl_cpu_scratch_part(const fl_call *call, int workers) {
+  (void)call;
+  (void)workers;
+  return 0;
+}
 
 flame_status fl_cpu_call_part(fl_device *d, const fl_call_run *r) {
   const size_t bytes = (size_t)(r->call->numel * fl_dtype_size(r->call->dtype));

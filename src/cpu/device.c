@@ -3,10 +3,10 @@
 ** program, and the scratch that its steps will need is reserved, so that a run allocates
 ** nothing. Steps run in order and are done when run returns.
 **
-** Work is spread over the workers in units (program/program.h); steps of little work stay on the caller.
-** Interrupts: workers stop taking units once the flag is up; run takes the flag. Steps that
-** write a home are not cut: they run with a flag that stays 0, as do those between the first
-** and the last that write one home.
+** Work is spread over the workers in units (program/program.h); steps of little work stay on the
+** caller. Interrupts: workers stop taking units once the flag is up; run takes the flag. Steps that
+** write a home are not cut: they run with a flag that stays 0, as do those between the first and
+** the last that write one home.
 */
 #include "cpu/calls.h"
 #include "cpu/fft/fft_job.h"
@@ -130,14 +130,14 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
-/* Unit of a step: instances of as many units in turn, so that workers do not write pieces of one page (those of
-** cat); else by bisection. */
+/* Unit of a step: instances of as many units in turn, so that workers do not write pieces of one
+** page (those of cat); else by bisection. */
 static void kernel_unit(void *arg, int64_t unit, int worker) {
   const launch *l = arg;
   int32_t low = 0, high = l->step->count;
   if (l->step->even) {
-    fl_prog_unit(l->step->prog[unit % high], unit / high, l->cpu->scratch + worker * l->cpu->worker_bytes,
-                 &l->cpu->fault[worker]);
+    fl_prog_unit(l->step->prog[unit % high], unit / high,
+                 l->cpu->scratch + worker * l->cpu->worker_bytes, &l->cpu->fault[worker]);
     return;
   }
   while (high - low > 1) {
@@ -155,7 +155,8 @@ static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b)
   const int64_t units = t->first[t->count];
   for (int32_t i = 0; i < t->count; i++)
     if (t->prog[i]) fl_prog_bind(t->prog[i], b, cpu->scratch, &cpu->fault[0]);
-  const int alone = t->work <= PARALLEL_WORK || (t->work <= LITTLE_WORK && !fl_threads_awake(cpu->pool));
+  const int alone = t->work <= PARALLEL_WORK ||
+                    (t->work <= LITTLE_WORK && !fl_threads_awake(cpu->pool));
   if (!alone) fl_threads_run(cpu->pool, units, kernel_unit, &l, cpu->stop);
   else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
   if (alone && t->work > PARALLEL_WORK) fl_threads_alone(cpu->pool);
@@ -266,7 +267,8 @@ static void cpu_close(fl_device *d) {
 static const fl_device_table cpu_table = {
   .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .trim = cpu_trim, .memory = cpu_memory,
   .upload = cpu_transfer, .download = cpu_transfer, .copy = cpu_transfer,
-  .prepare = cpu_prepare, .ready = fl_cpu_ready, .run = cpu_run, .sync = cpu_sync, .close = cpu_close,
+  .prepare = cpu_prepare, .ready = fl_cpu_ready, .run = cpu_run, .sync = cpu_sync,
+  .close = cpu_close,
 };
 
 /* The best tables this machine can run; FLAME_ISA caps them. */

@@ -23,16 +23,16 @@ typedef struct dim { int64_t size, dst, idx, src, position; } dim;
 
 typedef struct job {
   const fl_vm *vm;
-  uint8_t dtype, add, half;       /* half: dst holds f32 in place of a half type */
-  int rank, split;                /* the dim cut in 'pieces'; rank: the range of the index; -1: none */
-  dim at[FL_MAX_AXES];            /* two at least */
+  uint8_t dtype, add, half;    /* half: dst holds f32 in place of a half type */
+  int rank, split;             /* the dim cut in 'pieces'; rank: the range of the index; -1: none */
+  dim at[FL_MAX_AXES];         /* two at least */
   int64_t extent, gstride, pieces, dst_numel;
-  char *dst, *home;               /* home: the half type's own memory */
+  char *dst, *home;            /* home: the half type's own memory */
   const int64_t *idx;
   const char *src;
-  int site, flags;                /* site >= 0: idx is to be checked against 'limit' */
+  int site, flags;             /* site >= 0: idx is to be checked against 'limit' */
   int64_t limit;
-  fl_vm_fault *fault;             /* one a worker */
+  fl_vm_fault *fault;          /* one a worker */
   const atomic_int *stop;
 } job;
 
@@ -55,10 +55,11 @@ int64_t fl_scatter_bytes(const fl_scatter *s) {
 
 /* ---- index values --------------------- */
 
-/* n positions at *idx, *step apart, checked where that is still to be done: then they lie in 'out'. The
-** points' positions in the index tensor, for a report: from 'position' on, 'apart' from each other. */
-static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, int64_t position, int64_t apart,
-                  int64_t *out, fl_vm_fault *fault) {
+/* n positions at *idx, *step apart, checked where that is still to be done: then they lie in 'out'.
+** The points' positions in the index tensor, for a report: from 'position' on, 'apart' from each
+** other. */
+static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, int64_t position,
+                  int64_t apart, int64_t *out, fl_vm_fault *fault) {
   int64_t place[BLOCK] = { 0 };
   const int64_t *a = *idx;
   if (j->site < 0) return;
@@ -94,7 +95,8 @@ static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, i
 #define AS_IS(x) (x)
 #define SAME(T, expr) RUN(T, T, T, AS_IS, expr)
 
-static void run_add(int dtype, char *dst, const int64_t *idx, const char *src, int64_t n, const dim *r, int64_t g) {
+static void run_add(int dtype, char *dst, const int64_t *idx, const char *src, int64_t n,
+                    const dim *r, int64_t g) {
   switch (dtype) {
     case FLAME_F64: SAME(double, *p + v)
     case FLAME_F32: SAME(float, *p + v)
@@ -109,7 +111,8 @@ static void run_add(int dtype, char *dst, const int64_t *idx, const char *src, i
   }
 }
 
-static void run_put(int size, char *dst, const int64_t *idx, const char *src, int64_t n, const dim *r, int64_t g) {
+static void run_put(int size, char *dst, const int64_t *idx, const char *src, int64_t n,
+                    const dim *r, int64_t g) {
   switch (size) {
     case 8: SAME(uint64_t, v)
     case 4: SAME(uint32_t, v)
@@ -156,10 +159,12 @@ static void some_rows(const job *j, const sheet *s, int64_t first, int64_t n) {
   const int64_t *idx = s->idx + first * step;
   char *base = s->dst + first * s->rows.dst * wide;
   const char *from = s->src + first * s->rows.src * size;
-  check(j, &idx, &step, n, s->position + first * s->rows.position, s->rows.position, checked, s->fault);
+  check(j, &idx, &step, n, s->position + first * s->rows.position, s->rows.position, checked,
+        s->fault);
   for (int64_t k = 0; k < n; k++, base += s->rows.dst * wide, from += s->rows.src * size) {
     const int64_t index = idx[k * step];
-    if (k + AHEAD < n) ask(base + (AHEAD * s->rows.dst + idx[(k + AHEAD) * step] * g) * wide, length * wide);
+    if (k + AHEAD < n)
+      ask(base + (AHEAD * s->rows.dst + idx[(k + AHEAD) * step] * g) * wide, length * wide);
     if (index < s->low || index >= s->high) continue;
     if (dense && j->add) row_add(j, base + index * g * wide, from, length);
     else if (dense) memcpy(base + index * g * wide, from, (size_t)(length * size));
@@ -168,17 +173,18 @@ static void some_rows(const job *j, const sheet *s, int64_t first, int64_t n) {
   }
 }
 
-/* Points first to first + n - 1 of rows k to k + m - 1, at most BLOCK: of one row, or all of some whose
-** index lies densely. */
-static void some_points(const job *j, const sheet *s, int64_t k, int64_t m, int64_t first, int64_t n) {
+/* Points first to first + n - 1 of rows k to k + m - 1, at most BLOCK: of one row, or all of some
+** whose index lies densely. */
+static void some_points(const job *j, const sheet *s, int64_t k, int64_t m, int64_t first,
+                        int64_t n) {
   const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size;
   dim row = s->row;
   int64_t checked[BLOCK];
   const int64_t *idx = s->idx + k * s->rows.idx + first * row.idx;
   char *dst = s->dst + (k * s->rows.dst + first * row.dst) * wide;
   const char *src = s->src + (k * s->rows.src + first * row.src) * size;
-  check(j, &idx, &row.idx, m * n, s->position + k * s->rows.position + first * row.position, row.position, checked,
-        s->fault);
+  check(j, &idx, &row.idx, m * n, s->position + k * s->rows.position + first * row.position,
+        row.position, checked, s->fault);
   for (; m > 0; m--, idx += n, dst += s->rows.dst * wide, src += s->rows.src * size) {
     if (j->add) run_add(j->dtype, dst, idx, src, n, &row, j->gstride);
     else run_put(size, dst, idx, src, n, &row, j->gstride);
@@ -189,14 +195,18 @@ static void run_sheet(const job *j, const sheet *s) {
   const int64_t rows = s->rows.size, n = s->row.size;
   const int dense = s->row.idx == 1 && s->rows.idx == n && s->rows.position == n * s->row.position;
   const int64_t most = dense && n > 0 && n < BLOCK ? BLOCK / n : 1;
-  for (int64_t k = 0; s->row.idx == 0 && k < rows; k += BLOCK) some_rows(j, s, k, fl_min(BLOCK, rows - k));
+  for (int64_t k = 0; s->row.idx == 0 && k < rows; k += BLOCK)
+    some_rows(j, s, k, fl_min(BLOCK, rows - k));
   for (int64_t k = 0; s->row.idx != 0 && k < rows; k += most)
-    for (int64_t i = 0; i < n; i += BLOCK) some_points(j, s, k, fl_min(most, rows - k), i, fl_min(BLOCK, n - i));
+    for (int64_t i = 0; i < n; i += BLOCK)
+      some_points(j, s, k, fl_min(most, rows - k), i, fl_min(BLOCK, n - i));
 }
 
 /* ---- the whole space --------------------- */
 
-static int stopped(const job *j) { return atomic_load_explicit(j->stop, memory_order_relaxed) != 0; }
+static int stopped(const job *j) {
+  return atomic_load_explicit(j->stop, memory_order_relaxed) != 0;
+}
 
 /* The sheet whose first point is 'at'. */
 static void place_sheet(const job *j, const int64_t *at, sheet *s) {
@@ -304,9 +314,11 @@ flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_bindin
   for (int a = 0; a < s->rank; a++) points *= s->size[a];
   if (points == 0) return FLAME_OK;
   char *dst = address(b, &s->dst);
-  job j = { .vm = d->vm, .dtype = s->dtype, .add = s->add, .half = s->add && is_half(s->dtype), .extent = s->extent,
+  job j = { .vm = d->vm, .dtype = s->dtype, .add = s->add, .half = s->add && is_half(s->dtype),
+            .extent = s->extent,
             .gstride = s->dst.gstride, .dst_numel = s->dst_numel, .home = dst,
-            .idx = address(b, &s->idx), .src = address(b, &s->src), .site = s->fault, .flags = s->flags,
+            .idx = address(b, &s->idx), .src = address(b, &s->src), .site = s->fault,
+            .flags = s->flags,
             .limit = s->fault < 0 ? 0 : b->scalar[s->limit].i, .fault = d->fault, .stop = d->stop };
   const int64_t units = j.half ? (s->dst_numel + UNIT - 1) / UNIT : 0;
   j.dst = j.half ? d->shared : dst;

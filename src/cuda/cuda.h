@@ -1,4 +1,5 @@
-/* Opening a CUDA device with libraries other than the real ones, which tests do (device/device.h has the usual way). */
+/* Opening a CUDA device with libraries other than the real ones, which tests do (device/device.h
+** has the usual way). */
 #ifndef FL_CUDA_CUDA_H
 #define FL_CUDA_CUDA_H
 #include "cuda/driver/state.h"

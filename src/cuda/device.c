@@ -70,7 +70,8 @@ static flame_status tell_late(fl_cuda *s) {
   const uint64_t word = s->late_pending ? *s->late_host : FL_LATE_NONE;
   s->late_pending = 0;
   if (word == FL_LATE_NONE) return FLAME_OK;
-  const flame_status e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->late, 0xff, sizeof word, s->stream),
+  const flame_status e =
+      fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->late, 0xff, sizeof word, s->stream),
                                        "cuMemsetD8Async");
   if (e != FLAME_OK) return e;
   return fl_cuda_weights_fault(s, word);
@@ -211,7 +212,8 @@ static flame_status make_objects(fl_cuda *s) {
   e = fl_cuda_reserve(s, &s->fault, bytes, "the fault record");
   if (e != FLAME_OK) return e;
   s->late = (fl_text_fault *)s->fault + 1;
-  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, (size_t)bytes, s->stream), "cuMemsetD8Async");
+  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, (size_t)bytes, s->stream),
+        "cuMemsetD8Async");
   return FLAME_OK;
 }
 
@@ -264,7 +266,8 @@ int fl_cuda_count(char *reason, size_t size) {
     r = cu->DeviceGetCount(&n);
   }
   if (r != FL_CU_OK)
-    snprintf(reason, size, "%s: %s (%s)", call, fl_cuda_error_name(cu, r), fl_cuda_error_text(cu, r));
+    snprintf(reason, size, "%s: %s (%s)", call, fl_cuda_error_name(cu, r),
+             fl_cuda_error_text(cu, r));
   else if (n == 0) snprintf(reason, size, "the NVIDIA driver sees no device");
   return r == FL_CU_OK ? n : 0;
 }

@@ -36,6 +36,7 @@ struct fl_prepared {              /* hangs on a step */
   fl_module *steps;               /* MATMUL by our own kernel, SCATTER */
   fl_cu_function entry[FL_TEXT_MAX_CALLS];
   uint8_t library;                /* MATMUL by cuBLASLt */
+  int64_t scratch;                /* bytes that it needs */
 };
 
 static flame_status no_memory(fl_cuda *s) {
@@ -177,7 +178,7 @@ static flame_status want(fl_cuda *s, fl_step *t) {
   if (t->kind == FL_S_KERNEL) return want_kernels(s, t, r);
   if (t->kind == FL_S_MATMUL) {
     int yes = 0;
-    const flame_status e = fl_blas_prepare(s, t->matmul, &yes);
+    const flame_status e = fl_blas_prepare(s, t->matmul, &yes, &r->scratch);
     if (e != FLAME_OK) return e;
     r->library = (uint8_t)yes;
     if (yes) return FLAME_OK;
@@ -278,6 +279,7 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   }
   if (!r) return FLAME_OK;
   for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) e = ready_group(s, p, t, &r->group[i]);
+  if (e == FLAME_OK && r->library && r->scratch) e = share(s, r->scratch, 0);
   if (e != FLAME_OK || !r->steps) return e;
   fl_text_step x = { 0 };
   describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
@@ -286,7 +288,8 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;
 }
 
-/* Host memory that goes with the plan. Modules, and what the library calls keep, are shared with others. */
+/* Host memory that goes with the plan. Modules, and what the library calls
+** keep, are shared with others. */
 static int64_t bytes_held(const fl_plan *p) {
   size_t bytes = 0;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -460,7 +463,8 @@ static flame_status send_fault(fl_cuda *s) {
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
                       sizeof(fl_text_fault), s->stream),
     "cuMemcpyDtoHAsync");
-  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
   if (e == FLAME_OK) s->fault_pending = 1;
   return e;
 }
@@ -498,7 +502,8 @@ static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
 
 /* Look at the checks of the steps from *open on. Done are the steps before the one that reports:
 ** the record keeps the lowest report, so these have found nothing. */
-static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault, int32_t *done) {
+static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault,
+                            int32_t *done) {
   const int32_t first = *open;
   *open = -1;
   const flame_status e = look(s, fault);
@@ -507,8 +512,8 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_faul
   return e;
 }
 
-static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done,
-                              fl_marks *marks) {
+static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault,
+                              int32_t *done, fl_marks *marks) {
   int32_t open = -1;               /* the first step that checked since the last look; -1: none */
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i <= p->nstep && e == FLAME_OK; i++) {
@@ -531,7 +536,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
       else fault->site = p->step[i].call->fault;
       return e;
     }
-    if (e == FLAME_OK) ++*done;
+    if (e == FLAME_OK) (*done)++;
   }
   return e;
 }

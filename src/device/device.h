@@ -12,7 +12,8 @@
 
 struct fl_kfunction;
 
-typedef struct fl_fault {       /* of the out-of-range indices of a run that of the lowest (site, position) */
+/* of the out-of-range indices of a run that of the lowest (site, position) */
+typedef struct fl_fault {
   int32_t site;                 /* index in plan->fault, -1: none */
   int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
   char text[FL_CALL_FAULT];     /* of a call: what is bad instead; else empty */
@@ -49,7 +50,8 @@ typedef struct fl_device_table {
   void (*memory)(fl_device *d, int64_t *free_bytes, int64_t *reserved);
   flame_status (*upload)(fl_device *d, void *dst, const void *src, int64_t bytes);
   flame_status (*download)(fl_device *d, void *dst, const void *src, int64_t bytes);   /* waits */
-  flame_status (*copy)(fl_device *d, void *dst, const void *src, int64_t bytes);       /* on the device, queued */
+  /* on the device, queued */
+  flame_status (*copy)(fl_device *d, void *dst, const void *src, int64_t bytes);
   /* Compile what is missing; no effects on data. Called once a plan, before its first run. */
   flame_status (*prepare)(fl_device *d, fl_plan *p);
   /* Compile these user kernels, so that errors come where they are called. */
@@ -57,7 +59,8 @@ typedef struct fl_device_table {
   /* Run all steps. Polls c->interrupted between steps (and inside long ones): then
   ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values: into *fault at once (CPU)
   ** or by the next sync. */
-  flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done);
+  flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
+                      int32_t *done);
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
   void (*close)(fl_device *d);
 } fl_device_table;

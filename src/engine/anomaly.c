@@ -1,17 +1,18 @@
 /*
 ** flame.autograd.anomaly(true): each public call, and each step of a backward walk, computes
-** what it recorded, one op after the other, and raises for the first that made a NaN or an infinity out of finite values, with
-** the line that recorded it (for a backward op the line of its forward op). Constants that
-** are not finite, and what is computed from them, pass: -inf in a mask is meant. FLAME_CHECK=nan
-** does the same for a NaN alone, made of operands without one.
-** Every value is read back, so this is slow and for finding faults only.
+** what it recorded, one op after the other, and raises for the first that made a NaN or an infinity
+** out of finite values, with the line that recorded it (for a backward op the line of its forward
+** op). Constants that are not finite, and what is computed from them, pass: -inf in a mask is
+** meant. FLAME_CHECK=nan does the same for a NaN alone, made of operands without one. Every value
+** is read back, so this is slow and for finding faults only.
 */
 #include "engine/evaluate.h"
 #include <math.h>
 
 static int is_bad(int mode, double v) { return mode == FL_ANOMALY_NAN ? isnan(v) : !isfinite(v); }
 
-/* 1: all finite (or not a float), 0: *bad of them are not, -1: could not be read, the error kept. */
+/* 1: all finite (or not a float), 0: *bad of them are not, -1: could not be
+** read, the error kept. */
 static int all_finite(flame_context *c, int mode, fl_node *n, int64_t *bad, double *first) {
   *bad = 0;
   if (!fl_is_float(n->dtype)) return 1;
@@ -61,8 +62,10 @@ static flame_status check(flame_context *c, int mode, const suspect *s) {
     if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
   }
   c->err.site = n->site;
-  return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "made %s out of %s, in %lld of %lld elements",
-                 isnan(first) ? "NaN" : "Inf", mode == FL_ANOMALY_NAN ? "operands without one" : "finite values", (long long)bad, (long long)n->shape->numel);
+  return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name,
+                 "made %s out of %s, in %lld of %lld elements", isnan(first) ? "NaN" : "Inf",
+                 mode == FL_ANOMALY_NAN ? "operands without one" : "finite values", (long long)bad,
+                 (long long)n->shape->numel);
 }
 
 /* What was recorded since 'mark', in order. The nodes are held by the borrowing scope. */

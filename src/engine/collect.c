@@ -2,12 +2,12 @@
 ** When the host's collector runs for us, and what that may cost.
 **
 ** A step, right before planning, collects the young in generational mode: temporaries of the
-** script, which the plan then need not store. It costs next to nothing, unless a large old table was
-** written to, which it walks each time (a list of a million losses: a millisecond). So the time of
-** some steps is taken (the one clock here). What can not be of the garbage that they found puts the
-** next one off, until as many values, or KB of them, were stored in vain as could have been
-** recorded meanwhile ('kept'). In incremental mode the host's collector goes on at its own pace:
-** a step would do a part of a cycle, and find what died only at the cycle's end.
+** script, which the plan then need not store. It costs next to nothing, unless a large old table
+** was written to, which it walks each time (a list of a million losses: a millisecond). So the time
+** of some steps is taken (the one clock here). What can not be of the garbage that they found puts
+** the next one off, until as many values, or KB of them, were stored in vain as could have been
+** recorded meanwhile ('kept'). In incremental mode the host's collector goes on at its own pace: a
+** step would do a part of a cycle, and find what died only at the cycle's end.
 **
 ** A full collection comes when live handles, what they hold or the host's heap have doubled since
 ** the last: steps put off the major collections that Lua would do, and what lives across two of
@@ -85,7 +85,8 @@ static int full_is_due(flame_context *c, int64_t heap) {
 
 static int64_t thread_time(void) {
   struct timespec t;
-  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : 0;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0
+         ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : 0;
 }
 
 /* The next one waits until 'kept' is 'least'. */

@@ -20,8 +20,8 @@ static void put_node(fl_text *t, const fl_program *g, int64_t i) {
     if (j) fl_text_printf(t, " %%%lld", (long long)j);
     else fl_text_puts(t, n->in[k] ? " value" : " number");
   }
-  fl_text_printf(t, "  %s %s%s\n", fl_shape_text(shape, n->shape->rank, n->shape->size), fl_dtype_name(n->dtype),
-                 g->live.at[i] ? "  kept" : "");
+  fl_text_printf(t, "  %s %s%s\n", fl_shape_text(shape, n->shape->rank, n->shape->size),
+                 fl_dtype_name(n->dtype), g->live.at[i] ? "  kept" : "");
 }
 
 /* A window of many ops is cut short: looking up operands is quadratic. */
@@ -41,8 +41,8 @@ void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms) {
   const fl_engine *e = c->engine;
   char device[16], name[72];
   fl_device_name(p->device, device);
-  fprintf(stderr, "evaluated %lld ops on %s: %d steps, %.3f ms%s\n", (long long)ops, device, (int)p->nstep, ms,
-          p->device == 0 ? "" : " until queued");
+  fprintf(stderr, "evaluated %lld ops on %s: %d steps, %.3f ms%s\n", (long long)ops, device,
+          (int)p->nstep, ms, p->device == 0 ? "" : " until queued");
   for (int32_t i = 0; e->debug >= 3 && i < p->nstep; i++) {
     fl_step_name(&p->step[i], name, sizeof name);
     fprintf(stderr, "  %s, %lld bytes\n", name, (long long)p->step[i].moved);

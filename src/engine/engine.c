@@ -30,8 +30,9 @@ int fl_device_index(flame_context *c, const char *name) {
     const long n = strtol(name + 5, &end, 10);
     if (*end == 0 && n < FL_MAX_DEVICES - 1) return c->sim ? 0 : (int)n + 1;
   }
-  FL_FAIL(c, FLAME_BAD_ARGUMENT, "device", "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"",
-          name, FL_MAX_DEVICES - 2);
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, "device",
+          "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"", name,
+          FL_MAX_DEVICES - 2);
   return -1;
 }
 
@@ -56,7 +57,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   return d;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 int64_t fl_engine_live_bytes(const flame_context *c) {
   int64_t b = 0;
@@ -78,8 +79,8 @@ static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   char name[16];
   fl_device_name(device, name);
   d->table->memory(d, &unused, &reserved);
-  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "%s: asked for %lld bytes, %lld free, %lld live in tensors", name,
-          (long long)bytes, (long long)unused, (long long)c->live_bytes[device]);
+  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "%s: asked for %lld bytes, %lld free, %lld live in tensors",
+          name, (long long)bytes, (long long)unused, (long long)c->live_bytes[device]);
   return NULL;
 }
 
@@ -89,12 +90,14 @@ static void device_free(flame_context *c, int device, void *p, int64_t bytes) {
   if (e->open[device]) d->table->free(d, p, bytes);
 }
 
-static flame_status upload(flame_context *c, int device, void *dst, const void *src, int64_t bytes) {
+static flame_status upload(flame_context *c, int device, void *dst, const void *src,
+                           int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   return d ? d->table->upload(d, dst, src, bytes) : c->err.code;
 }
 
-static flame_status download(flame_context *c, int device, void *dst, const void *src, int64_t bytes) {
+static flame_status download(flame_context *c, int device, void *dst, const void *src,
+                             int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   return d ? d->table->download(d, dst, src, bytes) : c->err.code;
 }
@@ -120,7 +123,7 @@ void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
   return e->arena[device];
 }
 
-/* ---- contexts --------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 static const fl_upcalls calls = {
   .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
@@ -139,7 +142,8 @@ static flame_status check_environment(flame_context *c) {
 }
 
 static void configure_checks(flame_context *c) {
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA))
+    c->kernel_checks |= FL_LANE_BOUNDS;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;

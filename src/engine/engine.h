@@ -7,13 +7,14 @@
 #include "device/device.h"
 #include "tensor/tensor.h"
 
-/* What decides on the host's collector (collect.c): since the last collection, and right after it. */
+/* What decides on the host's collector (collect.c): since the last
+** collection, and right after it. */
 typedef struct fl_collecting {
-  int64_t work;                                   /* in ops */
-  int64_t kept, least;                            /* values, or KB of them; so many a step waits for */
-  int64_t steps, dear;                            /* steps since one was timed, dear ones in a row */
-  int64_t live, bytes, heap;                      /* handles, bytes that they hold, KB of the host's heap */
-  int64_t seen;                                   /* ops recorded when 'work' was counted */
+  int64_t work;                           /* in ops */
+  int64_t kept, least;                    /* values, or KB of them; so many a step waits for */
+  int64_t steps, dear;                    /* steps since one was timed, dear ones in a row */
+  int64_t live, bytes, heap;              /* handles, bytes that they hold, KB of the host's heap */
+  int64_t seen;                           /* ops recorded when 'work' was counted */
 } fl_collecting;
 
 typedef struct fl_engine {
@@ -26,21 +27,26 @@ typedef struct fl_engine {
   int threads;
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of kernel structures that have a text */
   uint8_t collecting;                             /* a collector step is under way */
-  uint8_t untold;                                 /* a write was refused for a value out of range, and */
+  uint8_t untold;                                 /* a write was refused for a value
+                                                  ** out of range, and */
   fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_collecting collect;
-  int64_t roomy;                                  /* bytes that are few for the largest GPU in use */
+  int64_t roomy;                                  /* bytes that are few for the
+                                                  ** largest GPU in use */
 } fl_engine;
 
-fl_device *fl_engine_device(flame_context *c, int index);      /* opens at first use; NULL: error kept */
-int fl_device_index(flame_context *c, const char *name);       /* "cpu", "cuda", "cuda:1"; -1: error kept */
+/* opens at first use; NULL: error kept */
+fl_device *fl_engine_device(flame_context *c, int index);
+/* "cpu", "cuda", "cuda:1"; -1: error kept */
+int fl_device_index(flame_context *c, const char *name);
 void fl_device_name(int index, char buf[16]);
 /* Value of n as host bytes, row-major in n's shape, n's dtype. Evaluates. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
 /* New STORED node from row-major host bytes. Borrowed. */
-fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape, const void *data);
+fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
+                           const void *data);
 /* STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

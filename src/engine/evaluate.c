@@ -1,6 +1,6 @@
 /*
-** Evaluation (docs/design.md 2): collect, program, plan, reserve all memory, run, store. Nothing has
-** an effect before the run, so a failure until then leaves the window as it was; if the whole
+** Evaluation (docs/design.md 2): collect, program, plan, reserve all memory, run, store. Nothing
+** has an effect before the run, so a failure until then leaves the window as it was; if the whole
 ** window can not be run, the value asked for is tried with its ancestors alone.
 */
 #include "engine/evaluate.h"
@@ -53,7 +53,7 @@ static flame_status no_host(flame_context *c) {
   return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory");
 }
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static void debug_plan(flame_context *c, const fl_plan *p) {
   const fl_engine *e = c->engine;
@@ -83,10 +83,11 @@ static flame_status find_plan(flame_context *c, run *r) {
   return FLAME_OK;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int lay_out(flame_context *c, run *r) {
-  const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout, nh = (size_t)r->program.homes.n;
+  const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout,
+               nh = (size_t)r->program.homes.n;
   r->bytes = (ne + 2 * no + nh + 1) * sizeof(void *);
   r->block = fl_zalloc(&c->mem, r->bytes);
   if (!r->block) return 0;
@@ -118,7 +119,8 @@ static int count_uses(flame_context *c, const run *r, int32_t **inner) {
       if (n->base->state == FL_STORED) (*inner)[n->base->slot]++;
       continue;
     }
-    for (int k = 0; k < n->nin; k++) if (n->in[k] && n->in[k]->state == FL_STORED) (*inner)[n->in[k]->slot]++;
+    for (int k = 0; k < n->nin; k++)
+      if (n->in[k] && n->in[k]->state == FL_STORED) (*inner)[n->in[k]->slot]++;
   }
   return *inner != NULL;
 }
@@ -132,7 +134,8 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   if (!count_uses(c, r, &inner)) return no_host(c);
   for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
     int keep = 0;
-    for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext) keep = survives(r, x, whole, inner);
+    for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext)
+      keep = survives(r, x, whole, inner);
     if (!keep) continue;
     r->saved[h] = fl_buffer_new(c, p->device, p->homes.at[h]->bytes);
     if (!r->saved[h]) e = c->err.code;
@@ -156,12 +159,13 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
     r->ext[i] = (char *)x->buffer->ptr + x->offset * fl_dtype_size(x->dtype);
   }
   if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes))
-    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "%lld bytes for intermediate values, %lld live in tensors",
+    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate",
+                   "%lld bytes for intermediate values, %lld live in tensors",
                    (long long)plan->arena_bytes, (long long)c->live_bytes[p->device]);
   return reserve_snapshots(c, r, whole);
 }
 
-/* ---- results -------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static flame_status save_snapshots(flame_context *c, run *r, fl_device *d, int whole) {
   fl_program *p = &r->program;
@@ -200,7 +204,8 @@ static void store_out(run *r, int32_t i) {
 enum { CLEAN, RESTS, REFUSED };
 
 static int is_of(const fl_program *p, const fl_node *n) {
-  return n->state == FL_PENDING && n->slot >= 0 && n->slot < p->nodes.n && p->nodes.at[n->slot] == n;
+  return n->state == FL_PENDING && n->slot >= 0 && n->slot < p->nodes.n &&
+         p->nodes.at[n->slot] == n;
 }
 
 static void find_resting(const run *r, const fl_fault *f) {
@@ -238,7 +243,8 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
     const int wait = later && rests != RESTS;
     if (n->base) {
       if (!p->live.at[i] && !r->plan->live[i]) continue;
-      if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
+      if (n->base->state == FL_STORED)
+        fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
       else if (why && !wait) fl_node_fail(n, why, site);
       continue;
     }
@@ -270,18 +276,23 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
   assert(!f->text[0] || (n->attr && n->attr->call));       /* only calls leave a text */
   if (f->text[0]) return FL_FAIL(c, FLAME_BAD_VALUE, n->attr->call->what, "%s", f->text);
   if (flags & FL_INDEX_CLASS && size == 0)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, and there are no classes",
-                   (long long)f->value, (long long)f->position + 1);
+    return FL_FAIL(c, FLAME_BAD_VALUE, what,
+                   "class %lld at position %lld, and there are no classes", (long long)f->value,
+                   (long long)f->position + 1);
   if (flags & FL_INDEX_CLASS)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld" FL_DO " (labels of a 0-based file need + 1)",
-                   (long long)f->value, (long long)f->position + 1, size);
+    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld"
+                   FL_DO " (labels of a 0-based file need + 1)", (long long)f->value,
+                   (long long)f->position + 1, size);
   char range[64] = "", where[24] = "";
   if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
   if (size == 0)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range%s, which has no elements",
-                   (long long)f->value, (long long)f->position + 1, where[0] ? where : " for the tensor");
+    return FL_FAIL(c, FLAME_BAD_VALUE, what,
+                   "index %lld at position %lld is out of range%s, which has no elements",
+                   (long long)f->value, (long long)f->position + 1,
+                   where[0] ? where : " for the tensor");
   if (flags & FL_INDEX_NEGATIVE) snprintf(range, sizeof range, "%lld to -1 or ", -size);
-  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range%s, need %s1 to %lld",
+  return FL_FAIL(c, FLAME_BAD_VALUE, what,
+                 "index %lld at position %lld is out of range%s, need %s1 to %lld",
                  (long long)f->value, (long long)f->position + 1, where, range, size);
 }
 
@@ -314,16 +325,18 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
     find_resting(r, &fault);
     note_refused(c, r);
   }
-  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, fault.site >= 0,
-             s == FLAME_INTERRUPTED && (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site,
+             fault.site >= 0, s == FLAME_INTERRUPTED &&
+             (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));
   if (s == FLAME_INTERRUPTED) c->cut = c->win.live;
   return s;
 }
 
-/* ---- one evaluation -------------------------------------------------------------------------------- */
+/* ---- one evaluation -------------------------------------------------------------------------- */
 
 /* 'effects': the run began, so trying again is no use. */
-static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots, int *effects) {
+static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots,
+                              int *effects) {
   run r = { 0 };
   *effects = 0;
   fl_device *d = fl_engine_device(c, device);
@@ -356,7 +369,8 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
   return s;
 }
 
-static flame_status run_with_retry(flame_context *c, int device, fl_node *const *roots, int nroots, int *effects) {
+static flame_status run_with_retry(flame_context *c, int device, fl_node *const *roots, int nroots,
+                                   int *effects) {
   const fl_error before = c->err;
   flame_status s = run_roots(c, device, roots, nroots, effects);
   if (s != FLAME_NO_MEMORY || *effects) return s;
@@ -393,7 +407,8 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
       first = s;
       told = c->err;
     }
-    const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live && pending_on(c, device);
+    const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live &&
+                      pending_on(c, device);
     c->err = again ? before : told;
     if (!again) return first;
   }
@@ -421,9 +436,11 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
   e->untold = 0;
   if (n->state == FL_FAILED) return fl_node_raise(n);
   if (n->state == FL_STORED && !untold) return FLAME_OK;
-  if (n->state == FL_NUMBER) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "a number stands where a tensor is needed");
+  if (n->state == FL_NUMBER)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "a number stands where a tensor is needed");
   if (untold && c->err.code == FLAME_OK) c->err = e->untold_error;
-  return c->err.code != FLAME_OK ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
+  return c->err.code != FLAME_OK
+         ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
 }
 
 flame_status fl_evaluate(flame_context *c, fl_node *n) {

@@ -6,11 +6,13 @@
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
-/* collect.c: full collections by the host language, for memory is out; what is due before planning. */
+/* collect.c: full collections by the host language, for memory is out; what
+** is due before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
 int64_t fl_engine_live_bytes(const flame_context *c);
-void *fl_engine_arena(flame_context *c, int device, int64_t bytes);   /* at least so large; NULL: none left */
+/* at least so large; NULL: none left */
+void *fl_engine_arena(flame_context *c, int device, int64_t bytes);
 void fl_engine_drop_arena(flame_context *c, int device);
 /* texts.c: text of the structures in a CPU plan that are new to the context. */
 void fl_engine_texts(flame_context *c, const fl_plan *p);

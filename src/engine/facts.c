@@ -1,6 +1,6 @@
 /*
-** What the machine has: the CUDA driver and its devices, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuDNN, NCCL,
-** OpenBLAS, the folder of compiled kernels. Libraries that were opened stay so: closing and
+** What the machine has: the CUDA driver and its devices, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuDNN,
+** NCCL, OpenBLAS, the folder of compiled kernels. Libraries that were opened stay so: closing and
 ** opening them again, as cuDNN, leaves memory behind each time.
 */
 #include "engine/facts.h"
@@ -37,7 +37,8 @@ static void tell_device(const teller *t, const fl_driver *cu, int i) {
   cu->DeviceGetAttribute(&minor, FL_CU_MINOR, d);
   cu->DeviceGetAttribute(&count, FL_CU_MULTIPROCESSORS, d);
   snprintf(label, sizeof label, "cuda:%d", i);
-  snprintf(text, sizeof text, "%s, compute capability %d.%d, %d multiprocessors", name, major, minor, count);
+  snprintf(text, sizeof text, "%s, compute capability %d.%d, %d multiprocessors", name, major,
+           minor, count);
   tell(t, label, 1, text);
 }
 
@@ -52,7 +53,8 @@ static void tell_driver(const teller *t) {
   }
   int version = 0;
   cu->DriverGetVersion(&version);
-  snprintf(text, sizeof text, "CUDA %d.%d, %d device%s", version / 1000, version % 1000 / 10, n, n == 1 ? "" : "s");
+  snprintf(text, sizeof text, "CUDA %d.%d, %d device%s", version / 1000, version % 1000 / 10, n,
+           n == 1 ? "" : "s");
   tell(t, "driver", 1, text);
   for (int i = 0; i < n; i++) tell_device(t, cu, i);
 }
@@ -107,7 +109,8 @@ static void find(void *h, const char *name, void *out) {      /* a function out 
 }
 
 static void tell_dnn(const teller *t) {
-  static const char *const dnn[] = { "libcudnn.so.9", "libcudnn.so.8", "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
+  static const char *const dnn[] = { "libcudnn.so.9", "libcudnn.so.8",
+                                     "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
   static const char *const nccl[] = { "libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2", NULL };
   const char *file = "";
   char text[120];
@@ -116,13 +119,16 @@ static void tell_dnn(const teller *t) {
   void *h = open_one(dnn, &file);
   if (h) find(h, "cudnnGetVersion", &dnn_version);
   snprintf(text, sizeof text, "%s %zu", file, dnn_version ? dnn_version() : (size_t)0);
-  tell(t, "cudnn", h != NULL, h ? text : "libcudnn.so.9 not found (install cuDNN, package cudnn9); our own kernels serve");
+  tell(t, "cudnn", h != NULL,
+       h ? text : "libcudnn.so.9 not found (install cuDNN, package cudnn9); our own kernels serve");
   int version = 0;
   h = open_one(nccl, &file);
   if (h) find(h, "ncclGetVersion", &nccl_version);
   if (nccl_version) nccl_version(&version);
   snprintf(text, sizeof text, "%s %d", file, version);
-  tell(t, "nccl", h != NULL, h ? text : "libnccl.so.2 not found (install NCCL, package libnccl2); needed for several GPUs only");
+  tell(t, "nccl", h != NULL,
+       h ? text : "libnccl.so.2 not found (install NCCL, package libnccl2); "
+                  "needed for several GPUs only");
 }
 
 static void tell_blas(const teller *t) {
@@ -138,7 +144,8 @@ static void tell_blas(const teller *t) {
   char text[160];
   if (h) find(h, "openblas_get_corename", &core);
   snprintf(text, sizeof text, "%s%s%s", file, core ? " for " : "", core ? core() : "");
-  tell(t, "blas", h != NULL, h ? text : "no OpenBLAS (install libopenblas0); our own kernel serves");
+  tell(t, "blas", h != NULL,
+       h ? text : "no OpenBLAS (install libopenblas0); our own kernel serves");
 }
 
 static void tell_cache(const teller *t, flame_context *c) {
@@ -157,10 +164,12 @@ static void tell_cache(const teller *t, flame_context *c) {
   fl_free(&c->mem, p, n);
   fl_disk_close(&d);
   tell(t, "cache", ok, ok ? "compiled kernels are kept"
-       : "the folder of compiled kernels can not be written, or others may write it: name one with FLAME_CACHE_DIR");
+                          : "the folder of compiled kernels can not be written, or others may "
+                            "write it: name one with FLAME_CACHE_DIR");
 }
 
-void fl_facts(flame_context *c, int deep, void (*say)(void *, const char *, int, const char *), void *arg) {
+void fl_facts(flame_context *c, int deep, void (*say)(void *, const char *, int, const char *),
+              void *arg) {
   const teller t = { say, arg };
   char text[240];
   tell_driver(&t);

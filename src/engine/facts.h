@@ -5,5 +5,6 @@
 
 /* Calls say for each fact. name: "driver", "nvrtc", …; ok: found; text: version, or what is wrong
 ** and what to do. deep: also opens libraries that are large (cuDNN, NCCL) and tries the cache. */
-void fl_facts(flame_context *c, int deep, void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
+void fl_facts(flame_context *c, int deep,
+              void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
 #endif

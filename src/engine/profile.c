@@ -22,7 +22,11 @@ static void name_kernel(const fl_kernel *k, char *out, size_t size) {
   for (int i = 0; i < k->ninstr; i++) {
     const fl_instr *x = &k->instr[i];
     switch (x->code) {
-      case FL_I_OP: case FL_I_REDUCE: case FL_I_RANDOM: add_name(out, size, fl_ops[x->op].name); break;
+      case FL_I_OP:
+        case FL_I_REDUCE:
+          case FL_I_RANDOM:
+            add_name(out, size, fl_ops[x->op].name);
+            break;
       case FL_I_GATHER: add_name(out, size, "gather"); break;
       case FL_I_CAST: plain = "cast"; break;
       case FL_I_IOTA: plain = "arange"; break;
@@ -40,7 +44,8 @@ void fl_step_name(const fl_step *s, char *out, size_t size) {
     case FL_S_MATMUL: add_name(out, size, "matmul"); return;
     case FL_S_SCATTER: add_name(out, size, s->scatter->add ? "scatter_add" : "scatter"); return;
     case FL_S_CALL:
-      add_name(out, size, s->call->call.what[0] ? s->call->call.what : fl_calls[s->call->call.kind].name);
+      add_name(out, size, s->call->call.what[0] ? s->call->call.what
+                                                : fl_calls[s->call->call.kind].name);
       return;
     default: add_name(out, size, "copy"); return;
   }
@@ -59,11 +64,13 @@ static int64_t bytes_of(const fl_step *s) {
 static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i) {
   if (g == NULL || g->nodes.n == 0) return 0;
   for (int32_t k = 0; k < p->nout; k++)
-    if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node]->site;
+    if (p->out[k].step == i && p->out[k].node < g->nodes.n)
+      return g->nodes.at[p->out[k].node]->site;
   return g->nodes.at[g->nodes.n - 1]->site;
 }
 
-static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i, double start, double ms) {
+static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
+                      double start, double ms) {
   fl_profile *f = (fl_profile *)t;
   fl_profile_event *e = FL_PUSH(&f->ctx->mem, &f->events);
   if (e == NULL) {

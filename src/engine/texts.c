@@ -52,7 +52,8 @@ void fl_engine_texts(flame_context *c, const fl_plan *p) {
     fl_text key;
     fl_text_init(&key, &c->mem);
     fl_text_key(s->kernel, s->count > 1, &key);
-    const int fresh = !key.failed && is_new(e, &c->mem, fl_hash64(key.at, key.n, (uint64_t)(s->count > 1)));
+    const int fresh = !key.failed &&
+                      is_new(e, &c->mem, fl_hash64(key.at, key.n, (uint64_t)(s->count > 1)));
     fl_text_free(&key);
     if (fresh) generate(c, s->kernel, s->count > 1);
   }

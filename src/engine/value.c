@@ -6,9 +6,10 @@
 #include "tensor/entry.h"
 #include <string.h>
 
-/* ---- in ---------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
-static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, int ndim, const int64_t *shape) {
+static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, int ndim,
+                             const int64_t *shape) {
   if (ndim < 0 || ndim > FL_MAX_AXES) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", ndim, FL_MAX_AXES);
     return -1;
@@ -16,7 +17,8 @@ static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, in
   if (!fl_given(c, shape, ndim, op, "sizes")) return -1;
   for (int i = 0; i < ndim; i++)
     if (shape[i] < 0) {
-      FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative", (long long)shape[i], i);
+      FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative",
+              (long long)shape[i], i);
       return -1;
     }
   const int64_t n = fl_numel(ndim, shape);
@@ -26,7 +28,8 @@ static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, in
   return -1;
 }
 
-fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape, const void *data) {
+fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
+                           const void *data) {
   const int64_t bytes = checked_bytes(c, "tensor", (flame_dtype)dtype, ndim, shape);
   if (bytes < 0) return NULL;
   fl_buffer *b = fl_buffer_new(c, device, bytes);
@@ -44,18 +47,20 @@ static int usable_memory(flame_context *c, const char *op, const void *data, int
   return 0;
 }
 
-flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, const void *data) {
+flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
+                              const void *data) {
   FL_HOLD(c, NULL);
   const int64_t bytes = checked_bytes(c, "tensor", t, ndim, shape);
   if (bytes < 0 || !usable_memory(c, "tensor", data, bytes)) return NULL;
   FL_ENTER(c);
-  flame_tensor *x = fl_tensor_new(c, fl_node_from_host(c, c->default_device, (int)t, ndim, shape, data));
+  flame_tensor *x =
+      fl_tensor_new(c, fl_node_from_host(c, c->default_device, (int)t, ndim, shape, data));
   FL_LEAVE(c);
   return x;
 }
 
-flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, void *data,
-                           void (*release)(void *, void *), void *arg) {
+flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
+                           void *data, void (*release)(void *, void *), void *arg) {
   FL_HOLD(c, NULL);
   const int64_t bytes = checked_bytes(c, "borrow", t, ndim, shape);
   if (bytes < 0 || !usable_memory(c, "borrow", data, bytes)) return NULL;
@@ -65,7 +70,11 @@ flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int6
   }
   FL_ENTER(c);
   fl_buffer *b = fl_buffer_foreign(c, data, bytes, NULL, NULL);
-  flame_tensor *x = b ? fl_tensor_new(c, fl_node_stored(c, (int)t, b, fl_layout_of(&c->layouts, ndim, shape, NULL), 0)) : NULL;
+  flame_tensor *x = b
+                    ? fl_tensor_new(c,
+                                    fl_node_stored(c, (int)t, b,
+                                                   fl_layout_of(&c->layouts, ndim, shape, NULL),
+                                                   0)) : NULL;
   if (x) {                                 /* only now: until here the memory stays the caller's */
     b->release = release;
     b->arg = arg;
@@ -74,7 +83,7 @@ flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int6
   return x;
 }
 
-/* ---- out ---------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 /* The node's elements row-major in one stretch of its buffer; recorded as a copy otherwise. */
 static fl_node *in_one_piece(flame_context *c, fl_node *n) {
@@ -90,7 +99,8 @@ static fl_node *in_one_piece(flame_context *c, fl_node *n) {
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes) {
   const size_t have = (size_t)(n->shape->numel * fl_dtype_size(n->dtype));
   if (bytes != have)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "room for %zu bytes, the tensor has %zu", bytes, have);
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "room for %zu bytes, the tensor has %zu",
+                   bytes, have);
   const int64_t mark = fl_scope_begin(c);
   fl_node_hold(n);
   const fl_node *k = in_one_piece(c, n);
@@ -98,7 +108,9 @@ flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes)
   if (!k) s = c->err.code != FLAME_OK ? c->err.code : FLAME_INTERNAL;
   else if (bytes) {
     c->stats.syncs++;
-    s = c->up->download(c, k->device, out, (const char *)k->buffer->ptr + k->offset * fl_dtype_size(k->dtype), (int64_t)bytes);
+    s = c->up->download(c, k->device, out,
+                        (const char *)k->buffer->ptr + k->offset * fl_dtype_size(k->dtype),
+                        (int64_t)bytes);
   }
   fl_node_drop(n);
   fl_scope_end(c, mark);
@@ -109,7 +121,8 @@ flame_status flame_read(flame_tensor *x, void *out, size_t bytes) {
   FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "read")) return FLAME_BAD_ARGUMENT;
-  if (!out && bytes) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "there is no room for %zu bytes", bytes);
+  if (!out && bytes)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "there is no room for %zu bytes", bytes);
   FL_ENTER(c);
   const flame_status s = fl_read_node(c, x->node, out, bytes);
   FL_LEAVE(c);
@@ -122,7 +135,8 @@ flame_status flame_item(flame_tensor *x, double *value) {
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "item")) return FLAME_BAD_ARGUMENT;
   if (x->node->shape->numel != 1)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "item", "the tensor has %lld elements, need one", (long long)x->node->shape->numel);
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "item", "the tensor has %lld elements, need one",
+                   (long long)x->node->shape->numel);
   if (!value) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "item", "there is no room for the value");
   const int dtype = x->node->dtype, number = x->node->state == FL_NUMBER;
   const flame_status s = number ? FLAME_OK : flame_read(x, &bits, (size_t)fl_dtype_size(dtype));
@@ -137,7 +151,7 @@ flame_status flame_eval(flame_context *c) {
   return fl_evaluate_all(c);
 }
 
-/* ---- between devices ------------------------------------------------------------------------------ */
+/* ---- between devices ------------------------------------------------------------------------- */
 
 /* Bytes through host memory. */
 static fl_node *carry(flame_context *c, fl_node *n, int device) {
@@ -155,7 +169,8 @@ static fl_node *carry(flame_context *c, fl_node *n, int device) {
 }
 
 /* Gradient of a transfer: the transfer back. 'arg' is the source's device index. */
-static flame_status carry_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+static flame_status carry_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                               fl_node **gin) {
   (void)y;
   (void)nin;
   gin[0] = fl_to_device(c, g, (int)(intptr_t)arg);

@@ -21,7 +21,7 @@ static void add_number(fl_text *t, const table *v, int64_t i) {
   }
   memcpy(&d, (const char *)v->at + 8 * i, 8);
   if (isnan(d)) fl_text_puts(t, "nan");
-  else if (d == 0 && signbit(d)) fl_text_puts(t, "-0.0");          /* -0 would read as the integer 0 */
+  else if (d == 0 && signbit(d)) fl_text_puts(t, "-0.0");       /* -0 would read as the integer 0 */
   else if (isinf(d)) fl_text_puts(t, d < 0 ? "-inf" : "inf");
   else fl_text_printf(t, "%.*g", v->digits, d);
 }
@@ -35,7 +35,8 @@ static flame_status write_rows(fl_writer *o, const table *v, int64_t rows, int64
       add_number(&t, v, r * columns + c);
       fl_text_puts(&t, c + 1 < columns ? "," : "\n");
     }
-    e = t.failed ? FL_FAIL(o->c, FLAME_NO_MEMORY, "save", "no host memory for a row") : fl_writer_write(o, t.at, t.n);
+    e = t.failed ? FL_FAIL(o->c, FLAME_NO_MEMORY, "save", "no host memory for a row")
+                 : fl_writer_write(o, t.at, t.n);
     if (e == FLAME_OK && (r & 0xfff) == 0xfff) e = fl_writer_poll(o);
     t.n = 0;
   }
@@ -48,8 +49,11 @@ flame_status fl_csv_save(flame_context *c, const char *path, fl_node *n) {
   fl_writer o;
   size_t bytes = 0;
   if (n->shape->rank != 2 || n->shape->numel == 0)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: a csv file holds rows and columns of numbers, the tensor has shape %s" FL_DO ": "
-                   "reshape it, or use .npy", path, fl_shape_text(shape, n->shape->rank, n->shape->size));
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                   "%.150s: a csv file holds rows and columns of numbers, the tensor has shape %s"
+                   FL_DO ": "
+                   "reshape it, or use .npy", path,
+                   fl_shape_text(shape, n->shape->rank, n->shape->size));
   table v = { NULL, fl_is_float(n->dtype), n->dtype == FLAME_F64 ? 17 : 9 };
   fl_node *wide = n_cast(n, v.is_float ? FLAME_F64 : FLAME_I64);
   void *p = wide ? fl_io_bytes_of(c, wide, &bytes) : NULL;

@@ -36,8 +36,10 @@ enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
 
 static const dl_dtype dtypes[FLAME_DTYPE_COUNT] = {
-  [FLAME_F64] = { DL_FLOAT, 64, 1 }, [FLAME_F32] = { DL_FLOAT, 32, 1 }, [FLAME_F16] = { DL_FLOAT, 16, 1 },
-  [FLAME_BF16] = { DL_BFLOAT, 16, 1 }, [FLAME_I64] = { DL_INT, 64, 1 }, [FLAME_I32] = { DL_INT, 32, 1 },
+  [FLAME_F64] = { DL_FLOAT, 64, 1 }, [FLAME_F32] = { DL_FLOAT, 32, 1 },
+  [FLAME_F16] = { DL_FLOAT, 16, 1 },
+  [FLAME_BF16] = { DL_BFLOAT, 16, 1 }, [FLAME_I64] = { DL_INT, 64, 1 },
+  [FLAME_I32] = { DL_INT, 32, 1 },
   [FLAME_I16] = { DL_INT, 16, 1 }, [FLAME_I8] = { DL_INT, 8, 1 }, [FLAME_U8] = { DL_UINT, 8, 1 },
   [FLAME_BOOL] = { DL_BOOL, 8, 1 },
 };
@@ -47,8 +49,8 @@ static const dl_dtype dtypes[FLAME_DTYPE_COUNT] = {
 static int dtype_of(flame_context *c, dl_dtype d) {
   for (int i = 0; i < FLAME_DTYPE_COUNT; i++)
     if (d.lanes == 1 && dtypes[i].code == d.code && dtypes[i].bits == d.bits) return i;
-  FL_FAIL(c, FLAME_NOT_SUPPORTED, "from_dlpack", "no dtype here is code %d with %d bits and %d lanes", d.code,
-          d.bits, d.lanes);
+  FL_FAIL(c, FLAME_NOT_SUPPORTED, "from_dlpack",
+          "no dtype here is code %d with %d bits and %d lanes", d.code, d.bits, d.lanes);
   return -1;
 }
 
@@ -58,7 +60,8 @@ static int device_of(flame_context *c, dl_device d) {
     const int index = d.id + 1;
     return fl_engine_device(c, index) ? index : -1;
   }
-  FL_FAIL(c, FLAME_NOT_SUPPORTED, "from_dlpack", "device type %d is neither the CPU nor CUDA", (int)d.type);
+  FL_FAIL(c, FLAME_NOT_SUPPORTED, "from_dlpack", "device type %d is neither the CPU nor CUDA",
+          (int)d.type);
   return -1;
 }
 
@@ -68,9 +71,11 @@ typedef struct extent { int64_t stride[FL_MAX_AXES], before, behind; } extent;
 static int measure(flame_context *c, const dl_tensor *t, extent *e) {
   const char *op = "from_dlpack";
   if (t->ndim < 0 || t->ndim > FL_MAX_AXES)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", (int)t->ndim, FL_MAX_AXES), 0;
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", (int)t->ndim,
+                   FL_MAX_AXES), 0;
   for (int i = 0; i < t->ndim; i++)
-    if (t->shape[i] < 0) return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative",
+    if (t->shape[i] < 0)
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative",
                                         (long long)t->shape[i], i), 0;
   const int64_t n = fl_numel(t->ndim, t->shape);
   if (n < 0) return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "the product of the sizes is too large"), 0;
@@ -79,8 +84,10 @@ static int measure(flame_context *c, const dl_tensor *t, extent *e) {
   e->before = e->behind = 0;
   for (int i = 0; i < t->ndim && n > 0; i++) {
     int64_t reach;
-    if (__builtin_mul_overflow(t->shape[i] - 1, e->stride[i], &reach) || reach > INT64_MAX / 256 || reach < -INT64_MAX / 256)
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "stride %lld of axis %d is too large", (long long)e->stride[i], i), 0;
+    if (__builtin_mul_overflow(t->shape[i] - 1, e->stride[i], &reach) || reach > INT64_MAX / 256 ||
+        reach < -INT64_MAX / 256)
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "stride %lld of axis %d is too large",
+                     (long long)e->stride[i], i), 0;
     if (reach < 0) e->before -= reach;
     else e->behind += reach;
   }
@@ -95,13 +102,15 @@ static void give_back(void *p, void *arg) {
   import *in = arg;
   fl_fault fault = { .site = -1 };
   (void)p;
-  if (in->device->index > 0 && in->device->table && in->device->state) in->device->table->sync(in->device, &fault);
+  if (in->device->index > 0 && in->device->table && in->device->state)
+    in->device->table->sync(in->device, &fault);
   if (in->m->deleter) in->m->deleter(in->m);
   free(in);
 }
 
 /* A tensor over m's memory; m stays the caller's until there is one. */
-static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int device, const extent *e) {
+static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int device,
+                           const extent *e) {
   const dl_tensor *t = &m->t;
   const int64_t size = fl_dtype_size(dtype);
   fl_device *d = fl_engine_device(c, device);
@@ -111,13 +120,15 @@ static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int devic
   *in = (import){ d, m };
   char *first = (char *)t->data + t->byte_offset;
   fl_layout *l = fl_layout_of(&c->layouts, t->ndim, t->shape, e->stride);
-  fl_buffer *b = l ? fl_buffer_foreign(c, first - e->before * size, (e->before + e->behind) * size, NULL, NULL) : NULL;
+  fl_buffer *b = l ? fl_buffer_foreign(c, first - e->before * size, (e->before + e->behind) * size,
+                                       NULL, NULL) : NULL;
   if (b) b->device = (uint8_t)device;
   if (!b && l) fl_layout_release(&c->layouts, l);
   flame_tensor *x = b ? fl_tensor_new(c, fl_node_stored(c, dtype, b, l, e->before)) : NULL;
   if (!x) {
     free(in);
-    return c->err.code ? NULL : (FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL);
+    return c->err.code ? NULL
+                       : (FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL);
   }
   b->release = give_back;
   b->arg = in;
@@ -135,7 +146,8 @@ flame_tensor *flame_from_dlpack(flame_context *c, void *managed) {
   const int device = dtype >= 0 ? device_of(c, m->t.device) : -1;
   if (device >= 0 && measure(c, &m->t, &e)) {
     const uintptr_t at = (uintptr_t)m->t.data + m->t.byte_offset;
-    if (e.behind > 0 && !m->t.data) FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "there is no data");
+    if (e.behind > 0 && !m->t.data)
+      FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "there is no data");
     else if (at % (uintptr_t)fl_dtype_size(dtype) != 0)
       FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "the first element is not aligned to its size");
     else x = adopt(c, m, dtype, device, &e);
@@ -166,7 +178,9 @@ static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
   const size_t head = (sizeof(export) + ALIGNED - 1) / ALIGNED * ALIGNED;
   const size_t size = (head + (size_t)bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
   export *x = aligned_alloc(ALIGNED, size);
-  if (!x) return FL_FAIL(c, FLAME_NO_MEMORY, "to_dlpack", "no %lld bytes of host memory", (long long)bytes), NULL;
+  if (!x)
+    return FL_FAIL(c, FLAME_NO_MEMORY, "to_dlpack", "no %lld bytes of host memory",
+                   (long long)bytes), NULL;
   memset(x, 0, sizeof *x);
   dl_tensor *t = &x->m.t;
   t->data = (char *)x + head;
@@ -184,7 +198,8 @@ static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
 /* Nothing but this handle sees the memory. */
 static int alone(const flame_tensor *x) {
   const fl_node *n = x->node;
-  return x->refs == 1 && n->held == 1 && n->uses == 0 && n->guards == 0 && n->grefs == 0 && n->buffer->refs == 1 && !n->buffer->foreign;
+  return x->refs == 1 && n->held == 1 && n->uses == 0 && n->guards == 0 && n->grefs == 0 &&
+         n->buffer->refs == 1 && !n->buffer->foreign;
 }
 
 /* The struct over a tensor's own memory, which it owns from now on. */

@@ -115,7 +115,9 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
     if (u->z.avail_in == 0) {
       const flame_status e = read_raw(f, u->in, CHUNK, &more);
       if (e != FLAME_OK) return e;
-      if (more == 0) return fl_reader_fail(f, "the packed data ends too early, %lld bytes are unpacked", (long long)(f->at + (int64_t)*got));
+      if (more == 0)
+        return fl_reader_fail(f, "the packed data ends too early, %lld bytes are unpacked",
+                              (long long)(f->at + (int64_t)*got));
       u->z.next_in = u->in;
       u->z.avail_in = (unsigned)more;
     }
@@ -124,9 +126,11 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
     u->z.avail_out = (unsigned)room;
     const int k = inflate(&u->z, Z_NO_FLUSH);
     *got += room - u->z.avail_out;
-    if (k == Z_MEM_ERROR) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
+    if (k == Z_MEM_ERROR)
+      return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
     if (k != Z_OK && k != Z_STREAM_END && k != Z_BUF_ERROR)
-      return fl_reader_fail(f, "damaged packed data after %lld unpacked bytes (%s)", (long long)(f->at + (int64_t)*got),
+      return fl_reader_fail(f, "damaged packed data after %lld unpacked bytes (%s)",
+                            (long long)(f->at + (int64_t)*got),
                         u->z.msg ? u->z.msg : "no message");
     if (k == Z_STREAM_END) {
       const flame_status e = next_stream(f);
@@ -137,14 +141,16 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
 }
 
 /* One byte more than wanted is room to see that there are more. */
-flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out,
+                               size_t bytes) {
   enum { PART = 1 << 30 };
   z_stream z = { .zalloc = z_alloc, .zfree = z_free, .opaque = &f->c->mem, .next_in = packed };
   unsigned char spare;
   size_t given = 0, made = 0;
   int k = inflateInit(&z) == Z_OK ? Z_OK : Z_MEM_ERROR;
   while (k == Z_OK) {
-    const size_t in = n - given < PART ? n - given : PART, room = made == bytes ? 1 : bytes - made < PART ? bytes - made : PART;
+    const size_t in = n - given < PART ? n - given : PART,
+                 room = made == bytes ? 1 : bytes - made < PART ? bytes - made : PART;
     z.avail_in = (unsigned)in;
     z.avail_out = (unsigned)room;
     z.next_out = made == bytes ? &spare : (unsigned char *)out + made;
@@ -154,12 +160,15 @@ flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void 
     if (made > bytes) break;
   }
   inflateEnd(&z);
-  if (k == Z_MEM_ERROR) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack %zu bytes", n);
+  if (k == Z_MEM_ERROR)
+    return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack %zu bytes", n);
   if (made > bytes || (k == Z_STREAM_END && made < bytes))
-    return fl_reader_fail(f, "the packed data hold %s than %zu bytes", made > bytes ? "more" : "fewer", bytes);
+    return fl_reader_fail(f, "the packed data hold %s than %zu bytes",
+                          made > bytes ? "more" : "fewer", bytes);
   if (k == Z_STREAM_END) return FLAME_OK;
   return fl_reader_fail(f, "%s after %zu unpacked bytes (%s)",
-                        k == Z_BUF_ERROR ? "the packed data ends too early" : "damaged packed data", made, z.msg ? z.msg : "no message");
+                        k == Z_BUF_ERROR ? "the packed data ends too early" : "damaged packed data",
+                        made, z.msg ? z.msg : "no message");
 }
 
 static void unzip_close(fl_reader *f) {
@@ -170,7 +179,8 @@ static void unzip_close(fl_reader *f) {
 }
 #else
 static flame_status unzip_open(fl_reader *f) {
-  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib" FL_DO ": install zlib (Debian: zlib1g-dev) "
+  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib"
+                        FL_DO ": install zlib (Debian: zlib1g-dev) "
                        "and build again, or unpack the file");
 }
 static flame_status unzip_member(fl_reader *f) { return unzip_open(f); }
@@ -179,7 +189,8 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   *got = 0;
   return FLAME_NOT_SUPPORTED;
 }
-flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out,
+                               size_t bytes) {
   (void)packed, (void)n, (void)out, (void)bytes;
   return unzip_open(f);
 }
@@ -213,7 +224,8 @@ flame_status fl_reader_read(fl_reader *f, void *p, size_t n) {
   const int64_t from = f->at;
   const flame_status e = fl_reader_some(f, p, n, &got);
   if (e != FLAME_OK || got == n) return e;
-  return fl_reader_fail(f, "ends at offset %lld, %zu bytes were to come at offset %lld", (long long)f->at, n, (long long)from);
+  return fl_reader_fail(f, "ends at offset %lld, %zu bytes were to come at offset %lld",
+                        (long long)f->at, n, (long long)from);
 }
 
 int64_t fl_reader_most(const fl_reader *f) {
@@ -225,12 +237,14 @@ int64_t fl_reader_most(const fl_reader *f) {
 
 flame_status fl_reader_seek(fl_reader *f, int64_t at) {
   if (f->unzip && !f->member) return fl_reader_fail(f, "is gzip" FL_DO ": unpack it first");
-  if (lseek(f->fd, at, SEEK_SET) != at) return fl_reader_fail(f, "offset %lld: %s", (long long)at, strerror(errno));
+  if (lseek(f->fd, at, SEEK_SET) != at)
+    return fl_reader_fail(f, "offset %lld: %s", (long long)at, strerror(errno));
   f->at = at;
   return FLAME_OK;
 }
 
-flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole) {
+flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated,
+                              int64_t whole) {
   unzip_close(f);
   f->member = 0;
   const flame_status e = fl_reader_seek(f, at);
@@ -247,8 +261,10 @@ flame_status fl_reader_member_end(fl_reader *f, uint32_t crc) {
   char more;
   size_t got;
   flame_status e = fl_reader_some(f, &more, 1, &got);
-  if (e == FLAME_OK && (got != 0 || f->at != f->whole)) e = fl_reader_fail(f, "zip: a member is not as long as the directory says");
-  if (e == FLAME_OK && f->crc != crc) e = fl_reader_fail(f, "zip: a member's checksum is wrong: the file is damaged");
+  if (e == FLAME_OK && (got != 0 || f->at != f->whole))
+    e = fl_reader_fail(f, "zip: a member is not as long as the directory says");
+  if (e == FLAME_OK && f->crc != crc)
+    e = fl_reader_fail(f, "zip: a member's checksum is wrong: the file is damaged");
   unzip_close(f);
   f->member = 0;
   return e;
@@ -270,14 +286,16 @@ static flame_status no_memory(fl_writer *o) {
   return FL_FAIL(o->c, FLAME_NO_MEMORY, o->op, "no host memory to write a file");
 }
 
-/* The file that 'path' names in the end, in o->path; *mode: of the file there, 0 if there is none. */
+/* The file that 'path' names in the end, in o->path; *mode: of the file
+** there, 0 if there is none. */
 static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   struct stat s;
   char *real = NULL;
   *mode = 0;
   if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) {
     real = realpath(path, NULL);
-    if (!real) return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: a link to nowhere: %s", path, strerror(errno));
+    if (!real)
+      return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: a link to nowhere: %s", path, strerror(errno));
   }
   o->path = fl_strdup(&o->c->mem, real ? real : path);
   free(real);
@@ -306,7 +324,8 @@ static flame_status open_temp(fl_writer *o, mode_t mode) {
   fl_temp_sweep(o->c, folder ? temp : ".");
   for (int tries = 0; tries < 100 && o->fd < 0; tries++) {
     uint64_t r = 0;
-    if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
+    if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r)
+      r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
     fl_temp_name(temp + folder, r);
     o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode ? mode : 0666);
     if (o->fd < 0 && errno != EEXIST) break;
@@ -351,7 +370,9 @@ static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
     if (n > PART && fl_writer_poll(o) != FLAME_OK) return o->c->err.code;
     const ssize_t k = fl_write(o->fd, p, n < PART ? n : PART);
     if (k < 0 && errno == EINTR) continue;
-    if (k < 0 && errno == EFBIG) return out_fail(o, "the file is larger than the process (ulimit -f) or the file system may write");
+    if (k < 0 && errno == EFBIG)
+      return out_fail(o,
+          "the file is larger than the process (ulimit -f) or the file system may write");
     if (k <= 0) return out_fail(o, k < 0 ? strerror(errno) : "nothing more can be written");
     p += k;
     n -= (size_t)k;
@@ -421,7 +442,7 @@ void fl_writer_close(fl_writer *o) {
   o->temp = o->buffer = o->path = NULL;
 }
 
-/* ---- folders -------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static char kind_of(int folder, const char *name) {
   struct stat s;

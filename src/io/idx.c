@@ -36,15 +36,19 @@ static flame_status read_head(fl_reader *f, head *h) {
   h->dtype = dtype_of(magic[2]);
   h->rank = magic[3];
   if (magic[0] != 0 || magic[1] != 0 || h->dtype < 0)
-    return fl_reader_fail(f, "is no IDX file: it begins with %02x %02x %02x %02x, need 00 00, a type of 08 09 0b 0c 0d 0e "
-                      "and the number of axes", magic[0], magic[1], magic[2], magic[3]);
-  if (h->rank > FL_MAX_AXES) return fl_reader_fail(f, "%d axes at offset 3, at most %d are possible", h->rank, FL_MAX_AXES);
+    return fl_reader_fail(f, "is no IDX file: it begins with %02x %02x %02x %02x, need 00 00, "
+                          "a type of 08 09 0b 0c 0d 0e and the number of axes",
+                          magic[0], magic[1], magic[2], magic[3]);
+  if (h->rank > FL_MAX_AXES)
+    return fl_reader_fail(f, "%d axes at offset 3, at most %d are possible", h->rank, FL_MAX_AXES);
   e = read_sizes(f, h);
   if (e != FLAME_OK) return e;
   const int64_t bytes = fl_io_bytes(h->dtype, h->rank, h->size);
   if (bytes < 0 || bytes > fl_reader_most(f))
-    return fl_reader_fail(f, "cut off: shape %s of %s does not fit into %lld bytes from offset %lld on",
-                      fl_shape_text(shape, h->rank, h->size), fl_dtype_name(h->dtype), (long long)fl_reader_most(f), (long long)f->at);
+    return fl_reader_fail(f,
+        "cut off: shape %s of %s does not fit into %lld bytes from offset %lld on",
+                      fl_shape_text(shape, h->rank, h->size), fl_dtype_name(h->dtype),
+                      (long long)fl_reader_most(f), (long long)f->at);
   return FLAME_OK;
 }
 
@@ -56,7 +60,9 @@ static flame_status fill(void *arg, void *p, size_t bytes) {
   size_t got = 0;
   flame_status e = fl_reader_read(s->in, p, bytes);
   if (e == FLAME_OK) e = fl_reader_some(s->in, &more, 1, &got);
-  if (e == FLAME_OK && got != 0) e = fl_reader_fail(s->in, "goes on after its last element, at offset %lld", (long long)s->in->at - 1);
+  if (e == FLAME_OK && got != 0)
+    e = fl_reader_fail(s->in, "goes on after its last element, at offset %lld",
+                       (long long)s->in->at - 1);
   if (e == FLAME_OK) fl_io_swap(p, bytes, s->element);
   return e;
 }

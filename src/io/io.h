@@ -45,12 +45,14 @@ flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain 
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes);
 /* Go on within a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' unpacked. */
 flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole);
-flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);      /* all of it was read, and is right */
+/* all of it was read, and is right */
+flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);
 void fl_reader_close(fl_reader *f);
 /* Fails with "path: message". */
-flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* ---- writing a file as a whole (file.c) ------------------------------------------------------- */
+/* ---- writing a file as a whole (file.c) ------------------------------------------------------ */
 typedef struct fl_writer {
   flame_context *c;
   const char *op;
@@ -68,7 +70,7 @@ flame_status fl_writer_commit(fl_writer *o);
 /* Ends it in any state; without a commit the temporary file goes. */
 void fl_writer_close(fl_writer *o);
 
-/* ---- temporary files (stale.c) --------------------------------------------------------------------- */
+/* ---- temporary files (stale.c) --------------------------------------------------------------- */
 enum { FL_IO_TEMP = sizeof ".flame-0123456789abcdef.tmp" };
 void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
 /* A new temporary file is its writer's from now on; 0: another save took it for a dead one's. */
@@ -76,29 +78,31 @@ int fl_temp_lock(int fd);
 /* Now and then: remove those whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
 
-/* ---- folders (file.c) ----------------------------------------------------------------------------- */
+/* ---- folders (file.c) ------------------------------------------------------------------------ */
 void *fl_folder_open(const char *path);                 /* NULL with errno */
 /* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
 ** 'o' other. NULL: the end, or with errno set a failure. */
 const char *fl_folder_next(void *folder, char *kind);
 void fl_folder_close(void *folder);                     /* NULL is fine */
 
-/* ---- values (value.c) -------------------------------------------------------------------------------- */
+/* ---- values (value.c) ------------------------------------------------------------------------ */
 /* A STORED node whose bytes 'fill' gives: row-major, little-endian. Borrowed, or NULL. */
 typedef flame_status (*fl_fill)(void *arg, void *p, size_t bytes);
-fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size, fl_fill fill, void *arg);
+fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size,
+                    fl_fill fill, void *arg);
 /* Bytes of a shape, or -1 when that overflows. */
 int64_t fl_io_bytes(int dtype, int rank, const int64_t *size);
-uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);     /* of zip; 0 at first */
-void fl_io_swap(void *p, size_t bytes, int element);           /* reverse the bytes of each element */
+uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);   /* of zip; 0 at first */
+void fl_io_swap(void *p, size_t bytes, int element);         /* reverse the bytes of each element */
 /* The node's bytes into a block of fl_alloc (bytes long), NULL with an error. */
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
 /* Unsigned integers that flame has not are read as the next wider: u16 as i32, u32 and u64 as i64.
 ** packed: the bytes of one of them in the file, 0: elements lie in it as they are. bytes: at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
-int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);   /* in the file; -1: too many */
+/* in the file; -1: too many */
+int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
 
-/* ---- safetensors ----------------------------------------------------------------------------------------- */
+/* ---- safetensors ----------------------------------------------------------------------------- */
 typedef struct fl_saved {       /* a tensor in a file */
   fl_span name;
   int dtype, rank;
@@ -135,10 +139,10 @@ typedef struct fl_to_save { fl_span name; fl_node *node; } fl_to_save;
 flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, fl_to_save *tensors,
                                  int64_t nmeta, const fl_pair *meta);
 
-/* ---- IDX (the format of MNIST), gzip or not ------------------------------------------------------------- */
+/* ---- IDX (the format of MNIST), gzip or not -------------------------------------------------- */
 fl_node *fl_idx_read(flame_context *c, const char *path, int device);
 
-/* ---- npy; npz is a zip file of them ----------------------------------------------------------------------- */
+/* ---- npy; npz is a zip file of them ---------------------------------------------------------- */
 fl_node *fl_npy_read(flame_context *c, const char *path, int device);
 flame_status fl_npy_save(flame_context *c, const char *path, fl_node *n);
 
@@ -160,14 +164,14 @@ void fl_zip_close(fl_zip *z);
 /* Names without ".npy", no two the same. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
-/* ---- png (png.c, png_read.c) ------------------------------------------------------------------------------ */
-/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w), channels 1 to 4:
-** grey, grey with alpha, colour, colour with alpha. */
+/* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
+/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w), channels
+** 1 to 4: grey, grey with alpha, colour, colour with alpha. */
 flame_status fl_png_save(flame_context *c, const char *path, fl_node *n);
 /* The same: what was saved comes back, but for (1, h, w), which comes as (h, w). */
 fl_node *fl_png_read(flame_context *c, const char *path, int device);
 
-/* ---- csv, written only (csv.c) ----------------------------------------------------------------------------- */
+/* ---- csv, written only (csv.c) --------------------------------------------------------------- */
 /* n: two axes, none empty. Numbers are written so that they read as the same again. */
 flame_status fl_csv_save(flame_context *c, const char *path, fl_node *n);
 #endif

@@ -18,7 +18,8 @@ int fl_json_fail(fl_json *j, const char *what) {
 }
 
 static void space(fl_json *j) {
-  while (j->at < j->end && (*j->at == ' ' || *j->at == '\t' || *j->at == '\n' || *j->at == '\r')) j->at++;
+  while (j->at < j->end && (*j->at == ' ' || *j->at == '\t' || *j->at == '\n' || *j->at == '\r'))
+    j->at++;
 }
 
 /* The next character that is not space, 0 at the end. */
@@ -35,7 +36,8 @@ static int expect(fl_json *j, char what, const char *wrong) {
 }
 
 int fl_json_open(fl_json *j, char bracket) {
-  return expect(j, bracket, bracket == '{' ? "an object must stand here" : "a list must stand here");
+  return expect(j, bracket, bracket == '{' ? "an object must stand here"
+                                           : "a list must stand here");
 }
 
 int fl_json_more(fl_json *j, char bracket, int *first) {
@@ -170,7 +172,8 @@ int fl_json_integer(fl_json *j, int64_t *v) {
     return fl_json_fail(j, "a number with a leading zero");
   *v = 0;
   for (; digit(j); j->at++)
-    if (__builtin_mul_overflow(*v, (int64_t)10, v) || __builtin_add_overflow(*v, (int64_t)(*j->at - '0'), v))
+    if (__builtin_mul_overflow(*v, (int64_t)10, v) ||
+        __builtin_add_overflow(*v, (int64_t)(*j->at - '0'), v))
       return fl_json_fail(j, "a number beyond 2^63");
   if (j->at < j->end && (*j->at == '.' || *j->at == 'e' || *j->at == 'E'))
     return fl_json_fail(j, "a whole number must stand here");

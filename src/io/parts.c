@@ -12,8 +12,10 @@ static flame_status read_text(fl_parts *p) {
   flame_context *c = p->in.c;
   for (size_t got = PART; got > 0;) {
     if (p->text.n > FL_IO_MAX_HEADER)
-      return fl_reader_fail(&p->in, "more than %d bytes are no list of safetensors files", FL_IO_MAX_HEADER);
-    if (!FL_RESERVE(&c->mem, &p->text, p->text.n + PART)) return FL_FAIL(c, FLAME_NO_MEMORY, "load", "no host memory for a list of files");
+      return fl_reader_fail(&p->in, "more than %d bytes are no list of safetensors files",
+                            FL_IO_MAX_HEADER);
+    if (!FL_RESERVE(&c->mem, &p->text, p->text.n + PART))
+      return FL_FAIL(c, FLAME_NO_MEMORY, "load", "no host memory for a list of files");
     const flame_status e = fl_reader_some(&p->in, p->text.at + p->text.n, PART, &got);
     if (e != FLAME_OK) return e;
     p->text.n += (int64_t)got;
@@ -45,12 +47,14 @@ static int by_name(const void *p, const void *q) {
 
 static flame_status check(fl_parts *p, int maps) {
   if (maps != 1)
-    return fl_reader_fail(&p->in, maps ? "has two weight_maps" : "is no list of safetensors files: it has no weight_map");
+    return fl_reader_fail(&p->in, maps ? "has two weight_maps"
+                                       : "is no list of safetensors files: it has no weight_map");
   if (p->files.n > 1) qsort(p->files.at, (size_t)p->files.n, sizeof *p->files.at, by_name);
   for (int64_t i = 1; i < p->files.n; i++) {
     const fl_span s = p->files.at[i].key;
     if (by_name(&p->files.at[i - 1], &p->files.at[i]) == 0)
-      return fl_reader_fail(&p->in, "the tensor '%.*s' stands twice in the weight_map", s.n < 60 ? (int)s.n : 60, s.at);
+      return fl_reader_fail(&p->in, "the tensor '%.*s' stands twice in the weight_map",
+                            s.n < 60 ? (int)s.n : 60, s.at);
   }
   return FLAME_OK;
 }
@@ -75,7 +79,8 @@ flame_status fl_parts_open(fl_parts *p, flame_context *c, const char *path) {
   }
   if (fl_json_end(&j)) return check(p, maps);
   if (c->err.code != FLAME_OK) return c->err.code;
-  return fl_reader_fail(&p->in, "is no list of safetensors files: %s, at offset %lld", j.wrong, (long long)j.offset);
+  return fl_reader_fail(&p->in, "is no list of safetensors files: %s, at offset %lld", j.wrong,
+                        (long long)j.offset);
 }
 
 void fl_parts_close(fl_parts *p) {

@@ -1,7 +1,8 @@
 /*
-** PNG files of images, written: 8 or 16 bits a channel, grey or colour, with alpha or without. Pixels
-** are not compressed (deflate's stored blocks), so that writing needs no library; a viewer or
-** optimiser may pack them. Channels come as planes, as networks have them. png_read.c reads them.
+** PNG files of images, written: 8 or 16 bits a channel, grey or colour, with alpha or without.
+** Pixels are not compressed (deflate's stored blocks), so that writing needs no library; a viewer
+** or optimiser may pack them. Channels come as planes, as networks have them. png_read.c reads
+** them.
 */
 #include "io/io.h"
 #include <string.h>
@@ -76,7 +77,8 @@ static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
   return (size_t)(p + 4 - to);
 }
 
-static flame_status write_chunks(fl_writer *o, const image *v, const unsigned char *data, size_t n) {
+static flame_status write_chunks(fl_writer *o, const image *v, const unsigned char *data,
+                                 size_t n) {
   static const unsigned char signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };
   unsigned char head[13] = { 0 };
   put32(head, (uint32_t)v->width);
@@ -91,11 +93,13 @@ static flame_status write_chunks(fl_writer *o, const image *v, const unsigned ch
 }
 
 /* raw and packed are as long as the image asks for. */
-static flame_status write_image(flame_context *c, const char *path, const image *v, unsigned char *raw,
-                                size_t n, unsigned char *packed) {
+static flame_status write_image(flame_context *c, const char *path, const image *v,
+                                unsigned char *raw, size_t n, unsigned char *packed) {
   fl_writer o;
   const int32_t beyond = rows_of(v, raw);
-  if (beyond != 0) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: the value %d is not in the range of a PNG of i32, "
+  if (beyond != 0)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                   "%.150s: the value %d is not in the range of a PNG of i32, "
                                   "0 to 65535" FL_DO ": divide, or save u8", path, (int)beyond);
   const size_t bytes = stored(raw, n, packed);
   flame_status e = fl_writer_open(&o, c, "save", path);
@@ -114,8 +118,8 @@ flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
                    v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
   if (!fits)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
-                   "%.150s: a PNG needs u8 or i32 of shape (h, w) or (1 to 4, h, w), below 2^30 values",
-                   path);
+                   "%.150s: a PNG needs u8 or i32 of shape (h, w) or (1 to 4, h, w), "
+                   "below 2^30 values", path);
   const size_t raw_bytes = (size_t)((v.wide + 1) * l->numel + v.height),
                packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
   size_t bytes = 0;
@@ -126,7 +130,8 @@ flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
                 *packed = raw ? fl_alloc(&c->mem, packed_bytes) : NULL;
   w.planes = planes;
   const flame_status e = packed ? write_image(c, path, &w, raw, raw_bytes, packed)
-                                : FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for an image");
+                                : FL_FAIL(c, FLAME_NO_MEMORY, "save",
+                                          "no host memory for an image");
   fl_free(&c->mem, packed, packed_bytes);
   fl_free(&c->mem, raw, raw_bytes);
   fl_free(&c->mem, planes, bytes);

@@ -15,7 +15,9 @@ static const char *const dtype_names[FLAME_DTYPE_COUNT] = {
   "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"
 };
 
-static int is(fl_span s, const char *word) { return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0; }
+static int is(fl_span s, const char *word) {
+  return s.n == strlen(word) && memcmp(s.at, word, s.n) == 0;
+}
 
 static int compare_spans(fl_span a, fl_span b) {
   const size_t n = a.n < b.n ? a.n : b.n;
@@ -23,10 +25,12 @@ static int compare_spans(fl_span a, fl_span b) {
   return k ? k : (a.n > b.n) - (a.n < b.n);
 }
 
-/* For messages: names come from the file, so they are cut and only printed as far as they are text. */
+/* For messages: names come from the file, so they are cut and only printed as
+** far as they are text. */
 static const char *shown(fl_span s, char buf[64]) {
   size_t n = 0;
-  for (; n < s.n && n < 60; n++) buf[n] = (unsigned char)s.at[n] < 0x20 || s.at[n] == 0x7f ? '?' : s.at[n];
+  for (; n < s.n && n < 60; n++)
+    buf[n] = (unsigned char)s.at[n] < 0x20 || s.at[n] == 0x7f ? '?' : s.at[n];
   buf[n] = 0;
   return buf;
 }
@@ -43,15 +47,17 @@ static int read_dtype(fl_json *j, fl_archive *a, fl_saved *t) {
   fl_span s;
   char name[64], dtype[64];
   if (!fl_json_string(j, &s)) return 0;
-  for (t->dtype = 0; t->dtype < FLAME_DTYPE_COUNT; t->dtype++) if (is(s, dtype_names[t->dtype])) return 1;
+  for (t->dtype = 0; t->dtype < FLAME_DTYPE_COUNT; t->dtype++)
+    if (is(s, dtype_names[t->dtype])) return 1;
   for (size_t i = 0; i < sizeof wider / sizeof *wider; i++)
     if (is(s, wider[i].name)) {
       t->dtype = wider[i].dtype;
       t->packed = wider[i].packed;
       return 1;
     }
-  fl_reader_fail(&a->in, "tensor '%s' has dtype %s, which is not supported: F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
-             shown(t->name, name), shown(s, dtype));
+  fl_reader_fail(&a->in, "tensor '%s' has dtype %s, which is not supported: "
+                 "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
+                 shown(t->name, name), shown(s, dtype));
   return fl_json_fail(j, "dtype");
 }
 
@@ -81,7 +87,8 @@ static int read_offsets(fl_json *j, fl_saved *t) {
 static int read_field(fl_json *j, fl_archive *a, fl_saved *t, int *seen) {
   fl_span key;
   if (!fl_json_key(j, &key)) return 0;
-  const int which = is(key, "dtype") ? HAS_DTYPE : is(key, "shape") ? HAS_SHAPE : is(key, "data_offsets") ? HAS_OFFSETS : 0;
+  const int which = is(key, "dtype") ? HAS_DTYPE : is(key, "shape")
+                    ? HAS_SHAPE : is(key, "data_offsets") ? HAS_OFFSETS : 0;
   if (*seen & which) return fl_json_fail(j, "a field stands twice");
   *seen |= which;
   switch (which) {
@@ -94,16 +101,20 @@ static int read_field(fl_json *j, fl_archive *a, fl_saved *t, int *seen) {
 
 static int check_size(fl_json *j, fl_archive *a, const fl_saved *t) {
   char name[64], shape[192];
-  const int64_t bytes = fl_io_packed_bytes(t->dtype, t->packed, t->rank, t->size), room = a->in.size - a->data;
+  const int64_t bytes = fl_io_packed_bytes(t->dtype, t->packed, t->rank, t->size),
+                room = a->in.size - a->data;
   if (bytes != t->bytes) {
-    fl_reader_fail(&a->in, "tensor '%s': 'data_offsets' [%lld, %lld] hold %lld bytes, shape %s of %s does not",
-               shown(t->name, name), (long long)t->begin, (long long)(t->begin + t->bytes), (long long)t->bytes,
-               fl_shape_text(shape, t->rank, t->size), dtype_names[t->dtype]);
+    fl_reader_fail(&a->in,
+        "tensor '%s': 'data_offsets' [%lld, %lld] hold %lld bytes, shape %s of %s does not",
+               shown(t->name, name), (long long)t->begin, (long long)(t->begin + t->bytes),
+               (long long)t->bytes, fl_shape_text(shape, t->rank, t->size), dtype_names[t->dtype]);
     return fl_json_fail(j, "size");
   }
   if (t->begin > room || t->bytes > room - t->begin) {
-    fl_reader_fail(&a->in, "tensor '%s': 'data_offsets' [%lld, %lld] go beyond the file, which has %lld bytes of data",
-               shown(t->name, name), (long long)t->begin, (long long)(t->begin + t->bytes), (long long)room);
+    fl_reader_fail(&a->in,
+        "tensor '%s': 'data_offsets' [%lld, %lld] go beyond the file, which has %lld bytes of data",
+               shown(t->name, name), (long long)t->begin, (long long)(t->begin + t->bytes),
+               (long long)room);
     return fl_json_fail(j, "offsets");
   }
   return 1;
@@ -161,17 +172,20 @@ static flame_status check_all(fl_archive *a) {
   if (a->meta.n > 1) qsort(a->meta.at, (size_t)a->meta.n, sizeof *a->meta.at, by_key);
   for (int64_t i = 1; i < a->meta.n; i++)
     if (compare_spans(a->meta.at[i - 1].key, a->meta.at[i].key) == 0)
-      return fl_reader_fail(&a->in, "the key '%s' stands twice in the metadata", shown(a->meta.at[i].key, one));
+      return fl_reader_fail(&a->in, "the key '%s' stands twice in the metadata",
+                            shown(a->meta.at[i].key, one));
   if (a->tensors.n < 2) return FLAME_OK;
   qsort(a->tensors.at, (size_t)a->tensors.n, sizeof *a->tensors.at, by_name);
   for (int64_t i = 1; i < a->tensors.n; i++)
     if (compare_spans(a->tensors.at[i - 1].name, a->tensors.at[i].name) == 0)
-      return fl_reader_fail(&a->in, "the name '%s' stands twice in the header", shown(a->tensors.at[i].name, one));
+      return fl_reader_fail(&a->in, "the name '%s' stands twice in the header",
+                            shown(a->tensors.at[i].name, one));
   qsort(a->tensors.at, (size_t)a->tensors.n, sizeof *a->tensors.at, by_place);
   for (int64_t i = 1; i < a->tensors.n; i++) {
     const fl_saved *p = &a->tensors.at[i - 1], *q = &a->tensors.at[i];
     if (p->begin + p->bytes > q->begin)
-      return fl_reader_fail(&a->in, "tensors '%s' and '%s' overlap at offset %lld of the data", shown(p->name, one),
+      return fl_reader_fail(&a->in, "tensors '%s' and '%s' overlap at offset %lld of the data",
+                            shown(p->name, one),
                         shown(q->name, two), (long long)q->begin);
   }
   return FLAME_OK;
@@ -193,7 +207,8 @@ static flame_status parse(fl_archive *a) {
   }
   if (fl_json_end(&j)) return check_all(a);
   if (a->in.c->err.code != FLAME_OK) return a->in.c->err.code;
-  return fl_reader_fail(&a->in, "%s, at offset %lld of the file (in the header)", j.wrong, (long long)(j.offset + 8));
+  return fl_reader_fail(&a->in, "%s, at offset %lld of the file (in the header)", j.wrong,
+                        (long long)(j.offset + 8));
 }
 
 flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *path) {
@@ -201,22 +216,28 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
   uint64_t n = 0;
   memset(a, 0, sizeof *a);
   flame_status e = fl_reader_open(&a->in, c, "load", path);
-  if (e == FLAME_OK && a->in.unzip) e = fl_reader_fail(&a->in, "is gzip, not safetensors" FL_DO ": unpack it first");
+  if (e == FLAME_OK && a->in.unzip)
+    e = fl_reader_fail(&a->in, "is gzip, not safetensors" FL_DO ": unpack it first");
   if (e == FLAME_OK && a->in.size < 8)
-    e = fl_reader_fail(&a->in, "%lld bytes are no safetensors file, which begins with 8 bytes of header length", (long long)a->in.size);
+    e = fl_reader_fail(&a->in,
+        "%lld bytes are no safetensors file, which begins with 8 bytes of header length",
+        (long long)a->in.size);
   if (e == FLAME_OK) e = fl_reader_read(&a->in, word, 8);
   if (e != FLAME_OK) return e;
   for (int i = 7; i >= 0; i--) n = n << 8 | word[i];
   if (n > FL_IO_MAX_HEADER || n > (uint64_t)(a->in.size - 8))
-    return fl_reader_fail(&a->in, "the header length at offset 0 is %llu, the file has %lld bytes (at most %d are possible): "
-                      "no safetensors file, or cut off", (unsigned long long)n, (long long)a->in.size, FL_IO_MAX_HEADER);
+    return fl_reader_fail(&a->in,
+        "the header length at offset 0 is %llu, the file has %lld bytes (at most %d are possible): "
+                      "no safetensors file, or cut off", (unsigned long long)n,
+                      (long long)a->in.size, FL_IO_MAX_HEADER);
   a->header = fl_alloc(&c->mem, (size_t)n);
   if (!a->header) return FL_FAIL(c, FLAME_NO_MEMORY, "load", "no host memory for the header");
   a->header_bytes = (size_t)n;
   a->data = (int64_t)n + 8;
   e = fl_reader_read(&a->in, a->header, (size_t)n);
   if (e == FLAME_OK && (n == 0 || a->header[0] != '{'))
-    e = fl_reader_fail(&a->in, "the header at offset 8 does not begin with '{': no safetensors file");
+    e = fl_reader_fail(&a->in,
+                       "the header at offset 8 does not begin with '{': no safetensors file");
   return e == FLAME_OK ? parse(a) : e;
 }
 
@@ -235,7 +256,8 @@ typedef struct source { fl_reader *in; const fl_saved *saved; } source;
 
 static flame_status fill(void *arg, void *p, size_t bytes) {
   const source *s = arg;
-  if (s->saved->packed) return fl_io_unsigned(s->in, p, bytes, s->saved->dtype, s->saved->packed, 0);
+  if (s->saved->packed)
+    return fl_io_unsigned(s->in, p, bytes, s->saved->dtype, s->saved->packed, 0);
   return fl_reader_read(s->in, p, bytes);
 }
 
@@ -274,7 +296,8 @@ static void add_entry(fl_text *t, const fl_to_save *s, int64_t begin, int64_t en
 }
 
 /* The header's text, padded so that the data begins at a multiple of 8. */
-static void add_header(fl_text *t, int64_t n, const fl_to_save *tensors, int64_t nmeta, const fl_pair *meta) {
+static void add_header(fl_text *t, int64_t n, const fl_to_save *tensors, int64_t nmeta,
+                       const fl_pair *meta) {
   int64_t at = 0;
   fl_text_puts(t, "{\"__metadata__\":{");
   for (int64_t i = 0; i < nmeta; i++) {
@@ -308,9 +331,11 @@ static flame_status check_names(flame_context *c, int64_t n, const fl_to_save *t
   char name[64];
   for (int64_t i = 0; i < n; i++) {
     if (tensors[i].name.n > FL_IO_MAX_NAME)
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s…' has more than 64 KB", shown(tensors[i].name, name));
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s…' has more than 64 KB",
+                     shown(tensors[i].name, name));
     if (i && compare_spans(tensors[i - 1].name, tensors[i].name) == 0)
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s' stands twice", shown(tensors[i].name, name));
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s' stands twice",
+                     shown(tensors[i].name, name));
   }
   return FLAME_OK;
 }
@@ -326,10 +351,13 @@ flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, 
   fl_text_init(&t, &c->mem);
   add_header(&t, n, tensors, nmeta, meta);
   e = fl_writer_open(&o, c, "save", path);
-  if (e == FLAME_OK && t.failed) e = FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for the header");
+  if (e == FLAME_OK && t.failed)
+    e = FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for the header");
   if (e == FLAME_OK && t.n > FL_IO_MAX_HEADER)
-    e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: the names and values that are no tensors take %zu bytes, "
-                "at most %d are possible" FL_DO ": keep large data in tensors", path, t.n, FL_IO_MAX_HEADER);
+    e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                "%.150s: the names and values that are no tensors take %zu bytes, "
+                "at most %d are possible" FL_DO ": keep large data in tensors", path, t.n,
+                FL_IO_MAX_HEADER);
   for (int i = 0; i < 8; i++) word[i] = (unsigned char)((uint64_t)t.n >> 8 * i);
   if (e == FLAME_OK) e = fl_writer_write(&o, word, 8);
   if (e == FLAME_OK) e = fl_writer_write(&o, t.at, t.n);

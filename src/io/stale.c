@@ -56,7 +56,8 @@ void fl_temp_sweep(flame_context *c, const char *folder) {
   DIR *d = opendir(folder);
   if (!d) return;
   int64_t n = 0;
-  for (const struct dirent *e; (e = readdir(d)) != NULL; n++) if (is_temp(e->d_name)) remove_stale(dirfd(d), e->d_name);
+  for (const struct dirent *e; (e = readdir(d)) != NULL; n++)
+    if (is_temp(e->d_name)) remove_stale(dirfd(d), e->d_name);
   closedir(d);
   c->swept.device = (uint64_t)s.st_dev;
   c->swept.inode = (uint64_t)s.st_ino;

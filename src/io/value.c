@@ -5,7 +5,8 @@
 #include "io/io.h"
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "values are written as they lie in memory");
 
 int64_t fl_io_bytes(int dtype, int rank, const int64_t *size) {
   int64_t n = fl_numel(rank, size);
@@ -54,7 +55,8 @@ flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int 
   for (size_t i = 0; i < n; i++) {
     uint64_t v = 0;
     memcpy(&v, in + i * narrow, narrow);
-    if (v > INT64_MAX) return fl_reader_fail(f, "element %zu is %llu, beyond i64", i + 1, (unsigned long long)v);
+    if (v > INT64_MAX)
+      return fl_reader_fail(f, "element %zu is %llu, beyond i64", i + 1, (unsigned long long)v);
     memcpy(out + i * wide, &v, wide);
   }
   return FLAME_OK;
@@ -68,7 +70,8 @@ static flame_status filled(int dtype, fl_fill fill, void *arg, void *p, size_t b
   return e;
 }
 
-static fl_node *on_cpu(flame_context *c, int dtype, int rank, const int64_t *size, int64_t bytes, fl_fill fill, void *arg) {
+static fl_node *on_cpu(flame_context *c, int dtype, int rank, const int64_t *size, int64_t bytes,
+                       fl_fill fill, void *arg) {
   fl_buffer *b = fl_buffer_new(c, 0, bytes);
   if (!b) return NULL;
   if (filled(dtype, fill, arg, b->ptr, (size_t)bytes) != FLAME_OK) {
@@ -78,7 +81,8 @@ static fl_node *on_cpu(flame_context *c, int dtype, int rank, const int64_t *siz
   return fl_node_stored(c, dtype, b, fl_layout_of(&c->layouts, rank, size, NULL), 0);
 }
 
-fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size, fl_fill fill, void *arg) {
+fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size,
+                    fl_fill fill, void *arg) {
   const int64_t bytes = fl_io_bytes(dtype, rank, size);
   if (bytes < 0) {
     FL_FAIL(c, FLAME_IO, "load", "a tensor is too large");

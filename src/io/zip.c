@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_MEMBERS = 1 << 20, MOST_WRITTEN = 65000, LONGEST_NAME = 4096, END_SIZE = 22, LOCAL_SIZE = 30, CENTRAL_SIZE = 46 };
+enum { MOST_MEMBERS = 1 << 20, MOST_WRITTEN = 65000, LONGEST_NAME = 4096, END_SIZE = 22,
+       LOCAL_SIZE = 30, CENTRAL_SIZE = 46 };
 #define LARGEST INT64_C(0xFFFF0000)      /* sizes and offsets that are written: they have 32 bits */
 
 static uint64_t le(const unsigned char *p, int n) {
@@ -25,7 +26,8 @@ static uint64_t le(const unsigned char *p, int n) {
 static flame_status bytes_at(fl_zip *z, int64_t at, void *p, size_t n) {
   z->in.member = 0;
   if (at < 0 || (int64_t)n > z->in.size || at > z->in.size - (int64_t)n)
-    return fl_reader_fail(&z->in, "zip: %zu bytes at offset %lld are beyond the file of %lld bytes", n, (long long)at, (long long)z->in.size);
+    return fl_reader_fail(&z->in, "zip: %zu bytes at offset %lld are beyond the file of %lld bytes",
+                          n, (long long)at, (long long)z->in.size);
   const flame_status e = fl_reader_seek(&z->in, at);
   return e == FLAME_OK ? fl_reader_read(&z->in, p, n) : e;
 }
@@ -36,13 +38,18 @@ typedef struct place { int64_t at, bytes, count; } place;
 static flame_status find_wide(fl_zip *z, int64_t end, place *d) {
   unsigned char b[56] = { 0 };
   flame_status e = bytes_at(z, end - 20, b, 20);
-  if (e == FLAME_OK && memcmp(b, "PK\6\7", 4) != 0) e = fl_reader_fail(&z->in, "zip: no 64-bit end record");
+  if (e == FLAME_OK && memcmp(b, "PK\6\7", 4) != 0)
+    e = fl_reader_fail(&z->in, "zip: no 64-bit end record");
   const uint64_t at = le(b + 8, 8);
-  if (e == FLAME_OK && at > (uint64_t)z->in.size) e = fl_reader_fail(&z->in, "zip: the 64-bit end record is beyond the file");
+  if (e == FLAME_OK && at > (uint64_t)z->in.size)
+    e = fl_reader_fail(&z->in, "zip: the 64-bit end record is beyond the file");
   if (e == FLAME_OK) e = bytes_at(z, (int64_t)at, b, 56);
-  if (e == FLAME_OK && memcmp(b, "PK\6\6", 4) != 0) e = fl_reader_fail(&z->in, "zip: no 64-bit end record");
-  if (e == FLAME_OK && (le(b + 32, 8) | le(b + 40, 8) | le(b + 48, 8)) >> 62) e = fl_reader_fail(&z->in, "zip: sizes are out of range");
-  if (e == FLAME_OK) *d = (place){ (int64_t)le(b + 48, 8), (int64_t)le(b + 40, 8), (int64_t)le(b + 32, 8) };
+  if (e == FLAME_OK && memcmp(b, "PK\6\6", 4) != 0)
+    e = fl_reader_fail(&z->in, "zip: no 64-bit end record");
+  if (e == FLAME_OK && (le(b + 32, 8) | le(b + 40, 8) | le(b + 48, 8)) >> 62)
+    e = fl_reader_fail(&z->in, "zip: sizes are out of range");
+  if (e == FLAME_OK)
+    *d = (place){ (int64_t)le(b + 48, 8), (int64_t)le(b + 40, 8), (int64_t)le(b + 32, 8) };
   return e;
 }
 
@@ -55,11 +62,14 @@ static flame_status find_directory(fl_zip *z, place *d) {
   int64_t k = n - END_SIZE;
   while (k >= 0 && memcmp(b + k, "PK\5\6", 4) != 0) k--;
   if (k < 0) return fl_reader_fail(&z->in, "zip: no end record: no zip file, or cut off");
-  *d = (place){ (int64_t)le(b + k + 16, 4), (int64_t)le(b + k + 12, 4), (int64_t)le(b + k + 10, 2) };
-  if (d->at == 0xFFFFFFFF || d->bytes == 0xFFFFFFFF || d->count == 0xFFFF) e = find_wide(z, z->in.size - n + k, d);
-  if (e == FLAME_OK && (d->bytes > z->in.size || d->at > z->in.size - d->bytes || d->count > MOST_MEMBERS))
-    e = fl_reader_fail(&z->in, "zip: the directory [%lld, +%lld] is beyond the file of %lld bytes", (long long)d->at,
-                       (long long)d->bytes, (long long)z->in.size);
+  *d = (place){ (int64_t)le(b + k + 16, 4), (int64_t)le(b + k + 12, 4),
+                (int64_t)le(b + k + 10, 2) };
+  if (d->at == 0xFFFFFFFF || d->bytes == 0xFFFFFFFF || d->count == 0xFFFF)
+    e = find_wide(z, z->in.size - n + k, d);
+  if (e == FLAME_OK &&
+      (d->bytes > z->in.size || d->at > z->in.size - d->bytes || d->count > MOST_MEMBERS))
+    e = fl_reader_fail(&z->in, "zip: the directory [%lld, +%lld] is beyond the file of %lld bytes",
+                       (long long)d->at, (long long)d->bytes, (long long)z->in.size);
   return e;
 }
 
@@ -101,26 +111,34 @@ static int bad_name(fl_span s) {
 static flame_status check_member(fl_zip *z, const fl_member *m, int flags) {
   const int n = m->name.n < 60 ? (int)m->name.n : 60;
   const char *why = NULL;
-  if (m->name.n > LONGEST_NAME || bad_name(m->name)) why = "has a name that is refused (absolute, with .., or too long)";
+  if (m->name.n > LONGEST_NAME || bad_name(m->name))
+    why = "has a name that is refused (absolute, with .., or too long)";
   else if (flags & 1) why = "is encrypted";
   else if (m->packed != 0 && m->packed != 8) why = "is packed by other means than deflate";
   else if (m->bytes > z->in.size || m->at > z->in.size - m->bytes) why = "lies beyond the file";
   else if (m->packed == 0 && m->bytes != m->unpacked) why = "has two sizes";
-  else if (m->packed == 8 && m->unpacked / 1040 > m->bytes) why = "claims a size that deflate can not reach";
+  else if (m->packed == 8 && m->unpacked / 1040 > m->bytes)
+    why = "claims a size that deflate can not reach";
   return why ? fl_reader_fail(&z->in, "zip: the member '%.*s' %s", n, m->name.at, why) : FLAME_OK;
 }
 
 static flame_status read_member(fl_zip *z, size_t *at) {
   const unsigned char *p = (const unsigned char *)z->directory + *at;
   const size_t left = z->directory_bytes - *at;
-  if (left < CENTRAL_SIZE || memcmp(p, "PK\1\2", 4) != 0) return fl_reader_fail(&z->in, "zip: the directory is damaged at its offset %zu", *at);
-  const size_t name = (size_t)le(p + 28, 2), extra = (size_t)le(p + 30, 2), note = (size_t)le(p + 32, 2);
-  if (left - CENTRAL_SIZE < name + extra + note) return fl_reader_fail(&z->in, "zip: the directory is cut off at its offset %zu", *at);
+  if (left < CENTRAL_SIZE || memcmp(p, "PK\1\2", 4) != 0)
+    return fl_reader_fail(&z->in, "zip: the directory is damaged at its offset %zu", *at);
+  const size_t name = (size_t)le(p + 28, 2), extra = (size_t)le(p + 30, 2),
+               note = (size_t)le(p + 32, 2);
+  if (left - CENTRAL_SIZE < name + extra + note)
+    return fl_reader_fail(&z->in, "zip: the directory is cut off at its offset %zu", *at);
   fl_member *m = FL_PUSH(&z->in.c->mem, &z->members);
   if (!m) return FL_FAIL(z->in.c, FLAME_NO_MEMORY, "load", "no host memory for the directory");
-  *m = (fl_member){ .name = { (const char *)p + CENTRAL_SIZE, name }, .packed = (int)le(p + 10, 2), .crc = (uint32_t)le(p + 16, 4),
-                    .bytes = (int64_t)le(p + 20, 4), .unpacked = (int64_t)le(p + 24, 4), .at = (int64_t)le(p + 42, 4) };
-  if (!widen(m, p + CENTRAL_SIZE + name, extra)) return fl_reader_fail(&z->in, "zip: damaged 64-bit sizes at offset %zu of the directory", *at);
+  *m = (fl_member){ .name = { (const char *)p + CENTRAL_SIZE, name }, .packed = (int)le(p + 10, 2),
+                    .crc = (uint32_t)le(p + 16, 4),
+                    .bytes = (int64_t)le(p + 20, 4), .unpacked = (int64_t)le(p + 24, 4),
+                    .at = (int64_t)le(p + 42, 4) };
+  if (!widen(m, p + CENTRAL_SIZE + name, extra))
+    return fl_reader_fail(&z->in, "zip: damaged 64-bit sizes at offset %zu of the directory", *at);
   *at += CENTRAL_SIZE + name + extra + note;
   return check_member(z, m, (int)le(p + 8, 2));
 }
@@ -141,13 +159,15 @@ static int by_place(const void *p, const void *q) {
   return (a > b) - (a < b);
 }
 
-/* Each member has its own bytes: a local header with the name, and the data. Leaves them by place. */
+/* Each member has its own bytes: a local header with the name, and the data.
+** Leaves them by place. */
 static flame_status check_places(fl_zip *z) {
   if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_place);
   for (int64_t i = 1; i < z->members.n; i++) {
     const fl_member *m = &z->members.at[i - 1];
     if (z->members.at[i].at - m->at < LOCAL_SIZE + (int64_t)m->name.n + m->bytes)
-      return fl_reader_fail(&z->in, "zip: the member '%.*s' lies over the next one", m->name.n < 60 ? (int)m->name.n : 60, m->name.at);
+      return fl_reader_fail(&z->in, "zip: the member '%.*s' lies over the next one",
+                            m->name.n < 60 ? (int)m->name.n : 60, m->name.at);
   }
   return FLAME_OK;
 }
@@ -156,9 +176,13 @@ static flame_status check_members(fl_zip *z) {
   for (int64_t i = 0; i < z->members.n; i++) {
     const fl_span s = z->members.at[i].name;
     if (ends_in(s, "data.pkl"))
-      return fl_reader_fail(&z->in, "is a pickle of PyTorch, which can run code" FL_DO "; convert it once with Python: "
-        "import torch, safetensors.torch as s; s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')");
-    if (!ends_in(s, ".npy")) return fl_reader_fail(&z->in, "zip: '%.*s' is no .npy member: no npz file", s.n < 60 ? (int)s.n : 60, s.at);
+      return fl_reader_fail(&z->in, "is a pickle of PyTorch, which can run code"
+                            FL_DO "; convert it once with Python: "
+                            "import torch, safetensors.torch as s; s.save_file("
+                            "torch.load('model.pt', weights_only=True), 'model.safetensors')");
+    if (!ends_in(s, ".npy"))
+      return fl_reader_fail(&z->in, "zip: '%.*s' is no .npy member: no npz file",
+                            s.n < 60 ? (int)s.n : 60, s.at);
   }
   const flame_status e = check_places(z);
   if (e != FLAME_OK) return e;
@@ -166,7 +190,8 @@ static flame_status check_members(fl_zip *z) {
   for (int64_t i = 1; i < z->members.n; i++)
     if (by_name(&z->members.at[i - 1], &z->members.at[i]) == 0) {
       const fl_span s = z->members.at[i].name;
-      return fl_reader_fail(&z->in, "zip: the name '%.*s' stands twice", s.n < 60 ? (int)s.n : 60, s.at);
+      return fl_reader_fail(&z->in, "zip: the name '%.*s' stands twice",
+                            s.n < 60 ? (int)s.n : 60, s.at);
     }
   return FLAME_OK;
 }
@@ -215,7 +240,7 @@ fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device) {
   return n;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Members are stored; the fields that a local header and a directory entry share. */
 static void put(unsigned char **p, uint64_t v, int n) {
@@ -226,10 +251,10 @@ static void put(unsigned char **p, uint64_t v, int n) {
 }
 
 static void put_common(unsigned char **p, uint32_t crc, uint64_t bytes, size_t name) {
-  put(p, 20, 2);                        /* version needed */
-  put(p, 0x800, 2);                     /* names are UTF-8 */
-  put(p, 0, 2);                         /* stored */
-  put(p, 0, 2);                         /* 1980-01-01 00:00, so that equal values make equal files */
+  put(p, 20, 2);                       /* version needed */
+  put(p, 0x800, 2);                    /* names are UTF-8 */
+  put(p, 0, 2);                        /* stored */
+  put(p, 0, 2);                        /* 1980-01-01 00:00, so that equal values make equal files */
   put(p, 0x21, 2);
   put(p, crc, 4);
   put(p, bytes, 4);
@@ -251,7 +276,8 @@ static void add_central(fl_text *t, const fl_span name, uint32_t crc, uint64_t b
 }
 
 static flame_status too_large(const fl_writer *o) {
-  return FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz files end at 4 GB here" FL_DO ": use .safetensors", o->path);
+  return FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save",
+                 "%.150s: npz files end at 4 GB here" FL_DO ": use .safetensors", o->path);
 }
 
 static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *directory) {
@@ -282,7 +308,8 @@ static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *dir
 
 static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   unsigned char b[END_SIZE], *p = b;
-  if (directory->failed) return FL_FAIL(o->c, FLAME_NO_MEMORY, "save", "no host memory for the directory");
+  if (directory->failed)
+    return FL_FAIL(o->c, FLAME_NO_MEMORY, "save", "no host memory for the directory");
   if (o->at >= LARGEST || (int64_t)directory->n >= LARGEST) return too_large(o);
   put(&p, 0x06054b50, 4);
   put(&p, 0, 4);
@@ -296,13 +323,17 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
 }
 
 /* What is written can be read: the reader's own rules. */
-static flame_status check_names(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors) {
+static flame_status check_names(flame_context *c, const char *path, int64_t n,
+                                const fl_to_save *tensors) {
   if (n > MOST_WRITTEN)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors in one npz file" FL_DO ": use .safetensors", (long long)n);
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                   "%lld tensors in one npz file" FL_DO ": use .safetensors", (long long)n);
   for (int64_t i = 0; i < n; i++) {
     const fl_span s = tensors[i].name;
     if (s.n > LONGEST_NAME - strlen(".npy") || bad_name(s))
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz can not have the name '%.*s' (empty, absolute, with .. or too long)" FL_DO ": "
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+          "%.150s: npz can not have the name '%.*s' (empty, absolute, with .. or too long)"
+          FL_DO ": "
                      "use .safetensors", path, s.n < 60 ? (int)s.n : 60, s.at);
   }
   return FLAME_OK;

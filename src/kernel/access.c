@@ -17,7 +17,7 @@ typedef struct walk {
   int depth, failed;
 } walk;
 
-/* ---- facts ------------------------------------------------------------------------------------ */
+/* ---- facts ----------------------------------------------------------------------------------- */
 
 typedef struct search { int32_t var; int found; } search;
 
@@ -76,7 +76,7 @@ static int known(const walk *w, int32_t var, const fl_kexpr *index) {
   return 0;
 }
 
-/* ---- accesses ----------------------------------------------------------------------------------- */
+/* ---- accesses -------------------------------------------------------------------------------- */
 
 static int counts(const walk *w, int32_t var) {
   return var >= 0 &&

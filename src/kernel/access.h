@@ -48,12 +48,13 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
 void fl_kindices_free(fl_kindices *k);
 /* 's': the statement that holds the expression (the place decides about loops around it). */
 fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* Whose an element is. IN_BLOCK: no two threads of one block make the index at s, IN_GRID: no two of the
-** launch; s: a statement. */
+/* Whose an element is. IN_BLOCK: no two threads of one block make the index at s, IN_GRID: no two
+** of the launch; s: a statement. */
 enum { FL_KI_OWNED_IN_BLOCK = 1, FL_KI_OWNED_IN_GRID = 2 };
-/* What a proof may use of a launch. extent: threads of a block along x, y, z, blocks, their products, and
-** blocks in all; value: of the first n_values parameters, scalar integers, where 'known'. What was used is
-** noted: the answer holds where extent[which] (NONE: 0) is at most 'factor' times the value of 'param' (-1: 1). */
+/* What a proof may use of a launch. extent: threads of a block along x, y, z, blocks, their
+** products, and blocks in all; value: of the first n_values parameters, scalar integers, where
+** 'known'. What was used is noted: the answer holds where extent[which] (NONE: 0) is at most
+** 'factor' times the value of 'param' (-1: 1). */
 enum { FL_KLIMITS = 8, FL_KEXTENT_BLOCKS = 9, FL_KEXTENTS, FL_KEXTENT_NONE = FL_KEXTENTS };
 typedef struct fl_klimit { int32_t which, param; int64_t factor; } fl_klimit;
 typedef struct fl_klimits { int n; fl_klimit at[FL_KLIMITS]; } fl_klimits;
@@ -64,21 +65,26 @@ typedef struct fl_klaunched {
   int32_t n_values;
 } fl_klaunched;
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* The same of an element that one thread has at p and one at q, in any rounds of loops: are they one? */
+/* The same of an element that one thread has at p and one at q, in any rounds
+** of loops: are they one? */
 typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
-/* What an index is: rest + a multiple of mod (0: rest itself; 1, 0: nothing known). Indices with one number
-** 'same' (not 0) are one function of the thread and the loops' counters. */
+/* What an index is: rest + a multiple of mod (0: rest itself; 1, 0: nothing known). Indices with
+** one number 'same' (not 0) are one function of the thread and the loops' counters. */
 typedef struct fl_kresidue { int64_t mod, rest; int32_t same; } fl_kresidue;
 fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* The loops around s (bits by label, below 64) whose rounds have different indices in one thread. */
+/* The loops around s (bits by label, below 64) whose rounds have different
+** indices in one thread. */
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it writes with
-** 'write' in the same round (unless before) or a later one? */
-int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop);
-/* In the loop with label 'loop', directly around both: has no round an element at p that another round has at q? If p
-** and q are one, or always have one index: where fl_kindex_rounds says that its rounds differ. */
-int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q, int32_t loop);
+/* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it
+** writes with 'write' in the same round (unless before) or a later one? */
+int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
+                        int32_t loop);
+/* In the loop with label 'loop', directly around both: has no round an element at p that another
+** round has at q? If p and q are one, or always have one index: where fl_kindex_rounds says that
+** its rounds differ. */
+int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q,
+                           int32_t loop);
 /* What all answers of k may use from now on, and where that is noted. Without: any launch. */
 void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);
 /* Is the expression the same in all threads of the launch? Of a block? */

@@ -26,7 +26,7 @@ int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
   case FL_KX_BINARY: return fl_kad_flows(set, x->x[0]) || fl_kad_flows(set, x->x[1]);
   case FL_KX_SELECT: return fl_kad_flows(set, x->x[1]) || fl_kad_flows(set, x->x[2]);
   case FL_KX_CALL:
-    for (int i = 0; i < x->n; ++i)
+    for (int i = 0; i < x->n; i++)
       if (call_flows(x, i) && fl_kad_flows(set, x->x[i])) return 1;
     return 0;
   default: return 0;
@@ -44,11 +44,11 @@ static int mark_sources(uint8_t *set, const fl_kexpr *x) {
   case FL_KX_SELECT:
     return mark_sources(set, x->x[1]) | mark_sources(set, x->x[2]);
   case FL_KX_CALL:
-    for (int i = 0; i < x->n; ++i)
+    for (int i = 0; i < x->n; i++)
       if (call_flows(x, i)) changed |= mark_sources(set, x->x[i]);
     return changed;
   default:
-    for (int i = 0; i < x->n; ++i) changed |= mark_sources(set, x->x[i]);
+    for (int i = 0; i < x->n; i++) changed |= mark_sources(set, x->x[i]);
     return changed;
   }
 }
@@ -109,15 +109,15 @@ static int see_writes(void *arg, fl_kstmt *s) {
 /* Arrays of dynamic shared memory are one piece of memory. */
 static void join_dynamic(fl_kad_state *d, uint8_t *set) {
   int any = 0;
-  for (int i = 0; i < d->n0; ++i) any |= d->f->vars[i].dynamic && set[i];
-  for (int i = 0; any && i < d->n0; ++i)
+  for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];
+  for (int i = 0; any && i < d->n0; i++)
     if (d->f->vars[i].dynamic && fl_kt_is_float(d->f->vars[i].type)) set[i] = 1;
 }
 
 void fl_kad_activity(fl_kad_state *d) {
   const fl_kvisitor writes = {see_writes, NULL, d};
   fl_kwalk_block(&writes, d->body);
-  for (int i = 0; i < d->n0; ++i) {
+  for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
     const int want = v->param >= 0 ? d->r->want[v->param] : 0;
     if (!fl_kt_is_float(v->type) || v->kind == FL_KV_TABLE) continue;
@@ -130,7 +130,7 @@ void fl_kad_activity(fl_kad_state *d) {
   spread(d, see_useful);
   join_dynamic(d, d->useful);
   spread(d, see_useful);
-  for (int i = 0; i < d->n0; ++i) d->active[i] = d->varied[i] && d->useful[i];
+  for (int i = 0; i < d->n0; i++) d->active[i] = d->varied[i] && d->useful[i];
 }
 
 /* ---- what is read ----------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ void fl_kad_activity(fl_kad_state *d) {
 void fl_kad_values(fl_kset s, const fl_kexpr *x) {
   if (!x) return;
   if (x->var >= 0) fl_kset_add(s, x->var);
-  for (int i = 0; i < x->n; ++i) fl_kad_values(s, x->x[i]);
+  for (int i = 0; i < x->n; i++) fl_kad_values(s, x->x[i]);
 }
 
 static void product(const fl_kad_state *d, fl_kset s, const fl_kexpr *x, const fl_kexpr *y) {
@@ -152,7 +152,7 @@ static void call_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
   case FL_KB_MUL_RN: case FL_KB_FMA: product(d, s, x->x[0], x->x[1]); break;
   default: fl_kad_values(s, x);
   }
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (call_flows(x, i)) fl_kad_partials(d, s, x->x[i]);
 }
 
@@ -171,7 +171,7 @@ void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
     break;
   default: break;
   }
-  for (int i = x->kind == FL_KX_SELECT; i < x->n; ++i) fl_kad_partials(d, s, x->x[i]);
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) fl_kad_partials(d, s, x->x[i]);
 }
 
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
@@ -189,7 +189,7 @@ void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
     if (t->op != FL_KA_ADD && t->op != FL_KA_SUB) fl_kad_values(s, t->x[1]);
     return;
   case FL_KS_SHUFFLE:
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; i++)
       if (i != 1) fl_kad_values(s, t->x[i]);
     fl_kad_partials(d, s, t->x[1]);
     return;
@@ -214,7 +214,7 @@ static int mark_stmt(marker *m, fl_kstmt *s) {
   case FL_KS_VOTE:
     if (to >= 0 && d->active[to]) marks |= FL_KN_REVERSE;
     if (needed)
-      for (int i = 0; i < 4; ++i) fl_kad_values(m->s, s->x[i]);
+      for (int i = 0; i < 4; i++) fl_kad_values(m->s, s->x[i]);
     fl_kad_reads(d, m->s, s);
     break;
   case FL_KS_BARRIER:
@@ -240,7 +240,7 @@ static int mark_block(marker *m, const fl_kblock *b) {
 }
 
 static void barriers(fl_kad_state *d, fl_kset s) {
-  for (int i = 0; i < d->n0; ++i) {
+  for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
     if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !d->written[i])) continue;
     if (fl_kset_has(s, i) && d->written[i]) d->keep_forward = 1;
@@ -280,7 +280,7 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
 int fl_kad_uses(const fl_kexpr *x, int var) {
   if (!x) return 0;
   if (x->var == var) return 1;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (fl_kad_uses(x->x[i], var)) return 1;
   return 0;
 }

@@ -1,6 +1,6 @@
 /*
-** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is told
-** of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
+** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is
+** told of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad_state.h"
 #include <stdarg.h>
@@ -17,7 +17,8 @@ void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
   vsnprintf(what, sizeof what, fmt, list);
   va_end(list);
   d->res->refusal_line = line;
-  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated" FL_DO "; "
+  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated"
+                                     FL_DO "; "
                                      "give vjp = ... or mark the argument nodiff",
                                      d->f->name, line, what);
 }
@@ -84,7 +85,7 @@ static int see_used_expr(void *arg, fl_kexpr *x) {
 
 static int32_t first_view(const fl_kfunc *f, int32_t v) {
   if (v < 0 || !f->vars[v].dynamic) return v;
-  for (int i = 0; i < v; ++i)
+  for (int i = 0; i < v; i++)
     if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
   return v;
 }
@@ -125,7 +126,7 @@ static int see_inside(void *arg, fl_kstmt *s) {
 
 static int is_outside(const classify *c, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!is_outside(c, x->x[i])) return 0;
   return 1;
 }
@@ -155,7 +156,7 @@ static void classify_block(classify *c, const fl_kblock *b) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
     if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
-    for (int i = 0; i < 4; ++i) fl_kwalk_expr(&loads, s->x[i]);
+    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (outermost) {
       const fl_kvisitor see = {see_inside, NULL, c->inside};
       memset(c->inside, 0, (size_t)c->d->f->n_vars);
@@ -191,11 +192,11 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   int32_t *ints = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *ints);
   if (!bytes || !ints || d->a->failed) return 0;
   uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->written, &d->zeroes};
-  for (int i = 0; i < 5; ++i) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
+  for (int i = 0; i < 5; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   d->assigns = ints;
   d->shadow = ints + d->n0 + 1;
-  for (int i = 0; i < d->n0; ++i) d->shadow[i] = -1;
-  for (int p = 0; p < f->n_params; ++p) {
+  for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
+  for (int p = 0; p < f->n_params; p++) {
     fl_kad_param *x = &d->res->params[p];
     const fl_kparam *of = &f->params[p];
     x->param = p;
@@ -205,7 +206,8 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   return 1;
 }
 
-/* Every statement is compared with those around it and with the sites that it may meet: time goes with the square. */
+/* Every statement is compared with those around it and with the sites that it
+** may meet: time goes with the square. */
 enum { MOST_STATEMENTS = 10000 };
 
 static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
@@ -232,16 +234,17 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
-  d->shared_offset = -1;
-  d->regions = 2;
+  d->shared_offset = -1; d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
       || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
   if (!f->has_body) {
-    fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
+    fl_kad_refuse(d, f->refusal_line, "%s: this",
+                  f->refusal ? f->refusal : "a kernel without body");
     return 0;
   }
   if (reverse && statements(f) > MOST_STATEMENTS) {
-    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)", MOST_STATEMENTS);
+    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)",
+                  MOST_STATEMENTS);
     return 0;
   }
   unify_views(d->f);
@@ -251,9 +254,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
     fl_kad_hold_elements(d);
     fl_kad_hold_loads(d);
     fl_kpass_done("canonical form", d->f, d->body);
-  } else {
-    d->body = d->f->body;
-  }
+  } else d->body = d->f->body;
   return set_up_vars(d, f);
 }
 
@@ -273,7 +274,8 @@ static int see_bits(void *arg, fl_kexpr *x) {
 static int see_seen(void *arg, fl_kstmt *s) {
   bits *b = arg;
   if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
-  const int real = fl_kt_is_float(b->d->f->vars[s->var].type), flows = fl_kad_flows(b->d->varied, s->x[1]);
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
+            flows = fl_kad_flows(b->d->varied, s->x[1]);
   b->back |= real || flows;
   if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
   return 1;
@@ -303,12 +305,14 @@ static void refuse_dynamic(fl_kad_state *d) {
   const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
   if (!used) return;
   fl_kwalk_block(&see, d->body);
-  for (int i = 0; i < d->n0; ++i) n += d->f->vars[i].dynamic && used[i];
-  for (int i = 0; i < d->n0; ++i)
+  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
+  for (int i = 0; i < d->n0; i++)
     if (d->f->vars[i].dynamic && d->active[i]) v = i;
   if (v < 0) return;
   const int line = d->f->vars[v].line;
-  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with arrays of several types (give all but one a size)");
+  if (n > 1)
+    fl_kad_refuse(d, line,
+                  "dynamic shared memory with arrays of several types (give all but one a size)");
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
@@ -406,12 +410,14 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   if (e < 0) return;
   barrier(d, b);
-  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));       /* each thread copies all, or its share */
+  /* each thread copies all, or its share */
+  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
   if (!s) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
   fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
-  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
+  kx_set(d, &s->other, e,
+         kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
   barrier(d, b);
 }
 
@@ -430,7 +436,7 @@ static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
   int shared = 0;
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     if (!d->active[v]) continue;
     const int kind = d->f->vars[v].kind, type = fl_kad_type(d->f->vars[v].type);
     const int64_t n = d->f->vars[v].count;
@@ -454,14 +460,14 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
 /* The derivatives of scalar parameters and of arrays in structs, once per thread at the end. */
 static void add_scalars(fl_kad_state *d, fl_kblock *b) {
   const int mode = !d->returns ? FL_KM_BLOCK : d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     const fl_kvar x = d->f->vars[v];
     if (!d->active[v] || x.param < 0 || x.kind == FL_KV_POINTER) continue;
     if (!(d->r->want[x.param] & FL_KAD_INPUT)) continue;
     const int to = fl_kad_param_new(d, FL_KAD_GRAD_SCALAR, v, "grad_", fl_kad_type(x.type), 1, 0);
     if (to < 0) return;
     d->res->params[d->f->n_params - 1].count = x.count;
-    for (int64_t e = 0; e < x.count; ++e) {
+    for (int64_t e = 0; e < x.count; e++) {
       fl_kexpr *g = x.kind == FL_KV_LOCAL ? kx_var(d, d->shadow[v])
                                           : fl_kexpr_load(d->f, d->shadow[v], kx_int(d, e));
       fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, kx_int(d, e), g, -1);
@@ -494,7 +500,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   const fl_kvisitor v = {see_written, see_read, &t};
   if (!t.read || !t.written) return;
   fl_kwalk_block(&v, d->f->body);
-  for (int i = 0; i < d->f->n_vars; ++i) {
+  for (int i = 0; i < d->f->n_vars; i++) {
     const fl_kvar *x = &d->f->vars[i];
     if (x->kind != FL_KV_POINTER || x->param >= n_params) continue;
     const fl_kparam *p = &d->f->params[x->param];
@@ -518,25 +524,28 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
     d->a->most = 0;                                       /* room for the message */
     if ((d->a->failed == FL_KARENA_DEEP || d->a->failed == FL_KARENA_LARGE) && d->f)
       d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
-                                         "differentiated" FL_DO "; give vjp = ... or mark the argument "
+                                         "differentiated"
+                                         FL_DO "; give vjp = ... or mark the argument "
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }
   if (d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED) {
-    fl_kad_refuse(d, d->f->line, "a kernel whose derivative needs %lld bytes of static shared memory "
+    fl_kad_refuse(d, d->f->line,
+                  "a kernel whose derivative needs %lld bytes of static shared memory "
                   "(extern __shared__ may have more)", (long long)d->f->shared_bytes);
     d->res->func = NULL;
     return d->res;
   }
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
-  for (int i = 0; i < d->res->n_params; ++i)
+  for (int i = 0; i < d->res->n_params; i++)
     if (d->res->params[i].role == FL_KAD_SHARED) d->res->params[i].count = d->regions;
   return d->res;
 }
 
 /* *again: see fl_kad_state. */
-static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, const uint8_t *in_thread, int32_t *again) {
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                       const uint8_t *in_thread, int32_t *again) {
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
   fl_kblock first = {0}, forward = {0}, reverse = {0};
   if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);

@@ -49,7 +49,8 @@ typedef enum {
   FL_KAD_RESULT,        /* tangent: array as in the original launch: written as there */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
-  FL_KAD_KEPT,          /* adjoint: writable array as the original one, of any contents; garbage afterwards */
+  FL_KAD_KEPT,          /* adjoint: writable array as the original one, of any
+                        ** contents; garbage afterwards */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);
@@ -88,23 +89,24 @@ typedef struct fl_kad_param {
 } fl_kad_param;
 
 typedef struct fl_kad {
-  fl_kfunc *func;            /* NULL: refused, or memory is out (arena->failed) */
-  fl_kad_param *params;      /* func->n_params entries */
+  fl_kfunc *func;          /* NULL: refused, or memory is out (arena->failed) */
+  fl_kad_param *params;    /* func->n_params entries */
   int32_t n_params;
-  int32_t refusal_line;      /* in the source of the function given; 0: none */
-  const char *refusal;       /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
-  fl_klimits limits;         /* of the launches that it is right for */
-  int32_t n_slots;           /* for reports: snapshot bytes of all loops, per thread */
+  int32_t refusal_line;    /* in the source of the function given; 0: none */
+  const char *refusal;     /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
+  fl_klimits limits;       /* of the launches that it is right for */
+  int32_t n_slots;         /* for reports: snapshot bytes of all loops, per thread */
   int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums turned round, with */
-  int32_t n_gather;          /* their lines and parameters of the source; others: 0 */
-  uint8_t *positive;         /* gather: not NULL: right where the source's scalar parameters that are
-                             ** marked here are greater than 0; take the whole adjoint elsewhere */
-  int32_t unordered_line;    /* deterministic was asked, yet sums in shared memory at this line
-                             ** are atomic in any order; 0: none */
-  int32_t taken_line;        /* of an element whose cotangent goes to the threads that ask first; 0: none */
-  uint8_t any_order;         /* deterministic was asked, yet all sums are FL_KM_FREE: parts that are taken so
-                             ** have no bound that a first pass could find */
+  int32_t n_gather;        /* their lines and parameters of the source; others: 0 */
+  uint8_t *positive;       /* gather: not NULL: right where the source's scalar parameters that are
+                           ** marked here are greater than 0; take the whole adjoint elsewhere */
+  int32_t unordered_line;  /* deterministic was asked, yet sums in shared memory at this line
+                           ** are atomic in any order; 0: none */
+  int32_t taken_line;      /* of an element whose cotangent goes to the threads that
+                           ** ask first; 0: none */
+  uint8_t any_order;       /* deterministic was asked, yet all sums are FL_KM_FREE: parts that are
+                           ** taken so have no bound that a first pass could find */
 } fl_kad;
 
 /* Both return NULL only when memory is out. The function given is not changed, and the result
@@ -119,5 +121,6 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 ** For launches with sizes and threads along each axis of at most FL_KAD_GATHER_MOST. */
 enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };
 typedef struct fl_kad_parts { fl_kad *gather, *rest; } fl_kad_parts;
-fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r);
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                           const fl_kad_request *r);
 #endif

@@ -7,8 +7,8 @@
 
 typedef struct widen { fl_kfunc *f; const fl_kindices *k; int dry, changed; } widen;
 
-/* Do all threads of a block come by the end of b that come by its begin? 'together': they do that together.
-** Warps' barriers inside loops become the block's, unless it is a dry run. */
+/* Do all threads of a block come by the end of b that come by its begin? 'together': they do that
+** together. Warps' barriers inside loops become the block's, unless it is a dry run. */
 static int block(widen *w, fl_kblock b, int together, int in_loop);
 
 static int one(widen *w, fl_kstmt *s, int together, int in_loop) {

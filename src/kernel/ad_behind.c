@@ -1,8 +1,8 @@
 /*
-** Loops that write an array in global or shared memory and read it, but never an element before they write it:
-** y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so going back through the rounds
-** needs no older values of it. Asked in the source as written, for loops without barriers whose accesses of the
-** array stand directly in them.
+** Loops that write an array in global or shared memory and read it, but never an element before
+** they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so
+** going back through the rounds needs no older values of it. Asked in the source as written, for
+** loops without barriers whose accesses of the array stand directly in them.
 */
 #include "kernel/ad_state.h"
 
@@ -21,7 +21,8 @@ static int see_write(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_BARRIER) b->bad = 1;
   if (s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) return 1;
   const fl_kvar *x = &b->f->vars[s->var], *y = &b->f->vars[b->var];
-  if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;        /* dynamic shared memory is one array */
+  /* dynamic shared memory is one array */
+  if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;
   if (x->type != y->type) b->bad = 1;
   if (s->kind == FL_KS_ATOMIC || s->accumulate || b->n_writes == 16) b->bad = 1;
   else b->write[b->n_writes++] = (fl_kaccess_at){s, s->x[0]};
@@ -40,7 +41,7 @@ static int see_read(void *arg, fl_kexpr *x) {
   b->n_writes = b->bad = 0;
   fl_kwalk_block(&writes, b->loop->body);
   fl_kwalk_block(&writes, b->loop->other);
-  for (int i = 0; i < b->n_writes && !b->bad; ++i)
+  for (int i = 0; i < b->n_writes && !b->bad; i++)
     b->bad = !fl_kindex_is_behind(b->k, &read, &b->write[i], b->loop->label);
   if (b->n_writes && !b->bad) b->d->site_behind[x->site] |= (uint64_t)1 << b->loop->label;
   return 1;
@@ -51,7 +52,7 @@ static void walk(behind *b, fl_kblock body) {
   const fl_kstmt *const around = b->loop;
   for (fl_kstmt *s = body.first; s && !b->d->a->failed; s = s->next) {
     b->s = s;
-    for (int i = 0; around && s->kind != FL_KS_LOOP && i < 4; ++i) fl_kwalk_expr(&reads, s->x[i]);
+    for (int i = 0; around && s->kind != FL_KS_LOOP && i < 4; i++) fl_kwalk_expr(&reads, s->x[i]);
     if (s->kind == FL_KS_LOOP) b->loop = s->label >= 0 && s->label < 64 ? s : NULL;
     walk(b, s->body);
     walk(b, s->other);

@@ -56,7 +56,7 @@ fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
 /* x over the values of its parts. */
 static fl_kexpr *again(fl_kad_state *d, const part *p) {
   fl_kexpr *x[FL_K_MAX_ARGS];
-  for (int i = 0; i < p->x->n; ++i) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
+  for (int i = 0; i < p->x->n; i++) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
   return fl_kexpr_over(d->a, p->x, x);
 }
 
@@ -89,8 +89,8 @@ static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need)
     if (p->active && x->kind == FL_KX_SELECT) p->kid[0] = prepare(d, b, x->x[0], 1);
     return p;
   }
-  for (int i = 0; i < x->n; ++i) active[i] = fl_kad_flows(d->active, x->x[i]);
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++) active[i] = fl_kad_flows(d->active, x->x[i]);
+  for (int i = 0; i < x->n; i++)
     if (!(p->kid[i] = prepare(d, b, x->x[i], wants(p, i, need, active)))) return NULL;
   if (need) p->value = keep(d, b, x, again(d, p));
   return p;
@@ -199,11 +199,11 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
                   || x->op == FL_KB_MUL_RN;
   fl_kexpr *call = NULL, *r = NULL;
   if (!linear) {
-    for (int i = 0; i < x->n; ++i) at[i] = fl_kad_atom(d, b, p->kid[i]->value);
+    for (int i = 0; i < x->n; i++) at[i] = fl_kad_atom(d, b, p->kid[i]->value);
     call = fl_kexpr_call(d->a, x->op, x->type, x->n, at);
     r = p->value ? p->value : keep(d, b, x, call);
   }
-  for (int i = 0; i < x->n && !fl_kad_dead(d); ++i) {
+  for (int i = 0; i < x->n && !fl_kad_dead(d); i++) {
     if (!p->kid[i]->active) continue;
     fl_kexpr *g = seed;
     if (linear) {

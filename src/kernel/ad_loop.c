@@ -8,7 +8,7 @@
 /* ---- what an iteration reads ------------------------------------------------------------ */
 
 static void note_read(fl_kset reads, fl_kset done, const fl_kset now, int words) {
-  for (int i = 0; i < words; ++i) reads[i] |= now[i] & ~done[i];
+  for (int i = 0; i < words; i++) reads[i] |= now[i] & ~done[i];
 }
 
 /* Adds to 'reads' what the block reads and has not assigned; 'done': assigned so far for
@@ -22,7 +22,7 @@ void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kse
     if (!now) return;
     const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
     if (marks & FL_KN_FORWARD || control || flows)
-      for (int i = 0; i < 4; ++i) fl_kad_values(now, s->x[i]);
+      for (int i = 0; i < 4; i++) fl_kad_values(now, s->x[i]);
     if (marks & FL_KN_FORWARD && (s->accumulate || s->kind == FL_KS_ATOMIC))
       fl_kset_add(now, s->var);
     fl_kad_reads(d, now, s);
@@ -34,7 +34,7 @@ void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kse
     if (!x || !y) return;
     fl_kloop_exposed(d, &s->body, reads, x, flows);
     fl_kloop_exposed(d, &s->other, reads, s->kind == FL_KS_IF ? y : x, flows);
-    for (int i = 0; s->kind == FL_KS_IF && i < d->words; ++i) done[i] = x[i] & y[i];
+    for (int i = 0; s->kind == FL_KS_IF && i < d->words; i++) done[i] = x[i] & y[i];
   }
 }
 
@@ -67,7 +67,7 @@ static int see_marks(void *arg, fl_kstmt *s) {
 
 void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back) {
   const fl_kvisitor see = {see_marks, NULL, m};
-  for (int turn = back ? 1 : 0; turn < 2; ++turn) {
+  for (int turn = back ? 1 : 0; turn < 2; turn++) {
     if (turn && !back && !(m->at = fl_karena_new(l->d->a, (size_t)m->n + 1))) return;
     m->n = 0;
     m->back = back;
@@ -94,7 +94,7 @@ static int begin(fl_kloop *l) {
   l->pre_region = fl_karena_new(d->a, 2 * (size_t)d->n0 * sizeof *l->pre_region + 1);
   if (!l->pre || !l->snap || !l->final || !l->pre_region || !(l->before = assigned_by(l))) return 0;
   l->snap_region = l->pre_region + d->n0;
-  for (int i = 0; i < d->n0; ++i) l->pre[i] = l->snap[i] = -1;
+  for (int i = 0; i < d->n0; i++) l->pre[i] = l->snap[i] = -1;
   for (const fl_kstmt *s = l->s->other.first; s; s = s->next)
     l->returns_step |= fl_kad_marks(s) & FL_KN_REVERSE;
   return 1;
@@ -111,7 +111,7 @@ int fl_kloop_look_back(fl_kloop *l, int condition) {
   fl_kloop_exposed(d, &l->s->body, l->reads, done, 0);
   fl_kloop_exposed(d, &l->s->other, l->reads, done, 0);
   l->state = fl_kset_copy(d, l->reads);
-  for (int i = 0; l->state && i < d->words; ++i) l->state[i] &= l->writes[i];
+  for (int i = 0; l->state && i < d->words; i++) l->state[i] &= l->writes[i];
   return l->state != NULL;
 }
 
@@ -158,8 +158,9 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
 /* Keep the values before the loop of all in 'set' that it assigns. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
-    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2) continue;
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2)
+      continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) {
       l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
@@ -180,7 +181,7 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
 
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(set, v) || l->pre[v] < 0) continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
@@ -196,11 +197,11 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
   fl_kset cond = fl_kset_new(d);
   if (!cond) return;
   fl_kad_values(cond, l->s->x[0]);
-  for (int i = 0; i < d->words; ++i) {
+  for (int i = 0; i < d->words; i++) {
     keep[i] &= ~l->before[i];
     if (replayed) keep[i] |= (l->reads[i] | cond[i]) & ~l->before[i];
   }
-  for (int v = 0; v < d->n0; ++v)
+  for (int v = 0; v < d->n0; v++)
     if (l->final[v]) fl_kset_add(keep, v);
 }
 
@@ -236,7 +237,8 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
     plain_loop(&l, keep, forward, reverse);
   } else {
     fl_kloop_move_marks(&l.outer, &l, 0);
-    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l)) fl_kloop_one_pass(&l, keep, forward, reverse);
+    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l))
+      fl_kloop_one_pass(&l, keep, forward, reverse);
     else if (fl_kloop_look_back(&l, 0)) fl_kloop_stored_loop(&l, keep, forward, reverse);
     fl_kloop_move_marks(&l.outer, &l, 1);
   }

@@ -1,10 +1,12 @@
 /* What the files of AD on loops share: ad_loop.c (sets, values before the loop, the choice),
-** ad_pass.c (one pass), ad_slots.c (counting, snapshots, going back), ad_undo.c (stores taken back). */
+** ad_pass.c (one pass), ad_slots.c (counting, snapshots, going back),
+** ad_undo.c (stores taken back). */
 #ifndef FL_KERNEL_AD_LOOP_H
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad_state.h"
 
-enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6, FL_KLOOP_UNDO = 16 };
+enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6,
+       FL_KLOOP_UNDO = 16 };
 
 /* The marks in the loop, so that they can be put back. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
@@ -21,9 +23,11 @@ typedef struct fl_kloop {
   fl_kset state;                 /* of those: assigned in the loop, counters aside */
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
-  uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop;
-                                 ** 2: its stores are taken back */
-  struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
+  uint8_t *final;                /* by variable: an array that needs no snapshot, but its values
+                                 ** after the loop; 2: its stores are taken back */
+  /* original -1: zeros */
+  struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard;
+                         } undo[FL_KLOOP_UNDO];
   int n_undo;
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */
@@ -62,7 +66,8 @@ int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t c
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_undo.c: can the stores to v be taken back round by round? Then they are in 'undo'. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
-void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);          /* what the round is about to overwrite and no argument has */
+/* what the round is about to overwrite and no argument has */
+void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);          /* of the counters as they are */
 /* ad_pass.c */
 int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal);  /* is it somewhere in b? */

@@ -4,9 +4,9 @@
 ** one of the threads, whichever. The adjoint then exchanges it for 0.
 **
 ** Asked in the source as written. A store may meet others unless its element is proven to be one
-** thread's own (own.c); in shared memory: one of the block's. What the proof took from the launch is
-** kept with the result. So are the pairs of stores that write an element in one thread alone; ad_modes.c
-** asks for them.
+** thread's own (own.c); in shared memory: one of the block's. What the proof took from the launch
+** is kept with the result. So are the pairs of stores that write an element in one thread alone;
+** ad_modes.c asks for them.
 */
 #include "kernel/ad_state.h"
 
@@ -48,8 +48,8 @@ void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k) {
   meets m = {.d = d, .f = f, .k = k};
   const fl_kvisitor v = {see_store, NULL, &m};
   fl_kwalk_block(&v, f->body);
-  for (int i = 0; i < m.n; ++i)
-    for (int j = 0; j < i; ++j) see_pair(&m, m.own[i], m.own[j]);
+  for (int i = 0; i < m.n; i++)
+    for (int j = 0; j < i; j++) see_pair(&m, m.own[i], m.own[j]);
 }
 
 int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other) {

@@ -6,7 +6,9 @@
 */
 #include "kernel/ad_state.h"
 
-typedef struct access { const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops; } access;
+typedef struct access {
+  const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops;
+} access;
 typedef struct accesses {
   fl_kad_state *d;
   access *at;
@@ -32,7 +34,7 @@ static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
     push(l, s, x->x[0], x->var, x->site);
     return;
   }
-  for (int i = x->kind == FL_KX_SELECT; i < x->n; ++i) loads_of(l, s, x->x[i]);
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) loads_of(l, s, x->x[i]);
 }
 
 static const fl_kexpr *value_of(const fl_kstmt *s) {
@@ -79,7 +81,7 @@ affine fl_kad_split(const fl_kexpr *x) {
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   if (!x) return 1;
   if (x->var >= 0 && d->assigns[x->var] > (d->f->vars[x->var].param >= 0 ? 0 : 1)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!fl_kad_steady(d, x->x[i])) return 0;
   return 1;
 }
@@ -88,7 +90,7 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
 static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && x->var != v && (d->assigns[x->var] || d->f->vars[x->var].param < 0)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!thread_free(d, x->x[i], v)) return 0;
   return 1;
 }
@@ -108,7 +110,7 @@ typedef struct pairs { int32_t a[MAX_PAIRS], b[MAX_PAIRS]; int n; } pairs;
 
 static int same_variable(const fl_kad_state *d, int a, int b, pairs *p) {
   const fl_kvar *x = &d->f->vars[a], *y = &d->f->vars[b];
-  for (int i = 0; i < p->n; ++i)
+  for (int i = 0; i < p->n; i++)
     if (p->a[i] == a || p->b[i] == b) return p->a[i] == a && p->b[i] == b;
   if (p->n == MAX_PAIRS) return 0;
   if (a != b && (x->param >= 0 || y->param >= 0 || x->type != y->type
@@ -126,12 +128,13 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
       || (a->kind == FL_KX_CONST && a->value.i != b->value.i)) return 0;
   if (a->kind == FL_KX_LOAD) return fl_kexpr_same(a, b);
   if (a->kind == FL_KX_VAR && !same_variable(d, a->var, b->var, p)) return 0;
-  for (int i = 0; i < a->n; ++i)
+  for (int i = 0; i < a->n; i++)
     if (!same_digits(d, a->x[i], b->x[i], p)) return 0;
   return 1;
 }
 
-/* Of both: known, and never the same number; with 'one': always the same function of thread and counters. */
+/* Of both: known, and never the same number; with 'one': always the same
+** function of thread and counters. */
 static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
   if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
   const fl_kresidue *a = &d->site_residue[p->site], *b = &d->site_residue[q->site];
@@ -185,16 +188,18 @@ struct meeting {
 
 static void loads_meet(meeting *m, int i, int k) {
   const access *p = &m->l->at[i], *q = &m->l->at[k];
-  if (m->d->f->vars[p->var].kind != FL_KV_SHARED || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) return;
+  if (m->d->f->vars[p->var].kind != FL_KV_SHARED ||
+      (q->var != p->var && !m->d->f->vars[q->var].dynamic))
+    return;
   const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
                  || !fl_kad_steady(m->d, p->index);
   if (apart && (k != i || !fl_kad_steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
 }
 
 static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
-  for (int i = 0; i < m->l->n; ++i) {
+  for (int i = 0; i < m->l->n; i++) {
     if (m->l->at[i].s != s) continue;
-    for (int k = 0; k < m->l->n; ++k)
+    for (int k = 0; k < m->l->n; k++)
       if (live[k] && m->pair) m->pair(m, i, k);
     live[i] = 1;
   }
@@ -209,20 +214,21 @@ int fl_kad_has_barrier(const fl_kblock *b) {
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
-/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one round without
-** pairs finds them, one more with them is all. Each level is gone through once for each loop around it. */
+/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one
+** round without pairs finds them, one more with them is all. Each level is gone through once for
+** each loop around it. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
   if (!before) return;
   meeting none = *m;
   none.pair = NULL;
-  for (int pairs = m->pair == NULL; pairs < 2; ++pairs) {
+  for (int pairs = m->pair == NULL; pairs < 2; pairs++) {
     meeting *now = pairs ? m : &none;
     memcpy(before, live, n);
     meetings(now, &s->body, live);
     meetings(now, &s->other, live);
-    for (size_t i = 0; i < n; ++i) live[i] |= before[i];
+    for (size_t i = 0; i < n; i++) live[i] |= before[i];
   }
 }
 
@@ -239,7 +245,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
       memcpy(other, live, n);
       meetings(m, &s->body, live);
       meetings(m, &s->other, other);
-      for (size_t i = 0; i < n; ++i) live[i] |= other[i];
+      for (size_t i = 0; i < n; i++) live[i] |= other[i];
     } else if (s->kind == FL_KS_LOOP) {
       meetings_of_loop(m, s, live);
     } else {
@@ -251,7 +257,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
 /* Is p the only load of its array, and evaluated once for each element? */
 static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
-  for (int i = 0; i < l->n; ++i) n += l->at[i].var == p->var;
+  for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
   return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
                                   && l->d->site_index[p->site] == FL_KI_INJECTIVE));
 }
@@ -263,7 +269,7 @@ static void load_modes(fl_kad_state *d) {
   if (!bad || !live) return;
   meeting m = {d, &l, bad, loads_meet, 0};
   meetings(&m, &d->body, live);
-  for (int i = 0; i < l.n; ++i) {
+  for (int i = 0; i < l.n; i++) {
     const access *p = &l.at[i];
     const int kind = d->f->vars[p->var].kind;
     const int class = p->site < d->n_sites0 && p->site >= 0 ? d->site_index[p->site] : FL_KI_OTHER;
@@ -272,7 +278,7 @@ static void load_modes(fl_kad_state *d) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
     } else if (kind == FL_KV_POINTER) {
       meets |= !is_own(d, p);
-      for (int k = 0; k < l.n && !meets; ++k)
+      for (int k = 0; k < l.n && !meets; k++)
         meets = l.at[k].var == p->var && !are_apart(d, p, &l.at[k])
              && (!is_own(d, &l.at[k]) || may_meet(d, p, &l.at[k]));
     }
@@ -296,26 +302,30 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* Does the index of p tell the threads apart that reach its array, with 'rounds' the rounds of loops, too? */
+/* Does the index of p tell the threads apart that reach its array, with
+** 'rounds' the rounds of loops, too? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
   if (class == FL_KI_INJECTIVE) return 1;
   return !rounds && (class == FL_KI_OWN
-                     || (class == FL_KI_THREAD_IN_BLOCK && d->f->vars[p->var].kind == FL_KV_SHARED));
+                     || (class == FL_KI_THREAD_IN_BLOCK &&
+                         d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* p and q give an element to one thread (in one round): their indices are one number that tells them apart. */
+/* p and q give an element to one thread (in one round): their indices are one
+** number that tells them apart. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
   if (!tells_apart(d, p, rounds) || !tells_apart(d, q, rounds)) return 0;
   if (residues_say(d, p, q, 1)) return 1;
-  return a.core && b.core && a.mul == b.mul && a.add == b.add && same_digits(d, a.core, b.core, &renamed);
+  return a.core && b.core && a.mul == b.mul && a.add == b.add &&
+         same_digits(d, a.core, b.core, &renamed);
 }
 
 /* Is there a store that loses what was in an element? */
 static int overwrites(const accesses *stores, int v) {
-  for (int i = 0; i < stores->n; ++i)
+  for (int i = 0; i < stores->n; i++)
     if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
         && !stores->at[i].s->accumulate) return 1;
   return 0;
@@ -326,7 +336,8 @@ static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s
 /* Are elements that p and q both write written by one thread? */
 static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
   if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
-  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) && fl_kad_has_pair(d, p->site, q->site);
+  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) &&
+         fl_kad_has_pair(d, p->site, q->site);
 }
 
 static void mark_meeting(fl_kad_state *d, const access *p, int how) {
@@ -336,23 +347,27 @@ static void mark_meeting(fl_kad_state *d, const access *p, int how) {
 static void stores_meet(meeting *m, int i, int k) {
   fl_kad_state *d = m->d;
   const access *p = &m->l->at[i], *q = &m->l->at[k];
-  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) || !is_store(q)) return;
+  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) ||
+      !is_store(q))
+    return;
   if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
-  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1) ? FL_KAD_MEETS_ALIKE : 0);
+  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1)
+                            ? FL_KAD_MEETS_ALIKE : 0);
   mark_meeting(d, p, how);
   mark_meeting(d, q, how);
 }
 
-/* Stores of one array that may write one element in different threads meet as well. A barrier is between
-** threads of one block alone. */
+/* Stores of one array that may write one element in different threads meet as well. A barrier is
+** between threads of one block alone. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
   if (!live) return;
-  for (int i = 0; i < all->n; ++i) {
+  for (int i = 0; i < all->n; i++) {
     const int kind = d->f->vars[all->at[i].var].kind;
-    meeting any = {d, all, NULL, stores_meet, FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
-    for (int k = 0; k < i; ++k) stores_meet(&any, i, k);
+    meeting any = {d, all, NULL, stores_meet,
+                   FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
+    for (int k = 0; k < i; k++) stores_meet(&any, i, k);
   }
   meetings(&at_once, &d->body, live);
 }
@@ -360,13 +375,13 @@ static void meet_others(fl_kad_state *d, const accesses *all) {
 static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   if (!overwrites(stores, v)) return 0;
   const int once = most_writes(&d->body, v) <= 1;
-  for (int i = 0; i < stores->n; ++i) {
+  for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
     const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
     if (p->loops && class != FL_KI_INJECTIVE) return 1;
     if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
-    for (int k = 0; k < i; ++k) {
+    for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];
       if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
     }
@@ -380,11 +395,11 @@ void fl_kad_modes(fl_kad_state *d) {
   collect(&loads, &d->body, 1);
   collect(&stores, &d->body, 0);
   meet_others(d, &stores);
-  for (int v = 0; v < d->n0 && !d->a->failed; ++v) {
+  for (int v = 0; v < d->n0 && !d->a->failed; v++) {
     const fl_kvar *var = &d->f->vars[v];
     if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
     int zero = var->kind != FL_KV_POINTER;
-    for (int i = 0; i < loads.n; ++i) zero |= loads.at[i].var == v;
+    for (int i = 0; i < loads.n; i++) zero |= loads.at[i].var == v;
     if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
       zero |= overwrites(&stores, v);
     d->zeroes[v] = (uint8_t)(zero || needs_zero(d, &stores, v));

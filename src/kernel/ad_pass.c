@@ -19,7 +19,7 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
     u->sums |= s->accumulate || s->kind == FL_KS_ATOMIC;
     u->sets |= s->kind == FL_KS_STORE && !s->accumulate;
   }
-  for (int i = 0; i < 4; ++i) u->reads |= fl_kad_uses(s->x[i], u->var);
+  for (int i = 0; i < 4; i++) u->reads |= fl_kad_uses(s->x[i], u->var);
   return 1;
 }
 
@@ -28,7 +28,7 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == but) continue;
     if ((s->accumulate || s->kind == FL_KS_ATOMIC) && s->var == v) return 1;
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; i++)
       if (fl_kad_uses(s->x[i], v)) return 1;
     if (read_outside(&s->body, but, v) || read_outside(&s->other, but, v)) return 1;
   }
@@ -44,7 +44,8 @@ int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
 /* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
-  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but)) s = s->next;
+  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but))
+    s = s->next;
   if (!s) return 0;
   if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
   const fl_kblock rest = {s->next, b->last};
@@ -52,9 +53,11 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b with one e, one m
-** and all b within |m|, where e tells the rounds of the loop apart. */
-typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close; } same_index;
+/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b
+** with one e, one m and all b within |m|, where e tells the rounds of the loop apart. */
+typedef struct same_index {
+  const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close;
+} same_index;
 
 static void check_index(same_index *c, const fl_kexpr *x, int site) {
   const fl_kad_state *d = c->l->d;
@@ -66,7 +69,9 @@ static void check_index(same_index *c, const fl_kexpr *x, int site) {
   c->any = 1;
   if (!known || (d->site_index[site] != FL_KI_INJECTIVE
                  && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
-  else if (!a.core || !c->first.core || a.mul != c->first.mul || !fl_kexpr_same(a.core, c->first.core)) c->close = 0;
+  else if (!a.core || !c->first.core || a.mul != c->first.mul ||
+           !fl_kexpr_same(a.core, c->first.core))
+    c->close = 0;
   else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->close = 0;
 }
 
@@ -132,7 +137,7 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   fl_kwalk_stmt(&see, l->s);
   fl_kloop_exposed(d, &l->s->body, carried, done, 1);
   fl_kloop_exposed(d, &l->s->other, carried, done, 1);
-  for (int v = 0; v < d->n0 && !bad; ++v)
+  for (int v = 0; v < d->n0 && !bad; v++)
     if (fl_kset_has(l->all, v)) bad = !commutes(l, v, carried);
   return !bad;
 }
@@ -147,7 +152,7 @@ static int assigned_anywhere(const fl_kblock *b, int v) {
 /* Is the state after the loop read by anything? */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(l->before, v)) continue;
     const int memory = d->f->vars[v].kind == FL_KV_POINTER;
     if (memory ? read_after(&d->body, l->s, v) : read_outside(&d->body, l->s, v)) return 1;
@@ -158,18 +163,19 @@ static int results_read(fl_kloop *l, fl_kset head) {
 
 /* Elements of arrays are put back one by one: by the rounds. */
 static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;
     fl_kset_add(to, v);
     fl_kset_del(from, v);
   }
 }
 
-/* What a round starts with, and a later round or what follows reads: rb leaves the round's first values, so
-** the last ones are kept behind fb and put back by 'again'. */
-static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb, fl_kblock *again) {
+/* What a round starts with, and a later round or what follows reads: rb leaves the round's first
+** values, so the last ones are kept behind fb and put back by 'again'. */
+static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
+                         fl_kblock *again) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (d->f->vars[v].kind != FL_KV_LOCAL || !assigned_anywhere(rb, v)) continue;
     if (!fl_kset_has(head, v) && !read_outside(&l->s->other, NULL, v)) continue;
     const int after = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "after_", v));
@@ -178,15 +184,16 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Is one element of v all that a round reads of it, and all that it changes for others? If something overwrites
-** the element after the loop its cotangent is 0 there, whatever the round finds. */
+/* Is one element of v all that a round reads of it, and all that it changes for others? If
+** something overwrites the element after the loop its cotangent is 0 there, whatever the round
+** finds. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
   fl_kwalk_stmt(&see, l->s);
   int ok = c.ok && c.close && c.most == c.least && d->f->vars[v].kind == FL_KV_POINTER;
-  for (int w = 0; w < d->n0 && ok; ++w) {
+  for (int w = 0; w < d->n0 && ok; w++) {
     fl_kusage u = {w, 0, 0, 0, 0, d};
     const fl_kvisitor usage = {fl_kloop_see_usage, NULL, &u};
     if (w == v || !d->active[w] || !fl_kset_has(l->all, w)) continue;
@@ -200,7 +207,7 @@ static int stays_in_element(fl_kloop *l, int v) {
 static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
   fl_kad_state *d = l->d;
   if (!d->wished && !(d->wished = fl_kset_new(d))) return;
-  for (int v = 0; v < d->n0; ++v)
+  for (int v = 0; v < d->n0; v++)
     if (fl_kset_has(head, v))
       fl_kset_add(fl_kset_has(l->before, v) && stays_in_element(l, v) ? d->wished : keep, v);
 }
@@ -224,7 +231,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
   d->carried = fl_kset_copy(d, head);
-  for (int v = 0; d->carried && v < d->n0; ++v)          /* no round reads the elements of another */
+  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads the elements of another */
     if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
@@ -241,7 +248,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kloop_put_back(l, old, r);
   fl_kloop_update_keep(l, keep, 1);
   if (!replay) keep_begin(l, head, keep);
-  for (int v = 0; v < d->n0; ++v)
+  for (int v = 0; v < d->n0; v++)
     if (fl_kset_has(old, v) && d->f->vars[v].kind == FL_KV_POINTER) fl_kset_add(keep, v);
 }
 

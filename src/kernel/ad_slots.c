@@ -23,7 +23,7 @@ static int assigned_in(const fl_kblock *b, int v) {
 static int invariant(const fl_kloop *l, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!invariant(l, x->x[i])) return 0;
   return 1;
 }
@@ -50,7 +50,8 @@ static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
     if (!x || x->kind != FL_KX_BINARY
         || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)
         || assigned_in(&l->s->body, v) + assigned_in(&l->s->other, v) != 1) continue;
-    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD && is_low_bits(x->x[1], v, type) ? 0 : -1;
+    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD &&
+                   is_low_bits(x->x[1], v, type) ? 0 : -1;
     if (at < 0 || !invariant(l, x->x[at]) || l->n_counters == FL_KLOOP_COUNTERS) continue;
     const int n = l->n_counters++;
     l->counter[n].var = v;
@@ -64,7 +65,7 @@ static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
 /* The counters as they are at the begin of iteration 'at'. */
 static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_counters; ++i) {
+  for (int i = 0; i < l->n_counters; i++) {
     const int v = l->counter[i].var, type = d->f->vars[v].type;
     fl_kexpr *by = fl_kexpr_cast(d->a, type, (fl_kexpr *)(uintptr_t)l->counter[i].by);
     fl_kexpr *n = fl_kexpr_cast(d->a, type, kx_var(d, at));
@@ -75,9 +76,9 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Is all that the loop stores in the shared array written anew in each iteration before the array is read? Its
-** stores in the loop are at the same places in all iterations, for sure, and come first. Elsewhere the array stays
-** as it is, so what is read is what it holds after the loop. */
+/* Is all that the loop stores in the shared array written anew in each iteration before the array
+** is read? Its stores in the loop are at the same places in all iterations, for sure, and come
+** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
     return invariant(l, s->x[0]) && !fl_kad_uses(s->x[1], v);
@@ -121,16 +122,19 @@ typedef struct later { const fl_kloop *l; int var, found; } later;
 
 static int see_later(void *arg, fl_kstmt *s) {
   later *c = arg;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var) c->found |= !is_written_anew(c->l, s);
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
+    c->found |= !is_written_anew(c->l, s);
   return !c->found;
 }
 
-/* Does anything store to v after the loop where the loop does not, in the round of the loop around it? */
+/* Does anything store to v after the loop where the loop does not, in the
+** round of the loop around it? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
   const fl_kvisitor see = {see_later, NULL, &c};
   fl_kstmt *s = b->first;
-  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s)) s = s->next;
+  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s))
+    s = s->next;
   if (!s) return 0;
   if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
   const fl_kblock rest = {s->next, b->last};
@@ -145,13 +149,15 @@ static int see_settled(void *arg, fl_kexpr *x) {
   settled *c = arg;
   const fl_kad_state *d = c->l->d;
   if (x->kind == FL_KX_LOAD && x->var == c->var
-      && (x->site < 0 || x->site >= d->n_sites0 || !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
+      && (x->site < 0 || x->site >= d->n_sites0 ||
+          !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
   return 1;
 }
 
 static int see_settling(void *arg, fl_kstmt *s) {
   settled *c = arg;
-  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate))) c->ok = 0;
+  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate)))
+    c->ok = 0;
   return 1;
 }
 
@@ -164,11 +170,12 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the loop is asked
-** for if 'keep' has it. */
-static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared, int *dynamic) {
+/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the
+** loop is asked for if 'keep' has it. */
+static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
+                          int *dynamic) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     const fl_kvar x = d->f->vars[v];
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
@@ -205,7 +212,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
     return;
   }
   d->res->n_slots += (int32_t)(l->slots * (bytes + 8));
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
     const char *name = fl_kad_name(d, "slots_", v);
@@ -237,7 +244,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
-  for (int v = 0; v < d->n0 && at; ++v) {
+  for (int v = 0; v < d->n0 && at; v++) {
     if (l->snap[v] < 0) continue;
     const fl_kvar x = d->f->vars[v];
     fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
@@ -257,7 +264,7 @@ static void barrier_between(fl_kloop *l, fl_kblock *b) {
 static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   fl_kad_state *d = l->d;
   fl_kloop_save_before(l, keep, f);
-  for (int i = 0; i < l->n_counters; ++i)
+  for (int i = 0; i < l->n_counters; i++)
     kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
   kx_set(d, f, l->trips, kx_int(d, 0));
   fl_kstmt *s = fl_kstmt_loop(d->f, f, l->s->x[0]);
@@ -350,7 +357,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
   d->carried = l->reads;
-  for (int i = 0; i < l->n_undo; ++i) fl_kset_add(inner, l->undo[i].var);
+  for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
   d->taken_back = fl_kset_copy(d, inner);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);

@@ -27,9 +27,11 @@ typedef struct fl_kad_note {
 /* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
-/* A store to an element that other threads may write as well, at this place or another; with no barrier in between;
-** so at this place, or at one with the same index. JOINED: it stands for several stores. */
-enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4, FL_KAD_MEETS_JOINED = 8 };
+/* A store to an element that other threads may write as well, at this place or another; with no
+** barrier in between; so at this place, or at one with the same index. JOINED: it stands for
+** several stores. */
+enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
+       FL_KAD_MEETS_JOINED = 8 };
 
 /* Two stores whose elements are one thread's own, together. */
 typedef struct fl_kad_pair { int32_t site, other; struct fl_kad_pair *next; } fl_kad_pair;
@@ -43,44 +45,47 @@ typedef struct fl_kad_state {
   fl_kfunc *f;
   const fl_kad_request *r;
   fl_kad *res;
-  fl_kblock body;                /* of the source, normalised */
+  fl_kblock body;            /* of the source, normalised */
   int32_t n0, words;
   uint8_t *varied, *useful, *active;   /* n0 each */
-  uint8_t *written;              /* n0: assigned or stored to anywhere */
-  int32_t *assigns;              /* n0: number of statements that do so */
-  int32_t *shadow;               /* n0: variable with the derivative, -1 */
-  uint8_t *zeroes;               /* n0: a STORE clears the shadow element afterwards */
-  uint8_t *strong_var;           /* n0: its cotangent may be 0 where the slopes of its value are not finite */
-  uint8_t strong;                /* such a value is at work: 0 times anything is 0 */
+  uint8_t *written;          /* n0: assigned or stored to anywhere */
+  int32_t *assigns;          /* n0: number of statements that do so */
+  int32_t *shadow;           /* n0: variable with the derivative, -1 */
+  uint8_t *zeroes;           /* n0: a STORE clears the shadow element afterwards */
+  uint8_t *strong_var;       /* n0: its cotangent may be 0 where the slopes of its
+                             ** value are not finite */
+  uint8_t strong;            /* such a value is at work: 0 times anything is 0 */
   int32_t n_sites0;
-  uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
-  uint8_t *site_own;             /* n_sites0: no other thread has the same index */
-  uint64_t *site_rounds;         /* n_sites0: fl_kindex_rounds */
-  uint64_t *var_rounds;          /* of the source's variables: loops (as there) whose rounds have elements of their own of
-                                 ** this array, if site_rounds says so of each access */
-  fl_kresidue *site_residue;     /* n_sites0 */
-  uint64_t *site_behind;         /* n_sites0: loops (as there) in which a load sees final values: fl_kindex_is_behind
-                                 ** of all stores to its array */
-  uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */
+  uint8_t *site_index;       /* n_sites0: fl_kindex of the access in the source */
+  uint8_t *site_own;         /* n_sites0: no other thread has the same index */
+  uint64_t *site_rounds;     /* n_sites0: fl_kindex_rounds */
+  uint64_t *var_rounds;      /* of the source's variables: loops (as there) whose rounds have
+                             ** elements of their own of this array, if site_rounds says so of
+                             ** each access */
+  fl_kresidue *site_residue; /* n_sites0 */
+  uint64_t *site_behind;     /* n_sites0: loops (as there) in which a load sees final values:
+                             ** fl_kindex_is_behind of all stores to its array */
+  uint8_t *site_meets;       /* n_sites0: FL_KAD_MEETS… of a store */
   fl_kad_pair *own_pairs;
-  uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
-  const uint8_t *in_thread;      /* by variable of the source: arrays whose values each thread keeps as it reads them;
-                                 ** NULL: none */
-  int32_t again;                 /* 1 + a variable: derive again with that one among them; 0: no need */
-  int32_t n_cap;                 /* of res->params */
-  int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
-  int32_t regions;               /* of dynamic shared memory: the source's, the shadows', copies */
+  uint8_t *site_add;         /* n_sites0: FL_KAD_ADD_… of an active load */
+  const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
+                             ** as it reads them; NULL: none */
+  int32_t again;             /* 1 + a variable: derive again with that one among them; 0: no need */
+  int32_t n_cap;             /* of res->params */
+  int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, -1 */
+  int32_t regions;           /* of dynamic shared memory: the source's, the shadows', copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
-  uint8_t leave;                 /* threads may have ended: what they share is left to the others */
-  uint8_t returns;               /* threads may be gone at the end: no sums over the block there */
-  uint8_t top;                   /* the statement at work is reached by all threads */
+  uint8_t leave;             /* threads may have ended: what they share is left to the others */
+  uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
+  uint8_t top;               /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
-  fl_kset taken_back;            /* arrays of the loop around that are restored round by round (ad_undo.c); NULL: none */
-  fl_kset wished;                /* arrays to restore where that is easily done: their old values meet cotangents of 0;
-                                 ** NULL: none */
-  fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */
-  struct fl_kad_seen *seen;      /* values already in a variable, of the statement at work */
+  fl_kset taken_back;        /* arrays of the loop around that are restored round by round
+                             ** (ad_undo.c); NULL: none */
+  fl_kset wished;            /* arrays to restore where that is easily done: their old values meet
+                             ** cotangents of 0; NULL: none */
+  fl_kset carried;           /* read by the next iteration of the loop around; NULL: none */
+  struct fl_kad_seen *seen;  /* values already in a variable, of the statement at work */
 } fl_kad_state;
 
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
@@ -89,7 +94,7 @@ static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 <<
 fl_kset fl_kset_new(fl_kad_state *d);
 fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s);
 static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) {
-  for (int i = 0; i < d->words; ++i) s[i] |= more[i];
+  for (int i = 0; i < d->words; i++) s[i] |= more[i];
 }
 
 /* The first refusal stays. */
@@ -129,8 +134,8 @@ int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other);
 void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* ad_behind.c: site_behind */
 void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
-/* f with barriers of the block for those of warps in loops that all its threads go through together (ad_barrier.c);
-** NULL: there are none. */
+/* f with barriers of the block for those of warps in loops that all its threads go through together
+** (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
@@ -148,7 +153,8 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads *
 void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
-int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);    /* is no variable of x assigned twice? */
+/* is no variable of x assigned twice? */
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
@@ -170,8 +176,8 @@ void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
-/* ad_warp.c: have all threads of a block that come to s the same x? What they read in shared memory counts as such
-** where the place is the same. */
+/* ad_warp.c: have all threads of a block that come to s the same x? What they read in shared memory
+** counts as such where the place is the same. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
 /* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);

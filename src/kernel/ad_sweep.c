@@ -90,7 +90,9 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   if (clear && meets(d, s) & FL_KAD_MEETS) {
     const int type = d->f->vars[to].type, old = flows ? fl_ktemp(d->f, type) : -1;
     if (!d->res->taken_line) d->res->taken_line = s->line ? s->line : 1;
-    if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) || old < 0) return NULL;
+    if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) ||
+        old < 0)
+      return NULL;
     return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
   }
   if (flows)
@@ -100,9 +102,10 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   return seed;
 }
 
-/* The old value of an element would be put back by each thread that wrote it, while others still read the new
-** one. Where threads keep what they read, only loops that are run again ask for it. In global memory, and where
-** rounds are taken back, two parts of an array are taken for what they seem. */
+/* The old value of an element would be put back by each thread that wrote it, while others still
+** read the new one. Where threads keep what they read, only loops that are run again ask for it. In
+** global memory, and where rounds are taken back, two parts of an array are taken for what they
+** seem. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));
@@ -110,7 +113,8 @@ static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   if (!d->in_thread || !d->in_thread[s->var]) d->again = s->var + 1;
   else if (parts && !(how & FL_KAD_MEETS_ALIKE)) return 1;
   else
-    fl_kad_refuse(d, s->line, "an element of '%s' that several threads may write and whose old value is needed "
+    fl_kad_refuse(d, s->line,
+                  "an element of '%s' that several threads may write and whose old value is needed "
                   "(let one thread write it)", d->f->vars[s->var].source);
   return 0;
 }
@@ -121,7 +125,8 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   if (!reads) return;
   fl_kad_reads(d, reads, s);
   if (marks & FL_KN_FORWARD) {
-    const int wished = d->wished && fl_kset_has(d->wished, v) && !(meets(d, s) & FL_KAD_MEETS_AT_ONCE);
+    const int wished = d->wished && fl_kset_has(d->wished, v) &&
+                       !(meets(d, s) & FL_KAD_MEETS_AT_ONCE);
     if (wished || fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
       if (!is_own_to_restore(d, s)) return;
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
@@ -214,24 +219,28 @@ typedef struct meeting { const fl_kad_state *d; int var, found; } meeting;
 
 static int see_meeting(void *arg, fl_kstmt *s) {
   meeting *m = arg;
-  m->found |= s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD && meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
+  m->found |= s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD &&
+              meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
   return 1;
 }
 
 /* Array v before s and back behind it, by the whole block. */
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   const fl_kvar x = d->f->vars[v];
-  const int kept = x.dynamic ? v : fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", v), x.count);
+  const int kept = x.dynamic
+                   ? v : fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", v), x.count);
   if (kept < 0) return;
-  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL), *zero = kx_int(d, 0);
+  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL),
+           *zero = kx_int(d, 0);
   fl_kad_copy_shared(d, f, kept, at, v, zero, fl_kad_shared_count(d, v));
   fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
 }
 
 /* All threads come to s, in which several may write an element whose old value is needed. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
-  if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other)) return;
-  for (int v = 0; v < d->n0 && d->in_thread; ++v) {
+  if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
+    return;
+  for (int v = 0; v < d->n0 && d->in_thread; v++) {
     const fl_kvar x = d->f->vars[v];
     meeting m = {d, v, 0};
     const fl_kvisitor see = {see_meeting, NULL, &m};

@@ -26,18 +26,21 @@ static fl_kexpr *times(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
 
 /* Functions that are finite where their slopes are not. */
 static int has_steep_ends(int op) {
-  return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW || op == FL_KB_ASIN
+  return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW ||
+         op == FL_KB_ASIN
       || op == FL_KB_ACOS || op == FL_KB_ACOSH;
 }
 
-/* t times the slope; 0 where t is 0 and the slope is infinite: what was not chosen does not move. */
+/* t times the slope; 0 where t is 0 and the slope is infinite: what was not
+** chosen does not move. */
 static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
   if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
   t = fl_kad_atom(d, b, t);
   slope = fl_kad_atom(d, b, slope);
   if (!t || !slope) return NULL;
   fl_kexpr *moves = kx_op(d, FL_KO_NE, t, fl_kexpr_zero(d->a, t->type));
-  fl_kexpr *use = kx_op(d, FL_KO_LOR, moves, fl_kexpr_call(d->a, FL_KB_ISFINITE, FL_KT_BOOL, 1, &slope));
+  fl_kexpr *use = kx_op(d, FL_KO_LOR, moves,
+                        fl_kexpr_call(d->a, FL_KB_ISFINITE, FL_KT_BOOL, 1, &slope));
   return times(d, t, fl_kexpr_select(d->a, use, slope, fl_kexpr_zero(d->a, slope->type)));
 }
 
@@ -45,7 +48,7 @@ static fl_kexpr *of_select(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   const int type = fl_kad_type(x->type), t = fl_ktemp(d->f, type);
   fl_kstmt *s = fl_kstmt_if(d->f, b, x->x[0]);
   if (!s || t < 0) return NULL;
-  for (int i = 1; i < 3; ++i) {
+  for (int i = 1; i < 3; i++) {
     fl_kblock *arm = i == 1 ? &s->body : &s->other;
     fl_kexpr *g = fl_kad_flows(d->active, x->x[i]) ? tangent(d, arm, x->x[i]) : NULL;
     kx_set(d, arm, t, g ? g : fl_kexpr_zero(d->a, type));
@@ -60,10 +63,10 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     p = sum(d, p, times(d, tangent(d, b, x->x[1]), x->x[0]));
     return x->op == FL_KB_FMA ? sum(d, p, tangent(d, b, x->x[2])) : p;
   }
-  for (int i = 0; i < x->n; ++i) at[i] = fl_kad_atom(d, b, x->x[i]);
+  for (int i = 0; i < x->n; i++) at[i] = fl_kad_atom(d, b, x->x[i]);
   fl_kexpr *call = fl_kexpr_call(d->a, x->op, x->type, x->n, at);
   fl_kexpr *r = fl_kad_atom(d, b, call);
-  for (int i = 0; i < x->n && call && !fl_kad_dead(d); ++i) {
+  for (int i = 0; i < x->n && call && !fl_kad_dead(d); i++) {
     if (!fl_kad_flows(d->active, x->x[i])) continue;
     fl_kexpr *slope = fl_kbuiltin_partial(d->a, call, i, r);
     if (!slope) {
@@ -76,8 +79,8 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g
                    : along_slope(d, b, g, slope, x->op);
     if (part && fl_kad_chooses(x))                  /* the other's tangent may be NaN */
-      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), part,
-                             fl_kexpr_zero(d->a, part->type));
+      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)),
+                             part, fl_kexpr_zero(d->a, part->type));
     all = sum(d, all, part);
   }
   return all;
@@ -151,7 +154,7 @@ static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
     if (!r) return;
     r->op = s->op;
     r->result = shadow;
-    for (int i = 0; i < 4; ++i) r->x[i] = i == 1 ? g : s->x[i];
+    for (int i = 0; i < 4; i++) r->x[i] = i == 1 ? g : s->x[i];
     return;
   }
   default: return;
@@ -202,7 +205,7 @@ static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
     return;
   }
   d->shadow[v] = fl_kad_array(d, type, name, x.count);
-  for (int64_t e = 0; e < x.count && !d->a->failed; ++e)
+  for (int64_t e = 0; e < x.count && !d->a->failed; e++)
     fl_kstmt_store(d->f, b, d->shadow[v], kx_int(d, e),
                    from < 0 ? fl_kexpr_zero(d->a, type) : fl_kexpr_load(d->f, from, kx_int(d, e)));
 }
@@ -220,7 +223,7 @@ static void of_local(fl_kad_state *d, int v) {
 }
 
 static void make_tangents(fl_kad_state *d, fl_kblock *b) {
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     if (!d->active[v]) continue;
     const fl_kvar *x = &d->f->vars[v];
     if (x->kind == FL_KV_POINTER) of_pointer(d, v);

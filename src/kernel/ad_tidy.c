@@ -13,7 +13,7 @@ static void touch(tidy *t, int v) {
 static void touch_expr(tidy *t, const fl_kexpr *x) {
   if (!x) return;
   touch(t, x->var);
-  for (int i = 0; i < x->n; ++i) touch_expr(t, x->x[i]);
+  for (int i = 0; i < x->n; i++) touch_expr(t, x->x[i]);
 }
 
 static int in_memory(const tidy *t, int v) {
@@ -43,7 +43,7 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
   if (!live) return 0;
   if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) touch(t, s->var);
   if (s->result >= 0) touch(t, s->result);
-  for (int i = 0; i < 4; ++i) touch_expr(t, s->x[i]);
+  for (int i = 0; i < 4; i++) touch_expr(t, s->x[i]);
   return 1;
 }
 
@@ -104,7 +104,7 @@ static void renumber(tidy *t) {
   f->shared_bytes = 0;
   fl_kwalk_block(&v, f->body);
   int n = 0;
-  for (int i = 0; i < f->n_vars; ++i) {
+  for (int i = 0; i < f->n_vars; i++) {
     fl_kvar *x = &f->vars[i];
     map[i] = -1;
     if (!t->live[i] && x->param < 0) continue;
@@ -114,10 +114,10 @@ static void renumber(tidy *t) {
       f->shared_bytes = (f->shared_bytes + 15) / 16 * 16 + x->count * fl_kt_size(x->type);
     }
     if (n != i) f->vars[n] = *x;
-    ++n;
+    n++;
   }
   f->shared_bytes = (f->shared_bytes + 15) / 16 * 16;
-  for (int p = 0; p < f->n_params; ++p)
+  for (int p = 0; p < f->n_params; p++)
     if (f->params[p].n_vars) f->params[p].first_var = map[f->params[p].first_var];
   f->n_vars = n;
   f->n_sites = f->n_labels = f->n_loops = 0;

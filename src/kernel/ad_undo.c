@@ -1,16 +1,18 @@
 /*
-** Loops whose stores to an array are taken back: going back, each round does so first, and the array is what it
-** was before the round. The place of a store must be known from the loop's counters alone, and each round has
-** its own. Where the old elements come from:
-** - global memory of which the loop is the first writer, each element once: the launch's argument (zeros of a
-**   fresh output);
-** - else a second array of its size, which keeps them as the rounds come by, one for each store whose places
-**   may be another's. In shared memory it needs no barrier: between two barriers an element that a thread writes
-**   is its own.
+** Loops whose stores to an array are taken back: going back, each round does so first, and the
+** array is what it was before the round. The place of a store must be known from the loop's
+** counters alone, and each round has its own. Where the old elements come from:
+** - global memory of which the loop is the first writer, each element once: the launch's argument
+**   (zeros of a fresh output);
+** - else a second array of its size, which keeps them as the rounds come by, one for each store
+**   whose places may be another's. In shared memory it needs no barrier: between two barriers an
+**   element that a thread writes is its own.
 */
 #include "kernel/ad_loop.h"
 
-typedef struct undo { fl_kloop *l; int var, n, ok, apart, meets; fl_kad_affine first; int64_t least, most; } undo;
+typedef struct undo {
+  fl_kloop *l; int var, n, ok, apart, meets; fl_kad_affine first; int64_t least, most;
+} undo;
 
 static int count_writes(const fl_kblock *b, int v) {
   int n = 0;
@@ -56,27 +58,28 @@ static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
   return 0;
 }
 
-/* x, of the statement 'use' of the body, by the loop's counters as a round begins and what the loop does not
-** change; NULL: it is not. */
+/* x, of the statement 'use' of the body, by the loop's counters as a round begins and what the loop
+** does not change; NULL: it is not. */
 static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
   if ((x->kind == FL_KX_LOAD && l->d->written[x->var]) || depth > 20) return NULL;
   if (x->kind == FL_KX_VAR && fl_kset_has(l->all, x->var)) {
     const int n = assignments(&l->s->body, x->var, &one);
-    for (int i = 0; i < l->n_counters; ++i)
+    for (int i = 0; i < l->n_counters; i++)
       if (l->counter[i].var == x->var) return one && precedes(l, one, use) ? NULL : x;
     if (n != 1 || assignments(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
     return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
   }
   fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!(k[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
   return fl_kexpr_over(l->d->a, x, k);
 }
 
-/* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what the body has
-** around it. 0: not known. */
-static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal, const fl_kstmt **use, fl_kexpr **guard) {
+/* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what
+** the body has around it. 0: not known. */
+static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
+                    const fl_kstmt **use, fl_kexpr **guard) {
   fl_kad_state *d = l->d;
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int in_body = fl_kloop_holds(&s->body, goal);
@@ -96,16 +99,19 @@ static int see_store(void *arg, fl_kstmt *s) {
   undo *u = arg;
   fl_kloop *l = u->l;
   if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != u->var) return 1;
-  const int known = s->site >= 0 && s->site < l->d->n_sites0 && l->s->label >= 0 && l->s->label < 64;
+  const int known = s->site >= 0 && s->site < l->d->n_sites0 && l->s->label >= 0 &&
+                    l->s->label < 64;
   const fl_kad_affine a = fl_kad_split(s->x[0]);
   if (!u->n++) u->first = a, u->least = u->most = a.add;
   if (a.add < u->least) u->least = a.add;
   if (a.add > u->most) u->most = a.add;
   const fl_kstmt *use = NULL;
   fl_kexpr *guard = NULL, *at = NULL;
-  if (known && s->kind == FL_KS_STORE && a.core && u->first.core && guard_of(l, &l->s->body, s, &use, &guard))
+  if (known && s->kind == FL_KS_STORE && a.core && u->first.core &&
+      guard_of(l, &l->s->body, s, &use, &guard))
     at = by_counters(l, s->x[0], use, 0);
-  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || l->d->site_meets[s->site] & u->meets
+  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) ||
+      l->d->site_meets[s->site] & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
   else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};
   if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
@@ -117,20 +123,22 @@ static int see_store(void *arg, fl_kstmt *s) {
 static int from_argument(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   const int v = u->var, fresh = d->r->want[d->f->vars[v].param] & FL_KAD_FRESH;
-  const int original = fresh ? -1 : fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_", d->f->vars[v].type, 1, 1);
-  for (int i = first; i < l->n_undo; ++i) l->undo[i].original = original;
+  const int original = fresh ? -1 : fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_",
+                                                     d->f->vars[v].type, 1, 1);
+  for (int i = first; i < l->n_undo; i++) l->undo[i].original = original;
   return fresh || original >= 0;
 }
 
 /* Arrays filled by fl_kloop_keep_round. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
-  for (int i = first; i < l->n_undo; ++i) {
+  for (int i = first; i < l->n_undo; i++) {
     struct fl_kloop_undo *to = &l->undo[i];
     const fl_kvar x = d->f->vars[u->var];
     to->copied = 1;
     if (i > first && u->apart) to->original = to[-1].original, to->region = to[-1].region;
-    else if (x.kind == FL_KV_POINTER) to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
+    else if (x.kind == FL_KV_POINTER)
+      to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
     else if (x.dynamic) to->original = u->var, to->region = d->regions++;
     else to->original = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", u->var), x.count);
     if (to->original < 0) return 0;
@@ -138,7 +146,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* An array whose elements no other thread has where the proof says so, with a parameter of its own. */
+/* An array whose elements no other thread has where the proof says so, with a
+** parameter of its own. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0
@@ -163,7 +172,8 @@ int fl_kloop_can_undo(fl_kloop *l, int v) {
 
 static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
   fl_kad_state *d = l->d;
-  return u->region < 0 ? u->at : kx_op(d, FL_KO_ADD, fl_kloop_region(d, u->var, kx_int(d, u->region)),
+  return u->region < 0 ? u->at
+                       : kx_op(d, FL_KO_ADD, fl_kloop_region(d, u->var, kx_int(d, u->region)),
                                        fl_kexpr_cast(d->a, FL_KT_I64, u->at));
 }
 
@@ -175,18 +185,20 @@ static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo 
 
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_undo; ++i) {
+  for (int i = 0; i < l->n_undo; i++) {
     const struct fl_kloop_undo *u = &l->undo[i];
     if (u->copied)
-      fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
+      fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u),
+                     fl_kexpr_load(d->f, u->var, u->at));
   }
 }
 
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_undo; ++i) {
+  for (int i = 0; i < l->n_undo; i++) {
     const struct fl_kloop_undo *u = &l->undo[i];
-    fl_kstmt_store(d->f, guarded(l, b, u), u->var, u->at, u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
-                                                           : fl_kexpr_load(d->f, u->original, kept_at(l, u)));
+    fl_kstmt_store(d->f, guarded(l, b, u), u->var, u->at,
+                   u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
+                                   : fl_kexpr_load(d->f, u->original, kept_at(l, u)));
   }
 }

@@ -52,7 +52,7 @@ static int find_around(const fl_kblock *b, const fl_kstmt *s, around *a) {
 }
 
 static int is_around(const around *a, const fl_kstmt *t) {
-  for (int i = 0; i < a->n; ++i)
+  for (int i = 0; i < a->n; i++)
     if (a->at[i] == t) return 1;
   return 0;
 }
@@ -63,7 +63,7 @@ static int is_equal(equal *e, const fl_kexpr *x);
 ** passed by all that shuffle, but a variable from outside a loop may bring along how often. */
 static int same_way(equal *e, const around *way, const around *born) {
   int again = 0;                 /* a loop around this and not around the declaration */
-  for (int i = 0; i < way->n; ++i) {
+  for (int i = 0; i < way->n; i++) {
     const fl_kstmt *t = way->at[i];
     const int shared = is_around(&e->shuffle, t), outside = is_around(born, t);
     if ((!shared || (again && !outside)) && t->x[0] && !is_equal(e, t->x[0])) return 0;
@@ -117,7 +117,7 @@ static int is_equal(equal *e, const fl_kexpr *x) {
     if (v->kind != FL_KV_TABLE && (v->kind != FL_KV_POINTER || !v->is_const)
         && !(e->shared && v->kind == FL_KV_SHARED)) return 0;
   }
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!is_equal(e, x->x[i])) return 0;
   return 1;
 }
@@ -245,7 +245,7 @@ static fl_kexpr *taken(back *w) {
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:                                        /* of the warp; a group behind is not reached */
+  case FL_KSH_XOR:                                  /* of the warp; a group behind is not reached */
     to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
     return fl_kexpr_select(d->a, in, to, w->self);
@@ -277,13 +277,15 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
-/* XOR is its own opposite while it stays in the group; a distance that leaves it is searched for. */
+/* XOR is its own opposite while it stays in the group; a distance that leaves
+** it is searched for. */
 static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);
   const fl_kexpr *given = w->s->x[2];
   const int equal = equal_in_lanes(d, w->s, given), width = w->width;
-  const int stays = width == 32 || (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
+  const int stays = width == 32 ||
+                    (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
   if (equal && stays) return seed_of(w, w->b, w->seed, from, NULL);
   w->width = 32;
   w->lane = w->self;

@@ -1,15 +1,18 @@
 /*
-** What is too large for any compiler, found by the tokens of the whole text: functions that are never called
-** are read nowhere else, but a compiler writes out their arrays too. Names are those of the file, so a size that
-** depends on others is not bounded here.
+** What is too large for any compiler, found by the tokens of the whole text: functions that are
+** never called are read nowhere else, but a compiler writes out their arrays too. Names are those
+** of the file, so a size that depends on others is not bounded here.
 */
 #include "kernel/front.h"
 
-enum { MOST_TOKENS = 20000 };                 /* of an expression: a compiler's time goes with the square of its terms */
+/* of an expression: a compiler's time goes with the square of its terms */
+enum { MOST_TOKENS = 20000 };
 
 static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
 
-static int ends_statement(const fl_ktok *t) { return is_punct(t, ';') || is_punct(t, '{') || is_punct(t, '}'); }
+static int ends_statement(const fl_ktok *t) {
+  return is_punct(t, ';') || is_punct(t, '{') || is_punct(t, '}');
+}
 
 static void check_expressions(fl_front *p) {
   int64_t run = 0, round = 0;
@@ -18,7 +21,8 @@ static void check_expressions(fl_front *p) {
     if (ends_statement(t)) round = 0;
     round += is_punct(t, '(') - (round && is_punct(t, ')'));
     run = ends_statement(t) || (!round && is_punct(t, ',')) ? 0 : run + 1;
-    if (run > MOST_TOKENS) fl_refuse_size(p, t->line, "an expression is too long: at most %d tokens", MOST_TOKENS);
+    if (run > MOST_TOKENS)
+      fl_refuse_size(p, t->line, "an expression is too long: at most %d tokens", MOST_TOKENS);
   }
 }
 
@@ -28,7 +32,9 @@ static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   for (; i + 1 < p->toks.n && !is_punct(&p->toks.at[i], ']'); i++) {
     const fl_ktok *t = &p->toks.at[i];
     const int operand = t->kind == FL_TOK_INT || t->kind == FL_TOK_NAME;
-    if (!operand && (t->kind != FL_TOK_PUNCT || ends_statement(t) || is_punct(t, '[') || is_punct(t, '='))) return 0;
+    if (!operand &&
+        (t->kind != FL_TOK_PUNCT || ends_statement(t) || is_punct(t, '[') || is_punct(t, '=')))
+      return 0;
     if (t->kind == FL_TOK_NAME && is_punct(t + 1, '(') && !fl_ktok_is(t, "sizeof")) return 0;
   }
   *end = i;
@@ -49,7 +55,8 @@ static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
 /* "[2][3]" from token i on, of elements of so many bytes. */
 static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   int rank = 0;
-  for (int64_t end; is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end); i = end + 1, rank++) {
+  for (int64_t end; is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
+       i = end + 1, rank++) {
     const int64_t n = number_at(p, i + 1, end);
     if (!n) return;
     bytes = bytes > FL_K_MAX_ARRAY || n > FL_K_MAX_ARRAY ? (int64_t)FL_K_MAX_ARRAY + 1 : bytes * n;
@@ -61,14 +68,16 @@ static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes: of the shortest
-** type that is named, so "unsigned char" has 1; 0: none is known. */
+/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes:
+** of the shortest type that is named, so "unsigned char" has 1; 0: none is known. */
 static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   int names = 0;
   *bytes = 0;
   for (;; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (fl_ktok_is(t, "return") || fl_ktok_is(t, "else") || fl_ktok_is(t, "case") || fl_ktok_is(t, "do")) return 0;
+    if (fl_ktok_is(t, "return") || fl_ktok_is(t, "else") || fl_ktok_is(t, "case") ||
+        fl_ktok_is(t, "do"))
+      return 0;
     const fl_ctype *type = t->kind == FL_TOK_NAME ? fl_ctype_named(p->a, t->text, t->n) : NULL;
     if (type && (!*bytes || fl_ctype_size(type) < *bytes)) *bytes = fl_ctype_size(type);
     if (t->kind == FL_TOK_NAME) names++;

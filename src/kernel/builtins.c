@@ -5,14 +5,16 @@
 #include <string.h>
 
 const fl_kbuiltin_info fl_kbuiltins[FL_KB_COUNT] = {
-#define FLOAT1(id, n32, n64, value, d0) [FL_KB_##id] = { #id, n32, n64, 1, FL_KBR_FLOAT, 0, 0, { d0 } },
+#define FLOAT1(id, n32, n64, value, d0) \
+  [FL_KB_##id] = { #id, n32, n64, 1, FL_KBR_FLOAT, 0, 0, { d0 } },
 #define FLOAT2(id, n32, n64, value, d0, d1) \
   [FL_KB_##id] = { #id, n32, n64, 2, FL_KBR_FLOAT, 0, 0, { d0, d1 } },
 #define FLOAT3(id, n32, n64, value, d0, d1, d2) \
   [FL_KB_##id] = { #id, n32, n64, 3, FL_KBR_FLOAT, 0, 0, { d0, d1, d2 } },
 #define FLOATI(id, n32, n64, value, d0) \
   [FL_KB_##id] = { #id, n32, n64, 2, FL_KBR_FLOATI, 0, 0, { d0, "0" } },
-#define TEST1(id, n32, n64, value) [FL_KB_##id] = { #id, n32, n64, 1, FL_KBR_TEST, FL_KT_BOOL, 0, { "0" } },
+#define TEST1(id, n32, n64, value) \
+  [FL_KB_##id] = { #id, n32, n64, 1, FL_KBR_TEST, FL_KT_BOOL, 0, { "0" } },
 #define INT1(id, name, value) [FL_KB_##id] = { #id, name, name, 1, FL_KBR_INT, 0, 0, { "0" } },
 #define INT2(id, name, value) [FL_KB_##id] = { #id, name, name, 2, FL_KBR_INT, 0, 0, { "0", "0" } },
 #define BITS1(id, name, R, A, value) \
@@ -22,7 +24,7 @@ const fl_kbuiltin_info fl_kbuiltins[FL_KB_COUNT] = {
 #include "kernel/builtins.def"
 };
 
-/* ---- derivatives ------------------------------------------------------------------------------ */
+/* ---- derivatives ----------------------------------------------------------------------------- */
 
 typedef struct put { fl_karena *a; fl_kexpr *const *by; int n; } put;
 
@@ -48,12 +50,13 @@ fl_kexpr *fl_kbuiltin_partial(fl_karena *a, const fl_kexpr *c, int i, fl_kexpr *
   const fl_kbuiltin_info *b = &fl_kbuiltins[c->op];
   const int type = c->type;
   if (i >= b->n) return NULL;
-  if (!strcmp(b->d[i] ? b->d[i] : "", "0")) return fl_kt_is_float(type) ? fl_kexpr_float(a, type, 0)
-                                                                       : fl_kexpr_float(a, FL_KT_F32, 0);
+  if (!strcmp(b->d[i] ? b->d[i] : "", "0"))
+    return fl_kt_is_float(type) ? fl_kexpr_float(a, type, 0) : fl_kexpr_float(a, FL_KT_F32, 0);
   if (!b->d[i]) return NULL;
   char text[256] = "x, y, z, n, r -> ";
   strcat(text, b->d[i]);
-  const uint8_t types[5] = { (uint8_t)type, (uint8_t)type, (uint8_t)type, FL_KT_I32, (uint8_t)type };
+  const uint8_t types[5] = { (uint8_t)type, (uint8_t)type, (uint8_t)type, FL_KT_I32,
+                             (uint8_t)type };
   fl_error e = { .code = FLAME_OK };
   fl_kmap *m = fl_kmap_parse(a->mem, &e, text, strlen(text), types, 5, type);
   fl_kexpr *by[5] = { c->x[0], c->n > 1 ? c->x[1] : NULL, c->n > 2 ? c->x[2] : NULL, NULL, NULL };

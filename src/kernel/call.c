@@ -35,7 +35,7 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
   return p->failed ? 0 : n;
 }
 
-/* ---- inlining -------------------------------------------------------------------------------------- */
+/* ---- inlining -------------------------------------------------------------------------------- */
 
 /* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
 ** that is shadowed only makes the answer careful.) */
@@ -58,10 +58,12 @@ static fl_cvalue settled(fl_front *p, fl_cvalue v) {
 
 /* "T *&p", which the body assigns: another name of the caller's pointer. */
 static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
-  const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1] : (fl_symbol){ .offset = -1 };
+  const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1]
+                                                       : (fl_symbol){ .offset = -1 };
   if (of.offset < 0 || !of.v.type) {
     if (!p->turning) p->turn_wanted = 1;
-    fl_refuse(p, line, "pointer '%s' is assigned in the function that takes it by reference", f->name);
+    fl_refuse(p, line, "pointer '%s' is assigned in the function that takes it by reference",
+              f->name);
     return;
   }
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_POINTER);
@@ -154,13 +156,15 @@ static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t l
 }
 
 /* What a formal is by default, in the scope of the function. */
-static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame, int32_t line) {
+static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame,
+                            int32_t line) {
   const int64_t at = p->at, outer = p->frame;
   const fl_kscope *up = p->up;
   p->frame = frame;
   p->up = d->scope;
   p->at = f->init;
-  const fl_cvalue v = fl_front_is(p, '{') ? listed(p, f, (fl_cvalue){ .kind = FL_V_LIST, .at = p->at }, line)
+  const fl_cvalue v = fl_front_is(p, '{')
+                      ? listed(p, f, (fl_cvalue){ .kind = FL_V_LIST, .at = p->at }, line)
                                          : fl_parse_assign(p);
   p->frame = outer;
   p->up = up;
@@ -171,7 +175,8 @@ static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *
 static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
   fl_cvalue args[16];
   for (int i = 0; i < c->n && !p->failed; i++)
-    args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line) : c->args[i];
+    args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line)
+                                           : c->args[i];
   if (d->owner) fl_member_open(p, d, c->self);
   fl_front_push(p, d->env, d->n_env);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
@@ -249,9 +254,11 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_front_push(p, d->env, d->n_env);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const fl_kformal *f = &d->params[i];
-    fl_kexpr *e = fl_val_scalar(p, i < c->n ? c->args[i] : by_default(p, d, f, frame, c->line), c->line);
+    fl_kexpr *e = fl_val_scalar(p, i < c->n ? c->args[i] : by_default(p, d, f, frame, c->line),
+                                c->line);
     e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
-    if (!e || e->kind != FL_KX_CONST) fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
+    if (!e || e->kind != FL_KX_CONST)
+      fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
     fl_symbol *s = p->failed ? NULL : fl_front_add(p, f->name, FL_SYM_CONSTANT);
     if (s) s->v = fl_val_expr(e);
   }
@@ -265,7 +272,8 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
-  for (int i = 0; i < c->n; i++) marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;
+  for (int i = 0; i < c->n; i++)
+    marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;
   return marked && fl_ktok_is(&p->toks.at[d->body + 1], "return");
 }
 
@@ -273,14 +281,18 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (p->failed) return 1;
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
   else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
-  else if (d->busy) fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
-  else if (p->inlined >= FL_K_MAX_INLINE) fl_refuse(p, line, "calls of functions are nested more than %d deep", FL_K_MAX_INLINE);
-  else if (++p->nodes > FL_K_MAX_NODES) fl_refuse_size(p, line, "the kernel is too long after inlining");
+  else if (d->busy)
+    fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
+  else if (p->inlined >= FL_K_MAX_INLINE)
+    fl_refuse(p, line, "calls of functions are nested more than %d deep", FL_K_MAX_INLINE);
+  else if (++p->nodes > FL_K_MAX_NODES)
+    fl_refuse_size(p, line, "the kernel is too long after inlining");
   return p->failed;
 }
 
 /* Reads the body, bound, into *body; the parser's state is that of the caller again. */
-static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body, int *label) {
+static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body,
+                           int *label) {
   const fl_front saved = *p;
   const int64_t frame = p->syms.n;
   const fl_cvalue r = result_object(p, d, c->line);
@@ -328,7 +340,8 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   if (p->failed) return fl_val_none();
   const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
   if (value && !count_leaves(body, label)) {
-    fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name, fl_ctype_text(p->a, d->result));
+    fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name,
+              fl_ctype_text(p->a, d->result));
     return fl_val_none();
   }
   append_body(p, body, label, c->line);
@@ -337,7 +350,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   return r;
 }
 
-/* ---- all calls ---------------------------------------------------------------------------------------- */
+/* ---- all calls ------------------------------------------------------------------------------- */
 
 static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *args,
                             int n) {
@@ -417,9 +430,10 @@ static int is_built_in(const fl_ktok *t) {
          (t->n > 6 && !memcmp(t->text, "atomic", 6)) || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* The function that the call at the tokens means, called. *other: it means a built-in one; then nothing
-** is taken. */
-static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name, int *other) {
+/* The function that the call at the tokens means, called. *other: it means a
+** built-in one; then nothing is taken. */
+static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
+                         int *other) {
   fl_symbol given[8];
   fl_cvalue args[16];
   const int64_t at = p->at;
@@ -442,10 +456,13 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   return fl_val_none();
 }
 
-fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name) {
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
+                           const fl_ktok *name) {
   int other = 0;
   const fl_cvalue v = resolve(p, first, self, name, &other);
-  if (other) fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n, name->text);
+  if (other)
+    fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n,
+              name->text);
   return v;
 }
 
@@ -471,9 +488,12 @@ static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
   if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
       fl_call_half(p, name, args, n, &out))
     return out;
-  if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) && n == 2) return args[0];
+  if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) &&
+      n == 2)
+    return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);
-  fl_refuse(p, name->line, "unknown function '%.*s'%s", (int)name->n, name->text, fl_front_meant(p, name));
+  fl_refuse(p, name->line, "unknown function '%.*s'%s", (int)name->n, name->text,
+            fl_front_meant(p, name));
   return out;
 }
 
@@ -485,7 +505,8 @@ fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
     fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
     return fl_val_none();
   }
-  if (s && (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) && s->v.type->kind == FL_C_STRUCT)
+  if (s && (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) &&
+      s->v.type->kind == FL_C_STRUCT)
     return fl_member_call(p, s->v, "operator()", 10, name->line);
   if (s && !device) {
     fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name);

@@ -3,8 +3,8 @@
 ** passes. Integers are followed as polynomials of the launch, conditions as lists of
 ** inequalities; what is neither is unknown. A store under known conditions is kept with them;
 ** one under an unknown condition counts where the other branch stores to the same element.
-** Behind a jump nothing is sure until the end of what it, or a later one, leaves; a return under a known
-** condition leaves its opposite as a guard for all that follows.
+** Behind a jump nothing is sure until the end of what it, or a later one, leaves; a return under a
+** known condition leaves its opposite as a guard for all that follows.
 */
 #include "kernel/access.h"
 #include "kernel/cover_form.h"
@@ -100,7 +100,8 @@ static const poly *product(walk *w, const poly *a, const poly *b, int narrow) {
   for (int i = 0; i < a->n; i++)
     for (int j = 0; j < b->n; j++) {
       fl_kc_term t = a->t[i];
-      if (t.n + b->t[j].n > FL_KC_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c)) return NULL;
+      if (t.n + b->t[j].n > FL_KC_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c))
+        return NULL;
       memcpy(t.s + t.n, b->t[j].s, (size_t)b->t[j].n * sizeof t.s[0]);
       t.n += b->t[j].n;
       if (!add_term(&r, t)) return NULL;
@@ -127,7 +128,8 @@ static const poly *binary(walk *w, const fl_kexpr *x) {
     case FL_KO_SUB: return fl_ktypes[x->type].is_signed ? sum(w, a, b, -1, narrow) : NULL;
     case FL_KO_MUL: return product(w, a, b, narrow);
     case FL_KO_SHL:
-      if (x->x[1]->kind != FL_KX_CONST || x->x[1]->value.i < 0 || x->x[1]->value.i > 30) return NULL;
+      if (x->x[1]->kind != FL_KX_CONST || x->x[1]->value.i < 0 || x->x[1]->value.i > 30)
+        return NULL;
       return product(w, a, number(w, (int64_t)1 << x->x[1]->value.i), narrow);
     default: return NULL;
   }
@@ -336,7 +338,8 @@ static int is_uniform(const poly *p) {
 
 static int has_counter(const poly *p) {
   for (int i = 0; i < p->n; i++)
-    for (int k = 0; k < p->t[i].n; k++) if (p->t[i].s[k] >= FL_KC_COUNTER && p->t[i].s[k] < FL_KC_VAR) return 1;
+    for (int k = 0; k < p->t[i].n; k++)
+      if (p->t[i].s[k] >= FL_KC_COUNTER && p->t[i].s[k] < FL_KC_VAR) return 1;
   return 0;
 }
 
@@ -415,7 +418,8 @@ static int loop(walk *w, fl_kstmt *s) {
 
 static int construct(const walk *w, const fl_kstmt *s) {
   for (int d = w->depth; d > 0; d--)
-    if (s->kind == FL_KS_LEAVE ? !w->is_loop[d] && w->label[d] == s->label : w->is_loop[d]) return d;
+    if (s->kind == FL_KS_LEAVE ? !w->is_loop[d] && w->label[d] == s->label : w->is_loop[d])
+      return d;
   return 0;
 }
 
@@ -522,7 +526,8 @@ static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
       const fl_kvar *v = &f->vars[i];
       const fl_kaccess *x = &access[i];
       fit[i] = v->kind == FL_KV_POINTER && v->param >= 0 && f->params[v->param].is_pointer &&
-               f->params[v->param].n_vars == 1 && x->writes && !x->accumulates && !x->other_atomics && !x->reads_unwritten;
+               f->params[v->param].n_vars == 1 && x->writes && !x->accumulates &&
+               !x->other_atomics && !x->reads_unwritten;
       any |= fit[i];
     }
   if (access) fl_free(m, access, bytes);

@@ -44,8 +44,10 @@ static int parameter(const ask *q, int32_t var, int64_t *out) {
 
 static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   if (s >= FL_KC_VAR) return parameter(q, s - FL_KC_VAR, out);
-  if (s >= FL_KSPECIAL_BDIM_X && s <= FL_KSPECIAL_BDIM_Z) *out = q->l->block[s - FL_KSPECIAL_BDIM_X];
-  else if (s >= FL_KSPECIAL_GDIM_X && s <= FL_KSPECIAL_GDIM_Z) *out = q->l->grid[s - FL_KSPECIAL_GDIM_X];
+  if (s >= FL_KSPECIAL_BDIM_X && s <= FL_KSPECIAL_BDIM_Z)
+    *out = q->l->block[s - FL_KSPECIAL_BDIM_X];
+  else if (s >= FL_KSPECIAL_GDIM_X && s <= FL_KSPECIAL_GDIM_Z)
+    *out = q->l->grid[s - FL_KSPECIAL_GDIM_X];
   else return 0;
   return 1;
 }
@@ -106,7 +108,8 @@ static void join_axes(fl_kc_poly *p) {
         fl_kc_term in, all;
         if (!without(&p->t[i], FL_KSPECIAL_TID_X + a, -1, &in) ||
             !without(&p->t[j], FL_KSPECIAL_BID_X + a, FL_KSPECIAL_BDIM_X + a, &all)) continue;
-        if (in.c != all.c || in.n != all.n || memcmp(in.s, all.s, (size_t)in.n * sizeof in.s[0])) continue;
+        if (in.c != all.c || in.n != all.n || memcmp(in.s, all.s, (size_t)in.n * sizeof in.s[0]))
+          continue;
         in.s[in.n++] = FL_KC_AXIS + a;
         p->t[i] = in;
         p->t[j] = p->t[--p->n];
@@ -239,7 +242,8 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   digit d[MAX_DIGITS];
   int64_t all = 1, most = INT64_MAX / 4;
   memcpy(d, at->d, sizeof d);
-  for (int i = 0; i < at->n; i++) if (d[i].weight < 1 || !range_of(q, &d[i]) || d[i].range < 1) return 0;
+  for (int i = 0; i < at->n; i++)
+    if (d[i].weight < 1 || !range_of(q, &d[i]) || d[i].range < 1) return 0;
   if (!limit(q, d, at->n) || !limit_flat(q, at, &most)) return 0;
   for (int i = 0; i < at->n; i++)                        /* by weight */
     for (int k = i + 1; k < at->n; k++)
@@ -270,7 +274,8 @@ static int64_t covered(ask *q, const fl_kc_poly *p, int64_t first) {
 /* ---- the answer ---------------------------------------------------------------------- */
 
 /* Stores at k * (digits) + 0 … k - 1 together (vectors); one store: k = 1. */
-static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n, const fl_kcover_launch *l) {
+static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n,
+                        const fl_kcover_launch *l) {
   ask q = { c, l, s, 0 };
   number at;
   int64_t unit = 1;
@@ -283,8 +288,8 @@ static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n, con
       ask other = { c, l, o, 0 };
       number too;
       int64_t step = 1;
-      if (o->var != s->var || !numbers(&other, o->at, &too) || too.c != r || !same_digits(&at, &too) ||
-          !independent(&other, &too)) continue;
+      if (o->var != s->var || !numbers(&other, o->at, &too) || too.c != r ||
+          !same_digits(&at, &too) || !independent(&other, &too)) continue;
       found = covered_by(&other, &too, &step) >= (n - r + unit - 1) / unit;
     }
     if (!found) return 0;

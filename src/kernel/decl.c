@@ -2,13 +2,17 @@
 #include "kernel/front.h"
 #include <string.h>
 
-/* ---- specifiers ------------------------------------------------------------------------------- */
+/* ---- specifiers ------------------------------------------------------------------------------ */
 
 static const char *const qualifiers[] = {
-  "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict", "restrict",
-  "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__", "__noinline__",
-  "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int", "char", "void",
-  "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas", "volatile", "union",
+  "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict",
+  "restrict",
+  "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__",
+  "__noinline__",
+  "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int",
+  "char", "void",
+  "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas",
+  "volatile", "union",
   "class", "typename", "mutable", "using", "consteval", "constinit", "decltype",
 };
 
@@ -35,12 +39,15 @@ static int qualified_type(fl_front *p, int k) {
   for (int among = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind != FL_TOK_NAME) return 0;
-    if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) fl_scope_file(p, &inner, &n), among = 1;
+    if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
+      fl_scope_file(p, &inner, &n), among = 1;
     s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
-    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
+    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<')
+                      ? fl_template_angle(p, k + 1) : 0;
     if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, k + 1)))
       return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
-    if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;    /* "V<T>::type name" */
+    /* "V<T>::type name" */
+    if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;
     k += 1;
     if (fl_ktok_is(t, "std")) continue;
     if (s && s->kind == FL_SYM_SPACE) {
@@ -142,7 +149,8 @@ static const fl_ctype *type_of_expression(fl_front *p) {
   const fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
   fl_front_into(p, out);
-  if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST)) fl_refuse(p, line, "decltype of nothing");
+  if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST))
+    fl_refuse(p, line, "decltype of nothing");
   if (p->failed) return NULL;
   return v.kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v.type, v.is_const) : v.type;
 }
@@ -165,10 +173,12 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
     return NULL;
   }
   const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
-  if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<')) return inner_type(p, known);
+  if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<'))
+    return inner_type(p, known);
   const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
   if (type) fl_front_next(p);
-  if (type && fl_front_is(p, '<') && type->kind == FL_C_STRUCT && type->s->members && type->s->members->of)
+  if (type && fl_front_is(p, '<') && type->kind == FL_C_STRUCT && type->s->members &&
+      type->s->members->of)
     return fl_template_again(p, type);
   return type;
 }
@@ -204,11 +214,12 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   return s;
 }
 
-/* ---- declarators -------------------------------------------------------------------------------- */
+/* ---- declarators ----------------------------------------------------------------------------- */
 
 int fl_decl_depth(fl_front *p, const fl_ctype *t) {
   if (t && t->depth > FL_K_MAX_NEST)
-    fl_refuse_size(p, fl_front_tok(p)->line, "a type that is nested more than %d deep", FL_K_MAX_NEST);
+    fl_refuse_size(p, fl_front_tok(p)->line, "a type that is nested more than %d deep",
+                   FL_K_MAX_NEST);
   return !p->failed;
 }
 
@@ -228,7 +239,7 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       fl_decl_depth(p, t);
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
-    } else if (fl_front_take(p, FL_PU_LAND)) {               /* of a variable, or a copy of a value */
+    } else if (fl_front_take(p, FL_PU_LAND)) {             /* of a variable, or a copy of a value */
       *ref = 2;
     } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
       fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
@@ -237,7 +248,8 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
     }
   }
   if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
-    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; __syncwarp() or a barrier orders what threads write");
+    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; "
+              "__syncwarp() or a barrier orders what threads write");
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
     fl_refuse(p, fl_front_tok(p)->line,
               "function pointers and pointers to arrays are outside the language");
@@ -254,10 +266,12 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
   return e && !p->failed ? e->value.i : 0;
 }
 
-/* An array that no thread has room for, or that a compiler would write out. Others it may have as memory of its own. */
+/* An array that no thread has room for, or that a compiler would write out.
+** Others it may have as memory of its own. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
-  void (*const refuse)(fl_front *, int32_t, const char *, ...) = written_out ? fl_refuse_size : fl_refuse;
+  void (*const refuse)(fl_front *, int32_t, const char *, ...) =
+    written_out ? fl_refuse_size : fl_refuse;
   refuse(p, line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
 }
 
@@ -270,7 +284,8 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
     fl_front_next(p);
     const int open = fl_front_is(p, ']');
     dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
-    if (!open && dims[rank] < 1) fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
+    if (!open && dims[rank] < 1)
+      fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
     if (open && rank)
       fl_refuse(p, line, "only the first size of an array may be left out");
     large |= dims[rank++] > FL_K_MAX_ARRAY;
@@ -295,7 +310,7 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
   return fl_decl_pointers(p, &s, &ref);
 }
 
-/* ---- structs and enums ---------------------------------------------------------------------------- */
+/* ---- structs and enums ----------------------------------------------------------------------- */
 
 int64_t fl_decl_alignment(fl_front *p) {
   int64_t n = 0;

@@ -5,7 +5,7 @@
 #include "kernel/front.h"
 #include <string.h>
 
-/* ---- declarators ----------------------------------------------------------------------------------------- */
+/* ---- declarators ----------------------------------------------------------------------------- */
 
 static void bind_object(fl_front *p, const char *name, fl_cvalue v, int is_const,
                         int32_t line) {
@@ -21,7 +21,8 @@ fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int3
   const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
   const int element = fl_ctype_element(of, &n);
   if (element == FL_KT_VOID) {
-    fl_refuse(p, line, "dynamic shared memory of a struct with mixed members (give the array a size)");
+    fl_refuse(p, line,
+              "dynamic shared memory of a struct with mixed members (give the array a size)");
     return fl_val_none();
   }
   const int var = fl_kvar_add(p->f, FL_KV_SHARED, element, name, 0);
@@ -40,7 +41,8 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
     const int64_t align = fl_ctype_align(t),
                   at = (p->shared_at + align - 1) / align * align;
     fl_cvalue v;
-    const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);      /* pointers to it may turn */
+    /* pointers to it may turn */
+    const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
     if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
     for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
       p->f->vars[v.var + i].offset = at;
@@ -76,7 +78,8 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   if (from && !p->failed && v.null)
     fl_refuse(p, line, "pointer '%s' is set to null", name);
   if (p->failed || !p->b) return;
-  const int turned = from && fl_turn_of(p, v.var), fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
+  const int turned = from && fl_turn_of(p, v.var),
+            fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
   const int turns = fits && (!from || turned || fl_turn_later(p, p->at, 1, name));
   fl_kexpr *const at = v.idx;
   if (turns) {
@@ -113,7 +116,8 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   if (p->failed) return;
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
   const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
-  if (!place && (is_const || ref == 2) && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
+  if (!place && (is_const || ref == 2) &&
+      (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
     const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
     bind_object(p, name, to, is_const, line);
@@ -152,7 +156,8 @@ static int punct_at(fl_front *p, int64_t i) {
   return i >= 0 && i < p->toks.n && p->toks.at[i].kind == FL_TOK_PUNCT ? p->toks.at[i].punct : 0;
 }
 
-/* Is a vector or array of them seen as scalars before its block ends: "(float *)&v", "(&v.x)[k]"? */
+/* Is a vector or array of them seen as scalars before its block ends: "(float
+** *)&v", "(&v.x)[k]"? */
 static int seen_as_scalars(fl_front *p, int64_t from, const char *name) {
   int depth = 1;
   for (int64_t i = from; i + 4 < p->toks.n && depth > 0; i++) {
@@ -164,7 +169,8 @@ static int seen_as_scalars(fl_front *p, int64_t from, const char *name) {
     if (before == ')' && closes == '*') return 1;
     if (before == '(' && (closes == '>' || closes == FL_PU_SHR)) return 1;
     if (!address || punct_at(p, i + 1) != '.') continue;
-    if (before == '=' || (before == '(' && punct_at(p, i + 3) == ')' && punct_at(p, i + 4) == '[')) return 1;
+    if (before == '=' || (before == '(' && punct_at(p, i + 3) == ')' && punct_at(p, i + 4) == '['))
+      return 1;
   }
   return 0;
 }
@@ -173,16 +179,19 @@ int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t bo
   return t->kind == FL_C_STRUCT && t->s->width && seen_as_scalars(p, body + 1, name);
 }
 
-fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line) {
+fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
+                         int32_t line) {
   fl_cvalue v;
-  return fl_decl_counted(p, t, name, body) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
+  return fl_decl_counted(p, t, name, body) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)
+         ? v : fl_decl_object(p, t, name, line);
 }
 
 /* An object of a thread; its scalars are one array where they are counted. */
 static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
-  return counted && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
+  return counted && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)
+         ? v : fl_decl_object(p, t, name, line);
 }
 
 /* "T v = e" or "T v(…)". */
@@ -191,10 +200,12 @@ static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
   const int n = set ? 1 : fl_parse_arguments(p, args, 16);
   if (set) args[0] = fl_parse_assign(p);
   if (p->failed) return;
-  const int same = n == 1 && args[0].type && (v.type->kind == FL_C_SCALAR || fl_ctype_same(v.type, args[0].type));
+  const int same = n == 1 && args[0].type &&
+                   (v.type->kind == FL_C_SCALAR || fl_ctype_same(v.type, args[0].type));
   if (same) fl_member_copy(p, v, args[0], line);
   else if (set && !fl_member_has_maker(v.type)) fl_val_assign(p, v, args[0], line);
-  else if (v.type->kind == FL_C_STRUCT && v.type->s->width == n && n) fl_vector_set(p, v, args, line);
+  else if (v.type->kind == FL_C_STRUCT && v.type->s->width == n && n)
+    fl_vector_set(p, v, args, line);
   else fl_member_make(p, v, args, n, line);
 }
 
@@ -235,7 +246,8 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
 /* "T (*name)[N]", "T (&name)[N]" with its initialiser: of an array. 0: this is neither. */
 static int of_array(fl_front *p, const fl_specifiers *s) {
   const int ref = fl_front_is_at(p, 1, '&');
-  const int is = fl_front_is(p, '(') && (ref || fl_front_is_at(p, 1, '*')) && fl_front_is_at(p, 3, ')') && fl_front_is_at(p, 4, '[');
+  const int is = fl_front_is(p, '(') && (ref || fl_front_is_at(p, 1, '*')) &&
+                 fl_front_is_at(p, 3, ')') && fl_front_is_at(p, 4, '[');
   if (!is || !s->type || s->is_auto || s->is_typedef || s->is_shared) return 0;
   p->at += 2;
   const int32_t line = fl_front_tok(p)->line;
@@ -254,8 +266,10 @@ static int of_array(fl_front *p, const fl_specifiers *s) {
 static void refuse_second(fl_front *p, const char *name, int32_t line) {
   const int32_t n = (int32_t)strlen(name);
   const int64_t from = p->scope > p->frame ? p->scope : p->frame;
-  const fl_symbol *s = p->f && p->b && from < p->syms.n ? fl_front_among(p->syms.at + from, p->syms.n - from, name, n) : NULL;
-  if (s && s->kind <= FL_SYM_CONSTANT) fl_refuse(p, line, "'%s' is declared twice in one block", name);
+  const fl_symbol *s = p->f && p->b && from < p->syms.n
+                       ? fl_front_among(p->syms.at + from, p->syms.n - from, name, n) : NULL;
+  if (s && s->kind <= FL_SYM_CONSTANT)
+    fl_refuse(p, line, "'%s' is declared twice in one block", name);
 }
 
 static void declarator(fl_front *p, const fl_specifiers *s) {
@@ -320,7 +334,8 @@ static int parse_using(fl_front *p) {
   return 1;
 }
 
-/* "auto [a, b] = v": names of the members or elements of a copy, or with & of v itself. At '[', behind &. */
+/* "auto [a, b] = v": names of the members or elements of a copy, or with & of
+** v itself. At '[', behind &. */
 static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const char *name[16];
   const int32_t line = fl_front_tok(p)->line;
@@ -335,11 +350,15 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   const fl_ctype *t = v.type;
-  const int place = v.kind == FL_V_PLACE && !v.rvalue, fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
-  const int64_t count = fields ? t->s->n_fields : place && t && t->kind == FL_C_ARRAY ? t->count : 0;
+  const int place = v.kind == FL_V_PLACE && !v.rvalue,
+            fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
+  const int64_t count = fields ? t->s->n_fields : place && t && t->kind == FL_C_ARRAY
+                        ? t->count : 0;
   if (count != n) fl_refuse(p, line, "%d names for what has %lld parts", n, (long long)count);
-  else if (ref == 1 && !place && !s->is_const) fl_refuse(p, line, "references to parts of a value that is not stored");
-  else if (ref && place && p->turning && fl_turn_of(p, v.var)) fl_refuse(p, line, "references into one or another array");
+  else if (ref == 1 && !place && !s->is_const)
+    fl_refuse(p, line, "references to parts of a value that is not stored");
+  else if (ref && place && p->turning && fl_turn_of(p, v.var))
+    fl_refuse(p, line, "references into one or another array");
   if (p->failed) return;
   if (!ref || !place) {
     const fl_cvalue to = fl_decl_object(p, t, "binding", line);
@@ -373,7 +392,7 @@ void fl_decl_local(fl_front *p) {
   fl_front_need(p, ';');
 }
 
-/* ---- file scope --------------------------------------------------------------------------------------------- */
+/* ---- file scope ------------------------------------------------------------------------------ */
 
 static void wrong(fl_front *p, const char *name, const char *why) {
   fl_symbol *s = fl_front_add(p, name, FL_SYM_WRONG);

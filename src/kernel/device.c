@@ -5,7 +5,7 @@
 #include "kernel/front.h"
 #include <string.h>
 
-/* ---- where the parts stand ------------------------------------------------------------------------ */
+/* ---- where the parts stand ------------------------------------------------------------------- */
 
 static int is_punct(fl_front *p, int k, int c) { return fl_front_is_at(p, k, c); }
 
@@ -23,13 +23,15 @@ static int behind(fl_front *p, int k) {
 }
 
 static int is_attribute(const fl_ktok *t) {
-  static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype" };
+  static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas",
+                                       "decltype" };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (fl_ktok_is(t, words[i])) return 1;
   return 0;
 }
 
-/* "operator+(", "operator()(" with 'operator' at k: its name, and *open. "operator T()" is FL_CONVERTS. */
+/* "operator+(", "operator()(" with 'operator' at k: its name, and *open.
+** "operator T()" is FL_CONVERTS. */
 static const char *operator_name(fl_front *p, int k, int *open) {
   char name[24] = "operator";
   if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
@@ -48,8 +50,8 @@ static const char *operator_name(fl_front *p, int k, int *open) {
   return is_punct(p, k, '(') && strlen(name) > 8 ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
-/* The name before a '(' that declares a function; k: where to look from. *special: where the <…> of an
-** explicit specialisation begins. */
+/* The name before a '(' that declares a function; k: where to look from. *special: where the <…> of
+** an explicit specialisation begins. */
 static const char *find_name(fl_front *p, int *open, int *special) {
   *special = 0;
   for (int k = 0;; k++) {
@@ -78,11 +80,15 @@ void fl_device_tail(fl_front *p, fl_kdevice *d) {
       p->at++;
       if (fl_front_is(p, '(')) fl_front_skip(p);
     } else if (fl_front_word(p, "const")) d->is_const = 1;
-    else if (!fl_front_word(p, "override") && !fl_front_word(p, "final") && !fl_front_word(p, "mutable")) break;
+    else if (!fl_front_word(p, "override") && !fl_front_word(p, "final") &&
+             !fl_front_word(p, "mutable"))
+      break;
   }
   if (fl_front_take(p, FL_PU_ARROW)) {
     d->arrow = p->at;
-    while (!p->failed && !fl_front_is(p, '{') && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+    while (!p->failed && !fl_front_is(p, '{') && !fl_front_is(p, ';') &&
+           fl_front_tok(p)->kind != FL_TOK_END)
+      p->at++;
   }
   if (fl_front_is(p, ':')) {
     d->inits = p->at++;
@@ -134,7 +140,7 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
   return p->failed ? NULL : d;
 }
 
-/* ---- types ------------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 /* "T (&name)[N]" and "T (*name)[N]" */
 static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kformal *f) {
@@ -143,7 +149,8 @@ static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kforma
   f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
   fl_front_need(p, ')');
   f->by_reference = (uint8_t)!pointer;
-  if (!fl_front_is(p, '[')) fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
+  if (!fl_front_is(p, '['))
+    fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
   t = fl_decl_arrays(p, t);
   return t && pointer ? fl_ctype_pointer(p->a, t, 0) : t;
 }
@@ -151,7 +158,8 @@ static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kforma
 static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
   int ref = 0;
   const fl_ctype *t = s->type;
-  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*'))) return array_reference(p, t, f);
+  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*')))
+    return array_reference(p, t, f);
   t = fl_decl_pointers(p, s, &ref);
   const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
@@ -169,14 +177,16 @@ static void formal(fl_front *p, fl_kformal *f) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
   const fl_ctype *t = s.type ? formal_type(p, &s, f) : NULL;
-  if (fl_front_is(p, FL_PU_ELLIPSIS)) fl_refuse(p, line, "variadic templates are outside the language");
+  if (fl_front_is(p, FL_PU_ELLIPSIS))
+    fl_refuse(p, line, "variadic templates are outside the language");
   if (!t) return;
   f->type = s.is_auto ? NULL : t;
   if (s.is_auto && t->kind == FL_C_POINTER) fl_refuse(p, line, FL_DO "write auto without *");
   f->is_const = (uint8_t)(s.is_const && t->kind != FL_C_POINTER);
   if (!fl_front_take(p, '=')) return;
   f->init = p->at;
-  while (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')') && fl_front_tok(p)->kind != FL_TOK_END) {
+  while (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
     if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
     else p->at++;
   }
@@ -187,8 +197,8 @@ enum { MAX_FORMALS = 16 };
 /* "T... v" at the tokens: a formal for each element. 0: this is none. */
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   int dots = 0;
-  while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') && !fl_front_is_at(p, dots, ')') &&
-         fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
+  while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&
+         !fl_front_is_at(p, dots, ')') && fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
   if (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS)) return 0;
   const fl_symbol *s = NULL;
   for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++) {
@@ -198,13 +208,15 @@ static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   const int64_t at = p->at, end = p->at + dots + 1;
   const fl_ktok *name = &p->toks.at[end];
   const int named = name->kind == FL_TOK_NAME;
-  if (!s || s->kind != FL_SYM_PACK) fl_refuse(p, name->line, "parameters of a pack outside a variadic template");
+  if (!s || s->kind != FL_SYM_PACK)
+    fl_refuse(p, name->line, "parameters of a pack outside a variadic template");
   else if (!fl_front_is_at(p, dots + 1 + named, ')'))
     fl_refuse(p, name->line, "a pack that is not the last parameter is outside the language");
   const int64_t n = s && !p->failed ? s->n_inner : 0;
   d->pack = named ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
   d->n_pack = (int)n;
-  for (int k = 0; k < n && fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function"); k++) {
+  for (int k = 0; k < n && fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function");
+       k++) {
     p->at = at;
     p->pack = k + 1;
     formal(p, &list[d->n_params++]);
@@ -229,8 +241,10 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
   if (d->params) memcpy(d->params, list, sizeof list);
 }
 
-void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s, int ref) {
-  if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {      /* of its formals: what it returns */
+void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,
+                      int ref) {
+  /* of its formals: what it returns */
+  if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {
     d->result = NULL;
     return;
   }
@@ -245,7 +259,8 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_sp
     return;
   }
   d->result = s->is_auto ? NULL : t;
-  d->returns = ref ? FL_RETURNS_PLACE : t->kind == FL_C_POINTER ? FL_RETURNS_POINTER : FL_RETURNS_VALUE;
+  d->returns = ref ? FL_RETURNS_PLACE : t->kind == FL_C_POINTER
+               ? FL_RETURNS_POINTER : FL_RETURNS_VALUE;
 }
 
 void fl_device_signature(fl_front *p, fl_kdevice *d) {
@@ -263,16 +278,19 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
     if (t) fl_device_result(p, d, t, &s, ref);
   }
   p->at = d->open;
-  if (fl_front_take(p, '(')) fl_device_formals(p, d);       /* a lambda may have none: "[&] { … }" */
+  if (fl_front_take(p, '(')) fl_device_formals(p, d);      /* a lambda may have none: "[&] { … }" */
 }
 
-/* ---- overloads -------------------------------------------------------------------------------------------- */
+/* ---- overloads ------------------------------------------------------------------------------- */
 
 static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
-  if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const) return 0;
+  if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const)
+    return 0;
   if (a->n_special || b->n_special || !strcmp(a->name, FL_CONVERTS)) return 0;
   for (int i = 0; i < a->n_params; i++)
-    if (!a->params[i].type || !b->params[i].type || !fl_ctype_same(a->params[i].type, b->params[i].type)) return 0;
+    if (!a->params[i].type || !b->params[i].type ||
+        !fl_ctype_same(a->params[i].type, b->params[i].type))
+      return 0;
   return !a->n_tparams;
 }
 
@@ -288,12 +306,14 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
   fl_symbol *s = NULL;
   if (has_wrong(p, d->name, from)) return;
   for (int64_t i = p->syms.n - 1; i >= from && !s; i--)
-    if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name)) s = &p->syms.at[i];
+    if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name))
+      s = &p->syms.at[i];
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
     if (o->why || d->why || !same_formals(o, d)) continue;
     if (o->body >= 0 && d->body >= 0 && o->line)
-      o->why = p->spaces ? "is defined in two namespaces, which are not told apart" : "is defined twice";
-    if (o->body < 0) {                                      /* was a prototype, maybe with defaults */
+      o->why = p->spaces ? "is defined in two namespaces, which are not told apart"
+                         : "is defined twice";
+    if (o->body < 0) {                                    /* was a prototype, maybe with defaults */
       for (int i = 0; i < d->n_params; i++)
         if (!d->params[i].init) d->params[i].init = o->params[i].init;
       o->body = d->body;

@@ -12,7 +12,7 @@ fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
   return old;
 }
 
-/* ---- arithmetic ------------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static const struct { int16_t punct; uint8_t level, op;
 } binaries[] = {
@@ -35,7 +35,8 @@ static const struct { int16_t punct; uint8_t op;
 
 static const char *spelling(int op) {
   static const char *const s[FL_KO_COUNT] = {
-    "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||",
+    "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
+    "&&", "||",
     "-", "~", "!" };
   return s[op];
 }
@@ -76,13 +77,16 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
     return fl_val_expr(
         fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
   }
-  if (x.var != y.var && (op == FL_KO_EQ || op == FL_KO_NE) && (fl_turn_of(p, x.var) || fl_turn_of(p, y.var))) {
+  if (x.var != y.var && (op == FL_KO_EQ || op == FL_KO_NE) &&
+      (fl_turn_of(p, x.var) || fl_turn_of(p, y.var))) {
     fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *same = fl_turn_same(p, x, y),
              *at = fl_kexpr_binary(p->a, FL_KO_EQ, x.idx ? x.idx : zero, y.idx ? y.idx : zero);
     same = fl_kexpr_binary(p->a, FL_KO_LAND, same, at);
-    return fl_val_expr(fl_front_check(p, op == FL_KO_EQ ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
+    return fl_val_expr(fl_front_check(p, op == FL_KO_EQ
+                                      ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
   }
-  if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) || (op == FL_KO_SUB && x.member)) {
+  if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) ||
+      (op == FL_KO_SUB && x.member)) {
     if (x.member || y.member) p->turn_wanted = 2;
     fl_refuse(p, line, "pointers into different arrays are compared");
     return fl_val_none();
@@ -118,9 +122,10 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
   return x;
 }
 
-/* The operator of that name for these operands, called: a member of the first, a friend in the struct of
-** either, or free. 0: there is none. */
-int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out, int32_t line) {
+/* The operator of that name for these operands, called: a member of the first, a friend in the
+** struct of either, or free. 0: there is none. */
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
+                int32_t line) {
   const int32_t length = (int32_t)strlen(name);
   for (int i = -1; i < n && !p->failed; i++) {
     const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
@@ -132,14 +137,17 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
       if (!p->failed) fl_val_assign(p, self, args[0], line);
     }
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
-    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed ? fl_overload(p, s->device, &c, NULL) : NULL;
+    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed
+                    ? fl_overload(p, s->device, &c, NULL) : NULL;
     if (d) return *out = fl_inline(p, d, &c), 1;
   }
   const fl_symbol *s = NULL;
   for (int64_t i = p->globals ? p->globals : p->syms.n; i-- > 0 && !s;)
-    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length)) s = &p->syms.at[i];
+    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length))
+      s = &p->syms.at[i];
   const fl_kcall c = { .args = args, .n = n, .line = line };
-  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed ? fl_overload(p, s->device, &c, NULL) : NULL;
+  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed
+                  ? fl_overload(p, s->device, &c, NULL) : NULL;
   if (d) *out = fl_inline(p, d, &c);
   return d != NULL || p->failed;
 }
@@ -163,7 +171,8 @@ static fl_cvalue update_struct(fl_front *p, int op, fl_cvalue to, fl_cvalue from
   const fl_cvalue args[2] = { to, from };
   fl_cvalue out = fl_val_none();
   strcat(strcat(name, spelling(op)), "=");
-  if (!fl_operator(p, name, args, 2, &out, line)) fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
+  if (!fl_operator(p, name, args, 2, &out, line))
+    fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
   return to;
 }
 
@@ -176,7 +185,7 @@ fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line)
   return fl_val_expr(fl_arith(p, op, a, b, line));
 }
 
-/* ---- lazy operators ----------------------------------------------------------------------------- */
+/* ---- lazy operators -------------------------------------------------------------------------- */
 
 static void put(fl_front *p, fl_kblock *b, int var, fl_kexpr *e, int32_t line) {
   if (!e || p->failed) return;
@@ -210,7 +219,9 @@ static fl_cvalue logic(fl_front *p, int op, fl_cvalue x, int level, int32_t line
   fl_kexpr *a = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
   fl_kexpr *b = NULL;
-  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p)) b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);  /* assert(c && "why") */
+  /* assert(c && "why") */
+  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p))
+    b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);
   else b = fl_val_truth(p, parse_binary(p, level + 1), line);
   fl_front_into(p, out);
   return fl_logic(p, op, a, b, side, line);
@@ -230,7 +241,8 @@ int fl_operator_of(int punct) {
 }
 
 /* x op y, with x read since m. */
-static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m, int32_t line) {
+static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
+                         int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
   fl_cvalue y = parse_binary(p, level + 1);
   if (op == FL_KO_SHL || op == FL_KO_SHR) fl_order_before(p, &x, 1, &middle, 0, line);
@@ -242,7 +254,8 @@ static fl_cvalue parse_binary(fl_front *p, int level) {
   int op = 0, l;
   const fl_kmark m = fl_order_mark(p);
   fl_cvalue x = fl_parse_unary(p);
-  while ((l = level_of(fl_front_tok(p), &op)) >= level && l && !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
+  while ((l = level_of(fl_front_tok(p), &op)) >= level && l &&
+         !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
     const int32_t line = fl_front_next(p)->line;
     if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);
     else x = operate(p, op, x, l, &m, line);
@@ -268,7 +281,8 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
   const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
-  if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y)) return fl_turn_choose(p, c, x, y, line);
+  if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
+    return fl_turn_choose(p, c, x, y, line);
   if (apart) {
     fl_refuse(p, line, "a pointer that may point into one array or another");
     return x;
@@ -283,8 +297,10 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
 static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
 /* Structs: each arm puts its own into one object. */
-static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, const fl_kblock *sides, int32_t line) {
-  if (!fl_ctype_same(x.type, y.type)) fl_refuse(p, line, "the two sides of ?: have different types");
+static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
+                               const fl_kblock *sides, int32_t line) {
+  if (!fl_ctype_same(x.type, y.type))
+    fl_refuse(p, line, "the two sides of ?: have different types");
   fl_cvalue r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
   fl_kstmt *s = p->failed ? NULL : fl_kstmt_if(p->f, p->b, c);
   if (!s) return fl_val_none();
@@ -357,7 +373,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
   return fl_val_expr(fl_front_check(p, e));
 }
 
-/* ---- assignment ------------------------------------------------------------------------------------ */
+/* ---- assignment ------------------------------------------------------------------------------ */
 
 /* p = q: the array must stay the same, the index moves. */
 static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
@@ -370,8 +386,10 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     s->v.sym = 0;
   }
   fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
-  if (turn && p->up) fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
-  if (turn && from.is_const && !s->v.is_const) fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
+  if (turn && p->up)
+    fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
+  if (turn && from.is_const && !s->v.is_const)
+    fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
   if (p->failed) return to;
   if (from.null) fl_refuse(p, line, "pointer '%s' is set to null", s->name);
   else if (!s->v.type || s->offset < 0)
@@ -416,7 +434,8 @@ static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unus
 static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int32_t line) {
   const fl_cvalue args[2] = { to, from };
   fl_cvalue out = to;
-  if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line)) return out.kind == FL_V_NONE ? to : out;
+  if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line))
+    return out.kind == FL_V_NONE ? to : out;
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
       !in_memory(p, to)) {
     fl_val_assign(p, to, from, line);
@@ -508,7 +527,7 @@ fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int
   return fl_val_expr(old);
 }
 
-/* ---- whole expressions -------------------------------------------------------------------------------- */
+/* ---- whole expressions ----------------------------------------------------------------------- */
 
 fl_cvalue fl_parse_expr(fl_front *p) {
   const int statement = p->statement;

@@ -41,7 +41,8 @@ fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
   if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
   if (p->a->failed == FL_KARENA_DEEP) {
     p->a->failed = 0;
-    fl_refuse(p, fl_front_tok(p)->line, "an expression is nested more than %d deep", FL_K_MAX_DEPTH);
+    fl_refuse(p, fl_front_tok(p)->line, "an expression is nested more than %d deep",
+              FL_K_MAX_DEPTH);
   }
   if (p->a->failed) p->failed = 1;
   return x;
@@ -53,7 +54,7 @@ int fl_front_enter(fl_front *p) {
   return !p->failed;
 }
 
-/* ---- tokens ----------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 const fl_ktok *fl_front_ahead(fl_front *p, int k) {
   if (p->a->failed > FL_KARENA_MEMORY) fl_front_check(p, NULL);
@@ -137,9 +138,10 @@ void fl_front_skip(fl_front *p) {
   }
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name, int32_t n) {
+static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name,
+                               int32_t n) {
   for (int64_t i = high - 1; i >= low; i--) {
     fl_symbol *s = &p->syms.at[i];
     if (s->n == n && !memcmp(s->name, name, (size_t)n)) return s;
@@ -150,7 +152,8 @@ static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const cha
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
   const int64_t first = p->frame > p->globals ? p->frame : p->globals;
   fl_symbol *s = find_between(p, first, p->syms.n, name, n);
-  for (const fl_kscope *up = p->up; up && !s; up = up->up) s = find_between(p, up->low, up->high, name, n);
+  for (const fl_kscope *up = p->up; up && !s; up = up->up)
+    s = find_between(p, up->low, up->high, name, n);
   if (!s) s = find_between(p, 0, p->globals, name, n);
   return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
 }
@@ -181,7 +184,8 @@ void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {
   }
 }
 
-const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length) {
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name,
+                                int32_t length) {
   for (int64_t i = n - 1; i >= 0; i--)
     if (list[i].n == length && !memcmp(list[i].name, name, (size_t)length)) return &list[i];
   return NULL;
@@ -202,28 +206,39 @@ fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
 }
 
 static const struct { const char *word, *why; } reserved[] = {
-  { "asm", "inline asm is outside the language" }, { "__asm__", "inline asm is outside the language" },
+  { "asm", "inline asm is outside the language" },
+  { "__asm__", "inline asm is outside the language" },
   { "__asm", "inline asm is outside the language" },
   { "goto", "goto is outside the language" },
   { "volatile", "volatile is outside the language" },
   { "union", "unions are outside the language" },
   { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
-  { "try", "exceptions are outside the language" }, { "throw", "exceptions are outside the language" },
+  { "try", "exceptions are outside the language" },
+  { "throw", "exceptions are outside the language" },
   { "malloc", "malloc is outside the language" }, { "free", "free is outside the language" },
-  { "clock", "clock() is outside the language" }, { "clock64", "clock64() is outside the language" },
+  { "clock", "clock() is outside the language" },
+  { "clock64", "clock64() is outside the language" },
   { "globaltimer", "timers are outside the language" },
-  { "tex1D", "textures are outside the language" }, { "tex2D", "textures are outside the language" },
-  { "tex3D", "textures are outside the language" }, { "tex1Dfetch", "textures are outside the language" },
-  { "tex2DLod", "textures are outside the language" }, { "cudaTextureObject_t", "textures are outside the language" },
+  { "tex1D", "textures are outside the language" },
+  { "tex2D", "textures are outside the language" },
+  { "tex3D", "textures are outside the language" },
+  { "tex1Dfetch", "textures are outside the language" },
+  { "tex2DLod", "textures are outside the language" },
+  { "cudaTextureObject_t", "textures are outside the language" },
   { "cudaSurfaceObject_t", "surfaces are outside the language" },
-  { "surf2Dread", "surfaces are outside the language" }, { "surf2Dwrite", "surfaces are outside the language" },
+  { "surf2Dread", "surfaces are outside the language" },
+  { "surf2Dwrite", "surfaces are outside the language" },
   { "cooperative_groups", "cooperative groups are outside the language" },
   { "cg", "cooperative groups are outside the language" },
-  { "curandState", "curand is outside the language" }, { "curand_uniform", "curand is outside the language" },
-  { "curandState_t", "curand is outside the language" }, { "curand_init", "curand is outside the language" },
-  { "alloca", "alloca is outside the language" }, { "memcpy", "memcpy is outside the language" FL_DO "; copy elements" },
+  { "curandState", "curand is outside the language" },
+  { "curand_uniform", "curand is outside the language" },
+  { "curandState_t", "curand is outside the language" },
+  { "curand_init", "curand is outside the language" },
+  { "alloca", "alloca is outside the language" },
+  { "memcpy", "memcpy is outside the language" FL_DO "; copy elements" },
   { "memset", "memset is outside the language" FL_DO "; assign elements" },
-  { "wmma", "matrix fragments are outside the language" }, { "nvcuda", "matrix fragments are outside the language" },
+  { "wmma", "matrix fragments are outside the language" },
+  { "nvcuda", "matrix fragments are outside the language" },
   { "__nanosleep", "__nanosleep is outside the language" },
   { "__syncthreads_count", "__syncthreads_count is outside the language" },
   { "__syncthreads_and", "__syncthreads_and is outside the language" },

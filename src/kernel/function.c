@@ -66,7 +66,8 @@ void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t siz
     return;
   }
   const int head = (int)(at - text) + used;
-  snprintf(out, size, "%.*s (%s:%d)%s", head, text, u->label, u->first_line + line - 1, text + head);
+  snprintf(out, size, "%.*s (%s:%d)%s", head, text, u->label, u->first_line + line - 1,
+           text + head);
 }
 
 /* ---- functions --------------------------------------------------------------------------- */
@@ -85,7 +86,8 @@ static void free_function(fl_callee *self) {
 static int set_digest(fl_kfunction *k) {
   fl_text t;
   fl_text_init(&t, k->mem);
-  for (int32_t i = 0; k->unit && i < k->unit->noption; i++) fl_text_printf(&t, "%s\n", k->unit->option[i]);
+  for (int32_t i = 0; k->unit && i < k->unit->noption; i++)
+    fl_text_printf(&t, "%s\n", k->unit->option[i]);
   fl_text_printf(&t, "entry %s\n", k->f ? k->f->name : "");
   fl_text_add(&t, k->text, k->text_bytes);
   const char *all = fl_text_str(&t);
@@ -97,7 +99,8 @@ static int set_digest(fl_kfunction *k) {
 static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const char *text, size_t n) {
   fl_kfunction *k = fl_zalloc(m, sizeof *k);
   if (!k) return NULL;
-  *k = (fl_kfunction){ .callee = { .refs = 1, .free = free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
+  *k = (fl_kfunction){ .callee = { .refs = 1, .free = free_function }, .mem = m, .unit = u, .f = f,
+                       .text_bytes = n,
                        .registers = -1, .spilled = -1 };
   if (u) u->refs++;
   k->text = copy_text(m, text, n);
@@ -107,7 +110,7 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
-/* ---- what a text asks for: its tokens are asked, so that comments and literals do not count ---- */
+/* ---- what a text asks for: its tokens are asked, so that comments and literals do not count -- */
 
 typedef struct asked { fl_ktoks t; } asked;
 
@@ -118,7 +121,9 @@ static int64_t find_name(const asked *a, const char *name, int64_t from, int pre
   const int32_t n = (int32_t)strlen(name);
   for (int64_t i = from; i < a->t.n; i++) {
     const fl_ktok *t = &a->t.at[i];
-    if (t->kind == FL_TOK_NAME && (prefix ? t->n >= n : t->n == n) && !memcmp(t->text, name, (size_t)n)) return i;
+    if (t->kind == FL_TOK_NAME && (prefix ? t->n >= n : t->n == n) &&
+        !memcmp(t->text, name, (size_t)n))
+      return i;
   }
   return -1;
 }
@@ -158,12 +163,14 @@ static int template_kernel(const asked *a) {
   return 0;
 }
 
-/* Is something named in namespace std, not cuda::std, that neither the text nor a large header of CUDA's defines? */
+/* Is something named in namespace std, not cuda::std, that neither the text
+** nor a large header of CUDA's defines? */
 static int asks_std(const asked *a) {
   int found = 0;
   for (int64_t i = -1; (i = find_name(a, "std", i + 1, 0)) >= 0;) {
     if (i && fl_ktok_is(&a->t.at[i - 1], "namespace")) return 0;
-    found |= is_punct(&a->t.at[i + 1], FL_PU_SCOPE) && !(i && is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
+    found |= is_punct(&a->t.at[i + 1], FL_PU_SCOPE) &&
+             !(i && is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
   }
   for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
     if (is_punct(&a->t.at[i - 1], '<') && is_punct(&a->t.at[i + 1], '/')) return 0;
@@ -177,24 +184,33 @@ static int has_integers(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "typedef", i + 1, 0)) >= 0;)
     for (int64_t k = i + 1; k + 1 < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
       const fl_ktok *t = &a->t.at[k];
-      if (is_punct(&t[1], ';') && t->kind == FL_TOK_NAME && t->n > 2 && !memcmp(t->text + t->n - 2, "_t", 2)) return 1;
+      if (is_punct(&t[1], ';') && t->kind == FL_TOK_NAME && t->n > 2 &&
+          !memcmp(t->text + t->n - 2, "_t", 2))
+        return 1;
     }
   return 0;
 }
 
-/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
-** with a header that the device knows (cuda/headers.c). */
+/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and
+** constants of the C library come with a header that the device knows (cuda/headers.c). */
 static void put_preamble(const asked *a, fl_text *t) {
-  static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
-    "uintptr_t", "intptr_t", "INFINITY", "NAN", "HUGE_VAL", "M_", "FLT_", "DBL_", "INT_M", "UINT_M", "LONG_M", "LLONG_M" };
+  static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t",
+                                       "uint16_t", "uint32_t", "uint64_t",
+    "uintptr_t", "intptr_t", "INFINITY", "NAN", "HUGE_VAL", "M_", "FLT_", "DBL_", "INT_M", "UINT_M",
+    "LONG_M", "LLONG_M" };
   int wanted = 0;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= find_name(a, known[i], 0, 1) >= 0;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    wanted |= find_name(a, known[i], 0, 1) >= 0;
   if (wanted && !has_integers(a)) fl_text_puts(t, "#include <stdint.h>\n");
   if (asks_std(a)) fl_text_puts(t, "#include <fl_std>\n");
-  if (find_name(a, "__half", 0, 1) >= 0 && !has_name(a, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
-  if (find_name(a, "__nv_bfloat", 0, 1) >= 0 && !has_name(a, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
-  if (!template_kernel(a)) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
-  if (bounds_first(a)) fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
+  if (find_name(a, "__half", 0, 1) >= 0 && !has_name(a, "cuda_fp16"))
+    fl_text_puts(t, "#include <cuda_fp16.h>\n");
+  if (find_name(a, "__nv_bfloat", 0, 1) >= 0 && !has_name(a, "cuda_bf16"))
+    fl_text_puts(t, "#include <cuda_bf16.h>\n");
+  if (!template_kernel(a))
+    fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
+  if (bounds_first(a))
+    fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
 }
 
 /* ---- the text with what a compiler wants to have otherwise ---- */
@@ -205,8 +221,9 @@ static int of_directive(const asked *a, int64_t i) {
   return is_punct(&a->t.at[i], '#');
 }
 
-/* Does the declaration of token i, "__global__", say its linkage, or is it of a template? Before it stand words,
-** attributes and, in these cases, "template <…>", "template" alone (an instance is asked for) or a literal. */
+/* Does the declaration of token i, "__global__", say its linkage, or is it of a template? Before it
+** stand words, attributes and, in these cases, "template <…>", "template" alone (an instance is
+** asked for) or a literal. */
 static int is_linked(const asked *a, int64_t i) {
   int round = 0;
   while (i > 0) {
@@ -215,12 +232,14 @@ static int is_linked(const asked *a, int64_t i) {
     if (round < 0) return 0;
     if (!round && fl_ktok_is(t, "template")) return 1;
     if (round || t->kind == FL_TOK_NAME || is_punct(t, '(')) continue;
-    return t->kind == FL_TOK_STRING || ((is_punct(t, '>') || is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
+    return t->kind == FL_TOK_STRING ||
+           ((is_punct(t, '>') || is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
   }
   return 0;
 }
 
-/* Is "__device__" at s, of the text from 'from' on, behind the captures of a lambda? NVRTC takes none there. */
+/* Is "__device__" at s, of the text from 'from' on, behind the captures of a
+** lambda? NVRTC takes none there. */
 static int is_of_lambda(const char *from, const char *s) {
   while (s > from && isspace((unsigned char)s[-1])) s--;
   return s > from + 1 && s[-1] == ']' && s[-2] != ']';
@@ -255,7 +274,8 @@ static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   put_lambdas(t, s, strlen(s));
 }
 
-/* The device's compiler reports lines of the script. A chunk from a string has quotes in its name. */
+/* The device's compiler reports lines of the script. A chunk from a string
+** has quotes in its name. */
 static void put_line(const fl_kunit *u, fl_text *t) {
   if (u->first_line <= 0) return;
   fl_text_printf(t, "#line %d \"", u->first_line);
@@ -294,7 +314,8 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   const char *text = fl_text_str(&own);
   if (text && fl_kincludes_pasted(text, (const char *const *)u->option, u->noption)) {
     put_line(u, t);
-    fl_text_puts(t, "#error a kernel may not ask for files, and its words can be pasted to a name that does: "
+    fl_text_puts(t,
+        "#error a kernel may not ask for files, and its words can be pasted to a name that does: "
                     "rename '_', '__' or what begins like '__has'\n");
   } else if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
     put_preamble(&a, t);
@@ -308,7 +329,8 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* As it is written; cooperative groups, whose headers are seldom where NVRTC finds them, as they were read. */
+/* As it is written; cooperative groups, whose headers are seldom where NVRTC
+** finds them, as they were read. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
@@ -327,7 +349,8 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   fl_text t;
   uint8_t slot[FL_KP_MAX_ARGS] = { 0 };
-  const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS ? fl_ktext_sums(ad->func, slot) : 0;
+  const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS
+                   ? fl_ktext_sums(ad->func, slot) : 0;
   fl_text_init(&t, u->mem);
   put_prelude(&t, ad->func);
   if (sums) fl_ktext_exact(&t, ad->func, slot);
@@ -354,7 +377,8 @@ int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   return k->checked != NULL;
 }
 
-fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature, fl_kunit *u) {
+fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,
+                                  fl_kunit *u) {
   fl_kfunction *k = function_new(m, u, signature, image, bytes);
   if (k) k->binary = 1;
   return k;

@@ -16,8 +16,8 @@
 
 /* How a call's p[] describes a launch: grid, block, dynamic shared bytes, number of arguments,
 ** FL_LANE_* checks, then two integers for each parameter of the kernel. */
-enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8, FL_KP_ARGS = 9,
-       FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
+enum { FL_KP_GRID = 0, FL_KP_BLOCK = 3, FL_KP_SHARED = 6, FL_KP_COUNT_ARGS = 7, FL_KP_CHECKS = 8,
+       FL_KP_ARGS = 9, FL_KP_MAX_ARGS = (FL_CALL_PARAMS - FL_KP_ARGS) / 2 };
 typedef struct fl_kunit {
   int32_t refs;
   fl_mem *mem;
@@ -29,21 +29,22 @@ typedef struct fl_kunit {
 } fl_kunit;
 
 typedef struct fl_kfunction {
-  fl_callee callee;          /* first: a call holds us by it */
+  fl_callee callee;      /* first: a call holds us by it */
   fl_mem *mem;
-  fl_kunit *unit;            /* a reference; NULL: a binary */
-  fl_kfunc *f;               /* signature, maybe a body; in the unit's arena */
-  fl_kad *ad;                /* what it was derived as; NULL: as given */
-  char *text;                /* complete CUDA source, or the image of a binary */
-  size_t text_bytes;         /* without the zero */
-  uint8_t binary;            /* PTX or cubin given by the user */
-  uint8_t digest[32];        /* of text and options */
-  fl_lane_code *lanes;       /* NULL: not compiled yet */
-  struct fl_kfunction *checked;  /* the same with its checks compiled in, for CUDA; NULL: not made */
-  uint8_t guarded;           /* it is that: its text wants the prelude and kernels/check.cu before it */
-  fl_kcover *cover;          /* which outputs launches write whole; NULL: none */
-  uint32_t ready;            /* bit d: device d has compiled it */
-  uint8_t sums;              /* exact sums (kernel/text.h): two parameters more, two launches */
+  fl_kunit *unit;        /* a reference; NULL: a binary */
+  fl_kfunc *f;           /* signature, maybe a body; in the unit's arena */
+  fl_kad *ad;            /* what it was derived as; NULL: as given */
+  char *text;            /* complete CUDA source, or the image of a binary */
+  size_t text_bytes;     /* without the zero */
+  uint8_t binary;        /* PTX or cubin given by the user */
+  uint8_t digest[32];    /* of text and options */
+  fl_lane_code *lanes;   /* NULL: not compiled yet */
+  struct fl_kfunction *checked;  /* the same with its checks compiled in, for CUDA;
+                                 ** NULL: not made */
+  uint8_t guarded;       /* it is that: its text wants the prelude and kernels/check.cu before it */
+  fl_kcover *cover;      /* which outputs launches write whole; NULL: none */
+  uint32_t ready;        /* bit d: device d has compiled it */
+  uint8_t sums;          /* exact sums (kernel/text.h): two parameters more, two launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* 1 + number of the sum that a parameter is, or 0 */
   int32_t registers, spilled;   /* as the last device reported; -1: unknown */
 } fl_kfunction;
@@ -61,7 +62,8 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
 /* k->checked for these FL_LANE_* checks. 0: no memory. Kernels without a tree stay without. */
 int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 /* A binary with this entry: no signature, no CPU. */
-fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature, fl_kunit *u);
+fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,
+                                  fl_kunit *u);
 static inline void fl_kfunction_release(fl_kfunction *k) { if (k) fl_callee_release(&k->callee); }
 
 typedef enum {

@@ -8,8 +8,8 @@
 **
 ** It works on the finished adjoint, a function of the language, and gives another one; so tangent
 ** kernels and their adjoints (second order) come without more ado. Where it does not succeed, short
-** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of whose sums
-** are of this kind are taken; what else the adjoint computes stays in 'rest'.
+** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of
+** whose sums are of this kind are taken; what else the adjoint computes stays in 'rest'.
 */
 #include "kernel/gather.h"
 #include "kernel/builtins.h"
@@ -51,7 +51,8 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;   /* one of several threads takes it */
+    /* one of several threads takes it */
+    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
   }
@@ -73,7 +74,7 @@ static int look(fl_kgathering *g) {
 
 static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   if (a->n != b->n || a->scale != b->scale || !fl_kpoly_same(&a->shift, &b->shift)) return 0;
-  for (int i = 0; i < a->n; ++i) {
+  for (int i = 0; i < a->n; i++) {
     if (a->symbol[i] != b->symbol[i]) return 0;
     if (i && (a->modulus[i - 1].c != b->modulus[i - 1].c
               || !fl_kterm_same(&a->modulus[i - 1], &b->modulus[i - 1]))) return 0;
@@ -83,12 +84,13 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
 
 /* Can all threads of a site be found? Three digits only where they are known to be small. */
 static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
-  return !(s->kind == FL_KS_ATOMIC && (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
+  return !(s->kind == FL_KS_ATOMIC &&
+           (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
       && fl_kindex_digits(g->k, s, s->x[0], x) && (x->unique || x->n <= 2) && x->scale < FL_KG_NEAR;
 }
 
 static int site_for(fl_kgathering *g, int grad, const fl_kdigits *x) {
-  for (int i = 0; i < g->n_sites; ++i)
+  for (int i = 0; i < g->n_sites; i++)
     if (g->site[i].grad == grad && same_digits(&g->site[i].digits, x)) {
       g->site[i].digits.unique &= x->unique;
       return i;
@@ -117,19 +119,20 @@ static int choose(fl_kgathering *g) {
   if (!g->sum || !g->site) return 0;
   g->n_sums = 0;
   fl_kwalk_block(&see, g->src->body);
-  for (int p = 0; p < g->from->n_params; ++p) {
+  for (int p = 0; p < g->from->n_params; p++) {
     const int role = g->from->params[p].role;
     others |= role == FL_KAD_GRAD_SCALAR || role == FL_KAD_WORK;
   }
   uint8_t *wanted = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
   if (!wanted) return 0;
-  for (int i = 0; i < g->n_sums; ++i) {           /* bits: 1 an atomic, 2 a sum without site */
+  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1 an atomic, 2 a sum without site */
     const fl_ksum *s = &g->sum[i];
-    wanted[s->s->var] |= (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
+    wanted[s->s->var] |=
+        (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
   }
-  for (int i = 0; i < g->n_sums; ++i) all &= !(wanted[g->sum[i].s->var] & 2);
-  for (int v = 0; v < g->src->n_vars; ++v) n += g->taken[v] = wanted[v] == 1;
-  for (int i = 0; n && all && !others && i < g->n_sums; ++i) {
+  for (int i = 0; i < g->n_sums; i++) all &= !(wanted[g->sum[i].s->var] & 2);
+  for (int v = 0; v < g->src->n_vars; v++) n += g->taken[v] = wanted[v] == 1;
+  for (int i = 0; n && all && !others && i < g->n_sums; i++) {
     n += !g->taken[g->sum[i].s->var];
     g->taken[g->sum[i].s->var] = 1;
   }
@@ -167,7 +170,8 @@ static int see_read(void *arg, fl_kexpr *x) {
 
 static int find_touched(fl_kad_state *d, touched *t) {
   const fl_kvisitor see = {see_written, see_read, t};
-  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1), fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
+                 fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
   if (!t->read || !t->written) return 0;
   fl_kwalk_block(&see, d->f->body);
   return 1;
@@ -185,7 +189,7 @@ static int settle(fl_kad_state *d, int n_params, int gather) {
   int results = 0;
   if (!find_touched(d, &t)) return 0;
   fl_kad_roles(d, n_params, 0);
-  for (int v = 0; v < d->f->n_vars; ++v) {
+  for (int v = 0; v < d->f->n_vars; v++) {
     const fl_kvar *x = &d->f->vars[v];
     if (x->kind != FL_KV_POINTER || x->param < n_params) continue;
     fl_kad_param *p = &d->res->params[x->param];
@@ -210,7 +214,7 @@ static void gather_array(fl_kgathering *g, fl_kblock *b, int grad) {
   fl_kstmt *s = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, g->element), kx_var(d, size)));
   if (!s) return;
   kx_set(d, &s->body, total, fl_kexpr_zero(d->a, x.type));
-  for (int i = 0; i < g->n_sites; ++i)
+  for (int i = 0; i < g->n_sites; i++)
     if (g->site[i].grad == grad) fl_kg_site(g, &s->body, i, total);
   fl_kstmt_store(d->f, &s->body, grad, kx_var(d, g->element), kx_var(d, total));
 }
@@ -224,12 +228,13 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   memset(g->range, -1, sizeof g->range);
   g->element = fl_kad_local(d, FL_KT_I32, "j");
   if (g->element < 0) return NULL;
-  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X), special(d, FL_KSPECIAL_BDIM_X)),
+  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X),
+                                          special(d, FL_KSPECIAL_BDIM_X)),
                       special(d, FL_KSPECIAL_TID_X));
   kx_set(d, &body, g->element, fl_kexpr_cast(d->a, FL_KT_I32, j));
   fl_kg_chains(g);
   fl_kg_bases(g, &body);
-  for (int v = 0; v < g->src->n_vars && !d->a->failed; ++v)
+  for (int v = 0; v < g->src->n_vars && !d->a->failed; v++)
     if (g->taken[v]) gather_array(g, &body, v);
   if (d->a->failed) return NULL;
   d->f->body = body;
@@ -238,7 +243,7 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   d->f->name = fl_karena_printf(d->a, "%s_gather", g->src->name);
   settle(d, n_params, 1);
   d->res->gathered = fl_karena_new(d->a, (size_t)g->n_sums * sizeof *d->res->gathered);
-  for (int i = 0; i < g->n_sums && d->res->gathered; ++i) {
+  for (int i = 0; i < g->n_sums && d->res->gathered; i++) {
     const fl_kstmt *s = g->sum[i].s;
     if (g->taken[s->var])
       d->res->gathered[d->res->n_gather++]
@@ -271,7 +276,7 @@ static fl_kad *make_rest(fl_kgathering *g, int n_params) {
   d->res->params = params;
   d->f->body = without(g->taken, d->f->body);
   fl_kad_tidy(d);
-  for (int i = 0; i < g->n_sums; ++i) {
+  for (int i = 0; i < g->n_sums; i++) {
     const fl_kstmt *s = g->sum[i].s;
     if (!g->taken[s->var]) continue;
     d->res->n_atomic -= s->kind == FL_KS_ATOMIC;
@@ -282,7 +287,9 @@ static fl_kad *make_rest(fl_kgathering *g, int n_params) {
 
 /* ---- is it right, is it worth it -------------------------------------------------------- */
 
-typedef struct measure { int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f; } measure;
+typedef struct measure {
+  int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f;
+} measure;
 
 /* About the instructions of a GPU. */
 static void weigh(measure *m, const fl_kexpr *x) {
@@ -294,19 +301,20 @@ static void weigh(measure *m, const fl_kexpr *x) {
     m->arrays |= m->f->vars[x->var].kind == FL_KV_ARRAY && m->f->vars[x->var].param < 0;
     break;
   case FL_KX_BINARY:
-    if (x->op == FL_KO_DIV || x->op == FL_KO_REM) m->weight += real ? 8 : x->x[1]->kind == FL_KX_CONST ? 4 : 20;
+    if (x->op == FL_KO_DIV || x->op == FL_KO_REM)
+      m->weight += real ? 8 : x->x[1]->kind == FL_KX_CONST ? 4 : 20;
     else m->weight += 1;
     break;
   case FL_KX_CALL: m->weight += fl_kt_is_int(x->type) ? 1 : 16; break;
   case FL_KX_UNARY: case FL_KX_SELECT: m->weight += 1; break;
   default: break;
   }
-  for (int i = 0; i < x->n; ++i) weigh(m, x->x[i]);
+  for (int i = 0; i < x->n; i++) weigh(m, x->x[i]);
 }
 
 static void weigh_block(measure *m, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
-    for (int i = 0; i < 4; ++i) weigh(m, s->x[i]);
+    for (int i = 0; i < 4; i++) weigh(m, s->x[i]);
     m->weight += s->kind == FL_KS_IF;
     m->loops += s->kind == FL_KS_LOOP && !s->op;
     weigh_block(m, &s->body);
@@ -325,13 +333,14 @@ static measure measure_of(const fl_kfunc *f) {
 static int reads_inputs(fl_kgathering *g) {
   touched now;
   if (!find_touched(&g->d, &now)) return 0;
-  for (int v = 0; v < g->src->n_vars; ++v) {
+  for (int v = 0; v < g->src->n_vars; v++) {
     const fl_kvar *x = &g->src->vars[v];
     if (x->kind != FL_KV_POINTER || !g->assigned[v]) continue;
     const fl_kad_param *p = &g->from->params[x->param];
     if (p->role == FL_KAD_WORK && p->seeded && !g->late[v]) continue;
-    for (int w = 0; w < g->d.f->n_vars; ++w)
-      if (g->d.f->vars[w].kind == FL_KV_POINTER && g->d.f->vars[w].param == x->param && now.read[w]) return 0;
+    for (int w = 0; w < g->d.f->n_vars; w++)
+      if (g->d.f->vars[w].kind == FL_KV_POINTER && g->d.f->vars[w].param == x->param && now.read[w])
+        return 0;
   }
   return 1;
 }
@@ -340,7 +349,7 @@ static int reads_inputs(fl_kgathering *g) {
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
-  for (int i = 0; i < g->n_sums; ++i)
+  for (int i = 0; i < g->n_sums; i++)
     atomics += g->taken[g->sum[i].s->var] && g->sum[i].s->kind == FL_KS_ATOMIC;
   const int64_t sums = atomics * (g->d.r->deterministic ? ORDERED_WEIGHT : ATOMIC_WEIGHT);
   const int64_t other = sums + (before.weight > FREE_WEIGHT ? before.weight : FREE_WEIGHT);
@@ -348,9 +357,11 @@ static int is_worth_it(fl_kgathering *g) {
       && g->d.f->n_params <= MOST_PARAMS && reads_inputs(g);
 }
 
-static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                               const fl_kad_request *r) {
   fl_kad_parts parts = {NULL, NULL};
-  fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint, .src = adjoint->func};
+  fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint,
+                     .src = adjoint->func};
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;
@@ -367,21 +378,24 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
 }
 
 /* f in another way: short loops written out, indices at a border in pieces. NULL: there is none. */
-static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, uint8_t **positive) {
+static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                           uint8_t **positive) {
   fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);
   *positive = fl_karena_new(a, (size_t)f->n_params + 1);
   if (!g || !*positive) return NULL;
   return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;
 }
 
-fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                           const fl_kad_request *r) {
   fl_kad_parts parts = turn_round(a, f, adjoint, r);
   uint8_t *positive = NULL;
   fl_kfunc *g = parts.gather || a->failed ? NULL : rewritten(a, f, r, &positive);
   const fl_kad *other = g ? fl_kad_adjoint(a, g, r) : NULL;
   if (other && other->func) parts = turn_round(a, g, other, r);
-  for (int i = 0; parts.gather && g && i < f->n_params; ++i)
+  for (int i = 0; parts.gather && g && i < f->n_params; i++)
     if (positive[i]) parts.gather->positive = positive;
-  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;      /* the adjoint stays as it is */
+  /* the adjoint stays as it is */
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   return parts;
 }

@@ -53,7 +53,7 @@ typedef struct fl_kgathering {
 /* gather_digits.c */
 void fl_kg_chains(fl_kgathering *g);            /* choose how numbers are taken apart */
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b);
-int fl_kg_range(int32_t symbol);                /* of a number of the thread: FL_KAD_LAUNCH's 'count' */
+int fl_kg_range(int32_t symbol);            /* of a number of the thread: FL_KAD_LAUNCH's 'count' */
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol);
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p);
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type);

@@ -11,7 +11,8 @@
 /* ---- values ----------------------------------------------------------------------------- */
 
 static const char *const range_names[FL_KG_RANGES] = {
-  "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y", "threads_z"
+  "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
+  "threads_z"
 };
 
 /* Where the extent of a symbol of the thread stands in fl_kgathering.range. */
@@ -25,7 +26,8 @@ int fl_kg_range(int32_t symbol) {
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol) {
   const int which = fl_kg_range(symbol);
   if (g->range[which] < 0) {
-    g->range[which] = fl_kad_param_new(&g->d, FL_KAD_LAUNCH, -1, range_names[which], FL_KT_I32, 0, 0);
+    g->range[which] = fl_kad_param_new(&g->d, FL_KAD_LAUNCH, -1, range_names[which],
+                                       FL_KT_I32, 0, 0);
     if (g->range[which] >= 0) g->d.res->params[g->d.f->n_params - 1].count = which;
   }
   return kx_var(&g->d, g->range[which]);
@@ -49,7 +51,7 @@ static fl_kexpr *symbol_value(fl_kgathering *g, int32_t s) {
 
 static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t) {
   fl_kexpr *x = t->c == 1 && t->n ? NULL : kx_int(&g->d, t->c);
-  for (int i = 0; i < t->n; ++i) {
+  for (int i = 0; i < t->n; i++) {
     fl_kexpr *s = symbol_value(g, t->s[i]);
     x = x ? kx_op(&g->d, FL_KO_MUL, x, s) : s;
   }
@@ -59,12 +61,13 @@ static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t) {
 /* x - by */
 static fl_kexpr *less(fl_kgathering *g, fl_kexpr *x, int64_t by) {
   if (!x || !by) return x;
-  return kx_op(&g->d, by < 0 ? FL_KO_ADD : FL_KO_SUB, x, fl_kexpr_int(g->d.a, x->type, by < 0 ? -by : by));
+  return kx_op(&g->d, by < 0 ? FL_KO_ADD : FL_KO_SUB, x,
+               fl_kexpr_int(g->d.a, x->type, by < 0 ? -by : by));
 }
 
 /* x - p */
 static fl_kexpr *less_poly(fl_kgathering *g, fl_kexpr *x, const fl_kpoly *p) {
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     fl_kterm t = p->t[i];
     const int add = t.c < 0;
     t.c = add ? -t.c : t.c;
@@ -75,7 +78,7 @@ static fl_kexpr *less_poly(fl_kgathering *g, fl_kexpr *x, const fl_kpoly *p) {
 
 static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
   fl_kpoly minus = *p;
-  for (int i = 0; i < p->n; ++i) minus.t[i].c = -minus.t[i].c;
+  for (int i = 0; i < p->n; i++) minus.t[i].c = -minus.t[i].c;
   return less_poly(g, kx_int(&g->d, 0), &minus);
 }
 
@@ -87,8 +90,9 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
   const fl_kpoly a = fl_kpoly_of(k, at, x->x[0]), m = fl_kpoly_of(k, at, x->x[1]);
-  if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1) return 0;
-  for (int i = 0; i < m.t[0].n; ++i)
+  if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1)
+    return 0;
+  for (int i = 0; i < m.t[0].n; i++)
     if (!fl_kpoly_is_uniform(k, m.t[0].s[i])) return 0;
   *below = (fl_kterm){1, 0, {0}};
   if (a.t[0].s[0] >= FL_KSYM_QUOTIENT) {
@@ -102,17 +106,21 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
   return ok;
 }
 
-typedef struct finder { fl_kgathering *g; fl_kplace at; int32_t symbol; fl_kterm found[8]; int n; } finder;
+typedef struct finder {
+  fl_kgathering *g; fl_kplace at; int32_t symbol; fl_kterm found[8]; int n;
+} finder;
 
 int fl_kg_is_division(const fl_kexpr *x) {
-  return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) && fl_kt_is_int(x->type);
+  return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) &&
+         fl_kt_is_int(x->type);
 }
 
 static int find_division(void *arg, fl_kexpr *x) {
   finder *f = arg;
   fl_kterm below, whole;
-  if (!fl_kg_is_division(x) || !fl_kg_part_of(f->g->k, &f->at, x, f->symbol, &below, &whole)) return 1;
-  for (int i = 0; i < f->n; ++i)
+  if (!fl_kg_is_division(x) || !fl_kg_part_of(f->g->k, &f->at, x, f->symbol, &below, &whole))
+    return 1;
+  for (int i = 0; i < f->n; i++)
     if (kg_same(&f->found[i], &whole)) return 1;
   if (f->n < 8) f->found[f->n++] = whole;
   return 1;
@@ -122,7 +130,7 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   finder *f = arg;
   const fl_kvisitor see = {NULL, find_division, f};
   if (!fl_kindex_place(f->g->k, s, &f->at)) return 1;
-  for (int i = 0; i < 4; ++i) fl_kwalk_expr(&see, s->x[i]);
+  for (int i = 0; i < 4; i++) fl_kwalk_expr(&see, s->x[i]);
   return 1;
 }
 
@@ -136,11 +144,11 @@ static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   c->symbol = symbol;
   c->n = 1;
   c->whole[0] = f.found[0];
-  for (int i = 1; i < f.n; ++i) {
+  for (int i = 1; i < f.n; i++) {
     (void)fl_kterm_ratio(&c->whole[0], &f.found[i], &ok);
     if (ok) c->whole[0] = f.found[i];
   }
-  for (int i = 0; i < f.n && c->n == 1; ++i) {
+  for (int i = 0; i < f.n && c->n == 1; i++) {
     (void)fl_kterm_ratio(&f.found[i], &c->whole[0], &ok);
     if (ok && !kg_same(&f.found[i], &c->whole[0])) c->whole[c->n++] = f.found[i];
   }
@@ -160,11 +168,11 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1;
-  for (int i = 0; i < s->digits.shift.n; ++i) {
+  for (int i = 0; i < s->digits.shift.n; i++) {
     const fl_kterm t = s->digits.shift.t[i];
     const int64_t sign = t.c < 0 ? -1 : 1;
     int at = c->n;
-    for (; at > 0; --at) {
+    for (; at > 0; at--) {
       const fl_kterm q = fl_kterm_ratio(&t, &c->whole[at - 1], &ok);
       if (!ok || q.n) continue;
       s->by[at] += sign * q.c;
@@ -174,23 +182,25 @@ static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
     else if (!at) s->near = 0;
   }
   if (!c->whole[0].n) {                           /* of the nearest multiple of a constant */
-    const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2, k = (s->by[0] + half) / m;
+    const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2,
+                  k = (s->by[0] + half) / m;
     s->by[0] -= k * m;
     s->by[1] += k;
   }
-  for (int i = 0; i <= c->n; ++i)
+  for (int i = 0; i <= c->n; i++)
     if (s->by[i] >= FL_KG_CARRIES || s->by[i] <= -FL_KG_CARRIES) s->near = 0;
 }
 
 void fl_kg_chains(fl_kgathering *g) {
-  for (int i = 0; i < g->n_sites; ++i) {
+  for (int i = 0; i < g->n_sites; i++) {
     fl_ksite *s = &g->site[i];
     fl_kchain c = {.given = {-1, -1}, .sign = {-1, -1}};
     int at = 0;
     s->chain = -1;
-    if (!(s->digits.n == 1 ? chain_of_symbol(g, s->digits.symbol[0], &c) : chain_of_index(&s->digits, &c)))
+    if (!(s->digits.n == 1 ? chain_of_symbol(g, s->digits.symbol[0], &c)
+                           : chain_of_index(&s->digits, &c)))
       continue;
-    for (; at < g->n_chains; ++at) {
+    for (; at < g->n_chains; at++) {
       const fl_kchain *x = &g->chain[at];
       if (x->symbol == c.symbol && x->n == c.n && kg_same(&x->whole[0], &c.whole[0])
           && (c.n == 1 || kg_same(&x->whole[1], &c.whole[1]))) break;
@@ -207,22 +217,25 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
   if (!t->n && t->c < INT32_MAX) return kg_int(g, t->c);
-  if (single && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT && d->f->vars[s - FL_KSYM_VAR].type == FL_KT_I32)
+  if (single && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT &&
+      d->f->vars[s - FL_KSYM_VAR].type == FL_KT_I32)
     return kx_var(d, s - FL_KSYM_VAR);
   if (single && s < FL_KSYM_VAR) return fl_kg_extent(g, s);
-  fl_kexpr *x = fl_kad_atom(d, b, term_value(g, t)), *top = kx_int(d, INT32_MAX), *low = kx_int(d, -INT32_MAX);
+  fl_kexpr *x = fl_kad_atom(d, b, term_value(g, t)), *top = kx_int(d, INT32_MAX),
+           *low = kx_int(d, -INT32_MAX);
   x = fl_kad_atom(d, b, fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, x, top), x, top));
   return fl_kexpr_cast(d->a, FL_KT_I32, fl_kexpr_select(d->a, kx_op(d, FL_KO_GT, x, low), x, low));
 }
 
 
 static int is_positive(const fl_kterm *t) {
-  for (int i = 0; i < t->n; ++i)
+  for (int i = 0; i < t->n; i++)
     if (t->s[i] >= FL_KSYM_VAR) return 0;
   return t->c > 0;
 }
 
-/* Modulus k of the chain: 1 where it is 0. Returns the condition that it is positive, NULL: it is. */
+/* Modulus k of the chain: 1 where it is 0. Returns the condition that it is
+** positive, NULL: it is. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -263,36 +276,40 @@ static void set_base(fl_kgathering *g, fl_kblock *b, fl_kchain *c) {
   fl_kexpr *there = NULL;
   const int n = c->n;
   assert(n >= 1 && n <= 2);
-  for (int k = 0; k < n; ++k) {
+  for (int k = 0; k < n; k++) {
     fl_kexpr *positive = set_modulus(g, b, c, k);
     there = !there ? positive : positive ? kx_op(d, FL_KO_LAND, there, positive) : there;
   }
-  for (int k = 0; k <= n; ++k) c->b[k] = kg_local(g, FL_KT_I32, names[k + (k == n && k == 1)]);
+  for (int k = 0; k <= n; k++) c->b[k] = kg_local(g, FL_KT_I32, names[k + (k == n && k == 1)]);
   if (d->a->failed) return;
   split(g, b, g->element, c->m[0], c->b[0], c->b[1]);
   if (c->n == 2) split(g, b, c->b[1], c->m[1], c->b[1], c->b[2]);
   if (there && c->symbol < 0)
-    kx_set(d, b, c->b[c->n], fl_kexpr_select(d->a, there, kx_var(d, c->b[c->n]), kg_int(g, -(1 << 30))));
+    kx_set(d, b, c->b[c->n],
+           fl_kexpr_select(d->a, there, kx_var(d, c->b[c->n]), kg_int(g, -(1 << 30))));
 }
 
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
-  for (int i = 0; i < g->n_chains && !g->d.a->failed; ++i) set_base(g, b, &g->chain[i]);
+  for (int i = 0; i < g->n_chains && !g->d.a->failed; i++) set_base(g, b, &g->chain[i]);
 }
 
 /* ---- the digits of t -------------------------------------------------------------------- */
 
 /* v into 0 … m - 1, with what that takes from the digit above, in at most so many steps of m: a few
-** are written out without a branch, so that the reads of several sites can be under way together. */
+** are written out without a branch, so that the reads of several sites can be
+** under way together. */
 static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
   enum { WRITTEN_OUT = 2 };
   fl_kad_state *d = &g->d;
-  const int beyond = up ? FL_KO_GE : FL_KO_LT, back = up ? FL_KO_SUB : FL_KO_ADD, on = up ? FL_KO_ADD : FL_KO_SUB;
+  const int beyond = up ? FL_KO_GE : FL_KO_LT, back = up ? FL_KO_SUB : FL_KO_ADD,
+            on = up ? FL_KO_ADD : FL_KO_SUB;
   fl_kexpr *limit = up ? kx_var(d, m) : kg_int(g, 0);
   if (steps <= WRITTEN_OUT) {
-    for (int k = 0; k < steps; ++k) {
+    for (int k = 0; k < steps; k++) {
       fl_kexpr *is = fl_kad_atom(d, b, kg_op(g, beyond, v, limit));
       kx_set(d, b, v, fl_kexpr_select(d->a, is, kg_op(g, back, v, kx_var(d, m)), kx_var(d, v)));
-      kx_set(d, b, above, fl_kexpr_select(d->a, is, kg_op(g, on, above, kg_int(g, 1)), kx_var(d, above)));
+      kx_set(d, b, above,
+             fl_kexpr_select(d->a, is, kg_op(g, on, above, kg_int(g, 1)), kx_var(d, above)));
     }
     return;
   }
@@ -307,16 +324,17 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
-  for (int k = 0; k < i && s->by[i]; ++k)
+  for (int k = 0; k < i && s->by[i]; k++)
     if (c->sign[k] >= 0) by = kx_op(&g->d, FL_KO_MUL, by, kx_var(&g->d, c->sign[k])), signs = 1;
   return signs ? kx_op(&g->d, FL_KO_SUB, b, by) : less(g, b, s->by[i]);
 }
 
-static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c, const int *v) {
+static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
+                        const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                              /* a digit's, and with them at most what the next gets */
-  for (int i = 0; i <= c->n; ++i) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
-  for (int i = 0; i < c->n; ++i) {                /* a carry from below may lead on */
+  int64_t steps = 0;                       /* a digit's, and with them at most what the next gets */
+  for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
+  for (int i = 0; i < c->n; i++) {                /* a carry from below may lead on */
     const int any = i && s->by[i] && c->sign[0] >= 0;
     down |= s->by[i] > 0 || any;
     up |= s->by[i] < 0 || any;
@@ -328,10 +346,11 @@ static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const
 }
 
 /* By division; t is not negative. */
-static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_kexpr *t, const int *v) {
+static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_kexpr *t,
+                       const int *v) {
   fl_kad_state *d = &g->d;
   fl_kexpr *x = kg_wide(g, t);
-  for (int i = 0; i < c->n; ++i) {
+  for (int i = 0; i < c->n; i++) {
     fl_kexpr *m = kg_wide(g, kx_var(d, c->m[i]));
     kx_set(d, b, v[i], fl_kexpr_cast(d->a, FL_KT_I32, kx_op(d, FL_KO_REM, x, m)));
     x = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, x, m));
@@ -349,7 +368,7 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
   static const char *const names[3] = {"d0", "d1", "d2"};
   const int n = c->n;
   assert(n <= 2);
-  for (int i = 0; i <= n; ++i) v[i] = kg_local(g, FL_KT_I32, names[i]);
+  for (int i = 0; i <= n; i++) v[i] = kg_local(g, FL_KT_I32, names[i]);
   if (g->d.a->failed) return;
   if (s->near) near_digits(g, b, s, c, v);
   else far_digits(g, b, c, t, v);
@@ -359,11 +378,12 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
 ** what is negative or too large there is no number of a thread either. */
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   int ints = 0;
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     const fl_kterm *t = &p->t[i];
     const int v = t->n ? t->s[0] - FL_KSYM_VAR : -1;
     if (!t->n && (t->c >= FL_KG_NEAR || t->c <= -FL_KG_NEAR)) return 0;
-    if (t->n && (t->n > 1 || (t->c != 1 && t->c != -1) || v < 0 || t->s[0] >= FL_KSYM_QUOTIENT || ints++
+    if (t->n &&
+        (t->n > 1 || (t->c != 1 && t->c != -1) || v < 0 || t->s[0] >= FL_KSYM_QUOTIENT || ints++
                  || g->src->vars[v].type != FL_KT_I32)) return 0;
   }
   return 1;
@@ -374,7 +394,7 @@ fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type) {
   fl_kad_state *d = &g->d;
   fl_kexpr *x = fl_kexpr_cast(d->a, type, kx_var(d, g->element));
   if (type == FL_KT_I64) return less_poly(g, x, shift);
-  for (int i = 0; i < shift->n; ++i) {
+  for (int i = 0; i < shift->n; i++) {
     const fl_kterm *t = &shift->t[i];
     if (!t->n) x = less(g, x, t->c);
     else x = kx_op(d, t->c < 0 ? FL_KO_ADD : FL_KO_SUB, x,

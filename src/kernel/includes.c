@@ -3,19 +3,27 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- which headers ---------------------------------------------------------------------------- */
+/* ---- which headers --------------------------------------------------------------------------- */
 
 /* A name that ends in '/' is a folder of the toolkit's: headers below it. */
 static const char *const headers[] = {
-  "stdint.h", "math.h", "float.h", "limits.h", "stdio.h", "stdlib.h", "stddef.h", "assert.h", "stdbool.h", "string.h",
-  "cstdint", "cmath", "cfloat", "climits", "cstdio", "cstdlib", "cstddef", "cassert", "cstring", "limits", "type_traits",
+  "stdint.h", "math.h", "float.h", "limits.h", "stdio.h", "stdlib.h", "stddef.h", "assert.h",
+  "stdbool.h", "string.h",
+  "cstdint", "cmath", "cfloat", "climits", "cstdio", "cstdlib", "cstddef", "cassert", "cstring",
+  "limits", "type_traits",
   "utility", "algorithm", "array", "tuple", "functional", "numeric", "initializer_list",
-  "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h", "device_functions.h", "device_atomic_functions.h",
-  "cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp", "cuda_fp8.h", "cuda_fp8.hpp", "cuda_fp6.h", "cuda_fp4.h",
-  "cuda_pipeline.h", "cuda_pipeline_primitives.h", "cuda_awbarrier.h", "cuda_awbarrier_primitives.h", "cuComplex.h",
-  "math_constants.h", "math_functions.h", "vector_types.h", "vector_functions.h", "builtin_types.h", "crt/mma.h", "mma.h",
-  "cooperative_groups.h", "cooperative_groups/", "curand_kernel.h", "curand_mtgp32_kernel.h", "curand_philox4x32_x.h",
-  "cuda/", "cub/", "thrust/", "nv/target", "sm_20_intrinsics.h", "sm_30_intrinsics.h", "texture_types.h", "surface_types.h",
+  "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h",
+  "device_functions.h", "device_atomic_functions.h",
+  "cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp", "cuda_fp8.h", "cuda_fp8.hpp",
+  "cuda_fp6.h", "cuda_fp4.h",
+  "cuda_pipeline.h", "cuda_pipeline_primitives.h", "cuda_awbarrier.h",
+  "cuda_awbarrier_primitives.h", "cuComplex.h",
+  "math_constants.h", "math_functions.h", "vector_types.h", "vector_functions.h", "builtin_types.h",
+  "crt/mma.h", "mma.h",
+  "cooperative_groups.h", "cooperative_groups/", "curand_kernel.h", "curand_mtgp32_kernel.h",
+  "curand_philox4x32_x.h",
+  "cuda/", "cub/", "thrust/", "nv/target", "sm_20_intrinsics.h", "sm_30_intrinsics.h",
+  "texture_types.h", "surface_types.h",
   "texture_indirect_functions.h", "surface_indirect_functions.h",
 };
 
@@ -26,7 +34,9 @@ static int is_plain(const char *s, size_t n) {
     const int word = isalnum((unsigned char)s[i]) || s[i] == '_' || s[i] == '-';
     if (dots && s[i] == '/') return 0;
     dots += s[i] == '.';
-    if (!word && !(s[i] == '/' && i && s[i - 1] != '/') && !(s[i] == '.' && i && isalnum((unsigned char)s[i - 1]))) return 0;
+    if (!word && !(s[i] == '/' && i && s[i - 1] != '/') &&
+        !(s[i] == '.' && i && isalnum((unsigned char)s[i - 1])))
+      return 0;
   }
   return n > 0 && n < 200 && dots <= 1;
 }
@@ -34,17 +44,19 @@ static int is_plain(const char *s, size_t n) {
 int fl_kincludes_known(const char *name, size_t n) {
   for (size_t i = 0; is_plain(name, n) && i < sizeof headers / sizeof *headers; i++) {
     const size_t m = strlen(headers[i]);
-    if (headers[i][m - 1] == '/' ? n > m && !memcmp(name, headers[i], m) : n == m && !memcmp(name, headers[i], m)) return 1;
+    if (headers[i][m - 1] == '/' ? n > m && !memcmp(name, headers[i], m)
+                                 : n == m && !memcmp(name, headers[i], m))
+      return 1;
   }
   return 0;
 }
 
-/* ---- logical lines ------------------------------------------------------------------------------ */
+/* ---- logical lines --------------------------------------------------------------------------- */
 
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; }
 
-/* Does the text so far end in a backslash and blanks? Then they go: the newline behind them is a splice, which may
-** come of an earlier one, as in two backslashes before two newlines. */
+/* Does the text so far end in a backslash and blanks? Then they go: the newline behind them is a
+** splice, which may come of an earlier one, as in two backslashes before two newlines. */
 static int take_backslash(fl_text *t) {
   size_t n = t->n;
   while (n && is_blank(t->at[n - 1])) n--;
@@ -87,14 +99,17 @@ static const char *hash(const char *s) {
   return strncmp(s, "?\?=", 3) ? NULL : s + 3;
 }
 
-static int is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && !memcmp(s, word, n); }
+static int is_word(const char *s, size_t n, const char *word) {
+  return strlen(word) == n && !memcmp(s, word, n);
+}
 static size_t word_length(const char *s) {
   size_t n = 0;
-  while (isalnum((unsigned char)s[n]) || s[n] == '_' || s[n] == '$' || (unsigned char)s[n] >= 128) n++;
+  while (isalnum((unsigned char)s[n]) || s[n] == '_' || s[n] == '$' || (unsigned char)s[n] >= 128)
+    n++;
   return n;
 }
 
-/* ---- what stays ---------------------------------------------------------------------------------- */
+/* ---- what stays ------------------------------------------------------------------------------ */
 
 /* "<name>" or "\"name\"" at s that may be included: its bytes; 0: it may not. */
 static size_t operand(const char *s, int folders) {
@@ -105,7 +120,8 @@ static size_t operand(const char *s, int folders) {
   return fl_kincludes_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
 }
 
-/* What is left of the text of a directive that is dropped: newlines, so that lines keep their numbers. */
+/* What is left of the text of a directive that is dropped: newlines, so that
+** lines keep their numbers. */
 static const char *drop(fl_text *t, const char *from, const char *to) {
   for (; from < to; from++)
     if (*from == '\n') fl_text_puts(t, "\n");
@@ -124,22 +140,26 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
     at += strcspn(at, ")\r\n");
     return drop(t, s, *at == ')' ? at + 1 : at);
   }
-  fl_text_puts(t, "fl_has_include");         /* "#ifdef __has_include", "defined(__has_include)": there is none */
+  /* "#ifdef __has_include", "defined(__has_include)": there is none */
+  fl_text_puts(t, "fl_has_include");
   return s + word_length(s);
 }
 
 static int asks(const char *s, size_t n) {
-  return is_word(s, n, "__has_include") || is_word(s, n, "__has_include_next") || is_word(s, n, "__has_embed")
+  return is_word(s, n, "__has_include") || is_word(s, n, "__has_include_next") ||
+         is_word(s, n, "__has_embed")
       || is_word(s, n, "_CCCL_HAS_INCLUDE");             /* the toolkit's name for it */
 }
 
-/* The directive at s, whose '#' ends at 'at', if it is one that reaches files or says where lines come from: what may
-** stay is put, and s behind it returned. NULL: it is another one. */
+/* The directive at s, whose '#' ends at 'at', if it is one that reaches files or says where lines
+** come from: what may stay is put, and s behind it returned. NULL: it is another one. */
 static const char *put_directive(fl_text *t, const char *s, const char *at, int folders) {
   const char *word = skip(at);
   const size_t n = word_length(word);
-  const int include = is_word(word, n, "include") || is_word(word, n, "include_next") || is_word(word, n, "import");
-  const int other = is_word(word, n, "embed") || is_word(word, n, "line") || isdigit((unsigned char)*word);
+  const int include = is_word(word, n, "include") || is_word(word, n, "include_next") ||
+                      is_word(word, n, "import");
+  const int other = is_word(word, n, "embed") || is_word(word, n, "line") ||
+                    isdigit((unsigned char)*word);
   if (!include && !other) return NULL;
   const char *name = skip(word + n);
   const size_t stays = include ? operand(name, folders) : 0;
@@ -155,7 +175,7 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
   return drop(t, s, line_end(name));
 }
 
-/* ---- names made by ## ------------------------------------------------------------------------------ */
+/* ---- names made by ## ------------------------------------------------------------------------ */
 
 /* Words met that are parts of a name: piece[k][n], its n characters from k on. */
 enum { NAME_MOST = 20 };
@@ -185,8 +205,11 @@ static int is_spelled(const pasted *p) {
 }
 
 int fl_kincludes_pasted(const char *text, const char *const *option, int n) {
-  static const char *const names[] = { "__has_include", "__has_include_next", "__has_embed", "_CCCL_HAS_INCLUDE" };
-  if (!strstr(text, "##") && !strstr(text, "%:") && !strstr(text, "?\?=") && !strstr(text, "include")) return 0;
+  static const char *const names[] = { "__has_include", "__has_include_next", "__has_embed",
+                                       "_CCCL_HAS_INCLUDE" };
+  if (!strstr(text, "##") && !strstr(text, "%:") && !strstr(text, "?\?=") &&
+      !strstr(text, "include"))
+    return 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     pasted p;
     memset(&p, 0, sizeof p);

@@ -11,8 +11,8 @@
 
 /* folders: the caller named some, so relative names of any file pass. Lines keep their numbers. */
 void fl_kincludes_put(fl_text *t, const char *text, int folders);
-/* Could a macro, of the text or of a header, paste a name that asks for files, of words in the text (as it was put) and
-** the options? A device's compiler would answer. */
+/* Could a macro, of the text or of a header, paste a name that asks for files, of words in the text
+** (as it was put) and the options? A device's compiler would answer. */
 int fl_kincludes_pasted(const char *text, const char *const *option, int n);
 /* Is it <name> of a header that a kernel may include? n bytes. */
 int fl_kincludes_known(const char *name, size_t n);

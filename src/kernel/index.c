@@ -19,7 +19,7 @@ enum { GRID, BLOCK_WIDE, NONE };            /* falling */
 typedef fl_kroute route;
 typedef fl_kdigit digit;
 
-/* ---- equality of threads ------------------------------------------------------------------------ */
+/* ---- equality of threads --------------------------------------------------------------------- */
 
 static int worse(int a, int b) { return a > b ? a : b; }
 
@@ -81,10 +81,10 @@ static void spread(fl_kindices *k, fl_kblock b, int around) {
   }
 }
 
-/* ---- definitions ----------------------------------------------------------------------------------- */
+/* ---- definitions ----------------------------------------------------------------------------- */
 
-/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled blocks in
-** it, too, unless a jump may pass them by. Outside of loops there is one value. */
+/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled
+** blocks in it, too, unless a jump may pass them by. Outside of loops there is one value. */
 static void extend(fl_kindices *k, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
@@ -121,7 +121,8 @@ static int is_zero(const fl_kindices *k, const fl_kexpr *x) {
   return x->kind == FL_KX_VAR && k->var[x->var].zero;
 }
 
-/* Variables that are given 0 alone, or each other: places in arrays that pointers change between. */
+/* Variables that are given 0 alone, or each other: places in arrays that
+** pointers change between. */
 static int see_nonzero(void *arg, fl_kstmt *s) {
   fl_kindices *k = arg;
   const int32_t v = s->kind == FL_KS_ASSIGN && !is_zero(k, s->x[0]) ? s->var : s->result;
@@ -180,7 +181,7 @@ int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
   return level_of(k, x) <= BLOCK_WIDE;
 }
 
-/* ---- the answer --------------------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 typedef struct coverage {
   uint8_t thread[3], block[3];
@@ -256,7 +257,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   return judge(&r, &c);
 }
 
-/* ---- residues ----------------------------------------------------------------------------------------------- */
+/* ---- residues -------------------------------------------------------------------------------- */
 
 static int64_t common_divisor(int64_t a, int64_t b) {
   while (b) {
@@ -286,7 +287,7 @@ fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_
   return x;
 }
 
-/* ---- which thread ------------------------------------------------------------------------------------------- */
+/* ---- which thread ---------------------------------------------------------------------------- */
 
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   route r = { .k = k, .goal = s };
@@ -307,7 +308,8 @@ static fl_kpoly shift_of(const fl_kindices *k, const fl_kpoly *p) {
 }
 
 /* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
-static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit, fl_kterm *q) {
+static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
+                      fl_kterm *q) {
   for (int i = 0; i < n; i++) {
     int ok, least = 1;
     if (used[i] || d[i].stride.c <= 0) continue;
@@ -328,11 +330,13 @@ static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++)
       if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KSPECIAL_TID_X + d[i].s - FL_KSYM_GLOBAL
-                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL)) return 0;
+                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL))
+        return 0;
   return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
 }
 
-int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, fl_kdigits *out) {
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
+                     fl_kdigits *out) {
   route r = { .k = k, .goal = s };
   coverage c;
   digit d[FL_KPOLY_TERMS];
@@ -360,7 +364,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   return 1;
 }
 
-/* ---- numbers with bounds ------------------------------------------------------------------------------------ */
+/* ---- numbers with bounds --------------------------------------------------------------------- */
 
 static int is_number(int32_t s) {                         /* of the thread: not negative */
   return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
@@ -380,7 +384,8 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
 static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) {
   if (d->n != 1 || d->c != 1 || d->s[0] < FL_KSYM_QUOTIENT) return NULL;
   const fl_kquotient *q = &k->quotients->at[d->s[0] - FL_KSYM_QUOTIENT];
-  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0]) ? q : NULL;
+  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0])
+         ? q : NULL;
 }
 
 /* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
@@ -418,7 +423,8 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   const fl_kquotient *q = quotient_of(k, &d->t[0]);
   if (!q || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
-  const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);          /* i / w < h where i < w * h or i / w < h is known */
+  /* i / w < h where i < w * h or i / w < h is known */
+  const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);
   if (!ok || !need_positive(k, m, need)) return 0;
   if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
   for (int i = 0; i < r.n; i++)

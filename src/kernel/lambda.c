@@ -29,7 +29,8 @@ static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind)
 
 static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_POINTER) {
-    if (fl_turn_of(p, v.var)) fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
+    if (fl_turn_of(p, v.var))
+      fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
     fl_symbol *s = captured(p, c, name, FL_SYM_POINTER);
     if (v.idx) v.idx = fl_val_stable(p, v.idx);
     v.sym = 0;
@@ -49,7 +50,8 @@ static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s || is_captured(c, t) || s < p->syms.at + p->globals) return;
   if (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) {
-    if (s->v.kind == FL_V_PLACE && s->v.var >= 0 && p->f->vars[s->v.var].kind == FL_KV_SHARED) return;
+    if (s->v.kind == FL_V_PLACE && s->v.var >= 0 && p->f->vars[s->v.var].kind == FL_KV_SHARED)
+      return;
     if (s->v.kind == FL_V_PLACE && s->v.type->kind == FL_C_POINTER) return;
     if (!strcmp(s->name, "this")) return;
     copy_value(p, c, s->name, s->v, t->line);
@@ -70,7 +72,8 @@ static void refer(fl_front *p, captures *c, const fl_ktok *t) {
 
 static void capture_list(fl_front *p, captures *c) {
   p->at++;
-  if ((fl_front_is(p, '&') || fl_front_is(p, '=')) && (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, ']')))
+  if ((fl_front_is(p, '&') || fl_front_is(p, '=')) &&
+      (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, ']')))
     c->all = fl_front_next(p)->punct, fl_front_take(p, ',');
   while (!p->failed && !fl_front_is(p, ']')) {
     const int ref = fl_front_take(p, '&');
@@ -96,12 +99,14 @@ static fl_kdevice *read_function(fl_front *p, captures *c) {
   if (!d || !scope) return NULL;
   d->name = "lambda";
   d->line = fl_front_tok(p)->line;
-  while (fl_ktok_is(fl_front_tok(p), "__device__") || fl_ktok_is(fl_front_tok(p), "__host__")) p->at++;
+  while (fl_ktok_is(fl_front_tok(p), "__device__") || fl_ktok_is(fl_front_tok(p), "__host__"))
+    p->at++;
   d->head = d->open = p->at;
   d->is_const = 1;
   if (fl_front_is(p, '(')) fl_front_skip(p);
   else if (!fl_front_is(p, '{')) fl_refuse(p, d->line, FL_DO "write the lambda's parameters, ()");
-  if (fl_ktok_is(fl_front_tok(p), "mutable")) fl_refuse(p, d->line, "mutable lambdas are outside the language");
+  if (fl_ktok_is(fl_front_tok(p), "mutable"))
+    fl_refuse(p, d->line, "mutable lambdas are outside the language");
   if (!p->failed) fl_device_tail(p, d);
   if (p->failed || d->body < 0) return NULL;
   if (c->all == '=')
@@ -131,7 +136,8 @@ fl_cvalue fl_parse_lambda(fl_front *p) {
   fl_symbol *s = fl_karena_new(p->a, sizeof *s);
   fl_ctype *t = fl_ctype_struct(p->a, "lambda", NULL, 0, 1);
   if (p->failed || !d || !m || !s || !t) return fl_val_none();
-  *s = (fl_symbol){ .name = "operator()", .n = 10, .kind = FL_SYM_FUNCTION, .offset = -1, .device = d };
+  *s = (fl_symbol){ .name = "operator()", .n = 10, .kind = FL_SYM_FUNCTION, .offset = -1,
+                    .device = d };
   m->inner = s;
   m->n_inner = 1;
   t->s->members = m;

@@ -274,7 +274,9 @@ static int is_thread_id(const uses *u, const fl_kexpr *x) {
     if (!is_special(u, x->x[1 - k], FL_KSPECIAL_TID_X) || m->kind != FL_KX_BINARY ||
         m->op != FL_KO_MUL) continue;
     for (int j = 0; j < 2; j++)
-      if (is_special(u, m->x[j], FL_KSPECIAL_BID_X) && is_special(u, m->x[1 - j], FL_KSPECIAL_BDIM_X)) return 1;
+      if (is_special(u, m->x[j], FL_KSPECIAL_BID_X) &&
+          is_special(u, m->x[1 - j], FL_KSPECIAL_BDIM_X))
+        return 1;
   }
   return 0;
 }

@@ -65,7 +65,7 @@ int fl_lane_give_slots(fl_lane_builder *b) {
       while (s < *count && end[s] >= l[k].first) s++;
       end[s] = l[k].last;
       r->slot = s;
-      if (s == *count) ++*count;
+      if (s == *count) (*count)++;
     }
     if (!c->n_wide) c->n_wide = 1;
     if (!c->n_narrow) c->n_narrow = 1;

@@ -52,7 +52,8 @@ int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* The lane within the warp that lane 'id' reads. Of a distance the device sees the low five bits (PTX, shfl). */
+/* The lane within the warp that lane 'id' reads. Of a distance the device
+** sees the low five bits (PTX, shfl). */
 static int64_t source(int op, int64_t id, uint32_t x, uint32_t width) {
   const int64_t w = width >= 1 && width <= 32 ? width : 32, begin = id / w * w, end = begin + w;
   int64_t from;

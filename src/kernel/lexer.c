@@ -202,15 +202,19 @@ static void string(lexer *l, fl_ktok *t) {
   t->n = n;
 }
 
-/* ---- punctuators ------------------------------------------------------------------------------ */
+/* ---- punctuators ----------------------------------------------------------------------------- */
 
 static const struct { const char *s; int16_t p; } long_ones[] = {
   { "%:%:", FL_PU_PASTE }, { "%:", '#' }, { "<%", '{' }, { "%>", '}' },      /* digraphs */
-  { "<<<", FL_PU_LAUNCH }, { "<<=", FL_PU_SHL_SET }, { ">>=", FL_PU_SHR_SET }, { "...", FL_PU_ELLIPSIS },
-  { "<<", FL_PU_SHL }, { ">>", FL_PU_SHR }, { "<=", FL_PU_LE }, { ">=", FL_PU_GE }, { "==", FL_PU_EQ },
-  { "!=", FL_PU_NE }, { "&&", FL_PU_LAND }, { "||", FL_PU_LOR }, { "++", FL_PU_INC }, { "--", FL_PU_DEC },
+  { "<<<", FL_PU_LAUNCH }, { "<<=", FL_PU_SHL_SET }, { ">>=", FL_PU_SHR_SET },
+  { "...", FL_PU_ELLIPSIS },
+  { "<<", FL_PU_SHL }, { ">>", FL_PU_SHR }, { "<=", FL_PU_LE }, { ">=", FL_PU_GE },
+  { "==", FL_PU_EQ },
+  { "!=", FL_PU_NE }, { "&&", FL_PU_LAND }, { "||", FL_PU_LOR }, { "++", FL_PU_INC },
+  { "--", FL_PU_DEC },
   { "->", FL_PU_ARROW }, { "::", FL_PU_SCOPE }, { "##", FL_PU_PASTE }, { "+=", FL_PU_ADD_SET },
-  { "-=", FL_PU_SUB_SET }, { "*=", FL_PU_MUL_SET }, { "/=", FL_PU_DIV_SET }, { "%=", FL_PU_REM_SET },
+  { "-=", FL_PU_SUB_SET }, { "*=", FL_PU_MUL_SET }, { "/=", FL_PU_DIV_SET },
+  { "%=", FL_PU_REM_SET },
   { "&=", FL_PU_AND_SET }, { "|=", FL_PU_OR_SET }, { "^=", FL_PU_XOR_SET },
 };
 
@@ -227,7 +231,8 @@ static void punctuator(lexer *l, fl_ktok *t) {
   }
   t->punct = (int16_t)ahead(l, 0);
   t->n = 1;
-  if (!strchr("+-*/%&|^~!<>=?:;,.()[]{}#", t->punct)) bad(t, "a character that CUDA C does not have here");
+  if (!strchr("+-*/%&|^~!<>=?:;,.()[]{}#", t->punct))
+    bad(t, "a character that CUDA C does not have here");
   l->at++;
 }
 

@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD                 /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
+  FL_TOK_BAD           /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
 } fl_ktokkind;
 
 /* Punctuators: the character itself, or these for longer ones. */
@@ -42,8 +42,9 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
 /* The directives that options of a compiler stand for ("-DN=4"). NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
 
-/* Before item n is added to a list of fixed size: NULL, there is room; else why not, "at most 16 arguments of a
-** call". Every such list asks here, or in fl_front_room where a parser is at hand. */
+/* Before item n is added to a list of fixed size: NULL, there is room; else why not, "at most 16
+** arguments of a call". Every such list asks here, or in fl_front_room where a parser is at
+** hand. */
 const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
 
 static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
@@ -58,8 +59,9 @@ static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
 static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
   if (!fl_ktok_is(t, name)) return 0;
   const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;
-  const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
-         p0 == FL_PU_INC || p0 == FL_PU_DEC;
+  const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+            p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+         (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
 }
 #endif

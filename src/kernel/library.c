@@ -51,16 +51,19 @@ static int is_space(const groups *g, const fl_ktok *t) {
   return is;
 }
 
-/* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at t, 0: this is neither. */
+/* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at
+** t, 0: this is neither. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
-  if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) && is_punct(t + 4, ';')) {
+  if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) &&
+      is_punct(t + 4, ';')) {
     space *s = fl_karena_new(g->a, sizeof *s);
     if (!s) return 5;
     *s = (space){ t[1], g->first };
     g->first = s;
     return 5;
   }
-  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") && is_space(g, t + 2);
+  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
+                    is_space(g, t + 2);
   g->open |= opens && is_punct(t + 3, ';');
   return opens && is_punct(t + 3, ';') ? 4 : 0;
 }
@@ -91,7 +94,8 @@ static int name_groups(fl_karena *a, fl_ktoks *toks) {
     const int skipped = declares(&g, t, left), last = n ? toks->at[n - 1].punct : 0;
     if (skipped) { i += skipped; n--; continue; }
     const int behind = left > 2 && is_space(&g, t) && is_punct(t + 1, FL_PU_SCOPE);
-    const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT && (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
+    const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
+                       (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
     const char *name = behind ? group_name(a, t + 2) : g.open && !member ? group_name(a, t) : NULL;
     toks->at[n] = behind && name ? t[2] : *t;
     if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
@@ -115,14 +119,16 @@ static int is_asked(const fl_ktoks *toks) {
 
 /* ---- namespace std ---- */
 
-/* Macros for the names of namespace std that std.cu defines, NULL: none is asked for. min and max without
-** an argument in <…> are those of CUDA. */
+/* Macros for the names of namespace std that std.cu defines, NULL: none is asked for. min and max
+** without an argument in <…> are those of CUDA. */
 static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   const char *asked = NULL;
   for (int64_t i = 0; i + 3 < toks->n; i++) {
     const fl_ktok *t = &toks->at[i + 2];
     char name[32];
-    if (!fl_ktok_is(&toks->at[i], "std") || !is_punct(t - 1, FL_PU_SCOPE) || t->kind != FL_TOK_NAME || t->n > 24) continue;
+    if (!fl_ktok_is(&toks->at[i], "std") || !is_punct(t - 1, FL_PU_SCOPE) ||
+        t->kind != FL_TOK_NAME || t->n > 24)
+      continue;
     const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
     const int n = snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
     const char *s = strstr(fl_kstd_text, name);
@@ -160,7 +166,9 @@ static void drop_cuda(fl_ktoks *toks) {
   int64_t n = 0;
   for (int64_t i = 0; i < toks->n; i++, n++) {
     const fl_ktok *t = &toks->at[i];
-    if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) && fl_ktok_is(t + 2, "std")) i += 2;
+    if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) &&
+        fl_ktok_is(t + 2, "std"))
+      i += 2;
     toks->at[n] = toks->at[i];
   }
   toks->n = n;

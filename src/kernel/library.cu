@@ -28,17 +28,25 @@ __device__ int ilogb(double x) {
   if (x == 0. || isnan(x)) return (int)0x80000000;
   return isinf(x) ? 0x7fffffff : (int)logb(x);
 }
-__device__ float norm4df(float a, float b, float c, float d) { return hypotf(hypotf(a, b), hypotf(c, d)); }
-__device__ double norm4d(double a, double b, double c, double d) { return hypot(hypot(a, b), hypot(c, d)); }
+__device__ float norm4df(float a, float b, float c, float d) {
+  return hypotf(hypotf(a, b), hypotf(c, d));
+}
+__device__ double norm4d(double a, double b, double c, double d) {
+  return hypot(hypot(a, b), hypot(c, d));
+}
 __device__ float rnorm4df(float a, float b, float c, float d) { return 1.f / norm4df(a, b, c, d); }
-__device__ double rnorm4d(double a, double b, double c, double d) { return 1. / norm4d(a, b, c, d); }
+__device__ double rnorm4d(double a, double b, double c, double d) {
+  return 1. / norm4d(a, b, c, d);
+}
 __device__ float __frcp_rn(float x) { return 1.f / x; }
 __device__ double __drcp_rn(double x) { return 1. / x; }
 
 /* ---- integers ---- */
 __device__ int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }
 __device__ unsigned __umul24(unsigned x, unsigned y) { return (x & 0xffffffu) * (y & 0xffffffu); }
-__device__ unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x > y ? x - y : y - x); }
+__device__ unsigned __usad(unsigned x, unsigned y, unsigned z) {
+  return z + (x > y ? x - y : y - x);
+}
 __device__ unsigned __sad(int x, int y, unsigned z) {
   return z + (x > y ? (unsigned)x - (unsigned)y : (unsigned)y - (unsigned)x);
 }
@@ -167,16 +175,22 @@ __device__ float __low2float(__half2 a) { return (float)a.x; }
 __device__ float __high2float(__half2 a) { return (float)a.y; }
 __device__ __half __low2half(__half2 a) { return a.x; }
 __device__ __half __high2half(__half2 a) { return a.y; }
-__device__ __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return fl_pair(a, b); }
+__device__ __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
+  return fl_pair(a, b);
+}
 __device__ __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return fl_pair(a, a); }
-__device__ __nv_bfloat162 __float2bfloat162_rn(float a) { return fl_pair((__nv_bfloat16)a, (__nv_bfloat16)a); }
+__device__ __nv_bfloat162 __float2bfloat162_rn(float a) {
+  return fl_pair((__nv_bfloat16)a, (__nv_bfloat16)a);
+}
 __device__ __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
   return fl_pair((__nv_bfloat16)a, (__nv_bfloat16)b);
 }
 __device__ __nv_bfloat162 __float22bfloat162_rn(float2 a) {
   return fl_pair((__nv_bfloat16)a.x, (__nv_bfloat16)a.y);
 }
-__device__ float2 __bfloat1622float2(__nv_bfloat162 a) { return make_float2((float)a.x, (float)a.y); }
+__device__ float2 __bfloat1622float2(__nv_bfloat162 a) {
+  return make_float2((float)a.x, (float)a.y);
+}
 __device__ float __low2float(__nv_bfloat162 a) { return (float)a.x; }
 __device__ float __high2float(__nv_bfloat162 a) { return (float)a.y; }
 __device__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
@@ -196,9 +210,12 @@ struct fl_cg_thread_block {
 };
 struct fl_cg_grid_group {
   __device__ static unsigned long long block_rank() {
-    return blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+    return blockIdx.x + (unsigned long long)gridDim.x *
+           (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
   }
-  __device__ static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
+  __device__ static unsigned long long num_blocks() {
+    return (unsigned long long)gridDim.x * gridDim.y * gridDim.z;
+  }
   __device__ static unsigned long long thread_rank() {
     return block_rank() * fl_cg_thread_block::size() + fl_thread();
   }
@@ -215,18 +232,28 @@ template <unsigned N, class P = fl_cg_thread_block> struct fl_cg_thread_block_ti
   __device__ static unsigned meta_group_rank() { return fl_thread() / N; }
   __device__ static unsigned meta_group_size() { return (fl_cg_thread_block::size() + N - 1u) / N; }
   template <class T> __device__ T shfl(T v, int k) const { return __shfl_sync(fl_mask(), v, k, N); }
-  template <class T> __device__ T shfl_up(T v, int k) const { return __shfl_up_sync(fl_mask(), v, k, N); }
-  template <class T> __device__ T shfl_down(T v, int k) const { return __shfl_down_sync(fl_mask(), v, k, N); }
-  template <class T> __device__ T shfl_xor(T v, int k) const { return __shfl_xor_sync(fl_mask(), v, k, N); }
+  template <class T> __device__ T shfl_up(T v, int k) const {
+    return __shfl_up_sync(fl_mask(), v, k, N);
+  }
+  template <class T> __device__ T shfl_down(T v, int k) const {
+    return __shfl_down_sync(fl_mask(), v, k, N);
+  }
+  template <class T> __device__ T shfl_xor(T v, int k) const {
+    return __shfl_xor_sync(fl_mask(), v, k, N);
+  }
   __device__ int any(int p) const { return __any_sync(fl_mask(), p); }
   __device__ int all(int p) const { return __all_sync(fl_mask(), p); }
   __device__ unsigned ballot(int p) const { return __ballot_sync(fl_mask(), p) >> fl_low(); }
-  template <class T> __device__ unsigned match_any(T v) const { return __match_any_sync(fl_mask(), v) >> fl_low(); }
+  template <class T> __device__ unsigned match_any(T v) const {
+    return __match_any_sync(fl_mask(), v) >> fl_low();
+  }
 };
 struct fl_cg_coalesced_group {
   unsigned fl_mask;
   __device__ void sync() const { __syncwarp(fl_mask); }
-  __device__ unsigned thread_rank() const { return __popc(fl_mask & ((1u << (fl_thread() & 31u)) - 1u)); }
+  __device__ unsigned thread_rank() const {
+    return __popc(fl_mask & ((1u << (fl_thread() & 31u)) - 1u));
+  }
   __device__ unsigned size() const { return __popc(fl_mask); }
   __device__ unsigned num_threads() const { return __popc(fl_mask); }
   template <class T> __device__ T shfl(T v, unsigned rank) const {
@@ -243,13 +270,17 @@ struct fl_cg_coalesced_group {
 };
 __device__ fl_cg_thread_block fl_cg_this_thread_block() { return fl_cg_thread_block{}; }
 __device__ fl_cg_grid_group fl_cg_this_grid() { return fl_cg_grid_group{}; }
-__device__ fl_cg_coalesced_group fl_cg_coalesced_threads() { return fl_cg_coalesced_group{__activemask()}; }
-template <unsigned N, class P> __device__ fl_cg_thread_block_tile<N> fl_cg_tiled_partition(const P &group) {
+__device__ fl_cg_coalesced_group fl_cg_coalesced_threads() {
+  return fl_cg_coalesced_group{__activemask()};
+}
+template <unsigned N, class P> __device__ fl_cg_thread_block_tile<N> fl_cg_tiled_partition(
+    const P &group) {
   return fl_cg_thread_block_tile<N>{};
 }
 template <class G> __device__ void fl_cg_sync(const G &g) { g.sync(); }
 template <class G> __device__ void fl_cg_wait(const G &g) { g.sync(); }
-template <class G, class T> __device__ void fl_cg_memcpy_async(const G &g, T *to, const T *from, unsigned bytes) {
+template <class G, class T> __device__ void fl_cg_memcpy_async(
+    const G &g, T *to, const T *from, unsigned bytes) {
   for (unsigned i = g.thread_rank(); i < bytes / sizeof(T); i += g.size()) to[i] = from[i];
 }
 #define CHOICE(NAME, E) \
@@ -269,14 +300,16 @@ template <class T, class F> __device__ T fl_cg_reduce(const fl_cg_coalesced_grou
   for (unsigned k = 1u; k < g.size(); ++k) r = f(r, g.shfl(v, k));
   return r;
 }
-template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_inclusive_scan(const G &g, T v, F f = F()) {
+template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_inclusive_scan(
+    const G &g, T v, F f = F()) {
   for (unsigned o = 1u; o < g.size(); o <<= 1) {
     const T u = g.shfl_up(v, o);
     if (g.thread_rank() >= o) v = f(u, v);
   }
   return v;
 }
-template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_exclusive_scan(const G &g, T v, F f = F()) {
+template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_exclusive_scan(
+    const G &g, T v, F f = F()) {
   const T u = g.shfl_up(fl_cg_inclusive_scan(g, v, f), 1);
   return g.thread_rank() == 0u ? T(0) : u;
 }

@@ -74,7 +74,8 @@ static fl_cvalue build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
   fl_kexpr *y[FL_K_MAX_ARGS];
   int result = type;
   for (int i = 0; i < n; i++) {
-    const int want = b->rule == FL_KBR_BITS ? b->arg : b->rule == FL_KBR_FLOATI && i ? FL_KT_I32 : type;
+    const int want = b->rule == FL_KBR_BITS ? b->arg : b->rule == FL_KBR_FLOATI && i
+                     ? FL_KT_I32 : type;
     y[i] = fl_val_convert(p, x[i], want);
   }
   if (b->rule == FL_KBR_TEST) result = FL_KT_BOOL;

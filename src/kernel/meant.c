@@ -27,11 +27,16 @@ static const char *said(fl_front *p, const meant *m) {
 
 const char *fl_front_meant(fl_front *p, const fl_ktok *t) {
   static const char *const words[] = {
-    "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "float", "double", "int", "unsigned", "long", "bool", "const",
-    "return", "__syncthreads", "__syncwarp", "__shfl_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_xor_sync",
-    "__ballot_sync", "__any_sync", "__all_sync", "__threadfence", "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicCAS",
-    "atomicExch", "make_float2", "make_float3", "make_float4", "__ldg", "sincosf", "printf", "assert", "static_cast",
-    "reinterpret_cast", "__shared__", "__device__", "float2", "float3", "float4", "__half", "__nv_bfloat16" };
+    "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "float", "double", "int",
+    "unsigned", "long", "bool", "const",
+    "return", "__syncthreads", "__syncwarp", "__shfl_sync", "__shfl_down_sync", "__shfl_up_sync",
+    "__shfl_xor_sync",
+    "__ballot_sync", "__any_sync", "__all_sync", "__threadfence", "atomicAdd", "atomicSub",
+    "atomicMax", "atomicMin", "atomicCAS",
+    "atomicExch", "make_float2", "make_float3", "make_float4", "__ldg", "sincosf", "printf",
+    "assert", "static_cast",
+    "reinterpret_cast", "__shared__", "__device__", "float2", "float3", "float4", "__half",
+    "__nv_bfloat16" };
   meant m = begin(t);
   for (int64_t i = p->syms.n; i-- > 0;) consider(&m, p->syms.at[i].name);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) consider(&m, words[i]);
@@ -47,23 +52,31 @@ const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, 
   meant m = begin(&t);
   const fl_cstruct *s = type && type->kind == FL_C_STRUCT ? type->s : NULL;
   for (int i = 0; s && i < s->n_fields; i++) consider(&m, s->fields[i].name);
-  for (int64_t i = 0; s && s->members && i < s->members->n_inner; i++) consider(&m, s->members->inner[i].name);
+  for (int64_t i = 0; s && s->members && i < s->members->n_inner; i++)
+    consider(&m, s->members->inner[i].name);
   return said(p, &m);
 }
 
 static const char *type_list(fl_front *p, const char *list, const fl_ctype *t) {
-  return fl_karena_printf(p->a, "%s%s%s", list ? list : "", *list ? ", " : "", t ? fl_ctype_text(p->a, t) : "?");
+  return fl_karena_printf(p->a, "%s%s%s", list ? list : "", *list ? ", " : "",
+                          t ? fl_ctype_text(p->a, t) : "?");
 }
 
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c) {
   const char *given = "", *takes = "";
   for (int i = 0; i < c->n && given; i++) {
     const fl_cvalue *v = &c->args[i];
-    const fl_ctype *t = v->kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v->type, v->is_const) : v->type;
+    const fl_ctype *t = v->kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v->type, v->is_const)
+                                                : v->type;
     given = type_list(p, given, v->kind == FL_V_LIST ? NULL : t);
   }
   const int one = first && !first->next && !first->n_tparams;
-  for (int i = 0; one && i < first->n_params && takes; i++) takes = type_list(p, takes, first->params[i].type);
-  if (one) fl_refuse(p, name->line, "'%.*s' takes (%s), given (%s)", (int)name->n, name->text, takes ? takes : "", given ? given : "");
-  else fl_refuse(p, name->line, "no function '%.*s' can be called with (%s)", (int)name->n, name->text, given ? given : "");
+  for (int i = 0; one && i < first->n_params && takes; i++)
+    takes = type_list(p, takes, first->params[i].type);
+  if (one)
+    fl_refuse(p, name->line, "'%.*s' takes (%s), given (%s)", (int)name->n, name->text,
+              takes ? takes : "", given ? given : "");
+  else
+    fl_refuse(p, name->line, "no function '%.*s' can be called with (%s)", (int)name->n, name->text,
+              given ? given : "");
 }

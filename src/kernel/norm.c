@@ -8,7 +8,8 @@
 **   exits then need no flag at all (a flag nobody asks is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
-** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form a[i] = a[i] + v become accumulations.
+** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form
+**   a[i] = a[i] + v become accumulations.
 */
 #include "kernel/ad_state.h"
 
@@ -91,7 +92,7 @@ static void lower_block(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr,
 
 static int holds_return(const fl_kstmt *s) {
   if (s->kind == FL_KS_RETURN) return s->line ? s->line : 1;
-  for (int k = 0; k < 2; ++k)
+  for (int k = 0; k < 2; k++)
     for (const fl_kstmt *t = k ? s->other.first : s->body.first; t; t = t->next)
       if (holds_return(t)) return holds_return(t);
   return 0;
@@ -104,9 +105,10 @@ static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, 
 }
 
 static void refuse_gone(fl_kad_state *d) {
-  for (int i = 0; i < d->n_gone; ++i)
+  for (int i = 0; i < d->n_gone; i++)
     if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when))
-      fl_kad_refuse(d, d->gone[i].line, "a return of some threads that have stored something, before a __syncthreads() of "
+      fl_kad_refuse(d, d->gone[i].line,
+          "a return of some threads that have stored something, before a __syncthreads() of "
                     "the others (put what follows under a condition, barriers aside),");
 }
 
@@ -162,7 +164,7 @@ static void accumulation(fl_kad_state *d, fl_kstmt *s) {
   const fl_kexpr *x = s->x[1];
   if (s->accumulate || x->kind != FL_KX_BINARY || !fl_kt_is_float(x->type)
       || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return;
-  for (int i = 0; i < (x->op == FL_KO_ADD ? 2 : 1); ++i) {
+  for (int i = 0; i < (x->op == FL_KO_ADD ? 2 : 1); i++) {
     const fl_kexpr *y = x->x[i];
     if (y->kind != FL_KX_LOAD || y->var != s->var || !fl_kexpr_same(y->x[0], s->x[0])) continue;
     s->accumulate = 1;

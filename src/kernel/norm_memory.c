@@ -24,7 +24,7 @@ typedef struct place {
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
-  int var, n, writes, bad, guarded;      /* guarded: inside an operand that is not always evaluated */
+  int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
 } places;
 
 /* Are the two indices of one moment never equal? */
@@ -36,10 +36,10 @@ static int are_apart(const fl_kexpr *x, const fl_kexpr *y) {
 
 /* NULL: its place cannot be told from others. */
 static place *place_of(places *p, const fl_kexpr *index) {
-  for (int i = 0; i < p->n; ++i)
+  for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
-  for (int i = 0; ok && i < p->n; ++i) ok = are_apart(p->at[i].index, index);
+  for (int i = 0; ok && i < p->n; i++) ok = are_apart(p->at[i].index, index);
   if (!ok) {
     p->bad = 1;
     return NULL;
@@ -56,7 +56,7 @@ static void look_expr(places *p, const fl_kexpr *x) {
   }
   const int lazy = x->kind == FL_KX_SELECT
                 || (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
-  for (int i = 0; i < x->n; ++i) {
+  for (int i = 0; i < x->n; i++) {
     p->guarded += lazy && i > 0;
     look_expr(p, x->x[i]);
     p->guarded -= lazy && i > 0;
@@ -76,13 +76,13 @@ static int look_stmt(void *arg, fl_kstmt *s) {
   if (to) look_store(to, s), p->writes = 1;
   if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
   if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may look at memory */
-  for (int i = 0; i < 4; ++i) look_expr(p, s->x[i]);
+  for (int i = 0; i < 4; i++) look_expr(p, s->x[i]);
   return !p->bad;
 }
 
 static int fixed(const fl_kexpr *x, const uint8_t *assigned) {
   if (x->kind == FL_KX_LOAD || (x->var >= 0 && assigned[x->var])) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!fixed(x->x[i], assigned)) return 0;
   return 1;
 }
@@ -94,7 +94,7 @@ static int is_load(const place *p, const fl_kexpr *x) {
 static int loads(const place *p, const fl_kexpr *x) {
   if (!x) return 0;
   int any = is_load(p, x);
-  for (int i = 0; i < x->n && !any; ++i) any = loads(p, x->x[i]);
+  for (int i = 0; i < x->n && !any; i++) any = loads(p, x->x[i]);
   return any;
 }
 
@@ -103,7 +103,7 @@ static fl_kexpr *replaced(place *p, fl_kexpr *x) {
   if (!loads(p, x)) return x;
   if (is_load(p, x)) return kx_var(p->d, p->reg);
   fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; ++i) k[i] = replaced(p, x->x[i]);
+  for (int i = 0; i < x->n; i++) k[i] = replaced(p, x->x[i]);
   fl_kexpr *e = fl_kexpr_over(p->d->a, x, k);
   return e ? e : x;
 }
@@ -116,7 +116,7 @@ static int is_store(const place *p, const fl_kstmt *s) {
 
 static int reads_element(const place *p, const fl_kstmt *s) {
   int any = is_store(p, s) && s->accumulate;
-  for (int i = 0; i < 4 && !any; ++i) any = loads(p, s->x[i]);
+  for (int i = 0; i < 4 && !any; i++) any = loads(p, s->x[i]);
   return any;
 }
 
@@ -124,7 +124,8 @@ static fl_kblock rewritten(place *p, fl_kblock b);
 
 static void hold(place *p, fl_kblock *out) {
   fl_kexpr *at = (fl_kexpr *)(uintptr_t)p->index;
-  fl_kstmt *c = fl_kstmt_if(p->d->f, out, fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
+  fl_kstmt *c = fl_kstmt_if(p->d->f, out,
+                            fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
   if (!c) return;
   kx_set(p->d, &c->body, p->reg, fl_kexpr_load(p->d->f, p->var, at));
   kx_set(p->d, &c->body, p->held, truth(p, 1));
@@ -146,7 +147,7 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
     next = s->next;
     s->next = NULL;
     if (reads_element(p, s)) hold(p, &out);
-    for (int i = 0; i < 4; ++i) s->x[i] = replaced(p, s->x[i]);
+    for (int i = 0; i < 4; i++) s->x[i] = replaced(p, s->x[i]);
     s->body = rewritten(p, s->body);
     s->other = rewritten(p, s->other);
     const fl_kblock one = {s, s};
@@ -185,7 +186,8 @@ static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *afte
   s->other = rewritten(p, s->other);
   if (!p->writes) return;
   fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p->changed));
-  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index, kx_var(d, p->reg)) : NULL;
+  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index,
+                                      kx_var(d, p->reg)) : NULL;
   if (back) back->line = p->line;
   if (!back || p->site < 0 || p->site >= d->n_sites0) return;
   back->site = p->site;
@@ -198,8 +200,8 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   const fl_kvisitor see = {look_stmt, NULL, &p};
   fl_kwalk_stmt(&see, s);
   int ok = !p.bad && p.writes;
-  for (int i = 0; ok && i < p.n; ++i) ok = fixed(p.at[i].index, assigned);
-  for (int i = 0; ok && i < p.n; ++i) hold_place(&p.at[i], s, before, after);
+  for (int i = 0; ok && i < p.n; i++) ok = fixed(p.at[i].index, assigned);
+  for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
 }
 
 /* loaded: of the first n_vars variables, which are read anywhere. */
@@ -210,12 +212,13 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
     fl_kblock after = {NULL, NULL};
     next = s->next;
     s->next = NULL;
-    uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1) : NULL;
+    uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
+                                              : NULL;
     if (assigned) {
       const fl_kvisitor see = {see_assigned, NULL, assigned};
       fl_kwalk_stmt(&see, s);
     }
-    for (int v = 0; assigned && v < n_vars; ++v)
+    for (int v = 0; assigned && v < n_vars; v++)
       if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
         try_array(d, s, v, assigned, &out, &after);
     s->body = walk(d, s->body, loaded, n_vars);

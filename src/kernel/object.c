@@ -2,7 +2,7 @@
 #include "kernel/front.h"
 #include <string.h>
 
-/* ---- variables of an object --------------------------------------------------------------------- */
+/* ---- variables of an object ------------------------------------------------------------------ */
 
 static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
   if (f->is_pointer) {
@@ -27,7 +27,8 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
-fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line) {
+fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
+                       int32_t line) {
   if (p->failed) return fl_val_none();
   if (!p->f || !p->b) {
     fl_refuse(p, line, "a declaration in a constant expression");
@@ -54,7 +55,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
 }
 
 /* Structs of numbers of one type as one array of these; 0: they are none. */
-int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_cvalue *out, int32_t line) {
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
+                    fl_cvalue *out, int32_t line) {
   int64_t n;
   const fl_ctype *of = t;
   while (of->kind == FL_C_ARRAY) of = of->of;
@@ -66,28 +68,34 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
   return 1;
 }
 
-/* Does operator[] of the struct count from the address of a member: "(&x)[i]", "((float *)this)[i]"? */
+/* Does operator[] of the struct count from the address of a member:
+** "(&x)[i]", "((float *)this)[i]"? */
 static int counts_itself(fl_front *p, const fl_ctype *t) {
   while (t->kind == FL_C_ARRAY) t = t->of;
-  const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members ? fl_member_find(t, "operator[]", 10) : NULL;
+  const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members
+                       ? fl_member_find(t, "operator[]", 10) : NULL;
   for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
     for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
       const fl_ktok *k = &p->toks.at[i];
       const int c = k->kind == FL_TOK_PUNCT ? k->punct : 0;
       depth += (c == '{') - (c == '}');
       if (!depth) break;
-      if ((c == '&' && k[1].kind == FL_TOK_NAME) || (fl_ktok_is(k, "this") && k[1].punct != FL_PU_ARROW)) return 1;
+      if ((c == '&' && k[1].kind == FL_TOK_NAME) ||
+          (fl_ktok_is(k, "this") && k[1].punct != FL_PU_ARROW))
+        return 1;
     }
   return 0;
 }
 
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
-  if (!p->failed && (p->turning > 1 || counts_itself(p, t)) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)) return v;
+  if (!p->failed && (p->turning > 1 || counts_itself(p, t)) &&
+      fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line))
+    return v;
   return fl_decl_make(p, t, name, FL_KV_LOCAL, line);
 }
 
-/* ---- initialisers ---------------------------------------------------------------------------------- */
+/* ---- initialisers ---------------------------------------------------------------------------- */
 
 /* One value to its place: a statement, or into the table being collected. */
 static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
@@ -191,7 +199,8 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
       put(p, sub, *first, line);
       first->type = NULL;
     } else if (fl_member_has_maker(sub.type)) {
-      fl_refuse(p, line, "'%s' has constructors" FL_DO ": write it out", fl_ctype_text(p->a, sub.type));
+      fl_refuse(p, line, "'%s' has constructors" FL_DO ": write it out",
+                fl_ctype_text(p->a, sub.type));
     } else {
       fill_bare(p, sub, first, line);
     }
@@ -233,7 +242,8 @@ static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
     if (!fl_front_take(p, ',')) break;
   }
   if (p->failed) return;
-  if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type)) fl_member_copy(p, place, args[0], line);
+  if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type))
+    fl_member_copy(p, place, args[0], line);
   else fl_member_make(p, place, args, n, line);
 }
 
@@ -268,7 +278,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
   p->nest--;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Number of clauses of the list at the tokens, for int a[] = {…}. */
 /* Elements of the clause at + k beyond one: of a pack. */

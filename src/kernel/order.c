@@ -1,12 +1,14 @@
 /*
-** What is evaluated before what, by the rules of C++17. A value is a tree that is read where it is used; what an
-** operand does (i++, a call) are statements that stand where it was read. So:
+** What is evaluated before what, by the rules of C++17. A value is a tree that is read where it is
+** used; what an operand does (i++, a call) are statements that stand where it was read. So:
 **
-** - Right before left: of assignments. The statements of the left side go behind those of the right one.
-** - Left before right: of << >>, a[b], lists in braces. A value that later statements change is kept in a temporary.
-** - Left open: of other operators and of arguments. Where one operand changes what another one uses the expression is
-**   refused: compilers differ. A function that is called runs at one time, and its turn comes from left to right, as
-**   on GPUs: f(&s) + s and s + f(&s) are two things.
+** - Right before left: of assignments. The statements of the left side go
+**   behind those of the right one.
+** - Left before right: of << >>, a[b], lists in braces. A value that later
+**   statements change is kept in a temporary.
+** - Left open: of other operators and of arguments. Where one operand changes what another one uses
+**   the expression is refused: compilers differ. A function that is called runs at one time, and
+**   its turn comes from left to right, as on GPUs: f(&s) + s and s + f(&s) are two things.
 */
 #include "kernel/front.h"
 
@@ -16,12 +18,14 @@ typedef struct effect { int32_t var; const fl_kexpr *index; uint8_t anywhere; in
 static int is_first(const fl_kexpr *x) { return !x || (x->kind == FL_KX_CONST && !x->value.i); }
 
 static int is_at(const effect *e, const fl_kexpr *index) {
-  return e->anywhere || (is_first(e->index) ? is_first(index) : index && fl_kexpr_same(e->index, index));
+  return e->anywhere ||
+         (is_first(e->index) ? is_first(index) : index && fl_kexpr_same(e->index, index));
 }
 
 static int see_read(void *arg, fl_kexpr *x) {
   effect *e = arg;
-  if (x->var == e->var && (x->kind == FL_KX_VAR || (x->kind == FL_KX_LOAD && is_at(e, x->x[0])))) e->found = 1;
+  if (x->var == e->var && (x->kind == FL_KX_VAR || (x->kind == FL_KX_LOAD && is_at(e, x->x[0]))))
+    e->found = 1;
   return !e->found;
 }
 
@@ -40,20 +44,24 @@ static int see_use(void *arg, fl_kstmt *s) {
   return !e->found;
 }
 
-/* Does reading v read what e says? Its address, where it is a place, is asked for with 'address'. */
+/* Does reading v read what e says? Its address, where it is a place, is asked
+** for with 'address'. */
 static int reads(effect *e, const fl_cvalue *v, int address) {
   const fl_kvisitor see = { NULL, see_read, e };
-  const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY && v->type->kind != FL_C_POINTER;
+  const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY &&
+                    v->type->kind != FL_C_POINTER;
   e->found = 0;
   if (v->kind == FL_V_EXPR) fl_kwalk_expr(&see, v->e);
   if (v->kind == FL_V_PLACE || v->kind == FL_V_POINTER) fl_kwalk_expr(&see, v->idx);
-  const int leaves = v->kind == FL_V_PARTS || (place && !v->linear) ? fl_ctype_leaves(v->type) : place;
+  const int leaves = v->kind == FL_V_PARTS || (place && !v->linear)
+                     ? fl_ctype_leaves(v->type) : place;
   for (int i = 0; v->kind == FL_V_PARTS && i < leaves; i++) fl_kwalk_expr(&see, v->parts[i]);
-  if (place && !address && e->var >= v->var && e->var < v->var + leaves && is_at(e, v->idx)) e->found = 1;
+  if (place && !address && e->var >= v->var && e->var < v->var + leaves && is_at(e, v->idx))
+    e->found = 1;
   return e->found;
 }
 
-/* ---- statements of an operand -------------------------------------------------------------------- */
+/* ---- statements of an operand ---------------------------------------------------------------- */
 
 fl_kmark fl_order_mark(const fl_front *p) {
   return (fl_kmark){ p->b, p->b ? p->b->last : NULL, p->f ? p->f->n_vars : 0 };
@@ -74,9 +82,12 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Effects on the variables below 'first', which were there before; PLAIN: not of functions that are called. */
+/* Effects on the variables below 'first', which were there before; PLAIN: not
+** of functions that are called. */
 enum { PLAIN = 1, ALL };
-typedef struct effects { int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with; } effects;
+typedef struct effects {
+  int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
+} effects;
 
 static int see_effect(void *arg, fl_kstmt *s) {
   effects *a = arg;
@@ -88,14 +99,16 @@ static int see_effect(void *arg, fl_kstmt *s) {
 }
 
 /* 1 + a variable for whose effect 'meet' says yes, 0: none. */
-static int32_t any_effect(fl_kblock of, int32_t first, int which, int (*meet)(void *with, effect *e), void *with) {
+static int32_t any_effect(fl_kblock of, int32_t first, int which,
+                          int (*meet)(void *with, effect *e), void *with) {
   effects a = { .first = first, .which = which, .meet = meet, .with = with };
   const fl_kvisitor see = { see_effect, NULL, &a };
-  for (fl_kstmt *s = of.first; s && !a.found; s = s == of.last ? NULL : s->next) fl_kwalk_stmt(&see, s);
+  for (fl_kstmt *s = of.first; s && !a.found; s = s == of.last ? NULL : s->next)
+    fl_kwalk_stmt(&see, s);
   return a.found;
 }
 
-/* ---- one before the other ------------------------------------------------------------------------ */
+/* ---- one before the other -------------------------------------------------------------------- */
 
 typedef struct reader { const fl_cvalue *v; int address; uint8_t anywhere; } reader;
 
@@ -112,7 +125,8 @@ static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
     v.idx = fl_val_stable(p, v.idx);
     return v;
   }
-  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return fl_val_expr(fl_val_stable(p, fl_val_scalar(p, v, line)));
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR)
+    return fl_val_expr(fl_val_stable(p, fl_val_scalar(p, v, line)));
   fl_kexpr **from = fl_val_parts(p, v, line);
   const int n = from ? fl_ctype_leaves(v.type) : 0;
   fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = v.type };
@@ -121,7 +135,8 @@ static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
   return p->failed ? fl_val_none() : r;
 }
 
-void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address, int32_t line) {
+void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
+                     int32_t line) {
   fl_kblock after = fl_order_since(m);
   int cut = 0;
   for (int i = 0; i < n && after.first && !p->failed; i++) {
@@ -133,23 +148,29 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
   if (cut) fl_kblock_append(m->b, after);
 }
 
-/* ---- in an open order ---------------------------------------------------------------------------- */
+/* ---- in an open order ------------------------------------------------------------------------ */
 
 static int is_used(void *with, effect *e) {
   const fl_kblock *in = with;
   const fl_kvisitor see = { see_use, see_read, e };
   e->found = 0;
-  for (fl_kstmt *s = in->first; s && !e->found; s = s == in->last ? NULL : s->next) fl_kwalk_stmt(&see, s);
+  for (fl_kstmt *s = in->first; s && !e->found; s = s == in->last ? NULL : s->next)
+    fl_kwalk_stmt(&see, s);
   return e->found;
 }
 
 static void refuse(fl_front *p, int32_t found, int32_t line) {
-  if (found) fl_refuse(p, line, "one operand changes '%s', another uses it, and C++ does not say which is first" FL_DO ": write two statements",
+  if (found)
+    fl_refuse(p, line,
+              "one operand changes '%s', another uses it, and C++ does not say which is first"
+              FL_DO ": write two statements",
                        p->f->vars[found - 1].source);
 }
 
-/* v beside operands that do 'of'. An argument that is a place is only marked: to refer to it reads nothing. */
-static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument, int32_t line) {
+/* v beside operands that do 'of'. An argument that is a place is only marked:
+** to refer to it reads nothing. */
+static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
+                         int32_t line) {
   reader r = { v, argument, 0 };
   const int32_t found = any_effect(of, first, PLAIN, changes, &r);
   refuse(p, found, line);
@@ -157,8 +178,8 @@ static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v,
   if (!found && argument && any_effect(of, first, PLAIN, changes, &r)) v->torn = 1;
 }
 
-static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n, fl_cvalue *y, int argument,
-                   int32_t line) {
+static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
+                   fl_cvalue *y, int argument, int32_t line) {
   fl_kblock left = fl_order_since(m), right = fl_order_since(middle);
   if (!left.first || p->failed) return;
   if (left.first == right.first) left.first = left.last = NULL;
@@ -169,7 +190,8 @@ static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   for (int i = 0; i < n && right.first; i++) value_beside(p, right, m->vars, &x[i], argument, line);
 }
 
-void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n, fl_cvalue *y, int32_t line) {
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
+                   fl_cvalue *y, int32_t line) {
   beside(p, m, middle, x, n, y, 0, line);
   fl_order_before(p, x, n, middle, 0, line);
 }
@@ -183,7 +205,8 @@ static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   v->torn = 1;
 }
 
-void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args, int n, int32_t line) {
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
+                       int n, int32_t line) {
   fl_kblock after;
   int cut = 0;
   beside(p, m, middle, args, n, &args[n], 1, line);

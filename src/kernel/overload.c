@@ -32,9 +32,12 @@ static int rank(const fl_kformal *f, const fl_cvalue *v) {
   if (v->kind == FL_V_NONE || !v->type) return -1;
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
-  if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER) return -1;
-  const int own = f->by_reference == 1 && !f->is_const;      /* a reference to a variable of the type itself */
-  if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t)) return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
+  if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
+    return -1;
+  /* a reference to a variable of the type itself */
+  const int own = f->by_reference == 1 && !f->is_const;
+  if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
+    return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
   if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
   if (v->type->kind == FL_C_STRUCT) {
     const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
@@ -80,7 +83,8 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
     if (!one || !ranks_of(one, c, now)) continue;
     int wins = best ? better(now, top, c->n + 1) : 1;
-    if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;      /* a pack comes after */
+    /* a pack comes after */
+    if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
     if (!wins) wins = whole - plain;                        /* templates come after functions */
     if (!wins) tied = 1;
     if (wins <= 0) continue;
@@ -91,9 +95,11 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
   }
   if (p->failed) return NULL;
   if (best && tied) {
-    fl_refuse(p, c->line, "'%s' is called with arguments that fit several functions of that name", best->name);
+    fl_refuse(p, c->line, "'%s' is called with arguments that fit several functions of that name",
+              best->name);
     return NULL;
   }
-  for (int i = 1; best && exact && (*exact = i > c->n || top[i] == EXACT) && i <= c->n; i++) continue;
+  for (int i = 1; best && exact && (*exact = i > c->n || top[i] == EXACT) && i <= c->n; i++)
+    continue;
   return best;
 }

@@ -1,9 +1,9 @@
 /*
 ** Whose is an element? Two threads that make the same index agree in it, and in both sides of each
-** equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the numbers are found
-** that they must have in common: all of a chain of digits (route.h). With quotients a / m, a / n of
-** one a, a sum is written with remainders: a is m * (a / m) + a % m. Where two threads have the block
-** and the place in it in common they are one.
+** equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the numbers are
+** found that they must have in common: all of a chain of digits (route.h). With quotients a / m, a
+** / n of one a, a sum is written with remainders: a is m * (a / m) + a % m. Where two threads have
+** the block and the place in it in common they are one.
 */
 #include "kernel/own.h"
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static int is_known(const search *w, int32_t s) {
   if (s == FL_KSYM_SAME || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
   if (w->r.at.same != FL_KSAME_NONE && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT) {
     const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
-    return w->r.at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(w->r.k, &x) : fl_kuniform_in_block(w->r.k, &x);
+    return w->r.at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(w->r.k, &x)
+                                            : fl_kuniform_in_block(w->r.k, &x);
   }
   return s >= FL_KSYM_QUOTIENT && knows_all(w, &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a);
 }
@@ -98,7 +99,8 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
 /* How often the unit is in p, by the unit's first term; that is taken out of p. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
-  if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1) return take_factor(p, unit->t[0].s[0], r);
+  if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
+    return take_factor(p, unit->t[0].s[0], r);
   for (int i = 0; i < p->n; i++) {
     int ok;
     fl_kterm q = fl_kterm_ratio(&p->t[i], &unit->t[0], &ok);
@@ -126,8 +128,8 @@ static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) 
 }
 
 /* The quotient of 'unit' in p with the least divisor that 'low' divides; -1: none. */
-static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit, const fl_kterm *low,
-                             fl_kterm *by) {
+static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit,
+                             const fl_kterm *low, fl_kterm *by) {
   int32_t best = -1;
   for (int i = 0; i < p->n; i++)
     for (int j = 0; j < p->t[i].n; j++) {
@@ -138,7 +140,8 @@ static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly 
       if (!fl_kpoly_same(&q->a, unit)) continue;
       const fl_kterm ratio = fl_kterm_ratio(&q->m, low, &ok);
       if (!ok) continue;
-      if (best >= 0) (void)fl_kterm_ratio(&w->r.k->quotients->at[best - FL_KSYM_QUOTIENT].m, &q->m, &less);
+      if (best >= 0)
+        (void)fl_kterm_ratio(&w->r.k->quotients->at[best - FL_KSYM_QUOTIENT].m, &q->m, &less);
       if (less) best = s, *by = ratio;
     }
   return best;
@@ -180,7 +183,8 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
 /* Not negative: sums of the threads' numbers, counters that begin at one. */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
-  return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 && fl_kroute_not_negative(&w->r, a->t[0].s[0]);
+  return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
+         fl_kroute_not_negative(&w->r, a->t[0].s[0]);
 }
 
 static int32_t first_quotient(const search *w, const fl_kpoly *p) {
@@ -240,10 +244,11 @@ static void use_sum(search *w, int i) {
 static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;
-  for (int axis = 0; axis < 3; axis++)                    /* in a block, the grid's index is the block's */
+  for (int axis = 0; axis < 3; axis++)             /* in a block, the grid's index is the block's */
     if (has(w, FL_KSPECIAL_BID_X + axis)
         && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
-            || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&x, FL_KSYM_GLOBAL + axis)))) return 1;
+            || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) &&
+                fl_kpoly_is(&x, FL_KSYM_GLOBAL + axis)))) return 1;
   return 0;
 }
 
@@ -256,9 +261,10 @@ static void join_rests(search *w) {
       if (!has(w, FL_KSYM_QUOTIENT + s)) continue;
       if (same_term(&x->low, &ONE) && fl_kterm_same(&q->m, &x->high) && q->m.c <= x->high.c
           && move_alike(w, &q->a, &x->unit)) add_sum(w, &q->a);
-      for (int t = 0; t < w->r.k->quotients->n; t++) {    /* a / high and (a / low) % (high / low) */
+      for (int t = 0; t < w->r.k->quotients->n; t++) {   /* a / high and (a / low) % (high / low) */
         const fl_kquotient *low = &w->r.k->quotients->at[t];
-        if (same_term(&low->m, &x->low) && same_term(&q->m, &x->high) && fl_kpoly_same(&q->a, &x->unit)
+        if (same_term(&low->m, &x->low) && same_term(&q->m, &x->high) &&
+            fl_kpoly_same(&q->a, &x->unit)
             && fl_kpoly_same(&low->a, &x->unit)) add_known(w, FL_KSYM_QUOTIENT + t);
       }
     }
@@ -271,7 +277,8 @@ fl_kpoly fl_kown_step(const search *w, int32_t var) {
   return step;
 }
 
-/* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a % m + k * m gives a % m. */
+/* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a %
+** m + k * m gives a % m. */
 static void use_counter(search *w, int32_t var) {
   const fl_kvarinfo *v = &w->r.k->var[var];
   fl_kplace then = w->r.at;
@@ -284,16 +291,19 @@ static void use_counter(search *w, int32_t var) {
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
   const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
-  if (base >= FL_KSPECIAL_TID_X && (base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
+  if (base >= FL_KSPECIAL_TID_X &&
+      (base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
     const fl_kterm times = { own.t[0].c, 0, { 0 } };
     int ok;
     m = fl_kterm_ratio(&move, &times, &ok);
     if (ok && fl_kroute_stays_below(&w->r, base, &m)) add_known(w, base);
   }
-  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move)) add_rest(w, &a, &ONE, &m);
+  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move))
+    add_rest(w, &a, &ONE, &m);
 }
 
-/* Grid indices give both of their parts and the other way round; a counter gives its first value. */
+/* Grid indices give both of their parts and the other way round; a counter
+** gives its first value. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];
@@ -303,8 +313,10 @@ static void close_axes(search *w) {
     else use_counter(w, s - FL_KSYM_VAR);
   }
   for (int axis = 0; axis < 3; axis++) {
-    if (has(w, FL_KSYM_GLOBAL + axis)) add_known(w, FL_KSPECIAL_TID_X + axis), add_known(w, FL_KSPECIAL_BID_X + axis);
-    if (has(w, FL_KSPECIAL_TID_X + axis) && has(w, FL_KSPECIAL_BID_X + axis)) add_known(w, FL_KSYM_GLOBAL + axis);
+    if (has(w, FL_KSYM_GLOBAL + axis))
+      add_known(w, FL_KSPECIAL_TID_X + axis), add_known(w, FL_KSPECIAL_BID_X + axis);
+    if (has(w, FL_KSPECIAL_TID_X + axis) && has(w, FL_KSPECIAL_BID_X + axis))
+      add_known(w, FL_KSYM_GLOBAL + axis);
   }
 }
 
@@ -325,7 +337,8 @@ static int is_first(const fl_kexpr *x, int truth) {
   const fl_kexpr *c = zero_side(x, 0);
   if (!c) return 0;
   const int64_t v = c->value.i;
-  return (v == 1 && x->op == (truth ? FL_KO_LT : FL_KO_GE)) || (v == 0 && x->op == (truth ? FL_KO_LE : FL_KO_GT));
+  return (v == 1 && x->op == (truth ? FL_KO_LT : FL_KO_GE)) ||
+         (v == 0 && x->op == (truth ? FL_KO_LE : FL_KO_GT));
 }
 
 static void learn_equality(search *w, int i) {
@@ -369,13 +382,14 @@ static int prove(search *w, int in_block, fl_klimits *used) {
 
 static int has_continue(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE || has_continue(s->body) || has_continue(s->other))
+    if (s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE || has_continue(s->body) ||
+        has_continue(s->other))
       return 1;
   return 0;
 }
 
-/* Does every round of the loop pass a barrier of the block? Then threads that store at one place of it,
-** with no barrier in between, are in the same round. */
+/* Does every round of the loop pass a barrier of the block? Then threads that store at one place of
+** it, with no barrier in between, are in the same round. */
 static int is_in_step(const fl_kstmt *loop) {
   int barrier = 0;
   for (const fl_kstmt *s = loop->body.first; s; s = s->next)
@@ -434,7 +448,8 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 
 /* The loop that counter s is of, if it moves in each of its rounds; -1: it is none. */
 static int32_t loop_of(const search *w, int32_t s) {
-  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) return -1;
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR))
+    return -1;
   const fl_kvarinfo *v = &w->r.k->var[s - FL_KSYM_VAR];
   const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
   const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
@@ -455,7 +470,8 @@ static void know_round(search *w, int first) {
   for (int axis = 0; axis < 3; axis++) add_known(w, FL_KSYM_GLOBAL + axis);
   for (int v = 0; v < w->r.k->f->n_vars; v++)
     for (int i = 0; i < first; i++)
-      if (w->r.at.loops[i] >= 0 && loop_of(w, FL_KSYM_VAR + v) == w->r.at.loops[i]) add_known(w, FL_KSYM_VAR + v);
+      if (w->r.at.loops[i] >= 0 && loop_of(w, FL_KSYM_VAR + v) == w->r.at.loops[i])
+        add_known(w, FL_KSYM_VAR + v);
 }
 
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
@@ -483,7 +499,8 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;
   for (int axis = 0; axis < 3; axis++)
-    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) || fl_kroute_stays_below(r, FL_KSPECIAL_TID_X + axis, &m)
+    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) ||
+        fl_kroute_stays_below(r, FL_KSPECIAL_TID_X + axis, &m)
         || fl_kroute_stays_below(r, FL_KSPECIAL_BID_X + axis, &m)) return 1;
   return 0;
 }
@@ -491,7 +508,8 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
 /* Is symbol s another number in another round of the loop? */
 static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   if (s < FL_KSYM_QUOTIENT)
-    return s >= FL_KSYM_VAR && fl_kpoly_is_counter(k, s - FL_KSYM_VAR) && k->var[s - FL_KSYM_VAR].step_loop == loop;
+    return s >= FL_KSYM_VAR && fl_kpoly_is_counter(k, s - FL_KSYM_VAR) &&
+           k->var[s - FL_KSYM_VAR].step_loop == loop;
   const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
   int any = 0;
   for (int i = 0; i < q->a.n; i++)
@@ -527,12 +545,14 @@ static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kter
   return !__builtin_mul_overflow(move->c, m.step.c, &move->c);
 }
 
-int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop) {
+int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
+                        int32_t loop) {
   search a = { .r = { .k = k, .goal = read->s } }, b = { .r = { .k = k, .goal = write->s } };
   fl_kterm move, other;
   if (read->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
   fl_kpoly p = fl_kpoly_of(k, &a.r.at, read->index), q = fl_kpoly_of(k, &b.r.at, write->index);
-  if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other)) return 0;
+  if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other))
+    return 0;
   fl_kpoly_subtract(&p, &q);
   if (p.bad || p.n > 1) return 0;
   if (!p.n) return write->s != read->s && b.r.at.order < a.r.at.order && is_positive(&b.r, move);
@@ -542,21 +562,28 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
 
 /* ---- elements of one round -------------------------------------------------------------- */
 
-/* rest + times * a and rest + times * b + e are not one for any counters a, b of the loop: e is less than a round
-** moves, or the counter stays below e / times. */
+/* rest + times * a and rest + times * b + e are not one for any counters a, b of the loop: e is
+** less than a round moves, or the counter stays below e / times. */
 static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
   int ok;
   int64_t move;
   const fl_kterm bound = fl_kterm_ratio(e, &m->times, &ok);
-  if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) && fl_kroute_stays_below(&other->r, m->counter, &bound)) return 1;
-  if (e->n || m->times.n || !is_nonzero(&m->step) || __builtin_mul_overflow(m->times.c, m->step.c, &move)) return 0;
+  if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) &&
+      fl_kroute_stays_below(&other->r, m->counter, &bound))
+    return 1;
+  if (e->n || m->times.n || !is_nonzero(&m->step) ||
+      __builtin_mul_overflow(m->times.c, m->step.c, &move))
+    return 0;
   return move != INT64_MIN && llabs(e->c) < llabs(move);
 }
 
-int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q, int32_t loop) {
+int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q,
+                           int32_t loop) {
   search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
   moving m, other;
-  if (p->s->kind == FL_KS_LOOP || q->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
+  if (p->s->kind == FL_KS_LOOP || q->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) ||
+      !fl_kroute_find(&b.r))
+    return 0;
   const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
   fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
   if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;

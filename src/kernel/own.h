@@ -1,11 +1,13 @@
-/* The search for the thread that an element belongs to (own.c), and what asks with it (own_places.c). */
+/* The search for the thread that an element belongs to (own.c), and what asks
+** with it (own_places.c). */
 #ifndef FL_KERNEL_OWN_H
 #define FL_KERNEL_OWN_H
 #include "kernel/route.h"
 
 enum { FL_KOWN_SUMS = 16, FL_KOWN_KNOWN = 48, FL_KOWN_RESTS = 12 };
 
-typedef struct fl_kown_rest { fl_kpoly unit; fl_kterm low, high; } fl_kown_rest;     /* (unit / low) % (high / low) */
+/* (unit / low) % (high / low) */
+typedef struct fl_kown_rest { fl_kpoly unit; fl_kterm low, high; } fl_kown_rest;
 
 typedef struct fl_kown_search {
   fl_kroute r;

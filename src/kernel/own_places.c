@@ -1,6 +1,7 @@
 /*
-** One element at two places. Where both indices are one function of the thread and of counters that begin and step
-** alike, the proof for one place holds for both, if it needs no condition that the other does not have.
+** One element at two places. Where both indices are one function of the thread and of counters that
+** begin and step alike, the proof for one place holds for both, if it needs no condition that the
+** other does not have.
 */
 #include "kernel/own.h"
 
@@ -20,16 +21,19 @@ static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
       || a->r.k->f->vars[u].type != a->r.k->f->vars[v].type) return 0;
   of_x.order = x->order;
   of_y.order = y->order;
-  const fl_kpoly first = fl_kpoly_of(a->r.k, &of_x, x->def), other = fl_kpoly_of(b->r.k, &of_y, y->def);
+  const fl_kpoly first = fl_kpoly_of(a->r.k, &of_x, x->def),
+                 other = fl_kpoly_of(b->r.k, &of_y, y->def);
   const fl_kpoly step = fl_kown_step(a, u), by = fl_kown_step(b, v);
-  return !first.bad && !other.bad && !step.bad && !by.bad && fl_kpoly_same(&first, &other) && fl_kpoly_same(&step, &by);
+  return !first.bad && !other.bad && !step.bad && !by.bad && fl_kpoly_same(&first, &other) &&
+         fl_kpoly_same(&step, &by);
 }
 
 static int has_counter(const fl_kindices *k, const fl_kpoly *p) {
   for (int i = 0; i < p->n; i++)
     for (int j = 0; j < p->t[i].n; j++) {
       const int32_t s = p->t[i].s[j];
-      if (s >= FL_KSYM_QUOTIENT || (s >= FL_KSYM_VAR && k->f->vars[s - FL_KSYM_VAR].param < 0)) return 1;
+      if (s >= FL_KSYM_QUOTIENT || (s >= FL_KSYM_VAR && k->f->vars[s - FL_KSYM_VAR].param < 0))
+        return 1;
     }
   return 0;
 }
@@ -70,7 +74,8 @@ static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, i
   return r;
 }
 
-static int same_from(const search *a, const fl_kexpr *x, int32_t order, const search *b, const fl_kexpr *y, int32_t then) {
+static int same_from(const search *a, const fl_kexpr *x, int32_t order, const search *b,
+                     const fl_kexpr *y, int32_t then) {
   const fl_kpoly p = seen_from(a, a, x, order), q = seen_from(a, b, y, then);
   return !p.bad && !q.bad && fl_kpoly_same(&p, &q);
 }
@@ -81,7 +86,8 @@ static int is_common(const search *a, int i, const search *b) {
   if (c->kind != FL_KX_BINARY || c->n != 2) return 0;
   for (int j = 0; j < b->r.n; j++) {
     const fl_kexpr *o = b->r.cond[j];
-    if (o->kind != FL_KX_BINARY || o->op != c->op || a->r.truth[i] != b->r.truth[j] || o->x[0]->type != c->x[0]->type
+    if (o->kind != FL_KX_BINARY || o->op != c->op || a->r.truth[i] != b->r.truth[j] ||
+        o->x[0]->type != c->x[0]->type
         || !fl_kt_is_int(o->x[0]->type)) continue;
     if (same_from(a, c->x[0], a->r.order[i], b, o->x[0], b->r.order[j])
         && same_from(a, c->x[1], a->r.order[i], b, o->x[1], b->r.order[j])) return 1;

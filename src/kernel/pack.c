@@ -26,14 +26,16 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
   return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
 }
 
-/* Elements of the packs that tokens from … end - 1 name, -1: none. Those of one expansion are as many. */
+/* Elements of the packs that tokens from … end - 1 name, -1: none. Those of
+** one expansion are as many. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;
   for (int64_t i = from; i < end && !p->failed; i++) {
     const fl_symbol *s = pack_of(p, &p->toks.at[i]);
     if (!s) continue;
     if (n >= 0 && s->n_inner != n)
-      fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n, (int)s->n_inner);
+      fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n,
+                (int)s->n_inner);
     n = s->n_inner;
   }
   return n;
@@ -44,7 +46,8 @@ static int64_t clause_end(fl_front *p, int angle) {
   int depth = 0;
   for (int64_t i = p->at; i < p->toks.n; i++) {
     const int c = punct(&p->toks.at[i]);
-    if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR)))) return i;
+    if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
+      return i;
     depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
   }
   return p->at;
@@ -109,7 +112,8 @@ static void add(fl_front *p, fold *f) {
   const int kind = fl_operator_of(f->op);
   const fl_kmark middle = fl_order_mark(p);
   fl_cvalue v = fl_parse_unary(p);
-  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f) v = fl_val_expr(fl_val_scalar(p, v, f->line));
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f)
+    v = fl_val_expr(fl_val_scalar(p, v, f->line));
   if (kind == FL_KO_SHL || kind == FL_KO_SHR) fl_order_before(p, f->v, f->n, &middle, 0, f->line);
   else if (f->op != ',') fl_order_open(p, &f->m, &middle, f->v, f->n, &v, f->line);
   f->v[f->n++] = v;
@@ -136,9 +140,12 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
   const int32_t line = p->toks.at[dots].line;
   const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
-  const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1), n_right = right < 0 ? -1 : count(p, right, end);
+  const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1),
+                n_right = right < 0 ? -1 : count(p, right, end);
   fold f = { .op = op, .m = fl_order_mark(p), .line = line };
-  if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") || !fl_front_room(p, n_right - 1, MOST, "elements of a fold")) return 1;
+  if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") ||
+      !fl_front_room(p, n_right - 1, MOST, "elements of a fold"))
+    return 1;
   if ((n_left < 0) == (n_right < 0)) {
     fl_refuse(p, line, "a fold that is not understood");
     return 1;
@@ -148,10 +155,14 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
   const int n = f.n;
   p->at = end;
   fl_front_need(p, ')');
-  if (!n && !p->failed && op != FL_PU_LAND && op != FL_PU_LOR) fl_refuse(p, line, "a fold of no elements");
-  *out = p->failed ? fl_val_none() : n ? f.v[n_left >= 0 ? n - 1 : 0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
+  if (!n && !p->failed && op != FL_PU_LAND && op != FL_PU_LOR)
+    fl_refuse(p, line, "a fold of no elements");
+  *out = p->failed ? fl_val_none()
+         : n       ? f.v[n_left >= 0 ? n - 1 : 0]
+                   : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
   for (int k = 1; k < n && !p->failed; k++)
-    *out = n_left >= 0 && op != ',' ? combine(p, &f, f.v[n - 1 - k], *out) : combine(p, &f, *out, f.v[k]);
+    *out = n_left >= 0 && op != ',' ? combine(p, &f, f.v[n - 1 - k], *out)
+                                    : combine(p, &f, *out, f.v[k]);
   return 1;
 }
 

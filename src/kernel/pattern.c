@@ -1,30 +1,35 @@
 /*
-** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T, N>>".
-** The parameters are taken from where they stand alone, before a '*' or among the arguments of
-** another template; then the pattern is read with them and must give the arguments again.
+** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T,
+** N>>". The parameters are taken from where they stand alone, before a '*' or among the arguments
+** of another template; then the pattern is read with them and must give the arguments again.
 */
 #include "kernel/template.h"
 
 static int punct_of(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 
-/* One argument of the pattern: tokens from … end - 1. 0: const and references are never met here. */
-static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end, const fl_symbol *arg) {
+/* One argument of the pattern: tokens from … end - 1. 0: const and references
+** are never met here. */
+static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                  const fl_symbol *arg) {
   const fl_ktok *t = &p->toks.at[from];
   const int which = fl_deduce_index(d, t), pointer = end == from + 2 && punct_of(&t[1]) == '*';
   for (int64_t i = from; i < end; i++) {
     const int c = punct_of(&p->toks.at[i]);
     if (c == '&' || c == FL_PU_LAND || fl_ktok_is(&p->toks.at[i], "const")) return 0;
   }
-  if (which >= 0 && arg->kind == FL_SYM_TYPE && (end == from + 1 || (pointer && arg->type->kind == FL_C_POINTER)))
+  if (which >= 0 && arg->kind == FL_SYM_TYPE &&
+      (end == from + 1 || (pointer && arg->type->kind == FL_C_POINTER)))
     fl_deduce_type(d, which, pointer ? arg->type->of : arg->type);
   if (which >= 0 && arg->kind == FL_SYM_CONSTANT && end == from + 1 && arg->v.e)
     fl_deduce_value(p, d, which, arg->v.e->value.i);
   const fl_symbol *s = which < 0 && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
-  if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE) fl_deduce_struct(p, d, s->structs, from + 1, arg->type);
+  if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE)
+    fl_deduce_struct(p, d, s->structs, from + 1, arg->type);
   return 1;
 }
 
-static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_symbol *args, int n) {
+static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
+                      const fl_symbol *args, int n) {
   int depth = 1, arg = 0;
   int64_t from = open + 1;
   for (int64_t i = from; depth > 0 && i < p->toks.n; i++) {
@@ -38,7 +43,8 @@ static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open, const f
   return arg == n;
 }
 
-static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args, fl_symbol *env) {
+static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args,
+                fl_symbol *env) {
   fl_symbol again[FL_K_MAX_TPARAMS];
   const fl_kdeduction d = { s->tparams, s->n_tparams, env };
   if (!deduce_all(p, &d, s->pattern, args, t->n_tparams)) return 0;
@@ -51,7 +57,8 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
   return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
 }
 
-const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env, int32_t line) {
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
+                                   fl_symbol **env, int32_t line) {
   const fl_kpattern *found = NULL;
   for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
     fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
@@ -67,7 +74,8 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   fl_kpattern *s = fl_karena_new(p->a, sizeof *s);
   const int angle = fl_template_angle(p, 0);
   if (!s) return;
-  *s = (fl_kpattern){ .tparams = params, .n_tparams = n, .pattern = p->at, .at = p->at + angle, .next = t->patterns };
+  *s = (fl_kpattern){ .tparams = params, .n_tparams = n, .pattern = p->at, .at = p->at + angle,
+                      .next = t->patterns };
   p->at += angle;
   while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
   fl_front_skip(p);

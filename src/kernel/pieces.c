@@ -24,11 +24,13 @@ typedef struct splitter {
   int done, pieces, changed;     /* of all; of the index at work */
 } splitter;
 
-static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) { return fl_kpoly_of(y->k, &y->place, x); }
+static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
+  return fl_kpoly_of(y->k, &y->place, x);
+}
 
 /* p = D + c, c a constant. */
 static int64_t take_constant(fl_kpoly *p) {
-  for (int i = 0; i < p->n; ++i) {
+  for (int i = 0; i < p->n; i++) {
     const int64_t c = p->t[i].c;
     if (p->t[i].n) continue;
     p->t[i] = p->t[--p->n];
@@ -42,11 +44,11 @@ static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   uint8_t need[64] = {0};
   const int n = y->f->n_params;
   if (n > 64 || !fl_kindex_below(y->k, y->s, d, m, need)) return 0;
-  for (int i = 0; i < n; ++i) y->positive[i] |= need[i];
+  for (int i = 0; i < n; i++) y->positive[i] |= need[i];
   return 1;
 }
 
-/* ---- expressions in pieces: a tree of SELECTs over them --------------------------------------- */
+/* ---- expressions in pieces: a tree of SELECTs over them -------------------------------------- */
 
 static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
   if (!x || !c) return x;
@@ -70,7 +72,7 @@ static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   const int64_t r = d.bad ? -MOST_STEPS - 1 : take_constant(&d);
   if (r < -MOST_STEPS || !is_below(y, &d, NULL)) return NULL;
   fl_kexpr *e = r < 0 ? plus(y, x, -r) : x, *zero = fl_kexpr_int(y->f->arena, x->type, 0);
-  for (int64_t i = -r - 1; i >= 0; --i) {
+  for (int64_t i = -r - 1; i >= 0; i--) {
     fl_kexpr *one = plus(y, x, i);
     e = choose(y, compare(y, FL_KO_GE, one, zero), one, e);
   }
@@ -90,7 +92,7 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   const int64_t r = d.bad ? MOST_STEPS + 1 : take_constant(&d);
   if (r > MOST_STEPS || !modulus_of(y, top, &m) || !is_below(y, &d, &m.t[0])) return NULL;
   fl_kexpr *e = r > 0 ? plus(y, x, -r) : x;
-  for (int64_t i = r - 1; i >= 0; --i) {
+  for (int64_t i = r - 1; i >= 0; i--) {
     fl_kexpr *one = plus(y, x, -i);
     e = choose(y, compare(y, FL_KO_LE, one, top), one, e);
   }
@@ -104,20 +106,24 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   int64_t r, k = 0;
   if (d.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || !m.t[0].n) return NULL;
   r = take_constant(&d);
-  for (int i = 0; i < d.n; ++i) {
+  for (int i = 0; i < d.n; i++) {
     if (!fl_kterm_same(&d.t[i], &m.t[0]) || d.t[i].c % m.t[0].c || d.t[i].c < 0) continue;
     k = d.t[i].c / m.t[0].c;
     d.t[i] = d.t[--d.n];
     break;
   }
-  if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0])) return NULL;
-  for (; k > 0; --k) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
-  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0), *piece[MOST_STEPS + 1] = {NULL};
+  if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0]))
+    return NULL;
+  for (; k > 0; k--) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
+  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0),
+           *piece[MOST_STEPS + 1] = {NULL};
   const int n = (int)(r < 0 ? -r : r);
-  for (int i = 0; i <= n; ++i, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by)) piece[i] = e;
+  for (int i = 0; i <= n; i++, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by))
+    piece[i] = e;
   e = piece[n];
-  for (int i = n - 1; i >= 0; --i)
-    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by), piece[i], e);
+  for (int i = n - 1; i >= 0; i--)
+    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by),
+               piece[i], e);
   return e;
 }
 
@@ -141,7 +147,8 @@ static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
   }
   y->changed |= r != NULL;
   if (r) return r;
-  return x->kind == FL_KX_CALL ? fl_kexpr_call(a, x->op, x->type, x->n, k) : fl_kexpr_binary(a, x->op, k[0], k[1]);
+  return x->kind == FL_KX_CALL ? fl_kexpr_call(a, x->op, x->type, x->n, k)
+                               : fl_kexpr_binary(a, x->op, k[0], k[1]);
 }
 
 /* Is P = D + c or P = D - m + c one number, when the relation between P and 0 holds? Then the value
@@ -151,10 +158,10 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kterm m;
   int down = -1;
   const int64_t c = take_constant(&d);
-  for (int i = 0; i < d.n && d.n > 1; ++i)                /* the term of D - m without a thread in it */
+  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m without a thread in it */
     if (d.t[i].c < 0) {
       int uniform = 1;
-      for (int j = 0; j < d.t[i].n; ++j) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
+      for (int j = 0; j < d.t[i].n; j++) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
       if (uniform) down = i;
     }
   if (down >= 0) {
@@ -173,39 +180,44 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
 }
 
 static int negated(int op) {
-  return op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT ? FL_KO_LE : op == FL_KO_LE ? FL_KO_GT
+  return op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT
+         ? FL_KO_LE : op == FL_KO_LE ? FL_KO_GT
        : op == FL_KO_EQ ? FL_KO_NE : op == FL_KO_NE ? FL_KO_EQ : op;
 }
 
 static int mirrored(int op) {
-  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LE : op;
+  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE
+         ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LE : op;
 }
 
-/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0), e
-** with D - that number added, which is 0 there. */
+/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0),
+** e with D - that number added, which is 0 there. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
-  if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT || c->op > FL_KO_NE
-      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0)) return e;
+  if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
+      c->op > FL_KO_NE
+      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0))
+    return e;
   const fl_kpoly l = poly_of(y, c->x[0]), r = poly_of(y, c->x[1]), value = poly_of(y, e);
   const int op = truth ? c->op : negated(c->op);
   if (l.bad || r.bad || value.bad) return e;
-  for (int side = 0; side < 2; ++side) {
+  for (int side = 0; side < 2; side++) {
     fl_kterm symbol;
     fl_kpoly p = side ? r : l;
     fl_kpoly_subtract(&p, side ? &l : &r);
     const int64_t v = p.bad ? 1 : value_of(y, p, side ? mirrored(op) : op, &symbol);
     if (v > 0) continue;
-    for (int i = 0; i < value.n; ++i)
+    for (int i = 0; i < value.n; i++)
       if (fl_kterm_same(&value.t[i], &symbol)) return e;
     fl_kexpr *zero = fl_kexpr_binary(y->f->arena, FL_KO_SUB, c->x[side], c->x[!side]);
-    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e, fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
+    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e,
+                           fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
   }
   return e;
 }
 
 /* The operation x over operands k, choices among them brought outside. */
 static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
-  for (int i = 0; i < x->n; ++i) {
+  for (int i = 0; i < x->n; i++) {
     fl_kexpr *s = k[i];
     if (!s) return NULL;
     if (s->kind != FL_KX_SELECT) continue;
@@ -223,9 +235,13 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (depth > DEPTH) return 0;
-  if (v) return v->defs == 1 && !v->param && v->order <= y->place.order && has_choice(y, v->def, depth + 1);
-  if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL || (x->kind == FL_KX_BINARY && x->op == FL_KO_REM)) return 1;
-  for (int i = 0; i < x->n; ++i)
+  if (v)
+    return v->defs == 1 && !v->param && v->order <= y->place.order &&
+           has_choice(y, v->def, depth + 1);
+  if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL ||
+      (x->kind == FL_KX_BINARY && x->op == FL_KO_REM))
+    return 1;
+  for (int i = 0; i < x->n; i++)
     if (has_choice(y, x->x[i], depth + 1)) return 1;
   return 0;
 }
@@ -234,8 +250,10 @@ static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
 static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
   const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
-  if (v && !(v->defs == 0 && v->param) && !(v->defs == 1 && !v->param && v->order <= y->place.order)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  if (v && !(v->defs == 0 && v->param) &&
+      !(v->defs == 1 && !v->param && v->order <= y->place.order))
+    return 0;
+  for (int i = 0; i < x->n; i++)
     if (!is_steady(y, x->x[i], depth + 1)) return 0;
   return 1;
 }
@@ -246,8 +264,8 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   if (!has_choice(y, x, 0)) return x;
   const fl_kpoly p = poly_of(y, x);
   int plain = !p.bad;                             /* a remainder that cancels needs nothing */
-  for (int i = 0; i < p.n && plain; ++i)
-    for (int j = 0; j < p.t[i].n; ++j) plain &= p.t[i].s[j] < FL_KSYM_QUOTIENT;
+  for (int i = 0; i < p.n && plain; i++)
+    for (int j = 0; j < p.t[i].n; j++) plain &= p.t[i].s[j] < FL_KSYM_QUOTIENT;
   if (plain) return x;
   if (x->kind == FL_KX_VAR) {
     fl_kexpr *def = (fl_kexpr *)(uintptr_t)y->k->var[x->var].def;
@@ -259,16 +277,17 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
     fl_kexpr *a = pinned(y, x->x[0], 1, spread(y, x->x[1], depth + 1));
     return choose(y, x->x[0], a, pinned(y, x->x[0], 0, spread(y, x->x[2], depth + 1)));
   }
-  for (int i = 0; i < x->n; ++i) k[i] = spread(y, x->x[i], depth + 1);
+  for (int i = 0; i < x->n; i++) k[i] = spread(y, x->x[i], depth + 1);
   return over(y, x, k);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------ */
+/* ---- loads ----------------------------------------------------------------------------------- */
 
 static fl_kexpr *loads(splitter *y, const fl_kexpr *x, fl_kexpr *index) {
   if (!index) return NULL;
   if (index->kind == FL_KX_SELECT)
-    return fl_kexpr_select(y->f->arena, index->x[0], loads(y, x, index->x[1]), loads(y, x, index->x[2]));
+    return fl_kexpr_select(y->f->arena, index->x[0], loads(y, x, index->x[1]),
+                           loads(y, x, index->x[2]));
   fl_kexpr *r = fl_kexpr_load(y->f, x->var, index);
   if (r) r->line = x->line;
   return r;
@@ -286,7 +305,7 @@ static fl_kexpr *rewrite(splitter *y, fl_kexpr *x) {
   }
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   int changed = 0;
-  for (int i = 0; i < x->n; ++i) changed |= (k[i] = rewrite(y, x->x[i])) != x->x[i];
+  for (int i = 0; i < x->n; i++) changed |= (k[i] = rewrite(y, x->x[i])) != x->x[i];
   if (!changed) return x;
   fl_kexpr *r = fl_kexpr_over(y->f->arena, x, k);
   return r ? r : x;
@@ -296,7 +315,7 @@ static int see(void *arg, fl_kstmt *s) {
   splitter *y = arg;
   y->s = s;
   if (s->kind == FL_KS_LOOP || !fl_kindex_place(y->k, s, &y->place) || y->place.n_loops) return 1;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 4; i++) {
     fl_kexpr *x = rewrite(y, s->x[i]);
     if (x && !y->f->arena->failed) s->x[i] = x;
   }

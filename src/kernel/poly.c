@@ -101,7 +101,8 @@ void fl_kpoly_join(fl_kpoly *p) {
   for (int axis = 0; axis < 3; axis++)
     for (int i = 0; i < p->n; i++) {
       fl_kterm big = p->t[i];
-      if (!fl_kterm_holds(&big, FL_KSPECIAL_BID_X + axis) || !fl_kterm_holds(&big, FL_KSPECIAL_BDIM_X + axis))
+      if (!fl_kterm_holds(&big, FL_KSPECIAL_BID_X + axis) ||
+          !fl_kterm_holds(&big, FL_KSPECIAL_BDIM_X + axis))
         continue;
       fl_kterm_drop(&big, FL_KSPECIAL_BID_X + axis);
       fl_kterm_drop(&big, FL_KSPECIAL_BDIM_X + axis);
@@ -189,7 +190,8 @@ static fl_kpoly quotient(const fl_kindices *k, fl_kpoly a, const fl_kpoly *by, i
   }
   for (int i = 0; i < all->n; i++) {
     const fl_kquotient *x = &all->at[i];
-    if (x->type == type && x->m.c == q.m.c && fl_kterm_same(&x->m, &q.m) && fl_kpoly_same(&x->a, &q.a))
+    if (x->type == type && x->m.c == q.m.c && fl_kterm_same(&x->m, &q.m) &&
+        fl_kpoly_same(&x->a, &q.a))
       return symbol(FL_KSYM_QUOTIENT + i);
   }
   if (all->n == FL_KPOLY_QUOTIENTS) return (fl_kpoly){ .bad = 1 };
@@ -197,7 +199,8 @@ static fl_kpoly quotient(const fl_kindices *k, fl_kpoly a, const fl_kpoly *by, i
   return symbol(FL_KSYM_QUOTIENT + all->n++);
 }
 
-static fl_kpoly divide(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a, const fl_kpoly *b) {
+static fl_kpoly divide(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a,
+                       const fl_kpoly *b) {
   fl_kpoly q = quotient(k, *a, b, x->type), r = *a, product;
   if (x->op == FL_KO_DIV || q.bad) return q;
   multiply(&q, b, &product);
@@ -216,7 +219,8 @@ int fl_kpoly_is_natural(const fl_kpoly *p) {
 }
 
 /* a & (m - 1) and a >> n of what is not negative: a % m, a / m. */
-static fl_kpoly bits(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a, const fl_kpoly *b) {
+static fl_kpoly bits(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a,
+                     const fl_kpoly *b) {
   const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
   const int64_t m = x->op == FL_KO_AND ? c + 1 : c >= 0 && c < 30 ? (int64_t)1 << c : 0;
   const fl_kpoly by = { .n = 1, .t = { { m, 0, { 0 } } } };
@@ -234,7 +238,8 @@ static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
   return x->type == FL_KT_U32 && (c >= large || c <= -large);
 }
 
-static fl_kpoly expand_binary(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
+static fl_kpoly expand_binary(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x,
+                              int depth) {
   fl_kpoly a = expand(k, at, x->x[0], depth + 1), b, r;
   if (a.bad) return a;
   if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i >= 0 &&
@@ -262,16 +267,19 @@ static fl_kpoly expand_const(const fl_kexpr *x) {
   return (fl_kpoly){ .n = c != 0, .t = { { c, 0, { 0 } } } };
 }
 
-static fl_kpoly expand_exact(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
+static fl_kpoly expand_exact(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x,
+                             int depth) {
   fl_kpoly a = { .bad = 1 };
   if (depth > DEPTH) return a;
   switch (x->kind) {
     case FL_KX_CONST: return expand_const(x);
     case FL_KX_SPECIAL:
-      return x->op == FL_KSPECIAL_WARP_SIZE ? (fl_kpoly){ .n = 1, .t = { { 32, 0, { 0 } } } } : symbol(x->op);
+      return x->op == FL_KSPECIAL_WARP_SIZE ? (fl_kpoly){ .n = 1, .t = { { 32, 0, { 0 } } } }
+                                            : symbol(x->op);
     case FL_KX_VAR: return expand_var(k, at, x->var, depth);
     case FL_KX_CAST:
-      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type)) return a;
+      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type))
+        return a;
       return expand(k, at, x->x[0], depth + 1);
     case FL_KX_BINARY: return expand_binary(k, at, x, depth);
     case FL_KX_UNARY:
@@ -287,7 +295,8 @@ static fl_kpoly expand_exact(const fl_kindices *k, const fl_kplace *at, const fl
 static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
   const fl_kpoly a = expand_exact(k, at, x, depth);
   if (!a.bad || at->same == FL_KSAME_NONE || !fl_kt_is_int(x->type)) return a;
-  const int same = at->same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(k, x) : fl_kuniform_in_block(k, x);
+  const int same = at->same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(k, x)
+                                                : fl_kuniform_in_block(k, x);
   return same ? symbol(FL_KSYM_SAME) : a;
 }
 

@@ -10,8 +10,9 @@
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12,
        FL_KPOLY_SEEN = 48 };
 
-/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number that
-** the threads at this place have in common (fl_kplace.same); VAR + variable; QUOTIENT + number. */
+/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
+** that the threads at this place have in common (fl_kplace.same); VAR + variable; QUOTIENT +
+** number. */
 enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_QUOTIENT = 1 << 24 };
 
 typedef struct fl_kterm {
@@ -27,8 +28,8 @@ typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
 
 typedef struct fl_kvarinfo {
   uint8_t level, defs, param, zero;         /* zero: it is never anything else */
-  int32_t order, until, step_loop;          /* places of the definition and up to which it holds; loop
-                                            ** that steps it */
+  int32_t order, until, step_loop;          /* places of the definition and up to
+                                            ** which it holds; loop that steps it */
   const fl_kexpr *def;                      /* of the only one, or the first of a counter */
   const fl_kexpr *step;                     /* the second, if it stands in a loop's step */
 } fl_kvarinfo;
@@ -43,14 +44,17 @@ struct fl_kindices {
   int32_t *loop_order;                      /* place of each loop */
   int32_t order;
   int changed;
-  struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;         /* indices: fl_kresidue.same */
+  struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
   struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
 };
 
-/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads that
-** are looked at are in the same round of all loops, so what is equal in a block (a grid) is one number. */
+/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
+** that are looked at are in the same round of all loops, so what is equal in a block (a grid) is
+** one number. */
 typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
-typedef struct fl_kplace { int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same; } fl_kplace;
+typedef struct fl_kplace {
+  int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same;
+} fl_kplace;
 
 /* The value of integer expression x there; 'bad' where it is no such polynomial. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
@@ -87,7 +91,8 @@ typedef struct fl_kdigits {
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
 } fl_kdigits;
 /* 0: the index of statement s is not of that form, or s stands in a loop. */
-int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, fl_kdigits *out);
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
+                     fl_kdigits *out);
 /* 0 <= d < m wherever s is reached (m NULL: 0 <= d alone)? 'need' (a byte for each parameter of the
 ** function): parameters that must be positive for it to be so. */
 int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,

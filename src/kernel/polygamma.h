@@ -10,13 +10,13 @@ FL_FN double fl_psi_above(double z, int n) {
   const double bernoulli[8] = {1.0 / 6.0, -1.0 / 30.0, 1.0 / 42.0, -1.0 / 30.0, 5.0 / 66.0,
                                -691.0 / 2730.0, 7.0 / 6.0, -3617.0 / 510.0};
   double sum = 0.0, factorial = 1.0;
-  for (int k = 2; k <= n; ++k) factorial *= k;
+  for (int k = 2; k <= n; k++) factorial *= k;
   for (; z < 12.0 + n; z += 1.0) sum += 1.0 / pow(z, n + 1.0);
   const double power = 1.0 / pow(z, n + 1.0);
   double r = n ? factorial / n * power * z : -log(z);
   double term = factorial * (n + 1) * 0.5 * power / z;
   r += factorial * (sum + 0.5 * power);
-  for (int k = 1; k <= 8; ++k) {
+  for (int k = 1; k <= 8; k++) {
     r += bernoulli[k - 1] * term;
     term *= (2.0 * k + n) * (2.0 * k + n + 1.0) / ((2.0 * k + 1.0) * (2.0 * k + 2.0) * z * z);
   }
@@ -29,16 +29,16 @@ FL_FN double fl_psi_cotangent(double x, int n) {
   const double pi = 3.14159265358979323846, part = pi * (x - rint(x));
   const double t = cos(part) / sin(part);
   double p[FL_PSI_MOST + 3] = {0.0, 1.0}, r = 0.0, scale = 1.0;
-  for (int k = 0; k < n; ++k) {
+  for (int k = 0; k < n; k++) {
     double below = 0.0;              /* (j - 1) P(k)[j - 1] */
-    for (int j = 0; j <= k + 2; ++j) {
+    for (int j = 0; j <= k + 2; j++) {
       const double next = (j + 1) * p[j + 1], mine = j * p[j];
       p[j] = -(next + below);
       below = mine;
     }
     scale *= pi;
   }
-  for (int j = n + 1; j >= 0; --j) r = r * t + p[j];
+  for (int j = n + 1; j >= 0; j--) r = r * t + p[j];
   return scale * r;
 }
 

@@ -69,14 +69,14 @@ static macro *find(const pre *p, const fl_ktok *t) {
   return NULL;
 }
 
-/* ---- expansion -------------------------------------------------------------------------------- */
+/* ---- expansion ------------------------------------------------------------------------------- */
 
 typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on commas do not
-** part (-1: always). */
+/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on
+** commas do not part (-1: always). */
 static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
   int depth = 1;
   *n = 0;
@@ -88,7 +88,7 @@ static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_
     if (c == ')' || c == ']' || c == '}') depth--;
     if (depth && !(depth == 1 && c == ',' && *n != rest)) continue;
     arg[*n].end = s->at;
-    ++*n;
+    (*n)++;
     if (!depth) { s->at++; return 1; }
     if (!room(p, *n, MAX_PARAMS, "arguments of a macro", line)) return 0;
     arg[*n].at = s->at + 1;
@@ -120,7 +120,8 @@ static void put_string(pre *p, span s, int32_t line) {
     to += t->n;
     if (quoted) *to++ = '"';
   }
-  const fl_ktok t = { .kind = FL_TOK_STRING, .line = line, .text = text, .n = (int32_t)(to - text) };
+  const fl_ktok t = { .kind = FL_TOK_STRING, .line = line, .text = text,
+                      .n = (int32_t)(to - text) };
   emit(p, &t);
 }
 
@@ -132,7 +133,8 @@ static void paste(pre *p, const fl_ktok *t) {
   if (!text) { p->stop = 1; return; }
   memcpy(text, last->text, (size_t)last->n);
   memcpy(text + last->n, t->text, (size_t)t->n);
-  if (fl_klex(p->a, text, (size_t)last->n + (size_t)t->n, last->line, &one) && one.n == 2) *last = one.at[0];
+  if (fl_klex(p->a, text, (size_t)last->n + (size_t)t->n, last->line, &one) && one.n == 2)
+    *last = one.at[0];
   else emit_bad(p, last->line, "## makes no single token");
   FL_DROP(p->a->mem, &one);
 }
@@ -152,10 +154,12 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
   const fl_ktok *end = m->body + m->n_body;
   p->out = body;
   for (const fl_ktok *t = m->body; t < end && !p->stop; t++) {
-    const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE), after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
+    const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE),
+              after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
     const int next = is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1, k = param_of(m, t);
     /* "f(a, ##__VA_ARGS__)": without more arguments the comma goes too */
-    const int dropped = before && m->variadic && k == m->n_params - 1 && body->n && is_punct(&body->at[body->n - 1], ',');
+    const int dropped = before && m->variadic && k == m->n_params - 1 && body->n &&
+                        is_punct(&body->at[body->n - 1], ',');
     if (next >= 0 && m->n_params >= 0) put_string(p, arg[next], line), t++;
     else if (dropped && arg[k].at == arg[k].end) body->n--;
     else if (is_punct(t, FL_PU_PASTE) && t > m->body && t + 1 < end) continue;
@@ -209,7 +213,7 @@ static void expand(pre *p, span s, int32_t line) {
   p->depth--;
 }
 
-/* ---- directives -------------------------------------------------------------------------------- */
+/* ---- directives ------------------------------------------------------------------------------ */
 
 /* "(a, b, ...)" of macro m at s->at; 0: there are too many. */
 static int parameters(pre *p, macro *m, span *s) {
@@ -217,11 +221,13 @@ static int parameters(pre *p, macro *m, span *s) {
   const int32_t line = s->at->line;
   m->n_params = 0;
   for (s->at++; s->at < s->end && !is_punct(s->at, ')'); s->at++) {
-    const int dots = is_punct(s->at, FL_PU_ELLIPSIS), own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
+    const int dots = is_punct(s->at, FL_PU_ELLIPSIS),
+              own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
     m->variadic |= dots;
     if (s->at->kind != FL_TOK_NAME && !own) continue;
     if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
-    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 } : *s->at;
+    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest,
+                                                .n = sizeof rest - 1 } : *s->at;
   }
   if (s->at < s->end) s->at++;
   return 1;
@@ -310,7 +316,9 @@ static int64_t apply(int op, int64_t a, int64_t b) {
     case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
     case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
     case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
-    default: return b == 0 ? 0 : b == -1 ? (op == '/' ? (int64_t)(0 - (uint64_t)a) : 0) : op == '/' ? a / b : a % b;
+    default:
+      return b == 0 ? 0 : b == -1 ? (op == '/' ? (int64_t)(0 - (uint64_t)a) : 0)
+                                  : op == '/' ? a / b : a % b;
   }
 }
 
@@ -356,7 +364,8 @@ static int decide(pre *p, span s) {
   p->out = out;
   cond c = { line.at, line.at + line.n, 0, 0 };
   const int64_t v = line.n ? condition(&c, 0) : 0;
-  if (c.wrong || c.at < c.end || !line.n) emit_bad(p, at, "a condition of #if that is not understood");
+  if (c.wrong || c.at < c.end || !line.n)
+    emit_bad(p, at, "a condition of #if that is not understood");
   FL_DROP(p->a->mem, &asked);
   FL_DROP(p->a->mem, &line);
   return v != 0;
@@ -401,10 +410,11 @@ static void directive(pre *p, const fl_ktok *d, span rest) {
   } else if (fl_ktok_is(d, "error")) emit_bad(p, d->line, "#error");
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static const char predefined[] =
-  "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n#define __cplusplus 201703\n"
+  "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n"
+  "#define __cplusplus 201703\n"
   "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
   "#define CUDART_INF_F INFINITY\n#define CUDART_NAN_F NAN\n#define CUDART_PI_F 3.141592654f\n"
   "#define CUDART_PI 3.1415926535897931\n#define CUDART_INF ((double)INFINITY)\n"
@@ -413,7 +423,8 @@ static const char predefined[] =
   "#define M_LN2 0.69314718055994530942\n#define M_SQRT2 1.41421356237309504880\n"
   "#define M_SQRT1_2 0.70710678118654752440\n#define M_1_PI 0.31830988618379067154\n"
   "#define M_2_PI 0.63661977236758134308\n#define M_2_SQRTPI 1.12837916709551257390\n"
-  "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-07f\n"
+  "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
+  "#define FLT_EPSILON 1.192092896e-07f\n"
   "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
   "#define DBL_EPSILON 2.2204460492503131e-16\n#define INT_MAX 2147483647\n"
   "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
@@ -480,13 +491,14 @@ const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int 
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
   pre p = { .a = a, .out = out, .live = 1 };
-  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) && fl_klex(a, given, strlen(given), 1, &macros) &&
-      fl_klex(a, text, n, 1, &p.raw)) {
+  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
+      fl_klex(a, given, strlen(given), 1, &macros) && fl_klex(a, text, n, 1, &p.raw)) {
     run(&p, own.at);
     run(&p, macros.at);
     run(&p, p.raw.at);
     fl_ktok end = { .kind = FL_TOK_END };
-    const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why, .n = p.why ? (int32_t)strlen(p.why) : 0 };
+    const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why,
+                          .n = p.why ? (int32_t)strlen(p.why) : 0 };
     fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
     if (last) *last = cut;
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;

@@ -5,7 +5,8 @@
 typedef struct printer { fl_text *t; const fl_kfunc *f; int depth; } printer;
 
 static const char *const ops[FL_KO_COUNT] = {
-  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||",
+  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
+  "&&", "||",
   "-", "~", "!" };
 static const char *const specials[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",

@@ -33,19 +33,22 @@ static fl_kexpr *op(const recording *r, int what, fl_kexpr *x, fl_kexpr *y) {
 
 /* x + size_x * (y + size_y * z), of the first of three specials in a row. */
 static fl_kexpr *flat(const recording *r, int at, int size) {
-  fl_kexpr *y = op(r, FL_KO_ADD, special(r, at + 1), op(r, FL_KO_MUL, special(r, size + 1), special(r, at + 2)));
+  fl_kexpr *y = op(r, FL_KO_ADD, special(r, at + 1),
+                   op(r, FL_KO_MUL, special(r, size + 1), special(r, at + 2)));
   return op(r, FL_KO_ADD, special(r, at), op(r, FL_KO_MUL, special(r, size), y));
 }
 
 static fl_kexpr *volume(const recording *r, int size) {
-  return op(r, FL_KO_MUL, special(r, size), op(r, FL_KO_MUL, special(r, size + 1), special(r, size + 2)));
+  return op(r, FL_KO_MUL, special(r, size),
+            op(r, FL_KO_MUL, special(r, size + 1), special(r, size + 2)));
 }
 
 /* place * threads + thread */
 static fl_kexpr *index_of(const recording *r, int place) {
   fl_kexpr *block = volume(r, FL_KSPECIAL_BDIM_X);
   fl_kexpr *all = op(r, FL_KO_MUL, block, volume(r, FL_KSPECIAL_GDIM_X));
-  fl_kexpr *thread = op(r, FL_KO_ADD, op(r, FL_KO_MUL, flat(r, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X), block),
+  fl_kexpr *thread = op(r, FL_KO_ADD,
+                        op(r, FL_KO_MUL, flat(r, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X), block),
                         flat(r, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X));
   return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, FL_KT_I64, place), all), thread);
 }
@@ -60,7 +63,8 @@ static fl_kblock recorded(recording *r, fl_kstmt *s, fl_kblock one) {
     return one;
   }
   fl_kblock out = {NULL, NULL};
-  fl_kstmt_assign(r->f, &out, s->result, fl_kexpr_cast(r->a, type, fl_kexpr_load(r->f, r->var, at)));
+  fl_kstmt_assign(r->f, &out, s->result,
+                  fl_kexpr_cast(r->a, type, fl_kexpr_load(r->f, r->var, at)));
   s->result = -1;
   fl_kblock_append(&out, one);
   return out;

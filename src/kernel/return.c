@@ -1,14 +1,17 @@
-/* return: of a kernel, and of functions that are inlined, whose result is an object, a place or a pointer. */
+/* return: of a kernel, and of functions that are inlined, whose result is an
+** object, a place or a pointer. */
 #include "kernel/front.h"
 
-/* A place or a pointer: the same variable in all returns, its index in a temporary in front of the body. */
+/* A place or a pointer: the same variable in all returns, its index in a
+** temporary in front of the body. */
 static void return_place(fl_front *p, int32_t line) {
   const fl_kdevice *d = p->inside;
   fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
   if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
   if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
-    fl_refuse(p, line, d->returns == FL_RETURNS_POINTER ? "the null pointer is returned"
-                                                        : "a reference to a value that is not stored");
+    fl_refuse(p, line, d->returns == FL_RETURNS_POINTER
+                       ? "the null pointer is returned"
+                       : "a reference to a value that is not stored");
   if (p->failed) return;
   v.sym = 0;
   if (r->kind == FL_V_NONE) {
@@ -17,7 +20,8 @@ static void return_place(fl_front *p, int32_t line) {
     const int t = v.idx ? fl_front_temp(p, FL_KT_I64, line) : -1;
     fl_front_into(p, in);
     r->idx = t < 0 ? NULL : fl_kexpr_var(p->f, t);
-  } else if (r->var != v.var || r->linear != v.linear || !r->idx != !v.idx || !fl_ctype_same(r->type, v.type)) {
+  } else if (r->var != v.var || r->linear != v.linear || !r->idx != !v.idx ||
+             !fl_ctype_same(r->type, v.type)) {
     fl_refuse(p, line, "a function that returns one variable or another by reference");
   }
   if (v.idx && r->idx && !p->failed) fl_kstmt_assign(p->f, p->b, r->idx->var, v.idx);
@@ -27,7 +31,8 @@ static void return_place(fl_front *p, int32_t line) {
 static void return_auto(fl_front *p, int32_t line) {
   const fl_cvalue v = fl_parse_expr(p);
   if (p->failed) return;
-  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST) fl_refuse(p, line, "auto of a pointer or a list" FL_DO ": write the type");
+  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST)
+    fl_refuse(p, line, "auto of a pointer or a list" FL_DO ": write the type");
   if (v.kind == FL_V_NONE) return;                          /* return f(), of void */
   if (p->returned.kind == FL_V_NONE) {
     fl_kblock *in = fl_front_into(p, p->outside);

@@ -109,10 +109,12 @@ int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
 /* The variable is a parameter that is a number. */
 static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
   const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
-  return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct ? v : NULL;
+  return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct
+         ? v : NULL;
 }
 
-/* In a comparison of unsigned numbers, is the bound m what it seems? A negative one is large there. */
+/* In a comparison of unsigned numbers, is the bound m what it seems? A
+** negative one is large there. */
 static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
   const fl_klaunched *l = k->launched;
   if (!l || fl_ktypes[c->x[0]->type].is_signed) return 1;
@@ -148,7 +150,8 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   return 1;
 }
 
-/* The dividend of bound p, a quotient by a number, else p: what is not negative and below p is below that. */
+/* The dividend of bound p, a quotient by a number, else p: what is not
+** negative and below p is below that. */
 static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
   if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
   const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
@@ -194,7 +197,8 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
 
 /* A counter's first value, and what a round adds; 0: s is none. */
 static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
-  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR))
+    return 0;
   const fl_kvarinfo *v = &r->k->var[s - FL_KSYM_VAR];
   fl_kplace then = r->at;
   then.order = v->order;
@@ -204,8 +208,8 @@ static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
   return !first->bad && !step->bad;
 }
 
-/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step upwards; or a
-** condition says it. */
+/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step
+** upwards; or a condition says it. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
@@ -227,7 +231,8 @@ static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
   fl_kterm bound = *m;
   bound.c = -bound.c;
   fl_kpoly_add(&first, bound);
-  return fl_kpoly_is_natural(&down) && !first.bad && first.n == 1 && !first.t[0].n && first.t[0].c < 0;
+  return fl_kpoly_is_natural(&down) && !first.bad && first.n == 1 && !first.t[0].n &&
+         first.t[0].c < 0;
 }
 
 /* The number s of a thread stays below m in this launch. */
@@ -313,9 +318,12 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
   for (int axis = 0; axis < 3; axis++) {
     const fl_kterm block = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } };
     const fl_kterm grid = { 1, 2, { FL_KSPECIAL_BDIM_X + axis, FL_KSPECIAL_GDIM_X + axis } };
-    if (base == FL_KSYM_GLOBAL + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &grid)) return base;
-    if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block)) return base;
+    if (base == FL_KSYM_GLOBAL + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &grid))
+      return base;
+    if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block))
+      return base;
   }
-  const int number = base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
+  const int number = base <= FL_KSPECIAL_BID_Z ||
+                     (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
   return number && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;   /* it is j % step */
 }

@@ -1,4 +1,5 @@
-/* Names with a prefix, "a::b::c": of namespaces, structs, enumerations and instances of templates. */
+/* Names with a prefix, "a::b::c": of namespaces, structs, enumerations and
+** instances of templates. */
 #include "kernel/front.h"
 #include <string.h>
 
@@ -21,7 +22,8 @@ void fl_scope_rename(fl_front *p) {
 }
 
 int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
-  const fl_symbol *list, *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *list,
+  *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
   int64_t n;
   if (s && s->kind == FL_SYM_SPACE) return 1;
   fl_scope_file(p, &list, &n);
@@ -42,8 +44,10 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
       continue;
     }
     if (t->kind != FL_TOK_NAME) break;
-    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
-    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
+    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n)
+                               : fl_front_find(p, t->text, t->n);
+    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<')
+                      ? fl_template_angle(p, 1) : 0;
     if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, 1))) break;
     p->at++;
     if (fl_ktok_is(t, "std")) { p->at++; continue; }
@@ -64,8 +68,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     }
     *inner = m ? m->inner : s->inner;
     *n = m ? m->n_inner : s->n_inner;
-    found = 1;
-    p->at++;
+    found = 1; p->at++;
   }
   return found;
 }
@@ -74,11 +77,13 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];
-    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
+    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE |
+                      1 << FL_SYM_TEMPLATE;
     for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
       fl_symbol *o = &p->syms.at[k];
       if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
-      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type)) continue;
+      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type))
+        continue;
       o->kind = s->kind = FL_SYM_WRONG;
       o->why = s->why = "is defined in two namespaces, which are not told apart";
     }

@@ -20,7 +20,7 @@ typedef struct reader {
   pending *first, *last;
 } reader;
 
-/* ---- parameters ------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* Forgets a refusal and goes to the next ',' or the ')' of a parameter list. */
 static void next_parameter(fl_front *p) {
@@ -145,7 +145,7 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
   fl_front_need(p, ')');
 }
 
-/* ---- functions ----------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static void skip_attributes(fl_front *p) {
   while (fl_ktok_is(fl_front_tok(p), "__launch_bounds__") ||
@@ -206,13 +206,16 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
   d->is_const = 0;
   fl_device_result(p, d, result, s, ref);
   for (int i = 0; i < d->n_params; i++)
-    if (!d->params[i].type) fl_refuse(p, line, "parameters of type auto are outside the language" FL_DO "; write a template");
+    if (!d->params[i].type)
+      fl_refuse(p, line, "parameters of type auto are outside the language"
+                FL_DO "; write a template");
   if (!p->failed) fl_device_list(p, d, 0);
 }
 
-/* ---- file scope ------------------------------------------------------------------------------------- */
+/* ---- file scope ------------------------------------------------------------------------------ */
 
-static void add_refused(reader *r, const fl_ktok *name, const char *text, const char *why, int32_t line) {
+static void add_refused(reader *r, const fl_ktok *name, const char *text, const char *why,
+                        int32_t line) {
   fl_front *p = &r->p;
   pending *k = fl_karena_new(p->a, sizeof *k);
   fl_kfunc *f = fl_kfunc_new(p->a, text);
@@ -228,7 +231,8 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   p->src->n_kernels++;
 }
 
-/* A declaration that we could not read: who uses its name is told why. A kernel is listed, refused. */
+/* A declaration that we could not read: who uses its name is told why. A
+** kernel is listed, refused. */
 static void note_wrong(reader *r, int64_t from) {
   fl_front *p = &r->p;
   const char *why = p->why;
@@ -318,7 +322,8 @@ static void top_level(reader *r) {
     p->at += 3;                                            /* its '}' is taken as above */
     return;
   }
-  if (fl_ktok_is(t, "namespace") || (fl_ktok_is(t, "inline") && fl_ktok_is(fl_front_ahead(p, 1), "namespace"))) {
+  if (fl_ktok_is(t, "namespace") ||
+      (fl_ktok_is(t, "inline") && fl_ktok_is(fl_front_ahead(p, 1), "namespace"))) {
     if (fl_ktok_is(t, "inline")) p->at++;
     top_namespace(p);
     if (p->failed) note_wrong(r, from);
@@ -333,7 +338,7 @@ static void top_level(reader *r) {
   if (p->at == from) p->at++;
 }
 
-/* ---- bodies -------------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   const fl_kvkind kind = field->is_pointer ? FL_KV_POINTER
@@ -396,7 +401,8 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     fl_kstmt_decl(f, p->b, offset);
     fl_kstmt_assign(f, p->b, offset, fl_kexpr_int(p->a, FL_KT_I64, 0));
   }
-  fl_cvalue v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of, .var = q->first_var };
+  fl_cvalue v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of,
+                  .var = q->first_var };
   if (offset >= 0 && fl_turn_fits(p, t->of, &v) && fl_turn_later(p, p->at, 0, q->name))
     v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
   fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);
@@ -462,7 +468,8 @@ static void read_once(fl_front *p, pending *k) {
   p->globals = p->frame = 0;
 }
 
-/* Again with pointers to one or another array, and to structs of numbers, where it fails for want of them. */
+/* Again with pointers to one or another array, and to structs of numbers,
+** where it fails for want of them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
   p->turning = p->turn_wanted = 0;
@@ -480,7 +487,7 @@ static void read_body(fl_front *p, pending *k) {
   p->turning = 0;
 }
 
-/* ---- the source ------------------------------------------------------------------------------------------- */
+/* ---- the source ------------------------------------------------------------------------------ */
 
 /* Nothing is read of a text that is too large. */
 static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {

@@ -15,7 +15,8 @@ typedef struct fl_ksource {
   int32_t n_kernels;
   int32_t error_line;        /* of a text whose signatures cannot be found; 0: none */
   const char *error;         /* why; NULL: none. Kernels before that line are listed */
-  int32_t too_large_line;    /* of what is too large for any compiler (arrays, nesting, length); 0: none is */
+  int32_t too_large_line;    /* of what is too large for any compiler (arrays,
+                             ** nesting, length); 0: none is */
   const char *too_large;     /* why; NULL: none. Such a text is given to no compiler */
 } fl_ksource;
 

@@ -1,7 +1,8 @@
 /*
 ** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm> and <array>: the
 ** text is read by the CPU's front end (library.h) and given to NVRTC inside namespace std, with
-** FL_STD_ALL. The front end knows no const types and no references as arguments: their patterns fit nothing.
+** FL_STD_ALL. The front end knows no const types and no references as
+** arguments: their patterns fit nothing.
 */
 #define FL_T1 template <class T>
 template <class T, T v> struct integral_constant { static constexpr T value = v; };
@@ -19,18 +20,24 @@ template <bool b, class T, class F> using conditional_t = typename conditional<b
 template <bool b, class T = void> struct enable_if {};
 FL_T1 struct enable_if<true, T> { using type = T; };
 template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::type;
-#define FL_IS(name, is) FL_T1 struct name : bool_constant<is> {}; FL_T1 constexpr bool name##_v = name<T>::value;
+#define FL_IS(name, is) \
+  FL_T1 struct name : bool_constant<is> {}; FL_T1 constexpr bool name##_v = name<T>::value;
 #define FL_S(U) is_same<T, U>::value
 #define FL_U(I) (FL_S(I) || FL_S(unsigned I))
 FL_T1 struct is_pointer : false_type {};
 FL_T1 struct is_pointer<T *> : true_type {};
 FL_T1 constexpr bool is_pointer_v = is_pointer<T>::value;
 FL_IS(is_floating_point, (FL_S(float) || FL_S(double)))
-FL_IS(is_unsigned, (FL_S(bool) || FL_S(unsigned char) || FL_S(unsigned short) || FL_S(unsigned) || FL_S(unsigned long) || FL_S(unsigned long long)))
-FL_IS(is_integral, (FL_S(bool) || FL_U(char) || FL_S(signed char) || FL_U(short) || FL_U(int) || FL_U(long) || FL_U(long long)))
+FL_IS(is_unsigned,
+      (FL_S(bool) || FL_S(unsigned char) || FL_S(unsigned short) || FL_S(unsigned) ||
+       FL_S(unsigned long) || FL_S(unsigned long long)))
+FL_IS(is_integral,
+      (FL_S(bool) || FL_U(char) || FL_S(signed char) || FL_U(short) || FL_U(int) || FL_U(long) ||
+       FL_U(long long)))
 FL_IS(is_arithmetic, (is_integral<T>::value || is_floating_point<T>::value))
 FL_IS(is_signed, (is_arithmetic<T>::value && !is_unsigned<T>::value))
-#define FL_TO(name) FL_T1 struct name { using type = T; }; FL_T1 using name##_t = typename name<T>::type;
+#define FL_TO(name) \
+  FL_T1 struct name { using type = T; }; FL_T1 using name##_t = typename name<T>::type;
 #define FL_FROM(name, from, to) FL_T1 struct name<from> { using type = to; };
 FL_TO(remove_pointer) FL_FROM(remove_pointer, T *, T)
 FL_TO(remove_const) FL_FROM(remove_const, const T, T)
@@ -54,26 +61,34 @@ FL_T1 struct numeric_limits { static constexpr bool is_specialized = false; };
 #define FL_LIMITS(T, least, low, most, step, figures, huge, nan) \
   template <> struct numeric_limits<T> { \
     using FL_N = T; \
-    static constexpr bool is_specialized = true, is_integer = is_integral<T>::value, is_signed = low < 0; \
+    static constexpr bool is_specialized = true, is_integer = is_integral<T>::value, \
+                          is_signed = low < 0; \
     static constexpr int digits = figures; \
     FL_GIVES(min, least) FL_GIVES(lowest, low) FL_GIVES(max, most) FL_GIVES(epsilon, step) \
     FL_GIVES(infinity, huge) FL_GIVES(quiet_NaN, nan) \
   };
 #define FL_WHOLE(T, low, most, figures) FL_LIMITS(T, low, low, most, 0, figures, 0, 0)
-#define FL_BOTH(T, U, most, figures) FL_WHOLE(T, -most - 1, most, figures) FL_WHOLE(unsigned U, 0, 2 * (unsigned U)most + 1, figures + 1)
-FL_LIMITS(float, 1.175494351e-38f, -3.402823466e+38f, 3.402823466e+38f, 1.1920928955078125e-07f, 24, FL_HUGE, FL_NAN)
-FL_LIMITS(double, 2.2250738585072014e-308, -1.7976931348623157e+308, 1.7976931348623157e+308, 2.2204460492503131e-16, 53,
-          (double)FL_HUGE, (double)FL_NAN)
+#define FL_BOTH(T, U, most, figures) \
+  FL_WHOLE(T, -most - 1, most, figures) \
+  FL_WHOLE(unsigned U, 0, 2 * (unsigned U)most + 1, figures + 1)
+FL_LIMITS(float, 1.175494351e-38f, -3.402823466e+38f, 3.402823466e+38f, 1.1920928955078125e-07f, 24,
+          FL_HUGE, FL_NAN)
+FL_LIMITS(double, 2.2250738585072014e-308, -1.7976931348623157e+308, 1.7976931348623157e+308,
+          2.2204460492503131e-16, 53, (double)FL_HUGE, (double)FL_NAN)
 FL_WHOLE(bool, false, true, 1)
-FL_BOTH(signed char, char, 127, 7) FL_BOTH(short, short, 32767, 15) FL_BOTH(int, int, 2147483647, 31)
-FL_BOTH(long, long, 9223372036854775807l, 63) FL_BOTH(long long, long long, 9223372036854775807ll, 63)
+FL_BOTH(signed char, char, 127, 7) FL_BOTH(short, short, 32767, 15)
+FL_BOTH(int, int, 2147483647, 31)
+FL_BOTH(long, long, 9223372036854775807l, 63)
+FL_BOTH(long long, long long, 9223372036854775807ll, 63)
 
 /* ---- functions, where they are named ---- */
 #if defined(FL_STD_ALL) || defined(FL_STD_swap)
 FL_T1 __device__ void swap(T &a, T &b) { const T c = a; a = b; b = c; }
 #endif
 #if defined(FL_STD_ALL) || defined(FL_STD_clamp)
-FL_T1 __device__ constexpr T clamp(T v, T low, T high) { return v < low ? low : high < v ? high : v; }
+FL_T1 __device__ constexpr T clamp(T v, T low, T high) {
+  return v < low ? low : high < v ? high : v;
+}
 #endif
 #if defined(FL_STD_ALL) || defined(FL_STD_max)
 FL_T1 __device__ constexpr T max(T a, T b) { return a < b ? b : a; }

@@ -87,7 +87,8 @@ static int has_init(fl_front *p) {
   int depth = 1;
   for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     if (depth == 1 && fl_front_is_at(p, k, ';')) return 1;
-    depth += fl_front_is_at(p, k, '(') + fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, ')') - fl_front_is_at(p, k, '}');
+    depth += fl_front_is_at(p, k, '(') + fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, ')') -
+             fl_front_is_at(p, k, '}');
   }
   return 0;
 }
@@ -98,9 +99,12 @@ static fl_kexpr *if_condition(fl_front *p, int32_t line) {
     if (fl_decl_starts(p, 0)) fl_decl_local(p);
     else { p->statement = 1; fl_parse_expr(p); fl_front_need(p, ';'); }
   }
-  if (!fl_decl_starts(p, 0) || fl_front_is_at(p, 1, '(') || fl_front_is_at(p, 1, '{')) return fl_parse_condition(p);
+  if (!fl_decl_starts(p, 0) || fl_front_is_at(p, 1, '(') || fl_front_is_at(p, 1, '{'))
+    return fl_parse_condition(p);
   const int64_t from = p->at;
-  while (!p->failed && !fl_front_is(p, '=') && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, ')')) p->at++;
+  while (!p->failed && !fl_front_is(p, '=') && fl_front_tok(p)->kind != FL_TOK_END &&
+         !fl_front_is(p, ')'))
+    p->at++;
   const fl_ktok name = p->toks.at[p->at - 1];
   const int declares = fl_front_is(p, '=') && name.kind == FL_TOK_NAME;
   p->at = from;
@@ -130,7 +134,7 @@ static void parse_if(fl_front *p, int32_t line) {
   p->syms.n = scope;
 }
 
-/* ---- loops ------------------------------------------------------------------------------------- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 
 /* "if (!c) break;" behind the effects of c, in front of the body. */
 static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
@@ -208,8 +212,8 @@ static int is_range(fl_front *p) {
 }
 
 /* The variable of a round: a name of the element, or a copy. */
-static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref, const char *name, fl_cvalue e,
-                         int32_t line) {
+static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
+                         const char *name, fl_cvalue e, int32_t line) {
   fl_cvalue v = e;
   if (!ref) {
     v = fl_decl_object(p, s->is_auto ? e.type : t, name, line);
@@ -237,7 +241,8 @@ static void parse_range(fl_front *p, int32_t line) {
   const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
   const char *name = fl_front_name(p);
   fl_front_need(p, ':');
-  const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line) : fl_parse_expr(p);
+  const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line)
+                                             : fl_parse_expr(p);
   fl_front_need(p, ')');
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");
@@ -290,7 +295,7 @@ static void parse_for(fl_front *p, int32_t line) {
   p->syms.n = scope;
 }
 
-/* ---- switch --------------------------------------------------------------------------------------- */
+/* ---- switch ---------------------------------------------------------------------------------- */
 
 typedef struct group {
   fl_kexpr *when;            /* BOOL: enter here; NULL: only by default */
@@ -317,7 +322,7 @@ static int ends(const fl_kstmt *s) {
 }
 
 /* No group falls into the next, and none leaves but at its end. */
-enum { MOST_CHAINED = 64 };          /* more groups stand one behind the other, not one inside the other */
+enum { MOST_CHAINED = 64 };   /* more groups stand one behind the other, not one inside the other */
 
 static int is_chain(const group *g, int label) {
   for (int count = 0; g; g = g->next) {
@@ -401,7 +406,8 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   }
 }
 
-/* The groups may become ifs inside each other (emit_chain), so each is read one deeper than the last. */
+/* The groups may become ifs inside each other (emit_chain), so each is read
+** one deeper than the last. */
 static group *parse_groups(fl_front *p, fl_kexpr *v) {
   group *first = NULL, *last = NULL;
   int n = 0;
@@ -452,7 +458,7 @@ static void parse_switch(fl_front *p, int32_t line) {
   else emit_fallthrough(p, g, own, line);
 }
 
-/* ---- jumps -------------------------------------------------------------------------------------------- */
+/* ---- jumps ----------------------------------------------------------------------------------- */
 
 static void parse_break(fl_front *p, int32_t line) {
   if (p->breaks == FL_BREAK_NONE) fl_refuse(p, line, "break outside a loop");
@@ -461,7 +467,7 @@ static void parse_break(fl_front *p, int32_t line) {
   if (s && p->breaks == FL_BREAK_SWITCH) s->label = p->break_label;
 }
 
-/* ---- all statements ------------------------------------------------------------------------------------- */
+/* ---- all statements -------------------------------------------------------------------------- */
 
 static void expression_statement(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
@@ -499,7 +505,8 @@ static void skip_attributes(fl_front *p) {
   }
 }
 
-/* Statements without meaning here: __builtin_assume(…), static_assert(…), another name of a namespace's. */
+/* Statements without meaning here: __builtin_assume(…), static_assert(…),
+** another name of a namespace's. */
 static int skip_hint(fl_front *p) {
   if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);
@@ -515,8 +522,9 @@ static int skip_hint(fl_front *p) {
 
 /* "T (*name)[N] = …" */
 static int declares_of_array(fl_front *p) {
-  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') && (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) &&
-         fl_front_is_at(p, 4, ')') && fl_front_is_at(p, 5, '[');
+  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
+         (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) && fl_front_is_at(p, 4, ')') &&
+         fl_front_is_at(p, 5, '[');
 }
 
 static void statement(fl_front *p) {
@@ -540,14 +548,15 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || declares_of_array(p) || fl_ktok_is(t, "__align__") ||
-           (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')))
+  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || declares_of_array(p) ||
+           fl_ktok_is(t, "__align__") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')))
     fl_decl_local(p);
   else expression_statement(p);
 }
 
 void fl_parse_statement(fl_front *p) {
-  static const char *const heads[] = { "if", "for", "while", "switch" };      /* what they declare is in a block of its own */
+  /* what they declare is in a block of its own */
+  static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
   for (int i = 0; i < 4; i++)
     if (fl_ktok_is(fl_front_tok(p), heads[i])) p->scope = p->syms.n;

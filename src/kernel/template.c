@@ -6,10 +6,13 @@
 #include "kernel/template.h"
 #include <string.h>
 
-/* ---- < … > ----------------------------------------------------------------------------------------- */
+/* ---- < … > ----------------------------------------------------------------------------------- */
 
 /* Is the '<' at + k a bracket? Behind a name; else it compares numbers. */
-static int opens(fl_front *p, int k) { return fl_front_is_at(p, k, '<') && p->at + k > 0 && p->toks.at[p->at + k - 1].kind == FL_TOK_NAME; }
+static int opens(fl_front *p, int k) {
+  return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
+         p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
+}
 
 static int angle_at(fl_front *p, int k, int *depth_out) {
   int depth = 0, round = 0;
@@ -69,7 +72,7 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
-  } else if (known) {                                        /* of the type of an earlier one: as given */
+  } else if (known) {                                  /* of the type of an earlier one: as given */
     p->at++;
     t->type = fl_ctype_void();
   } else if (fl_ktok_is(fl_front_tok(p), "template")) {
@@ -83,7 +86,8 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
   }
   t->is_pack = fl_front_take(p, FL_PU_ELLIPSIS);
   if (t->is_pack && !fl_front_is_at(p, fl_front_tok(p)->kind == FL_TOK_NAME, '>'))
-    fl_refuse(p, line, "a pack that is not the last parameter of a template is outside the language");
+    fl_refuse(p, line,
+              "a pack that is not the last parameter of a template is outside the language");
   t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   if (!fl_front_take(p, '=')) return;
   t->init = p->at;
@@ -118,7 +122,8 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   fl_kblock *into = fl_front_into(p, NULL);
   fl_kexpr *e = fl_parse_constant(p);
   fl_front_into(p, into);
-  if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "an argument of a template must be a type or a constant");
+  if (e && e->kind != FL_KX_CONST)
+    fl_refuse(p, line, "an argument of a template must be a type or a constant");
   out->kind = FL_SYM_CONSTANT;
   out->v = fl_val_expr(e);
 }
@@ -200,16 +205,17 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   return !p->failed;
 }
 
-/* ---- deduction ---------------------------------------------------------------------------------------- */
+/* ---- deduction ------------------------------------------------------------------------------- */
 
-/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the array.
-** NULL: it cannot be. */
+/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the
+** array. NULL: it cannot be. */
 static const fl_ctype *meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref) {
   const fl_ctype *t = v->type;
   const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
   if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
   if (array) return is_array ? t : NULL;
-  if (pointer) return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
+  if (pointer)
+    return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
   if (v->kind == FL_V_POINTER) return fl_ctype_pointer(p->a, t, v->is_const);
   return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
 }
@@ -232,7 +238,8 @@ void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value) 
   give(&d->env[i], &d->t[i], &s);
 }
 
-void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i, const fl_ctype *type) {
+void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
+                      const fl_ctype *type) {
   if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
   const fl_symbol *args = type->s->members->inner;
   for (int k = 0; k < of->n_tparams; k++, i += 2) {
@@ -245,8 +252,10 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
   }
 }
 
-/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens at size[0], size[1] … */
-static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type, const int64_t *size, int n) {
+/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens
+** at size[0], size[1] … */
+static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
+                                  const int64_t *size, int n) {
   for (int k = 0; k < n; k++) {
     if (!type || type->kind != FL_C_ARRAY) return NULL;
     const int which = fl_deduce_index(d, &p->toks.at[size[k]]);
@@ -257,7 +266,8 @@ static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_
 }
 
 /* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
-static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v) {
+static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
+                       const fl_cvalue *v) {
   int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
   int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
@@ -269,7 +279,8 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
     ref |= c == '&' || c == FL_PU_LAND;
     if (c == '[' && boxed && n < FL_K_MAX_RANK) size[n++] = k + 1;
     if (c == '[') boxed = 1;
-    const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") || fl_ktok_is(t, "volatile");
+    const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") ||
+                        fl_ktok_is(t, "volatile");
     if (t->kind == FL_TOK_NAME && !skipped && name < 0) name = k;
     if (c == '=') break;
   }
@@ -277,11 +288,13 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const int which = fl_deduce_index(d, &p->toks.at[name]);
   const fl_ctype *type = element_of(p, d, meet(p, v, stars, array, ref), size, n);
   if (which >= 0) fl_deduce_type(d, which, type);
-  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
+  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n)
+                                 : NULL;
   if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
 }
 
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v, int n);
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
+                        const fl_cvalue *v, int n);
 
 static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
   int depth = 1, arg = 0;
@@ -289,18 +302,21 @@ static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_k
   for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
     const fl_ktok *t = &p->toks.at[i];
     const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') - (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
+    depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') -
+             (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
              2 * (ch == FL_PU_SHR);
     if (depth && !(ch == ',' && depth == 1)) continue;
     int64_t dots = from;
-    while (dots < i && !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS)) dots++;
+    while (dots < i &&
+           !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS))
+      dots++;
     if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
     if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
     from = i + 1;
   }
 }
 
-/* ---- functions -------------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 /* The types of a's formals with their names bound; auto is what the argument is. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
@@ -328,12 +344,15 @@ static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
 }
 
 /* The elements of a pack, all of them types or constants as its parameter says. */
-static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from, int n) {
-  fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list), s = { .kind = FL_SYM_PACK, .offset = -1 };
+static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t,
+                      const fl_symbol *from, int n) {
+  fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list),
+            s = { .kind = FL_SYM_PACK, .offset = -1 };
   if (!list) return;
   for (int i = 0; i < n; i++) {
     give(&list[i], t, &from[i]);
-    if (t->type && t->type->kind == FL_C_SCALAR && list[i].v.e) list[i].v = fl_val_expr(fl_val_convert(p, list[i].v.e, t->type->scalar));
+    if (t->type && t->type->kind == FL_C_SCALAR && list[i].v.e)
+      list[i].v = fl_val_expr(fl_val_convert(p, list[i].v.e, t->type->scalar));
   }
   s.inner = list;
   s.n_inner = n;
@@ -341,7 +360,8 @@ static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_
 }
 
 /* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v, int n) {
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
+                        const fl_cvalue *v, int n) {
   fl_symbol list[16], *const to = &d->env[d->n - 1];
   const fl_ktparam *t = &d->t[d->n - 1];
   const fl_ktparam one = { .name = t->name };
@@ -362,7 +382,8 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
   if (!env || !one || (c->n_given > n && !packs)) return NULL;
   for (int i = 0; i < c->n_given && i < plain; i++) give(&env[i], &d->tparams[i], &c->given[i]);
-  if (packs && c->n_given > plain) give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
+  if (packs && c->n_given > plain)
+    give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
   const fl_kdeduction found = { d->tparams, n, env };
   if (n) {
     const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
@@ -380,13 +401,14 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   return read_types(p, one, c) ? one : NULL;
 }
 
-/* ---- structs ------------------------------------------------------------------------------------------------ */
+/* ---- structs --------------------------------------------------------------------------------- */
 
 static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
   const char *s = t->name;
   for (int i = 0; i < t->n_tparams && s; i++) {
     const char *sep = i ? ", " : "<";
-    if (args[i].kind == FL_SYM_TYPE) s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
+    if (args[i].kind == FL_SYM_TYPE)
+      s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
     else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
   }
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
@@ -404,12 +426,14 @@ static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol 
 }
 
 /* The tokens of the template or of a specialisation, with the arguments as names. */
-static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args, int32_t line) {
+static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args,
+                          int32_t line) {
   const fl_kbookmark back = fl_front_open(p, one->at ? one->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
   const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
-  const fl_kpattern *pattern = one->at || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
+  const fl_kpattern *pattern = one->at || t->is_alias ? NULL
+                                                      : fl_pattern_find(p, t, args, &env, line);
   const int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
@@ -437,7 +461,8 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
-  if (one && !one->type && one->busy) fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
+  if (one && !one->type && one->busy)
+    fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
   if (one && !one->type && !p->failed) {
     one->busy = 1;
     read_instance(p, t, one, args, line);
@@ -452,12 +477,14 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   fl_symbol args[FL_K_MAX_TPARAMS];
   const int64_t at = p->at;
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n))) return type;
+  if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n)))
+    return type;
   p->at = at;
   for (int64_t i = p->syms.n; i-- > 0;)
     if (p->syms.at[i].kind == FL_SYM_TEMPLATE && p->syms.at[i].structs == t)
       return fl_template_struct(p, p->syms.at[i].structs);
-  fl_refuse(p, fl_front_tok(p)->line, "another '%s<…>' inside '%s' is outside the language", t->name, t->name);
+  fl_refuse(p, fl_front_tok(p)->line, "another '%s<…>' inside '%s' is outside the language",
+            t->name, t->name);
   return NULL;
 }
 
@@ -479,7 +506,8 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
 
 static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   const int32_t line = fl_front_tok(p)->line;
-  const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") || fl_ktok_is(fl_front_tok(p), "__align__");
+  const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") ||
+                      fl_ktok_is(fl_front_tok(p), "__align__");
   const int64_t align = aligned ? p->at : 0;
   p->at += aligned;
   if (aligned) fl_front_skip(p);
@@ -494,7 +522,8 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   }
   if (!t) t = fl_karena_new(p->a, sizeof *t);
   if (!t) return;
-  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at, .align = align };
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
+                       .align = align };
   if (!s) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TEMPLATE);
     if (sym) sym->structs = t;
@@ -510,7 +539,8 @@ static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   const char *name = fl_front_name(p);
   fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
   if (!fl_front_need(p, '=') || !t) return;
-  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at, .is_alias = 1 };
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
+                       .is_alias = 1 };
   while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
   fl_front_need(p, ';');
   fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_TEMPLATE);
@@ -521,16 +551,20 @@ static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
 static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   const int64_t at = p->at;
   int angle = 0, constant = 0;
-  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') && !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
+  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') &&
+         !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
     if (fl_front_is(p, '=')) break;
     constant |= fl_ktok_is(fl_front_tok(p), "constexpr");
     angle = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
     p->at += angle ? angle : 1;
   }
   const fl_ktok *name = p->at > at ? &p->toks.at[p->at - 1] : NULL;
-  const int is = fl_front_is(p, '=') && name && name->kind == FL_TOK_NAME && !fl_ktok_is(name, "operator");
+  const int is = fl_front_is(p, '=') && name && name->kind == FL_TOK_NAME &&
+                 !fl_ktok_is(name, "operator");
   if (!is) { p->at = at; return 0; }
-  if (!constant) fl_refuse(p, name->line, "a template of variables that are not constexpr is outside the language");
+  if (!constant)
+    fl_refuse(p, name->line,
+              "a template of variables that are not constexpr is outside the language");
   fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
   const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
   if (!t || !text) return 1;
@@ -544,7 +578,8 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
 
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   const int32_t line = fl_front_tok(p)->line;
-  if (!t->is_value || !fl_front_is(p, '<')) fl_refuse(p, line, "template '%s' without its arguments", t->name);
+  if (!t->is_value || !fl_front_is(p, '<'))
+    fl_refuse(p, line, "template '%s' without its arguments", t->name);
   fl_symbol args[FL_K_MAX_TPARAMS];
   memset(args, 0, sizeof args);
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
@@ -573,21 +608,28 @@ void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
   if (!fl_front_is(p, '<')) {
-    fl_refuse(p, line, "explicit instantiation is outside the language; kernels have types of their own here");
+    fl_refuse(p, line,
+        "explicit instantiation is outside the language; kernels have types of their own here");
     return;
   }
   const int n = fl_template_params(p, &params);
   if (p->failed) return;
   const fl_ktok *kind = fl_front_tok(p);
-  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") || fl_ktok_is(kind, "using");
+  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") ||
+                       fl_ktok_is(kind, "using");
   if (n && params[n - 1].is_pack && of_types)
-    fl_refuse(p, line, "variadic templates of structs are outside the language; of functions they are not");
-  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
+    fl_refuse(p, line,
+              "variadic templates of structs are outside the language; of functions they are not");
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) {
+    declare_struct(p, params, n);
+    return;
+  }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
   if (declare_value(p, params, n)) return;
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
-      fl_refuse(p, line, "a kernel that is a template is named with its arguments, as in entry = \"name<float, 16>\"");
+      fl_refuse(p, line, "a kernel that is a template is named with its arguments, "
+                "as in entry = \"name<float, 16>\"");
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
   if (d && !p->failed && !n && !d->n_special)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- simple statements --------------------------------------------------------------------------- */
+/* ---- simple statements ----------------------------------------------------------------------- */
 
 static void put_value(fl_kwriter *w, int var, const fl_kexpr *x) {
   const fl_kvar *v = &w->f->vars[var];
@@ -57,7 +57,8 @@ static void put_store(fl_kwriter *w, const fl_kstmt *s) {
 }
 
 static const char *const atomics[FL_KA_COUNT] = {
-  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor", "atomicExch",
+  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
+  "atomicExch",
   "atomicCAS", "atomicInc", "atomicDec" };
 
 /* Is it a sum to be made exactly? */
@@ -112,7 +113,8 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   const int as_u64 = as_bits || (type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN);
   if (s->result >= 0) {
     fl_kput_var(w, s->result);
-    fl_text_printf(w->t, " = %s%s", as_bits ? "__longlong_as_double(" : "", as_u64 ? "(long long)" : "");
+    fl_text_printf(w->t, " = %s%s", as_bits ? "__longlong_as_double(" : "",
+                   as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
@@ -121,7 +123,8 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   put_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;
-    fl_text_printf(w->t, ", %s%s", as_u64 ? "(unsigned long long)" : "", as_bits ? "__double_as_longlong(" : "");
+    fl_text_printf(w->t, ", %s%s", as_u64 ? "(unsigned long long)" : "",
+                   as_bits ? "__double_as_longlong(" : "");
     fl_kput_expr(w, s->x[i]);
     if (as_bits) fl_text_puts(w->t, ")");
   }
@@ -207,7 +210,7 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, ";\n");
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop);
 
@@ -321,7 +324,7 @@ static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop) {
   for (const fl_kstmt *s = b.first; s; s = s->next) put_stmt(w, s, loop);
 }
 
-/* ---- the kernel ----------------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 static void put_tables(fl_kwriter *w) {
   for (int i = 0; i < w->f->n_vars; i++) {

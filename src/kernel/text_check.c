@@ -20,8 +20,10 @@ static void find_arrays(fl_kcheck *c, const fl_kfunc *f) {
   for (int i = 0; i < f->n_vars; i++) {
     const fl_kvar *v = &f->vars[i];
     c->array[i] = v->kind == FL_KV_POINTER ? c->n_arrays++ : -1;
-    if (v->temporary || v->param >= 0 || (v->kind != FL_KV_LOCAL && v->kind != FL_KV_ARRAY)) c->tracked[i] = 0;
-    if (v->kind == FL_KV_SHARED && (!c->grain || fl_kt_size(v->type) < c->grain)) c->grain = fl_kt_size(v->type);
+    if (v->temporary || v->param >= 0 || (v->kind != FL_KV_LOCAL && v->kind != FL_KV_ARRAY))
+      c->tracked[i] = 0;
+    if (v->kind == FL_KV_SHARED && (!c->grain || fl_kt_size(v->type) < c->grain))
+      c->grain = fl_kt_size(v->type);
   }
   for (int i = 0; i < f->n_vars; i++) {
     const fl_kvar *v = &f->vars[i];
@@ -109,7 +111,8 @@ void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x) {
   put_rest(w, x->var, x->line);
 }
 
-void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s, void (*value)(fl_kwriter *w, const fl_kstmt *s)) {
+void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s,
+                     void (*value)(fl_kwriter *w, const fl_kstmt *s)) {
   put_array(w, "write", s->var);
   fl_text_puts(w->t, ", ");
   fl_kput_expr(w, s->x[0]);
@@ -174,13 +177,15 @@ void fl_kcheck_barrier(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "fl_together(fl_t, ");
   if (s->x[0]) fl_kput_expr(w, s->x[0]);
   else fl_text_puts(w->t, "~0u");
-  fl_text_printf(w->t, ", %uu, %d, %s)", 2u * (unsigned)++w->check->sites + 1u, line, s->x[0] ? "true" : "false");
+  fl_text_printf(w->t, ", %uu, %d, %s)", 2u * (unsigned)++w->check->sites + 1u, line,
+                 s->x[0] ? "true" : "false");
 }
 
 void fl_kcheck_assertion(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "if (!");
   fl_kput_expr(w, s->x[0]);
-  fl_text_printf(w->t, ") fl_fault(fl_t, FL_ASSERT, %d, 0, 0, %d)", w->asserts++, line_of(w, s->line));
+  fl_text_printf(w->t, ") fl_fault(fl_t, FL_ASSERT, %d, 0, 0, %d)", w->asserts++,
+                 line_of(w, s->line));
 }
 
 /* ---- flags --------------------------------------------------------------------------- */
@@ -198,7 +203,8 @@ void fl_kcheck_begin(fl_kwriter *w, int var) {
   const fl_kvar *v = &w->f->vars[var];
   if (!w->check->tracked[var]) return;
   fl_text_printf(w->t, "%*s", 2 * w->depth, "");
-  if (v->kind == FL_KV_ARRAY) fl_text_printf(w->t, "for (int fl_j = 0; fl_j < %lld; fl_j++) ", (long long)v->count);
+  if (v->kind == FL_KV_ARRAY)
+    fl_text_printf(w->t, "for (int fl_j = 0; fl_j < %lld; fl_j++) ", (long long)v->count);
   fl_kput_var(w, var);
   fl_text_puts(w->t, v->kind == FL_KV_ARRAY ? "__s[fl_j] = false;\n" : "__s = false;\n");
 }

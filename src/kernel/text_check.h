@@ -32,7 +32,8 @@ void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_var(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_divisor(fl_kwriter *w, const fl_kexpr *x, const fl_kexpr *divisor);
 /* The element's place and "(…)": 'value' is called for what is stored. */
-void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s, void (*value)(fl_kwriter *w, const fl_kstmt *s));
+void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s,
+                     void (*value)(fl_kwriter *w, const fl_kstmt *s));
 /* Up to the operation itself, which has the index fl_i. */
 void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_warp(fl_kwriter *w, const fl_kstmt *s);

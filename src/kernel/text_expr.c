@@ -10,17 +10,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- names and types --------------------------------------------------------------------------- */
+/* ---- names and types ------------------------------------------------------------------------- */
 
 static int is_word(const char *name) {
   static const char *const words[] = {
-    "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue", "default", "delete",
-    "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto",
-    "if", "inline", "int", "long", "mutable", "namespace", "new", "operator", "private", "protected", "public",
-    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile",
-    "while", "alignas", "alignof", "constexpr", "decltype", "noexcept", "nullptr", "static_assert", "and",
-    "or", "not", "xor", "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize",
+    "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue",
+    "default", "delete",
+    "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for",
+    "friend", "goto",
+    "if", "inline", "int", "long", "mutable", "namespace", "new", "operator", "private",
+    "protected", "public",
+    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+    "template", "this",
+    "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void",
+    "volatile",
+    "while", "alignas", "alignof", "constexpr", "decltype", "noexcept", "nullptr",
+    "static_assert", "and",
+    "or", "not", "xor", "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim",
+    "warpSize",
     "printf", "llabs", "main" };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i], name)) return 1;
@@ -42,7 +49,7 @@ void fl_kput_var(fl_kwriter *w, int var) {
   fl_kput_name(w, v->name);
 }
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 static void put_float(fl_kwriter *w, int type, double d) {
   char s[40];
@@ -97,7 +104,8 @@ static void put_call(fl_kwriter *w, const fl_kexpr *x) {
 }
 
 static const char *const operators[FL_KO_COUNT] = {
-  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||",
+  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
+  "&&", "||",
   "-", "~", "!" };
 static const char *const specials[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
@@ -146,8 +154,10 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
 
 /* A checked kernel is launched some blocks at a time. */
 static void put_special(fl_kwriter *w, int op) {
-  if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z) fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
-  else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z) fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);
+  if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z)
+    fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
+  else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z)
+    fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);
   else fl_text_puts(w->t, specials[op]);
 }
 

@@ -111,10 +111,12 @@ static int32_t *name_slot(const fl_kfunc *f, const char *name) {
   }
 }
 
-/* The table knows all variables, at most half of it: made again where it grows or their numbers have changed. */
+/* The table knows all variables, at most half of it: made again where it
+** grows or their numbers have changed. */
 static int know_names(fl_kfunc *f) {
   if (f->n_names == f->n_vars && 2 * f->n_vars < f->cap_names) return 1;
-  const int32_t cap = f->cap_names && 2 * f->n_vars < f->cap_names ? f->cap_names : 4 * (f->cap_vars + 16);
+  const int32_t cap = f->cap_names && 2 * f->n_vars < f->cap_names
+                      ? f->cap_names : 4 * (f->cap_vars + 16);
   int32_t size = 64;
   while (size < cap) size *= 2;
   f->names = fl_karena_new(f->arena, (size_t)size * sizeof *f->names);
@@ -138,7 +140,8 @@ static const char *unique_name(fl_kfunc *f, const char *source) {
     text[n] = good ? c : '_';
   }
   text[n] = 0;
-  if (!strcmp(source, "t#")) n = (size_t)snprintf(text, sizeof text, "t%d", f->n_vars);   /* fl_ktemp */
+  /* fl_ktemp */
+  if (!strcmp(source, "t#")) n = (size_t)snprintf(text, sizeof text, "t%d", f->n_vars);
   if (!know_names(f)) return NULL;
   for (int k = f->n_vars; *name_slot(f, text); k++)
     snprintf(text + n, sizeof text - n, "_%d", k);
@@ -317,8 +320,8 @@ fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index) {
 }
 
 fl_kexpr *fl_kexpr_special(fl_karena *a, int special) {
-  return node(a, FL_KX_SPECIAL, special == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32, special, 0,
-              NULL);
+  return node(a, FL_KX_SPECIAL, special == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32,
+              special, 0, NULL);
 }
 
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x) {

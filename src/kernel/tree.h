@@ -34,10 +34,13 @@ typedef struct fl_karena {
   char *at, *end;                   /* free part of the newest chunk */
   int failed;                       /* the first of these, 0: nothing */
   size_t bytes, most;               /* taken; at most that many may be, 0: any number */
-  const atomic_int *stop;           /* polled where memory is taken: not 0, it fails; NULL: nothing asks for a stop */
+  const atomic_int *stop;           /* polled where memory is taken: not 0, it fails;
+                                    ** NULL: nothing asks for a stop */
 } fl_karena;
-/* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL; LARGE: 'most' passed; STOPPED: by 'stop'. */
-enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE, FL_KARENA_STOPPED };
+/* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL; LARGE: 'most'
+** passed; STOPPED: by 'stop'. */
+enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE,
+       FL_KARENA_STOPPED };
 void fl_karena_init(fl_karena *a, fl_mem *m);
 void fl_karena_close(fl_karena *a);
 void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned to 16, or NULL */
@@ -133,9 +136,9 @@ typedef enum {
 } fl_kop;
 
 typedef enum {
-  FL_KSPECIAL_TID_X, FL_KSPECIAL_TID_Y, FL_KSPECIAL_TID_Z, FL_KSPECIAL_BID_X, FL_KSPECIAL_BID_Y, FL_KSPECIAL_BID_Z,
-  FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X, FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z,
-  FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
+  FL_KSPECIAL_TID_X, FL_KSPECIAL_TID_Y, FL_KSPECIAL_TID_Z, FL_KSPECIAL_BID_X, FL_KSPECIAL_BID_Y,
+  FL_KSPECIAL_BID_Z, FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X,
+  FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z, FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
 } fl_kspecial;
 
 enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
@@ -153,28 +156,29 @@ typedef struct fl_kexpr {
 /* ---- statements -------------------------------------------------------------------------- */
 
 typedef enum {
-  FL_KS_DECL,       /* var (LOCAL or ARRAY) begins here with undefined contents. A variable
-                    ** without DECL (parameters, temporaries of AD) lives in the whole function */
-  FL_KS_ASSIGN,     /* var = x[0], which has var's type */
-  FL_KS_STORE,      /* var[x[0]] = x[1] (of the element type). With 'accumulate':
-                    ** var[i] = (element type)((type of x[1])var[i] + x[1]); -= is + of the
-                    ** negated value. Not atomic. ARRAY, SHARED, POINTER */
-  FL_KS_ATOMIC,     /* old = var[x[0]]; var[x[0]] = op(old, x[1]); result = old. SHARED, POINTER.
-                    ** CAS compares with x[2]: x[1] is stored where old == x[2]. With 'as' the bits of
-                    ** the element are a number of that type */
-  FL_KS_IF,         /* x[0] BOOL: body, else other */
-  FL_KS_LOOP,       /* see fl_kstmt.post */
+  FL_KS_DECL,      /* var (LOCAL or ARRAY) begins here with undefined contents. A variable
+                   ** without DECL (parameters, temporaries of AD) lives in the whole function */
+  FL_KS_ASSIGN,    /* var = x[0], which has var's type */
+  FL_KS_STORE,     /* var[x[0]] = x[1] (of the element type). With 'accumulate':
+                   ** var[i] = (element type)((type of x[1])var[i] + x[1]); -= is + of the
+                   ** negated value. Not atomic. ARRAY, SHARED, POINTER */
+  /* old = var[x[0]]; var[x[0]] = op(old, x[1]); result = old. SHARED, POINTER. CAS compares with
+  ** x[2]: x[1] is stored where old == x[2]. With 'as' the bits of the element are a number of that
+  ** type */
+  FL_KS_ATOMIC,
+  FL_KS_IF,        /* x[0] BOOL: body, else other */
+  FL_KS_LOOP,      /* see fl_kstmt.post */
   FL_KS_BREAK, FL_KS_CONTINUE,   /* of the innermost LOOP (BLOCKs in between are left) */
-  FL_KS_BLOCK,      /* body; label */
-  FL_KS_LEAVE,      /* to the end of the enclosing BLOCK 'label', through loops in between */
-  FL_KS_RETURN,     /* of the kernel */
-  FL_KS_BARRIER,    /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
-  FL_KS_SHUFFLE,    /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
-                    ** x[1] value (32 or 64 bits or F16), x[2] lane or delta (I32 or U32),
-                    ** x[3] width (I32). x[1] is evaluated by every lane that is here */
-  FL_KS_VOTE,       /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
-  FL_KS_PRINTF,     /* text: format, args */
-  FL_KS_ASSERT      /* x[0] BOOL; text: the condition as written */
+  FL_KS_BLOCK,     /* body; label */
+  FL_KS_LEAVE,     /* to the end of the enclosing BLOCK 'label', through loops in between */
+  FL_KS_RETURN,    /* of the kernel */
+  FL_KS_BARRIER,   /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
+  FL_KS_SHUFFLE,   /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
+                   ** x[1] value (32 or 64 bits or F16), x[2] lane or delta (I32 or U32),
+                   ** x[3] width (I32). x[1] is evaluated by every lane that is here */
+  FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
+  FL_KS_PRINTF,    /* text: format, args */
+  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
 } fl_kskind;
 
 typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE } fl_kbarrier;
@@ -254,7 +258,8 @@ typedef struct fl_kfunc {
   int32_t n_params;
   fl_kvar *vars;             /* grows: keep indices, not addresses, across fl_kvar_add */
   int32_t n_vars, cap_vars;
-  int32_t *names;            /* hash of the names of the first n_names variables: 1 + index, 0: free (tree.c) */
+  int32_t *names;            /* hash of the names of the first n_names variables: 1 +
+                             ** index, 0: free (tree.c) */
   int32_t n_names, cap_names;
   int32_t n_sites, n_labels, n_loops;
   fl_kblock body;
@@ -272,7 +277,8 @@ typedef struct fl_kfunc {
 fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name);
 /* Deep copy into 'a' (notes are not copied): variables, sites and labels keep their numbers. */
 fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
-/* Append a parameter with its variable(s); scalar or pointer. Returns the variable, -1: no memory. */
+/* Append a parameter with its variable(s); scalar or pointer. Returns the
+** variable, -1: no memory. */
 int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
 /* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
@@ -297,7 +303,7 @@ fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
 fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* types must agree */
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
-fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);       /* x itself if it has the type */
+fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);      /* x itself if it has the type */
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
 /* Depth of x anew, whose operands were changed where they are. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);

@@ -27,11 +27,13 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
 /* Numbers, or structs of numbers of one type. */
 static int is_packed(const fl_ctype *of) {
   int64_t n;
-  return of->kind == FL_C_SCALAR || (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
+  return of->kind == FL_C_SCALAR ||
+         (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
 }
 
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v) {
-  if (of->kind == FL_C_SCALAR) return !v || v->var < 0 || p->f->vars[v->var].type == of->scalar;      /* seen as it is */
+  /* seen as it is */
+  if (of->kind == FL_C_SCALAR) return !v || v->var < 0 || p->f->vars[v->var].type == of->scalar;
   return is_packed(of) && v && v->linear;
 }
 
@@ -57,8 +59,8 @@ int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
 int fl_turn_passed(const fl_front *p, int64_t i) {
   if (!p->turning || i < 1 || i + 1 >= p->toks.n) return 0;
   const fl_ktok *a = &p->toks.at[i - 1], *b = &p->toks.at[i + 1];
-  return a->kind == FL_TOK_PUNCT && (a->punct == '(' || a->punct == ',') && b->kind == FL_TOK_PUNCT &&
-         (b->punct == ')' || b->punct == ',');
+  return a->kind == FL_TOK_PUNCT && (a->punct == '(' || a->punct == ',') &&
+         b->kind == FL_TOK_PUNCT && (b->punct == ')' || b->punct == ',');
 }
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
@@ -67,15 +69,19 @@ static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_K
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;
-  if (p->f->vars[from.var].kind == FL_KV_LOCAL || (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
+  if (p->f->vars[from.var].kind == FL_KV_LOCAL ||
+      (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
     fl_refuse(p, line, "a pointer that may point to a variable or into an array");
   for (int i = 0; i < t->n; i++) known |= t->from[i] == from.var;
-  if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = from.var;
+  if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to"))
+    t->from[t->n++] = from.var;
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* A choice has its value from the start: its number needs no DECL, whose scope would be one side of another choice. */
-static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared, int32_t line) {
+/* A choice has its value from the start: its number needs no DECL, whose
+** scope would be one side of another choice. */
+static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
+                      int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);
   if (!t || p->failed || !p->b) return NULL;
   int64_t n;
@@ -90,7 +96,8 @@ static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int dec
 }
 
 static fl_cvalue place(const fl_kturn *t, const fl_ctype *of, int is_const) {
-  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .is_const = (uint8_t)is_const, .type = of, .var = t->var };
+  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .is_const = (uint8_t)is_const, .type = of,
+                      .var = t->var };
 }
 
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
@@ -99,7 +106,8 @@ void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   if (s) s->line = line;
 }
 
-fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_cvalue *from, int32_t line) {
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
+                      const fl_cvalue *from, int32_t line) {
   fl_kturn *t = make(p, of, name, 1, line);
   if (!t) return fl_val_none();
   if (from) fl_turn_set(p, t, *from, line);
@@ -109,7 +117,8 @@ fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char 
 fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line) {
   fl_kturn *t = make(p, x.type, "choice", 0, line);
   if (!t) return fl_val_none();
-  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line), *b = which(p, t, y, line);
+  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line),
+           *b = which(p, t, y, line);
   if (p->failed) return fl_val_none();
   c = fl_val_stable(p, c);
   fl_kstmt_assign(p->f, p->b, t->sel, fl_kexpr_select(p->a, c, a, b));
@@ -152,7 +161,8 @@ static void flatten(fl_front *p) {
 
 static fl_kturn *ready(fl_front *p, int32_t var, int32_t line) {
   fl_kturn *t = fl_turn_of(p, var);
-  if (t && !t->n) fl_refuse(p, line, "pointer '%s' is used before it has a value", p->f->vars[var].source);
+  if (t && !t->n)
+    fl_refuse(p, line, "pointer '%s' is used before it has a value", p->f->vars[var].source);
   return p->failed ? NULL : t;
 }
 

@@ -1,4 +1,5 @@
-/* Types of the source: construction, CUDA's layout, leaves. Their depth is bounded by the parser. */
+/* Types of the source: construction, CUDA's layout, leaves. Their depth is
+** bounded by the parser. */
 #include "kernel/types.h"
 #include <assert.h>
 #include <stdio.h>
@@ -121,7 +122,8 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
     assert(at > 0);                /* of a complete type: checked where the field was read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
-    if (!fields[i].base || fl_ctype_leaves(fields[i].type)) s->size = fields[i].offset + fl_ctype_size(fields[i].type);
+    if (!fields[i].base || fl_ctype_leaves(fields[i].type))
+      s->size = fields[i].offset + fl_ctype_size(fields[i].type);
     s->n_leaves += fl_ctype_leaves(fields[i].type);
     if (at > s->align) s->align = at;
     if (s->size > MAX_BYTES || s->n_leaves > MAX_LEAVES) return NULL;
@@ -139,7 +141,7 @@ const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t
   return NULL;
 }
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const struct { const char *name; uint8_t type; } words[] = {
   { "float", FL_KT_F32 }, { "double", FL_KT_F64 }, { "half", FL_KT_F16 }, { "__half", FL_KT_F16 },
@@ -168,7 +170,8 @@ static const fl_ctype *vector(fl_karena *a, const char *name, int type, int widt
     f[i].type = fl_ctype_scalar(type);
   }
   const int64_t bytes = width * fl_kt_size(type);
-  fl_ctype *t = f ? fl_ctype_struct(a, name, f, width, width == 3 || width == 1 ? 1 : bytes > 16 ? 16 : bytes)
+  fl_ctype *t = f ? fl_ctype_struct(a, name, f, width, width == 3 || width == 1 ? 1 : bytes > 16
+                                    ? 16 : bytes)
                   : NULL;
   if (t) t->s->width = (uint8_t)width;
   return t;
@@ -184,13 +187,14 @@ const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n) {
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
     const size_t k = strlen(families[i].name);
     if (k + 1 != (size_t)n || memcmp(families[i].name, name, k)) continue;
-    if (fl_kt_size(families[i].type) == 2 && fl_kt_is_float(families[i].type) && width != 2) return NULL;
+    if (fl_kt_size(families[i].type) == 2 && fl_kt_is_float(families[i].type) && width != 2)
+      return NULL;
     return vector(a, fl_karena_str(a, name, (size_t)n), families[i].type, width);
   }
   return NULL;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 typedef struct leaves { fl_karena *a; fl_kfield *out; int n; fl_kfield now; } leaves;
 
@@ -206,7 +210,8 @@ static int walk(leaves *l, const fl_ctype *t, const char *path, int64_t offset) 
   } else if (t->kind == FL_C_STRUCT) {
     for (int i = 0; ok && i < t->s->n_fields; i++) {
       const fl_cfield *f = &t->s->fields[i];
-      const char *p = f->base ? path : fl_karena_printf(l->a, "%s%s%s", path, *path ? "." : "", f->name);
+      const char *p = f->base ? path
+                              : fl_karena_printf(l->a, "%s%s%s", path, *path ? "." : "", f->name);
       ok = p && walk(l, f->type, p, offset + f->offset);
     }
   } else {
@@ -233,7 +238,8 @@ int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfie
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
   switch (t->kind) {
     case FL_C_SCALAR: return fl_ktypes[t->scalar].c;
-    case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;      /* (library.c) */
+    /* (library.c) */
+    case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;
     case FL_C_POINTER: {
       const char *of = t->of->kind == FL_C_POINTER ? "pointer" : fl_ctype_text(a, t->of);
       return fl_karena_printf(a, "%s%s *", t->const_of ? "const " : "", of ? of : "?");

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- casts ------------------------------------------------------------------------------------ */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 /* extern __shared__ memory seen as another type: one more variable over the same bytes. */
 static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
@@ -46,7 +46,7 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
   const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
   if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views && !v.member)
-    v.linear = 1;                                           /* elements of one array, counted alike */
+    v.linear = 1;                                         /* elements of one array, counted alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
     v = view_shared(p, v, want);
   else if (!views || (!v.linear && to->kind != FL_C_SCALAR))
@@ -58,9 +58,11 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
 
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
-  const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR && t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
+  const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR &&
+                    t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
   if (views && v.type->scalar != FL_KT_VOID)
-    fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast", fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
+    fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast",
+              fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
   return fl_cast_to(p, t, v, line);
 }
 
@@ -81,7 +83,7 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
   return p->failed ? fl_val_none() : made(p, t, &v, 1, line);
 }
 
-/* ---- primary ------------------------------------------------------------------------------------ */
+/* ---- primary --------------------------------------------------------------------------------- */
 
 static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gridDim" };
 
@@ -214,7 +216,8 @@ static fl_cvalue constructed(fl_front *p) {
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
-      fl_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}", fl_ctype_text(p->a, s.type), n);
+      fl_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}",
+                fl_ctype_text(p->a, s.type), n);
       return fl_val_none();
     }
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
@@ -245,7 +248,8 @@ static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
   if (!s) {
-    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
+    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
+              t->kind == FL_TOK_NAME ? t->text : "?");
     return fl_val_none();
   }
   if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
@@ -254,7 +258,8 @@ static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
   const fl_cvalue object = self ? self->v : fl_val_none();
   if (s->kind == FL_SYM_FUNCTION)
-    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner) ? &object : NULL, t);
+    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner)
+                            ? &object : NULL, t);
   fl_front_push(p, &kept, 1);
   const fl_cvalue v = named(p, t);
   p->syms.n = mark;
@@ -338,7 +343,7 @@ static fl_cvalue primary(fl_front *p) {
   return fl_val_expr(e);
 }
 
-/* ---- postfix and unary ----------------------------------------------------------------------------- */
+/* ---- postfix and unary ----------------------------------------------------------------------- */
 
 static int is_object(fl_cvalue v) {
   return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
@@ -365,7 +370,8 @@ static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   fl_front_word(p, "template");
   const fl_ktok *t = fl_front_next(p);
   if (arrow) v = fl_val_deref(p, v, line);
-  if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER || t->kind != FL_TOK_NAME) {
+  if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER ||
+      t->kind != FL_TOK_NAME) {
     fl_refuse(p, line, "'%.*s' of something that is no struct",
               t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
     return v;

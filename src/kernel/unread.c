@@ -1,4 +1,5 @@
-/* Declarations of the file that could not be read: where they end, and what they would have declared. */
+/* Declarations of the file that could not be read: where they end, and what
+** they would have declared. */
 #include "kernel/front.h"
 #include <string.h>
 
@@ -21,13 +22,14 @@ void fl_front_skip_declaration(fl_front *p, int64_t from) {
 static int64_t behind_parameters(fl_front *p, int64_t from) {
   const int64_t at = p->at;
   p->at = from + 1;
-  if (fl_ktok_is(&p->toks.at[from], "template") && fl_front_is(p, '<')) from += 1 + fl_template_angle(p, 0);
+  if (fl_ktok_is(&p->toks.at[from], "template") && fl_front_is(p, '<'))
+    from += 1 + fl_template_angle(p, 0);
   p->at = at;
   return from;
 }
 
-/* The name that a declaration we could not read, from 'from' to here, would have had: the one before '(', '=',
-** '[' or ';', or behind struct. */
+/* The name that a declaration we could not read, from 'from' to here, would have had: the one
+** before '(', '=', '[' or ';', or behind struct. */
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;

@@ -16,7 +16,7 @@ typedef struct unroller {
   int done, statements;
 } unroller;
 
-/* ---- rounds ----------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 typedef struct counting { int32_t var; int64_t first, bound, step; int op; } counting;
 
@@ -30,7 +30,8 @@ static int mirrored(int op) {
 
 static int assigns(const fl_kblock *b, int32_t v) {
   for (const fl_kstmt *s = b->first; s; s = s->next)
-    if ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v || assigns(&s->body, v) || assigns(&s->other, v))
+    if ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v || assigns(&s->body, v) ||
+        assigns(&s->other, v))
       return 1;
   return 0;
 }
@@ -39,17 +40,22 @@ static int assigns(const fl_kblock *b, int32_t v) {
 static int counts(const fl_kstmt *before, const fl_kstmt *s, counting *c) {
   const fl_kstmt *step = s->other.first;
   const fl_kexpr *x = s->x[0];
-  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) || s->post || !x || !step || step->next
-      || step->kind != FL_KS_ASSIGN || step->var != before->var || x->kind != FL_KX_BINARY) return 0;
+  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) || s->post || !x ||
+      !step || step->next
+      || step->kind != FL_KS_ASSIGN || step->var != before->var || x->kind != FL_KX_BINARY)
+    return 0;
   c->var = before->var;
   c->first = before->x[0]->value.i;
   if (is_var(x->x[0], c->var) && is_const(x->x[1])) c->bound = x->x[1]->value.i, c->op = x->op;
-  else if (is_var(x->x[1], c->var) && is_const(x->x[0])) c->bound = x->x[0]->value.i, c->op = mirrored(x->op);
+  else if (is_var(x->x[1], c->var) && is_const(x->x[0]))
+    c->bound = x->x[0]->value.i, c->op = mirrored(x->op);
   else return 0;
   x = step->x[0];
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return 0;
-  if (is_var(x->x[0], c->var) && is_const(x->x[1])) c->step = x->op == FL_KO_ADD ? x->x[1]->value.i : -x->x[1]->value.i;
-  else if (x->op == FL_KO_ADD && is_var(x->x[1], c->var) && is_const(x->x[0])) c->step = x->x[0]->value.i;
+  if (is_var(x->x[0], c->var) && is_const(x->x[1]))
+    c->step = x->op == FL_KO_ADD ? x->x[1]->value.i : -x->x[1]->value.i;
+  else if (x->op == FL_KO_ADD && is_var(x->x[1], c->var) && is_const(x->x[0]))
+    c->step = x->x[0]->value.i;
   else return 0;
   return !assigns(&s->body, c->var);
 }
@@ -68,8 +74,10 @@ static int goes_on(const counting *c, int64_t v) {
 /* -1: too many, or beyond what the counter holds. */
 static int rounds(const counting *c, int is_signed) {
   int64_t v = c->first;
-  for (int n = 0; n <= MOST_ROUNDS; ++n, v += c->step) {
-    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX || c->step < INT32_MIN) return -1;
+  for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
+    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX ||
+        c->step < INT32_MIN)
+      return -1;
     if (!goes_on(c, v)) return n;
   }
   return -1;
@@ -113,7 +121,7 @@ static fl_kexpr *put(unroller *u, fl_kexpr *x) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (!x || is_var(x, u->counter)) return x ? u->value : NULL;
   if (!x->n) return x;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!(k[i] = put(u, x->x[i]))) return NULL;
   fl_kexpr *r = build(u, x, k);
   if (r && r != u->value && !r->line) r->line = x->line;
@@ -122,12 +130,12 @@ static fl_kexpr *put(unroller *u, fl_kexpr *x) {
 
 static int put_statement(void *arg, fl_kstmt *s) {
   unroller *u = arg;
-  for (int i = 0; i < 4; ++i) s->x[i] = put(u, s->x[i]);
-  for (int i = 0; i < s->n_args; ++i) s->args[i] = put(u, s->args[i]);
+  for (int i = 0; i < 4; i++) s->x[i] = put(u, s->x[i]);
+  for (int i = 0; i < s->n_args; i++) s->args[i] = put(u, s->args[i]);
   return 1;
 }
 
-/* ---- rounds written out ----------------------------------------------------------------------- */
+/* ---- rounds written out ---------------------------------------------------------------------- */
 
 /* CONTINUE and BREAK of the loop itself: LEAVEs of these blocks. Returns which there are: 1, 2. */
 static int leave(fl_kblock *b, int32_t round, int32_t all) {
@@ -157,14 +165,15 @@ static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   int32_t *map = fl_karena_new(f->arena, ((size_t)n + 1) * sizeof *map);
   const fl_kvisitor see = {rename_declared, NULL, &map};
   if (!map) return NULL;
-  for (int i = 0; i < n; ++i) map[i] = i;
+  for (int i = 0; i < n; i++) map[i] = i;
   fl_kwalk_block(&see, *body);
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; i++) {
     if (map[i] != -2) continue;
     const fl_kvar x = f->vars[i];
     map[i] = x.kind == FL_KV_LOCAL || x.kind == FL_KV_ARRAY
            ? fl_kvar_add(f, (fl_kvkind)x.kind, x.type, x.name, x.count) : i;
-    if (map[i] >= 0 && map[i] != i) f->vars[map[i]].source = x.source, f->vars[map[i]].line = x.line;
+    if (map[i] >= 0 && map[i] != i)
+      f->vars[map[i]].source = x.source, f->vars[map[i]].line = x.line;
   }
   return map;
 }
@@ -174,7 +183,8 @@ static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t 
 }
 
 /* The counter is set too: it may be read after a jump out of the loop. */
-static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v, int32_t all) {
+static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
+                     int32_t all) {
   const fl_kvisitor see = {put_statement, NULL, u};
   int32_t *map = fresh_variables(u, &s->body);
   if (!map) return;
@@ -203,7 +213,7 @@ static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const countin
     all = b->label;
     to = &b->body;
   }
-  for (int i = 0; i < n; ++i) round_of(u, to, s, c, c->first + i * c->step, all);
+  for (int i = 0; i < n; i++) round_of(u, to, s, c, c->first + i * c->step, all);
   set_counter(u, to, c, c->first + n * c->step);
 }
 

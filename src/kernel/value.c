@@ -37,7 +37,7 @@ static int64_t scalars_of(fl_front *p, const fl_ctype *t, int32_t line) {
   return n;
 }
 
-/* ---- conversions ------------------------------------------------------------------------------ */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 int fl_promote_type(int t) { return t >= FL_KT_BOOL && t < FL_KT_I32 ? FL_KT_I32 : t; }
 
@@ -67,15 +67,19 @@ fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type) {
 
 int fl_val_views(int to, int from) {
   const int halves = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
-  return to == from || (to > FL_KT_BOOL && from > FL_KT_BOOL && !halves && fl_kt_size(to) == fl_kt_size(from));
+  return to == from ||
+         (to > FL_KT_BOOL && from > FL_KT_BOOL && !halves && fl_kt_size(to) == fl_kt_size(from));
 }
 
 /* The bits of e as a number of another type of its size. */
 static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
   if (!e || p->failed || e->type == to) return e;
-  const fl_kexpr *of = e;                                   /* bits of a real that go back into one: the real */
-  while (of->kind == FL_KX_CAST && fl_kt_is_int(of->x[0]->type) && fl_kt_size(of->x[0]->type) == fl_kt_size(to)) of = of->x[0];
-  const int bits = of->kind == FL_KX_CALL && (of->op == FL_KB_FLOAT_BITS || of->op == FL_KB_DOUBLE_BITS);
+  const fl_kexpr *of = e;                       /* bits of a real that go back into one: the real */
+  while (of->kind == FL_KX_CAST && fl_kt_is_int(of->x[0]->type) &&
+         fl_kt_size(of->x[0]->type) == fl_kt_size(to))
+    of = of->x[0];
+  const int bits = of->kind == FL_KX_CALL &&
+                   (of->op == FL_KB_FLOAT_BITS || of->op == FL_KB_DOUBLE_BITS);
   if (bits && of->x[0]->type == to) return of->x[0];
   if (fl_kt_is_float(e->type)) {
     const int wide = e->type == FL_KT_F64, whole = wide ? FL_KT_I64 : FL_KT_I32;
@@ -89,7 +93,7 @@ static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
   return fl_val_convert(p, e, to);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
 
@@ -121,7 +125,9 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_EXPR) return v.e;
   if (v.torn && v.e) return v.e;
   if (v.torn) {
-    fl_refuse(p, line, "one argument changes '%s', another reads it, and C++ does not say which is first" FL_DO ": write two statements", p->f->vars[v.var].source);
+    fl_refuse(p, line,
+              "one argument changes '%s', another reads it, and C++ does not say which is first"
+              FL_DO ": write two statements", p->f->vars[v.var].source);
     return NULL;
   }
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
@@ -176,7 +182,7 @@ fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line) {
   return NULL;
 }
 
-/* ---- places --------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
                        int32_t line) {
@@ -184,8 +190,8 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   const fl_cfield *f =
       v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
   if (!f) {
-    fl_refuse(p, line, "'%s' has no member '%.*s'%s", v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name,
-              fl_field_meant(p, v.type, name, n));
+    fl_refuse(p, line, "'%s' has no member '%.*s'%s", v.type ? fl_ctype_text(p->a, v.type) : "?",
+              (int)n, name, fl_field_meant(p, v.type, name, n));
     return fl_val_none();
   }
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
@@ -282,7 +288,7 @@ fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line) {
   return v;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 int fl_front_temp(fl_front *p, int type, int32_t line) {
   const int t = fl_ktemp(p->f, type);
@@ -389,10 +395,15 @@ static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !
 
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   from = fl_member_as(p, from, to.type, line);
-  const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type && !fl_ctype_same(to.type, from.type);
-  if (makes && fl_member_makes(to.type, from.type)) { fl_member_make(p, to, &from, 1, line); return; }
+  const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type &&
+                    !fl_ctype_same(to.type, from.type);
+  if (makes && fl_member_makes(to.type, from.type)) {
+    fl_member_make(p, to, &from, 1, line);
+    return;
+  }
   if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
-  if (!p->failed && is_empty(to.type)) fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
+  if (!p->failed && is_empty(to.type))
+    fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
   if (p->failed || !to.type || !writable(p, to, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
@@ -417,7 +428,8 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
 
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line) {
   for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
-    fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line), fl_val_scalar(p, args[i], line), 0, line);
+    fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line),
+                 fl_val_scalar(p, args[i], line), 0, line);
 }
 
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {

@@ -46,7 +46,8 @@ static int is_integer(int t) { return t >= FL_KT_I32 && t <= FL_KT_U64; }
 
 static int usable(verifier *v, int32_t var) {
   NEED(var >= 0 && var < v->f->n_vars, "variable %d of %d", var, v->f->n_vars);
-  NEED(v->declared[var] != 1 || v->f->vars[var].temporary, "variable %d is used outside the scope of its DECL", var);
+  NEED(v->declared[var] != 1 || v->f->vars[var].temporary,
+       "variable %d is used outside the scope of its DECL", var);
   return 1;
 }
 
@@ -66,7 +67,9 @@ static int check_unary(verifier *v, const fl_kexpr *x) {
   switch (x->op) {
     case FL_KO_NEG: NEED(is_arithmetic(t), "negation of type %d", t); return 1;
     case FL_KO_INVERT: NEED(is_integer(t), "~ of type %d", t); return 1;
-    default: NEED(x->op == FL_KO_NOT && t == FL_KT_BOOL, "unary operator %d of type %d", x->op, t); return 1;
+    default:
+      NEED(x->op == FL_KO_NOT && t == FL_KT_BOOL, "unary operator %d of type %d", x->op, t);
+      return 1;
   }
 }
 
@@ -78,7 +81,8 @@ static int check_binary(verifier *v, const fl_kexpr *x) {
   }
   NEED(a == b, "operands of types %d and %d", a, b);
   if (x->op >= FL_KO_LT && x->op <= FL_KO_NE) {
-    NEED(x->type == FL_KT_BOOL && (is_arithmetic(a) || a == FL_KT_BOOL), "comparison of type %d gives type %d", a, x->type);
+    NEED(x->type == FL_KT_BOOL && (is_arithmetic(a) || a == FL_KT_BOOL),
+         "comparison of type %d gives type %d", a, x->type);
   } else if (x->op == FL_KO_LAND || x->op == FL_KO_LOR) {
     NEED(x->type == FL_KT_BOOL && a == FL_KT_BOOL, "logic of type %d gives type %d", a, x->type);
   } else if (x->op >= FL_KO_AND && x->op <= FL_KO_XOR) {
@@ -98,10 +102,12 @@ static int check_call(verifier *v, const fl_kexpr *x) {
   const int first = x->x[0]->type;
   if (b->rule == FL_KBR_BITS) {
     NEED(x->type == b->result, "a function of bits of type %d, not %d", x->type, b->result);
-    for (int i = 0; i < x->n; i++) NEED(x->x[i]->type == b->arg, "operand of type %d, not %d", x->x[i]->type, b->arg);
+    for (int i = 0; i < x->n; i++)
+      NEED(x->x[i]->type == b->arg, "operand of type %d, not %d", x->x[i]->type, b->arg);
     return 1;
   }
-  NEED(x->type == (b->rule == FL_KBR_TEST ? FL_KT_BOOL : first), "a function over type %d gives type %d", first, x->type);
+  NEED(x->type == (b->rule == FL_KBR_TEST ? FL_KT_BOOL : first),
+       "a function over type %d gives type %d", first, x->type);
   NEED(b->rule == FL_KBR_INT ? is_integer(first) : first == FL_KT_F32 || first == FL_KT_F64,
        "a function of rule %d over type %d", b->rule, first);
   for (int i = 1; i < x->n; i++) {
@@ -123,24 +129,31 @@ static int operands_of(const fl_kexpr *x) {
 
 static int check_kind(verifier *v, const fl_kexpr *x) {
   switch (x->kind) {
-    case FL_KX_CONST: NEED(x->type > FL_KT_VOID && x->type < FL_KT_COUNT, "constant of type %d", x->type); return 1;
+    case FL_KX_CONST:
+      NEED(x->type > FL_KT_VOID && x->type < FL_KT_COUNT, "constant of type %d", x->type);
+      return 1;
     case FL_KX_VAR:
       if (!usable(v, x->var)) return 0;
       NEED(v->f->vars[x->var].kind == FL_KV_LOCAL, "value of the array %d", x->var);
-      NEED(x->type == v->f->vars[x->var].type, "variable read as type %d, not %d", x->type, v->f->vars[x->var].type);
+      NEED(x->type == v->f->vars[x->var].type, "variable read as type %d, not %d", x->type,
+           v->f->vars[x->var].type);
       return 1;
     case FL_KX_LOAD: return check_load(v, x);
     case FL_KX_SPECIAL:
       NEED(x->op < FL_KSPECIAL_COUNT, "special %d of %d", x->op, FL_KSPECIAL_COUNT);
-      NEED(x->type == (x->op == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32), "special %d of type %d", x->op, x->type);
+      NEED(x->type == (x->op == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32),
+           "special %d of type %d", x->op, x->type);
       return 1;
     case FL_KX_UNARY: return check_unary(v, x);
     case FL_KX_BINARY: return check_binary(v, x);
     case FL_KX_SELECT:
       NEED(x->x[0]->type == FL_KT_BOOL, "choice by type %d", x->x[0]->type);
-      NEED(x->type == x->x[1]->type && x->type == x->x[2]->type, "choice of types %d and %d", x->x[1]->type, x->x[2]->type);
+      NEED(x->type == x->x[1]->type && x->type == x->x[2]->type, "choice of types %d and %d",
+           x->x[1]->type, x->x[2]->type);
       return 1;
-    case FL_KX_CAST: NEED(x->type > FL_KT_VOID && x->type < FL_KT_COUNT, "cast to type %d", x->type); return 1;
+    case FL_KX_CAST:
+      NEED(x->type > FL_KT_VOID && x->type < FL_KT_COUNT, "cast to type %d", x->type);
+      return 1;
     case FL_KX_CALL: return check_call(v, x);
     default: return fail(v, "expression of kind %d", x->kind);
   }
@@ -151,14 +164,16 @@ static int check_expr(verifier *v, const fl_kexpr *x) {
   int depth = 0;
   if (v->fault) return 0;
   NEED(x != NULL, "an expression is missing");
-  NEED(x->n <= FL_K_MAX_ARGS && x->n == operands_of(x), "%d operands of an expression of kind %d", x->n, x->kind);
+  NEED(x->n <= FL_K_MAX_ARGS && x->n == operands_of(x), "%d operands of an expression of kind %d",
+       x->n, x->kind);
   for (int i = 0; i < x->n; i++) {
     NEED(x->x[i] != NULL, "operand %d is missing", i);
     NEED(x->x[i]->depth < x->depth, "depth %d over depth %d", x->depth, x->x[i]->depth);
     if (!check_expr(v, x->x[i])) return 0;
     if (x->x[i]->depth > depth) depth = x->x[i]->depth;
   }
-  NEED(x->depth == depth + 1 && x->depth <= FL_K_MAX_DEPTH, "depth %d over depth %d", x->depth, depth);
+  NEED(x->depth == depth + 1 && x->depth <= FL_K_MAX_DEPTH, "depth %d over depth %d",
+       x->depth, depth);
   return check_kind(v, x);
 }
 
@@ -182,13 +197,16 @@ static int check_result(verifier *v, int32_t var) {
 static int check_memory(verifier *v, const fl_kstmt *s) {
   if (!usable(v, s->var) || !check_typed(v, s->x[0], FL_KT_I64)) return 0;
   const fl_kvar *w = &v->f->vars[s->var];
-  NEED(w->kind != FL_KV_LOCAL && w->kind != FL_KV_TABLE, "a write to variable %d of kind %d", s->var, w->kind);
+  NEED(w->kind != FL_KV_LOCAL && w->kind != FL_KV_TABLE, "a write to variable %d of kind %d",
+       s->var, w->kind);
   NEED(!w->is_const, "a write to the constant array %d", s->var);
   NEED(s->site >= 0 && s->site < v->f->n_sites, "site %d of %d", s->site, v->f->n_sites);
   if (s->kind == FL_KS_ATOMIC) {
-    NEED(w->kind == FL_KV_SHARED || w->kind == FL_KV_POINTER, "an atomic on variable %d of kind %d", s->var, w->kind);
+    NEED(w->kind == FL_KV_SHARED || w->kind == FL_KV_POINTER, "an atomic on variable %d of kind %d",
+         s->var, w->kind);
     NEED(s->op < FL_KA_COUNT, "atomic operation %d of %d", s->op, FL_KA_COUNT);
-    return check_expr(v, s->x[1]) && (s->op != FL_KA_CAS || check_expr(v, s->x[2])) && check_result(v, s->result);
+    return check_expr(v, s->x[1]) && (s->op != FL_KA_CAS || check_expr(v, s->x[2])) &&
+           check_result(v, s->result);
   }
   return s->accumulate ? check_expr(v, s->x[1]) : check_typed(v, s->x[1], w->type);
 }
@@ -216,7 +234,8 @@ static int check_exit(verifier *v, const fl_kstmt *s, const scope *up) {
 static int check_choice(verifier *v, const fl_kstmt *s, const scope *up) {
   const scope in = { up, s, 0 };
   if (s->kind == FL_KS_IF)
-    return check_typed(v, s->x[0], FL_KT_BOOL) && check_block(v, s->body, &in) && check_block(v, s->other, &in);
+    return check_typed(v, s->x[0], FL_KT_BOOL) && check_block(v, s->body, &in) &&
+           check_block(v, s->other, &in);
   NEED(s->label >= 0 && s->label < v->f->n_labels, "block %d of %d", s->label, v->f->n_labels);
   NEED(!v->label[s->label], "block %d appears twice", s->label);
   v->label[s->label] = 1;
@@ -231,7 +250,8 @@ static int check_rest(verifier *v, const fl_kstmt *s) {
     if (!check_expr(v, s->args[i])) return 0;
   if (s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE) return check_result(v, s->result);
   if (s->kind == FL_KS_ASSERT) return check_typed(v, s->x[0], FL_KT_BOOL);
-  NEED(s->kind == FL_KS_RETURN || s->kind == FL_KS_BARRIER || s->kind == FL_KS_PRINTF, "statement of kind %d", s->kind);
+  NEED(s->kind == FL_KS_RETURN || s->kind == FL_KS_BARRIER || s->kind == FL_KS_PRINTF,
+       "statement of kind %d", s->kind);
   return 1;
 }
 
@@ -276,7 +296,8 @@ static int note_decl(void *arg, fl_kstmt *s) {
 const char *fl_kverify(const fl_kfunc *f, fl_kblock body) {
   fl_karena *a = f->arena;
   verifier v = { .f = f, .declared = fl_karena_new(a, (size_t)f->n_vars + 1),
-                 .label = fl_karena_new(a, (size_t)f->n_labels + 1), .loop = fl_karena_new(a, (size_t)f->n_loops + 1) };
+                 .label = fl_karena_new(a, (size_t)f->n_labels + 1),
+                 .loop = fl_karena_new(a, (size_t)f->n_loops + 1) };
   const fl_kvisitor see = { note_decl, NULL, &v };
   if (!f->has_body || a->failed) return NULL;
   fl_kwalk_block(&see, body);
@@ -303,7 +324,8 @@ void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body) {
   fl_text_init(&t, f->arena->mem);
   fl_ktree_print(&t, &shown);
   const char *tree = fl_text_str(&t);
-  fprintf(stderr, "kernel '%s' after %s%s%s\n%s\n", f->name, pass, fault ? ": " : "", fault ? fault : "", tree ? tree : "");
+  fprintf(stderr, "kernel '%s' after %s%s%s\n%s\n", f->name, pass, fault ? ": " : "",
+          fault ? fault : "", tree ? tree : "");
   fl_text_free(&t);
   if (fault) abort();
 }

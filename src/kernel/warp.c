@@ -22,10 +22,11 @@ static void wrong_count(fl_front *p, const fl_ktok *t, int want, int n) {
             want == 1 ? "" : "s", n);
 }
 
-/* ---- atomics ---------------------------------------------------------------------------------- */
+/* ---- atomics --------------------------------------------------------------------------------- */
 
 static const char *const atomics[FL_KA_COUNT] = {
-  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor", "atomicExch",
+  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
+  "atomicExch",
   "atomicCAS", "atomicInc", "atomicDec" };
 
 /* The CUDA overloads there are; anything else would not compile either. */
@@ -78,7 +79,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   return 1;
 }
 
-/* ---- barriers, shuffles, votes ------------------------------------------------------------------- */
+/* ---- barriers, shuffles, votes --------------------------------------------------------------- */
 
 static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
                                         "__shfl_down_sync", "__shfl_xor_sync" };
@@ -225,17 +226,21 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   return 1;
 }
 
-/* ---- half ------------------------------------------------------------------------------------------- */
+/* ---- half ------------------------------------------------------------------------------------ */
 
 static const struct { const char *name; uint8_t to; } conversions[] = {
   { "__half2float", FL_KT_F32 }, { "__float2half", FL_KT_F16 }, { "__float2half_rn", FL_KT_F16 },
   { "__double2half", FL_KT_F16 }, { "__int2half_rn", FL_KT_F16 }, { "__half2int_rz", FL_KT_I32 },
-  { "__bfloat162float", FL_KT_F32 }, { "__float2bfloat16", FL_KT_BF16 }, { "__float2bfloat16_rn", FL_KT_BF16 },
-  { "__double2bfloat16", FL_KT_BF16 }, { "__int2float_rn", FL_KT_F32 }, { "__uint2float_rn", FL_KT_F32 },
+  { "__bfloat162float", FL_KT_F32 }, { "__float2bfloat16", FL_KT_BF16 },
+  { "__float2bfloat16_rn", FL_KT_BF16 },
+  { "__double2bfloat16", FL_KT_BF16 }, { "__int2float_rn", FL_KT_F32 },
+  { "__uint2float_rn", FL_KT_F32 },
   { "__int2double_rn", FL_KT_F64 }, { "__ll2float_rn", FL_KT_F32 }, { "__ll2double_rn", FL_KT_F64 },
-  { "__ull2float_rn", FL_KT_F32 }, { "__ull2double_rn", FL_KT_F64 }, { "__uint2double_rn", FL_KT_F64 },
+  { "__ull2float_rn", FL_KT_F32 }, { "__ull2double_rn", FL_KT_F64 },
+  { "__uint2double_rn", FL_KT_F64 },
   { "__float2int_rz", FL_KT_I32 }, { "__float2uint_rz", FL_KT_U32 }, { "__float2ll_rz", FL_KT_I64 },
-  { "__float2ull_rz", FL_KT_U64 }, { "__double2int_rz", FL_KT_I32 }, { "__double2ll_rz", FL_KT_I64 },
+  { "__float2ull_rz", FL_KT_U64 }, { "__double2int_rz", FL_KT_I32 },
+  { "__double2ll_rz", FL_KT_I64 },
   { "__double2float_rn", FL_KT_F32 },
 };
 
@@ -246,21 +251,26 @@ static const struct { const char *name; uint8_t to, round; } roundings[] = {
   { "__float2uint_rd", FL_KT_U32, FL_KB_FLOOR }, { "__float2ll_rn", FL_KT_I64, FL_KB_RINT },
   { "__float2ll_rd", FL_KT_I64, FL_KB_FLOOR }, { "__double2int_rn", FL_KT_I32, FL_KB_RINT },
   { "__double2int_rd", FL_KT_I32, FL_KB_FLOOR }, { "__double2ll_rn", FL_KT_I64, FL_KB_RINT },
-  { "lrintf", FL_KT_I64, FL_KB_RINT }, { "lrint", FL_KT_I64, FL_KB_RINT }, { "llrintf", FL_KT_I64, FL_KB_RINT },
-  { "llrint", FL_KT_I64, FL_KB_RINT }, { "lroundf", FL_KT_I64, FL_KB_ROUND }, { "lround", FL_KT_I64, FL_KB_ROUND },
+  { "lrintf", FL_KT_I64, FL_KB_RINT }, { "lrint", FL_KT_I64, FL_KB_RINT },
+  { "llrintf", FL_KT_I64, FL_KB_RINT },
+  { "llrint", FL_KT_I64, FL_KB_RINT }, { "lroundf", FL_KT_I64, FL_KB_ROUND },
+  { "lround", FL_KT_I64, FL_KB_ROUND },
   { "llroundf", FL_KT_I64, FL_KB_ROUND }, { "llround", FL_KT_I64, FL_KB_ROUND },
 };
 
 static const struct { const char *name; uint8_t op; } halves[] = {
-  { "__hadd", FL_KO_ADD }, { "__hsub", FL_KO_SUB }, { "__hmul", FL_KO_MUL }, { "__hdiv", FL_KO_DIV },
+  { "__hadd", FL_KO_ADD }, { "__hsub", FL_KO_SUB }, { "__hmul", FL_KO_MUL },
+  { "__hdiv", FL_KO_DIV },
   { "__hadd_rn", FL_KO_ADD }, { "__hsub_rn", FL_KO_SUB }, { "__hmul_rn", FL_KO_MUL },
   { "__hlt", FL_KO_LT }, { "__hle", FL_KO_LE }, { "__hgt", FL_KO_GT }, { "__hge", FL_KO_GE },
   { "__heq", FL_KO_EQ }, { "__hne", FL_KO_NE },
 };
 
 static const struct { const char *name; uint8_t id, n; } half_math[] = {
-  { "hexp", FL_KB_EXP, 1 }, { "hexp2", FL_KB_EXP2, 1 }, { "hlog", FL_KB_LOG, 1 }, { "hlog2", FL_KB_LOG2, 1 },
-  { "hsqrt", FL_KB_SQRT, 1 }, { "hrsqrt", FL_KB_RSQRT, 1 }, { "hsin", FL_KB_SIN, 1 }, { "hcos", FL_KB_COS, 1 },
+  { "hexp", FL_KB_EXP, 1 }, { "hexp2", FL_KB_EXP2, 1 }, { "hlog", FL_KB_LOG, 1 },
+  { "hlog2", FL_KB_LOG2, 1 },
+  { "hsqrt", FL_KB_SQRT, 1 }, { "hrsqrt", FL_KB_RSQRT, 1 }, { "hsin", FL_KB_SIN, 1 },
+  { "hcos", FL_KB_COS, 1 },
   { "htanh", FL_KB_TANH, 1 }, { "hfloor", FL_KB_FLOOR, 1 }, { "hceil", FL_KB_CEIL, 1 },
   { "htrunc", FL_KB_TRUNC, 1 }, { "hrint", FL_KB_RINT, 1 }, { "__habs", FL_KB_FABS, 1 },
   { "__hmin", FL_KB_FMIN, 2 }, { "__hmax", FL_KB_FMAX, 2 }, { "__hfma", FL_KB_FMA, 3 },

@@ -111,7 +111,9 @@ static void need_cuda(lua_State *L, fl_lua *b, int ordinal) {
   char reason[200] = "";
   const int n = fl_cuda_count(reason, sizeof reason);
   if (n > ordinal) return;
-  if (n > 0) FL_FAIL(b->c, FLAME_NO_DEVICE, "cuda", "there is no cuda:%d, the last is cuda:%d", ordinal, n - 1);
+  if (n > 0)
+    FL_FAIL(b->c, FLAME_NO_DEVICE, "cuda", "there is no cuda:%d, the last is cuda:%d",
+            ordinal, n - 1);
   else FL_FAIL(b->c, FLAME_NO_DEVICE, "cuda", "%s", reason[0] ? reason : "no device");
   fl_lua_raise(L, b);
 }
@@ -226,8 +228,8 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   }
 }
 
-/* Arguments with defaults, from 'first' on, by name: what a table at the end holds under 'names' goes to
-** its place among them. */
+/* Arguments with defaults, from 'first' on, by name: what a table at the end holds under 'names'
+** goes to its place among them. */
 void fl_place_options(lua_State *L, int first, const char *op, const char *names) {
   int top = lua_gettop(L), at = first;
   if (top < first || !fl_is_options(L, top)) return;
@@ -310,7 +312,8 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
   const int list = last >= first && lua_type(L, first) == LUA_TTABLE;
   if (list && last > first) fl_lua_fail(L, op, "sizes come as numbers or as one table, not both");
   if (list && fl_is_options(L, first)) {
-    if (least != INT8_MIN || fl_option(L, first, "dims") != LUA_TTABLE) fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
+    if (least != INT8_MIN || fl_option(L, first, "dims") != LUA_TTABLE)
+      fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
     fl_check_options(L, first, op, "dims");
     lua_replace(L, first);
   }

@@ -49,13 +49,14 @@ typedef struct fl_site {
 } fl_site;
 
 typedef struct fl_scope_mark { int64_t first; int64_t serial; uint32_t site; } fl_scope_mark;
-typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;   /* closed with scope number 'depth' */
+/* closed with scope number 'depth' */
+typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;
 
 enum { FL_SITE_CACHE = 512 };
 
-/* A function of the script, or a list of hooks, that the graph holds. kept: what a function's backward
-** reads. Held here and not by the Lua function: a graph of many such functions is then gone with its
-** last handle, not one function a collection. */
+/* A function of the script, or a list of hooks, that the graph holds. kept: what a function's
+** backward reads. Held here and not by the Lua function: a graph of many such functions is then
+** gone with its last handle, not one function a collection. */
 typedef struct fl_callback {
   struct fl_lua *b;
   struct fl_callback *next, *prev;   /* of fl_lua.callbacks */
@@ -68,13 +69,16 @@ typedef struct fl_callback {
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
-  lua_State *L;               /* the thread that entered last; the registry keeps it, see fl_lua_on */
+  lua_State *L;               /* the thread that entered last; the registry keeps it,
+                              ** see fl_lua_on */
   lua_State *main;            /* the state's main thread */
   fl_box *unused;             /* boxes free for use, through next */
   int chunks;
-  fl_box *boxes;              /* all that are not finalised; those made while the state closes never are */
+  fl_box *boxes;              /* all that are not finalised; those made while the
+                              ** state closes never are */
   int pinned;                 /* > 0: library code set the site once */
-  const char *naming;         /* what the next op on positions is called in messages, or NULL: core.naming */
+  const char *naming;         /* what the next op on positions is called in messages,
+                              ** or NULL: core.naming */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -83,9 +87,11 @@ typedef struct fl_lua {
   struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
   int64_t serial;
-  struct custom_call *calling; /* the backward functions of the script that run, the innermost first */
+  struct custom_call *calling; /* the backward functions of the script that run, the
+                               ** innermost first */
   fl_callback *callbacks;     /* all that live */
-  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last survey, nodes in it */
+  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
+                                                 ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
   int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders anew */
   const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
@@ -101,8 +107,8 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* L is the thread that enters: a coroutine, which nobody but us may hold any more by the time that a
-** host calls flame.h, and the collector or a hook runs. (site.c) */
+/* L is the thread that enters: a coroutine, which nobody but us may hold any more by the time that
+** a host calls flame.h, and the collector or a hook runs. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
   if (b->L != L) fl_lua_enter_thread(L, b);
@@ -113,7 +119,8 @@ static inline lua_State *fl_lua_thread(const fl_lua *b) {
 }
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
-int fl_is_callable(lua_State *L, int i);      /* in args.c: a function or what has __call; no tensor, which is indexed by it */
+/* in args.c: a function or what has __call; no tensor, which is indexed by it */
+int fl_is_callable(lua_State *L, int i);
 static inline fl_box *box_at(lua_State *L, int i) {
   const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
   if (x == NULL || lua_rawlen(L, i) != sizeof *x || x->magic != FL_BOX_MAGIC) return NULL;
@@ -152,13 +159,16 @@ fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the me
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
 /* Push the one box of a handle that the caller owns a reference of. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
-int fl_box_find(lua_State *L, const flame_tensor *t);     /* the same if there is one; 0: nothing is pushed */
-void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);   /* x, new and on top, becomes t's one box */
+/* the same if there is one; 0: nothing is pushed */
+int fl_box_find(lua_State *L, const flame_tensor *t);
+/* x, new and on top, becomes t's one box */
+void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
 void fl_box_remember(lua_State *L, int i);                /* box at i is its handle's one box */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
-void fl_box_finalise(lua_State *L, fl_lua *b, int i);     /* the userdata at i is: its box can be used again */
-/* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------- */
+/* the userdata at i is: its box can be used again */
+void fl_box_finalise(lua_State *L, fl_lua *b, int i);
+/* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */
 /* The function on top is popped and anchored under a new id: before the C phase, it may raise. */
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b);
 void fl_callback_forget(fl_lua *b, int64_t id);
@@ -166,15 +176,19 @@ fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no 
 void fl_callback_drop(void *callback);
 void fl_callback_push(lua_State *L, const fl_callback *f);
 void fl_cycles_init(lua_State *L, fl_lua *b);
-/* Until fl_cycles_anchor, Lua's collector judges callbacks by what reaches them through the graph. */
+/* Until fl_cycles_anchor, Lua's collector judges callbacks by what reaches
+** them through the graph. */
 void fl_cycles_loosen(lua_State *L, fl_lua *b);
 void fl_cycles_anchor(void *binding);
 int fl_cycles_due(const fl_lua *b);
 
-extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module, fl_key_error, fl_key_guard,
-  fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned, fl_key_watch;             /* registry keys */
+extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module,
+fl_key_error, fl_key_guard,
+  /* registry keys */
+  fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned,
+  fl_key_watch;
 
-/* ---- entering --------------------------------------------------------------------------------- */
+/* ---- entering -------------------------------------------------------------------------------- */
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);
 static inline int64_t fl_lua_enter(lua_State *L, fl_lua *b) {
   flame_context *c = b->c;
@@ -218,7 +232,7 @@ static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, fla
   return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
 }
 
-/* ---- arguments (args.c). i: stack index; op, name: for messages --------------------------------- */
+/* ---- arguments (args.c). i: stack index; op, name: for messages ------------------------------ */
 typedef struct fl_operand_arg { fl_box *box; int isint; int64_t i; double d; } fl_operand_arg;
 typedef struct fl_sizes { int n; int64_t at[FL_MAX_AXES]; } fl_sizes;
 typedef struct fl_make_opts { int dtype, device, requires_grad; } fl_make_opts;
@@ -239,7 +253,8 @@ double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, doub
 const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name);
 int fl_arg_dtype(lua_State *L, int i, const char *op);
 int fl_arg_device(lua_State *L, int i, const char *op);
-int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op);   /* 1-based or negative -> 0-based */
+/* 1-based or negative -> 0-based */
+int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op);
 int fl_arg_axis(lua_State *L, int i, int rank, const char *op);
 /* Axis set at i: number, list, nil (then every axis). */
 uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
@@ -253,9 +268,11 @@ int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int ot
 double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
 void fl_arg_count(lua_State *L, int max, const char *op);     /* surplus arguments raise */
-/* The options table at the end of the arguments: its index, or 0; *top is the number of the others. */
+/* The options table at the end of the arguments: its index, or 0; *top is the
+** number of the others. */
 int fl_tail_options(lua_State *L, int *top);
-/* Sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1 for reshape). */
+/* Sizes at first … last: numbers, or one table of them. least: smallest size
+** allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
 void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
@@ -269,13 +286,14 @@ void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
 ** on the stack, since a finaliser may take them out of the table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
-/* ---- what the other files register ---------------------------------------------------------------- */
+/* ---- what the other files register ----------------------------------------------------------- */
 /* where: bit 0 the module, bit 1 the methods of tensors. */
 enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
-extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[], fl_reg_neural[],
-  fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[], fl_reg_kernel[],
-  fl_reg_declare[];
+extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
+fl_reg_neural[],
+  fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
+  fl_reg_kernel[], fl_reg_declare[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -290,13 +308,14 @@ int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
-void fl_scope_metatable(lua_State *L, fl_lua *b);     /* registers the metatables of scopes, guards */
+void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
 
-enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD, FL_PROP_GRAD,
-       FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
+enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD,
+       FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
        FL_PROP_TURNED, FL_PROP_LAST_TURNED };
-int fl_property_turned(lua_State *L, int all);  /* views: all axes in reverse order; the last two exchanged */
+/* views: all axes in reverse order; the last two exchanged */
+int fl_property_turned(lua_State *L, int all);
 #endif

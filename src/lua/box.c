@@ -9,9 +9,10 @@
 */
 #include "lua/binding.h"
 
-const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0, fl_key_module = 0,
-           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0, fl_key_thread = 0, fl_key_callbacks = 0,
-           fl_key_functions = 0, fl_key_reach = 0, fl_key_pinned = 0, fl_key_watch = 0;
+const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0,
+           fl_key_module = 0, fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0,
+           fl_key_thread = 0, fl_key_callbacks = 0, fl_key_functions = 0, fl_key_reach = 0,
+           fl_key_pinned = 0, fl_key_watch = 0;
 
 enum { CHUNK = 64 };
 
@@ -82,7 +83,8 @@ fl_node *fl_box_dead(fl_lua *b, const fl_box *x) {
   if (x->closed & FL_BOX_FREED)
     FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor was freed at %s", fl_site_text(b, site, place));
   else if (x->closed != 0)
-    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "closed by the scope of %s" FL_DO ": return it or s:keep(it)",
+    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "",
+            "closed by the scope of %s" FL_DO ": return it or s:keep(it)",
             fl_site_text(b, site, place));
   else
     FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor has no value: the call that made it failed");

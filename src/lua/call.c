@@ -3,9 +3,9 @@
 ** the composites written in Lua, which have checked what a user can get wrong. The result is
 ** untracked. Without inputs the device is the default one.
 **
-** internal.along(kind, what, x, d, dtype, y, ...): one over x, and y if it is there, along axis d of x,
-** which is checked here. Its parameters: the elements before, on and behind the axis, then the integers
-** that follow. The result has x's shape, and its dtype where none is given.
+** internal.along(kind, what, x, d, dtype, y, ...): one over x, and y if it is there, along axis d
+** of x, which is checked here. Its parameters: the elements before, on and behind the axis, then
+** the integers that follow. The result has x's shape, and its dtype where none is given.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"
@@ -42,7 +42,8 @@ int fl_lua_call_op(lua_State *L) {
   for (int i = 0; i < nin; i++) ok = ok && (in[i] = node_of(b, box[i])) != NULL;
   const int device = nin > 0 && ok ? in[0]->device : b->c->default_device;
   return fl_lua_leave(L, b, m, out,
-                      ok ? n_call(b->c, kind, what, nin, in, device, dtype, rank, size, np, p, NULL, 0, NULL) : NULL);
+                      ok ? n_call(b->c, kind, what, nin, in, device, dtype, rank, size, np, p, NULL,
+                                  0, NULL) : NULL);
 }
 
 int fl_lua_call_along(lua_State *L) {
@@ -61,6 +62,7 @@ int fl_lua_call_along(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *in[] = { node_of(b, x), y ? node_of(b, y) : NULL };
   const int ok = in[0] && (!y || in[1]);
-  return fl_lua_leave(L, b, m, out, ok ? n_call(b->c, kind, what, y ? 2 : 1, in, in[0]->device, dtype, in[0]->shape->rank,
-                                                in[0]->shape->size, np, p, NULL, 0, NULL) : NULL);
+  return fl_lua_leave(L, b, m, out, ok ? n_call(b->c, kind, what, y ? 2 : 1, in, in[0]->device,
+                                                dtype, in[0]->shape->rank, in[0]->shape->size, np,
+                                                p, NULL, 0, NULL) : NULL);
 }

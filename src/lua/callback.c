@@ -8,7 +8,9 @@
 */
 #include "lua/binding.h"
 
-static size_t size_with(int nkept) { return sizeof(fl_callback) + sizeof(flame_tensor *) * (size_t)nkept; }
+static size_t size_with(int nkept) {
+  return sizeof(fl_callback) + sizeof(flame_tensor *) * (size_t)nkept;
+}
 
 int64_t fl_callback_anchor(lua_State *L, fl_lua *b) {
   if (b->c != NULL) fl_anchor(b->c);

@@ -6,12 +6,12 @@
 ** For one collection they can be loosened: a survey writes down, as Lua's own references, what each
 ** tensor reaches, and the table of callbacks becomes weak. The collector then judges exactly, what
 ** hangs on a callback included: files, values of weak tables. That holds while the graph does not
-** grow: what would make a new path in it calls fl_anchor first, which undoes the loosening. What dies
-** only makes the survey say too much, which is safe.
+** grow: what would make a new path in it calls fl_anchor first, which undoes the loosening. What
+** dies only makes the survey say too much, which is safe.
 **
 ** A survey has four steps.
-**   1. Look through what callbacks reach in Lua for boxes. Lua has no way from a box to its userdata,
-**      and only those found can be in a cycle.
+**   1. Look through what callbacks reach in Lua for boxes. Lua has no way from a box to its
+**      userdata, and only those found can be in a cycle.
 **   2. Count the references of handles that are accounted for: boxes found, gradients, tensors
 **      kept for callbacks. A handle with others (a box not found, the host's) is a root.
 **   3. From the inputs up, what a node reaches: nothing, a callback's function, what its one input
@@ -22,12 +22,14 @@
 ** When: before a collection that the engine asks for, and after one that the script asked for by
 ** collectgarbage(), which makes ready for its next. For that a userdata, the watch, is finalised in
 ** each collection while there are callbacks; it is the library's oldest, so boxes that die with
-** it are mostly gone by then. A backward walk holds nodes on its own: while one runs nothing is loosened.
+** it are mostly gone by then. A backward walk holds nodes on its own: while
+** one runs nothing is loosened.
 */
 #include "lua/binding.h"
 
-enum { LOOK_AT_MOST = 1 << 18 };         /* values that step 1 looks at; boxes behind them are not found */
-enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED, AT_FUNCTIONS };
+enum { LOOK_AT_MOST = 1 << 18 };  /* values that step 1 looks at; boxes behind them are not found */
+enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED,
+       AT_FUNCTIONS };
 
 typedef struct survey {
   fl_lua *b;
@@ -37,7 +39,7 @@ typedef struct survey {
   int loose;                             /* out: there is something that could be freed */
 } survey;
 
-/* ---- 1: boxes that callbacks reach ------------------------------------------------------------- */
+/* ---- 1: boxes that callbacks reach ----------------------------------------------------------- */
 /* Pop a value; put it in the queue if it can lead on and was not there yet. */
 static void enqueue(lua_State *L, survey *s) {
   const int type = lua_type(L, -1);
@@ -126,7 +128,7 @@ static void find_boxes(lua_State *L, survey *s) {
   }
 }
 
-/* ---- 2: references that are accounted for -------------------------------------------------------- */
+/* ---- 2: references that are accounted for ---------------------------------------------------- */
 /* Can the graph be reached from it? */
 static int leads_on(const flame_tensor *t) {
   return t != NULL && ((t->node != NULL && t->node->entry != NULL) || t->grad != NULL);
@@ -160,13 +162,14 @@ static void count_references(lua_State *L, const survey *s) {
     for (int i = 0; i < f->nkept; i++) count(L, f->kept[i]);
 }
 
-/* ---- 3: what nodes reach --------------------------------------------------------------------------- */
+/* ---- 3: what nodes reach --------------------------------------------------------------------- */
 static fl_callback *function_of(const fl_node *n) {
   const fl_custom *k = n->entry->custom;
   return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
 }
 
-/* Nodes that a walk may go on to from n: a write that is refused becomes a copy of what was before. */
+/* Nodes that a walk may go on to from n: a write that is refused becomes a
+** copy of what was before. */
 static int ways_from(const fl_node *n) {
   const fl_callback *f = function_of(n);
   return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
@@ -268,7 +271,7 @@ static void push_reach_of(lua_State *L, survey *s, const flame_tensor *t) {
   }
 }
 
-/* ---- 4: who keeps what -------------------------------------------------------------------------------- */
+/* ---- 4: who keeps what ----------------------------------------------------------------------- */
 static void pin(lua_State *L, survey *s) {                              /* pops */
   if (lua_toboolean(L, -1)) lua_rawseti(L, AT_PINNED, ++s->pinned);
   else lua_pop(L, 1);
@@ -361,7 +364,7 @@ static int run_survey(lua_State *L) {
   return 0;
 }
 
-/* ---- loose and anchored ---------------------------------------------------------------------------------- */
+/* ---- loose and anchored ---------------------------------------------------------------------- */
 /* The table of callbacks: weak by the metatable of the table of boxes, or strong. */
 static void set_callbacks_weak(lua_State *L, int weak) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
@@ -383,7 +386,7 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (running) lua_gc(L, LUA_GCSTOP);
   lua_pushcfunction(L, run_survey);
   lua_pushlightuserdata(L, &s);
-  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);       /* no memory: everything stays anchored */
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);     /* no memory: everything stays anchored */
   FL_DROP(&c->mem, &s.todo);
   b->surveyed = c->sequence;
   b->survey_cost = s.nodes;
@@ -394,12 +397,14 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (running) lua_gc(L, LUA_GCRESTART);
 }
 
-/* The engine's full collections have paid for a walk of the heap, not of the graph: a survey that the
-** script did not ask for waits until as many entries were recorded as the last one looked at. */
+/* The engine's full collections have paid for a walk of the heap, not of the graph: a survey that
+** the script did not ask for waits until as many entries were recorded as the last one looked
+** at. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Needs no memory: the keys exist. Where a finaliser made a graph live on whose functions the
-** collector has taken out, the table of these becomes strong, till the next survey puts them back. */
+** collector has taken out, the table of these becomes strong, till the next
+** survey puts them back. */
 void fl_cycles_anchor(void *binding) {
   fl_lua *b = (fl_lua *)binding;
   lua_State *L = fl_lua_thread(b);
@@ -425,7 +430,7 @@ void fl_cycles_anchor(void *binding) {
   lua_pop(L, 1);
 }
 
-/* ---- the watch ---------------------------------------------------------------------------------------------- */
+/* ---- the watch ------------------------------------------------------------------------------- */
 /* Did the script ask for the collection that goes on, or a host outside of functions? */
 static int asked_for(lua_State *L, const fl_lua *b) {
   lua_Debug caller;

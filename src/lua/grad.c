@@ -92,7 +92,8 @@ static int g_retain_grad(lua_State *L) {
 
 /* ---- grad modes ------------------------------------------------------------------------------ */
 #define GUARD_MAGIC UINT64_C(0x666c616d652d6764)
-typedef struct guard { uint64_t magic; int previous, open, unused[2]; } guard;     /* no other size of ours */
+/* no other size of ours */
+typedef struct guard { uint64_t magic; int previous, open, unused[2]; } guard;
 
 static int guard_close(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -150,13 +151,13 @@ static int g_is_grad_enabled(lua_State *L) {
   return 1;
 }
 
-/* ---- functions of the script -------------------------------------------------------------------- */
+/* ---- functions of the script ----------------------------------------------------------------- */
 typedef struct custom_call {
   fl_callback *f;
   fl_node *y;
   int nin;
   fl_node *g, **gin;
-  int64_t serial;                 /* by which what the script got for it finds it again, while it runs */
+  int64_t serial;            /* by which what the script got for it finds it again, while it runs */
   struct custom_call *outer;
 } custom_call;
 
@@ -185,7 +186,8 @@ static int inner_gradients(lua_State *L) {
   const custom_call *call = call_of(L, b);
   const int n = call->nin;
   fl_box *y = fl_arg_tensor(L, 1, "checkpoint", "y"), *g = fl_arg_tensor(L, 2, "checkpoint", "g");
-  fl_backward how = { .create_graph = b->c->grad_mode, .since = fl_arg_int(L, 3, "checkpoint", "since") };
+  fl_backward how = { .create_graph = b->c->grad_mode,
+                      .since = fl_arg_int(L, 3, "checkpoint", "since") };
   fl_node **out = (fl_node **)lua_newuserdatauv(L, (size_t)(2 * n + 1) * sizeof(void *), 0);
   fl_box **boxes = (fl_box **)(void *)(out + n);
   luaL_checkstack(L, n + 8, "too many inputs");
@@ -292,7 +294,8 @@ static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
 
 /* outs[i]: values[i], whose gradients by in[0..n) the function 'id' gives, of 'nk' tensors
 ** that the graph keeps for it. */
-static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv, fl_box **values, int n,
+static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv,
+                                fl_box **values, int n,
     fl_node **in, fl_box **outs) {
   fl_custom *k = custom_new(b, id, nk);
   if (k == NULL) {
@@ -336,7 +339,8 @@ static int g_custom(lua_State *L) {
   int ok = 1;
   for (int i = 0; i < ni; i++) ok = (in[i] = node_of(b, inputs[i])) != NULL && ok;
   if (!ok) fl_callback_forget(b, id);
-  fl_lua_leave_status(L, b, m, ok ? make_custom(b, id, nk, kept, nv, values, ni, in, outs) : b->c->err.code);
+  fl_lua_leave_status(L, b, m, ok ? make_custom(b, id, nk, kept, nv, values, ni, in, outs)
+                                  : b->c->err.code);
   return nv;
 }
 
@@ -367,8 +371,11 @@ static int g_checkpointed(lua_State *L) {
 }
 
 /* ---- hooks: a list of what can be called ---------------------------------------------------- */
-/* A hook may spend or drop the entry, and with it the list: only that on Lua's stack is sure to live. */
-typedef struct hook_call { fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed; } hook_call;
+/* A hook may spend or drop the entry, and with it the list: only that on
+** Lua's stack is sure to live. */
+typedef struct hook_call {
+  fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed;
+} hook_call;
 
 static int hook_trampoline(lua_State *L) {
   hook_call *call = (hook_call *)lua_touserdata(L, 1);
@@ -421,7 +428,8 @@ static int remover(lua_State *L) {
   return 0;
 }
 
-/* Push the list of x's hooks; the first time that is the table on top. Nothing here runs scripts. */
+/* Push the list of x's hooks; the first time that is the table on top.
+** Nothing here runs scripts. */
 static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
   if (e->hooks == NULL) {
     const int64_t id = fl_callback_anchor(L, b);
@@ -472,13 +480,14 @@ static int g_snapshot(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, "snapshot", "x"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const uint8_t mode = b->c->grad_mode;
-  b->c->grad_mode = 1;             /* forward runs under no_grad, but what it saves keeps its history */
+  b->c->grad_mode = 1;         /* forward runs under no_grad, but what it saves keeps its history */
   fl_node *n = node_of(b, x), *y = n ? n_alias(n) : NULL;
   b->c->grad_mode = mode;
   return fl_lua_leave(L, b, m, out, y);
 }
 
 const fl_lua_reg fl_reg_internal[] = {
-  { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 }, { "snapshot", g_snapshot, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
+  { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 }, { "snapshot", g_snapshot, 0 },
+  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };

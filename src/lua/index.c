@@ -51,7 +51,8 @@ static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
   if (step == 0) fl_lua_fail(L, op_name, "step 0 on axis %d", axis + 1);
   const int64_t p = checked(L, first, n, axis, count == 1 ? 1 : 0, count == 1 ? n : n + 1);
   const int64_t q = count == 1 ? p : checked(L, last, n, axis, 0, n + 1);
-  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0) : (p >= q ? -((p - q) / step) + 1 : 0);
+  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0)
+                                 : (p >= q ? -((p - q) / step) + 1 : 0);
   if (steps > 0 && (p < 1 || p > n)) checked(L, p, n, axis, 1, n);
   if (steps > 0 && (q < 1 || q > n)) checked(L, q, n, axis, 1, n);
   k->start[axis] = steps > 0 ? p - 1 : 0;
@@ -95,17 +96,18 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   const fl_node *idx = x->t->node;
   char a[192], c[192];
   if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name,
-      "an index tensor must hold integers, got %s%s", fl_dtype_name(idx->dtype), fl_index_hint(idx->dtype));
+      "an index tensor must hold integers, got %s%s", fl_dtype_name(idx->dtype),
+      fl_index_hint(idx->dtype));
   k->items[k->nitem].axis = axis;
   k->items[k->nitem].mask = idx->dtype == FLAME_BOOL;
   k->items[k->nitem++].box = x;
   if (idx->dtype != FLAME_BOOL) return axis + 1;
-  if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis" FL_DO ": use flame.where");
-  for (int d = 0; d < idx->shape->rank; d++) {
+  if (idx->shape->rank == 0)
+    fl_lua_fail(L, op_name, "a 0-d mask has no axis" FL_DO ": use flame.where");
+  for (int d = 0; d < idx->shape->rank; d++)
     if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
       fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s",
           fl_lua_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
-  }
   return axis + idx->shape->rank;
 }
 
@@ -173,7 +175,7 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
   return ok;
 }
 
-/* ---- addressing by tensors --------------------------------------------------------------------- */
+/* ---- addressing by tensors ------------------------------------------------------------------- */
 typedef struct address {
   int n;                        /* index tensors, one an axis of y, axes ascending */
   int axis[FL_MAX_AXES];
@@ -194,8 +196,9 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
     fl_node *idx = fl_scope_hold(b->c, node_of(b, k->items[i].box));
     if (idx == NULL) return 0;
     const int mask = k->items[i].mask, axes = mask ? idx->shape->rank : 1;
-    if (mask != (idx->dtype == FLAME_BOOL))              /* a finaliser ran since the key was read */
-      return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, op_name, "the index tensor became %s meanwhile", fl_dtype_name(idx->dtype)), 0;
+    if (mask != (idx->dtype == FLAME_BOOL))             /* a finaliser ran since the key was read */
+      return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, op_name, "the index tensor became %s meanwhile",
+                     fl_dtype_name(idx->dtype)), 0;
     if (!mask) a->idx[a->n] = idx;
     else if (!host_nonzero(b, idx, axes, &a->idx[a->n])) return 0;
     for (int d = 0; d < axes; d++) {
@@ -208,7 +211,8 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
 }
 
 /* Order of y's axes: the addressed ones as neighbours, in place when there is no other axis between
-** them, else first. A 0-d index is one position and no axis of the result, so it counts as neither. */
+** them, else first. A 0-d index is one position and no axis of the result, so
+** it counts as neither. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int first = -1, last = -1, apart = 0, k = 0;
@@ -287,7 +291,7 @@ int fl_index_call(lua_State *L) {
   return get(L, &k);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 /* v, which stands for the axes that 'drop' leaves, with the dropped ones put back as size 1. */
 static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
   int right = 0;                                    /* axes of v placed, from the last */
@@ -346,7 +350,7 @@ int fl_index_set(lua_State *L) {
   return fl_lua_leave_status(L, b, m, y ? fl_tensor_write(x->t, y, "") : b->c->err.code);
 }
 
-/* ---- gather and scatter ------------------------------------------------------------------------------ */
+/* ---- gather and scatter ---------------------------------------------------------------------- */
 typedef enum { GATHER, SELECT, SCATTER, SCATTER_ADD, INDEX_ADD, INDEX_COPY, INDEX_FILL } how_t;
 
 typedef struct along { fl_box *x, *idx; int axis; fl_operand_arg src; double alpha; } along;
@@ -422,8 +426,10 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
 
 /* core.naming(op): the next op on positions is a part of that one, and says so in its messages. */
 static int i_naming(lua_State *L) {
-  static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce", "embedding_bag",
-    "max_unpool1d", "max_unpool2d", "max_unpool3d", "ctc_loss", "multi_margin_loss", "multilabel_margin_loss",
+  static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
+                                       "embedding_bag",
+    "max_unpool1d", "max_unpool2d", "max_unpool3d", "ctc_loss", "multi_margin_loss",
+    "multilabel_margin_loss",
     "unravel_index" };
   const char *op = luaL_checkstring(L, 1);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -488,7 +494,7 @@ static int i_take(lua_State *L) {
   return fl_lua_leave(L, b, m, out, i && n ? n_take_axis(n, 0, i) : NULL);
 }
 
-/* ---- masks -------------------------------------------------------------------------------------------- */
+/* ---- masks ----------------------------------------------------------------------------------- */
 static void need_bool(lua_State *L, const fl_box *mask, const char *op) {
   if (mask->t->node->dtype != FLAME_BOOL)
     fl_lua_fail(L, op, "mask must be bool, got %s", fl_dtype_name(mask->t->node->dtype));
@@ -570,7 +576,8 @@ static int i_masked_select(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_index[] = {
-  { "naming", i_naming, 0 }, { "gather", i_gather, FL_IN_BOTH }, { "index_select", i_index_select, FL_IN_BOTH },
+  { "naming", i_naming, 0 }, { "gather", i_gather, FL_IN_BOTH },
+  { "index_select", i_index_select, FL_IN_BOTH },
   { "scatter", i_scatter, FL_IN_BOTH }, { "scatter_", i_scatter_, FL_IN_METHODS },
   { "scatter_add", i_scatter_add, FL_IN_BOTH }, { "scatter_add_", i_scatter_add_, FL_IN_METHODS },
   { "index_add", i_index_add, FL_IN_BOTH }, { "index_add_", i_index_add_, FL_IN_METHODS },

@@ -296,15 +296,18 @@ static int x_last_error(lua_State *L) {
   return 1;
 }
 
-/* core.fail(op, message): raises as the C functions do. However long the facts are, the remedy is told. */
+/* core.fail(op, message): raises as the C functions do. However long the
+** facts are, the remedy is told. */
 static int fail(lua_State *L) {
   const char *text = luaL_checkstring(L, 2), *remedy = strrchr(text, FL_DO[0]);
   const size_t facts = remedy != NULL ? (size_t)(remedy - text) : strlen(text);
   const size_t most = sizeof self_of(L)->last.message;
-  return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%.*s%s", (int)(facts < most ? facts : most), text, remedy != NULL ? remedy : "");
+  return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%.*s%s", (int)(facts < most ? facts : most),
+                     text, remedy != NULL ? remedy : "");
 }
 
-/* core.load(): all that is written in Lua is there, also where an earlier load had no memory for all of it. */
+/* core.load(): all that is written in Lua is there, also where an earlier
+** load had no memory for all of it. */
 static int load_core(lua_State *L) {
   fl_core_load(L, self_of(L));
   return 0;
@@ -497,8 +500,10 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 },
-  { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
+  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
+  { "unpin", unpin, 0 },
+  { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 },
+  { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { NULL, NULL, 0 }
 };

@@ -145,7 +145,8 @@ static int io_load_npz(lua_State *L) {
   return 1;
 }
 
-static int load_one(lua_State *L, const char *op, fl_node *(*read)(flame_context *, const char *, int)) {
+static int load_one(lua_State *L, const char *op,
+                    fl_node *(*read)(flame_context *, const char *, int)) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, op);
   const int device = arg_device_or_default(L, 2, op);
@@ -157,7 +158,7 @@ static int io_load_idx(lua_State *L) { return load_one(L, "idx", fl_idx_read); }
 static int io_load_png(lua_State *L) { return load_one(L, "load", fl_png_read); }
 static int io_load_npy(lua_State *L) { return load_one(L, "load", fl_npy_read); }
 
-/* ---- tensors into files --------------------------------------------------------------------------- */
+/* ---- tensors into files ---------------------------------------------------------------------- */
 
 /* The string number i of the list at 'list', which keeps it. */
 static fl_span string_of(lua_State *L, int list, int64_t i) {
@@ -213,7 +214,8 @@ static int io_save(lua_State *L) {
   luaL_checktype(L, 5, LUA_TTABLE);
   const int64_t nmeta = (int64_t)lua_rawlen(L, 4);
   fl_pair *meta = (fl_pair *)lua_newuserdatauv(L, (size_t)(nmeta + 1) * sizeof *meta, 0);
-  for (int64_t i = 0; i < nmeta; i++) meta[i] = (fl_pair){ string_of(L, 4, i + 1), string_of(L, 5, i + 1) };
+  for (int64_t i = 0; i < nmeta; i++)
+    meta[i] = (fl_pair){ string_of(L, 4, i + 1), string_of(L, 5, i + 1) };
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = hold_all(L, b, s, n);
   if (e == FLAME_OK) {
@@ -224,7 +226,8 @@ static int io_save(lua_State *L) {
 }
 
 /* (path, names, tensors): a file of another kind, which 'save' writes. */
-static int save_as(lua_State *L, flame_status (*save)(flame_context *, const char *, int64_t, const fl_to_save *)) {
+static int save_as(lua_State *L, flame_status (*save)(flame_context *, const char *, int64_t,
+                                                      const fl_to_save *)) {
   fl_lua *b = self_of(L);
   int64_t n;
   const char *path = arg_path(L, 1, "save");
@@ -262,10 +265,10 @@ static int io_save_npy(lua_State *L) { return save_as(L, save_npy); }
 static int io_save_png(lua_State *L) { return save_as(L, save_png); }
 static int io_save_csv(lua_State *L) { return save_as(L, save_csv); }
 
-/* ---- text and folders -------------------------------------------------------------------------------- */
+/* ---- text and folders ------------------------------------------------------------------------ */
 
-/* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, unpacked when gzip; all that
-** there are, or at most so many. */
+/* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, unpacked when gzip;
+** all that there are, or at most so many. */
 static int io_read(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_optstring(L, 2, "read"), *path = arg_path(L, 1, op);
@@ -289,8 +292,8 @@ static int io_read(lua_State *L) {
     }
   }
   if (e == FLAME_OK && offset > 0)
-    e = fl_reader_fail(f, "ends %lld bytes before the %lld bytes of its header do", (long long)offset,
-                       (long long)luaL_optinteger(L, 3, 0));
+    e = fl_reader_fail(f, "ends %lld bytes before the %lld bytes of its header do",
+                       (long long)offset, (long long)luaL_optinteger(L, 3, 0));
   holder_close(h);
   if (e != FLAME_OK) return fl_lua_raise(L, b);
   luaL_pushresult(&out);
@@ -337,7 +340,7 @@ static int io_terminal(lua_State *L) {
   return 1;
 }
 
-/* ---- x:to_(dtype or device) ------------------------------------------------------------------------------ */
+/* ---- x:to_(dtype or device) ------------------------------------------------------------------ */
 
 /* The value in another dtype or on another device, outside the tape. */
 static fl_node *converted(flame_context *c, fl_node *n, int dtype, int device) {
@@ -373,10 +376,13 @@ static int io_to_(lua_State *L) {
 
 const fl_lua_reg fl_reg_io[] = {
   { "to_", io_to_, FL_IN_METHODS },
-  { "io_load", io_load, 0 }, { "io_load_parts", io_load_parts, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
+  { "io_load", io_load, 0 }, { "io_load_parts", io_load_parts, 0 },
+  { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
-  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 }, { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
-  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
+  { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
+  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 },
+  { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };

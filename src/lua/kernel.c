@@ -16,14 +16,17 @@ static const char key_kernel = 0;              /* registry: the metatable */
 
 fl_kernel_box *fl_kernel_at(lua_State *L, int i) {
   fl_kernel_box *k = (fl_kernel_box *)lua_touserdata(L, i);
-  if (k == NULL || lua_type(L, i) != LUA_TUSERDATA || lua_rawlen(L, i) != sizeof *k || k->magic != FL_KERNEL_MAGIC)
+  if (k == NULL || lua_type(L, i) != LUA_TUSERDATA || lua_rawlen(L, i) != sizeof *k ||
+      k->magic != FL_KERNEL_MAGIC)
     return NULL;
   return k->k ? k : NULL;
 }
 
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op) {
   fl_kernel_box *k = fl_kernel_at(L, i);
-  if (!k) fl_lua_fail(L, op, "need a kernel, got %s" FL_DO " (k:launch, with a colon)", luaL_typename(L, i));
+  if (!k)
+    fl_lua_fail(L, op, "need a kernel, got %s" FL_DO " (k:launch, with a colon)",
+                luaL_typename(L, i));
   return k;
 }
 
@@ -88,8 +91,8 @@ static int where_is(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
   label[0] = 0;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline < 0 || strncmp(ar.source, "=flame", 6) == 0 || strncmp(ar.source, "=[flame", 7) == 0 ||
-        strstr(ar.source, "lua/flame/")) continue;
+    if (ar.currentline < 0 || strncmp(ar.source, "=flame", 6) == 0 ||
+        strncmp(ar.source, "=[flame", 7) == 0 || strstr(ar.source, "lua/flame/")) continue;
     snprintf(label, LUA_IDSIZE, "%s", ar.short_src);
     int line = 0;
     if (*ar.source == '@') line = find_in_file(L, ar.source + 1, text, ar.currentline);
@@ -121,7 +124,8 @@ static fl_kernel_box *push_kernel(lua_State *L) {
 }
 
 static int is_integer(const fl_kparam *q) {
-  return !q->is_pointer && !q->is_struct && q->width <= 1 && q->type >= FL_KT_I8 && q->type <= FL_KT_U64;
+  return !q->is_pointer && !q->is_struct && q->width <= 1 && q->type >= FL_KT_I8 &&
+         q->type <= FL_KT_U64;
 }
 
 /* Roles of the parameters; those named in the list at 'inout' keep their contents. */
@@ -129,7 +133,8 @@ static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
   const fl_kfunc *f = k->k->f;
   int integers = 0;
   k->nparam = f->n_params;
-  if (f->n_params > FL_KP_MAX_ARGS) fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d are possible",
+  if (f->n_params > FL_KP_MAX_ARGS)
+    fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d are possible",
                                                f->name, f->n_params, FL_KP_MAX_ARGS);
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
@@ -137,17 +142,20 @@ static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
     k->role[i] = q->is_pointer ? q->is_const ? FL_KROLE_IN : FL_KROLE_OUT
                : q->is_struct || q->width > 1 ? FL_KROLE_STRUCT : FL_KROLE_SCALAR;
     if (!q->is_pointer && !q->known)
-      fl_lua_fail(L, "kernel", "'%s', parameter %s: a value of type %s can not be passed", f->name, q->name, q->type_name);
+      fl_lua_fail(L, "kernel", "'%s', parameter %s: a value of type %s can not be passed", f->name,
+                  q->name, q->type_name);
     for (int j = 1; inout && lua_istable(L, inout) && j <= (int)lua_rawlen(L, inout); j++) {
       lua_rawgeti(L, inout, j);
       const char *name = lua_tostring(L, -1);
-      if (name && strcmp(name, q->name) == 0 && k->role[i] == FL_KROLE_OUT) k->role[i] = FL_KROLE_INOUT;
+      if (name && strcmp(name, q->name) == 0 && k->role[i] == FL_KROLE_OUT)
+        k->role[i] = FL_KROLE_INOUT;
       lua_pop(L, 1);
     }
     k->nout += k->role[i] == FL_KROLE_OUT || k->role[i] == FL_KROLE_INOUT;
     k->taken += k->role[i] != FL_KROLE_OUT;
   }
-  if (integers == 1 && f->n_params > 0 && is_integer(&f->params[f->n_params - 1])) k->omit = f->n_params - 1;
+  if (integers == 1 && f->n_params > 0 && is_integer(&f->params[f->n_params - 1]))
+    k->omit = f->n_params - 1;
 }
 
 /* An output whose old contents would be read: it has none. */
@@ -178,8 +186,11 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   }
   luaL_pushresult(&list);
   if (s->n_kernels == 0) fl_lua_fail(L, "kernel", "there is no __global__ function in the source");
-  if (entry) fl_lua_fail(L, "kernel", "there is no entry '%s', the source has: %s", entry, lua_tostring(L, -1));
-  fl_lua_fail(L, "kernel", "the source has several kernels (%s)" FL_DO ": name one with entry =", lua_tostring(L, -1));
+  if (entry)
+    fl_lua_fail(L, "kernel", "there is no entry '%s', the source has: %s", entry,
+                lua_tostring(L, -1));
+  fl_lua_fail(L, "kernel", "the source has several kernels (%s)" FL_DO ": name one with entry =",
+              lua_tostring(L, -1));
   return NULL;
 }
 
@@ -187,14 +198,15 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
 static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
   char why[300], where[LUA_IDSIZE + 64] = "";
   snprintf(why, sizeof why, "%s", text);
-  if (line && u->first_line > 0) snprintf(where, sizeof where, "line %d (%s:%d): ", line, u->label, u->first_line + line - 1);
+  if (line && u->first_line > 0)
+    snprintf(where, sizeof where, "line %d (%s:%d): ", line, u->label, u->first_line + line - 1);
   else if (line) snprintf(where, sizeof where, "line %d: ", line);
   fl_kunit_release(u);
   return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
-/* Why the language refuses the kernel stands before what the compiler says, and what a name that does
-** not exist may have meant behind it. */
+/* Why the language refuses the kernel stands before what the compiler says, and what a name that
+** does not exist may have meant behind it. */
 static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   char text[640];
   const char *meant = f->refusal ? strstr(f->refusal, "did you mean ") : NULL;
@@ -226,8 +238,11 @@ static int kernel_new(lua_State *L) {
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int first = where_is(L, text, label);
   const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
-  if (given > most) return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible", given, most);
-  for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
+  if (given > most)
+    return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible",
+                       given, most);
+  for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++)
+    option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
@@ -235,12 +250,10 @@ static int kernel_new(lua_State *L) {
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
-  if (!parsed && b->c->err.code == FLAME_OK) FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
+  if (!parsed && b->c->err.code == FLAME_OK)
+    FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
-  if (!parsed) {
-    fl_kunit_release(u);
-    return fl_lua_raise(L, b);
-  }
+  if (!parsed) { fl_kunit_release(u); return fl_lua_raise(L, b); }
   if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
   if (s->error) return source_error(L, u, s->error_line, s->error);
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
@@ -278,16 +291,24 @@ static int kernel_with(lua_State *L) {
   if (lua_getfield(L, 2, "grid"), fl_is_callable(L, -1)) { k->lua_grid = 1; k->has_grid = 0; }
   else if (!lua_isnil(L, -1)) { read_size3(L, "grid", k->grid); k->has_grid = 1; k->lua_grid = 0; }
   lua_settop(L, me);
-  if (lua_getfield(L, 2, "block") != LUA_TNIL) { read_size3(L, "block", k->block); k->has_block = 1; }
+  if (lua_getfield(L, 2, "block") != LUA_TNIL) {
+    read_size3(L, "block", k->block);
+    k->has_block = 1;
+  }
   lua_settop(L, me);
-  if (lua_getfield(L, 2, "shared") != LUA_TNIL) k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
+  if (lua_getfield(L, 2, "shared") != LUA_TNIL)
+    k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
   lua_settop(L, me);
   if (lua_getfield(L, 2, "recorder") != LUA_TNIL) k->recorder = fl_arg_kernel(L, me + 1, "with")->k;
   lua_settop(L, me);
   if (lua_getfield(L, 2, "records") != LUA_TNIL) k->records = (int)lua_tointeger(L, -1);
   lua_settop(L, me);
   if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) { k->lua_shape = 1; k->has_shape = 0; }
-  else if (!lua_isnil(L, -1)) { fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape); k->has_shape = 1; k->lua_shape = 0; }
+  else if (!lua_isnil(L, -1)) {
+    fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape);
+    k->has_shape = 1;
+    k->lua_shape = 0;
+  }
   lua_settop(L, me);
   return 1;
 }
@@ -295,14 +316,19 @@ static int kernel_with(lua_State *L) {
 /* ---- derived kernels ---- */
 
 static void push_roles(lua_State *L, const fl_kad *ad) {
-  static const char *const names[] = { "original", "unused", "result", "scratch", "kept", "final", "cotangent",
-    "work", "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared", "launch", "size" };
+  static const char *const names[] = { "original", "unused", "result", "scratch", "kept", "final",
+                                       "cotangent",
+    "work", "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result",
+    "shared", "launch", "size" };
   lua_createtable(L, ad->n_params, 0);
   for (int i = 0; i < ad->n_params; i++) {
     const fl_kad_param *q = &ad->params[i];
     lua_createtable(L, 0, 6);
     lua_pushstring(L, names[q->role]); lua_setfield(L, -2, "role");
-    if (fl_kt_held_as(q->type) >= 0) { lua_pushstring(L, fl_dtype_name(fl_kt_held_as(q->type))); lua_setfield(L, -2, "dtype"); }
+    if (fl_kt_held_as(q->type) >= 0) {
+      lua_pushstring(L, fl_dtype_name(fl_kt_held_as(q->type)));
+      lua_setfield(L, -2, "dtype");
+    }
     lua_pushinteger(L, q->param + 1); lua_setfield(L, -2, "param");
     lua_pushinteger(L, q->leaf + 1); lua_setfield(L, -2, "leaf");
     lua_pushinteger(L, q->count); lua_setfield(L, -2, "count");
@@ -312,7 +338,8 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
   }
 }
 
-/* One kernel of a derivative into the list on top: {kernel, roles, gather, positive: parameters}. */
+/* One kernel of a derivative into the list on top: {kernel, roles, gather,
+** positive: parameters}. */
 static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact) {
   lua_createtable(L, 0, 3);
   fl_kernel_box *out = push_kernel(L);
@@ -335,7 +362,9 @@ static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact
 }
 
 /* The launch from two tables: its extents; values of integer parameters. */
-typedef struct launched { fl_klaunched l; int64_t value[FL_KP_MAX_ARGS]; uint8_t known[FL_KP_MAX_ARGS]; } launched;
+typedef struct launched {
+  fl_klaunched l; int64_t value[FL_KP_MAX_ARGS]; uint8_t known[FL_KP_MAX_ARGS];
+} launched;
 
 static void read_launched(lua_State *L, int extents, int values, int n, launched *x) {
   *x = (launched){ .l = { .value = x->value, .known = x->known, .n_values = n } };
@@ -392,7 +421,8 @@ static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request
   a->most = a->bytes + MOST_DERIVED;
   d.ad = adjoint ? fl_kad_adjoint(a, k->f, r) : fl_kad_tangent(a, k->f, r);
   if (d.ad && d.ad->any_order) r->deterministic = 0;
-  if (d.ad && d.ad->func && gather && adjoint && !a->failed) d.parts = fl_kad_gather(a, k->f, d.ad, r);
+  if (d.ad && d.ad->func && gather && adjoint && !a->failed)
+    d.parts = fl_kad_gather(a, k->f, d.ad, r);
   d.failed = a->failed;
   a->failed = 0;
   a->most = 0;
@@ -401,9 +431,9 @@ static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request
   return d;
 }
 
-/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather,
-** extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather, positive}, limits of the
-** launches it is for; or nil, why not. */
+/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may
+** gather, extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather,
+** positive}, limits of the launches it is for; or nil, why not. */
 static int kernel_derive(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const char *what = luaL_checkstring(L, 2);
@@ -416,7 +446,8 @@ static int kernel_derive(lua_State *L) {
   }
   if (k->k->binary) {
     lua_pushnil(L);
-    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative" FL_DO "; give vjp = …", k->k->f->name);
+    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative" FL_DO "; give vjp = …",
+                    k->k->f->name);
     return 2;
   }
   fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
@@ -427,7 +458,8 @@ static int kernel_derive(lua_State *L) {
     r.launched = &known.l;
   }
   const derivation d = derive(self_of(L), k->k, *what == 'a', &r, lua_toboolean(L, 6));
-  if (d.failed == FL_KARENA_STOPPED) FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "kernel", "interrupted!");
+  if (d.failed == FL_KARENA_STOPPED)
+    FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "kernel", "interrupted!");
   if (d.failed == FL_KARENA_STOPPED) return fl_lua_raise(L, self_of(L));
   if (!k->k->f->has_body || (d.ad && !d.ad->func)) return push_refusal(L, k->k, d.ad);
   if (d.failed || !d.ad) return fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
@@ -453,8 +485,8 @@ static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int r
   return out;
 }
 
-/* kernel -> the kernel that records what atomics return, the one that reads it, how many there are; or
-** nothing where there are none (kernel/record.h). */
+/* kernel -> the kernel that records what atomics return, the one that reads it, how many there are;
+** or nothing where there are none (kernel/record.h). */
 static int kernel_record(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);
@@ -484,7 +516,8 @@ static int kernel_ready(lua_State *L) {
   return 0;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of kernels that are gone go, too. */
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of
+** kernels that are gone go, too. */
 static int kernel_cache(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t entries, bytes;
@@ -558,11 +591,15 @@ static int kernel_methods(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_kernel[] = {
-  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", fl_kernel_info, 0 },
-  { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 }, { "kernel_image", fl_kernel_image, 0 },
-  { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 }, { "kernel_ready", kernel_ready, 0 },
+  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 },
+  { "kernel_info", fl_kernel_info, 0 },
+  { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
+  { "kernel_image", fl_kernel_image, 0 },
+  { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 },
+  { "kernel_ready", kernel_ready, 0 },
   { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
-  { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 }, { "cuda_load_first", cuda_load, 0 }, { NULL, NULL, 0 }
+  { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 },
+  { "cuda_load_first", cuda_load, 0 }, { NULL, NULL, 0 }
 };

@@ -1,7 +1,7 @@
 /*
 ** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making and
-** looking), kernel_args.c and kernel_call.c (calling). What is not on the way of a call is written in
-** lua/flame/core_kernel.lua.
+** looking), kernel_args.c and kernel_call.c (calling). What is not on the way of a call is written
+** in lua/flame/core_kernel.lua.
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H
@@ -12,7 +12,8 @@
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
 
 /* What a parameter is to a caller. */
-typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT, FL_KROLE_INOUT } fl_krole;
+typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT,
+               FL_KROLE_INOUT } fl_krole;
 
 /* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
 ** as functions, vjp, nodiff, the derived kernels). */
@@ -21,13 +22,14 @@ typedef struct fl_kernel_box {
   fl_kfunction *k;                     /* a reference; NULL: closed */
   uint8_t role[FL_KP_MAX_ARGS];
   int nparam, nout, taken;             /* taken: arguments of a call, outputs left out */
-  int omit;                            /* the only integer parameter, if it is the last: may be left out; else -1 */
+  int omit;                            /* the only integer parameter, if it is the
+                                       ** last: may be left out; else -1 */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
-  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/record.h); NULL:
-                                       ** k itself. Held by the configuration */
+  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/record.h);
+                                       ** NULL: k itself. Held by the configuration */
   int records;                         /* values for each thread */
 } fl_kernel_box;
 
@@ -55,7 +57,7 @@ int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 int fl_kernel_map(lua_State *L);           /* internal.map_text */
 int fl_kernel_map_arity(lua_State *L);
-int fl_kernel_info(lua_State *L);          /* internal.kernel_info, _lines, _image (kernel_report.c) */
+int fl_kernel_info(lua_State *L);       /* internal.kernel_info, _lines, _image (kernel_report.c) */
 int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */

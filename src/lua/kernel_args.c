@@ -40,7 +40,8 @@ static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int ty
     *(uint8_t *)to = (uint8_t)lua_toboolean(L, -1);
     return;
   }
-  if (lua_type(L, -1) != LUA_TNUMBER) bad(L, p, "%s must be a number (%s), got %s", name, t->c, luaL_typename(L, -1));
+  if (lua_type(L, -1) != LUA_TNUMBER)
+    bad(L, p, "%s must be a number (%s), got %s", name, t->c, luaL_typename(L, -1));
   if (t->is_float) {
     put_float(type, lua_tonumber(L, -1), to);
     return;
@@ -53,7 +54,8 @@ static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int ty
 
 static fl_scalar *take_slots(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
   const int64_t n = (bytes + 7) / 8;
-  if (n > 4 * FL_KP_MAX_ARGS - p->nscalar) fl_lua_fail(L, p->name, "its scalar arguments take too many bytes");
+  if (n > 4 * FL_KP_MAX_ARGS - p->nscalar)
+    fl_lua_fail(L, p->name, "its scalar arguments take too many bytes");
   fl_scalar *s = p->scalar + p->nscalar;
   memset(s, 0, (size_t)n * 8);
   p->p[FL_KP_ARGS + 2 * arg] = FL_KARG_VALUE + 8 * (int64_t)p->nscalar;
@@ -78,10 +80,13 @@ static void push_field(lua_State *L, int i, const char *path, int position) {
   lua_geti(L, i, position);
 }
 
-static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const fl_kfield *f, int position, int i, char *to) {
+static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const fl_kfield *f,
+                     int position, int i, char *to) {
   char name[160];
   snprintf(name, sizeof name, "%s.%s", q->name, f->path);
-  if (f->is_pointer) fl_lua_fail(L, p->name, "%s is a pointer in a struct" FL_DO ": pass the array as an argument of its own", name);
+  if (f->is_pointer)
+    fl_lua_fail(L, p->name, "%s is a pointer in a struct"
+                FL_DO ": pass the array as an argument of its own", name);
   push_field(L, i, f->path, position);
   if (f->count == 1 && !lua_istable(L, -1)) put_scalar(L, p, name, f->type, to + f->offset);
   else {
@@ -91,7 +96,8 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
         at += rest % f->dims[d] * f->stride[d];
         rest /= f->dims[d];
       }
-      if (!lua_istable(L, -1)) fl_lua_fail(L, p->name, "%s must be a list of %lld numbers", name, (long long)f->count);
+      if (!lua_istable(L, -1))
+        fl_lua_fail(L, p->name, "%s must be a list of %lld numbers", name, (long long)f->count);
       lua_geti(L, -1, e + 1);
       put_scalar(L, p, name, f->type, to + at);
       lua_pop(L, 1);
@@ -102,7 +108,8 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
 
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i) {
   char *to = (char *)take_slots(L, p, arg, q->size);
-  if (!lua_istable(L, i)) bad(L, p, "%s must be a table for %s, got %s", q->name, q->type_name, luaL_typename(L, i));
+  if (!lua_istable(L, i))
+    bad(L, p, "%s must be a table for %s, got %s", q->name, q->type_name, luaL_typename(L, i));
   for (int32_t k = 0; k < q->n_fields; k++) put_leaf(L, p, q, &q->fields[k], k + 1, i, to);
 }
 
@@ -111,12 +118,16 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
   const fl_box *x = box_at(L, i);
   if (x && x->t) {
     const fl_node *n = x->t->node;
-    if (n->shape->numel != 1) fl_lua_fail(L, p->name, "%s must be a number (%s), got a tensor", q->name, fl_ktypes[q->type].c);
+    if (n->shape->numel != 1)
+      fl_lua_fail(L, p->name, "%s must be a number (%s), got a tensor", q->name,
+                  fl_ktypes[q->type].c);
     if (n->entry) p->tracked = 1;
     lua_getfield(L, i, "item");
     lua_pushvalue(L, i);
     lua_call(L, 1, 1);
-    if (!fl_ktypes[q->type].is_float && lua_isnumber(L, -1) && !lua_isinteger(L, -1)) bad(L, p, "%s must be an integer (%s), got %s", q->name, fl_ktypes[q->type].c, lua_tostring(L, -1));
+    if (!fl_ktypes[q->type].is_float && lua_isnumber(L, -1) && !lua_isinteger(L, -1))
+      bad(L, p, "%s must be an integer (%s), got %s", q->name, fl_ktypes[q->type].c,
+          lua_tostring(L, -1));
   } else lua_pushvalue(L, i);
   put_scalar(L, p, q->name, q->type, take_slots(L, p, arg, fl_ktypes[q->type].size));
   lua_pop(L, 1);

@@ -39,15 +39,20 @@ static int is_plain(const fl_kparam *q) {
   return fl_kt_held_as(q->type) >= 0 && q->pointee_size == (int64_t)q->width * fl_kt_size(q->type);
 }
 
-static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const fl_kparam *q, int i, int first) {
+static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const fl_kparam *q, int i,
+                          int first) {
   char shape[192];
   fl_box *x = fl_arg_tensor(L, i, p->name, q->name);
   const fl_node *n = x->t->node;
   const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   if (k->k->binary) {
   } else if (!is_plain(q)) {
-    if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
-  } else if (n->dtype != want && !(n->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0))) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
+    if (n->dtype != FLAME_U8)
+      bad(L, p, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name,
+          q->type_name, fl_dtype_name(n->dtype));
+  } else if (n->dtype != want &&
+             !(n->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0)))
+    bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
   if (first) p->device = n->device;
   else if (n->device != p->device) {
     char a[16], b[16];
@@ -55,10 +60,15 @@ static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const f
     fl_device_name(p->device, b);
     bad(L, p, "%s is on %s and the arguments before it on %s" FL_DO "; use :to()", q->name, a, b);
   }
-  if (!n->layout->contiguous) bad(L, p, "%s of shape %s is not contiguous" FL_DO "; use %s:contiguous()", q->name, fl_lua_shape_of(shape, n), q->name);
-  if (q->width > 1 && n->shape->numel % q->width) bad(L, p, "%s has shape %s, which is no whole number of %s", q->name, fl_lua_shape_of(shape, n), q->type_name);
+  if (!n->layout->contiguous)
+    bad(L, p, "%s of shape %s is not contiguous" FL_DO "; use %s:contiguous()", q->name,
+        fl_lua_shape_of(shape, n), q->name);
+  if (q->width > 1 && n->shape->numel % q->width)
+    bad(L, p, "%s has shape %s, which is no whole number of %s", q->name, fl_lua_shape_of(shape, n),
+        q->type_name);
   if (n->shape->numel > INT32_MAX && narrow_index(k->k->f, k))
-    bad(L, p, "%s has more elements than an %s can count" FL_DO "; give the kernel a long", q->name, index_type(k->k->f, k));
+    bad(L, p, "%s has more elements than an %s can count" FL_DO "; give the kernel a long", q->name,
+        index_type(k->k->f, k));
   return x;
 }
 
@@ -69,17 +79,23 @@ static int add_input(lua_State *L, plan *p, fl_box *x) {
   return p->nin++;
 }
 
-/* Sizes are bounded so that neither their sum nor 8 of them, which goes with the kind, overflows. */
-static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes *shape, int64_t numel, int input) {
+/* Sizes are bounded so that neither their sum nor 8 of them, which goes with
+** the kind, overflows. */
+static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes *shape,
+                       int64_t numel, int input) {
   char text[192];
-  if (numel > MOST_ELEMENTS) fl_lua_fail(L, p->name, "an output of shape %s is too large", fl_shape_text(text, shape->n, shape->at));
-  const int64_t bytes = numel * fl_dtype_size(dtype), at = (p->bytes + SECTION - 1) / SECTION * SECTION;
+  if (numel > MOST_ELEMENTS)
+    fl_lua_fail(L, p->name, "an output of shape %s is too large",
+                fl_shape_text(text, shape->n, shape->at));
+  const int64_t bytes = numel * fl_dtype_size(dtype),
+                at = (p->bytes + SECTION - 1) / SECTION * SECTION;
   p->out[p->nout].dtype = dtype;
   p->out[p->nout].input = input;
   p->out[p->nout].at = at;
   p->out[p->nout].bytes = bytes;
   p->out[p->nout++].shape = *shape;
-  p->p[FL_KP_ARGS + 2 * arg] = input >= 0 ? FL_KARG_COPY + 8 * (int64_t)input : FL_KARG_OUT + 8 * bytes;
+  p->p[FL_KP_ARGS + 2 * arg] = input >= 0 ? FL_KARG_COPY + 8 * (int64_t)input
+                                          : FL_KARG_OUT + 8 * bytes;
   p->p[FL_KP_ARGS + 2 * arg + 1] = at;
   p->bytes = at + bytes;
 }
@@ -98,7 +114,8 @@ static int64_t numel_of(const fl_sizes *s) {
 /* ---- geometry ---- */
 
 static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
-  static const int64_t most_block[3] = { 1024, 1024, 64 }, most_grid[3] = { 2147483647, 65535, 65535 };
+  static const int64_t most_block[3] = { 1024, 1024, 64 },
+                       most_grid[3] = { 2147483647, 65535, 65535 };
   const int64_t *grid = p->p + FL_KP_GRID, *block = p->p + FL_KP_BLOCK;
   for (int i = 0; i < 3; i++) {
     if (grid[i] < 1 || grid[i] > most_grid[i]) return fl_lua_fail(L, p->name,
@@ -111,15 +128,18 @@ static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
       "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
   if (f->max_threads && threads > f->max_threads) return fl_lua_fail(L, p->name,
-      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d" FL_DO ": give a smaller block",
-      (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads, (int)f->max_threads);
+      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d"
+      FL_DO ": give a smaller block", (long long)block[0], (long long)block[1], (long long)block[2],
+      (long long)threads, (int)f->max_threads);
   if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
       "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
   return 0;
 }
 
 /* Threads of a block of which nobody said how many. */
-static int64_t usual_block(const fl_kfunc *f) { return f->max_threads > 0 && f->max_threads < 256 ? f->max_threads : 256; }
+static int64_t usual_block(const fl_kfunc *f) {
+  return f->max_threads > 0 && f->max_threads < 256 ? f->max_threads : 256;
+}
 
 /* n elements, in blocks of the usual size, unless the script said otherwise. */
 static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
@@ -184,23 +204,25 @@ static void find_whole(plan *p, const fl_kfunction *k) {
 
 static fl_node *record(fl_lua *b, plan *p, fl_kfunction *k) {
   /* snapshots of derived kernels copy local arrays before they are written */
-  p->p[FL_KP_CHECKS] = k->ad ? b->c->kernel_checks & ~(unsigned)FL_LANE_UNINIT : b->c->kernel_checks;
+  p->p[FL_KP_CHECKS] = k->ad ? b->c->kernel_checks & ~(unsigned)FL_LANE_UNINIT
+                             : b->c->kernel_checks;
   find_whole(p, k);
   fl_node *in[FL_CALL_INPUTS];
   for (int i = 0; i < p->nin; i++) if (!(in[i] = node_of(b, p->in[i]))) return NULL;
   const int one = p->nout == 1, dtype = one ? p->out[0].dtype : FLAME_U8;
   const int64_t flat[1] = { p->bytes };
-  return n_call(b->c, FL_CALL_kernel, p->name, p->nin, in, p->device, dtype, one ? p->out[0].shape.n : 1,
-                one ? p->out[0].shape.at : flat, FL_KP_ARGS + 2 * (int)p->p[FL_KP_COUNT_ARGS], p->p,
-                &k->callee, p->nscalar, p->scalar);
+  return n_call(b->c, FL_CALL_kernel, p->name, p->nin, in, p->device, dtype,
+                one ? p->out[0].shape.n : 1, one ? p->out[0].shape.at : flat,
+                FL_KP_ARGS + 2 * (int)p->p[FL_KP_COUNT_ARGS], p->p, &k->callee, p->nscalar,
+                p->scalar);
 }
 
 /* Result i of the packed ones. */
 static fl_node *part(fl_lua *b, const plan *p, fl_node *packed, int i) {
   if (p->nout == 1 || !packed) return packed;
   const int64_t at = p->out[i].at;
-  return n_call(b->c, FL_CALL_part, p->name, 1, &packed, p->device, p->out[i].dtype, p->out[i].shape.n,
-                p->out[i].shape.at, 1, &at, NULL, 0, NULL);
+  return n_call(b->c, FL_CALL_part, p->name, 1, &packed, p->device, p->out[i].dtype,
+                p->out[i].shape.n, p->out[i].shape.at, 1, &at, NULL, 0, NULL);
 }
 
 /* Record and push the results. */
@@ -229,10 +251,13 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   size_t n = 0;
   for (int i = 0; i < k->nparam; i++) {
     if (k->role[i] == FL_KROLE_OUT) continue;
-    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", k->k->f->params[i].name);
+    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                           k->k->f->params[i].name);
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
-  if (k->omit >= 0) fl_lua_fail(L, p->name, "%d arguments, need %d or %d: (%s)", given, k->taken - 1, k->taken, list);
+  if (k->omit >= 0)
+    fl_lua_fail(L, p->name, "%d arguments, need %d or %d: (%s)", given, k->taken - 1,
+                k->taken, list);
   else fl_lua_fail(L, p->name, "%d arguments, need %d: (%s)", given, k->taken, list);
 }
 
@@ -245,7 +270,9 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     lua_getfield(L, config, "shape");
     for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
     lua_call(L, given, 1);
-    if (!lua_istable(L, -1)) fl_lua_fail(L, p->name, "the shape function must return a list of sizes, got %s", luaL_typename(L, -1));
+    if (!lua_istable(L, -1))
+      fl_lua_fail(L, p->name, "the shape function must return a list of sizes, got %s",
+                  luaL_typename(L, -1));
     fl_arg_sizes(L, lua_gettop(L), lua_gettop(L), p->name, 0, &k->shape);
     k->has_shape = 1;
   }
@@ -254,9 +281,11 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
     lua_call(L, given, 1);
     if (!lua_istable(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
-      fl_lua_fail(L, p->name, "the grid function must return a number or a list of up to 3, got %s", luaL_typename(L, -1));
+      fl_lua_fail(L, p->name, "the grid function must return a number or a list of up to 3, got %s",
+                  luaL_typename(L, -1));
     for (int i = 0; i < 3; i++) {
-      k->grid[i] = i == 0 && !lua_istable(L, -1) ? fl_arg_int(L, lua_gettop(L), p->name, "grid") : 1;
+      k->grid[i] = i == 0 && !lua_istable(L, -1) ? fl_arg_int(L, lua_gettop(L), p->name, "grid")
+                                                 : 1;
       if (!lua_istable(L, -1)) continue;
       lua_geti(L, -1, i + 1);
       if (!lua_isnil(L, -1)) k->grid[i] = fl_arg_int(L, lua_gettop(L), p->name, "grid");
@@ -268,7 +297,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
 }
 
 static int is_first_tensor(const fl_kernel_box *k, int arg) {
-  for (int i = 0; i < arg; i++) if (k->role[i] == FL_KROLE_IN || k->role[i] == FL_KROLE_INOUT) return 0;
+  for (int i = 0; i < arg; i++)
+    if (k->role[i] == FL_KROLE_IN || k->role[i] == FL_KROLE_INOUT) return 0;
   return 1;
 }
 
@@ -302,7 +332,9 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
   int64_t n = -1;
   if (k->has_shape) shape = k->shape;
   else if (first) sizes_of(first->t->node, &shape);
-  else fl_lua_fail(L, p->name, "no tensor among the arguments gives the outputs a shape" FL_DO ": use :with{shape = {…}}");
+  else
+    fl_lua_fail(L, p->name, "no tensor among the arguments gives the outputs a shape"
+                FL_DO ": use :with{shape = {…}}");
   for (int i = 0; i < k->nparam; i++) {
     const fl_kparam *q = &f->params[i];
     if (k->role[i] == FL_KROLE_INOUT) {
@@ -312,14 +344,18 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
       add_output(L, p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
     } else if (k->role[i] == FL_KROLE_OUT) {
       const int dtype = fl_kt_held_as(q->type);
-      if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds" FL_DO "; use :launch", q->name, q->type_name);
+      if (dtype < 0)
+        fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds"
+                    FL_DO "; use :launch", q->name, q->type_name);
       add_output(L, p, i, dtype, &shape, numel_of(&shape), -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
-          "output %s of %lld elements is no whole number of %s", q->name, (long long)numel_of(&shape), q->type_name);
+          "output %s of %lld elements is no whole number of %s", q->name,
+          (long long)numel_of(&shape), q->type_name);
     } else continue;
     if (n < 0) n = numel_of(&p->out[p->nout - 1].shape) / (q->width > 1 ? q->width : 1);
   }
-  if (p->nout == 0) fl_lua_fail(L, p->name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
+  if (p->nout == 0)
+    fl_lua_fail(L, p->name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
   return n;
 }
 
@@ -354,7 +390,8 @@ static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, i
 static fl_kfunction *recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   fl_sizes s = { .n = 1, .at = { k->records } };
   for (int i = 0; i < 3; i++)
-    if (__builtin_mul_overflow(s.at[0], p->p[FL_KP_GRID + i] * p->p[FL_KP_BLOCK + i], &s.at[0]) || s.at[0] > INT64_MAX / 64)
+    if (__builtin_mul_overflow(s.at[0], p->p[FL_KP_GRID + i] * p->p[FL_KP_BLOCK + i], &s.at[0]) ||
+        s.at[0] > INT64_MAX / 64)
       fl_lua_fail(L, p->name, "the grid is too large to be differentiated");
   p->p[FL_KP_ARGS + 2 * k->nparam] = p->p[FL_KP_ARGS + 2 * k->nparam + 1] = 0;
   add_output(L, p, k->nparam, FLAME_I64, &s, s.at[0], -1);
@@ -371,8 +408,8 @@ int fl_kernel_call(lua_State *L) {
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) {
     const char *name = k->k->f->params[k->unread_output].name;
-    return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written" FL_DO ": name it in inout = {\"%s\"}",
-                       name, k->unread_line, name);
+    return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written"
+                       FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
   }
   if (k->lua_shape || k->lua_grid) {
     own = *k;
@@ -411,13 +448,16 @@ static void read_three(lua_State *L, const plan *p, int i, const char *name, int
 }
 
 static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
-  if (!lua_istable(L, 2)) fl_lua_fail(L, p->name, "launch needs a table {grid = {…}, block = {…}} first, got %s", luaL_typename(L, 2));
+  if (!lua_istable(L, 2))
+    fl_lua_fail(L, p->name, "launch needs a table {grid = {…}, block = {…}} first, got %s",
+                luaL_typename(L, 2));
   fl_check_options(L, 2, p->name, "grid block shared");
   read_three(L, p, 2, "grid", p->p + FL_KP_GRID);
   read_three(L, p, 2, "block", p->p + FL_KP_BLOCK);
   for (int i = 0; i < 3; i++) {
     if (p->p[FL_KP_GRID] == 0 && k->has_grid) p->p[FL_KP_GRID + i] = k->grid[i];
-    if (p->p[FL_KP_BLOCK] == 0 && i == 0) p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : usual_block(k->k->f);
+    if (p->p[FL_KP_BLOCK] == 0 && i == 0)
+      p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : usual_block(k->k->f);
   }
   if (p->p[FL_KP_GRID] == 0) fl_lua_fail(L, p->name, "launch needs {grid = …}: how many blocks");
   p->p[FL_KP_SHARED] = fl_option_int(L, 2, p->name, "shared", k->shared);
@@ -427,12 +467,16 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
 
 /* A written handle: neither a view nor tracked. */
 static void check_target(lua_State *L, const plan *p, const char *name, const fl_box *x) {
-  if (x->t->node->entry) fl_lua_fail(L, p->name, "%s is tracked: :launch writes in place and is not on the tape" FL_DO "; call the kernel, or detach()", name);
-  if (x->t->view) fl_lua_fail(L, p->name, "write to a view made by %s (%s)" FL_DO ": launch with clone() of it",
+  if (x->t->node->entry)
+    fl_lua_fail(L, p->name, "%s is tracked: :launch writes in place and is not on the tape"
+                FL_DO "; call the kernel, or detach()", name);
+  if (x->t->view)
+    fl_lua_fail(L, p->name, "write to a view made by %s (%s)" FL_DO ": launch with clone() of it",
                               x->t->made_by ? x->t->made_by : "a view function", name);
 }
 
-static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at, int *first, fl_box **target) {
+static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at, int *first,
+                           fl_box **target) {
   const fl_kparam *q = &k->k->f->params[i];
   fl_box *x = tensor_arg(L, p, k, q, at, *first);
   *first = 0;
@@ -483,7 +527,9 @@ int fl_kernel_launch(lua_State *L) {
   const int given = lua_gettop(L) - 2;
   int first = 1;
   begin(b, &p, k);
-  if (given != k->nparam) return fl_lua_fail(L, p.name, "launch: %d arguments after the geometry, the kernel has %d parameters",
+  if (given != k->nparam)
+    return fl_lua_fail(L, p.name,
+                       "launch: %d arguments after the geometry, the kernel has %d parameters",
                                              given < 0 ? 0 : given, k->nparam);
   launch_geometry(L, &p, k);
   for (int i = 0; i < k->nparam; i++) {
@@ -492,7 +538,8 @@ int fl_kernel_launch(lua_State *L) {
     else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, i + 3);
     else fl_kplan_scalar(L, &p, q, i, i + 3);
   }
-  if (p.nout == 0) return fl_lua_fail(L, p.name, "launch: no parameter is written (all pointers are const)");
+  if (p.nout == 0)
+    return fl_lua_fail(L, p.name, "launch: no parameter is written (all pointers are const)");
   make_ready(L, b, &p, k->k);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, write_targets(b, &p, k->k, target));
@@ -509,7 +556,8 @@ int fl_kernel_launch(lua_State *L) {
 
 /* kinds: a letter for each parameter: i input, c copy that is written (a result), o zeros that
 ** are written (a result; value: sizes), v scalar, s struct, 0 nothing. */
-static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind, int *first) {
+static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind,
+                         int *first) {
   const fl_kparam *q = &k->k->f->params[i];
   const int at = lua_gettop(L);
   fl_sizes s;

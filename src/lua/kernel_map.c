@@ -13,7 +13,8 @@ typedef struct writer { fl_text *out; const fl_kfunc *f; int depth; } writer;
 static void put(const writer *w, const fl_kexpr *x);
 
 static const char *type_name(int type) {
-  return fl_ktypes[type].dtype >= 0 ? fl_dtype_name(fl_ktypes[type].dtype) : type == FL_KT_U32 ? "u32" : "u64";
+  return fl_ktypes[type].dtype >= 0 ? fl_dtype_name(fl_ktypes[type].dtype)
+                                    : type == FL_KT_U32 ? "u32" : "u64";
 }
 
 static void put_call(const writer *w, const char *name, const fl_kexpr *x) {
@@ -35,8 +36,10 @@ static void put_infix(const writer *w, const char *sign, const fl_kexpr *x) {
 
 static void put_binary(const writer *w, const fl_kexpr *x) {
   static const char *const names[FL_KO_COUNT] = {
-    [FL_KO_REM] = "rem", [FL_KO_SHL] = "shl", [FL_KO_SHR] = "shr", [FL_KO_AND] = "band", [FL_KO_OR] = "bor",
-    [FL_KO_XOR] = "bxor", [FL_KO_LT] = "lt", [FL_KO_LE] = "le", [FL_KO_GT] = "gt", [FL_KO_GE] = "ge",
+    [FL_KO_REM] = "rem", [FL_KO_SHL] = "shl", [FL_KO_SHR] = "shr", [FL_KO_AND] = "band",
+    [FL_KO_OR] = "bor",
+    [FL_KO_XOR] = "bxor", [FL_KO_LT] = "lt", [FL_KO_LE] = "le", [FL_KO_GT] = "gt",
+    [FL_KO_GE] = "ge",
     [FL_KO_EQ] = "eq", [FL_KO_NE] = "ne", [FL_KO_LAND] = "land", [FL_KO_LOR] = "lor" };
   switch (x->op) {
     case FL_KO_ADD: put_infix(w, " + ", x); return;
@@ -54,14 +57,18 @@ static void put_number(const writer *w, const fl_kexpr *x) {
   if (!fl_kt_is_float(x->type)) fl_text_printf(w->out, "(%lld)", (long long)x->value.i);
   else if (isnan(x->value.d)) fl_text_puts(w->out, "(0/0)");
   else if (isinf(x->value.d)) fl_text_puts(w->out, x->value.d > 0 ? "(1/0)" : "(-1/0)");
-  else fl_text_printf(w->out, "(%.17g%s)", x->value.d, x->value.d == floor(x->value.d) && fabs(x->value.d) < 1e15 ? ".0" : "");
+  else
+    fl_text_printf(w->out, "(%.17g%s)", x->value.d,
+                   x->value.d == floor(x->value.d) && fabs(x->value.d) < 1e15 ? ".0" : "");
 }
 
 static void put(const writer *w, const fl_kexpr *x) {
   switch (x->kind) {
     case FL_KX_CONST: put_number(w, x); return;
     case FL_KX_VAR: fl_text_printf(w->out, "a%d", (int)x->var + 1); return;
-    case FL_KX_UNARY: put_call(w, x->op == FL_KO_NEG ? "neg" : x->op == FL_KO_INVERT ? "invert" : "lnot", x); return;
+    case FL_KX_UNARY:
+      put_call(w, x->op == FL_KO_NEG ? "neg" : x->op == FL_KO_INVERT ? "invert" : "lnot", x);
+      return;
     case FL_KX_BINARY: put_binary(w, x); return;
     case FL_KX_SELECT: put_call(w, "select", x); return;
     case FL_KX_CAST:
@@ -70,7 +77,8 @@ static void put(const writer *w, const fl_kexpr *x) {
       fl_text_puts(w->out, ")");
       return;
     case FL_KX_CALL: put_call(w, fl_kbuiltins[x->op].id, x); return;
-    default: fl_text_puts(w->out, "N.other()");          /* loads and thread numbers: nothing has them here */
+    /* loads and thread numbers: nothing has them here */
+    default: fl_text_puts(w->out, "N.other()");
   }
 }
 
@@ -88,7 +96,8 @@ int fl_kernel_map(lua_State *L) {
   uint8_t types[FL_KP_MAX_ARGS];
   const int count = (int)lua_rawlen(L, 2);
   const int result = lua_isnoneornil(L, 3) ? FL_KT_VOID : ktype_of(fl_arg_dtype(L, 3, "map"));
-  if (count > FL_KP_MAX_ARGS) return fl_lua_fail(L, "map", "%d operands, at most %d are possible", count, FL_KP_MAX_ARGS);
+  if (count > FL_KP_MAX_ARGS)
+    return fl_lua_fail(L, "map", "%d operands, at most %d are possible", count, FL_KP_MAX_ARGS);
   for (int i = 0; i < count; i++) {
     lua_rawgeti(L, 2, i + 1);
     types[i] = (uint8_t)ktype_of(fl_arg_dtype(L, lua_gettop(L), "map"));

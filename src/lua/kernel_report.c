@@ -14,9 +14,11 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   const int dtype = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   lua_createtable(L, 0, 8);
   lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
-  lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c); lua_setfield(L, -2, "type");
+  lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c);
+  lua_setfield(L, -2, "type");
   if (dtype >= 0) { lua_pushstring(L, fl_dtype_name(dtype)); lua_setfield(L, -2, "dtype"); }
-  lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float); lua_setfield(L, -2, "float");
+  lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float);
+  lua_setfield(L, -2, "float");
   lua_pushstring(L, role_names[k->role[i]]); lua_setfield(L, -2, "role");
   lua_pushinteger(L, q->width); lua_setfield(L, -2, "width");
   lua_pushboolean(L, q->is_pointer); lua_setfield(L, -2, "pointer");
@@ -49,7 +51,8 @@ int fl_kernel_info(lua_State *L) {
   if (k->omit >= 0) { lua_pushinteger(L, k->omit + 1); lua_setfield(L, -2, "omit"); }
   if (!k->k->f->has_body && !k->k->binary) {
     char text[480];
-    fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
+    fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text,
+                     sizeof text);
     fl_error_plain(text);
     lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
   }
@@ -59,7 +62,10 @@ int fl_kernel_info(lua_State *L) {
     lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
     lua_pushinteger(L, k->k->ad->n_gather); lua_setfield(L, -2, "gathers");
     lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
-    if (k->k->ad->unordered_line) { lua_pushinteger(L, k->k->ad->unordered_line); lua_setfield(L, -2, "unordered"); }
+    if (k->k->ad->unordered_line) {
+      lua_pushinteger(L, k->k->ad->unordered_line);
+      lua_setfield(L, -2, "unordered");
+    }
   }
   lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
   lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
@@ -80,7 +86,8 @@ static int source_param(const fl_kfunction *k, int32_t var) {
   if (!k->ad) return v->kind == FL_KV_SHARED ? -2 - var : v->param;
   if (v->kind != FL_KV_POINTER || v->param < 0) return -1;
   const fl_kad_param *q = &k->ad->params[v->param];
-  return q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR || q->role == FL_KAD_WORK ? q->param : -1;
+  return q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR || q->role == FL_KAD_WORK
+         ? q->param : -1;
 }
 
 static void count_at(counts *c, int32_t line, int32_t param, int kind) {
@@ -99,7 +106,8 @@ static int count_one(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *of, const line_count *x) {
+static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *of,
+                      const line_count *x) {
   static const char *const names[4] = { "plain", "block_sums", "atomics", "gathers" };
   const fl_kunit *u = k->unit;
   const fl_kparam *q = x->param >= 0 ? &of->k->f->params[x->param] : NULL;
@@ -115,7 +123,8 @@ static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *
   for (int i = 0; i < 4; i++) { lua_pushinteger(L, x->count[i]); lua_setfield(L, -2, names[i]); }
 }
 
-/* (kernel, the kernel it was derived from) -> list of {line, where, array, plain, block_sums, atomics, gathers} */
+/* (kernel, the kernel it was derived from) -> list of {line, where, array,
+** plain, block_sums, atomics, gathers} */
 int fl_kernel_lines(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), *of = fl_arg_kernel(L, 2, "kernel");
   counts *c = (counts *)lua_newuserdatauv(L, sizeof *c, 0);
@@ -123,7 +132,8 @@ int fl_kernel_lines(lua_State *L) {
   c->k = k->k;
   c->n = 0;
   const fl_kad *ad = k->k->ad;
-  for (int i = 0; ad && i < ad->n_gather; i++) count_at(c, ad->gathered[i].line, ad->gathered[i].param, 3);
+  for (int i = 0; ad && i < ad->n_gather; i++)
+    count_at(c, ad->gathered[i].line, ad->gathered[i].param, 3);
   if (k->k->f->has_body && !(ad && ad->n_gather)) fl_kwalk_block(&v, k->k->f->body);
   lua_createtable(L, c->n, 0);
   for (int i = 0; i < c->n; i++) {

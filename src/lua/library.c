@@ -23,7 +23,8 @@ static void push_text(lua_State *L, const struct fl_embedded *e) {
     return;
   }
 #ifdef FL_HAVE_ZLIB
-  uLongf n = (uLongf)e->inflated;         /* not in a luaL_Buffer: one that grows where memory is out spoils all later ones */
+  /* not in a luaL_Buffer: one that grows where memory is out spoils all later ones */
+  uLongf n = (uLongf)e->inflated;
   Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
   const int status = uncompress(p, &n, (const Bytef *)e->text, (uLong)e->size);
   if (status != Z_OK) luaL_error(L, "module '%s' can not be inflated: %s", e->name, zError(status));
@@ -50,7 +51,8 @@ static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   lua_pop(L, 1);
   const char *name = push_chunk_name(L, e->name);
   push_text(L, code ? code : e);
-  const int status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name, code ? "b" : "t");
+  const int status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name,
+                                      code ? "b" : "t");
   lua_remove(L, -2);
   lua_remove(L, -2);
   if (status != LUA_OK) lua_error(L);

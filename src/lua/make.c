@@ -17,7 +17,9 @@ static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n
 }
 
 /* ---- nested tables ---------------------------------------------------------------------- */
-typedef struct nest { fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read; } nest;
+typedef struct nest {
+  fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read;
+} nest;
 
 /* "position (2, 3)" of the element being looked at, depth axes deep. */
 static const char *place(lua_State *L, const nest *s, int depth) {
@@ -66,7 +68,8 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
     lua_pop(L, 1);
     if (lua_type(L, -1) != LUA_TNUMBER) {
       const char *key = luaL_tolstring(L, -1, NULL);
-      fl_lua_fail(L, "tensor", "table at %s has the key '%s'" FL_DO ": options come second", place(L,
+      fl_lua_fail(L, "tensor", "table at %s has the key '%s'" FL_DO ": options come second",
+                  place(L,
           s, depth), key);
     }
     if ((++keys & 0xffff) == 0) poll_interrupt(L);
@@ -125,7 +128,8 @@ static int make_tensor(lua_State *L) {
   nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL, 0 };
   fl_arg_count(L, 2, "tensor");
   fl_arg_make_opts(L, 2, "tensor", &o);
-  if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor" FL_DO ": use clone() or to()");
+  if (box_at(L, 1) != NULL)
+    return fl_lua_fail(L, "tensor", "got a tensor" FL_DO ": use clone() or to()");
   if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L,
       1) != LUA_TBOOLEAN)
     return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s",
@@ -164,7 +168,7 @@ static int make_from_bytes(lua_State *L) {
   return finish(L, b, m, out, from_host(b, dtype, o.device, &s, data), &o);
 }
 
-/* ---- fills ------------------------------------------------------------------------------------ */
+/* ---- fills ----------------------------------------------------------------------------------- */
 static int fill(lua_State *L, const char *op, double value) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
@@ -267,13 +271,14 @@ static int make_eye(lua_State *L) {
   return finish(L, b, m, out, same ? n_cast(same, o.dtype) : NULL, &o);
 }
 
-/* ---- ranges --------------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 /* first, first + step, …, last. In an exact range, one of integers, the .i of each number is its
 ** value; else the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
 /* The number at i, or 'otherwise' where 'given' is 0. */
-static fl_operand_arg range_number(lua_State *L, range *r, int given, int i, const char *name, int64_t otherwise) {
+static fl_operand_arg range_number(lua_State *L, range *r, int given, int i, const char *name,
+                                   int64_t otherwise) {
   fl_operand_arg v = { NULL, 1, otherwise, (double)otherwise };
   if (!given) return v;
   v.d = fl_arg_num(L, i, "arange", name);
@@ -283,12 +288,14 @@ static fl_operand_arg range_number(lua_State *L, range *r, int given, int i, con
   return v;
 }
 
-/* The number of values; 'last' becomes the last of them. A distance of two int64_t fits uint64_t. */
+/* The number of values; 'last' becomes the last of them. A distance of two
+** int64_t fits uint64_t. */
 static int64_t range_count(lua_State *L, range *r) {
   double steps = floor((r->last.d - r->first.d) / r->step.d);
   if (r->exact) {
     const int up = r->step.i > 0;
-    const uint64_t first = (uint64_t)r->first.i, last = (uint64_t)r->last.i, step = (uint64_t)r->step.i;
+    const uint64_t first = (uint64_t)r->first.i, last = (uint64_t)r->last.i,
+                   step = (uint64_t)r->step.i;
     if (up ? r->last.i < r->first.i : r->last.i > r->first.i) return 0;
     const uint64_t whole = up ? (last - first) / step : (first - last) / (0 - step);
     r->last.i = (int64_t)(first + whole * step);
@@ -305,9 +312,12 @@ static fl_scalar whole_number(lua_State *L, const range *r, const fl_operand_arg
   fl_operand_arg a = *v;
   fl_scalar s;
   a.isint = r->exact;
-  if (!r->exact && v->d != floor(v->d)) fl_lua_fail(L, "arange", "%s needs whole numbers", fl_dtype_name(dtype));
+  if (!r->exact && v->d != floor(v->d))
+    fl_lua_fail(L, "arange", "%s needs whole numbers", fl_dtype_name(dtype));
   if (fl_value_fits(&a, dtype, &s)) return s;
-  if (a.isint) fl_lua_fail(L, "arange", "%lld is not in the range of %s", (long long)a.i, fl_dtype_name(dtype));
+  if (a.isint)
+    fl_lua_fail(L, "arange", "%lld is not in the range of %s", (long long)a.i,
+                fl_dtype_name(dtype));
   fl_lua_fail(L, "arange", "%.14g is not in the range of %s", a.d, fl_dtype_name(dtype));
 }
 
@@ -345,9 +355,11 @@ static int make_arange(lua_State *L) {
 /* n values from a to z in f64, counted from the nearer end: both are met exactly. */
 static fl_node *line(flame_context *c, int device, double a, double z, int64_t n) {
   const double step = n > 1 ? (z - a) / (double)(n - 1) : 0;
-  fl_node *up = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = a }, (fl_scalar){ .d = step });
+  fl_node *up = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = a },
+                       (fl_scalar){ .d = step });
   if (n < 2) return up;
-  fl_node *down = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = z }, (fl_scalar){ .d = -step });
+  fl_node *down = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = z },
+                         (fl_scalar){ .d = -step });
   fl_node *i = n_iota(c, FLAME_I64, device, 1, &n, (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 });
   down = down ? n_slice(down, 0, n - 1, n, -1) : NULL;
   fl_node *near_a = up && down && i ? n_lt(i, n_int(c, n / 2)) : NULL;
@@ -372,7 +384,7 @@ static int make_linspace(lua_State *L) {
   return finish(L, b, m, out, y ? n_cast(y, o.dtype) : NULL, &o);
 }
 
-/* ---- random numbers ----------------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x,
     double y, fl_make_opts *o) {
   fl_lua *b = self_of(L);
@@ -410,8 +422,10 @@ static int random_shape(lua_State *L, const char *name, int op, double x, double
 static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1); }
 /* PyTorch's forms too: (mean, std[, options]) with a tensor, (mean, std, shape). */
 static int make_normal(lua_State *L) {
-  const int listed = lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 3) == LUA_TTABLE && lua_rawlen(L, 3) > 0;
-  if (listed || lua_isuserdata(L, 1) || lua_isuserdata(L, 2)) return fl_core_call(L, self_of(L), "normal");
+  const int listed = lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 3) == LUA_TTABLE &&
+                     lua_rawlen(L, 3) > 0;
+  if (listed || lua_isuserdata(L, 1) || lua_isuserdata(L, 2))
+    return fl_core_call(L, self_of(L), "normal");
   return random_shape(L, "normal", FL_OP_normal, 0, 1);
 }
 
@@ -432,8 +446,10 @@ static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_o
 static int make_randint(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
-  if (lua_type(L, 1) == LUA_TNUMBER && (lua_type(L, 2) == LUA_TTABLE || lua_type(L, 3) == LUA_TTABLE))
-    fl_lua_fail(L, "randint", "the shape comes first" FL_DO ": randint(shape, lo, hi), hi among the numbers");
+  if (lua_type(L, 1) == LUA_TNUMBER &&
+      (lua_type(L, 2) == LUA_TTABLE || lua_type(L, 3) == LUA_TTABLE))
+    fl_lua_fail(L, "randint",
+                "the shape comes first" FL_DO ": randint(shape, lo, hi), hi among the numbers");
   fl_arg_count(L, 4, "randint");
   fl_arg_sizes(L, 1, 1, "randint", 0, &s);
   fl_arg_make_opts(L, 4, "randint", &o);
@@ -488,7 +504,8 @@ static int make_default_dtype(lua_State *L) {
   fl_arg_count(L, 1, "default_dtype");
   if (!lua_isnoneornil(L, 1)) {
     const int dtype = fl_arg_dtype(L, 1, "default_dtype");
-    if (!fl_is_float(dtype)) fl_lua_fail(L, "default_dtype", "dtype must be a float, got %s", fl_dtype_name(dtype));
+    if (!fl_is_float(dtype))
+      fl_lua_fail(L, "default_dtype", "dtype must be a float, got %s", fl_dtype_name(dtype));
     b->floats = (uint8_t)dtype;
   }
   lua_pushstring(L, fl_dtype_name(b->floats));

@@ -3,8 +3,8 @@
 **
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
 ** last to be finalised; boxes before it give their references back. Those that finalisers make
-** while the state closes get no finaliser any more: the list of all boxes finds them. The functions of lua/flame/core.lua are
-** loaded at the first use of a name that C does not know.
+** while the state closes get no finaliser any more: the list of all boxes finds them. The functions
+** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
 #include "lua/binding.h"
 #include "lua/embedded.h"
@@ -47,7 +47,8 @@ static void collector_step(void *arg) {
   b->c->site = site;
 }
 
-/* Twice is in full, for memory is out: what a finaliser of the first lets go is collected by the second. */
+/* Twice is in full, for memory is out: what a finaliser of the first lets go
+** is collected by the second. */
 static void collector_full(void *arg, int times) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
@@ -62,7 +63,7 @@ static void collector_full(void *arg, int times) {
   b->c->site = site;
 }
 
-/* ---- life of the state ------------------------------------------------------------------------ */
+/* ---- life of the state ----------------------------------------------------------------------- */
 static int state_gc(lua_State *L) {
   fl_lua *b = (fl_lua *)lua_touserdata(L, 1);
   flame_context *c = b->c;
@@ -70,8 +71,10 @@ static int state_gc(lua_State *L) {
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
   while (b->scopes.n > 0) b->scopes.n--;
-  for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
-  for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now, or lost */
+  for (int64_t i = 0; i < b->tracked.n; i++)
+    if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
+  /* made by finalisers that ran just now, or lost */
+  for (fl_box *x = b->boxes; x != NULL; x = x->next) {
     fl_tensor_release(x->t);
     x->t = NULL;
   }
@@ -104,12 +107,13 @@ static fl_lua *state_new(lua_State *L) {
   }
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
   b->c->host = b;
-  b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full, fl_cycles_anchor, b, 0 };
+  b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full,
+                                    fl_cycles_anchor, b, 0 };
   fl_grad_init(b);
   return b;
 }
 
-/* ---- boxes ---------------------------------------------------------------------------------------- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 static int box_gc(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return 0;
@@ -135,12 +139,13 @@ static int box_eq(lua_State *L) {
 
 /* No such field: name the nearest one. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
-  static const char *const known[][2] = {                /* PyTorch's words that mean something else here */
+  static const char *const known[][2] = {        /* PyTorch's words that mean something else here */
     { "data", "x:detach() is its value, and what flame.no_grad(f) runs may write to x" }, { "numpy",
         "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
     { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(name, known[i][0]) == 0) return fl_lua_fail(L, "", "%s '%s'" FL_DO ": %s", what, name, known[i][1]);
+    if (strcmp(name, known[i][0]) == 0)
+      return fl_lua_fail(L, "", "%s '%s'" FL_DO ": %s", what, name, known[i][1]);
   fl_word_guess g = fl_word_begin(name);
   fl_offer_keys(L, lua_upvalueindex(3), &g);
   if (!*g.best) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
@@ -173,7 +178,7 @@ static int box_newindex(lua_State *L) {
   return unknown_field(L, name, "a tensor has no field");
 }
 
-/* ---- what is written in Lua ------------------------------------------------------------------- */
+/* ---- what is written in Lua ------------------------------------------------------------------ */
 /* The core chunks, called with (flame, methods, internal), add what is written in Lua. 1 when
 ** they ran now. They use names that they add, so the mark comes first; without memory for all of
 ** them it goes, and the next use of such a name runs them anew. */
@@ -221,7 +226,8 @@ static int module_index(lua_State *L) {
   } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
-  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0) {
+  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0 ||
+      strcmp(name, "clifford") == 0) {
     if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
     lua_pushfstring(L, "flame.%s", name);
     lua_call(L, 1, 1);
@@ -245,7 +251,7 @@ static int group_index(lua_State *L) {
   return 1;
 }
 
-/* ---- registration -------------------------------------------------------------------------------------- */
+/* ---- registration ---------------------------------------------------------------------------- */
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
 static void add(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
@@ -398,7 +404,7 @@ int luaopen_flame(lua_State *L) {
   return 1;
 }
 
-/* ---- for hosts ------------------------------------------------------------------------------------------- */
+/* ---- for hosts ------------------------------------------------------------------------------- */
 static fl_lua *state_of(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
@@ -415,7 +421,8 @@ void flame_lua_push(lua_State *L, flame_tensor *x) {
   fl_lua *b = state_of(L);
   luaL_checkstack(L, 6, "flame");
   if (b == NULL || b->c == NULL || x == NULL) lua_pushnil(L);
-  else if (flame_context_of(x) != b->c) fl_lua_fail_in(L, b, "flame_lua_push", "the tensor is of another context");
+  else if (flame_context_of(x) != b->c)
+    fl_lua_fail_in(L, b, "flame_lua_push", "the tensor is of another context");
   else fl_box_push(L, b, x);
 }
 

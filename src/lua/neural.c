@@ -84,7 +84,8 @@ static int l_layer_norm(lua_State *L) {
   const int opts = fl_tail_options(L, &top);
   if (top > 5) fl_lua_fail(L, op, "5 arguments at most, got %d", lua_gettop(L));
   if (opts) fl_check_options(L, opts, op, "eps");
-  const double eps = fl_option_num(L, opts, op, "eps", top == 5 ? fl_arg_num(L, 5, op, "eps") : 1e-5);
+  const double eps = fl_option_num(L, opts, op, "eps",
+                                   top == 5 ? fl_arg_num(L, 5, op, "eps") : 1e-5);
   lua_settop(L, top);
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   fl_arg_sizes(L, 2, 2, op, 0, &s);
@@ -101,7 +102,7 @@ static int l_layer_norm(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n && wn && bn ? n_layer_norm(n, s.n, wn, bn, eps) : NULL);
 }
 
-/* ---- activations with a switch ---------------------------------------------------------------- */
+/* ---- activations with a switch --------------------------------------------------------------- */
 static int l_gelu(lua_State *L) {
   fl_lua *b = self_of(L);
   int tanh_form = 0;
@@ -135,11 +136,14 @@ static int l_dropout(lua_State *L) {
   const int opts = fl_tail_options(L, &top);
   if (top > 3) fl_lua_fail(L, "dropout", "3 arguments at most, got %d", lua_gettop(L));
   if (opts) fl_check_options(L, opts, "dropout", "training p");
-  if (top == 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, "dropout", "training must be true or false, got %s",
+  if (top == 3 && !lua_isboolean(L, 3))
+    fl_lua_fail(L, "dropout", "training must be true or false, got %s",
       fl_arg_found(L, 3));
-  const int training = fl_option_bool(L, opts, "dropout", "training", top == 3 ? lua_toboolean(L, 3) : 1);
+  const int training = fl_option_bool(L, opts, "dropout", "training",
+                                      top == 3 ? lua_toboolean(L, 3) : 1);
   fl_box *x = fl_arg_tensor(L, 1, "dropout", "x");
-  const double p = top >= 2 ? fl_arg_num_or(L, 2, "dropout", "p", 0.5) : fl_option_num(L, opts, "dropout", "p", 0.5);
+  const double p = top >= 2 ? fl_arg_num_or(L, 2, "dropout", "p", 0.5)
+                            : fl_option_num(L, opts, "dropout", "p", 0.5);
   if (!(p >= 0 && p <= 1)) fl_lua_fail(L, "dropout", "p = %g, need 0 <= p <= 1", p);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -149,16 +153,18 @@ static int l_dropout(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n);
 }
 
-/* ---- ids -------------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 static int l_embedding(lua_State *L) {
   fl_lua *b = self_of(L);
-  if (lua_gettop(L) > 2) return fl_core_call(L, b, "embedding");        /* with padding_idx: written in Lua */
+  /* with padding_idx: written in Lua */
+  if (lua_gettop(L) > 2) return fl_core_call(L, b, "embedding");
   fl_box *ids = fl_arg_tensor(L, 1, "embedding", "ids"), *w = fl_arg_tensor(L, 2,
       "embedding", "weight");
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
       "weight has %d axes, need 2", w->t->node->shape->rank);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "embedding",
-      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
+      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype),
+      fl_index_hint(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *in = node_of(b, ids), *wn = node_of(b, w);
@@ -168,7 +174,8 @@ static int l_embedding(lua_State *L) {
 /* one_hot(ids): as many classes as the largest id, which is read here. */
 static int one_hot_counted(lua_State *L) {
   if (fl_arg_tensor(L, 1, "one_hot", "ids")->t->node->shape->numel == 0)
-    return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from" FL_DO "; give n, their number");
+    return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from"
+                       FL_DO "; give n, their number");
   lua_settop(L, 1);
   lua_getfield(L, 1, "one_hot");
   lua_pushvalue(L, 1);
@@ -179,7 +186,8 @@ static int one_hot_counted(lua_State *L) {
   lua_insert(L, -2);
   lua_call(L, 1, 1);
   if (lua_tointeger(L, -1) < 1)
-    return fl_lua_fail(L, "one_hot", "the largest of ids is %lld, need 1 or more" FL_DO "; ids count from 1", (long long)lua_tointeger(L, -1));
+    return fl_lua_fail(L, "one_hot", "the largest of ids is %lld, need 1 or more"
+                       FL_DO "; ids count from 1", (long long)lua_tointeger(L, -1));
   lua_call(L, 2, 1);
   return 1;
 }
@@ -189,8 +197,10 @@ static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "one_hot");
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
-  if (fl_is_float(ids->t->node->dtype) || ids->t->node->dtype == FLAME_BOOL) fl_lua_fail(L, "one_hot",
-      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
+  if (fl_is_float(ids->t->node->dtype) || ids->t->node->dtype == FLAME_BOOL)
+    fl_lua_fail(L, "one_hot",
+      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype),
+      fl_index_hint(ids->t->node->dtype));
   if (lua_istable(L, 2)) {
     fl_check_options(L, 2, "one_hot", "num_classes");
     fl_option(L, 2, "num_classes");
@@ -219,7 +229,7 @@ static void entropy_read(lua_State *L, entropy_args *a) {
   a->x = fl_arg_tensor(L, 1, op, "input");
   a->y = fl_arg_tensor(L, 2, op, "target");
   a->w = NULL;
-  if (box_at(L, 3) != NULL || lua_gettop(L) == 4) {         /* PyTorch's third argument; it stays at 4 */
+  if (box_at(L, 3) != NULL || lua_gettop(L) == 4) {    /* PyTorch's third argument; it stays at 4 */
     a->w = fl_arg_tensor_or_nil(L, 3, op, "weight");
     lua_settop(L, 4);
     lua_insert(L, 3);
@@ -234,7 +244,8 @@ static void entropy_read(lua_State *L, entropy_args *a) {
         "reduction must be \"mean\", \"sum\" or \"none\", got \"%s\"", r);
   }
   fl_option(L, 3, "weight");
-  if (a->w == NULL) a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");    /* the options table keeps it alive */
+  /* the options table keeps it alive */
+  if (a->w == NULL) a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");
   a->ignore = fl_option_int(L, 3, op, "ignore_index", -100);
   a->smoothing = fl_option_num(L, 3, op, "label_smoothing", 0);
   if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, op,
@@ -252,8 +263,8 @@ static int l_cross_entropy(lua_State *L) {
       a.ignore, a.smoothing) : NULL);
 }
 
-/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. core.positions(idx, n,
-** negative): the same of positions, of which those below 0 count from the end. */
+/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. core.positions(idx,
+** n, negative): the same of positions, of which those below 0 count from the end. */
 static int checked_ids(lua_State *L, const char *op, int flags) {
   fl_lua *b = self_of(L);
   op = fl_lua_named(b, op);
@@ -269,17 +280,20 @@ static int l_positions(lua_State *L) {
   return checked_ids(L, "index", lua_toboolean(L, 3) ? FL_INDEX_NEGATIVE : 0);
 }
 
-/* core.normalise(op, x, axes, eps[, w, b]): x less its mean over its deviation, times w, plus b, in f32
-** at least. */
+/* core.normalise(op, x, axes, eps[, w, b]): x less its mean over its
+** deviation, times w, plus b, in f32 at least. */
 static int l_normalise(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 1);
   fl_box *x = fl_arg_tensor(L, 2, op, "x");
   const int dtype = x->t->node->dtype;
-  if (!fl_is_float(dtype)) fl_lua_fail(L, op, "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(dtype));
+  if (!fl_is_float(dtype))
+    fl_lua_fail(L, op, "dtype %s is not supported" FL_DO "; cast first: x:float()",
+                fl_dtype_name(dtype));
   const uint32_t axes = fl_arg_axes(L, 3, x->t->node->shape->rank, op);
   const double eps = fl_arg_num(L, 4, op, "eps");
-  fl_box *w = fl_arg_tensor_or_nil(L, 5, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 6, op, "bias");
+  fl_box *w = fl_arg_tensor_or_nil(L, 5, op, "weight"),
+         *bias = fl_arg_tensor_or_nil(L, 6, op, "bias");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *wn = node_or_none(b, w), *bn = node_or_none(b, bias);
@@ -305,7 +319,8 @@ static int l_group_norm(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   const int64_t groups = fl_arg_int(L, 2, op, "groups");
   const double eps = fl_arg_num(L, 3, op, "eps");
-  fl_box *w = fl_arg_tensor_or_nil(L, 4, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 5, op, "bias");
+  fl_box *w = fl_arg_tensor_or_nil(L, 4, op, "weight"),
+         *bias = fl_arg_tensor_or_nil(L, 5, op, "bias");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *wn = node_or_none(b, w), *bn = node_or_none(b, bias);
@@ -325,7 +340,8 @@ static int l_adam(lua_State *L) {
       .step = luaL_checkinteger(L, 12) };
   const int64_t mark = fl_lua_enter(L, b);
   fl_node *grad = node_of(b, g);
-  const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) && (!largest || node_of(b, largest));
+  const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) &&
+                   (!largest || node_of(b, largest));
   return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
       largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
 }
@@ -340,6 +356,7 @@ const fl_lua_reg fl_reg_neural[] = {
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
   { "positions", l_positions, 0 },
-  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 },
+  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 },
+  { "piecewise", l_piecewise, 0 },
   { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };

@@ -28,7 +28,8 @@ static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op)
 /* What a builder says of the op is said of the write. */
 static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, const char *op) {
   fl_error *err = &b->c->err;
-  if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0) snprintf(err->op, sizeof err->op, "%s", op);
+  if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0)
+    snprintf(err->op, sizeof err->op, "%s", op);
   fl_lua_leave_status(L, b, mark, e);
   lua_settop(L, 1);
   return 1;
@@ -159,7 +160,8 @@ static int negated(lua_State *L, int op) {
 static int mm_unm(lua_State *L) { return negated(L, FL_OP_neg); }
 static int mm_bnot(lua_State *L) { return negated(L, FL_OP_bitwise_not); }
 
-#define COMPARED "a comparison gives true or false in Lua, not a tensor" FL_DO ": use x:lt(y) le gt ge eq ne"
+#define COMPARED \
+  "a comparison gives true or false in Lua, not a tensor" FL_DO ": use x:lt(y) le gt ge eq ne"
 static int mm_lt(lua_State *L) { return fl_lua_fail(L, "<", COMPARED); }
 static int mm_le(lua_State *L) { return fl_lua_fail(L, "<=", COMPARED); }
 static int mm_concat(lua_State *L) {
@@ -178,7 +180,7 @@ static int mm_concat(lua_State *L) {
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 3, "where");
-  if (lua_gettop(L) == 1) return fl_core_call(L, b, "where");         /* the positions: written in Lua */
+  if (lua_gettop(L) == 1) return fl_core_call(L, b, "where");    /* the positions: written in Lua */
   fl_box *c = box_at(L, 2), *first = box_at(L, 1);
   if (c && c->t && c->t->node && c->t->node->dtype == FLAME_BOOL &&
       !(first && first->t && first->t->node && first->t->node->dtype == FLAME_BOOL)) {
@@ -256,7 +258,8 @@ static void reduce_read(lua_State *L, const char *op, const char *names, reduce_
   fl_check_options(L, a->opts ? a->opts : lua_gettop(L) + 1, op, names);
   if (a->opts && fl_option(L, a->opts, "dim") != LUA_TNIL) {
     const int at = lua_gettop(L);
-    if (top >= 2 && !lua_isnil(L, 2)) fl_lua_fail(L, op, "the axes stand twice, as an argument and as dim");
+    if (top >= 2 && !lua_isnil(L, 2))
+      fl_lua_fail(L, op, "the axes stand twice, as an argument and as dim");
     a->axes = fl_arg_axes(L, at, rank, op);
     a->axis = lua_type(L, at) == LUA_TNUMBER ? fl_arg_axis(L, at, rank, op) : -1;
   }
@@ -329,7 +332,8 @@ static int op_mean(lua_State *L) {
   return fl_lua_leave(L, b, m, out, x ? n_mean(x, a.axes, a.keepdim) : NULL);
 }
 
-/* PyTorch's older form: ([axes], unbiased[, keepdim]). Takes 'unbiased' out; the correction it means. */
+/* PyTorch's older form: ([axes], unbiased[, keepdim]). Takes 'unbiased' out;
+** the correction it means. */
 static double take_unbiased(lua_State *L) {
   for (int i = 2; i <= 3 && i <= lua_gettop(L); i++) {
     if (lua_type(L, i) != LUA_TBOOLEAN) continue;
@@ -377,7 +381,7 @@ static int op_count_nonzero(lua_State *L) {
   return fl_lua_leave(L, b, m, out, x ? n_sum(n_ne(x, n_int(b->c, 0)), a.axes, a.keepdim) : NULL);
 }
 
-/* ---- whole-tensor writes ------------------------------------------------------------------------ */
+/* ---- whole-tensor writes --------------------------------------------------------------------- */
 static int fill_with(lua_State *L, const char *op) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
@@ -415,23 +419,25 @@ static int op_copy_(lua_State *L) {
   return leave_written(L, b, m, e, "copy_");
 }
 
-/* ---- functions written in Lua --------------------------------------------------------------------- */
+/* ---- functions written in Lua ---------------------------------------------------------------- */
 /* Append a word to a list in text; as much as fits. */
 static void add_word(char *text, size_t size, const char *word) {
   const size_t n = strlen(text);
   snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word);
 }
 
-/* An argument of a type that no check met: Lua's own error in one of flame's files, which starts with
-** that file, or from a function of C. Raised again with the function's name, what it was given and its
-** parameters. */
+/* An argument of a type that no check met: Lua's own error in one of flame's files, which starts
+** with that file, or from a function of C. Raised again with the function's name, what it was given
+** and its parameters. */
 static int misfit(lua_State *L, int given) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
   if (strncmp(text, "attempt to ", 11) == 0) rest = text;
-  else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL) rest = strstr(text, ": ") + 2;
+  else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
+    rest = strstr(text, ": ") + 2;
   if (rest == NULL) return lua_error(L);
   char types[200] = "", names[160] = "";
-  for (int i = 1; i <= given; i++) add_word(types, sizeof types, box_at(L, i) ? "a tensor" : luaL_typename(L, i));
+  for (int i = 1; i <= given; i++)
+    add_word(types, sizeof types, box_at(L, i) ? "a tensor" : luaL_typename(L, i));
   lua_Debug info;
   lua_pushvalue(L, lua_upvalueindex(3));
   lua_getinfo(L, ">u", &info);
@@ -442,7 +448,8 @@ static int misfit(lua_State *L, int given) {
     lua_pop(L, 1);
   }
   if (info.isvararg) add_word(names, sizeof names, "...");
-  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)), "can not take (%s) as (%s): %s", types, names, rest);
+  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)), "can not take (%s) as (%s): %s",
+                     types, names, rest);
 }
 
 /* The arguments stay below the call, for misfit. */
@@ -474,15 +481,17 @@ static int make_checked(lua_State *L) {
   return 1;
 }
 
-/* ---- the table itself ------------------------------------------------------------------------------- */
+/* ---- the table itself ------------------------------------------------------------------------ */
 /* One table an op: name form kind domain doc tracked. For the walk over all ops and the docs. */
 static int list_ops(lua_State *L) {
   static const char *const forms[] = { "unary", "binary", "ternary", "reduce", "special" };
-  static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS", "POSITION", "" };
+  static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS",
+                                       "POSITION", "" };
   lua_createtable(L, FL_OP_COUNT, 0);
   for (int op = 0; op < FL_OP_COUNT; op++) {
     const fl_op_info *info = &fl_ops[op];
-    const struct { const char *key, *value; } facts[] = { { "name", info->name }, { "form", forms[info->form] },
+    const struct { const char *key, *value; } facts[] = {
+        { "name", info->name }, { "form", forms[info->form] },
         { "kind", kinds[info->kind] }, { "domain", info->domain }, { "doc", info->doc } };
     lua_createtable(L, 0, 6);
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {

@@ -44,7 +44,7 @@ static int write_value(char buf[40], const style *s, const char *p) {
   if (isnan(v.d)) return snprintf(buf, 40, "nan");
   if (isinf(v.d)) return snprintf(buf, 40, v.d > 0 ? "inf" : "-inf");
   int n = snprintf(buf, 40, s->exponent ? "%.*e" : "%.*f", s->decimals, v.d);
-  for (int i = 0; i < n; i++) if (buf[i] == ',') buf[i] = '.';      /* a decimal comma of the locale */
+  for (int i = 0; i < n; i++) if (buf[i] == ',') buf[i] = '.';   /* a decimal comma of the locale */
   return n;
 }
 
@@ -61,7 +61,9 @@ static void choose(style *s, const char *p, int64_t n) {
     if (v > largest) largest = v;
     if (v != 0 && v < smallest) smallest = v;
   }
-  s->exponent = largest >= 1e8 || (!whole && (largest >= 1e5 || (smallest < 1e-4 && largest < 1) || largest / smallest > 1e8));
+  s->exponent = largest >= 1e8 ||
+                (!whole &&
+                 (largest >= 1e5 || (smallest < 1e-4 && largest < 1) || largest / smallest > 1e8));
   s->decimals = s->exponent ? 4 : whole ? 0 : 4;
   s->width = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -70,7 +72,15 @@ static void choose(style *s, const char *p, int64_t n) {
   }
 }
 
-typedef struct printer { luaL_Buffer *out; const char *at; style style; int rank; const int64_t *size; const int64_t *whole; uint32_t cut; } printer;
+typedef struct printer {
+  luaL_Buffer *out;
+  const char *at;
+  style style;
+  int rank;
+  const int64_t *size;
+  const int64_t *whole;
+  uint32_t cut;
+} printer;
 
 static void add_value(printer *p, int first) {
   char text[40];
@@ -117,7 +127,8 @@ static void add_blocks(printer *p) {
     char text[24];
     luaL_addstring(p->out, "(");
     for (int a = 0; a < p->rank - 2; a++) {
-      const int64_t i = p->cut & 1u << a && at[a] >= EDGE ? at[a] + p->whole[a] - p->size[a] : at[a];
+      const int64_t i = p->cut & 1u << a && at[a] >= EDGE
+                        ? at[a] + p->whole[a] - p->size[a] : at[a];
       snprintf(text, sizeof text, "%lld, ", (long long)i + 1);
       luaL_addstring(p->out, text);
     }

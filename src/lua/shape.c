@@ -80,7 +80,8 @@ static int s_squeeze(lua_State *L) {
   fl_arg_count(L, 2, "squeeze");
   fl_place_options(L, 2, "squeeze", "dim");
   const fl_layout l = shape_at(L, 1, "squeeze");
-  const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;       /* {}: no axis, as in PyTorch */
+  /* {}: no axis, as in PyTorch */
+  const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;
   const uint32_t axes = none ? 0 : fl_arg_axes(L, 2, l.rank, "squeeze");
   VIEW_BEGIN("squeeze");
   fl_node *y = n;
@@ -139,7 +140,8 @@ static int s_transpose(lua_State *L) {
 static int s_t(lua_State *L) {
   fl_arg_count(L, 1, "t");
   const fl_layout l = shape_at(L, 1, "t");
-  if (l.rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2" FL_DO ": use transpose(a, b)", l.rank);
+  if (l.rank > 2)
+    fl_lua_fail(L, "t", "x has %d axes, at most 2" FL_DO ": use transpose(a, b)", l.rank);
   const int rank = l.rank;
   VIEW_BEGIN("t");
   VIEW_END(rank < 2 ? n : n_transpose(n, 0, 1));
@@ -174,7 +176,8 @@ static int s_expand_as(lua_State *L) {
 /* Position 'i' of an axis of n: 1-based, negative from the end; raises when out of range. */
 static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char *op) {
   if (i == 0 || i > n || i < -n)
-    fl_lua_fail(L, op, "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
+    fl_lua_fail(L, op,
+        "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
                 (long long)i, axis + 1, (long long)n, (long long)n, (long long)n);
   return i > 0 ? i - 1 : n + i;
 }
@@ -239,7 +242,8 @@ static int s_unfold(lua_State *L) {
   const int axis = fl_arg_axis(L, 2, l.rank, "unfold");
   const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
       "step");
-  if (l.rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l.rank);
+  if (l.rank == FL_MAX_AXES)
+    fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l.rank);
   const int64_t length = l.rank > 0 ? l.size[axis] : 1;
   if (step < 1 || size < 1 || size > length)
     fl_lua_fail(L, "unfold",
@@ -257,7 +261,7 @@ static int s_unfold(lua_State *L) {
   VIEW_END(n_strided(n, rank + 1, sizes, stride, 0));
 }
 
-/* ---- several views: a table -------------------------------------------------------------------- */
+/* ---- several views: a table ------------------------------------------------------------------ */
 /* Append the view [first, first + count) of axis (count < 0: position 'first', axis dropped). */
 static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
     int64_t count, const char *op) {
@@ -345,7 +349,7 @@ static int s_unbind(lua_State *L) {
   return 1;
 }
 
-/* ---- new values ------------------------------------------------------------------------------------- */
+/* ---- new values ------------------------------------------------------------------------------ */
 static int s_flip(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_layout l = shape_at(L, 1, "flip");
@@ -378,7 +382,8 @@ static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int s
     if (lead == NULL) lead = n;
     if (n->shape->rank == lead->shape->rank) continue;
     char a[192], b[192];
-    fl_lua_fail(L, op, "shapes %s and %s differ in their number of axes", fl_lua_shape_of(a, lead), fl_lua_shape_of(b, n));
+    fl_lua_fail(L, op, "shapes %s and %s differ in their number of axes", fl_lua_shape_of(a, lead),
+                fl_lua_shape_of(b, n));
   }
   return lead != NULL ? lead->shape->rank : 1;
 }
@@ -390,7 +395,8 @@ static int join(lua_State *L, const char *op, int stack) {
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
       "tensors must be a list of tensors, got %s", fl_arg_found(L, 1));
-  if (fl_is_options(L, 1)) fl_lua_fail(L, op, "the list of tensors has names in it" FL_DO ": options come behind it");
+  if (fl_is_options(L, 1))
+    fl_lua_fail(L, op, "the list of tensors has names in it" FL_DO ": options come behind it");
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);
@@ -398,7 +404,8 @@ static int join(lua_State *L, const char *op, int stack) {
   fl_node **nodes = (fl_node **)(boxes + count);
   fl_arg_list(L, 1, op, "tensors", MAX_JOINED, boxes);
   const int rank = joint_rank(L, op, boxes, count, stack);
-  if (!stack && rank == 0) fl_lua_fail(L, op, "0-d tensors have no axis to join" FL_DO ": use stack");
+  if (!stack && rank == 0)
+    fl_lua_fail(L, op, "0-d tensors have no axis to join" FL_DO ": use stack");
   const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, rank + stack, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -434,9 +441,9 @@ static int pad_constant(lua_State *L) {
     const int axis = l.rank - 1 - k / 2;
     lua_rawgeti(L, 2, k + 1);
     const int64_t v = fl_arg_int(L, lua_gettop(L), "pad", "amount");
-    if (v < -INT64_MAX / 16 || v > INT64_MAX / 16) fl_lua_fail(L, "pad", "amount %lld is out of range", (long long)v);
-    if (k % 2 == 0) before[axis] = v;
-    else after[axis] = v;
+    if (v < -INT64_MAX / 16 || v > INT64_MAX / 16)
+      fl_lua_fail(L, "pad", "amount %lld is out of range", (long long)v);
+    if (k % 2 == 0) before[axis] = v; else after[axis] = v;
     if (k % 2 == 1 && l.size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad",
         "axis %d would be shorter than nothing", axis + 1);
     lua_pop(L, 1);

@@ -129,8 +129,10 @@ static void name_outermost(lua_State *L, fl_error *e) {
   for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++) {
     if (!lua_getinfo(L, "Slf", &ar)) return;
     const lua_CFunction f = lua_tocfunction(L, -1);
-    const int ours = (f == fl_lua_checked || f == fl_lua_declared) && lua_getupvalue(L, -1, 4) != NULL;
-    if (ours && lua_tostring(L, -1) != NULL) snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
+    const int ours = (f == fl_lua_checked || f == fl_lua_declared) &&
+      lua_getupvalue(L, -1, 4) != NULL;
+    if (ours && lua_tostring(L, -1) != NULL)
+      snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
     lua_pop(L, 1 + ours);
     if (ar.currentline >= 0 && !is_library(ar.source)) return;
   }
@@ -186,12 +188,13 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   throw_top(L);
 }
 
-static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const char *fmt, va_list args) {
+static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const char *fmt,
+                                va_list args) {
   fl_error told;
   if (b->c == NULL) fl_lua_raise(L, b);
   fl_error_clear(&told);
   fl_fail_list(&told, FLAME_BAD_ARGUMENT, op, fmt, args);
-  b->c->err = told;                        /* not at once: the arguments may be of the error before */
+  b->c->err = told;                      /* not at once: the arguments may be of the error before */
   for (;;) fl_lua_raise(L, b);
 }
 
@@ -223,7 +226,8 @@ flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *
   return FL_FAIL(b->c, FLAME_BAD_VALUE, op, "a function of the script failed");
 }
 
-/* The key exists, so no memory is needed but for a full stack; then L stays unknown to the registry. */
+/* The key exists, so no memory is needed but for a full stack; then L stays
+** unknown to the registry. */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b) {
   if (lua_checkstack(L, 1)) {
     lua_pushthread(L);

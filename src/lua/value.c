@@ -25,7 +25,9 @@ static void push_integers(lua_State *L, int n, const int64_t *from) {
   }
 }
 
-static void push_shape(lua_State *L, const fl_node *n) { push_integers(L, n->shape->rank, n->shape->size); }
+static void push_shape(lua_State *L, const fl_node *n) {
+  push_integers(L, n->shape->rank, n->shape->size);
+}
 
 /* x.grad, of the tensor at 1: its one box, or nil. Making a box may run a finaliser that gives x
 ** another gradient or frees x, so x is asked again then. */
@@ -73,7 +75,8 @@ static void set_grad(lua_State *L, fl_lua *b) {
   }
   fl_box *g = fl_arg_tensor(L, 3, "grad", "the gradient");
   char have[192], want[192];
-  if (g->t == x->t) fl_lua_fail(L, "grad", "a tensor can not be its own gradient" FL_DO ": use clone()");
+  if (g->t == x->t)
+    fl_lua_fail(L, "grad", "a tensor can not be its own gradient" FL_DO ": use clone()");
   if (g->t->node->shape != x->t->node->shape)
     fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have,
         g->t->node), fl_lua_shape_of(want, x->t->node));
@@ -82,7 +85,8 @@ static void set_grad(lua_State *L, fl_lua *b) {
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
   fl_box_remember(L, 3);
   fl_box_untrack(b, g);
-  if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);      /* a finaliser may have freed one */
+  /* a finaliser may have freed one */
+  if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);
 }
 
 static int requires_grad_(lua_State *L) {
@@ -172,7 +176,7 @@ static int v_len(lua_State *L) {
   return 1;
 }
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 /* The bytes of tensor i, row-major, in a userdata that is pushed. Facts in *dtype and *shape. */
 static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, int *dtype,
     fl_sizes *shape) {
@@ -240,7 +244,7 @@ static int v_bytes(lua_State *L) {
   return 1;
 }
 
-/* ---- conversions ----------------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 static fl_node *converted(fl_lua *b, fl_box *x, int dtype, int device) {
   fl_node *n = node_of(b, x), *y = n;
   if (y != NULL && dtype >= 0) y = n_cast(y, dtype);
@@ -278,7 +282,8 @@ static int v_to(lua_State *L) {
     } else {
       const char *name = lua_tostring(L, i);
       if (strncmp(name, "c", 1) != 0)
-        return fl_lua_fail(L, "to", "\"%s\" is no dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool) and no device "
+        return fl_lua_fail(L, "to",
+            "\"%s\" is no dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool) and no device "
                            "(\"cpu\", \"cuda\", \"cuda:1\")", name);
       device = fl_arg_device(L, i, "to");
     }

@@ -114,7 +114,8 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   p->used = ++t->clock;
   t->bytes += p->total_bytes;
   t->n++;
-  if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);      /* p's own are held by its nodes */
+  /* p's own are held by its nodes */
+  if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }
 

@@ -2,6 +2,7 @@
 ** Cells from program nodes: what is anchored and what stays deferred (planner.h).
 */
 #include "plan/planner.h"
+#include <string.h>
 
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
   if (n->state == FL_PENDING) return n->slot;
@@ -34,9 +35,11 @@ static int op_cost(int op) {
 /* Can a library read the last two axes as they lie? */
 static int library_layout(const fl_layout *l) {
   const int r = l->rank;
-  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2], sn = l->stride[r - 1];
+  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2],
+                sn = l->stride[r - 1];
   for (int a = 0; a < r; a++) if (l->stride[a] < 0) return 0;
-  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n), cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
+  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n),
+            cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
   return rows || cols;
 }
 
@@ -105,7 +108,29 @@ static int same_before(const fl_node *n, int i) {
 }
 
 static int of_reduction(const fl_cell *t, const fl_cell *in) {
-  return (in->reduced || fl_ops[in->node->op].fuse == FL_FUSE_R) && in->shape->numel == t->shape->numel;
+  return (in->reduced || fl_ops[in->node->op].fuse == FL_FUSE_R) &&
+         in->shape->numel == t->shape->numel;
+}
+
+/* One more array that the cell is made of, if it is no smaller and new. */
+static void note_read(fl_cell *cell, const fl_node *x) {
+  if (!x || x->shape->numel < cell->shape->numel) return;
+  for (int i = 0; i < FL_REPEAT_READS; i++) {
+    if (cell->reads[i] == x) return;
+    if (cell->reads[i]) continue;
+    cell->reads[i] = x;
+    return;
+  }
+}
+
+/* Is it dearer to read its arrays at each use than to store it once? */
+static int is_dear_to_repeat(const fl_cell *cell) {
+  int64_t bytes = 0;
+  if (cell->consumers < 2) return 0;
+  if (cell->cost > FL_REPEAT_LIMIT) return 1;
+  if (!cell->reads[FL_REPEAT_READS - 1]) return 0;
+  for (int i = 0; i < FL_REPEAT_READS; i++) bytes += fl_dtype_size(cell->reads[i]->dtype);
+  return bytes >= 2 * fl_dtype_size(cell->dtype);
 }
 
 /* Length and number of leaves of a cell's expression down to anchored cells; whether an INDEX
@@ -115,14 +140,20 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   const fl_node *n = cell->node;
   int64_t cost = op_cost(n->op), leaves = 0, most = -1;
   cell->faulty = n->op == FL_OP_index;
+  memset(cell->reads, 0, sizeof cell->reads);
   *dearest = -1;
   for (int i = 0; i < n->nin; i++) {
     const int32_t q = input_cell(n, i);
     if (!n->in[i]) { cost++; continue; }
     if (same_before(n, i)) continue;
     if (q >= 0 && of_reduction(cell, &P->cell.at[q])) cell->reduced = 1;
-    if (q < 0 || P->cell.at[q].anchored) { leaves++; continue; }
+    if (q < 0 || P->cell.at[q].anchored) {
+      leaves++;
+      note_read(cell, n->in[i]);
+      continue;
+    }
     const fl_cell *in = &P->cell.at[q];
+    for (int k = 0; k < FL_REPEAT_READS; k++) note_read(cell, in->reads[k]);
     cost += in->cost;
     leaves += in->leaves;
     cell->faulty |= in->faulty;
@@ -147,8 +178,9 @@ static void measure(fl_planner *P, int32_t t) {
     P->cell.at[dearest].anchored = 1;
     sum_up(P, t, 1, &dearest);
   }
-  if (cell->consumers > 1 && cell->cost > FL_REPEAT_LIMIT) cell->anchored = 1;
-  if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1) cell->hoist = FL_HOIST_MAY;
+  if (is_dear_to_repeat(cell)) cell->anchored = 1;
+  if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
+    cell->hoist = FL_HOIST_MAY;
 }
 
 int fl_plan_classify(fl_planner *P) {

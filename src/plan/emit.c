@@ -38,7 +38,8 @@ int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *l
   return 0;
 }
 
-int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES], int64_t *offset) {
+int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES],
+                  int64_t *offset) {
   const fl_cell *cell = &P->cell.at[t];
   const fl_layout *l;
   if (!cell->node) {                       /* the planner's copy of something */
@@ -81,8 +82,10 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
 /* Add an instruction standing for (ref, map). */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
-  if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return FL_EMIT_REJECT;   /* room for finish.c */
-  if (!FL_RESERVE(P->mem, &G->instr, G->instr.n + 1) || !FL_RESERVE(P->mem, &G->value, G->instr.n + 1))
+  /* room for finish.c */
+  if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return FL_EMIT_REJECT;
+  if (!FL_RESERVE(P->mem, &G->instr, G->instr.n + 1) ||
+      !FL_RESERVE(P->mem, &G->value, G->instr.n + 1))
     return FL_EMIT_MEMORY;
   fl_value *v = &G->value.at[G->instr.n];
   v->ref = ref;
@@ -139,7 +142,8 @@ static int load(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m) {
   const int dtype = dtype_of(P, ref);
   const int a = fl_plan_access(P, g, (fl_access){ .ref = ref, .dtype = (uint8_t)dtype, .map = *m });
   if (a < 0) return a;
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .arg = (uint16_t)a }, ref, m);
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_LOAD, .dtype = (uint8_t)dtype,
+                                       .from = (uint8_t)dtype, .arg = (uint16_t)a }, ref, m);
 }
 
 /* Would g repeat t, which is made of other groups' reductions, at each of many points? Then t
@@ -170,13 +174,15 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
 }
 
 /* Map of input i of cell t when t is seen through m. */
-static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const fl_map *m, fl_ref *ref, fl_map *out) {
+static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const fl_map *m,
+                     fl_ref *ref, fl_map *out) {
   int64_t stride[FL_MAX_AXES], offset;
   if (!fl_plan_input(P, t, i, ref, stride, &offset)) return 0;
   const fl_layout *s = P->cell.at[t].shape;
   memset(out, 0, sizeof *out);
   out->offset = offset;
-  if (!fl_map_compose(s->rank, s->size, stride, G->nd, G->size, m->stride, m->offset, out->stride, &out->offset))
+  if (!fl_map_compose(s->rank, s->size, stride, G->nd, G->size, m->stride, m->offset, out->stride,
+                      &out->offset))
     return FL_EMIT_ANCHOR - t;
   return 1;
 }
@@ -188,7 +194,8 @@ static int scalar(fl_planner *P, int32_t g, int32_t t, int i, int dtype) {
   uint32_t *s = FL_PUSH(P->mem, &G->scalar);
   if (!s) return FL_EMIT_MEMORY;
   *s = which;
-  const fl_instr x = { .code = FL_I_SCALAR, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .arg = (uint16_t)(G->scalar.n - 1) };
+  const fl_instr x = { .code = FL_I_SCALAR, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
+                       .arg = (uint16_t)(G->scalar.n - 1) };
   return fl_plan_add(P, g, x, INT32_MIN, NULL);
 }
 
@@ -213,18 +220,23 @@ static int emit_op(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int dep
     if (v[i] < 0) return v[i];
   }
   const int from = operand_dtype(n, n->op == FL_OP_where ? 1 : 0);
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_OP, .dtype = n->dtype, .from = (uint8_t)from, .op = n->op,
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_OP, .dtype = n->dtype, .from = (uint8_t)from,
+                                       .op = n->op,
              .a = (uint16_t)v[0], .b = (uint16_t)v[1], .c = (uint16_t)v[2] }, t, m);
 }
 
 static int emit_iota(fl_planner *P, int32_t g, const fl_map *m) {
-  const int a = fl_plan_access(P, g, (fl_access){ .ref = INT32_MIN, .dtype = FLAME_I64, .iota = 1, .map = *m });
+  const int a = fl_plan_access(P, g, (fl_access){ .ref = INT32_MIN, .dtype = FLAME_I64, .iota = 1,
+                                                  .map = *m });
   if (a < 0) return a;
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_IOTA, .dtype = FLAME_I64, .from = FLAME_I64, .arg = (uint16_t)a }, INT32_MIN, NULL);
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_IOTA, .dtype = FLAME_I64, .from = FLAME_I64,
+                                       .arg = (uint16_t)a }, INT32_MIN, NULL);
 }
 
-static int emit_cast(fl_planner *P, int32_t g, int v, int from, int to, int32_t t, const fl_map *m) {
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_CAST, .dtype = (uint8_t)to, .from = (uint8_t)from, .a = (uint16_t)v }, t, m);
+static int emit_cast(fl_planner *P, int32_t g, int v, int from, int to, int32_t t,
+                     const fl_map *m) {
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_CAST, .dtype = (uint8_t)to,
+                                       .from = (uint8_t)from, .a = (uint16_t)v }, t, m);
 }
 
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
@@ -238,11 +250,14 @@ static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;
   int v = emit_iota(P, g, m);
-  if (v >= 0 && n->attr && n->attr->flags & FL_IOTA_COUNT) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
+  if (v >= 0 && n->attr && n->attr->flags & FL_IOTA_COUNT)
+    return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   if (v >= 0 && wide == FLAME_F64) v = emit_cast(P, g, v, FLAME_I64, FLAME_F64, INT32_MIN, NULL);
-  const int first = v < 0 ? v : scalar(P, g, t, 0, wide), step = first < 0 ? first : scalar(P, g, t, 1, wide);
+  const int first = v < 0 ? v : scalar(P, g, t, 0, wide),
+            step = first < 0 ? first : scalar(P, g, t, 1, wide);
   if (step < 0) return step;
-  fl_instr x = { .code = FL_I_OP, .dtype = (uint8_t)wide, .from = (uint8_t)wide, .op = FL_OP_mul, .a = (uint16_t)v, .b = (uint16_t)step };
+  fl_instr x = { .code = FL_I_OP, .dtype = (uint8_t)wide, .from = (uint8_t)wide, .op = FL_OP_mul,
+                 .a = (uint16_t)v, .b = (uint16_t)step };
   v = fl_plan_add(P, g, x, INT32_MIN, NULL);
   if (v < 0) return v;
   x.op = FL_OP_add;
@@ -263,7 +278,8 @@ static int emit_random(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const int arg = (int)G->scalar.n;
   G->scalar.at[G->scalar.n++] = (uint32_t)t * 4 + 2;
   G->scalar.at[G->scalar.n++] = (uint32_t)t * 4 + 3;
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_RANDOM, .dtype = n->dtype, .from = n->dtype, .op = n->op,
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_RANDOM, .dtype = n->dtype, .from = n->dtype,
+                                       .op = n->op,
              .a = (uint16_t)v, .b = (uint16_t)a, .c = (uint16_t)b, .arg = (uint16_t)arg }, t, m);
 }
 
@@ -275,15 +291,19 @@ static int emit_index(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   if (err < 0) return err;
   assert(err > 0);                        /* the input is a tensor, never a number */
   int v = fl_plan_pull(P, g, ref, &im, depth);
-  if (v >= 0 && dtype_of(P, ref) != FLAME_I64) v = emit_cast(P, g, v, dtype_of(P, ref), FLAME_I64, INT32_MIN, NULL);
-  const int size = v < 0 ? v : scalar(P, g, t, 0, FLAME_I64), at = size < 0 ? size : emit_iota(P, g, m);
+  if (v >= 0 && dtype_of(P, ref) != FLAME_I64)
+    v = emit_cast(P, g, v, dtype_of(P, ref), FLAME_I64, INT32_MIN, NULL);
+  const int size = v < 0 ? v : scalar(P, g, t, 0, FLAME_I64),
+            at = size < 0 ? size : emit_iota(P, g, m);
   if (at < 0) return at;
   int32_t *f = FL_PUSH(P->mem, &P->fault);
   if (!f) return FL_EMIT_MEMORY;
   *f = t;
   fl_plan_group(P, g)->faulty = 1;
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_INDEX, .dtype = FLAME_I64, .from = FLAME_I64, .op = n->attr ? n->attr->flags : 0,
-             .a = (uint16_t)v, .b = (uint16_t)size, .c = (uint16_t)at, .arg = (uint16_t)(P->fault.n - 1) }, t, m);
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_INDEX, .dtype = FLAME_I64, .from = FLAME_I64,
+                                       .op = n->attr ? n->attr->flags : 0,
+             .a = (uint16_t)v, .b = (uint16_t)size, .c = (uint16_t)at,
+             .arg = (uint16_t)(P->fault.n - 1) }, t, m);
 }
 
 /* Strides of a gather's source and index over the result's axes (conventions of build.h). */
@@ -301,10 +321,12 @@ static void gather_strides(const fl_node *n, const fl_layout *src, const fl_layo
   }
 }
 
-static int compose(const fl_group *G, const fl_layout *s, const int64_t *stride, const fl_map *m, int64_t offset, fl_map *out) {
+static int compose(const fl_group *G, const fl_layout *s, const int64_t *stride, const fl_map *m,
+                   int64_t offset, fl_map *out) {
   memset(out, 0, sizeof *out);
   out->offset = offset;
-  return fl_map_compose(s->rank, s->size, stride, G->nd, G->size, m->stride, m->offset, out->stride, &out->offset);
+  return fl_map_compose(s->rank, s->size, stride, G->nd, G->size, m->stride, m->offset, out->stride,
+                        &out->offset);
 }
 
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset) {
@@ -317,18 +339,23 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
   const fl_node *n = P->cell.at[t].node;
   int64_t ss[FL_MAX_AXES], is[FL_MAX_AXES], gstride, soff, ioff;
   gather_strides(n, n->in[0]->layout, n->in[1]->layout, ss, is, &gstride);
-  const fl_ref sref = fl_plan_target(P->p, n->in[0], &soff), iref = fl_plan_target(P->p, n->in[1], &ioff);
+  const fl_ref sref = fl_plan_target(P->p, n->in[0], &soff),
+               iref = fl_plan_target(P->p, n->in[1], &ioff);
   fl_map sm, im;
   const fl_group *G = fl_plan_group(P, g);
-  if (!compose(G, n->shape, ss, m, soff, &sm) || !compose(G, n->shape, is, m, ioff, &im)) return FL_EMIT_ANCHOR - t;
+  if (!compose(G, n->shape, ss, m, soff, &sm) || !compose(G, n->shape, is, m, ioff, &im))
+    return FL_EMIT_ANCHOR - t;
   const int v = fl_plan_pull(P, g, iref, &im, depth);
   if (v < 0) return v;
-  if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);   /* the check is all there is */
+  /* the check is all there is */
+  if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   const int err = note_read(P, g, sref);
   if (err) return err;
-  const int a = fl_plan_access(P, g, (fl_access){ .ref = sref, .dtype = n->dtype, .map = sm, .gstride = gstride });
+  const int a = fl_plan_access(P, g, (fl_access){ .ref = sref, .dtype = n->dtype, .map = sm,
+                                                  .gstride = gstride });
   if (a < 0) return a;
-  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_GATHER, .dtype = n->dtype, .from = n->dtype, .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
+  return fl_plan_add(P, g, (fl_instr){ .code = FL_I_GATHER, .dtype = n->dtype, .from = n->dtype,
+                                       .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth) {

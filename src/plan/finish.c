@@ -26,7 +26,8 @@ static void mark_stored(fl_planner *P) {
 
 static int writes_cell(const fl_group *G, int32_t t) {
   if (!is_kernel(G)) return G->cell == t;
-  for (int64_t i = 0; i < G->access.n; i++) if (G->access.at[i].store && G->access.at[i].ref == t) return 1;
+  for (int64_t i = 0; i < G->access.n; i++)
+    if (G->access.at[i].store && G->access.at[i].ref == t) return 1;
   return 0;
 }
 
@@ -72,8 +73,8 @@ static int is_long(const fl_planner *P, const fl_group *G) {
   return (double)n->shape->numel * (double)a->shape->size[a->shape->rank - 1] > 0x1p30;
 }
 
-/* Which groups write a cell that has a home, and which read a home's old value: lists through 'entry',
-** so that each home looks at its own groups only. */
+/* Which groups write a cell that has a home, and which read a home's old value: lists through
+** 'entry', so that each home looks at its own groups only. */
 typedef struct { int32_t group, next; } link;
 typedef struct {
   int32_t *writer, *reader;                    /* first link of each cell, of each home; -1: none */
@@ -174,7 +175,7 @@ static int in_place(fl_planner *P, const homes *h, int32_t t) {
   return writers > 0;
 }
 
-/* ---- order ------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* cell >= 0: a copy of the cell's home into its memory (stage 0) or the other way (the last) */
 typedef struct { int32_t group, cell; int32_t stage; } turn;
@@ -186,7 +187,7 @@ static int by_stage(const void *a, const void *b) {
   return (xi > yi) - (xi < yi);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------------ */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 typedef struct { int64_t at, bytes; } hole;
 typedef struct { struct { hole *at; int64_t n, cap; } holes; int64_t end, top; fl_mem *mem; } arena;
@@ -195,7 +196,9 @@ static int64_t arena_take(arena *a, int64_t bytes) {
   int64_t best = -1;
   bytes = (bytes + 255) / 256 * 256;
   for (int64_t i = 0; i < a->holes.n; i++)
-    if (a->holes.at[i].bytes >= bytes && (best < 0 || a->holes.at[i].bytes < a->holes.at[best].bytes)) best = i;
+    if (a->holes.at[i].bytes >= bytes &&
+        (best < 0 || a->holes.at[i].bytes < a->holes.at[best].bytes))
+      best = i;
   if (best >= 0) {
     hole *h = &a->holes.at[best];
     const int64_t at = h->at;
@@ -214,7 +217,12 @@ static int arena_give(arena *a, int64_t at, int64_t bytes) {
   bytes = (bytes + 255) / 256 * 256;
   for (int64_t i = 0; i < a->holes.n; i++) {               /* join neighbours */
     hole *h = &a->holes.at[i];
-    if (h->at + h->bytes == at) { at = h->at; bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
+    if (h->at + h->bytes == at) {
+      at = h->at;
+      bytes += h->bytes;
+      *h = a->holes.at[--a->holes.n];
+      i = -1;
+    }
     else if (at + bytes == h->at) { bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
   }
   if (at + bytes == a->end) { a->end = at; return 1; }
@@ -231,7 +239,8 @@ static void touch(fl_planner *P, fl_ref ref, int32_t step) {
 }
 
 static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
-  for (int64_t i = 0; i < G->access.n; i++) if (!G->access.at[i].iota) touch(P, G->access.at[i].ref, step);
+  for (int64_t i = 0; i < G->access.n; i++)
+    if (!G->access.at[i].iota) touch(P, G->access.at[i].ref, step);
   if (is_kernel(G)) return;
   const fl_node *n = P->cell.at[G->cell].node;
   touch(P, G->cell, step);
@@ -259,7 +268,8 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
   arena a = { .mem = P->mem };
   int ok = 1;
   const int planted = FL_PLANTED(P->c, FL_PLANT_ADDRESS);
-  int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)), *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
+  int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)),
+          *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
   ok = head && next;
   for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;
   for (int64_t t = 0; ok && t < P->cell.n; t++) {
@@ -274,9 +284,11 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
     head[2 * last + 1] = (int32_t)t;
   }
   for (int64_t s = 0; ok && s < n; s++) {
-    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
+    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t])
+      P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
     if (planted) { overlay(P, head, next, s); continue; }
-    for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1]) ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
+    for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1])
+      ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
   }
   if (head) fl_free(P->mem, head, sizeof *head * (size_t)(2 * n + 2));
   if (next) fl_free(P->mem, next, sizeof *next * (size_t)(2 * P->cell.n + 2));
@@ -285,7 +297,7 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
   return ok;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int64_t product(int n, const int64_t *size) {
   int64_t p = 1;
@@ -344,7 +356,8 @@ static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
   }
 }
 
-/* Kernels that a step of so many has memory for: powers of two, so that merging takes linear time. */
+/* Kernels that a step of so many has memory for: powers of two, so that
+** merging takes linear time. */
 static size_t room_of(int32_t count) {
   size_t n = 1;
   while (n < (size_t)count) n *= 2;
@@ -363,7 +376,8 @@ static void free_step(fl_mem *m, fl_step *s) {
 /* Equal MAP kernels of one stage become instances of one launch. b is emptied. */
 static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   const size_t had = room_of(a->count), need = room_of(a->count + 1);
-  fl_kernel *k = need == had ? a->kernel : fl_realloc(m, a->kernel, sizeof *k * had, sizeof *k * need);
+  fl_kernel *k = need == had ? a->kernel
+                             : fl_realloc(m, a->kernel, sizeof *k * had, sizeof *k * need);
   if (!k) return 0;
   k[a->count++] = b->kernel[0];
   a->kernel = k;
@@ -378,8 +392,8 @@ static int mergeable(const fl_step *a, const fl_step *b) {
          a->kernel->key == b->kernel->key && fl_kernel_same_structure(a->kernel, b->kernel);
 }
 
-/* Steps of the stage under way by the keys of their kernels: the newest of each bin, and of each step
-** the one before it in its bin. */
+/* Steps of the stage under way by the keys of their kernels: the newest of each bin, and of each
+** step the one before it in its bin. */
 typedef struct { int32_t *bin, *before; int64_t nbin; } by_key;
 
 static int add_step(fl_planner *P, fl_plan *plan, by_key *t, fl_step s, int32_t stage_begin) {
@@ -448,7 +462,8 @@ static void note_outs(fl_plan *plan) {
 /* The reports of a step: note in 'at' that they are of step 'step', or (-1) give them the
 ** numbers that 'at' holds. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
-  int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER ? &s->scatter->fault : NULL;
+  int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER
+                 ? &s->scatter->fault : NULL;
   if (own && *own >= 0) {
     if (step < 0) *own = at[*own];
     else at[*own] = step;
@@ -485,7 +500,7 @@ static int order_faults(const fl_planner *P, fl_plan *plan) {
   return ok;
 }
 
-/* ---- the plan --------------------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 static int describe(fl_planner *P, fl_plan *plan) {
   const fl_program *p = P->p;
@@ -493,7 +508,8 @@ static int describe(fl_planner *P, fl_plan *plan) {
   for (int64_t t = 0; t < P->cell.n; t++) {
     fl_cell *c = &P->cell.at[t];
     if (c->live && !fl_is_view(c)) c->out = plan->nout++;
-    c->place = c->live ? (fl_place){ .where = FL_AT_OUT, .index = c->out } : (fl_place){ .where = FL_AT_ARENA };
+    c->place = c->live ? (fl_place){ .where = FL_AT_OUT, .index = c->out }
+                       : (fl_place){ .where = FL_AT_ARENA };
   }
   plan->next = (int32_t)p->ext.n;
   plan->nscalar = (int32_t)p->scalars.n;
@@ -515,7 +531,9 @@ static int describe(fl_planner *P, fl_plan *plan) {
     fl_cell *c = &P->cell.at[t];
     c->scalar = scalars;
     if (c->node->op == FL_OP_call) scalars += c->node->attr->call->nscalar;
-    if (c->out >= 0) plan->out[c->out] = (fl_out){ .node = (int32_t)t, .dtype = c->dtype, .home = c->home, .bytes = c->bytes };
+    if (c->out >= 0)
+      plan->out[c->out] = (fl_out){ .node = (int32_t)t, .dtype = c->dtype, .home = c->home,
+                                    .bytes = c->bytes };
   }
   return 1;
 }
@@ -560,8 +578,9 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   plan->device = P->p->device;
   mark_stored(P);
   P->plan = plan;
-  const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) && place_memory(P, turns, n, plan) &&
-                 make_steps(P, turns, n, plan) && order_faults(P, plan);
+  const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
+                 place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan) &&
+                 order_faults(P, plan);
   fl_free(P->mem, turns, cap);
   if (!ok) {
     fl_plan_free(plan);

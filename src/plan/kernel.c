@@ -11,7 +11,8 @@
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
 
-static int row_class(const fl_kernel *k) {       /* powers of two from 32; what executors specialise on */
+/* powers of two from 32; what executors specialise on */
+static int row_class(const fl_kernel *k) {
   int c = 0;
   if (k->kind == FL_K_MAP) return 0;
   while (c < 12 && (32LL << c) < k->n) c++;
@@ -20,14 +21,18 @@ static int row_class(const fl_kernel *k) {       /* powers of two from 32; what 
 
 static int same_operand(const fl_kernel *a, const fl_kernel *b, int i) {
   const fl_operand *p = &a->operand[i], *q = &b->operand[i];
-  if (p->dtype != q->dtype || p->reads != q->reads || p->writes != q->writes || p->aligned16 != q->aligned16) return 0;
-  for (int d = 0; d < a->nkept + a->nred; d++) if (stride_class(p->stride[d]) != stride_class(q->stride[d])) return 0;
+  if (p->dtype != q->dtype || p->reads != q->reads || p->writes != q->writes ||
+      p->aligned16 != q->aligned16)
+    return 0;
+  for (int d = 0; d < a->nkept + a->nred; d++)
+    if (stride_class(p->stride[d]) != stride_class(q->stride[d])) return 0;
   return (p->gstride != 0) == (q->gstride != 0);
 }
 
 int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b) {
   if (a->kind != b->kind || a->nkept != b->nkept || a->nred != b->nred || a->ninstr != b->ninstr ||
-      a->noperand != b->noperand || a->nstore != b->nstore || a->nscalar != b->nscalar || row_class(a) != row_class(b))
+      a->noperand != b->noperand || a->nstore != b->nstore || a->nscalar != b->nscalar ||
+      row_class(a) != row_class(b))
     return 0;
   for (int i = 0; i < a->ninstr; i++) {
     fl_instr x = a->instr[i], y = b->instr[i];
@@ -39,7 +44,8 @@ int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b) {
 }
 
 uint64_t fl_kernel_key(const fl_kernel *k) {
-  const uint16_t head[8] = { k->kind, k->nkept, k->nred, k->ninstr, k->noperand, k->nstore, k->nscalar, (uint16_t)row_class(k) };
+  const uint16_t head[8] = { k->kind, k->nkept, k->nred, k->ninstr, k->noperand, k->nstore,
+                             k->nscalar, (uint16_t)row_class(k) };
   uint64_t h = fl_hash64(head, sizeof head, 1);
   for (int i = 0; i < k->ninstr; i++) {
     fl_instr x = k->instr[i];
@@ -56,11 +62,14 @@ uint64_t fl_kernel_key(const fl_kernel *k) {
 }
 
 static void print_instr(const fl_kernel *k, int i, fl_text *out) {
-  static const char *const code[] = { "load", "iota", "scalar", "op", "cast", "index", "gather", "random", "reduce" };
+  static const char *const code[] = { "load", "iota", "scalar", "op", "cast", "index", "gather",
+                                      "random", "reduce" };
   const fl_instr *x = &k->instr[i];
   const int named = x->code == FL_I_OP || x->code == FL_I_REDUCE || x->code == FL_I_RANDOM;
-  fl_text_printf(out, "  %%%d:%s%s = %s", i, fl_dtype_name(x->dtype), x->level ? "" : "'", named ? fl_ops[x->op].name : code[x->code]);
-  if (x->code == FL_I_LOAD || x->code == FL_I_IOTA || x->code == FL_I_GATHER) fl_text_printf(out, " @%d", x->arg);
+  fl_text_printf(out, "  %%%d:%s%s = %s", i, fl_dtype_name(x->dtype), x->level ? "" : "'",
+                 named ? fl_ops[x->op].name : code[x->code]);
+  if (x->code == FL_I_LOAD || x->code == FL_I_IOTA || x->code == FL_I_GATHER)
+    fl_text_printf(out, " @%d", x->arg);
   if (x->code == FL_I_SCALAR) fl_text_printf(out, " $%d", x->arg);
   const int n = x->code == FL_I_OP ? fl_ops[x->op].nin
               : x->code == FL_I_INDEX || x->code == FL_I_RANDOM ? 3
@@ -76,17 +85,21 @@ void fl_kernel_print(const fl_kernel *k, fl_text *out) {
   static const char *const kind[] = { "map", "row", "col" };
   fl_text_printf(out, "%s kept(", kind[k->kind]);
   for (int d = 0; d < k->nkept + k->nred; d++)
-    fl_text_printf(out, "%s%lld", d == k->nkept ? ") reduced(" : d ? " " : "", (long long)k->size[d]);
+    fl_text_printf(out, "%s%lld", d == k->nkept ? ") reduced(" : d ? " " : "",
+                   (long long)k->size[d]);
   fl_text_puts(out, ")\n");
   for (int i = 0; i < k->noperand; i++) {
     const fl_operand *o = &k->operand[i];
     fl_text_printf(out, "  @%d %s %s%d+%lld%s%s strides(", i, fl_dtype_name(o->dtype),
-                   o->place.where == FL_AT_EXT ? "ext" : o->place.where == FL_AT_OUT ? "out" : "arena",
-                   o->place.where == FL_AT_ARENA ? (int)(o->place.byte / 256) : o->place.index, (long long)o->offset,
+                   o->place.where == FL_AT_EXT ? "ext" : o->place.where == FL_AT_OUT
+                   ? "out" : "arena", o->place.where == FL_AT_ARENA
+                   ? (int)(o->place.byte / 256) : o->place.index, (long long)o->offset,
                    o->reads ? " read" : "", o->writes ? " write" : "");
-    for (int d = 0; d < k->nkept + k->nred; d++) fl_text_printf(out, "%s%lld", d ? " " : "", (long long)o->stride[d]);
+    for (int d = 0; d < k->nkept + k->nred; d++)
+      fl_text_printf(out, "%s%lld", d ? " " : "", (long long)o->stride[d]);
     fl_text_printf(out, ")%s\n", o->gstride ? " indexed" : "");
   }
   for (int i = 0; i < k->ninstr; i++) print_instr(k, i, out);
-  for (int i = 0; i < k->nstore; i++) fl_text_printf(out, "  store @%d = %%%d\n", k->store[i].operand, k->store[i].value);
+  for (int i = 0; i < k->nstore; i++)
+    fl_text_printf(out, "  store @%d = %%%d\n", k->store[i].operand, k->store[i].value);
 }

@@ -10,8 +10,9 @@
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
 **        reduced index is outer); one level of reductions, then kept-level work; no full-level
 **        stores.
-**   A ROW or COL of rows of no elements (n == 0) has reductions alone at its points, over values that read
-**   no memory, and no full-level stores: what the operands of a level-0 value name exists.
+**   A ROW or COL of rows of no elements (n == 0) has reductions alone at its points, over values
+**   that read no memory, and no full-level stores: what the operands of a level-0 value name
+**   exists.
 **
 ** Values. SSA: value v is the result of instr[v]. level 1 values exist at each point, level 0
 ** values once per kept index (in a MAP all are level 1). 'pass' of a level-1 value: how many
@@ -63,7 +64,8 @@ typedef struct fl_operand {
 typedef enum {
   FL_I_LOAD,     /* operand arg at the point */
   FL_I_IOTA,     /* i64: map[arg].offset + sum of coordinate * map[arg].stride; no memory */
-  FL_I_SCALAR,   /* scalar slot arg of the kernel, converted to dtype's register, NOT rounded to dtype */
+  FL_I_SCALAR,   /* scalar slot arg of the kernel, converted to dtype's register, NOT
+                 ** rounded to dtype */
   FL_I_OP,       /* op (unary, binary, ternary of ops.def) of a, b, c; operands are of dtype 'from'
                     ('where': a is bool, b and c of 'from') */
   FL_I_CAST,     /* a of dtype 'from' to dtype: fl_cast rules */
@@ -97,7 +99,8 @@ typedef struct fl_kernel {
   fl_store *store;
   uint32_t *scalar;                /* kernel slot -> scalar index of the plan */
   int64_t bytes;                   /* read + written by the plan's measure (API 6 bytes_moved) */
-  uint64_t key;                    /* of the structure: all but sizes, strides, offsets, places, scalars */
+  uint64_t key;                    /* of the structure: all but sizes, strides,
+                                   ** offsets, places, scalars */
 } fl_kernel;
 
 /* Structure only, for the key and for kernel text: kinds, instructions, operand dtypes,

@@ -28,7 +28,8 @@ static int is_kept_store(const fl_planner *P, const fl_access *a) {
 }
 
 static void mark_used(const fl_planner *P, const fl_group *G, uint8_t *used) {
-  for (int64_t i = 0; i < G->access.n; i++) if (is_kept_store(P, &G->access.at[i])) used[G->access.at[i].value] = 1;
+  for (int64_t i = 0; i < G->access.n; i++)
+    if (is_kept_store(P, &G->access.at[i])) used[G->access.at[i].value] = 1;
   for (int64_t i = G->instr.n - 1; i >= 0; i--) {
     uint16_t v[3];
     if (!used[i]) continue;
@@ -45,7 +46,8 @@ static uint8_t level_of(const fl_group *G, const fl_instr *x, const fl_instr *at
   uint16_t v[3];
   uint8_t level = uses_access(x) && moves_in_row(G, &G->access.at[x->arg].map);
   if (x->code == FL_I_REDUCE) return 0;
-  for (int k = operands_of(x, v) - 1; k >= 0; k--) if (at[v[k]].level > level) level = at[v[k]].level;
+  for (int k = operands_of(x, v) - 1; k >= 0; k--)
+    if (at[v[k]].level > level) level = at[v[k]].level;
   return level;
 }
 
@@ -54,7 +56,8 @@ typedef struct { fl_instr *at; int n; } list;
 static uint16_t lift(list *out, uint16_t v) {         /* the value at each point of the row */
   const fl_instr from = out->at[v];
   if (from.level) return v;
-  out->at[out->n] = (fl_instr){ .code = FL_I_CAST, .dtype = from.dtype, .from = from.dtype, .level = 1, .pass = from.pass, .a = v };
+  out->at[out->n] = (fl_instr){ .code = FL_I_CAST, .dtype = from.dtype, .from = from.dtype,
+                                .level = 1, .pass = from.pass, .a = v };
   return (uint16_t)out->n++;
 }
 
@@ -86,7 +89,8 @@ static void space_of_group(const fl_group *G, fl_kernel *k, int order[FL_MAX_AXE
   }
 }
 
-static void set_operand(const fl_planner *P, const fl_access *a, const int *order, int nd, fl_operand *o) {
+static void set_operand(const fl_planner *P, const fl_access *a, const int *order, int nd,
+                        fl_operand *o) {
   memset(o, 0, sizeof *o);
   o->dtype = a->dtype;
   o->offset = a->map.offset;
@@ -149,7 +153,8 @@ static void measure(const fl_planner *P, fl_kernel *k) {
     o->aligned16 = (uint8_t)is_aligned(P, k, o);
     k->bytes += o->gstride ? k->points * fl_dtype_size(o->dtype) : operand_bytes(k, o);
   }
-  for (int i = 0; i < k->ninstr; i++) if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
+  for (int i = 0; i < k->ninstr; i++)
+    if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
 }
 
 /* A value read and written in place in one kernel: both operands say so. */
@@ -160,7 +165,9 @@ static void mark_in_place(const fl_planner *P, fl_kernel *k) {
     const int32_t home = P->plan->out[w->place.index].home;
     for (int j = 0; home >= 0 && j < k->noperand; j++) {
       fl_operand *r = &k->operand[j];
-      if (!r->reads || r->place.where != FL_AT_EXT || P->p->homes.at[home] != P->p->ext.at[r->place.index]->buffer) continue;
+      if (!r->reads || r->place.where != FL_AT_EXT ||
+          P->p->homes.at[home] != P->p->ext.at[r->place.index]->buffer)
+        continue;
       r->writes = w->reads = 1;
     }
   }
@@ -183,15 +190,17 @@ static void *copy_of(fl_mem *m, const void *p, size_t n, int *ok) {
 }
 
 /* Operands of the accesses that are still read; those of one access share it. How many. */
-static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *used, const uint16_t *remap,
-                         const int *order, int nd, fl_instr *instr, fl_operand *operand) {
+static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *used,
+                         const uint16_t *remap, const int *order, int nd, fl_instr *instr,
+                         fl_operand *operand) {
   int n = 0;
   for (int64_t i = 0; i < G->instr.n; i++) {
     if (!used[i] || !uses_access(&G->instr.at[i])) continue;
     const uint16_t arg = G->instr.at[i].arg;
     int seen = -1;
     for (int64_t j = 0; j < i; j++)
-      if (used[j] && uses_access(&G->instr.at[j]) && G->instr.at[j].arg == arg) seen = instr[remap[j]].arg;
+      if (used[j] && uses_access(&G->instr.at[j]) && G->instr.at[j].arg == arg)
+        seen = instr[remap[j]].arg;
     if (seen < 0) set_operand(P, &G->access.at[arg], order, nd, &operand[seen = n++]);
     instr[remap[i]].arg = (uint16_t)seen;
   }
@@ -241,7 +250,9 @@ int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
 
 /* ---- library steps ------------------------------------------------------------------------- */
 
-typedef struct { fl_place place; int64_t offset, stride[FL_MAX_AXES]; int rank; const int64_t *size; } seen;
+typedef struct {
+  fl_place place; int64_t offset, stride[FL_MAX_AXES]; int rank; const int64_t *size;
+} seen;
 
 static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
   seen s = { .rank = q->shape->rank, .size = q->shape->size };
@@ -265,11 +276,15 @@ static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
 static void fold_batches(fl_matmul *m) {
   for (int d = m->nbatch - 2; d >= 0; d--) {
     const int64_t n = m->batch[d + 1];
-    if (m->abatch[d] != m->abatch[d + 1] * n || m->bbatch[d] != m->bbatch[d + 1] * n || m->cbatch[d] != m->cbatch[d + 1] * n) continue;
+    if (m->abatch[d] != m->abatch[d + 1] * n || m->bbatch[d] != m->bbatch[d + 1] * n ||
+        m->cbatch[d] != m->cbatch[d + 1] * n)
+      continue;
     m->batch[d + 1] *= m->batch[d];
     for (int e = d; e + 1 < m->nbatch; e++) {
       m->batch[e] = m->batch[e + 1];
-      m->abatch[e] = m->abatch[e + 1]; m->bbatch[e] = m->bbatch[e + 1]; m->cbatch[e] = m->cbatch[e + 1];
+      m->abatch[e] = m->abatch[e + 1];
+      m->bbatch[e] = m->bbatch[e + 1];
+      m->cbatch[e] = m->cbatch[e + 1];
     }
     m->nbatch--;
   }
@@ -282,20 +297,22 @@ static void fold_batches(fl_matmul *m) {
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[G->cell].node;
-  const seen a = operand_seen(P, G->access.at[0].ref, n->in[0]), b = operand_seen(P, G->access.at[1].ref, n->in[1]);
+  const seen a = operand_seen(P, G->access.at[0].ref, n->in[0]),
+             b = operand_seen(P, G->access.at[1].ref, n->in[1]);
   const int r = n->shape->rank;
   memset(m, 0, sizeof *m);
   m->dtype = n->dtype;
-  m->m = a.size[a.rank - 2];
-  m->k = a.size[a.rank - 1];
-  m->n = b.size[b.rank - 1];
-  m->at = a.place; m->aoff = a.offset;
-  m->bt = b.place; m->boff = b.offset;
+  m->m = a.size[a.rank - 2]; m->k = a.size[a.rank - 1]; m->n = b.size[b.rank - 1];
+  m->at = a.place; m->aoff = a.offset; m->bt = b.place; m->boff = b.offset;
   m->ct = P->cell.at[G->cell].place;
   m->as[0] = a.stride[a.rank - 2]; m->as[1] = a.stride[a.rank - 1];
   m->bs[0] = b.stride[b.rank - 2]; m->bs[1] = b.stride[b.rank - 1];
-  if (m->m == 1) m->as[0] = m->k * (m->as[1] ? m->as[1] : 1);     /* strides of single rows are free: make them usual */
-  if (m->k == 1) { m->as[1] = m->as[0] == 1 && m->m > 1 ? m->m : 1; m->bs[0] = m->bs[1] == 1 || m->n == 1 ? m->n : 1; }
+  /* strides of single rows are free: make them usual */
+  if (m->m == 1) m->as[0] = m->k * (m->as[1] ? m->as[1] : 1);
+  if (m->k == 1) {
+    m->as[1] = m->as[0] == 1 && m->m > 1 ? m->m : 1;
+    m->bs[0] = m->bs[1] == 1 || m->n == 1 ? m->n : 1;
+  }
   if (m->n == 1) m->bs[1] = m->bs[0] == 1 ? m->k : 1;
   int64_t step = m->m * m->n;
   for (int d = r - 3; d >= 0; d--) {
@@ -336,10 +353,13 @@ int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {
   s->limit = (uint32_t)(4 * n->in[1]->slot);
   fl_row_major(il->rank, il->size, at);
   const fl_ref iref = fl_plan_target(P->p, index, &off);
-  s->idx = (fl_operand){ .place = fl_plan_place_of(P, iref), .dtype = FLAME_I64, .reads = 1, .offset = off };
+  s->idx = (fl_operand){ .place = fl_plan_place_of(P, iref), .dtype = FLAME_I64, .reads = 1,
+                         .offset = off };
   const fl_ref sref = fl_plan_target(P->p, n->in[2], &off);
-  s->src = (fl_operand){ .place = fl_plan_place_of(P, sref), .dtype = n->dtype, .reads = 1, .offset = off };
-  s->dst = (fl_operand){ .place = P->cell.at[G->cell].place, .dtype = n->dtype, .writes = 1, .gstride = row[axis] };
+  s->src = (fl_operand){ .place = fl_plan_place_of(P, sref), .dtype = n->dtype, .reads = 1,
+                         .offset = off };
+  s->dst = (fl_operand){ .place = P->cell.at[G->cell].place, .dtype = n->dtype, .writes = 1,
+                         .gstride = row[axis] };
   for (int a = 0; a < sp->rank; a++) {
     s->size[a] = sp->size[a];
     s->src.stride[a] = n->in[2]->layout->stride[a];

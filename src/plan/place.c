@@ -71,7 +71,8 @@ static int push_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value
   if (G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   fl_access *a = FL_PUSH(P->mem, &G->access);
   if (!a) return FL_EMIT_MEMORY;
-  *a = (fl_access){ .ref = ref, .dtype = (uint8_t)dtype, .store = 1, .value = (uint16_t)value, .map = *m };
+  *a = (fl_access){ .ref = ref, .dtype = (uint8_t)dtype, .store = 1, .value = (uint16_t)value,
+                    .map = *m };
   return 0;
 }
 
@@ -81,8 +82,9 @@ static int64_t row_length(const fl_group *G, uint32_t red) {
   return n;
 }
 
-/* May the group hold whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not rows of no
-** elements: no dim of theirs moves, so their values would be taken for those of which there is one a row. */
+/* May the group hold whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not rows of
+** no elements: no dim of theirs moves, so their values would be taken for those of which there is
+** one a row. */
 static int row_program(const fl_group *G, uint32_t red) {
   const int64_t n = row_length(G, red);
   int64_t rows = 1;
@@ -96,7 +98,8 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   fl_map m;
   int level;
   if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level)) return FL_EMIT_REJECT;
-  if (level && (G->kind == FL_K_COL || (G->kind == FL_K_ROW && !row_program(G, G->red)))) return FL_EMIT_REJECT;
+  if (level && (G->kind == FL_K_COL || (G->kind == FL_K_ROW && !row_program(G, G->red))))
+    return FL_EMIT_REJECT;
   int v = fl_plan_find(G, t, &m);           /* a deferred one that was written in before */
   if (v >= 0) G->shared++;
   else v = fl_plan_emit_cell(P, g, t, &m, 0);
@@ -136,15 +139,16 @@ static fl_map results_of(const fl_group *G, uint32_t red) {
   return out;
 }
 
-/* The input of reduction n, read at each point m of the group's space; of rows of no elements nothing is. */
+/* The input of reduction n, read at each point m of the group's space; of
+** rows of no elements nothing is. */
 static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *q = n->in[0];
   fl_map im = { 0 };
   const fl_ref ref = fl_plan_target(P->p, q, &im.offset);
   if (row_length(G, G->red) == 0) return fl_plan_absent(P, g, q->dtype);
-  if (!fl_map_compose(q->shape->rank, q->shape->size, q->layout->stride, G->nd, G->size, m->stride, m->offset,
-                      im.stride, &im.offset)) return FL_EMIT_REJECT;
+  if (!fl_map_compose(q->shape->rank, q->shape->size, q->layout->stride, G->nd, G->size, m->stride,
+                      m->offset, im.stride, &im.offset)) return FL_EMIT_REJECT;
   return fl_plan_pull(P, g, ref, &im, 0);
 }
 
@@ -160,13 +164,15 @@ static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
     G->kind = (uint8_t)kind;
   } else if (G->red != red || !red || G->kind != kind) return FL_EMIT_REJECT;
   fl_map m;
-  int v = fl_plan_natural(G, q->shape, &m, &level) && level ? pull_row(P, g, n, &m) : FL_EMIT_REJECT;
+  int v = fl_plan_natural(G, q->shape, &m, &level) && level
+          ? pull_row(P, g, n, &m) : FL_EMIT_REJECT;
   G = fl_plan_group(P, g);
   const int single = G->kind == FL_K_COL || row_length(G, red) > FL_ROW_LIMIT;
   if (v >= 0 && single && G->instr.at[v].pass > 0) v = FL_EMIT_REJECT;
   if (v >= 0) {
     const fl_map out = results_of(G, red);
-    v = fl_plan_add(P, g, (fl_instr){ .code = FL_I_REDUCE, .dtype = n->dtype, .from = q->dtype, .op = n->op, .a = (uint16_t)v }, t, &out);
+    v = fl_plan_add(P, g, (fl_instr){ .code = FL_I_REDUCE, .dtype = n->dtype, .from = q->dtype,
+                                      .op = n->op, .a = (uint16_t)v }, t, &out);
     const int err = v < 0 ? v : push_store(P, g, t, n->dtype, v, &out);
     if (err < 0) v = err;
   }
@@ -265,8 +271,9 @@ static int own_group(fl_planner *P, int32_t t, const fl_layout *space, int32_t *
 
 /* A closed MAP group over 'space' that stores (ref seen by strides over the space) into cell
 ** t at 'to'. Same results as own_group; *made: the group. */
-static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride, int64_t offset,
-                       int32_t t, const int64_t *to_stride, int64_t to_offset, int32_t *first, int32_t *made) {
+static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride,
+                       int64_t offset, int32_t t, const int64_t *to_stride, int64_t to_offset,
+                       int32_t *first, int32_t *made) {
   int64_t size[FL_MAX_AXES];
   const int nd = space_of(space, size);
   const int32_t g = new_group(P, FL_K_MAP, nd, size);
@@ -309,7 +316,8 @@ static int place_base(fl_planner *P, int32_t t, int32_t *first, int32_t *base) {
   int64_t from[FL_MAX_AXES], to[FL_MAX_AXES], offset;
   const fl_ref ref = fl_plan_target(P->p, q, &offset);
   *base = -1;
-  if (ref < 0 && cell->home >= 0 && q->buffer == P->p->homes.at[cell->home] && q->layout == q->shape && q->offset == 0) {
+  if (ref < 0 && cell->home >= 0 && q->buffer == P->p->homes.at[cell->home] &&
+      q->layout == q->shape && q->offset == 0) {
     cell->base_home = 1;
     return 1;
   }
@@ -363,9 +371,11 @@ static int place_cat(fl_planner *P, int32_t t, int32_t *first) {
     const fl_node *q = n->in[i];
     int64_t offset;
     const fl_ref ref = fl_plan_target(P->p, q, &offset);
-    const int r = store_group(P, q->shape, ref, q->layout->stride, offset, t, row, at * row[axis], first, &g);
+    const int r = store_group(P, q->shape, ref, q->layout->stride, offset, t, row, at * row[axis],
+                              first, &g);
     if (r <= 0) {                 /* empty the pieces made so far; they are made again */
-      for (int64_t k = begin; k < P->group.n; k++) P->group.at[k].access.n = P->group.at[k].instr.n = 0;
+      for (int64_t k = begin; k < P->group.n; k++)
+        P->group.at[k].access.n = P->group.at[k].instr.n = 0;
       return r;
     }
     at += q->shape->size[axis];
@@ -414,7 +424,10 @@ static int place_scatter(fl_planner *P, int32_t t, int32_t *first) {
   int64_t off;
   for (int i = 1; i < 3; i++) {
     reads[i - 1] = fl_plan_target(P->p, fl_plan_read(P, t, i), &off);
-    if (reads[i - 1] >= 0 && P->cell.at[reads[i - 1]].group < 0) { *first = reads[i - 1]; return 0; }
+    if (reads[i - 1] >= 0 && P->cell.at[reads[i - 1]].group < 0) {
+      *first = reads[i - 1];
+      return 0;
+    }
   }
   int r = place_base(P, t, first, &base);
   if (r <= 0) return r;
@@ -425,10 +438,12 @@ static int place_scatter(fl_planner *P, int32_t t, int32_t *first) {
 }
 
 /* A copy of the same elements that an earlier product reads, or -1. */
-static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view, int64_t offset, int dtype) {
+static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view, int64_t offset,
+                         int dtype) {
   for (int64_t k = P->cell.n - 1; k >= 0 && !P->cell.at[k].node; k--) {
     const fl_cell *t = &P->cell.at[k];
-    if (t->source == ref && t->view == view && t->view_offset == offset && t->dtype == dtype) return (int32_t)k;
+    if (t->source == ref && t->view == view && t->view_offset == offset && t->dtype == dtype)
+      return (int32_t)k;
   }
   return -1;
 }
@@ -445,7 +460,8 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
     size[a] = q->shape->size[from];
     stride[a] = q->layout->stride[from];
   }
-  fl_layout *shape = fl_layout_of(table, r, size, NULL), *view = fl_layout_of(table, r, size, stride);
+  fl_layout *shape = fl_layout_of(table, r, size, NULL),
+            *view = fl_layout_of(table, r, size, stride);
   const int32_t there = view ? find_copy(P, ref, view, offset, q->dtype) : -1;
   fl_cell *t = shape && view && there < 0 ? FL_PUSH(P->mem, &P->cell) : NULL;
   if (!t) {
@@ -454,7 +470,8 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
     return there;
   }
   *t = (fl_cell){ .source = ref, .view = view, .view_offset = offset, .shape = shape,
-                  .dtype = q->dtype, .anchored = 1, .group = -1, .out = -1, .home = -1, .first = INT32_MAX,
+                  .dtype = q->dtype, .anchored = 1, .group = -1, .out = -1, .home = -1,
+                  .first = INT32_MAX,
                   .last = -1, .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
   return (int32_t)P->cell.n - 1;
 }
@@ -522,7 +539,7 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   int32_t near[6];
   const int nd = space_of(space, size), k = fl_plan_dep_groups(P, t, near, 6);
   for (int i = 0; i < k; i++) if (try_group(P, near[i], t)) return 1;
-  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {       /* worth no pass of its own: repeated after all */
+  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* worth no pass of its own: repeated after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }

@@ -39,10 +39,12 @@ fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
     return NULL;
   }
   if (!plan) {
-    FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning %lld ops", (long long)p->nodes.n);
+    FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning %lld ops",
+            (long long)p->nodes.n);
     return NULL;
   }
-  plan->total_bytes = c->mem.live_bytes - before;      /* the planner has given back what it worked in */
+  /* the planner has given back what it worked in */
+  plan->total_bytes = c->mem.live_bytes - before;
   return plan;
 }
 
@@ -54,8 +56,8 @@ int32_t fl_plan_commit_end(const fl_plan *p, int32_t i) {
 }
 
 void fl_plan_print(const fl_plan *p, fl_text *out) {
-  fl_text_printf(out, "plan: %d nodes, %d steps, %d inputs, %d results, arena %lld bytes\n", p->nnode, p->nstep, p->next,
-                 p->nout, (long long)p->arena_bytes);
+  fl_text_printf(out, "plan: %d nodes, %d steps, %d inputs, %d results, arena %lld bytes\n",
+                 p->nnode, p->nstep, p->next, p->nout, (long long)p->arena_bytes);
   for (int32_t i = 0; i < p->nstep; i++) {
     const fl_step *s = &p->step[i];
     fl_text_printf(out, "step %d: ", i + 1);
@@ -63,10 +65,12 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
       if (s->count > 1) fl_text_printf(out, "%d times ", s->count);
       fl_kernel_print(&s->kernel[0], out);
     } else if (s->kind == FL_S_MATMUL) {
-      fl_text_printf(out, "matmul %s %lld x %lld x %lld, %d batch dims\n", fl_dtype_name(s->matmul->dtype),
-                     (long long)s->matmul->m, (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch);
+      fl_text_printf(out, "matmul %s %lld x %lld x %lld, %d batch dims\n",
+                     fl_dtype_name(s->matmul->dtype), (long long)s->matmul->m,
+                     (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch);
     } else if (s->kind == FL_S_SCATTER) {
-      fl_text_printf(out, "scatter %s%s%s\n", fl_dtype_name(s->scatter->dtype), s->scatter->add ? " add" : "",
+      fl_text_printf(out, "scatter %s%s%s\n", fl_dtype_name(s->scatter->dtype),
+                     s->scatter->add ? " add" : "",
                      s->scatter->fault < 0 ? "" : ", checks its index");
     } else if (s->kind == FL_S_CALL) {
       fl_text_printf(out, "call %s\n", fl_calls[s->call->call.kind].name);

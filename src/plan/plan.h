@@ -71,7 +71,7 @@ typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 /* A value that outlives the run. home >= 0: its bytes are that home buffer's (a write). */
 typedef struct fl_out {
   int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
-  int32_t first, step;             /* the first and last step that write it, -1: none (no elements) */
+  int32_t first, step;           /* the first and last step that write it, -1: none (no elements) */
 } fl_out;
 
 /* Where faults point: the program's node whose INDEX reported. Faults are numbered in the order
@@ -81,13 +81,13 @@ typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
-  uint8_t *live; int32_t nnode;    /* per program node: is it kept (an out) */
+  uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out) */
   uint8_t device;
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
-  int64_t arena_bytes;             /* intermediates at planned offsets, 256-byte aligned */
-  int64_t total_bytes;             /* host memory of the plan, and of what a device prepared for it */
-  int64_t used;                    /* LRU clock */
+  int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */
+  int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
+  int64_t used;                  /* LRU clock */
   struct fl_plan *chain;
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   uint8_t prepared;
@@ -112,7 +112,8 @@ typedef struct fl_program {
 
 /* Collect what the roots need. roots NULL: all roots of the window on 'device'. p is zero, or
 ** one that fl_program_empty left: its memory is used again. After an error it is freed. */
-flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots, fl_program *p);
+flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
+                             fl_program *p);
 /* The place of a buffer among the program's homes, -1: it is none of them. */
 int32_t fl_program_home(const fl_program *p, const fl_buffer *b);
 void fl_program_empty(fl_program *p);
@@ -128,7 +129,8 @@ typedef struct fl_plans {
   fl_mem *mem;
   fl_plan **bin;
   int64_t nbin, n, bytes, limit, clock;
-  int64_t calls, sweep_at;         /* plans put that hold callees since the last sweep; sweep when so many */
+  int64_t calls, sweep_at;         /* plans put that hold callees since the last
+                                   ** sweep; sweep when so many */
 } fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);
 void fl_plans_close(fl_plans *t);

@@ -28,6 +28,7 @@ enum {
   FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
   FL_LEAF_LIMIT = 28,      /* most values that it reads */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
+  FL_REPEAT_READS = 3,     /* fewest arrays of its size for which one is not repeated, by bytes */
   FL_WIDE = 4,             /* a broadcast to so many times the elements is one */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, above any deferred depth */
@@ -39,21 +40,22 @@ typedef struct fl_map { int64_t offset, stride[FL_MAX_AXES]; } fl_map;
 typedef int32_t fl_ref;    /* cell index >= 0, or ~ext slot */
 
 typedef struct fl_cell {
-  fl_node *node;           /* NULL: a planner's copy of 'source' */
+  fl_node *node;          /* NULL: a planner's copy of 'source' */
   fl_ref source; int64_t view_offset;   /* such a copy: what it copies, seen through 'view' */
-  fl_layout *view;         /* both layouts are references of a copy's own */
-  uint8_t checks;          /* a scatter that checks its index itself */
+  fl_layout *view;        /* both layouts are references of a copy's own */
+  uint8_t checks;         /* a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
-  uint8_t wide, reduced;   /* broadcast by a consumer; made of a reduction of its shape */
-  uint8_t hoist;           /* FL_HOIST_*: deferred, but a group that would repeat it may anchor it */
+  uint8_t wide, reduced;  /* broadcast by a consumer; made of a reduction of its shape */
+  uint8_t hoist;          /* FL_HOIST_*: deferred, but a group that would repeat it may anchor it */
   int32_t cost, leaves, consumers, out, home;
-  uint8_t base_home;       /* its old value was not copied: its home holds it already */
-  int32_t group;           /* that completes it, -1 before it is placed */
-  int32_t scalar;          /* first of a call's own scalars in the plan's (finish.c) */
+  const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is made of */
+  uint8_t base_home;      /* its old value was not copied: its home holds it already */
+  int32_t group;          /* that completes it, -1 before it is placed */
+  int32_t scalar;         /* first of a call's own scalars in the plan's (finish.c) */
   fl_place place;
   int64_t bytes;
-  int32_t first, last;     /* steps that write and read it */
+  int32_t first, last;    /* steps that write and read it */
 } fl_cell;
 
 /* Do q's columns lie closer than its rows? Its copy then has the last two axes swapped. */
@@ -63,10 +65,13 @@ static inline int fl_plan_lies_turned(const fl_node *q) {
   return row != 0 && (row < 0 ? -row : row) < (column < 0 ? -column : column);
 }
 
-typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;   /* what instr[i] stands for; ref INT32_MIN: nothing */
+/* what instr[i] stands for; ref INT32_MIN: nothing */
+typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 
 /* A store or, for LOAD/GATHER/IOTA, an access. */
-typedef struct fl_access { fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map; int64_t gstride; } fl_access;
+typedef struct fl_access {
+  fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map; int64_t gstride;
+} fl_access;
 
 typedef struct fl_group {
   uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
@@ -93,10 +98,10 @@ typedef struct fl_planner {
   struct { fl_cell *at; int64_t n, cap; } cell;
   struct { fl_group *at; int64_t n, cap; } group;
   struct { int32_t *at; int64_t n, cap; } todo;
-  struct { int32_t *at; int64_t n, cap; } fault;          /* program nodes of INDEX reports */
-  const fl_plan *plan;                                    /* once finish.c has described its results */
-  int32_t bin[256];                                       /* newest group by space hash */
-  int failed;                                             /* out of memory */
+  struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes of INDEX reports */
+  const fl_plan *plan;                                 /* once finish.c has described its results */
+  int32_t bin[256];                                    /* newest group by space hash */
+  int failed;                                          /* out of memory */
 } fl_planner;
 
 /* kernelize.c: the group as a kernel; operand places and store targets resolved from cells.
@@ -110,7 +115,8 @@ fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref);
 void fl_kernel_free(fl_mem *m, fl_kernel *k);
 
 /* Results of emission besides an instruction id. */
-enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2, FL_EMIT_ANCHOR = -1000 /* - cell: anchor it first */ };
+enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2,
+       FL_EMIT_ANCHOR = -1000 };    /* - cell: anchor it first */
 
 int fl_plan_classify(fl_planner *P);
 int fl_plan_place(fl_planner *P);
@@ -122,7 +128,8 @@ int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m);
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth);
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, int depth);
 /* Input i of cell t: what it refers to and its strides over t's own axes. 0: a scalar. */
-int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES], int64_t *offset);
+int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES],
+                  int64_t *offset);
 /* The linear map of a row-major array of 'shape' over a group's dims: full, or kept when its
 ** sizes are those of the kept dims only. 0: neither. *level 1: full. */
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
@@ -142,7 +149,8 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
-/* Looked at for each of many: has an interrupt come? Then planning ends, and fl_plan_make says why. */
+/* Looked at for each of many: has an interrupt come? Then planning ends, and
+** fl_plan_make says why. */
 static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
   return (i & 255) == 255 && atomic_load_explicit(&P->c->interrupted, memory_order_relaxed);
 }

@@ -16,7 +16,7 @@ static int is_root(const fl_node *n) {
   return n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
 }
 
-static int64_t slot_of(fl_program *p, fl_node *n) {     /* of a node already in the program, or -1 */
+static int64_t slot_of(fl_program *p, fl_node *n) {    /* of a node already in the program, or -1 */
   const int64_t s = n->slot;
   if (n->state == FL_PENDING) return s >= 0 && s < p->nodes.n && p->nodes.at[s] == n ? s : -1;
   return s >= 0 && s < p->ext.n && p->ext.at[s] == n ? s : -1;
@@ -50,7 +50,8 @@ static int mark_needed(fl_program *p, fl_node *const *roots, int64_t nroots) {
 
 typedef struct { uint8_t *at, *end; } writer;
 static inline void put(writer *w, const void *v, size_t n) { memcpy(w->at, v, n); w->at += n; }
-#define PUT(w, value, type) do { const type put_ = (type)(value); put((w), &put_, sizeof put_); } while (0)
+#define PUT(w, value, type) \
+  do { const type put_ = (type)(value); put((w), &put_, sizeof put_); } while (0)
 
 static void put_layout(writer *w, const fl_layout *l, int strides) {
   PUT(w, l->rank, uint8_t);
@@ -84,7 +85,8 @@ static int put_input(fl_program *p, writer *w, fl_node *q) {
     s = q->slot = (int32_t)(p->ext.n - 1);
     PUT(w, ~s, int32_t);
     PUT(w, q->dtype, uint8_t);
-    const uintptr_t address = (uintptr_t)q->buffer->ptr + (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
+    const uintptr_t address = (uintptr_t)q->buffer->ptr +
+                              (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
     PUT(w, address % 16 == 0, uint8_t);
     put_layout(w, q->layout, 1);
     return 1;
@@ -177,7 +179,7 @@ static int collect(flame_context *c, fl_program *p) {
     if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
     if (!put_node(c, p, n)) return 0;
   }
-  for (int64_t i = 0; i < p->nodes.n; i++)            /* calls' own scalars follow those of the nodes */
+  for (int64_t i = 0; i < p->nodes.n; i++)        /* calls' own scalars follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }
@@ -201,7 +203,8 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
   }
   ok = ok && collect(c, p);
   if (!ok) {
-    for (int64_t i = 0; i < c->win.nodes.n; i++) if (c->win.nodes.at[i]) c->win.nodes.at[i]->mark = 0;
+    for (int64_t i = 0; i < c->win.nodes.n; i++)
+      if (c->win.nodes.at[i]) c->win.nodes.at[i]->mark = 0;
     fl_program_free(p);
     return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning");
   }

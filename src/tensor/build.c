@@ -161,7 +161,8 @@ fl_node *n_copy(fl_node *x) {
 /* Does a view lie row-major over all of the memory that it keeps? */
 static int fills(const fl_node *x) {
   if (!x->layout->contiguous) return 0;
-  if (x->state == FL_STORED) return x->buffer && x->shape->numel * fl_dtype_size(x->dtype) == x->buffer->bytes;
+  if (x->state == FL_STORED)
+    return x->buffer && x->shape->numel * fl_dtype_size(x->dtype) == x->buffer->bytes;
   return x->nin > 0 && x->in[0]->shape->numel == x->shape->numel;
 }
 

@@ -31,60 +31,77 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
 #define UNARY(name, kind, value, grad, domain, doc) \
   static inline fl_node *n_##name(fl_node *x) { return fl_build_unary(FL_OP_##name, x); }
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
-  static inline fl_node *n_##name(fl_node *a, fl_node *b) { return fl_build_binary(FL_OP_##name, a, b); }
+  static inline fl_node *n_##name(fl_node *a, fl_node *b) { \
+    return fl_build_binary(FL_OP_##name, a, b); \
+  }
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
-  static inline fl_node *n_##name(fl_node *a, fl_node *b, fl_node *d) { return fl_build_ternary(FL_OP_##name, a, b, d); }
+  static inline fl_node *n_##name(fl_node *a, fl_node *b, fl_node *d) { \
+    return fl_build_ternary(FL_OP_##name, a, b, d); \
+  }
 #define REDUCE(name, kind, init, value, grad, doc) \
-  static inline fl_node *n_##name(fl_node *x, uint32_t axes, int keepdim) { return fl_build_reduce(FL_OP_##name, x, axes, keepdim); }
+  static inline fl_node *n_##name(fl_node *x, uint32_t axes, int keepdim) { \
+    return fl_build_reduce(FL_OP_##name, x, axes, keepdim); \
+  }
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"
 
 /* Generators. shape: sizes >= 0. Values already in the dtype's class. */
-fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size, fl_scalar v);
-fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size, fl_scalar first, fl_scalar step);
-/* op: FL_OP_uniform (a = low, b = high), FL_OP_normal (mean, deviation), FL_OP_randint (low, high incl.) */
-fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, const int64_t *size, double a, double b);
-fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size, int64_t low, int64_t high);
+fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size,
+                fl_scalar v);
+fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size,
+                fl_scalar first, fl_scalar step);
+/* op: FL_OP_uniform (a = low, b = high), FL_OP_normal (mean, deviation),
+** FL_OP_randint (low, high incl.) */
+fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, const int64_t *size,
+                  double a, double b);
+fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
+                   int64_t low, int64_t high);
 
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
 fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */
 /* x as a value of its own. What fills its memory is shared until one of both is written; a part of
 ** a larger value is copied, so that a clone of one row does not keep the whole. Row-major. */
 fl_node *n_clone(fl_node *x);
-fl_node *n_contiguous(fl_node *x);                   /* x when its layout is contiguous from offset to end */
+fl_node *n_contiguous(fl_node *x);          /* x when its layout is contiguous from offset to end */
 
 /* Views. 0-based axes; negative axes are resolved by the caller. */
 fl_node *n_reshape(fl_node *x, int rank, const int64_t *size);      /* one -1 allowed */
 fl_node *n_permute(fl_node *x, const int *perm);
 fl_node *n_transpose(fl_node *x, int a, int b);
-fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t step);  /* step < 0: from first downwards */
+/* step < 0: from first downwards */
+fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t step);
 fl_node *n_select(fl_node *x, int axis, int64_t i);                 /* drops the axis */
 fl_node *n_expand(fl_node *x, int rank, const int64_t *size);       /* broadcast to */
 fl_node *n_squeeze(fl_node *x, int axis);                           /* axis -1: all of size 1 */
 fl_node *n_unsqueeze(fl_node *x, int axis);
-fl_node *n_alias(fl_node *x);                                       /* same value, another identity */
-fl_node *n_detach(fl_node *x);                                      /* alias without entry */
-fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset);
+fl_node *n_alias(fl_node *x);                                     /* same value, another identity */
+fl_node *n_detach(fl_node *x);                                    /* alias without entry */
+fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
+                   int64_t offset);
 
 /* Joining, writing and indexing. */
 fl_node *n_cat(flame_context *c, int n, fl_node *const *x, int axis);
 fl_node *n_stack(flame_context *c, int n, fl_node *const *x, int axis);
-fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double value);   /* per axis; constant mode */
+/* per axis; constant mode */
+fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double value);
 /* x with the box start/step/count (per axis of x) replaced by v, broadcast to the box and cast */
-fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, fl_node *v);
+fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
+                    fl_node *v);
 /* What an error about an index tensor of that dtype adds; "" where it is not a float. */
 const char *fl_index_hint(int dtype);
 /* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 /* Gather along one axis. idx: from n_index.
-** n_take_axis: result = x.shape[0..axis) + idx.shape + x.shape(axis..]: index_select, embedding, x[idx].
-** n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
+** n_take_axis: result = x.shape[0..axis) + idx.shape + x.shape(axis..]: index_select, embedding,
+** x[idx]. n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
 fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
 /* Adjoint forms: a new value equal to x but for  dst[…idx…] = src  or += src, in row-major
 ** order of src, so the last one wins and sums have a fixed order. */
-fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);  /* idx like src (torch.scatter) */
-fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);      /* src like n_take_axis' result (index_add, index_copy) */
+/* idx like src (torch.scatter) */
+fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
+/* src like n_take_axis' result (index_add, index_copy) */
+fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 
 /* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
 fl_node *n_matmul(fl_node *a, fl_node *b);
@@ -92,36 +109,44 @@ fl_node *n_matmul(fl_node *a, fl_node *b);
 /* Composites that fuse (all in terms of the above). Axis 0-based. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
-fl_node *n_root(fl_node *x);                                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
+fl_node *n_root(fl_node *x);                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
 fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_softmax(fl_node *x, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
-fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);   /* over the last naxes; w, b may be NULL: use fl_none */
-fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double eps);   /* channels: axis 1; w, b (channels) or fl_none */
-/* piecewise.c: of a float x; hardtanh between a and b, leaky_relu with slope a, the others without numbers. */
+/* over the last naxes; w, b may be NULL: use fl_none */
+fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);
+/* channels: axis 1; w, b (channels) or fl_none */
+fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double eps);
+/* piecewise.c: of a float x; hardtanh between a and b, leaky_relu with slope
+** a, the others without numbers. */
 enum { FL_HARDTANH, FL_LEAKY_RELU, FL_HARDSIGMOID, FL_HARDSWISH };
 fl_node *n_piecewise(int kind, fl_node *x, double a, double b);
-/* (x - mean) / sqrt(variance + eps) w + b over 'axes', in f32 at least, all of float dtypes; w and b may
-** be fl_none, else they broadcast to x. */
+/* (x - mean) / sqrt(variance + eps) w + b over 'axes', in f32 at least, all of float dtypes; w and
+** b may be fl_none, else they broadcast to x. */
 fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b);
 fl_node *n_gelu(fl_node *x, int tanh_form);
 fl_node *n_silu(fl_node *x);
-fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b);                /* w (out, in); b may be absent */
-fl_node *n_embedding(fl_node *ids, fl_node *w);                       /* ids 1-based */
+fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b);            /* w (out, in); b may be absent */
+fl_node *n_embedding(fl_node *ids, fl_node *w);                   /* ids 1-based */
 /* input (n, classes, …); target ids 1-based (n, …) or probabilities; weight may be absent.
 ** reduction: 0 none, 1 mean, 2 sum. ignore: label left out (-100). */
-fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction, int64_t ignore, double smoothing);
-fl_node *n_truncdiv(fl_node *x, fl_node *y);                          /* x / y towards 0; of integers exact */
-fl_node *n_dropout(fl_node *x, double p);                             /* training form: scales by 1 / (1 - p) */
-fl_node *n_tril(fl_node *x, int64_t k, int upper);                    /* keeps the lower (upper: the upper) triangle of the last two axes */
+fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction,
+                         int64_t ignore, double smoothing);
+fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
+fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
+/* keeps the lower (upper: the upper) triangle of the last two axes */
+fl_node *n_tril(fl_node *x, int64_t k, int upper);
 
 /* The value itself, whose gradient is the host's: in[0] = value (not differentiated through),
 ** in[1..n] = the function's inputs. 'which': number of this result. custom: borrowed, retained. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
-/* n_custom with a rule of the library's own; 'arg' is released with the entry, or now where there is none. */
-fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward, void (*release)(void *arg), void *arg);
+/* n_custom with a rule of the library's own; 'arg' is released with the
+** entry, or now where there is none. */
+fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward,
+                 void (*release)(void *arg), void *arg);
 /* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) goes. */
-fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, uint32_t drop);
+fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
+               uint32_t drop);
 
 /* An optional operand left out (so that NULL keeps meaning "an error happened"). */
 extern fl_node fl_none;

@@ -15,7 +15,8 @@ enum { OWN_SHAPE = 1 };      /* attr.flags of gather and scatter */
 enum { MAX_INPUTS = 255 };   /* of one node */
 
 const char *fl_index_hint(int dtype) {
-  return fl_is_float(dtype) ? FL_DO ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)" : "";
+  return fl_is_float(dtype) ? FL_DO ": use :long() (arange(n / 2) is f32, as n / 2 is a float; "
+                              "arange(n // 2) is i64)" : "";
 }
 
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
@@ -23,7 +24,8 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
   flame_context *c = idx->ctx;
   if (!fl_is_integer(idx->dtype)) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, what, "the %s tensor is %s, need an integer dtype%s",
-            flags & FL_INDEX_CLASS ? "class" : "index", fl_dtype_name(idx->dtype), fl_index_hint(idx->dtype));
+            flags & FL_INDEX_CLASS ? "class" : "index", fl_dtype_name(idx->dtype),
+            fl_index_hint(idx->dtype));
     return NULL;
   }
   if (!(idx = n_cast(idx, FLAME_I64))) return NULL;
@@ -41,7 +43,7 @@ static int index_ok(fl_node *x, fl_node *idx, int axis, const char *op) {
   if (!fl_usable(x, op) || !fl_usable(idx, op) || !fl_check_axis(x, axis, op)) return 0;
   if (!fl_same_device(x, idx, op)) return 0;
   if (idx->op == FL_OP_index && idx->attr && idx->attr->axis == 0)
-    idx->attr->axis = (int8_t)(axis + 1);        /* for the message; the caller may have named another */
+    idx->attr->axis = (int8_t)(axis + 1);   /* for the message; the caller may have named another */
   if (idx->dtype == FLAME_I64) return 1;
   FL_FAIL(x->ctx, FLAME_INTERNAL, op, "the index did not pass through n_index");
   return 0;
@@ -106,7 +108,8 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx) {
 
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx) {
   if (!x || !idx || !index_ok(x, idx, axis, "gather")) return NULL;
-  if (idx->shape->numel == 0 && !along_fits(x, axis, idx))      /* no position: any shape, as PyTorch has it */
+  /* no position: any shape, as PyTorch has it */
+  if (idx->shape->numel == 0 && !along_fits(x, axis, idx))
     return n_reshape(n_slice(x, axis, 0, 0, 1), idx->shape->rank, idx->shape->size);
   if (!along_ok(x, axis, idx, "gather")) return NULL;
   fl_node *in[2] = { x, idx };
@@ -354,7 +357,8 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper) {
   const fl_scalar from = { .i = 0 }, one = { .i = 1 };
   const int64_t rows[2] = { x->shape->size[r - 2], 1 },
                 cols[1] = { x->shape->size[r - 1] };
-  const int64_t far = rows[0] + cols[0], bound = k < -far ? -far : k > far ? far : k;    /* beyond: all or nothing */
+  /* beyond: all or nothing */
+  const int64_t far = rows[0] + cols[0], bound = k < -far ? -far : k > far ? far : k;
   fl_node *row = n_iota(c, FLAME_I64, x->device, 2, rows, from, one);
   fl_node *col = n_iota(c, FLAME_I64, x->device, 1, cols, from, one);
   fl_node *edge = n_add(row, n_int(c, bound));

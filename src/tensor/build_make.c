@@ -84,7 +84,8 @@ fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int6
                    int64_t low, int64_t high) {
   if (!random_dtype_ok(c, FL_OP_randint, dtype)) return NULL;
   const int bits = 8 * (int)fl_dtype_size(dtype), u = dtype == FLAME_U8;
-  const int64_t most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - !u)) - 1, least = u ? 0 : -most - 1;
+  const int64_t most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - !u)) - 1,
+                least = u ? 0 : -most - 1;
   if (low > high || low < least || high > most) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "randint", "the range from %lld to %lld is %s %s",
             (long long)low, (long long)high, low > high ? "empty for" : "not in that of",

@@ -314,7 +314,8 @@ fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *c
   return v;
 }
 
-fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward, void (*release)(void *arg), void *arg) {
+fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward,
+                 void (*release)(void *arg), void *arg) {
   flame_context *c = value->ctx;
   fl_custom *f = fl_zalloc(&c->mem, sizeof *f);
   if (!f) {

@@ -29,7 +29,8 @@ int64_t fl_call_product(int n, const int64_t *size) {
 /* p0: first byte. The result's bytes lie in in[0]. */
 int fl_call_fits_part(const fl_call *k) {
   const int64_t bytes = k->numel * fl_dtype_size(k->dtype);
-  return k->nin == 1 && k->in_dtype[0] == FLAME_U8 && k->p[0] >= 0 && bytes <= k->in_numel[0] - k->p[0];
+  return k->nin == 1 && k->in_dtype[0] == FLAME_U8 && k->p[0] >= 0 &&
+         bytes <= k->in_numel[0] - k->p[0];
 }
 
 void fl_callee_release(fl_callee *k) {
@@ -38,7 +39,8 @@ void fl_callee_release(fl_callee *k) {
 
 void fl_call_free(flame_context *c, fl_call *call) {
   fl_callee_release(call->callee);
-  if (call->scalar != call->few) fl_free(&c->mem, call->scalar, sizeof *call->scalar * (size_t)call->nscalar);
+  if (call->scalar != call->few)
+    fl_free(&c->mem, call->scalar, sizeof *call->scalar * (size_t)call->nscalar);
   fl_slab_free(&c->calls, call);
 }
 
@@ -69,8 +71,9 @@ static int prepare(fl_call *k, int nin, fl_node *const *in, int device, fl_node 
     if (!in[i] || !fl_usable(in[i], k->what)) return 0;
     if (in[i]->device != device) {
       char a[16], b[16];
-      FL_FAIL(in[i]->ctx, FLAME_BAD_ARGUMENT, k->what, "input %d is on %s and the result on %s" FL_DO "; use :to()",
-              i + 1, fl_place_name(in[i]->device, a), fl_place_name(device, b));
+      FL_FAIL(in[i]->ctx, FLAME_BAD_ARGUMENT, k->what, "input %d is on %s and the result on %s"
+              FL_DO "; use :to()", i + 1, fl_place_name(in[i]->device, a),
+              fl_place_name(device, b));
       return 0;
     }
     if (!(made[i] = n_contiguous(in[i]))) return 0;
@@ -81,13 +84,15 @@ static int prepare(fl_call *k, int nin, fl_node *const *in, int device, fl_node 
   return 1;
 }
 
-static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int device, int rank, const int64_t *size) {
+static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int device, int rank,
+                       const int64_t *size) {
   fl_layout *shape = fl_shape_of(c, rank, size, k->what);
   if (!shape) return NULL;
   k->numel = shape->numel;
   if (!fl_calls[k->kind].fits(k)) {
     fl_layout_release(&c->layouts, shape);
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, k->what, "sizes or dtypes do not fit a call of %s", fl_calls[k->kind].name);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, k->what, "sizes or dtypes do not fit a call of %s",
+            fl_calls[k->kind].name);
     return NULL;
   }
   fl_node *n = fl_node_new(c, FL_OP_call, k->dtype, device, shape, k->nin, in);
@@ -98,13 +103,14 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   return n;
 }
 
-fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *const *in, int device,
-                int dtype, int rank, const int64_t *size, int np, const int64_t *p,
+fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
+                int device, int dtype, int rank, const int64_t *size, int np, const int64_t *p,
                 fl_callee *callee, int nscalar, const fl_scalar *scalar) {
   fl_node *made[FL_CALL_INPUTS];
   if (nin > FL_CALL_INPUTS || np > FL_CALL_PARAMS) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, what, "%d inputs and %d parameters; at most %d and %d are possible",
-            nin, np, FL_CALL_INPUTS, FL_CALL_PARAMS);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, what,
+            "%d inputs and %d parameters; at most %d and %d are possible", nin, np, FL_CALL_INPUTS,
+            FL_CALL_PARAMS);
     return NULL;
   }
   fl_call *k = describe(c, kind, what, np, p, callee, nscalar, scalar);

@@ -29,7 +29,7 @@ typedef enum fl_call_kind {
 typedef struct fl_callee {
   int32_t refs;
   void (*free)(struct fl_callee *self);
-  int32_t cached;                        /* how many of refs are of plans in the cache (plan/cache.c) */
+  int32_t cached;                    /* how many of refs are of plans in the cache (plan/cache.c) */
 } fl_callee;
 
 typedef struct fl_call {
@@ -51,25 +51,28 @@ typedef struct fl_call_run {
   void *out;
   void *in[FL_CALL_INPUTS];
   const fl_scalar *scalar;               /* nscalar of them */
-  void *scratch;                         /* as many bytes as the kind's scratch function said, 64-aligned */
-  char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g. "matrix 3 is singular" */
+  void *scratch;                         /* as many bytes as the kind's scratch
+                                         ** function said, 64-aligned */
+  char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g.
+                                         ** "matrix 3 is singular" */
 } fl_call_run;
 
-/* LATE: nobody waits for the report, which the next read or sync raises; scalar[0].i is the site that
-** recorded the call. */
+/* LATE: nobody waits for the report, which the next read or sync raises; scalar[0].i is the site
+** that recorded the call. */
 enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE };
 typedef struct fl_call_info {
   const char *name, *doc;
   uint8_t faults;                        /* FL_FAULTS_*: may it report bad values? */
-  int (*fits)(const fl_call *call);      /* do numel, in_numel and dtypes agree with p[]? memory safety rests on it */
+  /* do numel, in_numel and dtypes agree with p[]? memory safety rests on it */
+  int (*fits)(const fl_call *call);
 } fl_call_info;
 extern const fl_call_info fl_calls[FL_CALL_COUNT];
 int fl_call_of_name(const char *name);   /* -1: none */
 
 /* Record a call. in: tensors of one device, made row-major here. p: np integers. what: name in
 ** messages. callee: retained, or NULL; scalar: copied. NULL with the error in the context. */
-fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl_node *const *in, int device,
-                int dtype, int rank, const int64_t *size, int np, const int64_t *p,
+fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
+                int device, int dtype, int rank, const int64_t *size, int np, const int64_t *p,
                 fl_callee *callee, int nscalar, const fl_scalar *scalar);
 void fl_callee_release(fl_callee *k);
 void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
@@ -78,7 +81,8 @@ void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
 #define CALL(name, faults, doc) int fl_call_fits_##name(const fl_call *call);
 #include "tensor/calls.def"
 
-/* For the functions of call_*.c: product of n sizes, -1 when it, without the zeros, overflows or one is negative. */
+/* For the functions of call_*.c: product of n sizes, -1 when it, without the
+** zeros, overflows or one is negative. */
 int64_t fl_call_product(int n, const int64_t *size);
 /* Bytes that a user kernel's result gets before the launch: zeros and copies (kind 'kernel'). */
 int64_t fl_call_prepared_kernel(const fl_call *c);

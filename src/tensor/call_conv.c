@@ -19,7 +19,8 @@ static int read_axes(const int64_t *p, int64_t *in) {
 }
 
 /* Positions i * stride and k * dilation stay far from overflow. */
-static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride, const int64_t *dil) {
+static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride,
+                    const int64_t *dil) {
   for (int a = 0; a < 3; a++)
     if (out[a] > (INT64_MAX / 8) / stride[a] || k[a] > (INT64_MAX / 8) / dil[a]) return 0;
   return 1;
@@ -28,8 +29,9 @@ static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride,
 int fl_conv_read(const fl_call *call, fl_conv *s) {
   const int64_t *p = call->p;
   *s = (fl_conv){ .n = p[0], .c = p[1], .o = p[2], .groups = p[3] };
-  return between(p, 3, 0, INT64_MAX / 4) && between(p + FL_CONV_FREE, 1, 0, 1) && s->groups >= 1 && s->c % s->groups == 0 &&
-         s->o % s->groups == 0 && read_axes(p + 4, s->in) && moderate(s->out, s->k, s->stride, s->dil);
+  return between(p, 3, 0, INT64_MAX / 4) && between(p + FL_CONV_FREE, 1, 0, 1) && s->groups >= 1 &&
+         s->c % s->groups == 0 && s->o % s->groups == 0 && read_axes(p + 4, s->in) &&
+         moderate(s->out, s->k, s->stride, s->dil);
 }
 
 int fl_pooling_read(const fl_call *call, fl_pooling *s) {

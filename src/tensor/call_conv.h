@@ -16,8 +16,8 @@
 #define FL_TENSOR_CALL_CONV_H
 #include "tensor/call.h"
 
-/* p: n c o groups, then in k out stride pad dilation with three numbers each. pad: before. p[FL_CONV_FREE] 1:
-** sums may be added up in another order at each run. */
+/* p: n c o groups, then in k out stride pad dilation with three numbers each. pad: before.
+** p[FL_CONV_FREE] 1: sums may be added up in another order at each run. */
 enum { FL_CONV_FREE = 22 };
 typedef struct fl_conv {
   int64_t n, c, o, groups;

@@ -80,13 +80,15 @@ int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f) {
     case FL_CALL_cofactor_grad:
       return square(p, f) && ins(f, f->n * f->n, f->n * f->n) && outs(f, f->n * f->n, -1, -1);
     case FL_CALL_determinant: return square(p, f) && ins(f, f->n * f->n, -1) && outs(f, 1, 1, 1);
-    case FL_CALL_solve: return with_k(p, f) && ins(f, f->n * f->n, f->n * f->k) && outs(f, f->n * f->k, -1, -1);
+    case FL_CALL_solve:
+      return with_k(p, f) && ins(f, f->n * f->n, f->n * f->k) && outs(f, f->n * f->k, -1, -1);
     case FL_CALL_triangular:
       if (!with_k(p, f) || !flag(p[4]) || !flag(p[5])) return 0;
       f->a = (int)p[4];
       f->b = (int)p[5];
       return ins(f, f->n * f->n, f->n * f->k) && outs(f, f->n * f->k, -1, -1);
-    case FL_CALL_lu: return two_sizes(p, f) && ins(f, f->m * f->n, -1) && outs(f, f->m * f->n, f->m, -1);
+    case FL_CALL_lu:
+      return two_sizes(p, f) && ins(f, f->m * f->n, -1) && outs(f, f->m * f->n, f->m, -1);
     case FL_CALL_qr: return qr_form(p, f);
     case FL_CALL_svd: return svd_form(p, f);
     case FL_CALL_eigh: return eigh_form(p, f);
@@ -97,9 +99,13 @@ int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f) {
 static int fits(const fl_call *k) {
   fl_linalg_form f;
   int64_t all = 0;
-  if ((k->dtype != FLAME_F32 && k->dtype != FLAME_F64) || !fl_linalg_form_of(k, &f) || k->nin != f.nin) return 0;
+  if ((k->dtype != FLAME_F32 && k->dtype != FLAME_F64) || !fl_linalg_form_of(k, &f) ||
+      k->nin != f.nin)
+    return 0;
   for (int i = 0; i < f.nin; i++)
-    if (k->in_dtype[i] != k->dtype || k->in_numel[i] != fl_call_product(2, (int64_t[]){ f.batch, f.in[i] })) return 0;
+    if (k->in_dtype[i] != k->dtype ||
+        k->in_numel[i] != fl_call_product(2, (int64_t[]){ f.batch, f.in[i] }))
+      return 0;
   for (int i = 0; i < f.nout; i++) {
     const int64_t n = fl_call_product(2, (int64_t[]){ f.batch, f.out[i] });
     if (n < 0 || __builtin_add_overflow(all, n, &all)) return 0;
@@ -128,5 +134,6 @@ void fl_linalg_fault(const fl_linalg_form *f, int64_t at, int why, char *fault) 
   else if (why == FL_LINALG_NO_CONVERGENCE)
     snprintf(fault, FL_CALL_FAULT, "the iteration for %s did not converge", who);
   else
-    snprintf(fault, FL_CALL_FAULT, "%s is %s", who, why == FL_LINALG_SINGULAR ? "singular" : "not positive definite");
+    snprintf(fault, FL_CALL_FAULT, "%s is %s", who,
+             why == FL_LINALG_SINGULAR ? "singular" : "not positive definite");
 }

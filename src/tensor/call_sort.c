@@ -20,7 +20,8 @@ int fl_call_fits_argsort(const fl_call *call) {
   if (numel < 0 || !flag(call->p[2]) || !flag(call->p[3])) return 0;
   if (!call->p[3]) return call->dtype == FLAME_I64 && call->numel == numel;
   return call->dtype == FLAME_U8 &&
-         call->numel == fl_call_product(2, (int64_t[]){ numel, 8 + fl_dtype_size(call->in_dtype[0]) });
+         call->numel == fl_call_product(2,
+                                        (int64_t[]){ numel, 8 + fl_dtype_size(call->in_dtype[0]) });
 }
 
 /* [rows n k largest] */
@@ -40,7 +41,8 @@ int fl_call_fits_kth(const fl_call *call) {
 
 /* [rows n m right shared] */
 int fl_call_fits_searchsorted(const fl_call *call) {
-  const int64_t rows = call->p[0], values = call->nin == 2 ? rows_of(call, 1, rows, call->p[2]) : -1;
+  const int64_t rows = call->p[0],
+                values = call->nin == 2 ? rows_of(call, 1, rows, call->p[2]) : -1;
   return values >= 0 && rows_of(call, 0, call->p[4] ? 1 : rows, call->p[1]) >= 0 &&
          call->in_dtype[0] == call->in_dtype[1] && call->numel == values &&
          call->dtype == FLAME_I64 && flag(call->p[3]) && flag(call->p[4]);
@@ -56,8 +58,10 @@ int fl_call_fits_histogram(const fl_call *call) {
 /* [rows n bits] */
 int fl_call_fits_weights(const fl_call *call) {
   const int64_t numel = call->nin == 1 ? rows_of(call, 0, call->p[0], call->p[1]) : -1;
-  return numel >= 0 && call->numel == numel && call->dtype == FLAME_I64 && call->p[1] >= 1 && call->p[1] <= 1 << 20 &&
-         (call->in_dtype[0] == FLAME_F32 || call->in_dtype[0] == FLAME_F64) && call->p[2] >= 0 && call->p[2] <= 52;
+  return numel >= 0 && call->numel == numel && call->dtype == FLAME_I64 && call->p[1] >= 1 &&
+         call->p[1] <= 1 << 20 &&
+         (call->in_dtype[0] == FLAME_F32 || call->in_dtype[0] == FLAME_F64) && call->p[2] >= 0 &&
+         call->p[2] <= 52;
 }
 
 int fl_call_fits_nonzero_count(const fl_call *call) {
@@ -67,7 +71,9 @@ int fl_call_fits_nonzero_count(const fl_call *call) {
 /* [count rank size0 … size7]: sizes of in[0] */
 int fl_call_fits_nonzero(const fl_call *call) {
   const int64_t rank = call->p[1];
-  if (call->nin == 2 ? call->in_dtype[1] != FLAME_I64 || call->in_numel[1] != FL_NONZERO_COUNTS : call->nin != 1) return 0;
+  if (call->nin == 2 ? call->in_dtype[1] != FLAME_I64 || call->in_numel[1] != FL_NONZERO_COUNTS
+                     : call->nin != 1)
+    return 0;
   if (rank < 0 || rank > FL_MAX_AXES || call->dtype != FLAME_I64) return 0;
   const int64_t n = fl_call_product((int)rank, call->p + 2);
   return n >= 0 && call->in_numel[0] == n && call->p[0] >= 0 && call->p[0] <= n &&

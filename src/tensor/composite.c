@@ -103,10 +103,13 @@ typedef struct shares { fl_node *y; uint32_t axes; } shares;
 
 static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes);
 
-/* y (g - sum(g y)). For a gradient of this the kept value gets the rule again: that of the node y may be gone. */
-static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+/* y (g - sum(g y)). For a gradient of this the kept value gets the rule
+** again: that of the node y may be gone. */
+static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                                 fl_node **gin) {
   const shares *s = arg;
-  fl_node *p = fl_widen(c->grad_mode ? with_softmax_rule(y->in[0], s->y, s->axes) : s->y), *f = fl_widen(g);
+  fl_node *p = fl_widen(c->grad_mode ? with_softmax_rule(y->in[0], s->y, s->axes) : s->y),
+          *f = fl_widen(g);
   gin[0] = n_mul(p, n_sub(f, n_sum(n_mul(f, p), s->axes, 1)));
   (void)nin;
   return gin[0] ? FLAME_OK : c->err.code;
@@ -185,14 +188,17 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
   return back_to(n_normalise(x, axes, eps, w, b), dtype);
 }
 
-/* w or b of n_group_norm, a value a channel, along axes 2 and 3 of (n, groups, channels of one, places). */
+/* w or b of n_group_norm, a value a channel, along axes 2 and 3 of (n,
+** groups, channels of one, places). */
 static fl_node *by_group(fl_node *x, int64_t groups, fl_node *w, const char *which) {
   char a[FL_SHAPE_TEXT];
   const int64_t channels = x->shape->size[1];
   if (!w || fl_is_none(w)) return w;
-  if (w->shape->numel == channels) return n_reshape(w, 4, (int64_t[]){ 1, groups, channels / groups, 1 });
-  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm", "%s has shape %s, need (%lld): one for each channel", which,
-          FL_SHAPE(a, w->shape), (long long)channels);
+  if (w->shape->numel == channels)
+    return n_reshape(w, 4, (int64_t[]){ 1, groups, channels / groups, 1 });
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm",
+          "%s has shape %s, need (%lld): one for each channel", which, FL_SHAPE(a, w->shape),
+          (long long)channels);
   return NULL;
 }
 
@@ -201,13 +207,15 @@ fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double
   if (!x || !w || !b || !need_float(x, "group_norm")) return NULL;
   const fl_layout *l = x->shape;
   if (l->rank < 2 || groups < 1 || l->size[1] % groups) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm", "shape %s has no channels that divide into %lld groups",
-            FL_SHAPE(a, l), (long long)groups);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm",
+            "shape %s has no channels that divide into %lld groups", FL_SHAPE(a, l),
+            (long long)groups);
     return NULL;
   }
   int64_t size[4] = { l->size[0], groups, l->size[1] / groups, 1 };
   for (int d = 2; d < l->rank; d++) size[3] *= l->size[d];
-  fl_node *y = n_normalise(n_reshape(x, 4, size), 12, eps, by_group(x, groups, w, "weight"), by_group(x, groups, b, "bias"));
+  fl_node *y = n_normalise(n_reshape(x, 4, size), 12, eps, by_group(x, groups, w, "weight"),
+                           by_group(x, groups, b, "bias"));
   return y ? back_to(n_reshape(y, l->rank, l->size), x->dtype) : NULL;
 }
 
@@ -316,7 +324,8 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   else target = n_where(valid, target, n_int(c, 1));
   fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
   if (!id) return NULL;
-  const int narrow = l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64;     /* half the work of a comparison */
+  /* half the work of a comparison */
+  const int narrow = l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64;
   fl_node *classes =
       along_classes(l, n_iota(c, narrow, id->device, 1, &l->classes,
                               (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
@@ -368,7 +377,8 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
 static int has_classes(const loss *l, const fl_node *input, const char *op) {
   char s[FL_SHAPE_TEXT];
   if (l->classes > 0) return 1;
-  FL_FAIL(l->c, FLAME_BAD_ARGUMENT, op, "input has shape %s: no classes along axis %d, need at least 1",
+  FL_FAIL(l->c, FLAME_BAD_ARGUMENT, op,
+          "input has shape %s: no classes along axis %d, need at least 1",
           FL_SHAPE(s, input->shape), l->axis + 1);
   return 0;
 }
@@ -412,8 +422,9 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
   return back_to(y, input->dtype);
 }
 
-/* A step's gradient is 0, but a quotient's in front of it may be infinite, and 0 times that NaN: so the value is
-** untracked, and what carries the gradient is floordiv, in the branch that is never taken. */
+/* A step's gradient is 0, but a quotient's in front of it may be infinite, and 0 times that NaN: so
+** the value is untracked, and what carries the gradient is floordiv, in the branch that is never
+** taken. */
 static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
   fl_node *zero = q ? n_num(q->ctx, 0) : NULL;
   return n_where(n_eq(zero, zero), q, n_floordiv(x, y));
@@ -422,7 +433,9 @@ static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
 fl_node *n_truncdiv(fl_node *x, fl_node *y) {
   fl_node *rest = n_fmod(x, y);
   if (!rest) return NULL;
-  if (!fl_is_float(rest->dtype)) return n_floordiv(n_sub(x, rest), y);      /* what the remainder leaves has no fraction */
-  fl_node *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y, *q = n_trunc(n_div(u, v));
+  /* what the remainder leaves has no fraction */
+  if (!fl_is_float(rest->dtype)) return n_floordiv(n_sub(x, rest), y);
+  fl_node *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y,
+          *q = n_trunc(n_div(u, v));
   return u != x || v != y ? with_no_slope(q, x, y) : q;
 }

@@ -10,18 +10,20 @@
 #include "tensor/node.h"
 #include <stdatomic.h>
 
+/* texts: kernel texts generated, on either device; cache_*: cubins found or compiled */
 typedef struct fl_stats {
   int64_t recorded, plans, hits, replays, launches, compiles, texts, bytes_moved, copies,
           collections, syncs, cache_hits, cache_misses;
-} fl_stats;            /* texts: kernel texts generated, on either device; cache_*: cubins found or compiled */
+} fl_stats;
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
-enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };   /* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
+/* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
+enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };
 
 /* What the gradient of an op needs, from the text of ops.def. */
 typedef struct fl_rule_needs {
-  uint8_t has;           /* bit i: there is a gradient by input i */
-  uint8_t reads[3];      /* values read by the gradient by input i: bit j input j, bit 7 the result */
+  uint8_t has;         /* bit i: there is a gradient by input i */
+  uint8_t reads[3];    /* values read by the gradient by input i: bit j input j, bit 7 the result */
 } fl_rule_needs;
 
 /* What tensor/ and autograd/ need from above; filled by engine/. */
@@ -31,9 +33,11 @@ typedef struct fl_upcalls {
   flame_status (*evaluate_all)(struct flame_context *c);
   void *(*device_alloc)(struct flame_context *c, int device, int64_t bytes);
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
-  flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
+  flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src,
+                         int64_t bytes);
   struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
-  flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
+  flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src,
+                           int64_t bytes);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
@@ -43,7 +47,8 @@ typedef struct fl_upcalls {
 /* What the binding gives the engine (NULL: none). All may run scripts but heap. */
 typedef struct fl_collector {
   int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
-  void (*step)(void *arg);       /* collects the young, where there is such a mode and the host is in it */
+  /* collects the young, where there is such a mode and the host is in it */
+  void (*step)(void *arg);
   void (*full)(void *arg, int times);  /* a full collection, so many times */
   void (*anchor)(void *arg);     /* while 'loose': called before the graph grows, ends that */
   void *arg;
@@ -68,29 +73,36 @@ typedef struct flame_context {
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* nodes in the window that force an evaluation */
-  int64_t cut;                   /* nodes that an interrupted run left in it: values are read alone then */
+  int64_t cut;                   /* nodes that an interrupted run left in it: values
+                                 ** are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
   uint8_t dead;                  /* a device was lost: 'lost' says how, for ever */
   fl_error lost;
   uint8_t evaluating;            /* no recording now: a bug if violated */
-  int32_t walking;               /* backward walks under way: they hold nodes that no handle may reach */
-  uint8_t anomaly, deterministic;
+  int32_t walking;               /* backward walks under way: they hold nodes that no
+                                 ** handle may reach */
+  uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
-  int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
-  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */  /* anomaly: FL_ANOMALY_*, 0: off */
+  int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
+                                 ** on the CPU; 0: no limit */
+  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
-  atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until it clears that */
+  atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until
+                                 ** it clears that */
   int32_t holds;                 /* how often the holder is inside */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;
   void *engine;
   fl_collector collector;
   void *host;                    /* of the embedding language */
-  void (*drop_hooks)(struct flame_context *c, void *hooks);  /* set by autograd/ with the first hook */
-  void (*gone)(struct flame_context *c);  /* closed with live handles: called with the last of them */
-  struct { uint64_t device, inode; int64_t wait; } swept;   /* io/stale.c: folder last looked through, saves till the next time */
+  /* set by autograd/ with the first hook */
+  void (*drop_hooks)(struct flame_context *c, void *hooks);
+  /* closed with live handles: called with the last of them */
+  void (*gone)(struct flame_context *c);
+  /* io/stale.c: folder last looked through, saves till the next time */
+  struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[544];          /* of flame_error */
 } flame_context;
 
@@ -100,8 +112,8 @@ static inline void fl_anchor(flame_context *c) {
 }
 
 /* A function of flame.h holds the context from its first use of it to its return, whatever it
-** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by another
-** gives 'otherwise'. (scope.c) */
+** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by
+** another gives 'otherwise'. (scope.c) */
 flame_context *fl_hold(flame_context *c);
 void fl_unhold(flame_context *const *held);
 int fl_held_elsewhere(const flame_context *c);

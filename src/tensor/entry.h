@@ -24,10 +24,11 @@ struct fl_entry {
 };
 
 /* Cotangents gin of y's inputs from y's, g. */
-typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin);
+typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                                fl_node **gin);
 
-/* A function with a rule of its own: the host's (flame.func) or the library's. backward gets the node y it hangs on,
-** whose value may be gone, and its cotangent; released once with the entry. */
+/* A function with a rule of its own: the host's (flame.func) or the library's. backward gets the
+** node y it hangs on, whose value may be gone, and its cotangent; released once with the entry. */
 typedef struct fl_custom {
   int32_t refs;
   fl_rule_fn *backward;
@@ -47,7 +48,8 @@ int fl_entry_attach(fl_node *n);
 void fl_entry_drop(fl_node *n);
 void fl_entry_detach(fl_node *n);              /* the same without settling n: for node.c */
 void fl_node_forget_inputs(fl_node *n);        /* nin = 0, attr freed: for entry.c */
-/* n is about to be a copy of b and of nothing else: so says its entry from now on, if it has one. */
+/* n is about to be a copy of b and of nothing else: so says its entry from
+** now on, if it has one. */
 void fl_entry_restart(fl_node *n, fl_node *b);
 /* Give back grefs, saved values, custom and hooks but keep the entry, marked spent: what a
 ** backward without retain_graph does, so that a second walk can say so. Leaves are untouched. */

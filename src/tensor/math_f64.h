@@ -2,10 +2,11 @@
 #ifndef FL_TENSOR_MATH_F64_H
 #define FL_TENSOR_MATH_F64_H
 
-/* Where a sum or a product is rounded, what was lost is kept in 'low' and added last: most results are within 0.6
-** to 0.9 units of the last place (docs/accuracy.md). Without branches, so that loops over them vectorise, which a
-** library's do not. The platform's are cbrt, pow, lgamma, and sin, cos and tan of |x| >= 2^20, on the GPU those
-** of FL_OURS as well; all others give the same bits on every device. */
+/* Where a sum or a product is rounded, what was lost is kept in 'low' and added last: most results
+** are within 0.6 to 0.9 units of the last place (docs/accuracy.md). Without branches, so that loops
+** over them vectorise, which a library's do not. The platform's are cbrt, pow, lgamma, and sin, cos
+** and tan of |x| >= 2^20, on the GPU those of FL_OURS as well; all others give the same bits on
+** every device. */
 
 FL_FN double fl_sqrt_f64(double x) { return sqrt(x); }
 
@@ -21,13 +22,15 @@ FL_FN double fl_two_sum(double a, double b, double *low) {
   return s;
 }
 
-/* 1 / x to some 45 digits, x within the range of f32: for quotients whose remainder is looked at, sooner than / is. */
+/* 1 / x to some 45 digits, x within the range of f32: for quotients whose
+** remainder is looked at, sooner than / is. */
 FL_FN double fl_near_reciprocal(double x) {
   const double i = (double)(1.0f / (float)x);
   return fma(i, fma(-x, i, 1.0), i);
 }
 
-/* Where CUDA's own are faster by a quarter, those stand on the GPU: other bits, within a few ulp. */
+/* Where CUDA's own are faster by a quarter, those stand on the GPU: other
+** bits, within a few ulp. */
 #ifdef __CUDACC__
 #define FL_OURS(f, ours) FL_FN double fl_##f##_f64(double x) { return f(x); }
 #else
@@ -36,7 +39,8 @@ FL_FN double fl_near_reciprocal(double x) {
 
 /* ---- f64: exponentials ---------------------------------------------------------------- */
 
-/* Cody and Waite: x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2) exact; *k = n + 4096. |x| < 2^20. */
+/* Cody and Waite: x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2)
+** exact; *k = n + 4096. |x| < 2^20. */
 FL_FN double fl_exp_reduce_f64(double x, double *low, uint64_t *k) {
   const double t = fma(x, 1.4426950408889634, 0x1.8p52), n = t - 0x1.8p52;
   const double s = fma(n, -0.6931471805598903, x), r = fma(n, -5.497923018708371e-14, s);
@@ -80,17 +84,21 @@ FL_FN double fl_exp_f64(double x) {
 }
 
 FL_FN double fl_exp2_f64(double x) {
-  const double b = x > 1025.0 ? 1025.0 : x, c = b < -1080.0 ? -1080.0 : b, t = c + 0x1.8p52, d = c - (t - 0x1.8p52);
-  const double r = d * 0.6931471805599453, low = fma(d, 2.3190468138462996e-17, fma(d, 0.6931471805599453, -r));
+  const double b = x > 1025.0 ? 1025.0 : x, c = b < -1080.0 ? -1080.0 : b, t = c + 0x1.8p52,
+               d = c - (t - 0x1.8p52);
+  const double r = d * 0.6931471805599453,
+               low = fma(d, 2.3190468138462996e-17, fma(d, 0.6931471805599453, -r));
   double rest;
-  return fl_scale_f64(fl_exp_kernel_f64(r, low, &rest), fl_bits_f64(t) - fl_bits_f64(0x1.8p52) + 4096);
+  return fl_scale_f64(fl_exp_kernel_f64(r, low, &rest),
+                      fl_bits_f64(t) - fl_bits_f64(0x1.8p52) + 4096);
 }
 
 /* Half of e^x - 1 = the result + *low, for x between -60 and 709.8. */
 FL_FN double fl_expm1_half(double x, double *low) {
   double l, rest, over;
   uint64_t k;
-  const double r = fl_exp_reduce_f64(x, &l, &k), e = fl_fast_two_sum(r, fl_exp_tail(r, fma(l, r, l)), &rest);
+  const double r = fl_exp_reduce_f64(x, &l, &k),
+               e = fl_fast_two_sum(r, fl_exp_tail(r, fma(l, r, l)), &rest);
   const double s = fl_as_f64((k - 4096 + 1022) << 52);
   const double t = fl_fast_two_sum(s - 0.5, s * e, &over);
   *low = fma(s, rest, over);
@@ -104,7 +112,7 @@ FL_FN double fl_expm1_f64(double x) {
 }
 
 FL_FN double fl_sigmoid_f64(double x) {
-  const double e = fl_exp_f64(-fl_abs_f64(x));             /* as the f32 form: subnormal results are kept */
+  const double e = fl_exp_f64(-fl_abs_f64(x));     /* as the f32 form: subnormal results are kept */
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 
@@ -113,7 +121,7 @@ FL_FN double fl_sigmoid_f64(double x) {
 /* x > 0 as the result times 2^*n, the result between sqrt(1/2) and sqrt(2). */
 FL_FN double fl_log_split(double x, double *n) {
   const uint64_t b = fl_bits_f64(x < 0x1p-1022 ? x * 0x1p54 : x) - 0x3fe6a09e667f3bcdu;
-  const double e = fl_as_f64(((b >> 52) ^ 0x800u) | 0x4330000000000000u);          /* 2^52 + 2048 + n */
+  const double e = fl_as_f64(((b >> 52) ^ 0x800u) | 0x4330000000000000u);      /* 2^52 + 2048 + n */
   *n = e - (x < 0x1p-1022 ? 0x1p52 + 2102.0 : 0x1p52 + 2048.0);
   return fl_as_f64((b & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
 }
@@ -143,7 +151,7 @@ FL_FN double fl_log_joined(double n, double a, double low) {
   return t + (over + fma(n, 7.371002565167799e-13, low));
 }
 
-FL_FN double fl_log_special_f64(double x, double v) {      /* v for 0 < x < inf, else what log gives */
+FL_FN double fl_log_special_f64(double x, double v) {   /* v for 0 < x < inf, else what log gives */
   const double bad = x == 0.0 ? fl_lowest_f64() : fl_as_f64(0x7ff8000000000000u);
   const double w = x > 0.0 ? v : bad;
   return x == fl_highest_f64() ? x : w;
@@ -159,7 +167,8 @@ FL_FN double fl_log2_f64(double x) {
   double n, low, over;
   const double a = fl_log_pair(fl_log_split(x, &n) - 1.0, &low), p = a * 1.4426950408889634;
   const double t = fl_fast_two_sum(n, p, &over);
-  const double rest = fma(low, 1.4426950408889634, fma(a, 2.0355273740931033e-17, fma(a, 1.4426950408889634, -p)));
+  const double rest = fma(low, 1.4426950408889634,
+                          fma(a, 2.0355273740931033e-17, fma(a, 1.4426950408889634, -p)));
   return fl_log_special_f64(x, t + (over + rest));
 }
 
@@ -167,7 +176,8 @@ FL_FN double fl_log10_f64(double x) {
   double n, low, over;
   const double a = fl_log_pair(fl_log_split(x, &n) - 1.0, &low), p = a * 0.4342944819032518;
   const double t = fl_fast_two_sum(n * 0.30102999566361177, p, &over);
-  const double rest = fma(low, 0.4342944819032518, fma(a, 1.098319650216765e-17, fma(a, 0.4342944819032518, -p)));
+  const double rest = fma(low, 0.4342944819032518,
+                          fma(a, 1.098319650216765e-17, fma(a, 0.4342944819032518, -p)));
   return fl_log_special_f64(x, t + (over + fma(n, 3.694239077158931e-13, rest)));
 }
 
@@ -229,7 +239,8 @@ FL_FN double fl_cos_pair(double r, double low, double *rest) {
 
 FL_FN double fl_turned_f64(double r, double low, uint64_t q) {       /* sin(r + low + q pi/2) */
   double rest;
-  const double s = r + fl_sin_tail(r, low), w = fl_cos_pair(r, low, &rest), c = w + rest, v = q & 1 ? c : s;
+  const double s = r + fl_sin_tail(r, low), w = fl_cos_pair(r, low, &rest), c = w + rest,
+               v = q & 1 ? c : s;
   return fl_as_f64(fl_bits_f64(v) ^ (q & 2) << 62);
 }
 
@@ -280,11 +291,12 @@ FL_FN double fl_asin_kernel_f64(double z) {                /* asin(s) / s - 1, z
   return p * z;
 }
 
-/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low. The root is f32's and two steps of
-** Newton's; a third one is what it lacks. */
+/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low. The root is f32's
+** and two steps of Newton's; a third one is what it lacks. */
 FL_FN double fl_asin_half(double a, double *low) {
   const double h = fma(a, -0.5, 0.5), root = (double)sqrtf((float)h);
-  const double i = (double)(0.5f / (float)(root == 0.0 ? 1.0 : root)), near = fma(fma(-root, root, h), i, root);
+  const double i = (double)(0.5f / (float)(root == 0.0 ? 1.0 : root)),
+               near = fma(fma(-root, root, h), i, root);
   const double w = fma(fma(-near, near, h), i, near), z = a < 0.5 ? a * a : h, s = a < 0.5 ? a : w;
   const double lost = a < 0.5 ? 0.0 : fma(-w, w, h) * i;
   *low = fma(s, fl_asin_kernel_f64(z), lost);
@@ -304,7 +316,8 @@ FL_FN double fl_own_acos(double x) {
   const double a = fl_abs_f64(x), s = fl_asin_half(a, &low), m = a < 0.5 ? 1.0 : 2.0;
   const double b = fl_copysign_f64(m * s, x), l = fl_copysign_f64(m, x) * low;
   const double whole = a < 0.5 ? 1.5707963267948966 : 3.141592653589793;
-  const double t = fl_fast_two_sum(whole, a < 0.5 ? -b : b, &over);          /* acos of -|x| is pi - 2 s there */
+  /* acos of -|x| is pi - 2 s there */
+  const double t = fl_fast_two_sum(whole, a < 0.5 ? -b : b, &over);
   const double u = t + (over + ((a < 0.5 ? -l : l) + whole * 3.8981718325193755e-17));
   return (a < 0.5) | (x < 0.0) ? u : b + l;
 }
@@ -312,11 +325,13 @@ FL_FN double fl_own_acos(double x) {
 FL_OURS(asin, fl_own_asin(x))
 FL_OURS(acos, fl_own_acos(x))
 
-/* atan(m / n) = the result + *low, 0 <= m <= n: from tan(pi / 8) on as pi / 4 + atan((m - n) / (m + n)). */
+/* atan(m / n) = the result + *low, 0 <= m <= n: from tan(pi / 8) on as pi / 4
+** + atan((m - n) / (m + n)). */
 FL_FN double fl_atan_pair(double m, double n, double *low) {
   const double a = m - n, b = n + m, edge = n * 0.41421356237309503;
   const double al = m > edge ? m - (a + n) : 0.0, bl = m > edge ? m - (b - n) : 0.0;
-  const double c = m > edge ? a : m, d = m > edge ? b : n, base = m > edge ? 0.7853981633974483 : 0.0;
+  const double c = m > edge ? a : m, d = m > edge ? b : n,
+               base = m > edge ? 0.7853981633974483 : 0.0;
   const double i = 1.0 / d, t = c * i, z = t * t, tl = (fma(-t, d, c) + fma(-t, bl, al)) * i;
   double p = -0.017922210204703037, over;
   p = fma(p, z, 0.038078254460639505);
@@ -352,7 +367,8 @@ FL_FN double fl_atan_f64(double x) {
 
 /* 0 / 0 is taken as 0, inf / inf as 1; very large and very small ones are scaled. */
 FL_FN double fl_atan2_f64(double y, double x) {
-  const double a = fl_abs_f64(y), b = fl_abs_f64(x), m = a > b ? b : a, n = a > b ? a : b, big = fl_highest_f64();
+  const double a = fl_abs_f64(y), b = fl_abs_f64(x), m = a > b ? b : a, n = a > b ? a : b,
+               big = fl_highest_f64();
   const double c = n > 0x1p500 ? 0x1p-100 : 1.0, e = n < 0x1p-500 ? 0x1p100 : c;
   const double d = m == big ? 1.0 : 0.0, k = n == big ? d : m * e, l = n == big ? 1.0 : n * e;
   double low;
@@ -387,7 +403,8 @@ FL_FN double fl_cosh_f64(double x) {
 
 FL_FN double fl_sinh_f64(double x) {
   double low, over;
-  const double a = fl_abs_f64(x), z = a * a, b = a > 711.0 ? 711.0 : a, h = fl_exp_half(b, &low), q = 0.25 / h;
+  const double a = fl_abs_f64(x), z = a * a, b = a > 711.0 ? 711.0 : a, h = fl_exp_half(b, &low),
+               q = 0.25 / h;
   const double t = fl_fast_two_sum(h, -q, &over), u = t + fma(low, fma(4.0 * q, q, 1.0), over);
   double p = 7.759303165036548e-13;
   p = fma(p, z, 1.6057240741900334e-10);
@@ -436,7 +453,8 @@ FL_FN double fl_pow_f64(double x, double y) { return pow(x, y); }
 
 FL_FN double fl_hypot_f64(double x, double y) {             /* scaled, the squares in two parts */
   const double a = fl_abs_f64(x), b = fl_abs_f64(y), m = a > b ? b : a, n = a > b ? a : b;
-  const double c = n > 0x1p500 ? 0x1p-600 : 1.0, e = n < 0x1p-450 ? 0x1p600 : c, d = n < 0x1p-450 ? 0x1p-600 : 1.0;
+  const double c = n > 0x1p500 ? 0x1p-600 : 1.0, e = n < 0x1p-450 ? 0x1p600 : c,
+               d = n < 0x1p-450 ? 0x1p-600 : 1.0;
   const double k = m * e, l = n * e, p = k * k, q = l * l, s = q + p;
   const double low = (p - (s - q)) + (fma(l, l, -q) + fma(k, k, -p)), r = sqrt(s);
   const double v = r + (fma(-r, r, s) + low) / (s == 0.0 ? 1.0 : r + r);

@@ -55,7 +55,8 @@ FL_FN double fl_own_erf(double x) {
 
 /* erfc(a) e^(a^2) = h(t) / (a + 4), t = (a - 4) / (a + 4), 0.9 <= a <= 28 */
 FL_FN double fl_erfc_kernel_f64(double a) {
-  const double d = a + 4.0, i = fl_near_reciprocal(d), m = (a - 4.0) * i, t = fma(fma(-m, d, a - 4.0), i, m);
+  const double d = a + 4.0, i = fl_near_reciprocal(d), m = (a - 4.0) * i,
+               t = fma(fma(-m, d, a - 4.0), i, m);
   double p = -1.0093228236891176e-08;
   p = fma(p, t, -1.0552097435911753e-09);
   p = fma(p, t, 1.1597451794781702e-07);
@@ -84,13 +85,15 @@ FL_FN double fl_erfc_kernel_f64(double a) {
 /* e^(s a^2) in two parts by way of the square's: s 1 or -1; scaled by 2^(*k - 4096). */
 FL_FN double fl_exp_square(double a, double s, double *rest, uint64_t *k) {
   double low;
-  const double z = a * a, r = fl_exp_reduce_f64(s * z, &low, k), e = fl_exp_kernel_f64(r, low, rest);
+  const double z = a * a, r = fl_exp_reduce_f64(s * z, &low, k),
+               e = fl_exp_kernel_f64(r, low, rest);
   *rest = fma(s * fma(a, a, -z), e, *rest);
   return e;
 }
 
 FL_FN double fl_own_erfc(double x) {
-  const double a = fl_abs_f64(x), b = a > 27.3 ? 27.3 : a, p = fl_erf_kernel_f64(a), g = fl_erfc_kernel_f64(b);
+  const double a = fl_abs_f64(x), b = a > 27.3 ? 27.3 : a, p = fl_erf_kernel_f64(a),
+               g = fl_erfc_kernel_f64(b);
   double rest;
   uint64_t k;
   const double e = fl_exp_square(b, -1.0, &rest, &k), v = fl_scale_f64(fma(e, g, rest * g), k);
@@ -138,11 +141,15 @@ FL_FN double fl_own_sinpi(double x, double *cosine) {
   return u > 0.25 ? c : s;
 }
 
-/* digamma, trigamma, lgamma: recurrence up to 10, then the asymptotic series; reflection for x <= 0. At most ten
-** steps, always ten, unrolled, where loops over the function are to vectorise; the sum of 1 / z is kept as p / q. */
+/* digamma, trigamma, lgamma: recurrence up to 10, then the asymptotic series; reflection for x <=
+** 0. At most ten steps, always ten, unrolled, where loops over the function are to vectorise; the
+** sum of 1 / z is kept as p / q. */
 #ifdef FL_VECTORS
 #define FL_UP_TO_TEN(z, ...) \
-  _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) { const int on = z < 10.0; __VA_ARGS__ z = on ? z + 1.0 : z; }
+  _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) { \
+    const int on = z < 10.0; \
+    __VA_ARGS__ z = on ? z + 1.0 : z; \
+  }
 #define FL_THRICE _Pragma("GCC unroll 3") for (int i = 0; i < 3; i++)
 #else
 #define FL_UP_TO_TEN(z, ...) for (; z < 10.0; z += 1.0) { const int on = 1; __VA_ARGS__ }
@@ -205,7 +212,8 @@ FL_FN double fl_own_lgamma(double x) {
   const double inf = x == 0.0 ? fl_highest_f64() : zero;
   return x != x ? x : inf;
 }
-/* Start from Winitzki's formula, then steps of Halley's on erf y - a, or (1 - a) - erfc y, both times e^(y^2). */
+/* Start from Winitzki's formula, then steps of Halley's on erf y - a, or (1 -
+** a) - erfc y, both times e^(y^2). */
 FL_FN double fl_own_erfinv(double x) {
   const double a = fl_abs_f64(x), l = fl_log1p_f64(-a * a);
   const double h = 4.33075024 + 0.5 * l;
@@ -213,8 +221,10 @@ FL_FN double fl_own_erfinv(double x) {
   FL_THRICE {
     double rest;
     uint64_t k;
-    const double f = fl_exp_square(y, 1.0, &rest, &k), e = (f + rest) * fl_as_f64((k - 4096 + 1023) << 52);
-    const double near = (fma(y, fl_erf_kernel_f64(y), y) - a) * e, far = fma(1.0 - a, e, -fl_erfc_kernel_f64(y));
+    const double f = fl_exp_square(y, 1.0, &rest, &k),
+    e = (f + rest) * fl_as_f64((k - 4096 + 1023) << 52);
+    const double near = (fma(y, fl_erf_kernel_f64(y), y) - a) * e,
+    far = fma(1.0 - a, e, -fl_erfc_kernel_f64(y));
     const double d = (y < 0.9 ? near : far) * 0.88622692545275801365;
     y -= d / (1.0 + y * d);
   }

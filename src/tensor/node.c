@@ -20,7 +20,8 @@
 flame_status fl_node_raise(const fl_node *n) {
   flame_context *c = n->ctx;
   char op[32] = "";
-  const char *text = n->error ? n->error : "evaluate: a value could not be computed (no memory for the reason)";
+  const char *text = n->error ? n->error : "evaluate: a value could not be computed "
+                                           "(no memory for the reason)";
   const char *colon = strstr(text, ": ");
   if (colon && colon - text < (long)sizeof op) {
     memcpy(op, text, (size_t)(colon - text));
@@ -232,7 +233,8 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
 /* ---- ends -------------------------------------------------------------------------- */
 
 static int needed(const fl_node *n) {
-  return n->held > 0 || n->uses > 0 || n->guards > 0 || (n->grefs > 0 && n->entry && n->entry->reads_out);
+  return n->held > 0 || n->uses > 0 || n->guards > 0 ||
+         (n->grefs > 0 && n->entry && n->entry->reads_out);
 }
 
 int fl_node_needed(const fl_node *n) { return needed(n); }

@@ -32,14 +32,14 @@ typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_stat
 /* Bytes on a device. Freed through the engine when refs reach 0 (the device may still be
 ** using them: freeing is ordered after queued work). */
 typedef struct fl_buffer {
-  int32_t refs;              /* STORED nodes in it, pending writes homed in it, hosts */
-  uint8_t device;            /* index in the context's devices: 0 is the CPU */
-  uint8_t foreign;           /* memory of the host: never written, release() at the end */
-  uint8_t homed;             /* a pending write will end here: there is one at most */
-  int32_t slot;              /* among the homes of the program that was made last (fl_program_home) */
+  int32_t refs;            /* STORED nodes in it, pending writes homed in it, hosts */
+  uint8_t device;          /* index in the context's devices: 0 is the CPU */
+  uint8_t foreign;         /* memory of the host: never written, release() at the end */
+  uint8_t homed;           /* a pending write will end here: there is one at most */
+  int32_t slot;            /* among the homes of the program that was made last (fl_program_home) */
   int64_t bytes;
-  void *ptr;                 /* device address */
-  struct fl_node *nodes;     /* STORED nodes living here, linked by bnext/bprev */
+  void *ptr;               /* device address */
+  struct fl_node *nodes;   /* STORED nodes living here, linked by bnext/bprev */
   void (*release)(void *p, void *arg);
   void *arg;
 } fl_buffer;
@@ -52,7 +52,8 @@ typedef enum { FL_VIEW_RESHAPE, FL_VIEW_PERMUTE, FL_VIEW_SLICE, FL_VIEW_EXPAND, 
 
 typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t view;                /* fl_view_kind */
-  int8_t axis;                /* cat, gather, scatter; index: 1 + axis for messages, 0 not set, -1 none */
+  int8_t axis;                /* cat, gather, scatter; index: 1 + axis for messages, 0
+                              ** not set, -1 none */
   int8_t add;                 /* scatter: 1 adds */
   int8_t naxes;
   uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT */
@@ -74,7 +75,8 @@ typedef struct fl_node {
   struct flame_context *ctx;
   int32_t held, uses, grefs, guards;
   uint16_t op;
-  uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result keeps it as size 1) */
+  uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result
+                                                  ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
   uint8_t checks;             /* PENDING: an index that may be out of range is in its making */
@@ -86,24 +88,28 @@ typedef struct fl_node {
   int32_t slot;               /* scratch of plan/: its place in the program being made */
   fl_layout *shape;           /* contiguous layout of its sizes */
   fl_layout *layout;          /* how its elements lie: the shape itself but for views */
-  int64_t offset;             /* first element, counted from base's (PENDING view) or the buffer's (STORED) first */
+  int64_t offset;             /* first element, counted from base's (PENDING view) or
+                              ** the buffer's (STORED) first */
   struct fl_node **in;        /* nin inputs; NULL where scal[i] stands instead; = in0 if nin <= 3 */
   struct fl_node *in0[3];     /* valid while PENDING or while there is an entry; then nin = 0 */
-  struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of its uses); else NULL */
+  struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of
+                              ** its uses); else NULL */
   fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype */
   fl_attr *attr;
   fl_entry *entry;            /* not NULL: tracked */
   fl_buffer *buffer;          /* STORED (a reference) */
   struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
-  struct fl_node *before;     /* PENDING write whose value may fail: what the target was, guarded; if
-                                 the check fails, it is that again (fl_node_refuse) */
+  struct fl_node *before;     /* PENDING write whose value may fail: what the target was, guarded;
+                              ** if the check fails, it is that again (fl_node_refuse) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
 } fl_node;
 
 /* Window: PENDING nodes in the order recorded; holes are NULL. Borrowed pointers. */
-typedef struct fl_window { struct { fl_node **at; int64_t n, cap; } nodes; int64_t live; int64_t bytes; } fl_window;
+typedef struct fl_window {
+  struct { fl_node **at; int64_t n, cap; } nodes; int64_t live; int64_t bytes;
+} fl_window;
 
 /* New PENDING node with held = 1, owned by the innermost borrowing scope and appended to
 ** the window; takes one use of each input. The shape's reference is consumed, also on
@@ -124,7 +130,8 @@ fl_node *fl_node_number(struct flame_context *c, int isint, fl_scalar v);
 fl_attr *fl_node_attr(fl_node *n);
 /* A STORED node over buf (reference consumed), owned by the scope. layout consumed; both
 ** also on failure. Its op is FL_OP_copy without inputs. */
-fl_node *fl_node_stored(struct flame_context *c, int dtype, fl_buffer *buf, fl_layout *layout, int64_t offset);
+fl_node *fl_node_stored(struct flame_context *c, int dtype, fl_buffer *buf, fl_layout *layout,
+                        int64_t offset);
 void fl_node_hold(fl_node *n);                 /* held++ */
 void fl_node_drop(fl_node *n);                 /* held--, settle */
 void fl_node_gref(fl_node *n);
@@ -145,7 +152,8 @@ void fl_node_refuse(fl_node *n);
 void fl_node_move(fl_node *n, fl_buffer *buf);
 void fl_window_compact(struct flame_context *c);
 
-fl_buffer *fl_buffer_new(struct flame_context *c, int device, int64_t bytes);   /* through the engine; refs = 1 */
+/* through the engine; refs = 1 */
+fl_buffer *fl_buffer_new(struct flame_context *c, int device, int64_t bytes);
 /* Memory of the host on the CPU. NULL: out of memory, release was not called. */
 fl_buffer *fl_buffer_foreign(struct flame_context *c, void *p, int64_t bytes,
                              void (*release)(void *p, void *arg), void *arg);

@@ -9,7 +9,8 @@
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
-enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };   /* below, kernels more cost more than a reading less */
+/* below, kernels more cost more than a reading less */
+enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };
 
 typedef struct norm {             /* what the backward reads; all held */
   flame_context *c;
@@ -36,8 +37,9 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* Those of the axes along which w is one value: all of them (batch norm: the sums are there anyway), or
-** where it has several values along the others (a group's places, not its channels) and much is read; else 0. */
+/* Those of the axes along which w is one value: all of them (batch norm: the sums are there
+** anyway), or where it has several values along the others (a group's places, not its channels) and
+** much is read; else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;
@@ -55,10 +57,12 @@ static uint32_t shared_axes(const norm *s) {
 ** r (u - mean(u) - d r^2 mean(u d)), by w g d r, by b g; the walk sums. Where w is one value along
 ** many places, g and g d are summed along them first: all three gradients are made of these sums.
 ** For a gradient of this the statistics are recorded again, as functions of x. */
-static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                              fl_node **gin) {
   const norm *s = arg;
   const uint32_t places = shared_axes(s);
-  fl_node *x = fl_widen(s->in[X]), *w = s->in[W] ? fl_widen(s->in[W]) : NULL, *mean = s->mean, *r = s->inverse;
+  fl_node *x = fl_widen(s->in[X]), *w = s->in[W] ? fl_widen(s->in[W]) : NULL, *mean = s->mean,
+          *r = s->inverse;
   fl_node *d = c->grad_mode ? centre(s, x, &mean, &r) : n_sub(x, mean);
   fl_node *u = w ? n_mul(g, w) : g, *level, *slope;
   if (places) {
@@ -67,7 +71,7 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
     slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
-  } else {                                    /* with a product shared by both, a row no longer fits the registers */
+  } else {                   /* with a product shared by both, a row no longer fits the registers */
     level = mean_of(s, u);
     slope = mean_of(s, n_mul(u, d));
     gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;
@@ -100,7 +104,8 @@ static fl_node *with_rule(fl_node *y, const norm *s) {
 fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b) {
   if (!x || !w || !b) return NULL;
   flame_context *c = x->ctx;
-  norm s = { .c = c, .axes = axes, .eps = eps, .count = 1, .in = { x, fl_is_none(w) ? NULL : w, fl_is_none(b) ? NULL : b } };
+  norm s = { .c = c, .axes = axes, .eps = eps, .count = 1,
+             .in = { x, fl_is_none(w) ? NULL : w, fl_is_none(b) ? NULL : b } };
   for (int a = 0; a < x->shape->rank; a++) if (axes >> a & 1) s.count *= (double)x->shape->size[a];
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

@@ -13,7 +13,8 @@ typedef enum fl_op {
   FL_OP_COUNT
 } fl_op;
 
-typedef enum { FL_FORM_UNARY, FL_FORM_BINARY, FL_FORM_TERNARY, FL_FORM_REDUCE, FL_FORM_SPECIAL } fl_form;
+typedef enum { FL_FORM_UNARY, FL_FORM_BINARY, FL_FORM_TERNARY, FL_FORM_REDUCE,
+               FL_FORM_SPECIAL } fl_form;
 typedef enum { FL_KIND_FLOAT, FL_KIND_NUM, FL_KIND_SAME, FL_KIND_INT, FL_KIND_TEST, FL_KIND_WHERE,
                FL_KIND_SUMS, FL_KIND_POSITION, FL_KIND_NONE } fl_kind;
 typedef enum { FL_FUSE_E, FL_FUSE_R, FL_FUSE_S, FL_FUSE_V } fl_fuse;

@@ -1,7 +1,7 @@
 /*
-** Activations whose pieces meet at corners, with gradients of their own: those that autograd derives from the
-** comparisons are as many operations again. At a corner the slope is PyTorch's: that of the outer piece, of
-** leaky_relu at 0 the lower one. In f32 at least, and rounded once.
+** Activations whose pieces meet at corners, with gradients of their own: those that autograd
+** derives from the comparisons are as many operations again. At a corner the slope is PyTorch's:
+** that of the outer piece, of leaky_relu at 0 the lower one. In f32 at least, and rounded once.
 */
 #include "tensor/build_util.h"
 
@@ -11,7 +11,8 @@ typedef struct pieces {           /* what the gradient reads */
   double a, b;
 } pieces;
 
-static fl_node *between(fl_node *x, fl_node *low, fl_node *outside_low, fl_node *high, fl_node *outside_high, fl_node *inside) {
+static fl_node *between(fl_node *x, fl_node *low, fl_node *outside_low, fl_node *high,
+                        fl_node *outside_high, fl_node *inside) {
   return n_where(n_ge(x, high), outside_high, n_where(n_le(x, low), outside_low, inside));
 }
 
@@ -25,14 +26,23 @@ static fl_node *value_of(flame_context *c, int kind, fl_node *x, double a, doubl
   }
 }
 
-static flame_status back(flame_context *c, void *arg, fl_node *y, fl_node *g_, int nin, fl_node **gin) {
+static flame_status back(flame_context *c, void *arg, fl_node *y, fl_node *g_, int nin,
+                         fl_node **gin) {
   const pieces *s = arg;
-  fl_node *x = fl_widen(s->x), *g = fl_widen(g_), *zero = n_num(c, 0), *three = n_num(c, 3), *sixth = n_num(c, 1.0 / 6);
+  fl_node *x = fl_widen(s->x), *g = fl_widen(g_), *zero = n_num(c, 0), *three = n_num(c, 3),
+          *sixth = n_num(c, 1.0 / 6);
   switch (s->kind) {
-    case FL_HARDTANH: gin[0] = between(x, n_num(c, s->a < s->b ? s->a : s->b), zero, n_num(c, s->b), zero, g); break;
+    case FL_HARDTANH:
+      gin[0] = between(x, n_num(c, s->a < s->b ? s->a : s->b), zero, n_num(c, s->b), zero, g);
+      break;
     case FL_LEAKY_RELU: gin[0] = n_where(n_gt(x, zero), g, n_mul(g, n_num(c, s->a))); break;
-    case FL_HARDSIGMOID: gin[0] = between(x, n_num(c, -3), zero, three, zero, n_mul(g, sixth)); break;
-    default: gin[0] = between(x, n_num(c, -3), zero, three, g, n_mul(g, n_add(n_mul(x, n_num(c, 1.0 / 3)), n_num(c, 0.5)))); break;
+    case FL_HARDSIGMOID:
+      gin[0] = between(x, n_num(c, -3), zero, three, zero, n_mul(g, sixth));
+      break;
+    default:
+      gin[0] = between(x, n_num(c, -3), zero, three, g,
+                       n_mul(g, n_add(n_mul(x, n_num(c, 1.0 / 3)), n_num(c, 0.5))));
+      break;
   }
   (void)y, (void)nin;
   return gin[0] ? FLAME_OK : c->err.code;

@@ -54,7 +54,8 @@ static int reducible(flame_tensor *x, int op, uint32_t axes) {
   const int k = fl_empty_axis(op, x->node, axes);
   char buf[192];
   if (k < 0) return 1;
-  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, fl_ops[op].name, "axis %d of shape %s is empty and has no %s", k,
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, fl_ops[op].name,
+          "axis %d of shape %s is empty and has no %s", k,
           fl_shape_text(buf, shape->rank, shape->size), fl_ops[op].name);
   return 0;
 }
@@ -244,7 +245,8 @@ flame_tensor *flame_permute(flame_tensor *x, const int *axes) {
   FL_HOLD(x ? x->ctx : NULL, NULL);
   int perm[FL_MAX_AXES];
   uint32_t seen = 0;
-  if (!ready("permute", 1, &x) || !fl_given(x->ctx, axes, x->node->shape->rank, "permute", "axes")) return NULL;
+  if (!ready("permute", 1, &x) || !fl_given(x->ctx, axes, x->node->shape->rank, "permute", "axes"))
+    return NULL;
   for (int i = 0; i < x->node->shape->rank; i++) {
     perm[i] = axis_of(x, axes[i], "permute");
     if (perm[i] < 0) return NULL;

@@ -32,7 +32,8 @@ void fl_unhold(flame_context *const *held) {
 
 /* Now, or when this thread called last. */
 int fl_held_elsewhere(const flame_context *c) {
-  const uintptr_t me = this_thread(), holder = atomic_load_explicit(&c->holder, memory_order_relaxed);
+  const uintptr_t me = this_thread(),
+                  holder = atomic_load_explicit(&c->holder, memory_order_relaxed);
   return (holder && holder != me) || atomic_load_explicit(&c->refused, memory_order_relaxed) == me;
 }
 

@@ -284,10 +284,12 @@ flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op) {
   flame_context *c = t->ctx;
   fl_node *old = t->node;
   if (t->view || (old->entry && !old->entry->leaf))
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s" FL_DO ": use to(), which returns a new tensor",
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+                   "x is %s" FL_DO ": use to(), which returns a new tensor",
                    t->view ? "a view" : "computed from tracked tensors");
   if (old->entry && !fl_is_float(n->dtype))
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x requires grad, and only floats have gradients, not %s",
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+                   "x requires grad, and only floats have gradients, not %s",
                    fl_dtype_name(n->dtype));
   if (old->entry) fl_entry_share_leaf(n, old);
   t->node = n;
@@ -303,7 +305,8 @@ const char *flame_version(void) { return FLAME_VERSION; }
 
 const char *flame_error(flame_context *c) {
   if (!c) return "open: no memory for a context";
-  if (fl_held_elsewhere(c)) return "context is in use by another thread: let one thread in at a time";
+  if (fl_held_elsewhere(c))
+    return "context is in use by another thread: let one thread in at a time";
   const fl_error *e = &c->err;
   if (e->code == FLAME_OK) return "";
   snprintf(c->error_text, sizeof c->error_text, "%s%s%s", e->op, e->op[0] ? ": " : "",

@@ -6,8 +6,8 @@
 #include "tensor/tensor.h"
 
 /* One step of Adam (Kingma and Ba 2015) or, with 'decoupled', AdamW (Loshchilov and Hutter 2019):
-** p, m, v and, for AMSGrad, the largest v so far (else NULL) are written. Grad mode is off. Recorded
-** here because an optimiser's step is 15 ops a parameter. */
+** p, m, v and, for AMSGrad, the largest v so far (else NULL) are written. Grad mode is off.
+** Recorded here because an optimiser's step is 15 ops a parameter. */
 typedef struct fl_adam {
   double lr, beta1, beta2, eps, decay;
   int decoupled;

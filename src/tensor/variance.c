@@ -1,6 +1,7 @@
 /*
-** The variance, with a gradient of its own: 2 g (x - mean) / (n - correction), as PyTorch has it where that is
-** not above 0 too. The one that autograd derives also sums the mean's share, which is 0 but for rounding.
+** The variance, with a gradient of its own: 2 g (x - mean) / (n - correction), as PyTorch has it
+** where that is not above 0 too. The one that autograd derives also sums the mean's share, which is
+** 0 but for rounding.
 */
 #include "tensor/build_util.h"
 
@@ -11,7 +12,8 @@ typedef struct spread {           /* what the gradient reads; nodes are held */
 } spread;
 
 /* For a gradient of this the mean is recorded again, as a function of x. */
-static flame_status back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+static flame_status back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                         fl_node **gin) {
   const spread *s = arg;
   const fl_layout *one = s->mean->shape;
   fl_node *x = fl_widen(s->x), *mean = c->grad_mode ? n_mean(x, s->axes, 1) : s->mean;
@@ -33,13 +35,15 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   if (!x || !fl_usable(x, "var")) return NULL;
   flame_context *c = x->ctx;
   if (!fl_is_float(x->dtype)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "var", "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(x->dtype));
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "var",
+            "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(x->dtype));
     return NULL;
   }
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
   fl_node *w = fl_widen(x), *mean = n_mean(w, axes, 1);
-  const int64_t results = mean ? mean->shape->numel : 0, elements = results ? x->shape->numel / results : 1;
+  const int64_t results = mean ? mean->shape->numel : 0,
+                elements = results ? x->shape->numel / results : 1;
   const double left = (double)elements - correction;
   fl_node *y = n_div(n_sum(n_square(n_sub(w, mean)), axes, keepdim), n_num(c, left > 0 ? left : 0));
   if (fl_is_half(x->dtype)) y = n_cast(y, x->dtype);

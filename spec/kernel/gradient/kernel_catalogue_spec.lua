@@ -40,11 +40,13 @@ describe("what Warp documents as wrong:", function()
   it("the weighted mean has a finite gradient", function()
     local k = kernel("const double *w, const double *x, double *y",
       "if (i > 0) return;\n" .. mean .. "\n y[0] = sum / norm;", 1)
-    proof.check(function(w, x) return k(w, x, 4) end, { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })
+    proof.check(function(w, x) return k(w, x, 4) end,
+      { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })
   end)
 
   it("the loop in a function of its own, with what is not linear inside and outside of it", function()
-    for _, last in ipairs { { "sum / norm", "v" }, { "sum", "1.0 / (v + 40.0)" }, { "sum * sum / norm", "v * v" } } do
+    for _, last in ipairs { { "sum / norm", "v" }, { "sum", "1.0 / (v + 40.0)" },
+        { "sum * sum / norm", "v * v" } } do
       local k = flame.kernel { source = ([[
         __device__ double mean(const double *w, const double *x, int n, double start) {
           %s
@@ -55,8 +57,10 @@ describe("what Warp documents as wrong:", function()
           double v = mean(w, x, n, start);
           y[0] = %s;
         }]]):format(mean, last[1], last[2]), shape = { 1 }, grid = { 1 }, block = { 1 } }
-      for _, start in ipairs { 0.0, 1.25 } do      -- the stale value there is the initial one, zero or not
-        proof.check(function(w, x) return k(w, x, start, 4) end, { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })
+      -- the stale value there is the initial one, zero or not
+      for _, start in ipairs { 0.0, 1.25 } do
+        proof.check(function(w, x) return k(w, x, start, 4) end,
+          { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })
       end
     end
   end)
@@ -70,7 +74,8 @@ describe("Warp's tracker:", function()
       for (int j = 0; j < n; ++j) force += s[j] * sin(s[j] * area);
       y[i] = area * force + exp(-area);]], 3)
     for _, n in ipairs { 0, 1, 5 } do
-      proof.check(function(x, s) return k(x, s, n) end, { f64 { 0.3, -0.7, 1.1 }, f64 { 0.2, 0.4, -0.6, 0.8, 1 } })
+      proof.check(function(x, s) return k(x, s, n) end,
+        { f64 { 0.3, -0.7, 1.1 }, f64 { 0.2, 0.4, -0.6, 0.8, 1 } })
     end
   end)
 
@@ -90,7 +95,8 @@ describe("Warp's tracker:", function()
     for j = 1, 25 do c[j] = j % 3 == 0 and 0 or math.cos(j * 1.7) end
     proof.check(function(x) return k(f64(c), x, 4) end, { f64 { 0.5, -0.5, 2, -3 } })
     local weights = f64(c)
-    local plain, with_gaps = gradient(function(x) return k(weights, x, 4) end, f64 { 1, -1, 2, 0.1 }), {}
+    local plain, with_gaps = gradient(function(x) return k(weights, x, 4) end,
+      f64 { 1, -1, 2, 0.1 }), {}
     for t, x in ipairs { 1, -1, 2, 0.1 } do
       local best
       for j = 1, 25 do
@@ -188,7 +194,8 @@ describe("Slang's tracker:", function()
     for j = 1, 8 do x[j] = math.sin(j) end
     for j = 1, 48 do w[j] = 0.6 * math.cos(1.3 * j) end
     for j = 1, 12 do b[j] = 0.1 * math.sin(0.7 * j) end
-    proof.check(function(v, a, c) return k(v, a, c, 2) end, { f64(x), f64(w), f64(b) }, { order = 1 })
+    proof.check(function(v, a, c) return k(v, a, c, 2) end, { f64(x), f64(w), f64(b) },
+      { order = 1 })
     local weights, bias = f64(w), f64(b)
     proof.check(function(v) return k(v, weights, bias, 2) end, { f64(x) })
   end)
@@ -226,7 +233,8 @@ describe("Taichi's tracker:", function()
       local g = k(x, y, 3):sum():gradients { x, y }
       assert.same({ 1, 1, 1, 1, 1 }, g[x]:totable())
       assert.same({ 5, 5, 5 }, g[y]:totable())
-      proof.check(function(a, b) return (k(a, b, 3):square()) end, { f64 { 1, 2, 3, 4, 5 }, f64 { 0.5, -1, 2 } })
+      proof.check(function(a, b) return (k(a, b, 3):square()) end,
+        { f64 { 1, 2, 3, 4, 5 }, f64 { 0.5, -1, 2 } })
     end
   end)
 
@@ -306,7 +314,8 @@ describe("Enzyme's tracker:", function()
       for (int d = 16; d > 0; d /= 2) v += %s;
       if (threadIdx.x %% 32 == 0) y[threadIdx.x / 32] = sqrt(v + 1.0);]]
 
-  for name, shuffle in pairs { down = "__shfl_down_sync(0xffffffffu, v, d)", xor = "__shfl_xor_sync(0xffffffffu, v, d)" } do
+  for name, shuffle in pairs { down = "__shfl_down_sync(0xffffffffu, v, d)",
+      xor = "__shfl_xor_sync(0xffffffffu, v, d)" } do
     it("a reduction by shuffles, " .. name .. " (#3452)", function()
       local k = kernel("const double *x, double *y", tree:format(shuffle), 64, 2)
       local x = {}
@@ -438,12 +447,15 @@ describe("kernels as they are written:", function()
         }
         y[i] = s;
       }]]
-    assert.allclose({ 0.5 / math.sqrt(2), 1 / 6, 0.005 }, gradient(k, f64 { 2, 9, 1e4 }), { rtol = 1e-9 })
+    assert.allclose({ 0.5 / math.sqrt(2), 1 / 6, 0.005 }, gradient(k, f64 { 2, 9, 1e4 }),
+      { rtol = 1e-9 })
   end)
 
   it("a state in global memory, stepped in a loop", function()
-    local k = kernel("double *y, const double *x", "if (i < 3) for (int j = 0; j < n; j++) y[i] = y[i] * x[j] + sin(y[i]);",
+    local k = kernel("double *y, const double *x",
+      "if (i < 3) for (int j = 0; j < n; j++) y[i] = y[i] * x[j] + sin(y[i]);",
       3, 3, { inout = { "y" } })
-    proof.check(function(y, x) return k(y, x, 4) end, { f64 { 0.1, 0.2, 0.3 }, f64 { 0.5, 0.6, -0.7, 0.8 } })
+    proof.check(function(y, x) return k(y, x, 4) end,
+      { f64 { 0.1, 0.2, 0.3 }, f64 { 0.5, 0.6, -0.7, 0.8 } })
   end)
 end)

@@ -87,11 +87,15 @@ local function run(environment)
 end
 
 local wrong = {
-  ["half of it"] = "gradient by x is off", ["the other's factor"] = "gradient by w is off", ["one element"] = "gradient by x is off",
-  ["without g in CUDA"] = "gradient by w is off", ["outside the language, wrong"] = "gradient by x is off: <J u, v> = ",
-  ["two results, one wrong"] = "gradient by x is off", ["a wrong function"] = "cube: FLAME_CHECK=grad: the gradient by input 1 is off" }
-local right = { "derived", "right in Lua", "right in CUDA", "outside the language, right", "kinks", "kinks at every element", "two results",
-  "numbers and doubles", "halves", "halves inside", "in and out", "a function", "a function that draws" }
+  ["half of it"] = "gradient by x is off", ["the other's factor"] = "gradient by w is off",
+  ["one element"] = "gradient by x is off",
+  ["without g in CUDA"] = "gradient by w is off",
+  ["outside the language, wrong"] = "gradient by x is off: <J u, v> = ",
+  ["two results, one wrong"] = "gradient by x is off",
+  ["a wrong function"] = "cube: FLAME_CHECK=grad: the gradient by input 1 is off" }
+local right = { "derived", "right in Lua", "right in CUDA", "outside the language, right", "kinks",
+  "kinks at every element", "two results", "numbers and doubles", "halves", "halves inside",
+  "in and out", "a function", "a function that draws" }
 
 describe("under FLAME_CHECK=grad", function()
   local said
@@ -108,7 +112,9 @@ describe("under FLAME_CHECK=grad", function()
   end
   for _, name in ipairs(right) do
     if cuda or not name:find("outside") then
-      it("a right one passes: " .. name, function() assert.equal("right", said[name] or said.text) end)
+      it("a right one passes: " .. name, function()
+        assert.equal("right", said[name] or said.text)
+      end)
     end
   end
 end)

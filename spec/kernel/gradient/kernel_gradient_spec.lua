@@ -15,7 +15,8 @@ end
 --- A kernel of this body; thread i; one block of 'threads'. before: text in front of it.
 local function kernel(params, body, threads, shape, before, more)
   local spec = { source = ("%s\n__global__ void k(%s) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n%s\n}")
-    :format(before or "", params, body), shape = { shape or threads }, grid = { 1 }, block = { threads } }
+    :format(before or "", params, body), shape = { shape or threads }, grid = { 1 },
+    block = { threads } }
   for name, v in pairs(more or {}) do spec[name] = v end
   return flame.kernel(spec)
 end
@@ -136,7 +137,8 @@ describe("the derived gradient of a kernel with", function()
         }]]):format(name))
       -- 1/16 steps are exact in both, and a parabola's central difference is exact
       local x, w = flame.tensor { 0.5, -0.25, 0.75, 1 }, flame.tensor { 1, 2, -1, 0.5 }
-      proof.check(function(v, u) return k(v:to(dtype), u) end, { x, w }, { eps = 1 / 16, order = 2, tol = 1e-2 })
+      proof.check(function(v, u) return k(v:to(dtype), u) end, { x, w },
+        { eps = 1 / 16, order = 2, tol = 1e-2 })
       local h = x:to(dtype):requires_grad_(true)
       k(h, w):sum():backward()
       assert.equal(dtype, h.grad.dtype)
@@ -154,9 +156,10 @@ describe("the derived gradient of a kernel with", function()
   end)
 
   it("an array that it only adds to, overwrites, or leaves alone", function()
-    for _, body in ipairs { "x[i] += w[i] * w[i];", "x[i] = w[i];", "y[i] = w[i];", "if (i == 1) x[i] = 0.0;",
-      "atomicAdd(&x[i / 2], w[i] * w[i]);" } do
-      local k = kernel("double *x, const double *w, double *y", body, 4, 4, nil, { inout = { "x" } })
+    for _, body in ipairs { "x[i] += w[i] * w[i];", "x[i] = w[i];", "y[i] = w[i];",
+      "if (i == 1) x[i] = 0.0;", "atomicAdd(&x[i / 2], w[i] * w[i]);" } do
+      local k = kernel("double *x, const double *w, double *y", body, 4, 4, nil,
+        { inout = { "x" } })
       proof.check(function(x, w)
         local a, b = k(x, w)
         return a * a, b
@@ -225,9 +228,11 @@ describe("the derived gradient of a kernel with", function()
   end)
 
   it("shuffles up, down, across and by index", function()
-    for _, shuffle in ipairs { "__shfl_up_sync(~0u, v, 3)", "__shfl_down_sync(~0u, v, 1, 8)", "__shfl_xor_sync(~0u, v, 5)",
-      "__shfl_sync(~0u, v, 7)", "__shfl_sync(~0u, v, (threadIdx.x * 3) % 32)" } do
-      local k = kernel("const double *x, double *y", ("double v = x[i] * x[i]; double o = %s; y[i] = v * o + o * o;")
+    for _, shuffle in ipairs { "__shfl_up_sync(~0u, v, 3)", "__shfl_down_sync(~0u, v, 1, 8)",
+      "__shfl_xor_sync(~0u, v, 5)", "__shfl_sync(~0u, v, 7)",
+      "__shfl_sync(~0u, v, (threadIdx.x * 3) % 32)" } do
+      local k = kernel("const double *x, double *y",
+        ("double v = x[i] * x[i]; double o = %s; y[i] = v * o + o * o;")
         :format(shuffle), 32)
       proof.check(k, { f64(wave(32)) }, { order = 1 })
       proof.check(function(x) return k(x:pad { 0, 28 }:contiguous()) end, { f64(wave(4)) })
@@ -270,7 +275,8 @@ describe("the derived gradient of a kernel with", function()
   end)
 
   it("third derivatives", function()
-    local k = kernel("const double *x, double *y", "double v = x[i]; for (int j = 0; j < 3; ++j) v = v * x[i]; y[i] = v;", 2)
+    local k = kernel("const double *x, double *y",
+      "double v = x[i]; for (int j = 0; j < 3; ++j) v = v * x[i]; y[i] = v;", 2)
     local x = f64 { 0.5, -1.5 }:requires_grad_(true)
     local g = k(x):sum():gradients({ x }, { create_graph = true })[x]
     local h = g:sum():gradients({ x }, { create_graph = true })[x]
@@ -280,12 +286,14 @@ describe("the derived gradient of a kernel with", function()
   end)
 
   it("a product of mixed derivatives: forward over reverse", function()
-    local k = kernel("const double *x, const double *w, double *y", "y[i] = sin(x[i]) * w[i] * w[i];", 3)
+    local k = kernel("const double *x, const double *w, double *y",
+      "y[i] = sin(x[i]) * w[i] * w[i];", 3)
     local x, w = f64(wave(3)), f64(wave(3, 1))
     local _, hv = flame.jvp(function(a)
       return k(a, w):sum():gradients({ a }, { create_graph = true })[a]
     end, x, f64 { 1, 2, 3 })
-    assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(), { rtol = 1e-12 })
+    assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(),
+      { rtol = 1e-12 })
     -- the outer derivative is by an argument that the inner one was not asked for
     local a, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true)
     local g = k(a, b):sum():gradients({ a }, { create_graph = true })[a]
@@ -320,7 +328,9 @@ describe("the gradient through pointers to one or another array", function()
       "      y[i] = a[i / 2] * b[i / 2] * x[i];" },
   }
   for _, c in ipairs(cases) do
-    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8, 0.3)) }) end)
+    it(c[1], function()
+      proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8, 0.3)) })
+    end)
   end
 end)
 
@@ -329,13 +339,16 @@ describe("a branch that is not taken has no part in the gradient, though its slo
     { "of a root below 0", "double r = sqrt(x[i]); y[i] = x[i] > 0.0 ? r : x[i];" },
     { "told by isnan", "double r = sqrt(x[i]); y[i] = isnan(r) ? 2.0 * x[i] : r;" },
     { "of a quotient by 0", "double z = i & 1 ? 0.0 : 1.0, q = x[i] / z; y[i] = z != 0.0 ? q : x[i];" },
-    { "of a product with what is infinite", "double z = i & 1, f = 1.0 / z, q = x[i] * f; if (z != 0.0) y[i] = q; else y[i] = x[i];" },
+    { "of a product with what is infinite",
+      "double z = i & 1, f = 1.0 / z, q = x[i] * f; if (z != 0.0) y[i] = q; else y[i] = x[i];" },
     { "of a length at 0", "double u = x[i] - x[i], r = sqrt(u * u); y[i] = x[i] + (r > 0.0 ? u / r : 0.0);" },
     { "in max", "double r = log(-fabs(x[i])); y[i] = fmax(r, x[i] * x[i]) + fmin(x[i], sqrt(-1.0 - x[i] * x[i]));" },
     { "in a sum", "double s = x[i]; s += pow(x[i] - x[i], 0.5); y[i] = 0.0; if (i < 4) y[i] = x[i]; else if (s != s) y[i] = s;" },
   }
   for _, c in ipairs(cases) do
-    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) }) end)
+    it(c[1], function()
+      proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) })
+    end)
   end
 end)
 
@@ -348,20 +361,24 @@ describe("beside a constant that is NaN, a", function()
     assert(not k:source("adjoint"):find("%f[%w](%w+) != %1%f[%W]"), "asks for NaN by a comparison")
     return at.grad:double():totable()
   end
-  for _, form in ipairs { "fmax(a, 0. / 0.)", "fmax(0. / 0., a)", "fmin(a, 0. / 0.)", "fmin(0. / 0., a)", "max(a, 0. / 0.)",
-                          "min(0. / 0., a)", "fmax(a, (double)NAN)", "fmin(fmax(a, 0. / 0.), 0. / 0.)" } do
+  for _, form in ipairs { "fmax(a, 0. / 0.)", "fmax(0. / 0., a)", "fmin(a, 0. / 0.)",
+                          "fmin(0. / 0., a)", "max(a, 0. / 0.)", "min(0. / 0., a)",
+                          "fmax(a, (double)NAN)", "fmin(fmax(a, 0. / 0.), 0. / 0.)" } do
     it(form .. " has the other operand's slope", function()
       assert.same({ 1, 1 }, slopes("double a = x[i]; y[i] = " .. form .. ";", "double"))
     end)
   end
-  for _, form in ipairs { "fmaxf(a, 0.f / 0.f)", "fminf(0.f / 0.f, a)", "max(a, 0.f / 0.f)", "fmax(NAN, a)" } do
+  for _, form in ipairs { "fmaxf(a, 0.f / 0.f)", "fminf(0.f / 0.f, a)", "max(a, 0.f / 0.f)",
+      "fmax(NAN, a)" } do
     it(form .. " of floats has it, too", function()
       assert.same({ 1, 1 }, slopes("float a = x[i]; y[i] = " .. form .. ";", "float", "f32"))
     end)
   end
   for types, dtype in pairs { __half = "f16", __nv_bfloat16 = "bf16" } do
     it("__hmax of " .. types .. " has it, too", function()
-      assert.same({ 1, 1 }, slopes(("%s a = x[i], n = 0.f / 0.f; y[i] = __hmin(__hmax(a, n), n);"):format(types), types, dtype))
+      assert.same({ 1, 1 },
+        slopes(("%s a = x[i], n = 0.f / 0.f; y[i] = __hmin(__hmax(a, n), n);"):format(types),
+          types, dtype))
     end)
   end
   it("fdim has none, and __saturatef its own", function()
@@ -435,12 +452,14 @@ describe("the cotangent of an element that several threads write", function()
       }
       z[i] = a;]], 8, 8, nil, { inout = { "y" } })
     local why = k:report().adjoint.refusal
-    assert(why and why:find("line 6 (", 1, true) and why:find("several threads may write", 1, true), why)
+    assert(why and why:find("line 6 (", 1, true) and why:find("several threads may write", 1, true),
+      why)
   end)
 end)
 
 describe("an argument marked nodiff", function()
-  local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * x[i] * w[i];", 3, 3, nil, { nodiff = { "w" } })
+  local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * x[i] * w[i];", 3,
+    3, nil, { nodiff = { "w" } })
   it("gets no gradient", function()
     local x, w = f64 { 1, 2, 3 }:requires_grad_(true), f64 { 4, 5, 6 }:requires_grad_(true)
     local g = k(x, w):sum():gradients({ x, w }, { allow_unused = true })
@@ -456,7 +475,8 @@ describe("an argument marked nodiff", function()
   end)
   it("may be what could not be differentiated", function()
     local hash = kernel("const double *x, const float *seed, double *y",
-      "int b = __float_as_int(seed[i]); y[i] = x[i] * x[i] * (b & 3);", 3, 3, nil, { nodiff = { "seed" } })
+      "int b = __float_as_int(seed[i]); y[i] = x[i] * x[i] * (b & 3);", 3, 3, nil,
+      { nodiff = { "seed" } })
     local seed = flame.tensor({ 1, 2, 3 }, { requires_grad = true })
     proof.check(function(x) return hash(x, seed) end, { f64 { 1, 2, 3 } })
   end)
@@ -465,7 +485,8 @@ end)
 describe("a gradient written by hand", function()
   it("in Lua: f(cotangents…, arguments…) returns a gradient for each argument", function()
     local calls = 0
-    local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * w[i];", 3, 3, nil, {
+    local k = kernel("const double *x, const double *w, double *y",
+      "y[i] = x[i] * w[i];", 3, 3, nil, {
       vjp = function(g, x, w)
         calls = calls + 1
         return g * w, g * x
@@ -474,8 +495,10 @@ describe("a gradient written by hand", function()
     assert.is_true(calls > 0)
   end)
   it("in Lua, for a kernel that has no derived one", function()
-    local k = kernel("const float *x, float *y", "float e = __int_as_float((__float_as_int(x[i]) & 0x7f800000)); y[i] = x[i] / e;",
-      3, 3, nil, { vjp = function(g, x) return g / (x / x:abs() * x:abs():log2():floor():exp2()) end })
+    local k = kernel("const float *x, float *y",
+      "float e = __int_as_float((__float_as_int(x[i]) & 0x7f800000)); y[i] = x[i] / e;",
+      3, 3, nil,
+      { vjp = function(g, x) return g / (x / x:abs() * x:abs():log2():floor():exp2()) end })
     local x = flame.tensor({ 1.5, 3, 5 }, { requires_grad = true })
     k(x):sum():backward()
     assert.allclose({ 1, 0.5, 0.25 }, x.grad:totable())
@@ -501,8 +524,10 @@ describe("a gradient written by hand that does not fit", function()
       if (i < n) y[i] = 2.0 * x[i];
     }]]
   local cases = {
-    { "a wrong shape", function() return flame.zeros(5) end, "k: vjp: the gradient by x must be a tensor of shape (3), got (5)" },
-    { "a number", function() return 2 end, "k: vjp: the gradient by x must be a tensor of shape (3), got number" },
+    { "a wrong shape", function() return flame.zeros(5) end,
+      "k: vjp: the gradient by x must be a tensor of shape (3), got (5)" },
+    { "a number", function() return 2 end,
+      "k: vjp: the gradient by x must be a tensor of shape (3), got number" },
     { "an output of another name", "__global__ void b(const double *x, int n, const double *g, double *out) { }",
       "k: vjp: output 'out' is no gradient of a parameter" },
     { "parameters in another order", "__global__ void b(const double *x, const double *g, double *dx) { }",
@@ -535,16 +560,20 @@ describe("no gradient but a message with kernel, line and reason:", function()
       "__device__ float f(float x, int n) {\n  if (n == 0) return x;\n  return f(x * x, n - 1);\n}\n" },
     { "function pointers", 2, "function pointers", "  float (*g)(float) = f;\n  y[i] = g(x[i]);",
       "__device__ float f(float x) { return x; }\n" },
-    { "variadic templates of structs", 2, "variadic templates of structs", "  S<float> s;\n  y[i] = x[i];",
-      "template <class... T> struct S {};\n" },
-    { "mutable lambdas", 2, "mutable lambdas", "  auto f = [=](float v) mutable { return v; };\n  y[i] = f(x[i]);" },
+    { "variadic templates of structs", 2, "variadic templates of structs",
+      "  S<float> s;\n  y[i] = x[i];", "template <class... T> struct S {};\n" },
+    { "mutable lambdas", 2, "mutable lambdas",
+      "  auto f = [=](float v) mutable { return v; };\n  y[i] = f(x[i]);" },
     { "volatile", 2, "volatile", "  volatile float *v = y;\n  v[i] = x[i];" },
     { "the clock", 2, "clock", "  y[i] = x[i] * clock64();" },
-    { "pointers cast to another type", 2, "memory keeps its type", "  const char *p = (const char *)x;\n  y[i] = p[i];" },
-    { "pointers in memory", 2, "arrays of pointers", "  const float *p[2];\n  p[0] = x;\n  y[i] = p[0][i];" },
+    { "pointers cast to another type", 2, "memory keeps its type",
+      "  const char *p = (const char *)x;\n  y[i] = p[i];" },
+    { "pointers in memory", 2, "arrays of pointers",
+      "  const float *p[2];\n  p[0] = x;\n  y[i] = p[0][i];" },
     { "a pointer to a variable or into an array", 3, "to a variable or into an array",
       "  const float c = 2.f * i;\n  const float *p = i < 3 ? x : &c;\n  y[i] = p[0];" },
-    { "the bits of a number", 2, "the bits of a real number", "  y[i] = __int_as_float(__float_as_int(x[i]) + 1);" },
+    { "the bits of a number", 2, "the bits of a real number",
+      "  y[i] = __int_as_float(__float_as_int(x[i]) + 1);" },
     { "an exchange", 2, "atomicExch on 'y'", "  atomicExch(&y[i / 2], x[i]);" },
     { "a comparison and swap", 3, "atomicCAS o", [[
   if (i < n)
@@ -562,7 +591,9 @@ describe("no gradient but a message with kernel, line and reason:", function()
       local _, first = before:gsub("\n", "")
       local k
       local ok, e = pcall(function()
-        k = flame.kernel(before .. "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x;\n" .. c[4] .. "\n}")
+        k = flame.kernel(before
+          .. "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x;\n"
+          .. c[4] .. "\n}")
       end)
       if not ok and c[6] then return assert.truthy(e:find("atomicCAS", 1, true), e) end
       assert(ok, e)
@@ -577,7 +608,8 @@ describe("no gradient but a message with kernel, line and reason:", function()
   end
 
   it("when the gradient is asked for, with what to do", function()
-    local k = kernel("const float *x, float *y", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4)
+    local k = kernel("const float *x, float *y",
+      "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4)
     local x = flame.ones({ 4 }, { requires_grad = true })
     local y = k(x)                                   -- it runs forward
     assert.is_true(y[1]:item() > 1)
@@ -665,7 +697,8 @@ describe("deterministic gradients", function()
 end)
 
 describe("looking inside:", function()
-  local k = kernel("const double *x, double *y, int n", "double v = x[i]; for (int j = 0; j < n; ++j) v = sin(v); y[i] = v;", 4)
+  local k = kernel("const double *x, double *y, int n",
+    "double v = x[i]; for (int j = 0; j < n; ++j) v = sin(v); y[i] = v;", 4)
   it("k:source gives the text, the adjoint and the tangent", function()
     assert.truthy(k:source():find("__global__ void k(", 1, true))
     assert.truthy(k:source("adjoint"):find("__global__ void k_vjp(const double *x", 1, true))
@@ -677,11 +710,14 @@ describe("looking inside:", function()
     assert.equal("k", r.name)
     assert.equal(3, #r.parameters)
     assert.is_nil(r.refusal)
-    assert.is_true(r.adjoint.saved_bytes >= 256 and r.adjoint.saved_bytes <= 1024, r.adjoint.saved_bytes)
-    for _, name in ipairs { "registers", "spills", "plain", "block_sums", "atomics", "slot_bytes" } do
+    assert.is_true(r.adjoint.saved_bytes >= 256 and r.adjoint.saved_bytes <= 1024,
+      r.adjoint.saved_bytes)
+    for _, name in ipairs { "registers", "spills", "plain", "block_sums", "atomics",
+        "slot_bytes" } do
       assert.equal("integer", math.type(r.adjoint[name]), name)
     end
-    assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)      -- by NVRTC, where there is no device
+    -- by NVRTC, where there is no device
+    assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)
     assert.same({ "x" }, r.adjoint.keeps)
   end)
   it("k:report names a line of sums that no mode orders: into shared memory, by several threads", function()
@@ -694,7 +730,8 @@ describe("looking inside:", function()
       }]=], block = { 32 } }
     local r = q:report().adjoint
     assert.equal(5, r.unordered)
-    assert.matches("\n  line 5: summed in any order on a GPU, deterministic or not", tostring(q:report()))
+    assert.matches("\n  line 5: summed in any order on a GPU, deterministic or not",
+      tostring(q:report()))
     assert.is_nil(k:report().adjoint.unordered)
   end)
   it("k:report names the lines of what is added to memory", function()
@@ -707,9 +744,12 @@ describe("looking inside:", function()
         atomicAdd(&y[at[i]], v);
       }]=]
     local r = q:report()
-    assert.same({ { line = 5, where = ("kernel_gradient_spec.lua:%d"):format(here + 6), array = "y", plain = 0, block_sums = 0,
-      atomics = 1 } }, { { line = r.lines[1].line, where = r.lines[1].where:match("[^/]+$"), array = r.lines[1].array,
-      plain = r.lines[1].plain, block_sums = r.lines[1].block_sums, atomics = r.lines[1].atomics } })
+    assert.same(
+      { { line = 5, where = ("kernel_gradient_spec.lua:%d"):format(here + 6), array = "y",
+      plain = 0, block_sums = 0, atomics = 1 } },
+    { { line = r.lines[1].line, where = r.lines[1].where:match("[^/]+$"), array = r.lines[1].array,
+      plain = r.lines[1].plain, block_sums = r.lines[1].block_sums,
+      atomics = r.lines[1].atomics } })
     local by = {}
     for _, l in ipairs(r.adjoint.lines) do by[l.array] = l end
     assert.equal(4, by.x.line)

@@ -1,8 +1,9 @@
---- Random kernels whose threads meet in the elements they read and write, the same value each: by indices of
--- the thread's numbers, quotients, remainders, counters and tables, under guards; in global and in shared memory. What a
--- kernel stores at an element depends on the element alone, so it has no race; its gradient is held against a
--- difference along one direction, and the derived kernel against the race check (a child interpreter). OWNER_RUNS=1000
--- OWNER_SEED=5: more of them, others.
+--- Random kernels whose threads meet in the elements they read and write, the same value each: by
+-- indices of the thread's numbers, quotients, remainders, counters and tables, under guards; in
+-- global and in shared memory. What a kernel stores at an element depends on the element alone, so
+-- it has no race; its gradient is held against a difference along one direction, and the derived
+-- kernel against the race check (a child interpreter). OWNER_RUNS=1000 OWNER_SEED=5: more of them,
+-- others.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 local N <const> = 24
@@ -15,12 +16,14 @@ local function random(n)
 end
 local function pick(list) return list[random(#list)] end
 
--- ---- indices ---------------------------------------------------------------------------------------------
-local FORMS = { "(A + B)", "(A + B)", "(A - B)", "(A * F)", "(A * F)", "(A / C)", "(A %% C)", "(A & %d)", "(A >> 1)", "min((int)A, (int)B)",
-  "(A ^ %d)", "(A / C * D + A %% C)", "(A * C + B)" }
+-- ---- indices ------------------------------------------------------------------------------------
+local FORMS = { "(A + B)", "(A + B)", "(A - B)", "(A * F)", "(A * F)", "(A / C)", "(A %% C)",
+  "(A & %d)", "(A >> 1)", "min((int)A, (int)B)", "(A ^ %d)", "(A / C * D + A %% C)", "(A * C + B)" }
 
 local function index(depth, vars)
-  if depth == 0 or random(5) == 1 then return random(4) == 1 and tostring(random(6) - 1) or pick(vars) end
+  if depth == 0 or random(5) == 1 then
+    return random(4) == 1 and tostring(random(6) - 1) or pick(vars)
+  end
   local a, b = index(depth - 1, vars), index(depth - 1, vars)
   local by = { A = a, B = b, C = pick { "2", "3", "4", "6", "8" },
     D = pick { "2", "3", "4" }, F = pick { "2", "3", "6", "m", "w", "(int)blockDim.x" } }
@@ -29,27 +32,31 @@ end
 
 local function guard(vars)
   local a = index(1, vars)
-  return pick({ "(int)A < P", "A == Q", "A % 3 == 0", "!(A & 1)", "(unsigned)A < 4u", "A >= Q", "A != Q" })
+  return pick({ "(int)A < P", "A == Q", "A % 3 == 0", "!(A & 1)", "(unsigned)A < 4u",
+    "A >= Q", "A != Q" })
     :gsub("%u", { A = a, P = pick { "4", "6", "m", "w", "n" }, Q = pick { "0", "1", "m" } })
 end
 
 local function inside(e) return ("((int)(%s) >= 0 && (int)(%s) < n)"):format(e, e) end
 local function with(text, e, other)
-  return (text:gsub("[EO]%f[%W]", { E = "(int)(" .. e .. ")", O = other and "(int)(" .. other .. ")" }))
+  return (text:gsub("[EO]%f[%W]",
+    { E = "(int)(" .. e .. ")", O = other and "(int)(" .. other .. ")" }))
 end
 local VALUES = { "x[E] * x[E]", "0.5 + 0.1 * E", "x[23 - E] + x[E]" }
 local COUNTER = "for (int j = %s; j < %s; j += %s) "
 
--- ---- programs --------------------------------------------------------------------------------------------
+-- ---- programs -----------------------------------------------------------------------------------
 local function in_global()
-  local vars = { "i", "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x", "(int)blockIdx.y", "r" }
+  local vars = { "i", "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x",
+    "(int)blockIdx.y", "r" }
   local lines, open = { "int r = (int)(threadIdx.y * blockDim.x + threadIdx.x);" }, 0
   local function enter(text) lines[#lines + 1], open = text .. " {", open + 1 end
   local function name(v, text) lines[#lines + 1], vars[#vars + 1], vars[#vars + 2] = text, v, v end
   if random(3) == 1 then name("q", "int q = " .. index(2, vars) .. ";") end
   if random(3) == 1 then enter("if (" .. guard(vars) .. ")") end
   if random(2) == 1 then
-    enter(COUNTER:format(pick { "0", "t", "i", "r", index(1, vars) }, pick { "n", "m", "4", "8", "w" },
+    enter(COUNTER:format(pick { "0", "t", "i", "r", index(1, vars) },
+      pick { "n", "m", "4", "8", "w" },
       pick { "1", "2", "3", "(int)blockDim.x", "(int)(blockDim.x * gridDim.x)", "max(w, 1)" }))
     name("j", "int p = " .. index(2, vars) .. ";")
     vars[#vars + 1] = "p"
@@ -59,14 +66,15 @@ local function in_global()
   lines[#lines + 1] = pick {
     with("if (" .. inside(e) .. ") y[E] = " .. value .. ";", e),
     with("if (" .. inside(e) .. ") atomicAdd(&y[(i + 5) % n], x[E] * x[E]);", e),
-    with("if (" .. inside(e) .. ") y[E] = x[E] * x[E]; if (" .. guard(vars) .. ") if (" .. inside(other) ..
+    with("if (" .. inside(e) .. ") y[E] = x[E] * x[E]; if (" .. guard(vars) .. ") if ("
+      .. inside(other) ..
       ") y[O] = x[O] * x[O];", e, other) }
   return table.concat(lines, "\n  ") .. (" }"):rep(open)
 end
 
 local SHARED = { "__shared__ double s[24]; __shared__ int f[8];",
-  "int r = (int)(threadIdx.y * blockDim.x + threadIdx.x), b = (int)(blockDim.x * blockDim.y);", "double v = 0.3;",
-  "for (int z = r; z < 24; z += b) s[z] = x[z]; for (int z = r; z < 8; z += b) f[z] = (z * 5) & 7; __syncthreads();" }
+  "int r = (int)(threadIdx.y * blockDim.x + threadIdx.x), b = (int)(blockDim.x * blockDim.y);",
+  "double v = 0.3;", "for (int z = r; z < 24; z += b) s[z] = x[z]; for (int z = r; z < 8; z += b) f[z] = (z * 5) & 7; __syncthreads();" }
 
 local function place(vars)
   local e = index(2, vars)
@@ -84,7 +92,8 @@ local function read_shared(vars)
   local ok, or_ok, j = inside(e), inside(o), place(all)
   return pick {
     with("if (" .. ok .. ") v += 0.5 * s[E] * s[E] * v;", e),
-    with("if (" .. guard(vars) .. ") { if (" .. ok .. ") v += s[E] * v; } else if (" .. or_ok .. ") v = s[O] * s[O] + 0.1 * v;", e, o),
+    with("if (" .. guard(vars) .. ") { if (" .. ok .. ") v += s[E] * v; } else if (" .. or_ok
+      .. ") v = s[O] * s[O] + 0.1 * v;", e, o),
     with("v += " .. ok .. " ? s[E] * s[E] : " .. or_ok .. " ? s[O] : 0.2;", e, o),
     loop .. with("if (" .. inside(j) .. ") v = 0.3 * v + 0.2 * s[E] * sin(v);", j) }
 end
@@ -94,12 +103,14 @@ local function write_shared(vars)
   local value = pick(VALUES)
   local function one(e) return with("if (" .. inside(e) .. ") s[E] = " .. value .. ";", e) end
   local e, o, j = index(2, vars), index(2, vars), index(2, all)
-  return pick { "if (" .. guard(vars) .. ") { " .. one(e) .. " } else { " .. one(o) .. " }", one(e) .. " " .. one(o),
-    ("f[(%s) & 7] = ((%s) & 7) ^ %d; "):format(e, e, random(4)) .. one(o), loop .. "{ " .. one(j) .. " }" }
+  return pick { "if (" .. guard(vars) .. ") { " .. one(e) .. " } else { " .. one(o) .. " }",
+    one(e) .. " " .. one(o), ("f[(%s) & 7] = ((%s) & 7) ^ %d; "):format(e, e, random(4)) .. one(o),
+    loop .. "{ " .. one(j) .. " }" }
 end
 
 local function in_shared()
-  local vars = { "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x", "r", "r" }
+  local vars = { "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y",
+    "(int)blockIdx.x", "r", "r" }
   local lines = table.move(SHARED, 1, #SHARED, 1, {})
   local function say(text) lines[#lines + 1] = text end
   local rounds = random(3) == 1
@@ -116,15 +127,16 @@ local function in_shared()
   return table.concat(lines, "\n  ")
 end
 
--- ---- the check -------------------------------------------------------------------------------------------
+-- ---- the check ----------------------------------------------------------------------------------
 local function wave(step, phase)
   return (flame.arange(N, { dtype = "f64" }) * step + phase):sin()
 end
 
 local function check(body)
   local k = flame.kernel { source = "__global__ void k(const double *x, double *y, int m, int w, int n) {\n" ..
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;\n  " .. body .. "\n}", shape = { N },
-    grid = { random(3), random(4) == 1 and 2 or 1 }, block = { pick { 1, 3, 4, 6, 8, 12 }, random(3) == 1 and pick { 2, 3 } or 1 } }
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;\n  " .. body .. "\n}",
+    shape = { N }, grid = { random(3), random(4) == 1 and 2 or 1 },
+    block = { pick { 1, 3, 4, 6, 8, 12 }, random(3) == 1 and pick { 2, 3 } or 1 } }
   local m, w = random(8) - 3, random(6)
   local at, u, seeds = wave(1.7, 2), wave(0.9, 0.4), wave(1.3, 1.8)
   local function loss(x) return (k(x, m, w, N) * seeds):sum() end
@@ -137,7 +149,8 @@ local function check(body)
   local back = g and (g * u):sum():item() or 0
   local along = (loss(at + u * 1e-5):item() - loss(at - u * 1e-5):item()) / 2e-5
   assert(math.abs(along - back) <= 1e-5 * (1 + math.abs(along)),
-    ("m = %d, w = %d: %.12g by differences, %.12g by the adjoint\n%s"):format(m, w, along, back, body))
+    ("m = %d, w = %d: %.12g by differences, %.12g by the adjoint\n%s"):format(m, w,
+      along, back, body))
 end
 
 describe("the gradient of random kernels whose threads meet", function()

@@ -1,6 +1,7 @@
---- Gradients of kernels that use one array in parts: a loop writes one part and reads another, which something
--- overwrites after the loop. Against central differences, to second order; the derived kernels under the race check
--- (a child interpreter). Random kernels of the kind: spec/c/parts_fuzz.c.
+--- Gradients of kernels that use one array in parts: a loop writes one part and reads another,
+-- which something overwrites after the loop. Against central differences, to second order; the
+-- derived kernels under the race check (a child interpreter). Random kernels of the kind:
+-- spec/c/parts_fuzz.c.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -20,10 +21,13 @@ local cases = {
   { "halves of dynamic shared memory", TWO_PARTS, DYNAMIC, "s[t]", "s[t + 4]" },
   { "halves by a parameter", TWO_PARTS, DYNAMIC, "s[t]", "s[t + n]" },
   { "a pointer into the middle", TWO_PARTS, STATIC .. " double *u = s + 4;", "s[t]", "u[t]" },
-  { "a pointer into the middle of dynamic shared memory", TWO_PARTS, DYNAMIC .. " double *u = s + 4;", "u[t]", "s[t]" },
+  { "a pointer into the middle of dynamic shared memory", TWO_PARTS,
+    DYNAMIC .. " double *u = s + 4;", "u[t]", "s[t]" },
   { "even and odd elements", TWO_PARTS, STATIC, "s[2 * t]", "s[2 * t + 1]" },
-  { "members of an array of structs", TWO_PARTS, "struct P { double a, b; }; __shared__ P s[4];", "s[t].a", "s[t].b" },
-  { "arrays of a struct", TWO_PARTS, "struct P { double a[4], b[4]; }; __shared__ P s;", "s.a[t]", "s.b[t]" },
+  { "members of an array of structs", TWO_PARTS, "struct P { double a, b; }; __shared__ P s[4];",
+    "s[t].a", "s[t].b" },
+  { "arrays of a struct", TWO_PARTS, "struct P { double a[4], b[4]; }; __shared__ P s;",
+    "s.a[t]", "s.b[t]" },
   { "elements of a local array", TWO_PARTS, "double s[2];", "s[0]", "s[1]" },
   { "what other threads have stored", [[ __shared__ double s[2][4];
     s[0][t] = x[t]; __syncthreads();
@@ -82,7 +86,8 @@ local function kernel(body, s, read, store)
   body = body:gsub("STORE", store):gsub("READ", read):gsub("S\n", s .. "\n", 1)
   return flame.kernel { source = "__global__ void k(const double *x, double *y, double *z, int n) {\n" ..
     "  int t = threadIdx.x; double v = 0.;\n  " .. body .. "\n}",
-    block = { THREADS }, grid = { 1 }, shared = 8 * 2 * THREADS, inout = { "z" }, shape = { THREADS } }
+    block = { THREADS }, grid = { 1 }, shared = 8 * 2 * THREADS, inout = { "z" },
+    shape = { THREADS } }
 end
 
 describe("the gradient of a kernel with an array in parts:", function()

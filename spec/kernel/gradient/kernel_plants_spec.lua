@@ -75,7 +75,8 @@ __global__ void k(const float *x, float *y, int n) {
   if (i < n)
     y[i] = v;                                                       // HERE
 }]=] },
-  { "a barrier that some threads miss", "__syncthreads() is not reached by all threads: thread (0, 0, 0) of block (0, 0, 0) " ..
+  { "a barrier that some threads miss",
+    "__syncthreads() is not reached by all threads: thread (0, 0, 0) of block (0, 0, 0) " ..
     "is there, thread (100, 0, 0) of block (0, 0, 0) is not", [=[
 __global__ void k(const float *x, float *y, int n) {
   __shared__ float s[128];
@@ -157,10 +158,12 @@ local function try(name, launch, source)
 end]] }
 do
   for _, p in ipairs(plants) do
-    script[#script + 1] = ("try(%q, { %s }, [=[%s]=])"):format(p[1], p[4] or "grid = { 1 }, block = { 128 }", p[3])
+    script[#script + 1] = ("try(%q, { %s }, [=[%s]=])"):format(p[1],
+      p[4] or "grid = { 1 }, block = { 128 }", p[3])
   end
   for _, p in ipairs(clean) do
-    script[#script + 1] = ("try(%q, { grid = { 1 }, block = { 128 } }, [=[%s]=])"):format(p[1], p[2])
+    script[#script + 1] = ("try(%q, { grid = { 1 }, block = { 128 } }, [=[%s]=])"):format(p[1],
+      p[2])
   end
   script[#script + 1] = "for _, d in ipairs { 'cuda:x', 'cudaa', 'cuda:99' } do assert(not pcall(flame.zeros, 2, { device = d }), d) end"
   script[#script + 1] = "print('device\\t' .. (pcall(flame.zeros, 2, { device = 'cuda' }) and 'cuda is there' or 'no cuda'))"
@@ -176,7 +179,10 @@ local function run(environment, option, where)
   local f = assert(io.open(path, "w"))
   f:write(script)
   f:close()
-  local pipe = assert(io.popen(("env FLAME_DEVICE=%s %s '%s' %s %s 2>&1"):format(where or "cpu", environment, interpreter, option, path)))
+  local pipe =
+    assert(
+      io.popen(("env FLAME_DEVICE=%s %s '%s' %s %s 2>&1"):format(where or "cpu", environment,
+        interpreter, option, path)))
   local text = pipe:read("a")
   pipe:close()
   os.remove(path)
@@ -215,7 +221,9 @@ for _, way in ipairs(ways) do
         assert.truthy(message, said.text)
         assert.truthy(message:find(p[2], 1, true), message)
         local line, file_line = lines_of(p[3])
-        assert.truthy(message:find(("kernel 'k', line %d (%s:%d)"):format(line, said.path, file_line), 1, true), message)
+        assert.truthy(
+          message:find(("kernel 'k', line %d (%s:%d)"):format(line, said.path, file_line), 1, true),
+          message)
       end)
     end
 
@@ -224,7 +232,9 @@ for _, way in ipairs(ways) do
     end)
 
     if way[1] ~= "FLAME_CHECK" then
-      it("a script that says cuda gets the CPU", function() assert.equal("cuda is there", said.device) end)
+      it("a script that says cuda gets the CPU", function()
+        assert.equal("cuda is there", said.device)
+      end)
     end
   end)
 end
@@ -271,7 +281,8 @@ describe("before a launch", function()
 end)
 
 describe("a kernel that never ends", function()
-  --- Run a script, kernel k and then 'body', as 'command' (a format with the interpreter and its path).
+  --- Run a script, kernel k and then 'body', as 'command' (a format with the
+  --- interpreter and its path).
   local function session(command, after_loop, body)
     local path = os.tmpname()
     local f = assert(io.open(path, "w"))
@@ -305,18 +316,23 @@ io.write("begun\n") io.flush()
     assert.truthy(text:find(":12: in main chunk", 1, true), text)
     assert.same({ "exit", 124 }, { how, status })       -- timeout's own: it ended after the signal
   end
-  local forward, gradient = "print(k(x):sum():item())", "k(x):sum():backward() print(x.grad:sum():item())"
+  local forward, gradient = "print(k(x):sum():item())",
+    "k(x):sum():backward() print(x.grad:sum():item())"
   it("is stopped by Ctrl-C", function() is_stopped("cpu", forward) end)
   it("is stopped in its gradient too", function() is_stopped("cpu", gradient) end)
   if device == "cuda" then
-    it("is left behind by Ctrl-C on the GPU, and the program ends", function() is_stopped("cuda", forward) end)
+    it("is left behind by Ctrl-C on the GPU, and the program ends",
+      function() is_stopped("cuda", forward) end)
   end
   it("is stopped by the limit of its steps", function()
-    local text = session(("env FLAME_DEVICE=%s FLAME_CHECK=bounds FLAME_KERNEL_STEPS=20000 timeout 60"):format(device),
+    local text = session(
+      ("env FLAME_DEVICE=%s FLAME_CHECK=bounds FLAME_KERNEL_STEPS=20000 timeout 60"):format(device),
       " __syncthreads();", [=[
 print(pcall(function() return k(flame.ones(100)):sum():item() end))
 print((flame.ones(3) * 2):sum():item())]=])
-    assert.truthy(text:find("the step limit is reached in a loop by thread (0, 0, 0) of block (0, 0, 0)", 1, true), text)
+    assert.truthy(
+      text:find("the step limit is reached in a loop by thread (0, 0, 0) of block (0, 0, 0)",
+        1, true), text)
     assert.truthy(text:find("line [45] %("), text)
     assert.truthy(text:find("6.0", 1, true), text)
   end)

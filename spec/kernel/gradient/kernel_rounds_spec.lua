@@ -1,6 +1,7 @@
---- Loops that read and rewrite shared memory without barriers, each thread its own elements: a softmax in place and
--- its neighbours. Values against flame's own, gradients against central differences to second order and <J v, u> =
--- <v, J' u>; what is not each thread's own is refused. On the default device.
+--- Loops that read and rewrite shared memory without barriers, each thread its own elements: a
+-- softmax in place and its neighbours. Values against flame's own, gradients against central
+-- differences to second order and <J v, u> = <v, J' u>; what is not each thread's own is refused.
+-- On the default device.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -17,23 +18,28 @@ local function kernel(body, shared, block, T)
   return flame.kernel { source = "typedef " .. (T or "double") .. " T;\n" ..
     "__global__ void k(const T *x, T *y, int n, int cap) { " .. shared .. "\n" ..
     "int t0 = threadIdx.x, w = blockDim.x; const T *row = x + blockIdx.x * n; T *out = y + blockIdx.x * n; T m = -1e30, sum = 0;\n" ..
-    body .. "\n}", block = { block or 32 }, grid = { 3 }, shared = shared == DYNAMIC and 176 * (T and 4 or 8) or 0 }
+    body .. "\n}", block = { block or 32 }, grid = { 3 },
+    shared = shared == DYNAMIC and 176 * (T and 4 or 8) or 0 }
 end
 
 local MAX = "for (int o = 16; o; o >>= 1) m = fmax(m, __shfl_xor_sync(~0u, m, o));"
 local SUM = "for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);"
 local softmax = {
   { "in place", "T *p = s; for (int t = t0; t < n; t += w) { p[t] = row[t]; m = fmax(m, row[t]); }" .. MAX ..
-    "for (int t = t0; t < n; t += w) sum += p[t] = exp(p[t] - m);" .. SUM .. "for (int t = t0; t < n; t += w) out[t] = p[t] / sum;" },
-  { "that reads back what the round wrote", "T *p = s; for (int t = t0; t < n; t += w) { p[t] = row[t]; m = fmax(m, p[t]); }" .. MAX ..
+    "for (int t = t0; t < n; t += w) sum += p[t] = exp(p[t] - m);" .. SUM
+    .. "for (int t = t0; t < n; t += w) out[t] = p[t] / sum;" },
+  { "that reads back what the round wrote",
+    "T *p = s; for (int t = t0; t < n; t += w) { p[t] = row[t]; m = fmax(m, p[t]); }" .. MAX ..
     "for (int t = t0; t < n; t += w) { p[t] -= m; p[t] = exp(p[t]); sum += p[t]; }" .. SUM ..
     "for (int t = t0; t < n; t += w) p[t] /= sum; for (int t = t0; t < n; t += w) out[t] = p[t];" },
   { "in an array cut in two", "T *raw = s, *p = s + cap; for (int t = t0; t < n; t += w) { raw[t] = row[t]; m = fmax(m, raw[t]); " ..
     "}" .. MAX ..
     "for (int t = t0; t < n; t += w) { p[t] = exp(raw[t] - m); sum += p[t]; }" .. SUM ..
     "for (int t = t0; t < n; t += w) out[t] = p[t] / sum;" },
-  { "in an array cut in two, both written", "T *raw = s, *p = s + cap; for (int t = t0; t < n; t += w) { T v = row[t]; raw[t] = v; " ..
-    "p[t] = 2 * v; m = fmax(m, raw[t]); }" .. MAX .. "for (int t = t0; t < n; t += w) { p[t] = exp(p[t] - raw[t] - m); sum += p[t]; " ..
+  { "in an array cut in two, both written",
+    "T *raw = s, *p = s + cap; for (int t = t0; t < n; t += w) { T v = row[t]; raw[t] = v; " ..
+    "p[t] = 2 * v; m = fmax(m, raw[t]); }" .. MAX
+    .. "for (int t = t0; t < n; t += w) { p[t] = exp(p[t] - raw[t] - m); sum += p[t]; " ..
     "raw[t] *= p[t]; }" .. SUM .. "for (int t = t0; t < n; t += w) out[t] = p[t] / sum + 0 * raw[t];" },
   { "by a block with barriers", "T *p = s, *part = s + cap; for (int t = t0; t < n; t += w) { p[t] = row[t]; m = fmax(m, p[t]); } " ..
     "part[t0] = m; " ..
@@ -48,13 +54,16 @@ local right = {
   { "one thread", "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = 1; t < n; ++t) s[t] = s[t] * s[t - 1] + " ..
     "sin(s[t]); " ..
     "for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
-  { "one thread downwards that looks ahead", "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = n - 2; t >= 0; " ..
+  { "one thread downwards that looks ahead",
+    "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = n - 2; t >= 0; " ..
     "--t) " ..
     "s[t] = s[t] * s[t] + 0.3 * s[t + 1] * s[t]; for (int t = 0; t < n; ++t) out[t] = s[t] * s[0]; }" },
-  { "two rounds that write one element, and a state", "if (t0 == 0) { T a = 0.3; for (int t = 0; t < n; ++t) s[t] = row[t]; " ..
+  { "two rounds that write one element, and a state",
+    "if (t0 == 0) { T a = 0.3; for (int t = 0; t < n; ++t) s[t] = row[t]; " ..
     "for (int t = 0; t < n; ++t) { T p = s[t], q = s[n - 1 - t]; a = sin(a + p * q); s[t] = p * a; s[n - 1 - t] = q + a * a; } " ..
     "for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
-  { "a neighbour's old element behind a barrier", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
+  { "a neighbour's old element behind a barrier",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
     "for (int t = t0; t < n; t += w) sum += s[(t + 1) % n] * s[t]; __syncthreads(); for (int t = t0; t < n; t += w) s[t] = exp(s[t] " ..
     "- 0.1 * sum); " ..
     "__syncthreads(); for (int t = t0; t < n; t += w) out[t] = s[t] * s[(t + 3) % n];" },
@@ -64,7 +73,8 @@ local right = {
     "n; t += 2 * w) " ..
     "{ T a = s[t], b = s[t + 1]; s[t] = a * b; s[t + 1] = a + b * b; } __syncthreads(); for (int t = t0; t < n; t += w) out[t] = " ..
     "s[t] * s[n - 1 - t];" },
-  { "contents used twice before they are overwritten", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
+  { "contents used twice before they are overwritten",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
     "for (int t = t0; t < n; t += w) { T v = s[n - 1 - t]; sum += v * v * row[t]; } __syncthreads(); for (int t = t0; t < n; t += w) " ..
     "" ..
     "" ..
@@ -102,7 +112,8 @@ local right = {
   { "a guard from an argument", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) if (row[t] > 0.2) { " ..
     "s[t] = exp(s[t]); sum += s[t]; } " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
-  { "pairs of which one may be missing", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); for (int t = 2 * t0; t < " ..
+  { "pairs of which one may be missing",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); for (int t = 2 * t0; t < " ..
     "n; t += 2 * w) { s[t] = exp(s[t]); " ..
     "sum += s[t]; if (t + 1 < n) { s[t + 1] = exp(s[t + 1]) * s[t]; sum += s[t + 1]; } } __syncthreads(); for (int t = t0; t < n; t " ..
     "+= w) out[t] = s[t] * sum;" },
@@ -126,13 +137,16 @@ local refused = {
   { "a place from memory", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) { int j = (int)row[t] & " ..
     "3; s[j] = exp(s[j]) * row[t]; } " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
-  { "a guard by the elements themselves", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) " ..
+  { "a guard by the elements themselves",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) " ..
     "if (s[t] > 0.1) s[t] = exp(s[t]) * row[t]; for (int t = t0; t < n; t += w) out[t] = s[t];" },
-  { "a guard that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = 0; for (int t = t0; t < n; t += w) " ..
+  { "a guard that the round before made",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = 0; for (int t = t0; t < n; t += w) " ..
     "" ..
     "" ..
     "{ if (f > 9) s[t] = exp(s[t]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
-  { "a place that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = t0; for (int t = t0; t < n; t += " ..
+  { "a place that the round before made",
+    "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = t0; for (int t = t0; t < n; t += " ..
     "w) " ..
     "{ s[f] = exp(s[f]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a stride that meets others", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += 1) s[t] = exp(s[t]) * " ..
@@ -142,24 +156,29 @@ local refused = {
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
 }
 
--- ---- loops by chance: each between two barriers, its elements the thread's own -------------------------
+-- ---- loops by chance: each between two barriers, its elements the thread's own ------------------
 local LOOPS = { "for (int t = t0; t < n; t += w) ", "for (int t = n - 1 - t0; t >= 0; t -= w) ",
-  "for (int t = t0; t < n; t += blockDim.x) if (t != 4) ", "for (long long t = t0; t < n; t += w) " }
+  "for (int t = t0; t < n; t += blockDim.x) if (t != 4) ",
+  "for (long long t = t0; t < n; t += w) " }
 local PLACES = { { "t", "cap + t" }, { "n - 1 - t", "cap + n - 1 - t" } }
 local GUARDS = { "", "", "if (t % 3) ", "if (row[t] > 0.1) ", "if (t < 4) " }
-local STEPS = { "s[I] = sin(s[I]);", "s[I] = exp(0.3 * sin(s[J])) + a;", "s[I] = sin(s[I] * s[J]) + row[t];", "s[I] += row[t] * a;",
-  "{ a = 0.4 * a + s[I]; s[I] = a; }", "a += s[I] * 0.2;", "a = 0.5 * sin(a + s[J]);" }
+local STEPS = { "s[I] = sin(s[I]);", "s[I] = exp(0.3 * sin(s[J])) + a;",
+  "s[I] = sin(s[I] * s[J]) + row[t];", "s[I] += row[t] * a;", "{ a = 0.4 * a + s[I]; s[I] = a; }",
+  "a += s[I] * 0.2;", "a = 0.5 * sin(a + s[J]);" }
 
 local function by_chance(random)
   local function pick(list) return list[random(#list)] end
   local function loop()
     local places, steps = pick(PLACES), {}
-    for i = 1, random(3) do steps[i] = pick(GUARDS) .. pick(STEPS):gsub("I", pick(places)):gsub("J", pick(places)) end
+    for i = 1, random(3) do
+      steps[i] = pick(GUARDS) .. pick(STEPS):gsub("I", pick(places)):gsub("J", pick(places))
+    end
     return pick(LOOPS) .. "{ " .. table.concat(steps, " ") .. " } __syncthreads();\n"
   end
   local body = "T a = 0.3; for (int t = t0; t < n; t += w) { s[t] = row[t]; s[cap + t] = 0.7 * row[n - 1 - t]; } __syncthreads();\n"
   for _ = 1, random(3) do
-    body = body .. (random(4) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop() .. loop() .. "}\n" or loop())
+    body = body .. (random(4) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop() .. loop()
+      .. "}\n" or loop())
   end
   return body .. "for (int t = t0; t < n; t += w) out[t] = s[t] * 1.1 + s[cap + n - 1 - t] + a;"
 end
@@ -173,8 +192,10 @@ describe("a loop over a thread's own elements of shared memory:", function()
     end
     for _ = 1, 30 do
       local body, n = by_chance(random), 4 + random(8)
-      local k = kernel(body, random(2) == 1 and "__shared__ T s[32];" or DYNAMIC, ({ 1, 3, 4, 8 })[random(4)])
-      local ok, why = pcall(proof.check, function(x) return k(x, n, 20) end, { f64(3, n) }, { order = 1 })
+      local k = kernel(body, random(2) == 1 and "__shared__ T s[32];" or DYNAMIC,
+        ({ 1, 3, 4, 8 })[random(4)])
+      local ok, why = pcall(proof.check, function(x) return k(x, n, 20) end, { f64(3, n) },
+        { order = 1 })
       assert(ok, tostring(why) .. "\n" .. body)
     end
   end)
@@ -203,7 +224,8 @@ describe("a loop over a thread's own elements of shared memory:", function()
       for _, shared in ipairs { DYNAMIC, STATIC } do
         local k = kernel(c[2], shared, c[3] or 8)
         for _, n in ipairs { 7, 12, 20, 70 } do
-          proof.check(function(v) return k(v, n, 80) end, { f64(3, n) }, { order = n == 12 and 2 or 1 })
+          proof.check(function(v) return k(v, n, 80) end, { f64(3, n) },
+            { order = n == 12 and 2 or 1 })
         end
       end
     end)

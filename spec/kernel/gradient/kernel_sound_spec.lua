@@ -1,6 +1,7 @@
---- Derived gradients where several threads may write or read one element: in indices that only look like one
--- thread's own, through stores at several places, by what a launch decides; in loops that rewrite arrays. Against central differences; the
--- derived kernels under the race check (a child interpreter), which proves the sums that are plain.
+--- Derived gradients where several threads may write or read one element: in indices that only look
+-- like one thread's own, through stores at several places, by what a launch decides; in loops that
+-- rewrite arrays. Against central differences; the derived kernels under the race check (a child
+-- interpreter), which proves the sums that are plain.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -16,41 +17,57 @@ local function ints(list) return flame.tensor(list, { dtype = "i32" }) end
 local cases = {
   -- an index that many threads make, the same value each
   { "a quotient and a remainder", "y[i / 4 + i % 4] = x[i / 4 + i % 4] * x[0];" },
-  { "a quotient and a remainder of too small a pitch", "int j = i / 4 * 2 + i % 4; y[j] = x[j] * x[j];" },
-  { "a quotient and a remainder of other divisors", "int j = i / 3 + i % 4 * 2; y[j] = x[j] * x[j];" },
+  { "a quotient and a remainder of too small a pitch",
+    "int j = i / 4 * 2 + i % 4; y[j] = x[j] * x[j];" },
+  { "a quotient and a remainder of other divisors",
+    "int j = i / 3 + i % 4 * 2; y[j] = x[j] * x[j];" },
   { "a remainder longer than the pitch", "int j = i / 6 * 4 + i % 6; y[j] = x[j] * x[j];" },
-  { "a quotient and a remainder below zero", "int a = i - 6; y[a / 4 + a % 4 + 5] = x[a / 4 + a % 4 + 5] * x[1];" },
+  { "a quotient and a remainder below zero",
+    "int a = i - 6; y[a / 4 + a % 4 + 5] = x[a / 4 + a % 4 + 5] * x[1];" },
   { "a remainder times less than the quotients", "int j = i % 4 * 2 + i / 4; y[j] = x[j] * x[j];" },
   { "a quotient under an equality", "if (i % 2 == 0) y[i / 4] = x[i / 4] * x[i / 4];" },
-  { "a quotient under an equality of the block", "if (blockIdx.x == 0) y[i / 4] = x[i / 4] * x[i / 4];" },
-  { "a warp's number and a lane of another numbering", "if (threadIdx.x % 4 == 0) y[i / 4] = x[i / 4] * x[i / 4];", 2, 6 },
+  { "a quotient under an equality of the block",
+    "if (blockIdx.x == 0) y[i / 4] = x[i / 4] * x[i / 4];" },
+  { "a warp's number and a lane of another numbering",
+    "if (threadIdx.x % 4 == 0) y[i / 4] = x[i / 4] * x[i / 4];", 2, 6 },
   { "an equality with a counter", "for (int j = 0; j < n; ++j) if (i == j) y[0] = x[0] * x[0];" },
-  { "an equality with a changing variable", "int k = 0; while (k < 4) { if (i == k) y[0] = x[0] * x[0]; k += 1; }" },
-  { "an equality of unsigned numbers that wrap", "unsigned u = i; if (u * 2147483648u == 0u) y[0] = x[0] * x[0];" },
-  { "an equality with data", "if (i % 3 == at[i]) y[i / 6] = x[i / 6] * x[i / 6];", 1, 12, nil, { 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2 } },
+  { "an equality with a changing variable",
+    "int k = 0; while (k < 4) { if (i == k) y[0] = x[0] * x[0]; k += 1; }" },
+  { "an equality of unsigned numbers that wrap",
+    "unsigned u = i; if (u * 2147483648u == 0u) y[0] = x[0] * x[0];" },
+  { "an equality with data", "if (i % 3 == at[i]) y[i / 6] = x[i / 6] * x[i / 6];", 1, 12, nil,
+    { 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2 } },
   { "threadIdx in several blocks", "int t = threadIdx.x; y[t] = x[t] * x[t];", 3, 4 },
-  { "the first thread of several blocks", "if (threadIdx.x == 0) y[n - 1] = x[n - 1] * x[0];", 3, 4 },
+  { "the first thread of several blocks",
+    "if (threadIdx.x == 0) y[n - 1] = x[n - 1] * x[0];", 3, 4 },
   { "threads of two axes by one", "y[i] = x[i] * x[i];", 1, { 12, 2 } },
   { "blocks of two axes by one", "if (threadIdx.x == 0) y[blockIdx.x] = x[blockIdx.x] * x[0];", { 3, 2 }, 4 },
-  { "an index from memory", "y[at[i]] = x[at[i]] * x[at[i]];", 1, 12, nil, { 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5 } },
+  { "an index from memory", "y[at[i]] = x[at[i]] * x[at[i]];", 1, 12, nil,
+    { 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5 } },
   { "a square", "int j = (i - 2) * (i - 2); if (j < n) y[j] = x[j] * x[j];" },
   { "a parameter that is 0", "int j = i * m; y[j] = x[j] * x[j];", 1, 12, 0 },
-  { "blocks that overlap by a parameter", "int j = blockIdx.x * m + threadIdx.x; y[j] = x[j] * x[j];", 3, 4, 2 },
-  { "rows that overlap", "int j = threadIdx.y * m + threadIdx.x; y[j] = x[j] * x[j];", 1, { 4, 3 }, 3 },
+  { "blocks that overlap by a parameter",
+    "int j = blockIdx.x * m + threadIdx.x; y[j] = x[j] * x[j];", 3, 4, 2 },
+  { "rows that overlap", "int j = threadIdx.y * m + threadIdx.x; y[j] = x[j] * x[j];", 1,
+    { 4, 3 }, 3 },
   { "an unsigned comparison with a negative number", "unsigned c = threadIdx.x; if (c < m) " ..
     "{ int j = 6 + (int)threadIdx.y * m + (int)c; y[j] = x[j] * x[j]; }", 1, { 4, 3 }, -2 },
   { "a product that wraps", "unsigned j = (unsigned)i * 1073741824u; if (j < (unsigned)n) y[j] = x[j] * x[j];" },
-  { "a variable set in one round of a loop", "int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
+  { "a variable set in one round of a loop",
+    "int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
     "y[i * 3 + q] = x[i * 3 + j]; }", 1, 4 },
   { "the number of bits", "int j = __popc(i); y[j] = x[j] * x[j];" },
   -- stores at several places
   { "branches of one place", "if (i == 0) y[0] = x[0] * x[1]; else y[0] = x[1] * x[0];" },
   { "two stores by two threads", "if (i == 0) y[0] = x[3] * x[3]; if (i == 1) y[0] = x[3] * x[3];" },
-  { "a neighbour's element behind a barrier", "y[i] = x[i]; __syncthreads(); if (i + 1 < n) y[i + 1] = 2. * x[i];" },
-  { "a neighbour's element before a barrier", "if (i + 1 < n) y[i + 1] = 2. * x[i]; __syncthreads(); y[i] = x[i] * x[i];" },
+  { "a neighbour's element behind a barrier",
+    "y[i] = x[i]; __syncthreads(); if (i + 1 < n) y[i + 1] = 2. * x[i];" },
+  { "a neighbour's element before a barrier",
+    "if (i + 1 < n) y[i + 1] = 2. * x[i]; __syncthreads(); y[i] = x[i] * x[i];" },
   { "every other element again", "y[i] = x[i] * x[i]; __syncthreads(); if (i < 6) y[2 * i] = x[i] * 3.; __syncthreads(); " ..
     "if (i < 3) y[4 * i + 1] = x[i] * x[0];" },
-  { "a sum that another thread overwrites", "atomicAdd(&y[i], x[i] * x[i]); __syncthreads(); if (i + 1 < n) y[i + 1] = x[i] * 3.;" },
+  { "a sum that another thread overwrites",
+    "atomicAdd(&y[i], x[i] * x[i]); __syncthreads(); if (i + 1 < n) y[i + 1] = x[i] * 3.;" },
   -- reads
   { "reads of overlapping rows", "y[threadIdx.y * 4 + threadIdx.x] = pow(x[threadIdx.y * m + threadIdx.x], 2.);",
     1, { 4, 3 }, 2 },
@@ -58,7 +75,8 @@ local cases = {
     "double v = x[6 + threadIdx.y * m + threadIdx.x]; " ..
     "y[threadIdx.y * 4 + threadIdx.x] = v * v; }", 1, { 4, 3 }, -2 },
   { "reads at a product that wraps", "unsigned j = (unsigned)i * 1073741824u; if (j < (unsigned)n) y[i] = x[j] * x[j];" },
-  { "reads by a variable set in one round of a loop", "double a = 0; int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
+  { "reads by a variable set in one round of a loop",
+    "double a = 0; int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
     "a += x[i * 3 + q] * (j + 1); } y[i] = a;", 1, 4 },
   { "guarded and unguarded reads", "int c = threadIdx.x, r = threadIdx.y; double a = 0; if (c < m) a = pow(x[r * m + c], 2.); " ..
     "double b = x[r * m + c]; y[r * 4 + c] = a + b * b;", 1, { 4, 3 }, 2 },
@@ -66,7 +84,8 @@ local cases = {
     "if ((int)threadIdx.x < m) y[j] = x[j] * x[j]; else y[j] = x[j] * x[j];",
     1, { 4, 3 }, 2 },
   -- shared memory
-  { "a shared element whose place changes", "__shared__ double s[24]; int off = 0; double a = x[i]; for (int r = 0; r < 4; ++r) { " ..
+  { "a shared element whose place changes",
+    "__shared__ double s[24]; int off = 0; double a = x[i]; for (int r = 0; r < 4; ++r) { " ..
     "s[off + i] = a * a; __syncthreads(); a = s[off + (i + 1) % 12] + 0.1 * a; off = 12 - off; } y[i] = a;" },
   { "a tile of two axes", "__shared__ double s[3][5]; double a = 0; for (int r = 0; r < 3; ++r) { " ..
     "s[threadIdx.y][threadIdx.x] = x[(threadIdx.y * 4 + threadIdx.x + r) % 12] * (1. + a); __syncthreads(); " ..
@@ -80,8 +99,10 @@ local cases = {
 -- arrays in global memory that loops read and rewrite: y is given and a result
 local rewritten = {
   { "squares in a loop of one thread", "if (i == 0) for (int j = 0; j < n; ++j) y[j] = y[j] * y[j];" },
-  { "squares in a loop with the stride of a block", "for (int j = threadIdx.x; j < n; j += blockDim.x) y[j] = y[j] * y[j];", 4 },
-  { "squares in a loop with a stride of its own", "for (int j = threadIdx.x; j < n; j += 4) y[j] = y[j] * y[j];", 4 },
+  { "squares in a loop with the stride of a block",
+    "for (int j = threadIdx.x; j < n; j += blockDim.x) y[j] = y[j] * y[j];", 4 },
+  { "squares in a loop with a stride of its own",
+    "for (int j = threadIdx.x; j < n; j += 4) y[j] = y[j] * y[j];", 4 },
   { "pairs",
     "for (int j = i; j < n / 2; j += 4) { double a = y[2 * j], b = y[2 * j + 1]; y[2 * j] = a * b; y[2 * j + 1] = a + b * b; }", 4 },
   { "elements of rows in two loops",
@@ -89,7 +110,8 @@ local rewritten = {
   { "a recurrence", "if (i == 0) for (int j = 1; j < n; ++j) y[j] = sin(y[j - 1]) * x[j];" },
   { "a recurrence of two terms", "if (i == 0) for (int j = 2; j < n; ++j) y[j] = y[j - 1] * y[j - 2] + x[j];" },
   { "a recurrence in place", "if (i == 0) for (int j = 1; j < n; ++j) y[j] = y[j - 1] * y[j];" },
-  { "a recurrence in place, downwards", "if (i == 0) for (int j = n - 2; j >= 0; --j) y[j] = y[j] * y[j] + 0.3 * y[j + 1] * y[j];" },
+  { "a recurrence in place, downwards",
+    "if (i == 0) for (int j = n - 2; j >= 0; --j) y[j] = y[j] * y[j] + 0.3 * y[j + 1] * y[j];" },
   { "a recurrence under a condition", "if (i == 0) for (int j = 1; j < n; ++j) { if (j % 3 == 0) continue; y[j] = y[j - 1] * y[j]; }" },
   { "a recurrence under a condition from an argument",
     "if (i == 0) for (int j = 1; j < n; ++j) if (x[j] > 0.) y[j] = y[j - 1] * y[j]; else y[j] = sin(y[j]) * y[j - 1];" },
@@ -101,16 +123,19 @@ local rewritten = {
   { "a recurrence between other uses",
     "if (i == 0) { double a = y[3] * y[4]; for (int j = 1; j < n; ++j) y[j] = y[j - 1] * y[j] + a; y[0] = y[5] * y[6]; " ..
     "y[4] = a * y[4]; }" },
-  { "a recurrence that others read behind a barrier", "if (i == 0) for (int j = 1; j < n; ++j) y[j] *= y[j - 1]; __syncthreads(); " ..
+  { "a recurrence that others read behind a barrier",
+    "if (i == 0) for (int j = 1; j < n; ++j) y[j] *= y[j - 1]; __syncthreads(); " ..
     "double t = y[i * 5 % n]; __syncthreads(); y[i] = t * t;" },
   { "a recurrence with a break", "if (i == 0) for (int j = 1; j < n; ++j) { y[j] = y[j - 1] * y[j] + 0.2; if (y[j] > 1.1) break; }" },
   { "a softmax of rows", "if (i < 3) { double m = -1e30, s = 0; for (int j = 0; j < 4; ++j) m = fmax(m, y[i * 4 + j]); " ..
     "for (int j = 0; j < 4; ++j) { y[i * 4 + j] = exp(y[i * 4 + j] - m); s += y[i * 4 + j]; } for (int j = 0; j < 4; " ..
     "++j) y[i * 4 + j] /= s; }" },
   { "a product along columns", "if (i < 4) for (int j = 1; j < 3; ++j) y[j * 4 + i] *= y[(j - 1) * 4 + i];" },
-  { "a recurrence in place of many rounds with a state", "if (i == 0) { double m = 0.3; for (int j = 1; j + 1 < n; ++j) { " ..
+  { "a recurrence in place of many rounds with a state",
+    "if (i == 0) { double m = 0.3; for (int j = 1; j + 1 < n; ++j) { " ..
     "m = m * 0.8 + 0.2 * m * y[j + 1] * y[j]; y[j] = y[j - 1] * y[j + 1] * 0.5 + m; } }", 2, 90 },
-  { "a recurrence of many rounds with a state", "if (i == 0) { double m = 0.1; for (int j = 1; j < n; ++j) { " ..
+  { "a recurrence of many rounds with a state",
+    "if (i == 0) { double m = 0.1; for (int j = 1; j < n; ++j) { " ..
     "m = m * 0.9 + 0.1 * y[j - 1] * m; y[j] = y[j - 1] * 0.5 + sin(y[j - 1]) * x[j] * m; } }", 2, 90 },
 }
 
@@ -133,10 +158,12 @@ describe("the gradient of a kernel with", function()
   for _, case in ipairs(rewritten) do
     it("a loop that rewrites an array: " .. case[1], function()
       local n = case[4] or 12
-      local k = flame.kernel { source = "__global__ void k(const double *x, double *y, int n) {\n" ..
+      local k = flame.kernel {
+        source = "__global__ void k(const double *x, double *y, int n) {\n" ..
         "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  " .. case[2] .. "\n}",
         grid = { 1 }, block = { case[3] or 12 }, inout = { "y" } }
-      proof.check(function(x, y) return k(x, y, n) end, { f64(n), f64(n) + 0.4 }, { order = n > 12 and 1 or 2 })
+      proof.check(function(x, y) return k(x, y, n) end, { f64(n), f64(n) + 0.4 },
+        { order = n > 12 and 1 or 2 })
     end)
   end
 
@@ -158,13 +185,15 @@ describe("what a launch decides", function()
     local x = flame.tensor { 1, 2, 3, 4 }
     for _, blocks in ipairs { 1, 3, 1, 2 } do
       assert.same(squares, gradient(k:with { grid = { blocks } }, x))
-      assert.equal(blocks > 1, k:with { grid = { blocks } }:source("adjoint"):find("atomicExch", 1, true) ~= nil)
+      assert.equal(blocks > 1,
+        k:with { grid = { blocks } }:source("adjoint"):find("atomicExch", 1, true) ~= nil)
     end
   end)
 
   it("is asked again for each launch: the value of a parameter", function()
     local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int w) { " ..
-      "int j = threadIdx.y * w + threadIdx.x; y[j] = x[j] * x[j]; }", block = { 2, 2 }, grid = { 1 }, shape = { 4 } }
+      "int j = threadIdx.y * w + threadIdx.x; y[j] = x[j] * x[j]; }", block = { 2, 2 },
+      grid = { 1 }, shape = { 4 } }
     local x = flame.tensor { 1, 2, 3, 4 }
     assert.same(squares, gradient(k, x, 2))
     assert.same({ 2, 4, 6, 0 }, gradient(k, x, 1))
@@ -174,9 +203,11 @@ describe("what a launch decides", function()
 
   it("keeps stores plain whose elements are one thread's own", function()
     for body, exchanged in pairs {
-      ["y[i / 4 * 4 + i % 4] = x[i];"] = false, ["y[i / 4 * 5 + i % 4] = x[i];"] = false, ["y[i % 4 * 3 + i / 4] = x[i];"] = false,
+      ["y[i / 4 * 4 + i % 4] = x[i];"] = false, ["y[i / 4 * 5 + i % 4] = x[i];"] = false,
+      ["y[i % 4 * 3 + i / 4] = x[i];"] = false,
       ["y[(i & 3) * 3 + (i >> 2)] = x[i];"] = false, ["if (i % 4 == 0) y[i / 4] = x[i];"] = false,
-      ["if (threadIdx.x == 0) y[blockIdx.x] = x[i];"] = false, ["int lane = i & 31, w = i >> 5; if (!lane) y[w] = x[i];"] = false,
+      ["if (threadIdx.x == 0) y[blockIdx.x] = x[i];"] = false,
+      ["int lane = i & 31, w = i >> 5; if (!lane) y[w] = x[i];"] = false,
       ["y[n - 1 - i] = x[i];"] = false, ["y[2 * i] = x[i]; y[2 * i + 1] = x[i] * x[i];"] = false,
       ["for (int j = i % 4; j < 8; j += 4) y[i / 4 * 8 + j] = x[i];"] = false,
       ["for (int j = 2 * threadIdx.x; j < 64; j += 2 * blockDim.x) y[j] = x[i];"] = false,
@@ -187,10 +218,12 @@ describe("what a launch decides", function()
       ["for (int j = n - 1 - (int)threadIdx.x; j >= 0; j -= 5) y[j] = x[i];"] = true,
       ["for (int j = n - 1 - 2 * (int)threadIdx.x; j >= 0; j -= blockDim.x) y[j] = x[i];"] = true,
       ["for (int j = 0; j > -8; --j) if (j < 4) y[40 + i * 4 + j] = x[i];"] = true,
-      ["y[i % 4 * 2 + i / 4] = x[i];"] = true, ["if (i % 2 == 0) y[i / 4] = x[i];"] = true, ["y[i] = x[i]; y[i + 1] = x[i];"] = true,
+      ["y[i % 4 * 2 + i / 4] = x[i];"] = true, ["if (i % 2 == 0) y[i / 4] = x[i];"] = true,
+      ["y[i] = x[i]; y[i + 1] = x[i];"] = true,
     } do
       local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int n) {\n" ..
-        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  " .. body .. "\n}", block = { 12 }, grid = { 1 }, shape = { 64 } }
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  " .. body .. "\n}", block = { 12 },
+        grid = { 1 }, shape = { 64 } }
       assert(exchanged == (k:source("adjoint"):find("atomicExch", 1, true) ~= nil), body)
     end
   end)

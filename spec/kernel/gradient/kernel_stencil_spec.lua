@@ -59,7 +59,8 @@ describe("the gradient of a stencil", function()
   end)
 
   it("is that by atomics, at all sizes", function()
-    for _, size in ipairs { { 1, 1 }, { 1, 7 }, { 9, 1 }, { 3, 2 }, { 17, 33 }, { 64, 64 }, { 31, 257 } } do
+    for _, size in ipairs { { 1, 1 }, { 1, 7 }, { 9, 1 }, { 3, 2 }, { 17, 33 }, { 64, 64 },
+        { 31, 257 } } do
       local u = flame.randn({ size[1], size[2] }, { requires_grad = true })
       local g = flame.randn(size[1], size[2])
       local args = { u, size[2], size[1] }
@@ -75,7 +76,8 @@ describe("the gradient of a stencil", function()
     local u = flame.ones({ 8, 8 }, { requires_grad = true })
     local d = gradients(k, { u }, { u, 8, 8 }, flame.ones(8, 8), true)[1]
     assert.equal(0, d:narrow(1, 6, 3):abs():sum():item())
-    assert.allclose(gradients(k, { u }, { u, 8, 8 }, flame.ones(8, 8), true, -1)[1]:totable(), d:totable(), { rtol = 1e-6, atol = 1e-6 })
+    assert.allclose(gradients(k, { u }, { u, 8, 8 }, flame.ones(8, 8), true, -1)[1]:totable(),
+      d:totable(), { rtol = 1e-6, atol = 1e-6 })
   end)
 
   it("is right for launches that are too large", function()
@@ -83,7 +85,9 @@ describe("the gradient of a stencil", function()
     local g = flame.randn(5, 6)
     local want = gradients(HEAT, { u }, { u, 6, 5 }, g, true)[1]
     for _, grid in ipairs { 1, 3, 40 } do
-      assert.allclose(want:totable(), gradients(HEAT:with { grid = { grid }, block = { 96 } }, { u }, { u, 6, 5 }, g, true)[1]:totable())
+      assert.allclose(want:totable(),
+        gradients(HEAT:with { grid = { grid }, block = { 96 } }, { u }, { u, 6, 5 }, g,
+          true)[1]:totable())
     end
   end)
 
@@ -95,7 +99,8 @@ describe("the gradient of a stencil", function()
   it("in threads along two axes, with factors, goes to second order", function()
     for _, size in ipairs { { 3, 5 }, { 5, 9 } } do
       local a = f64({ 1 }):reshape(1)[1]
-      proof.check(function(u, k, c) return WAVE(u, k, c, size[2], size[1]) end, { f64(size), f64(size), a })
+      proof.check(function(u, k, c) return WAVE(u, k, c, size[2], size[1]) end,
+        { f64(size), f64(size), a })
     end
   end)
 
@@ -106,7 +111,10 @@ describe("the gradient of a stencil", function()
     local want = gradients(WAVE, { u, k, a }, args, g, false, -1)
     for _, ordered in ipairs { false, true } do
       local got = gradients(WAVE, { u, k, a }, args, g, ordered)
-      for i = 1, 3 do assert.allclose(want[i]:reshape(-1):totable(), got[i]:reshape(-1):totable(), { rtol = 1e-12, atol = 1e-12 }) end
+      for i = 1, 3 do
+        assert.allclose(want[i]:reshape(-1):totable(), got[i]:reshape(-1):totable(),
+          { rtol = 1e-12, atol = 1e-12 })
+      end
     end
   end)
 
@@ -114,7 +122,9 @@ describe("the gradient of a stencil", function()
     local u = flame.randn({ 200, 300 }, { requires_grad = true })
     local g = flame.randn(200, 300)
     local first = gradients(HEAT, { u }, { u, 300, 200 }, g, true)[1]
-    for j = 1, 4 do assert.is_true(flame.equal(first, gradients(HEAT, { u }, { u, 300, 200 }, g, j % 2 == 0)[1])) end
+    for j = 1, 4 do
+      assert.is_true(flame.equal(first, gradients(HEAT, { u }, { u, 300, 200 }, g, j % 2 == 0)[1]))
+    end
   end)
 
   it("of halves is summed in f32", function()
@@ -148,7 +158,8 @@ describe("the gradient of a stencil", function()
   end)
 
   it("with indices that are clamped or wrap around goes to second order", function()
-    for _, body in ipairs { "u[max(i - 1, 0)] * u[min(i + 1, n - 1)]", "u[(i + n - 1) % n] * u[(i + 1) % n]",
+    for _, body in ipairs { "u[max(i - 1, 0)] * u[min(i + 1, n - 1)]",
+      "u[(i + n - 1) % n] * u[(i + 1) % n]",
       "u[i == 0 ? n - 1 : i - 1] * u[i + 1 < n ? i + 1 : i]" } do
       local k = flame.kernel(("__global__ void k(const double *u, double *v, int n) {\n" ..
         "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) v[i] = %s;\n}"):format(body))
@@ -190,7 +201,8 @@ describe("the gradient of a stencil", function()
     for _, size in ipairs { { 4, 3 }, { -4, -3 } } do
       local u = f64 { 12 }:requires_grad_(true)
       local args, g = { u, size[1], size[2] }, f64 { 12 }
-      local want, got = gradients(k, { u }, args, g, false, -1)[1], gradients(k, { u }, args, g, true)[1]
+      local want, got = gradients(k, { u }, args, g, false, -1)[1],
+        gradients(k, { u }, args, g, true)[1]
       assert.allclose(want:totable(), got:totable(), { rtol = 1e-13, atol = 1e-13 })
     end
   end)

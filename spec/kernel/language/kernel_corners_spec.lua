@@ -1,13 +1,15 @@
---- Kernels that are likely to be derived wrongly (spec/kernel/language/corners/): gradients to second order against central differences,
--- forward against reverse mode, both ways of summing; the derived kernels under the race check (a child interpreter),
--- as CPU threads in step do not show what threads of a GPU may do. What has no gradient says why, with its line.
+--- Kernels that are likely to be derived wrongly (spec/kernel/language/corners/): gradients to
+-- second order against central differences, forward against reverse mode, both ways of summing;
+-- the derived kernels under the race check (a child interpreter), as CPU threads in step do not
+-- show what threads of a GPU may do. What has no gradient says why, with its line.
 --
---   { "name", "body", sig = signature, before = text in front of the kernel, n =, grid =, block =, shape =, shared =,
---     inout =, inputs = tensors that are derived by, rest = arguments behind them, call = f(kernel, inputs),
---     order =, eps =, rtol =, atol =, tol =, refuses = "text", drawn = places in the order of atomics: not on a GPU }
+--   { "name", "body", sig = signature, before = text in front of the kernel, n =, grid =, block =,
+--     shape =, shared =, inout =, inputs = tensors that are derived by, rest = arguments behind
+--     them, call = f(kernel, inputs), order =, eps =, rtol =, atol =, tol =, refuses = "text",
+--     drawn = places in the order of atomics: not on a GPU }
 --
--- A body is over double x[n] to y[n], n = 12; i is the thread of the grid, t of the block. CORNERS_PART=2/8: every
--- eighth kernel, for machines that run it in several processes.
+-- A body is over double x[n] to y[n], n = 12; i is the thread of the grid, t of the block.
+-- CORNERS_PART=2/8: every eighth kernel, for machines that run it in several processes.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -19,21 +21,26 @@ end
 
 local function kernel(c)
   local n = c.n or 12
-  return flame.kernel { source = (c.before or "") .. "\n__global__ void k(" .. (c.sig or "const double *x, double *y, int n") ..
+  return flame.kernel {
+    source = (c.before or "") .. "\n__global__ void k("
+    .. (c.sig or "const double *x, double *y, int n") ..
     ") {\n  int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;\n" .. c[2] .. "\n}",
-    grid = c.grid or { 1 }, block = c.block or { n }, shape = c.shape or { n }, shared = c.shared, inout = c.inout }
+    grid = c.grid or { 1 }, block = c.block or { n }, shape = c.shape or { n }, shared = c.shared,
+    inout = c.inout }
 end
 
 local function check(c, order)
   local n, k = c.n or 12, kernel(c)
-  local inputs, rest = c.inputs or (c.inout and { f64(n), f64(n, 0.4) } or { f64(n) }), c.rest or { n }
+  local inputs, rest = c.inputs or (c.inout and { f64(n), f64(n, 0.4) } or { f64(n) }),
+    c.rest or { n }
   local function f(...)
     if c.call then return c.call(k, ...) end
     local all = table.pack(...)
     for j, v in ipairs(rest) do all[#inputs + j] = v end
     return k(table.unpack(all))
   end
-  proof.check(f, inputs, { order = order or c.order, eps = c.eps, rtol = c.rtol, atol = c.atol, tol = c.tol })
+  proof.check(f, inputs,
+    { order = order or c.order, eps = c.eps, rtol = c.rtol, atol = c.atol, tol = c.tol })
 end
 
 local function refuses(c)
@@ -88,8 +95,10 @@ describe("a slope where a value has a kink or is not chosen:", function()
   for _, c in ipairs(dofile("spec/kernel/language/corners/kinks.lua")) do
     local name, body, at, slopes, second, before = table.unpack(c, 1, 6)
     mine(it)(name, function()
-      local k = flame.kernel { source = (before or "") .. "\n__global__ void k(const double *x, double *y, int n) {\n" ..
-        "  int i = threadIdx.x;\n  if (i >= n) return;\n" .. body .. "\n}", grid = { 1 }, block = { 32 }, shape = { #at } }
+      local k = flame.kernel {
+        source = (before or "") .. "\n__global__ void k(const double *x, double *y, int n) {\n" ..
+        "  int i = threadIdx.x;\n  if (i >= n) return;\n" .. body .. "\n}", grid = { 1 },
+        block = { 32 }, shape = { #at } }
       local x = flame.tensor(at, { dtype = "f64" })
       local function f(v) return k(v, #at) end
       local v = x:detach():requires_grad_()

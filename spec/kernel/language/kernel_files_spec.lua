@@ -1,5 +1,5 @@
---- A kernel's text and its options reach no file of the host, on any device, but headers of the toolkit and folders
--- that the caller names.
+--- A kernel's text and its options reach no file of the host, on any device, but headers of the
+-- toolkit and folders that the caller names.
 local flame = require "flame"
 
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
@@ -30,17 +30,19 @@ teardown(function() os.execute("rm -r '" .. folder .. "'") end)
 
 describe("a kernel's text", function()
   local WAYS = {
-    plain = '#include "@"\n', angle = "#include <@>\n", digraph = '%:include "@"\n', trigraph = '??=include "@"\n',
-    splice = '#inc\\\nlude "@"\n',
-    second = '#\\\ninclude\\\n "@"\n', carriage = '#inc\\\r\nlude "@"\r\n', blank = '#inc\\ \nlude "@"\n',
-    double = '#inc\\\\\n\nlude "@"\n', triple = '#inc\\\\\\\n\n\nlude "@"\n', tri = '#inc??/\nlude "@"\n',
-    comment = '/**/ # /* a */ include /* b */ "@"\n', lines = '/*\n*/ #include "@"\n', name = '#include <@\\\n>\n',
-    macro = '#define Q "@"\n#include Q\n',
+    plain = '#include "@"\n', angle = "#include <@>\n", digraph = '%:include "@"\n',
+    trigraph = '??=include "@"\n', splice = '#inc\\\nlude "@"\n',
+    second = '#\\\ninclude\\\n "@"\n', carriage = '#inc\\\r\nlude "@"\r\n',
+    blank = '#inc\\ \nlude "@"\n', double = '#inc\\\\\n\nlude "@"\n',
+    triple = '#inc\\\\\\\n\n\nlude "@"\n', tri = '#inc??/\nlude "@"\n',
+    comment = '/**/ # /* a */ include /* b */ "@"\n', lines = '/*\n*/ #include "@"\n',
+    name = '#include <@\\\n>\n', macro = '#define Q "@"\n#include Q\n',
     call = '#define Q(x) x\n#include Q("@")\n',
     raw = 'const char *s = R"("/*)";\n#include "@"\n/* */',
-    next = '#include_next "@"\n', import = '#import "@"\n', embed = "__constant__ char s[] = {\n#embed \"@\"\n};\n",
-    pragma = '_Pragma("include \\"@\\"")\n',
-    up = "#include <cuda/../../../../../../..@>\n", tab = '\t#\tinclude\t"@"\n', form = '\f#include "@"\n',
+    next = '#include_next "@"\n', import = '#import "@"\n',
+    embed = "__constant__ char s[] = {\n#embed \"@\"\n};\n",
+    pragma = '_Pragma("include \\"@\\"")\n', up = "#include <cuda/../../../../../../..@>\n",
+    tab = '\t#\tinclude\t"@"\n', form = '\f#include "@"\n',
   }
   for name, way in pairs(WAYS) do
     it("prints no line of a file: " .. name, function()
@@ -61,7 +63,8 @@ describe("a kernel's text", function()
   end)
 
   it("does not learn by __has_include what there is", function()
-    for _, ask in ipairs { '__has_include("%s")', "__has_include(<%s>)", '__has_include /**/ ( "%s" )', '__has_\\\ninclude("%s")' } do
+    for _, ask in ipairs { '__has_include("%s")', "__has_include(<%s>)",
+        '__has_include /**/ ( "%s" )', '__has_\\\ninclude("%s")' } do
       local text = "#if " .. ask .. "\n#error file_is_there\n#endif\n" .. ASKS
       assert.is_nil(said(text:format(PATH)):find("file_is_there", 1, true))
     end
@@ -69,15 +72,18 @@ describe("a kernel's text", function()
 
   it("does not learn by a name that a macro pastes or a header has", function()
     local macros = "#define CAT(a, b) a##b\n#define CAT3(a, b, c) a##b##c\n#define PRE __has_inc\n"
-    for _, ask in ipairs { "CAT(__has_inc, lude)", "CAT(_, _has_include)", "CAT3(__, has, _include)", "CAT3(__has, _inc, lude)",
-      "CAT(__has_include, _next)", "CAT(__has_, embed)", "_CCCL_HAS_INCLUDE", "CAT(_CCCL_HAS_, INCLUDE)" } do
+    for _, ask in ipairs { "CAT(__has_inc, lude)", "CAT(_, _has_include)",
+      "CAT3(__, has, _include)", "CAT3(__has, _inc, lude)", "CAT(__has_include, _next)",
+      "CAT(__has_, embed)", "_CCCL_HAS_INCLUDE", "CAT(_CCCL_HAS_, INCLUDE)" } do
       local text = macros .. "#if " .. ask .. '("%s")\n#error file_is_there\n#endif\n' .. ASKS
       assert.is_nil(said(text:format(PATH)):find("file_is_there", 1, true), ask)
       local given = macros .. '#if ASK("%s")\n#error file_is_there\n#endif\n' .. ASKS
-      assert.is_nil(said(given:format(PATH), { options = { "-DASK=" .. ask } }):find("file_is_there", 1, true), ask)
+      assert.is_nil(said(given:format(PATH), { options = { "-DASK=" .. ask } })
+        :find("file_is_there", 1, true), ask)
     end
     local plain, k = said("#include <stdint.h>\n#define JOIN(a, b, c) a##b##c\n#define CALL(f, e) JOIN(f, __, e)(1)\n" ..
-      "__device__ int has__include(int i) { return i; } // _has\n" .. ASKS:gsub("= i", "= CALL(has, include)"))
+      "__device__ int has__include(int i) { return i; } // _has\n"
+      .. ASKS:gsub("= i", "= CALL(has, include)"))
     assert.truthy(k, plain)
   end)
 
@@ -103,10 +109,10 @@ end)
 describe("options of a kernel", function()
   it("come from a list, on the CPU too", function()
     local out = folder .. "/times"
-    for _, o in ipairs { "--foo", "--time=" .. out, "-time=" .. out, "--include-path=/", "-I/", "-I",
-      "--pre-include=" .. PATH, "-include" .. PATH,
-      "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1", "--fdevice-time-trace=" .. out,
-      "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
+    for _, o in ipairs { "--foo", "--time=" .. out, "-time=" .. out,
+      "--include-path=/", "-I/", "-I", "--pre-include=" .. PATH, "-include" .. PATH,
+      "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1",
+      "--fdevice-time-trace=" .. out, "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
       local ok, e = pcall(flame.kernel, { source = KERNEL, options = { o } })
       assert.is_false(ok, o)
       assert.truthy(e:find("kernel: options: ", 1, true), e)
@@ -118,7 +124,8 @@ describe("options of a kernel", function()
     for _, list in ipairs { { "-DN=2" }, { "-D", "N=2" }, { "--define-macro=N=2" },
       { "-DN=2", "-UM", "--use_fast_math",
       "-std=c++17", "-maxrregcount=32", "-fmad=false" } } do
-      local k = flame.kernel { source = "__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = N; }",
+      local k = flame.kernel {
+        source = "__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = N; }",
         options = list, shape = { 1 } }
       assert.equal(2, k(1):item())
     end
@@ -140,7 +147,9 @@ end)
 describe("the place of a kernel's text", function()
   it("is looked for in regular files alone", function()
     local pipe = folder .. "/pipe"
-    if not os.execute("mkfifo '" .. pipe .. "' 2>/dev/null") then return pending("no mkfifo here") end
+    if not os.execute("mkfifo '" .. pipe .. "' 2>/dev/null") then
+      return pending("no mkfifo here")
+    end
     for _, name in ipairs { pipe, "/dev/zero", "/dev/null", folder, PATH, "/nowhere" } do
       local k = assert(load("return (...).kernel[[" .. KERNEL .. "]]", "@" .. name))(flame)
       assert.same({ 0, 1 }, k:with { shape = { 2 } }(2):totable())

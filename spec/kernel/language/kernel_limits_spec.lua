@@ -1,5 +1,5 @@
---- Kernel texts at and past every limit: a list that is too long, what is nested too deep or too large is refused with
--- the limit and the line, and what is inside runs.
+--- Kernel texts at and past every limit: a list that is too long, what is nested too deep or too
+-- large is refused with the limit and the line, and what is inside runs.
 local flame = require "flame"
 
 local rep = string.rep
@@ -24,9 +24,11 @@ local LISTS = {
   { "arguments of a call", 16, function(n)
     return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 16), "float a@")) ..
       body("x[0] = f(" .. list(n, "@.f") .. ");") end },
-  { "arguments of a call", 16, function(n) return body("x[0] = sinf(" .. list(n, "@.f") .. ");") end, "takes" },
+  { "arguments of a call", 16,
+    function(n) return body("x[0] = sinf(" .. list(n, "@.f") .. ");") end, "takes" },
   { "arguments of a constructor", 16, function(n)
-    return ("struct S { float v; __device__ S(%s) : v(a1) {} };\n"):format(list(math.min(n, 16), "float a@")) ..
+    return ("struct S { float v; __device__ S(%s) : v(a1) {} };\n"):format(list(math.min(n, 16),
+      "float a@")) ..
       body("S s{" .. list(n, "@.f") .. "}; x[0] = s.v;") end },
   { "parameters of a function", 16, function(n)
     return ("__device__ float f(%s) { return a1; }\n"):format(list(n, "float a@")) ..
@@ -35,23 +37,33 @@ local LISTS = {
     return ("template <%s> __device__ int f() { return A1; }\n"):format(list(n, "int A@")) ..
       body("x[0] = f<" .. list(math.min(n, 8), "@") .. ">();") end },
   { "arguments of a template", 8, function(n)
-    return ("template <%s> __device__ int f() { return A1; }\n"):format(list(math.min(n, 8), "int A@")) ..
+    return ("template <%s> __device__ int f() { return A1; }\n"):format(
+      list(math.min(n, 8), "int A@")) ..
       body("x[0] = f<" .. list(n, "@") .. ">();") end },
   { "members of a struct", 64, function(n)
-    return "struct S {" .. list(n, "float m@;", " ") .. "};\n" .. body("S s = {}; x[0] = s.m1;") end },
-  { "dimensions of an array", 4, function(n) return body("float a" .. rep("[2]", n) .. "; a" .. rep("[0]", n) .. " = 1.f; x[0] = n;") end },
+    return "struct S {" .. list(n, "float m@;", " ") .. "};\n"
+      .. body("S s = {}; x[0] = s.m1;") end },
+  { "dimensions of an array", 4, function(n)
+    return body("float a" .. rep("[2]", n) .. "; a" .. rep("[0]", n) .. " = 1.f; x[0] = n;")
+  end },
   { "names of parts", 16, function(n)
     return body("float a[" .. n .. "] = {}; auto [" .. list(n, "b@") .. "] = a; x[0] = b1;") end },
   { "values for printf", 32, function(n) return body('printf("a", ' .. list(n, "@") .. ");") end },
   { "variables that a lambda takes", 32, function(n)
-    return body("float " .. list(n, "a@ = x[@]") .. "; auto f = [" .. list(n, "a@") .. "] { return a1; }; x[0] = f();") end },
+    return body("float " .. list(n, "a@ = x[@]") .. "; auto f = [" .. list(n, "a@")
+      .. "] { return a1; }; x[0] = f();") end },
   { "parameters of a macro", 16, function(n)
-    return ("#define F(%s) a1\n"):format(list(n, "a@")) .. body("x[0] = F(" .. list(math.min(n, 16), "@.f") .. ");") end },
+    return ("#define F(%s) a1\n"):format(list(n, "a@"))
+      .. body("x[0] = F(" .. list(math.min(n, 16), "@.f") .. ");") end },
   { "arguments of a macro", 16, function(n)
-    return ("#define F(%s) a1\n"):format(list(math.min(n, 16), "a@")) .. body("x[0] = F(" .. list(n, "@.f") .. ");") end },
+    return ("#define F(%s) a1\n"):format(list(math.min(n, 16), "a@"))
+      .. body("x[0] = F(" .. list(n, "@.f") .. ");") end },
   { "parameters of a macro", 15, function(n)
-    return ("#define F(%s, ...) a1\n"):format(list(n, "a@")) .. body("x[0] = F(" .. list(n, "@.f") .. ", 2.f);") end },
-  { "#if inside each other", 64, function(n) return rep("#if 1\n", n) .. rep("#endif\n", n) .. body("x[0] = n;") end },
+    return ("#define F(%s, ...) a1\n"):format(list(n, "a@"))
+      .. body("x[0] = F(" .. list(n, "@.f") .. ", 2.f);") end },
+  { "#if inside each other", 64, function(n)
+    return rep("#if 1\n", n) .. rep("#endif\n", n) .. body("x[0] = n;")
+  end },
 }
 
 describe("a list of fixed size in a kernel", function()
@@ -64,7 +76,8 @@ describe("a list of fixed size in a kernel", function()
     it("refuses more " .. what .. " than " .. most, function()
       for _, n in ipairs { most + 1, most + 2, 3 * most, 200 } do
         local why = refusal(make(n))
-        assert.truthy(why and why:find("at most %d+ " .. what) and why:find("line %d"), ("%d: %s"):format(n, tostring(why)))
+        assert.truthy(why and why:find("at most %d+ " .. what) and why:find("line %d"),
+          ("%d: %s"):format(n, tostring(why)))
       end
     end)
   end
@@ -76,7 +89,9 @@ describe("a list of fixed size in a kernel", function()
 
   it("keeps the elements of a pack apart by names of any length", function()
     local name = rep("v", 90)
-    local k = flame.kernel(("template <class... T> __device__ float f(T... %s) { return (%s + ...); }\n"):format(name, name) ..
+    local k = flame.kernel(
+      ("template <class... T> __device__ float f(T... %s) { return (%s + ...); }\n"):format(name,
+        name) ..
       "__global__ void k(const float *x, float *y, int n) { if (threadIdx.x == 0) y[0] = f(x[0], 2.f, 3.f); }")
     assert.equal(6, k(flame.ones(1)):item())
   end)
@@ -109,7 +124,8 @@ local DEEP = {
   switches = body(rep("switch (n) { case 1: ", N / 2) .. ";" .. rep("}", N / 2)),
   cases = body("switch (n) {" .. list(1200, "case @: x[0] = 1; break;", " ") .. "}"),
   pointers = body("float " .. rep("*", N) .. "p;"),
-  templates = "template <class T> struct V { T x; };\n" .. body(rep("V<", N) .. "int" .. rep(">", N) .. " v;"),
+  templates = "template <class T> struct V { T x; };\n"
+  .. body(rep("V<", N) .. "int" .. rep(">", N) .. " v;"),
   defaults = "template <class T = V<>> struct V { T x; };\n" .. body("V<> v;"),
   growing = "template <int N> struct V { V<N + 1> x; };\n" .. body("V<1> v;"),
   aliases = "template <int N> using V = V<N + 1>;\n" .. body("V<1> v;"),
@@ -118,11 +134,14 @@ local DEEP = {
   lists = body("int a[2] = " .. rep("{", N) .. rep("}", N) .. ";"),
   captures = body("auto f = " .. rep("[x = ", N / 2) .. "1" .. rep("](){ }", N / 2) .. ";"),
   structs = rep("struct S { ", N) .. rep("} s;", N) .. body(""),
-  chain = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ { S0 a; };", "\n"):gsub("struct S(%d+) { S0", function(i)
+  chain = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ { S0 a; };",
+    "\n"):gsub("struct S(%d+) { S0", function(i)
     return ("struct S%d { S%d"):format(i, i - 1) end) .. body("S9 s;"),
-  bases = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ : S0 { };", "\n"):gsub("struct S(%d+) : S0", function(i)
+  bases = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ : S0 { };",
+    "\n"):gsub("struct S(%d+) : S0", function(i)
     return ("struct S%d : S%d"):format(i, i - 1) end) .. body("S9 s;"),
-  typedefs = "typedef int *T0;\n" .. list(N / 4, "typedef T0 *T@;", "\n"):gsub("T0 %*T(%d+)", function(i)
+  typedefs = "typedef int *T0;\n" .. list(N / 4, "typedef T0 *T@;",
+    "\n"):gsub("T0 %*T(%d+)", function(i)
     return ("T%d *T%d"):format(i - 1, i) end) .. body("T9 s;"),
   decltypes = body(rep("decltype(", N) .. "n" .. rep(")", N) .. " m;"),
   macros = "#define F(x) x\n" .. body("n = " .. rep("F(", N) .. "1" .. rep(")", N) .. ";"),
@@ -137,7 +156,8 @@ describe("what is nested in a kernel", function()
       local why = refusal(text)
       assert.truthy(why and why:find("line %d"), why)
       if not name:find("conditions") and not name:find("negations") then
-        assert.truthy(why:find("nested") or why:find("too long") or why:find("at most") or why:find("part of itself")
+        assert.truthy(why:find("nested") or why:find("too long") or why:find("at most")
+          or why:find("part of itself")
           or why:find("too deeply") or why:find("unknown type") or why:find("error:"), why)
       end
     end)
@@ -183,9 +203,11 @@ describe("the size of a kernel's data", function()
     for _, text in ipairs {
       body "float a[2147483648] = {}; x[0] = a[n];", body "float a[4194305] = {}; x[0] = a[n];",
       body "float a[4096][4096] = {}; x[0] = a[n][n];", body "float a[1 << 30]; x[0] = a[n];",
-      "struct S { float a[1000000], b[1000000], c[1000000], d[1000000], e[1000000]; };\n" .. body "S s = {}; x[0] = s.a[n];",
+      "struct S { float a[1000000], b[1000000], c[1000000], d[1000000], e[1000000]; };\n"
+      .. body "S s = {}; x[0] = s.a[n];",
       "__device__ float a[100000000] = {};\n" .. body "x[0] = a[n];",
-      "__device__ float f(int n) { float a[100000000] = {}; return a[n]; }\n" .. body "x[0] = f(n);",
+      "__device__ float f(int n) { float a[100000000] = {}; return a[n]; }\n"
+      .. body "x[0] = f(n);",
     } do
       local ok, e = pcall(flame.kernel, text)
       assert.is_false(ok)
@@ -195,15 +217,20 @@ describe("the size of a kernel's data", function()
 
   it("is bounded in functions that are not called", function()
     local k = body 'asm(""); x[0] = 1;'
-    for _, text in ipairs { "float a[100000000] = {1.f}; return a[n];", "int m = 3, q[2], a[N] = {}; return m;",
-      "if (n) { const double a[4096][1024] = {}; return a[n][n]; } return 0;", "float a[2 * (N / 4)]; return a[n];",
-      "static unsigned char a[N]; return a[n];", "int a[2][2][2][2][N]; return 0;" } do
-      for _, head in ipairs { "__device__ float f(int n) { ", "template <int M> __device__ float f(int n) { ",
+    for _, text in ipairs { "float a[100000000] = {1.f}; return a[n];",
+      "int m = 3, q[2], a[N] = {}; return m;",
+      "if (n) { const double a[4096][1024] = {}; return a[n][n]; } return 0;",
+      "float a[2 * (N / 4)]; return a[n];", "static unsigned char a[N]; return a[n];",
+      "int a[2][2][2][2][N]; return 0;" } do
+      for _, head in ipairs { "__device__ float f(int n) { ",
+        "template <int M> __device__ float f(int n) { ",
         "struct S { float v; __device__ float f(int n) const { " } do
         local tail = head:find("^struct") and " } };\n" or " }\n"
-        local ok, e = pcall(flame.kernel, "constexpr int N = 1 << 28;\n" .. head .. text .. tail .. k)
+        local ok, e = pcall(flame.kernel,
+          "constexpr int N = 1 << 28;\n" .. head .. text .. tail .. k)
         assert.is_false(ok, text)
-        assert.truthy(e:find("line 2 (", 1, true) and (e:find("more than 16777216 bytes", 1, true) or e:find "at most 4"), e)
+        assert.truthy(e:find("line 2 (", 1, true)
+          and (e:find("more than 16777216 bytes", 1, true) or e:find "at most 4"), e)
       end
     end
   end)
@@ -211,18 +238,23 @@ describe("the size of a kernel's data", function()
   it("is not that of an index, of memory of the device's own or of a name from elsewhere", function()
     assert.is_nil(refusal("constexpr int N = 1 << 28;\n__device__ float big[N];\nnamespace q { __device__ float b[N]; }\n" ..
       "__device__ float f(float *p, int n) { p[N] = 1; int r = n, q = p[N]; unsigned char c[8000000]; return p[N - 1] + q + r; }\n" ..
-      "template <int M> __device__ float g() { float a[M]; a[0] = 1; return a[0]; }\n" .. body "x[0] = g<2>();"))
+      "template <int M> __device__ float g() { float a[M]; a[0] = 1; return a[0]; }\n"
+      .. body "x[0] = g<2>();"))
   end)
 
   it("counts the tokens of an expression, not of a list", function()
     local ok, e = pcall(flame.kernel, body("x[0] = " .. rep("x[1]+", 4001) .. "1;"))
     assert.is_false(ok)
-    assert.truthy(e:find("line 1 (", 1, true) and e:find("an expression is too long: at most 20000 tokens", 1, true), e)
-    assert.is_nil(refusal("__constant__ float t[30000] = {" .. rep("1.f,", 30000) .. "};\n" .. body("x[0] = t[n];")))
+    assert.truthy(e:find("line 1 (", 1, true)
+      and e:find("an expression is too long: at most 20000 tokens", 1, true), e)
+    assert.is_nil(
+      refusal("__constant__ float t[30000] = {" .. rep("1.f,", 30000) .. "};\n"
+        .. body("x[0] = t[n];")))
   end)
 
   it("lets a text that is long by its macros go to no compiler", function()
-    local bomb = "#define A0 n=n;\n" .. list(30, "#define A@ A0 A0", "\n"):gsub("A(%d+) A0 A0", function(i)
+    local bomb = "#define A0 n=n;\n" .. list(30, "#define A@ A0 A0",
+      "\n"):gsub("A(%d+) A0 A0", function(i)
       return ("A%d A%d A%d"):format(i, i - 1, i - 1) end)
     local ok, e = pcall(flame.kernel, bomb .. "\n" .. body("A30"))
     assert.is_false(ok)
@@ -233,7 +265,8 @@ end)
 describe("loops inside each other", function()
   local function nested(n, open, inner)
     return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; float s = i < n ? x[i] : 0.f; " .. open ..
-      list(n, "for (int i@ = 0; i@ < 1; ++i@) {", " ") .. inner .. rep("}", n) .. " if (i < n) y[i] = s; }"
+      list(n, "for (int i@ = 0; i@ < 1; ++i@) {", " ") .. inner .. rep("}", n)
+      .. " if (i < n) y[i] = s; }"
   end
 
   it("are derived however many there are", function()
@@ -248,7 +281,8 @@ describe("loops inside each other", function()
   end)
 
   it("are derived with barriers in each of them", function()
-    local text = nested(40, "__shared__ float p[256]; ", "p[i] = s; __syncthreads(); s += p[i] * 0.f; __syncthreads();")
+    local text = nested(40, "__shared__ float p[256]; ",
+      "p[i] = s; __syncthreads(); s += p[i] * 0.f; __syncthreads();")
     assert.truthy(flame.kernel(text):source("adjoint"):find("k_vjp", 1, true))
   end)
 end)
@@ -273,7 +307,8 @@ describe("deriving a kernel", function()
   it("is refused where the kernel is too long", function()
     local ok, e = pcall(function() return flame.kernel(lines(10001)):source("adjoint") end)
     assert.is_false(ok)
-    assert.truthy(e:find("line 1 (", 1, true) and e:find("a kernel of more than 10000 statements", 1, true), e)
+    assert.truthy(e:find("line 1 (", 1, true)
+      and e:find("a kernel of more than 10000 statements", 1, true), e)
   end)
 
   it("is refused where an expression of it is nested too deep", function()

@@ -1,5 +1,6 @@
---- Evaluation order in user kernels, by C++17's rules: what is sequenced, with g++ as the judge where there is one;
--- what is open is refused, or runs from left to right where functions are called. On the default device.
+--- Evaluation order in user kernels, by C++17's rules: what is sequenced, with g++ as the judge
+-- where there is one; what is open is refused, or runs from left to right where functions are
+-- called. On the default device.
 local flame = require "flame"
 
 local BEFORE = [[
@@ -14,43 +15,59 @@ local BEFORE = [[
 
 -- b[8] = {0}, i = 0, q = 5, s = 7, m[3][3] = 1 … 9
 local ordered = {
-  "b[i++] = i;", "b[3] = 1; q = 3; b[q++] += q; b[0] = q;", "q = 2; b[q] = q++;", "b[q = 2] = q;", "q = 2; b[q] = q = 4;",
-  "q = q++; b[0] = q;", "q += q++; b[0] = q;", "q -= 2 * q++; b[0] = q;", "b[step(s) & 7] = step(s);", "b[i++] = b[i++] = 3; b[7] = i;",
-  "b[1] = 4; i = 1; b[i++] <<= i; b[7] = i;", "int *p = b; *p++ = *p + 1; *p = (int)(p - b);", "b[i] = i++ ? 2 : 3; b[7] = i;",
-  "q = 3; b[0] = q << q++; b[1] = q;", "q = 300; b[0] = q >> (q = 2); b[1] = q;", "q = 3; b[0] = q++ << q; b[1] = q;",
-  "q = 1; b[0] = m[q][q++]; b[1] = q;", "q = 1; b[0] = m[q++][q]; b[1] = q;", "q = 1; b[0] = (m[q])[q = 2];",
-  "b[0] = (q++, q);", "b[0] = (q = 2, s = q * 3, s + q);", "b[0] = q++ && q == 6; b[1] = q;", "b[0] = q-- == 9 || q == 4; b[1] = q;",
-  "b[0] = 0 && q++; b[1] = q;", "b[0] = 1 || q++; b[1] = q;", "b[0] = q++ == 5 ? q : -q;", "b[0] = q == 6 ? q++ : q--; b[1] = q;",
-  "Pair p{q++, q}; b[0] = p.a; b[1] = p.b;", "Pair p{q, q++}; b[0] = p.a; b[1] = p.b;", "Plain p{q, q++}; b[0] = p.a; b[1] = p.b;",
-  "Plain p = {q++, q++}; b[0] = p.a; b[1] = p.b;", "int a[3] = {q, q++, q}; b[0] = a[0]; b[1] = a[1]; b[2] = a[2];",
-  "Pair p{next(&s), s}; b[0] = p.a; b[1] = p.b;", "Pair p{s, next(&s)}; b[0] = p.a; b[1] = p.b;", "b[0] = int(q++); b[1] = q;",
-  "b[0] = static_cast<int>(q++) * 2; b[1] = q;", "Count c[3] = {{1}, {2}, {3}}; b[0] = c[i].up(++i); b[1] = c[0].n; b[2] = c[1].n;",
-  "int u = q++, v = q++; b[0] = u; b[1] = v;", "b[0] = two(q++, s++); b[1] = q; b[2] = s;", "b[0] = twice(q, s++); b[1] = q;",
-  "b[i] = 3, b[i + 1] = b[i]++ + 1;", "b[0] = m[1][0] + (m[1][1] = 9);", "int k = 0; b[k++] = k++; b[k] = 9; b[7] = k;",
+  "b[i++] = i;", "b[3] = 1; q = 3; b[q++] += q; b[0] = q;", "q = 2; b[q] = q++;", "b[q = 2] = q;",
+  "q = 2; b[q] = q = 4;", "q = q++; b[0] = q;", "q += q++; b[0] = q;", "q -= 2 * q++; b[0] = q;",
+  "b[step(s) & 7] = step(s);", "b[i++] = b[i++] = 3; b[7] = i;",
+  "b[1] = 4; i = 1; b[i++] <<= i; b[7] = i;", "int *p = b; *p++ = *p + 1; *p = (int)(p - b);",
+  "b[i] = i++ ? 2 : 3; b[7] = i;", "q = 3; b[0] = q << q++; b[1] = q;",
+  "q = 300; b[0] = q >> (q = 2); b[1] = q;", "q = 3; b[0] = q++ << q; b[1] = q;",
+  "q = 1; b[0] = m[q][q++]; b[1] = q;", "q = 1; b[0] = m[q++][q]; b[1] = q;",
+  "q = 1; b[0] = (m[q])[q = 2];", "b[0] = (q++, q);", "b[0] = (q = 2, s = q * 3, s + q);",
+  "b[0] = q++ && q == 6; b[1] = q;", "b[0] = q-- == 9 || q == 4; b[1] = q;",
+  "b[0] = 0 && q++; b[1] = q;", "b[0] = 1 || q++; b[1] = q;", "b[0] = q++ == 5 ? q : -q;",
+  "b[0] = q == 6 ? q++ : q--; b[1] = q;", "Pair p{q++, q}; b[0] = p.a; b[1] = p.b;",
+  "Pair p{q, q++}; b[0] = p.a; b[1] = p.b;", "Plain p{q, q++}; b[0] = p.a; b[1] = p.b;",
+  "Plain p = {q++, q++}; b[0] = p.a; b[1] = p.b;",
+  "int a[3] = {q, q++, q}; b[0] = a[0]; b[1] = a[1]; b[2] = a[2];",
+  "Pair p{next(&s), s}; b[0] = p.a; b[1] = p.b;", "Pair p{s, next(&s)}; b[0] = p.a; b[1] = p.b;",
+  "b[0] = int(q++); b[1] = q;", "b[0] = static_cast<int>(q++) * 2; b[1] = q;",
+  "Count c[3] = {{1}, {2}, {3}}; b[0] = c[i].up(++i); b[1] = c[0].n; b[2] = c[1].n;",
+  "int u = q++, v = q++; b[0] = u; b[1] = v;", "b[0] = two(q++, s++); b[1] = q; b[2] = s;",
+  "b[0] = twice(q, s++); b[1] = q;", "b[i] = 3, b[i + 1] = b[i]++ + 1;",
+  "b[0] = m[1][0] + (m[1][1] = 9);", "int k = 0; b[k++] = k++; b[k] = 9; b[7] = k;",
   "Count c = {2}; b[0] = c[c.n = 4];", "b[2] = (i = 4) + q; b[1] = i;",
 }
 
 -- The order is the compiler's: what NVRTC and this CPU do.
 local called = {
-  { "b[0] = next(&s) - 3 * next(&s);", -507 }, { "b[0] = two(next(&s), next(&s));", 36181 }, { "b[0] = 1000 * s + next(&s);", 7036 },
-  { "b[0] = next(&s) + 1000 * s;", 36036 }, { "b[0] = two(s, next(&s));", 7036 }, { "b[0] = two(step(s), next(&s));", 23116 },
-  { "b[0] = twice(q, next(&q));", 546 }, { "b[0] = 1; b[1] = b[0] * 100 + next(b); b[0] = b[1];", 106 },
+  { "b[0] = next(&s) - 3 * next(&s);", -507 }, { "b[0] = two(next(&s), next(&s));", 36181 },
+  { "b[0] = 1000 * s + next(&s);", 7036 },
+  { "b[0] = next(&s) + 1000 * s;", 36036 }, { "b[0] = two(s, next(&s));", 7036 },
+  { "b[0] = two(step(s), next(&s));", 23116 },
+  { "b[0] = twice(q, next(&q));", 546 },
+  { "b[0] = 1; b[1] = b[0] * 100 + next(b); b[0] = b[1];", 106 },
   { "b[0] = 1; b[1] = b[i] * 100 + next(b + i); b[0] = b[1];", 106 },
   { "b[0] = 7; int k = 0; b[0] = b[k] * 1000 + two(next(b), 0) / 1000;", 7036 },
 }
 
 local open = {
-  { "b[0] = q + q++;", "q" }, { "b[0] = q++ + q;", "q" }, { "b[0] = q++ * q--;", "q" }, { "b[0] = two(q++, q);", "q" },
-  { "b[0] = two(q, q++);", "q" }, { "b[0] = two(q, q = 3);", "q" }, { "b[0] = two(b[i], i++);", "i" }, { "b[0] = (q = 3) + q;", "q" },
-  { "b[0] = q - (q += 2);", "q" }, { "b[0] = b[1] + (b[1] = 3);", "b" }, { "b[0] = q == q++;", "q" }, { "b[0] = min(q++, q);", "q" },
-  { "int *p = b; b[0] = *p++ - *p++;", "p" }, { "Pair p(q++, q); b[0] = p.a;", "q" }, { "b[0] = b[i++] + b[i];", "i" },
-  { "b[0] = ~q & q++;", "q" }, { "b[0] = 2 * q - 3 * (i + q--);", "q" }, { "Plain p = {1, 2}; b[0] = p.a + p.a++;", "p" },
+  { "b[0] = q + q++;", "q" }, { "b[0] = q++ + q;", "q" }, { "b[0] = q++ * q--;", "q" },
+  { "b[0] = two(q++, q);", "q" },
+  { "b[0] = two(q, q++);", "q" }, { "b[0] = two(q, q = 3);", "q" },
+  { "b[0] = two(b[i], i++);", "i" }, { "b[0] = (q = 3) + q;", "q" },
+  { "b[0] = q - (q += 2);", "q" }, { "b[0] = b[1] + (b[1] = 3);", "b" },
+  { "b[0] = q == q++;", "q" }, { "b[0] = min(q++, q);", "q" },
+  { "int *p = b; b[0] = *p++ - *p++;", "p" }, { "Pair p(q++, q); b[0] = p.a;", "q" },
+  { "b[0] = b[i++] + b[i];", "i" },
+  { "b[0] = ~q & q++;", "q" }, { "b[0] = 2 * q - 3 * (i + q--);", "q" },
+  { "Plain p = {1, 2}; b[0] = p.a + p.a++;", "p" },
 }
 
 local HEAD = "  int b[8] = {0}, i = x[0], q = x[1], s = x[2], m[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}; m[2][2] += i;\n  "
 
 local function kernel(body)
-  return flame.kernel { source = BEFORE .. "__global__ void k(const int *x, int *y) {\n" .. HEAD .. body ..
+  return flame.kernel {
+    source = BEFORE .. "__global__ void k(const int *x, int *y) {\n" .. HEAD .. body ..
     "\n  for (int j = 0; j < 8; ++j) y[j] = b[j];\n}", grid = { 1 }, block = { 1 }, shape = { 8 } }
 end
 
@@ -64,7 +81,9 @@ local function judged()
   local f = assert(io.open(name .. ".cpp", "w"))
   f:write("#define __device__ static\n#include <cstdio>\n", BEFORE)
   for k, body in ipairs(ordered) do
-    f:write(("void f%d(const int *x, int *y) {\n%s%s\n  for (int j = 0; j < 8; ++j) y[j] = b[j];\n}\n"):format(k, HEAD, body))
+    f:write(
+      ("void f%d(const int *x, int *y) {\n%s%s\n  for (int j = 0; j < 8; ++j) y[j] = b[j];\n}\n"):format(
+        k, HEAD, body))
   end
   f:write("int main() { const int x[3] = {0, 5, 7}; int y[8];\n")
   for k = 1, #ordered do
@@ -128,8 +147,10 @@ describe("a kernel's evaluation order", function()
         int i = 0, j = threadIdx.x; double b[4] = {x[j], 1, 2, 3}, s = x[j];
         b[i++] *= x[j + i]; b[++i] = b[i - 1] * 2; y[j] = b[0] * b[2] + s * take(&s) - b[1];
       }]], grid = { 1 }, block = { 2 }, shape = { 2 } }
-    assert(flame.gradcheck(k, { flame.tensor({ 0.5, -1.2, 0.7 }, { dtype = "f64" }) }, { order = 2 }))
+    assert(flame.gradcheck(k, { flame.tensor({ 0.5, -1.2, 0.7 }, { dtype = "f64" }) },
+      { order = 2 }))
     local x = flame.tensor({ 2, 3, 5 }, { dtype = "f64", requires_grad = true })
-    assert.same({ 4 * 8 + 8 - 1, 9 * 18 + 27 - 1 }, k(x):totable())     -- b[0] = x[j] x[j], for i is still 0; b[2] = 2 b[0]
+    -- b[0] = x[j] x[j], for i is still 0; b[2] = 2 b[0]
+    assert.same({ 4 * 8 + 8 - 1, 9 * 18 + 27 - 1 }, k(x):totable())
   end)
 end)

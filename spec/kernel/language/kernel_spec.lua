@@ -93,7 +93,8 @@ describe("flame.kernel", function()
   it("launches in place through the handles given", function()
     local x, y, out = flame.arange(5.0), flame.ones(5), flame.zeros(5)
     local before = out + 0
-    assert.equal(out, saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5))     -- the handle written
+    -- the handle written
+    assert.equal(out, saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5))
     assert.same({ 4, 7, 10, 13, 16 }, out:totable())
     assert.same({ 0, 0, 0, 0, 0 }, before:totable())
   end)
@@ -134,7 +135,7 @@ describe("flame.kernel", function()
       local k = assert(load(text, name or nil))()
       assert.same({ 3, 6 }, k(flame.tensor({ 1, 2 })):totable())
       local r = k:report()
-      assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)       -- both by NVRTC, where that is
+      assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)     -- both by NVRTC, where that is
     end
   end)
 
@@ -182,7 +183,9 @@ end)
 
 describe("an output's zeros", function()
   local n, bytes_of_x = 3000, 4 * 3000
-  local checked = os.getenv("FLAME_SIM") == "1" or (os.getenv("FLAME_CHECK") or ""):find("[bru][oan][uci]")   -- zeros stay
+  -- zeros stay
+  local checked = os.getenv("FLAME_SIM") == "1"
+    or (os.getenv("FLAME_CHECK") or ""):find("[bru][oan][uci]")
   local HEAD = "__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
   --- Bytes that a call moves; free memory is full of NaN before it.
   local function moved(f, x)
@@ -202,12 +205,15 @@ describe("an output's zeros", function()
     assert.equal(n * (n + 1), y:sum({ dtype = "f64" }):item())
   end)
   local near = {
-    ["under another condition"] = { "if (i < n && x[i] > 10.f) y[i] = x[i]; }", function(i) return i <= 10 and 0 or i end },
+    ["under another condition"] = { "if (i < n && x[i] > 10.f) y[i] = x[i]; }",
+      function(i) return i <= 10 and 0 or i end },
     ["one element further"] = { "if (i + 1 < n) y[i + 1] = x[i]; }", function(i) return i - 1 end },
     ["by a loop that ends early"] = { "if (i == 0) for (int j = 0; j < n; j++) { if (x[j] > 20.f) break; y[j] = x[j]; } }",
       function(i) return i <= 20 and i or 0 end },
-    ["behind a return"] = { "if (i >= n || x[i] > 5.f) return; y[i] = x[i]; }", function(i) return i <= 5 and i or 0 end },
-    ["by adding"] = { "if (i < n) atomicAdd(&y[i / 2], x[i]); }", function(i) return i <= n // 2 and 4 * i - 1 or 0 end },
+    ["behind a return"] = { "if (i >= n || x[i] > 5.f) return; y[i] = x[i]; }",
+      function(i) return i <= 5 and i or 0 end },
+    ["by adding"] = { "if (i < n) atomicAdd(&y[i / 2], x[i]); }",
+      function(i) return i <= n // 2 and 4 * i - 1 or 0 end },
   }
   for what, q in pairs(near) do
     it("are there for a kernel that writes " .. what, function()
@@ -223,7 +229,8 @@ describe("an output's zeros", function()
   it("are there when the launch is too small", function()
     local _, y = moved(flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }"):with { grid = { 3 } }, x)
     for i, v in ipairs(y:totable()) do assert.equal(i <= 768 and i or 0, v) end
-    _, y = moved(function(v) return flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }")(v, 100) end, x)
+    _, y = moved(function(v) return flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }")(v, 100) end,
+      x)
     for i, v in ipairs(y:totable()) do assert.equal(i <= 100 and i or 0, v) end
   end)
   it("and the old contents are not copied for a launch that writes all", function()
@@ -261,23 +268,33 @@ describe("misuse of a kernel raises before the launch:", function()
     { "range", function() saxpy(1, x, x, 1 << 40) end, "n = 1099511627776 does not fit in int" },
     { "dtype", function() saxpy(1, x, x:double()) end, "y must be f32, got f64" },
     { "contiguity", function() saxpy(1, x, flame.ones(4, 2):select(2, 1)) end, "not contiguous" },
-    { "block", function() saxpy:with { block = { 2000 } }(1, x, x) end, "block.x = 2000, need 1 to 1024" },
-    { "threads", function() saxpy:with { block = { 64, 32 } }(1, x, x) end, "2048 threads, at most 1024" },
-    { "grid", function() saxpy:with { grid = { 1, 70000 } }(1, x, x) end, "grid.y = 70000, need 1 to 65535" },
-    { "grid function without a result", function() saxpy:with { grid = function() end }(1, x, x) end,
+    { "block", function() saxpy:with { block = { 2000 } }(1, x, x) end,
+      "block.x = 2000, need 1 to 1024" },
+    { "threads", function() saxpy:with { block = { 64, 32 } }(1, x, x) end,
+      "2048 threads, at most 1024" },
+    { "grid", function() saxpy:with { grid = { 1, 70000 } }(1, x, x) end,
+      "grid.y = 70000, need 1 to 65535" },
+    { "grid function without a result", function()
+      saxpy:with { grid = function() end }(1, x, x)
+    end,
       "the grid function must return a number or a list of up to 3, got nil" },
-    { "grid function with a part of a block", function() saxpy:with { grid = function() return 1.5 end }(1, x, x) end,
+    { "grid function with a part of a block", function()
+      saxpy:with { grid = function() return 1.5 end }(1, x, x)
+    end,
       "grid must be an integer, got number 1.5" },
     { "size of the outputs", function() saxpy:with { shape = { 1 << 55 } }(1, x, x) end,
       "an output of shape (36028797018963968) is too large" },
     { "option", function() saxpy:with { blocks = 3 } end, "no option 'blocks'" },
     { "no kernel", function() flame.kernel("int f() { return 1; }") end, "no __global__ function" },
-    { "entry", function() flame.kernel { source = SAXPY, entry = "axpy" } end, "there is no entry 'axpy', the source has: saxpy" },
+    { "entry", function() flame.kernel { source = SAXPY, entry = "axpy" } end,
+      "there is no entry 'axpy', the source has: saxpy" },
     { "tracked target", function()
       saxpy:launch({ grid = 1 }, 1, x, x, flame.zeros({ 4 }, { requires_grad = true }), 4)
     end, "out is tracked" },
-    { "view target", function() saxpy:launch({ grid = 1 }, 1, x, x, flame.zeros(8)[{ { 1, 4 } }], 4) end, "view" },
-    { "binary", function() flame.cuda.load(SAXPY, "saxpy") end, "this is CUDA C: use flame.kernel" },
+    { "view target",
+      function() saxpy:launch({ grid = 1 }, 1, x, x, flame.zeros(8)[{ { 1, 4 } }], 4) end, "view" },
+    { "binary", function() flame.cuda.load(SAXPY, "saxpy") end,
+      "this is CUDA C: use flame.kernel" },
     { "map arity", function() flame.map("x, y -> x + y")(x) end, "1 operands" },
   }
   for _, c in ipairs(cases) do
@@ -305,7 +322,8 @@ describe("a fault in a kernel on the CPU", function()
   end)
 
   it("divergent barriers are reported", function()
-    assert.truthy(message(faulty("  if (i < 10) __syncthreads();\n  if (i < n) y[i] = 1;")):find("__syncthreads() is not reached", 1, true))
+    assert.truthy(message(faulty("  if (i < 10) __syncthreads();\n  if (i < n) y[i] = 1;"))
+      :find("__syncthreads() is not reached", 1, true))
   end)
 end)
 
@@ -355,13 +373,18 @@ describe("a cubin", function()
     local body = table.concat(parts) .. names
     sections[#sections + 1] = { 1, at, #names }
     local headers = ""
-    for _, s in ipairs(sections) do headers = headers .. string.pack("<I4I4I8I8I8I8I4I4I8I8", s[1], 1, 0, 0, s[2], s[3], 0, 0, 1, 0) end
-    return string.pack("<c4I4I8I2I2I4I8I8I8I4I2I2I2I2I2I2", "\127ELF", 0x10102, 0, 2, 190, 1, 0, 0, 64 + #body, 0, 64, 0, 0, 64,
+    for _, s in ipairs(sections) do
+      headers = headers .. string.pack("<I4I4I8I8I8I8I4I4I8I8", s[1], 1, 0, 0, s[2],
+        s[3], 0, 0, 1, 0)
+    end
+    return string.pack("<c4I4I8I2I2I4I8I8I8I4I2I2I2I2I2I2", "\127ELF", 0x10102, 0, 2, 190, 1, 0, 0,
+      64 + #body, 0, 64, 0, 0, 64,
       #sections, #sections - 1) .. body .. headers
   end
   local image = cubin { { "scale", { 8, 8, 4 } }, { "other", { 8, 12 } } }
   it("tells its entries and their parameters", function()
-    assert.equal("flame.kernel scale", tostring(flame.cuda.load(image, "scale", { params = { "float *", "float *", "int" } })))
+    assert.equal("flame.kernel scale",
+      tostring(flame.cuda.load(image, "scale", { params = { "float *", "float *", "int" } })))
     local k = flame.cuda.load(image, "scale")
     assert.equal(3, #k:report().parameters)
     assert.truthy(k:report().parameters[3]:find("^int "))

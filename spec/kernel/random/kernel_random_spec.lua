@@ -9,7 +9,8 @@ local first = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
 local device = flame.zeros(1).device
 
 describe("random kernels", function()
-  it(("agree in both modes%s, %d of them"):format(device == "cpu" and "" or " and with the CPU", count), function()
+  it(("agree in both modes%s, %d of them"):format(device == "cpu" and "" or " and with the CPU",
+    count), function()
     for seed = first, first + count - 1 do
       local p = random.program(seed)
       local r = random.run(p, device)

@@ -187,7 +187,9 @@ __global__ void softmax_warp(const float *__restrict__ x, float *__restrict__ y,
   for (int c = lane; c < cols; c += 32) y[(size_t)warp * cols + c] = expf(in[c] - m) / s;
 }]], block = { 64 }, grid = { 2 },
     args = function(t) return { t.f { 3, 40, low = -2, high = 2 }, 3, 40 } end,
-    want = function(x, h, w) return rows_of(x, h, w, function(row) return softmax(row, w) end) end },
+    want = function(x, h, w)
+      return rows_of(x, h, w, function(row) return softmax(row, w) end)
+    end },
 
   { "layer norm with weight and bias", [[
 __device__ __forceinline__ float warp_sum(float v) {
@@ -365,7 +367,8 @@ __global__ void conv2d(const float* __restrict__ img, const float* __restrict__ 
           local s = 0
           for dy = -1, 1 do
             for dx = -1, 1 do
-              local a, b = math.min(math.max(r + dy, 0), h - 1), math.min(math.max(c + dx, 0), w - 1)
+              local a, b = math.min(math.max(r + dy, 0), h - 1),
+                math.min(math.max(c + dx, 0), w - 1)
               s = s + img[a * w + b] * f[(dy + 1) * 3 + dx + 1]
             end
           end

@@ -53,7 +53,11 @@ __global__ void asian(const float *S0, const float *sigma, float *payoff, float 
     mean += s;
   }
   payoff[p] = expf(-rate * dt * steps) * fmaxf(mean / steps - strike, 0.f);
-}]=], shape = { 6 }, args = function(t) return { t.tensor { 1.05 }, t.tensor { 0.3 }, 1, 0.05, 0.125, 8, 0x123456789a, 6 } end, nodiff = { "strike", "rate", "dt" },
+}]=],
+    shape = { 6 },
+    args = function(t)
+      return { t.tensor { 1.05 }, t.tensor { 0.3 }, 1, 0.05, 0.125, 8, 0x123456789a, 6 }
+    end, nodiff = { "strike", "rate", "dt" },
     tol = 1e-4, want = function(S0, sigma, strike, rate, dt, steps, seed, paths)
       return each(paths, function(p)
         local s, mean = S0[0], 0
@@ -100,7 +104,10 @@ __global__ void gamma_draw(const float *shape, const float *scale, float *out, i
   }
   out[i] = scale[i] * d * v;
   tries[i] = k;
-}]=], args = function(t) return { t.f { 9, low = 1.2, high = 3 }, t.f { 9, low = 0.5, high = 2 }, 9 } end, tol = 1e-4,
+}]=],
+    args = function(t)
+      return { t.f { 9, low = 1.2, high = 3 }, t.f { 9, low = 0.5, high = 2 }, 9 }
+    end, tol = 1e-4,
     want = function(shape, scale, n)
       local out, tries = {}, {}
       for i = 0, n - 1 do
@@ -157,7 +164,7 @@ __global__ void integrate(const float *p, float *total, int n) {
 }]=], block = { 8 }, grid = { 1 }, shape = { 1 }, args = function(t) return { t.f { 2 }, 32 } end,
     want = function(p, n)
       local seen = {}
-      for i = 0, n - 1 do                                  -- the second dimension by its recurrence in Pascal's triangle, mod 2
+      for i = 0, n - 1 do      -- the second dimension by its recurrence in Pascal's triangle, mod 2
         local g, x, y = i ~ i >> 1, 0, 0
         for b = 0, 4 do
           if g >> b & 1 == 1 then
@@ -173,7 +180,11 @@ __global__ void integrate(const float *p, float *total, int n) {
         end
         seen[i] = { x, y / 2 ^ 32 }
       end
-      return { [0] = sum(n, function(i) return math.exp(-p[0] * seen[i][1] ^ 2) * math.cos(p[1] * seen[i][2] + seen[i][1]) end) / n }
+      return {
+        [0] = sum(n,
+          function(i)
+            return math.exp(-p[0] * seen[i][1] ^ 2) * math.cos(p[1] * seen[i][2] + seen[i][1])
+          end) / n }
     end, tol = 1e-4 },
 
   { "a step of Hamilton, taken or not", [=[
@@ -208,7 +219,8 @@ __global__ void hmc(const float *q0, const float *p0, const float *u, float *out
   const bool take = logf(u[c]) < before - after;
   for (int d = 0; d < D; ++d) out[c * D + d] = take ? q[d] : q0[c * D + d];
 }]=], args = function(t)
-      return { t.f { 4, 2 }, t.f { 4, 2 }, t.tensor { 0.5, 0.99, 0.9, 0.999 }, t.f { 1 }, t.f { 1, low = 1, high = 2 }, 0.5, 6, 4 }
+      return { t.f { 4, 2 }, t.f { 4, 2 }, t.tensor { 0.5, 0.99, 0.9, 0.999 }, t.f { 1 },
+        t.f { 1, low = 1, high = 2 }, 0.5, 6, 4 }
     end, nodiff = { "u", "eps" }, tol = 1e-4,
     want = function(q0, p0, u, mean, precision, eps, leaps, chains)
       local out = {}
@@ -257,7 +269,9 @@ __global__ void resample(const float *logw, const float *x, float *out, float *e
   const float total = sum[15];
   if (t < n) out[t] = x[min(upper(sum, n, (t + u) / n * total), n - 1)];
   if (t == 0) *evidence = top + logf(total / n);
-}]=], block = { 16 }, grid = { 1 }, shape = { 12 }, nodiff = { "u" }, args = function(t) return { t.f { 12, low = -2, high = 1 }, t.f { 12 }, 0.37, 12 } end,
+}]=],
+    block = { 16 }, grid = { 1 }, shape = { 12 }, nodiff = { "u" },
+    args = function(t) return { t.f { 12, low = -2, high = 1 }, t.f { 12 }, 0.37, 12 } end,
     want = function(logw, x, u, n)
       local total = sum(n, function(k) return math.exp(logw[k]) end)
       local evidence = each(n, function() return 0 end)
@@ -282,7 +296,9 @@ __global__ void loglik(const int *count, const float *eta, const float *theta, d
     mine += count[i] == 0 ? log_sum_exp(zero, rest) : rest;
   }
   atomicAdd(total, mine);
-}]=], block = { 4 }, grid = { 1 }, shape = { 1 }, args = function(t) return { t.i { 0, 3, 1, 0, 7, 2 }, t.f { 6 }, t.f { 2 }, 6 } end, tol = 1e-4,
+}]=],
+    block = { 4 }, grid = { 1 }, shape = { 1 },
+    args = function(t) return { t.i { 0, 3, 1, 0, 7, 2 }, t.f { 6 }, t.f { 2 }, 6 } end, tol = 1e-4,
     want = function(count, eta, theta, n)
       local r, pi = math.exp(theta[0]), 1 / (1 + math.exp(-theta[1]))
       return { [0] = sum(n, function(i)
@@ -308,11 +324,17 @@ __global__ void implied(const float *price, const float *strike, float *vol, flo
     if (fabs(step) < 1e-12) break;
   }
   vol[i] = (float)v;
-}]=], args = function(t) return { t.tensor { 0.15, 0.12, 0.25 }, t.tensor { 1, 1.1, 0.9 }, 1, 0.75, 3 } end, nodiff = { "S", "T" }, order = 1, tol = 1e-4,
+}]=],
+    args = function(t)
+      return { t.tensor { 0.15, 0.12, 0.25 }, t.tensor { 1, 1.1, 0.9 }, 1, 0.75, 3 }
+    end, nodiff = { "S", "T" }, order = 1, tol = 1e-4,
     want = function(price, strike, S, T, n)
       local function cdf(x)
         local m, h = 400, x / 400
-        return 0.5 + sum(m + 1, function(k) return ((k == 0 or k == m) and 1 or k % 2 == 1 and 4 or 2) * math.exp(-(k * h) ^ 2 / 2) end) * h / 3 / math.sqrt(2 * math.pi)
+        return 0.5 + sum(m + 1,
+          function(k)
+            return ((k == 0 or k == m) and 1 or k % 2 == 1 and 4 or 2) * math.exp(-(k * h) ^ 2 / 2)
+          end) * h / 3 / math.sqrt(2 * math.pi)
       end
       return each(n, function(i)
         local low, high = 0.01, 3
@@ -347,11 +369,16 @@ template <int NU2, int D> __global__ void gram(const float *x, const float *scal
   const float k = r == c ? 1.f + noise : matern<NU2>(sqrtf(s));
   K[r * n + c] = k;
   if (r != c) K[c * n + r] = k;
-}]=], entry = "gram<5, 2>", block = { 4, 4 }, grid = { 2, 2 }, shape = { 5, 5 }, args = function(t) return { t.f { 5, 2 }, t.f { 2, low = 0.5, high = 1 }, t.f { 1 }, 5 } end,
+}]=],
+    entry = "gram<5, 2>", block = { 4, 4 }, grid = { 2, 2 }, shape = { 5, 5 },
+    args = function(t) return { t.f { 5, 2 }, t.f { 2, low = 0.5, high = 1 }, t.f { 1 }, 5 } end,
     want = function(x, scale, noise, n)
       return each(n * n, function(e)
         local r, c = e // n, e % n
-        local a = math.sqrt(5 * sum(2, function(d) return ((x[2 * r + d] - x[2 * c + d]) / scale[d]) ^ 2 end))
+        local a =
+          math.sqrt(5 * sum(2, function(d)
+            return ((x[2 * r + d] - x[2 * c + d]) / scale[d]) ^ 2
+          end))
         return r == c and 1 + noise[0] or (1 + a + a * a / 3) * math.exp(-a)
       end)
     end },

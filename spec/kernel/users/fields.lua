@@ -90,7 +90,8 @@ extern "C" __global__ void __launch_bounds__(64) weno(const float *__restrict__ 
     want = function(u)
       local function q(v)
         local e = 1e-3
-        local b = { 13 / 12 * (v[0] - 2 * v[1] + v[2]) ^ 2 + 0.25 * (v[0] - 4 * v[1] + 3 * v[2]) ^ 2,
+        local b = {
+          13 / 12 * (v[0] - 2 * v[1] + v[2]) ^ 2 + 0.25 * (v[0] - 4 * v[1] + 3 * v[2]) ^ 2,
           13 / 12 * (v[1] - 2 * v[2] + v[3]) ^ 2 + 0.25 * (v[1] - v[3]) ^ 2,
           13 / 12 * (v[2] - 2 * v[3] + v[4]) ^ 2 + 0.25 * (3 * v[2] - 4 * v[3] + v[4]) ^ 2 }
         local a = { 0.1 / (e + b[1]) ^ 2, 0.6 / (e + b[2]) ^ 2, 0.3 / (e + b[3]) ^ 2 }
@@ -99,7 +100,9 @@ extern "C" __global__ void __launch_bounds__(64) weno(const float *__restrict__ 
         return s / 6 / (a[1] + a[2] + a[3])
       end
       return each(9, function(i)
-        local function at(side) return q(each(5, function(k) return u[(i + k - 3 + side) % 9] end)) end
+        local function at(side)
+          return q(each(5, function(k) return u[(i + k - 3 + side) % 9] end))
+        end
         return at(0) - at(1)
       end)
     end },
@@ -189,7 +192,8 @@ __global__ void cloth(const int2 *edges, const Spring *springs, const float3 *x,
   }
 }]=], block = { 4 }, grid = { 1 }, shape = { 4, 3 },
     args = function(t)
-      return { t.i { 0, 1, 1, 2, 2, 3, 3, 0, 0, 2 }, t.f { 5, 2, low = 0.5, high = 1.5 }, t.f { 4, 3 }, t.f { 4, 3 }, 5 }
+      return { t.i { 0, 1, 1, 2, 2, 3, 3, 0, 0, 2 }, t.f { 5, 2, low = 0.5, high = 1.5 },
+        t.f { 4, 3 }, t.f { 4, 3 }, 5 }
     end,
     want = function(edges, springs, x, v, n)
       local f = each(12, function() return 0 end)
@@ -230,7 +234,10 @@ __global__ void vdp(const float *start, const float *mu, float *end, int n, int 
   }
   end[2 * i] = x;
   end[2 * i + 1] = v;
-}]=], shape = { 3, 2 }, args = function(t) return { t.f { 3, 2 }, t.f { 3, low = 0.5, high = 2 }, 3, 5, 0.1 } end,
+}]=],
+    shape = { 3, 2 }, args = function(t)
+      return { t.f { 3, 2 }, t.f { 3, low = 0.5, high = 2 }, 3, 5, 0.1 }
+    end,
     order = 1, tol64 = 1e-9,
     want = function(start, mu, n, steps, h)
       local y = {}
@@ -238,7 +245,7 @@ __global__ void vdp(const float *start, const float *mu, float *end, int n, int 
         local x, v = start[2 * i], start[2 * i + 1]
         for _ = 1, steps do
           local x0, v0 = x, v
-          for _ = 1, 30 do                                  -- v = v(x) by elimination, then Newton in x alone
+          for _ = 1, 30 do                        -- v = v(x) by elimination, then Newton in x alone
             local g = x - x0 - h * v
             local q = v - v0 - h * (mu[i] * (1 - x * x) * v - x)
             local a, b = h * (2 * mu[i] * x * v + 1), 1 - h * mu[i] * (1 - x * x)
@@ -282,7 +289,9 @@ __global__ void lu_solve(const float *A, const float *b, float *x, float *logdet
   for (int i = 0; i < N; ++i) x[s * N + i] = r[i];
   logdet[s] = ld;
 }]=], shape = { 8 }, args = function(t)
-      return { t.f { 2, 4, 4 } + t.tensor { { 0, 0, 2, 0 }, { 2, 0, 0, 0 }, { 0, 0, 0, 2 }, { 0, 2, 0, 0 } }, t.f { 2, 4 }, 2 }
+      return {
+        t.f { 2, 4, 4 } + t.tensor { { 0, 0, 2, 0 }, { 2, 0, 0, 0 }, { 0, 0, 0, 2 },
+          { 0, 2, 0, 0 } }, t.f { 2, 4 }, 2 }
     end, tol = 1e-4,
     want = function(A, b, n)
       local x, det = {}, each(8, function() return 0 end)
@@ -334,7 +343,7 @@ __global__ void qr(const float *A, float *R, int n) {
 }]=], shape = { 2, 9 }, args = function(t) return { t.f { 2, 4, 3 }, 2 } end,
     want = function(A, n)
       local R = each(18, function() return 0 end)
-      for s = 0, n - 1 do                                   -- Gram and Schmidt; signs as the rotations leave them
+      for s = 0, n - 1 do                     -- Gram and Schmidt; signs as the rotations leave them
         local q = {}
         for j = 0, 2 do
           local v = each(4, function(i) return A[12 * s + 3 * i + j] end)
@@ -373,16 +382,20 @@ __global__ void jacobi(const float *A, float *values, int n) {
   if (e1 > e2) t = e1, e1 = e2, e2 = t;
   if (e0 > e1) t = e0, e0 = e1, e1 = t;
   values[3 * s] = e0; values[3 * s + 1] = e1; values[3 * s + 2] = e2;
-}]=], shape = { 2, 3 }, args = function(t) return { t.f { 2, 9 }, 2 } end, order = 1, tol = 1e-4, tol64 = 1e-9,
+}]=],
+    shape = { 2, 3 }, args = function(t) return { t.f { 2, 9 }, 2 } end, order = 1,
+    tol = 1e-4, tol64 = 1e-9,
     want = function(A, n)
       local e = {}
       for s = 0, n - 1 do                                   -- the trigonometric roots of the cubic
         local function a(i, j) return 0.5 * (A[9 * s + 3 * i + j] + A[9 * s + 3 * j + i]) end
         local q = (a(0, 0) + a(1, 1) + a(2, 2)) / 3
         local p1 = a(0, 1) ^ 2 + a(0, 2) ^ 2 + a(1, 2) ^ 2
-        local p = math.sqrt(((a(0, 0) - q) ^ 2 + (a(1, 1) - q) ^ 2 + (a(2, 2) - q) ^ 2 + 2 * p1) / 6)
+        local p =
+          math.sqrt(((a(0, 0) - q) ^ 2 + (a(1, 1) - q) ^ 2 + (a(2, 2) - q) ^ 2 + 2 * p1) / 6)
         local function b(i, j) return (a(i, j) - (i == j and q or 0)) / p end
-        local det = b(0, 0) * (b(1, 1) * b(2, 2) - b(1, 2) ^ 2) - b(0, 1) * (b(0, 1) * b(2, 2) - b(1, 2) * b(0, 2)) +
+        local det = b(0, 0) * (b(1, 1) * b(2, 2) - b(1, 2) ^ 2) - b(0,
+          1) * (b(0, 1) * b(2, 2) - b(1, 2) * b(0, 2)) +
           b(0, 2) * (b(0, 1) * b(1, 2) - b(1, 1) * b(0, 2))
         local phi = math.acos(clamp(det / 2, -1, 1)) / 3
         e[3 * s + 2] = q + 2 * p * math.cos(phi)
@@ -410,7 +423,9 @@ __global__ void pcr(const float *lower, const float *diag, const float *upper, c
   }
   x[i] = d[i] / b[i];
 }]=], block = { 16 }, grid = { 1 }, shape = { 16 },
-    args = function(t) return { t.f { 16 }, t.f { 16, low = 3, high = 4 }, t.f { 16 }, t.f { 16 } } end,
+    args = function(t)
+      return { t.f { 16 }, t.f { 16, low = 3, high = 4 }, t.f { 16 }, t.f { 16 } }
+    end,
     want = function(a, b, c, d)
       local x, p, q = {}, {}, {}
       for i = 0, 15 do
@@ -434,7 +449,9 @@ __global__ void hadamard(const float *x, float *y) {
   __syncthreads();
   v = t < 32 ? s[t] + s[t + 32] : s[t - 32] - s[t];
   y[blockIdx.x * 64 + t] = 0.125f * v * fabsf(v);
-}]=], block = { 64 }, grid = { 2 }, shape = { 128 }, args = function(t) return { t.f { 128 } } end, tol = 5e-5,
+}]=],
+    block = { 64 }, grid = { 2 }, shape = { 128 },
+    args = function(t) return { t.f { 128 } } end, tol = 5e-5,
     order = 1,
     want = function(x)
       return each(128, function(e)
@@ -473,7 +490,9 @@ __global__ void wavelet(const float *x, const float *w, float *y, int n) {
         local v, stride = each(8, function(k) return x[8 * r + k] end), 1
         while stride < 8 do
           local function at(k) return v[k < 0 and -k or k > 7 and 2 * (8 - stride) - k or k] end
-          for k = stride, 7, 2 * stride do v[k] = v[k] - w[0] * (at(k - stride) + at(k + stride)) end
+          for k = stride, 7, 2 * stride do
+            v[k] = v[k] - w[0] * (at(k - stride) + at(k + stride))
+          end
           for k = 0, 7, 2 * stride do v[k] = v[k] + w[1] * (at(k - stride) + at(k + stride)) end
           stride = 2 * stride
         end
@@ -531,7 +550,8 @@ __global__ void kalman(const float *z, const float *q, const float *r, float *nl
   }
   nll[s] = loss;
 }]=], shape = { 2 }, args = function(t)
-      return { t.f { 2, 6 }, t.f { 2, low = 0.1, high = 0.3 }, t.f { 2, low = 0.2, high = 0.5 }, 2, 6 }
+      return { t.f { 2, 6 }, t.f { 2, low = 0.1, high = 0.3 },
+        t.f { 2, low = 0.2, high = 0.5 }, 2, 6 }
     end,
     want = function(z, q, r, n, T)
       return each(n, function(s)
@@ -576,7 +596,10 @@ __global__ void heston(const float *p, float *payoff, int paths, int steps, unsi
     v += kappa * (theta - vp) * dt + xi * sd * (rho * z1 + sqrtf(1 - rho * rho) * z2);
   }
   payoff[i] = fmaxf(expf(s) - 0.9f, 0.f);
-}]=], shape = { 6 }, args = function(t) return { t.tensor { 1.5, 0.09, 0.4, -0.6, 0.08 }, 6, 8, 1234 } end, order = 1,
+}]=],
+    shape = { 6 },
+    args = function(t) return { t.tensor { 1.5, 0.09, 0.4, -0.6, 0.08 }, 6, 8, 1234 } end,
+    order = 1,
     tol = 1e-4, tol64 = 1e-7,
     want = function(p, paths, steps, seed)
       local M = 0xffffffff
@@ -662,9 +685,13 @@ __global__ void logistic(const float *r, const float *x0, float *x, int *rounds,
   } while (++k < 200);
   x[i] = v;
   rounds[i] = k >= 0;
-}]=], args = function(t) return { t.tensor { 1.5, 2.2, 2.7 }, t.tensor { 0.3, 0.4, 0.2 } } end, block = { 32 },
+}]=],
+    args = function(t) return { t.tensor { 1.5, 2.2, 2.7 }, t.tensor { 0.3, 0.4, 0.2 } } end,
+    block = { 32 },
     grid = { 1 }, order = 1, tol64 = 1e-6,
-    want = function(r) return each(3, function(i) return 1 - 1 / r[i] end), each(3, function() return 1 end) end },
+    want = function(r)
+      return each(3, function(i) return 1 - 1 / r[i] end), each(3, function() return 1 end)
+    end },
 
   { "rotated points, blended dual quaternions", [=[
 struct Quat {
@@ -696,7 +723,8 @@ __global__ void skin(const float4 *real, const float4 *dual, const float *weight
   const Quat v = r * Quat{ 0, p[i].x, p[i].y, p[i].z } * r.conj(), t = 2.f * (d * r.conj());
   out[i] = make_float3(v.x + t.x, v.y + t.y, v.z + t.z);
 }]=], shape = { 3, 3 }, args = function(t)
-      return { t.f { 3, 4 }, t.f { 3, 4 }, t.f { 3, 2, low = 0.2, high = 1 }, t.i { 0, 1, 2, 1, 0, 2 }, t.f { 3, 3 }, 3 }
+      return { t.f { 3, 4 }, t.f { 3, 4 }, t.f { 3, 2, low = 0.2, high = 1 },
+        t.i { 0, 1, 2, 1, 0, 2 }, t.f { 3, 3 }, 3 }
     end, tol = 1e-4, order = 1,
     want = function(real, dual, weight, bone, p, n)
       local out = {}
@@ -709,15 +737,18 @@ __global__ void skin(const float4 *real, const float4 *dual, const float *weight
         end
         local l = math.sqrt(sum(4, function(c) return r[c] ^ 2 end))
         for c = 0, 3 do r[c], d[c] = r[c] / l, d[c] / l end
-        local v, u = each(3, function(c) return p[3 * i + c] end), each(3, function(c) return r[c + 1] end)
+        local v, u = each(3, function(c) return p[3 * i + c] end),
+          each(3, function(c) return r[c + 1] end)
         local function cross(a, b)
-          return { [0] = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0] }
+          return { [0] = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2],
+            a[0] * b[1] - a[1] * b[0] }
         end
         local uv = cross(u, v)
         local uuv, du = cross(u, uv), each(3, function(c) return d[c + 1] end)
         local ud = cross(u, du)
         for c = 0, 2 do
-          out[3 * i + c] = v[c] + 2 * (r[0] * uv[c] + uuv[c]) + 2 * (r[0] * du[c] - d[0] * u[c] + ud[c])
+          out[3 * i + c] = v[c] + 2 * (r[0] * uv[c] + uuv[c])
+            + 2 * (r[0] * du[c] - d[0] * u[c] + ud[c])
         end
       end
       return out
@@ -740,6 +771,8 @@ __global__ void components(const int *edge, int *label, int n, int m) {
     __syncthreads();
   } while (changed);
 }]=], block = { 32 }, grid = { 1 }, shape = { 8 }, same = true, inout = { "label" },
-    args = function(t) return { t.i { 0, 3, 3, 5, 1, 2, 6, 7, 7, 6 }, t.i { 9, 9, 9, 9, 9, 9, 9, 9 }, 8, 5 } end,
+    args = function(t)
+      return { t.i { 0, 3, 3, 5, 1, 2, 6, 7, 7, 6 }, t.i { 9, 9, 9, 9, 9, 9, 9, 9 }, 8, 5 }
+    end,
     want = function() return { [0] = 0, 1, 1, 0, 4, 0, 6, 6 } end },
 }

@@ -19,7 +19,8 @@ end
 local function lgamma(x)
   local s = 0
   while x < 10 do s, x = s - math.log(x), x + 1 end
-  return s + (x - 0.5) * math.log(x) - x + 0.5 * math.log(2 * math.pi) + 1 / (12 * x) - 1 / (360 * x ^ 3) + 1 / (1260 * x ^ 5)
+  return s + (x - 0.5) * math.log(x) - x + 0.5 * math.log(2 * math.pi) + 1 / (12 * x)
+    - 1 / (360 * x ^ 3) + 1 / (1260 * x ^ 5)
 end
 
 return {
@@ -27,9 +28,12 @@ return {
   kernel("tgammaf", "y[i] = tgammaf(x[i]);", function(x) return math.exp(lgamma(x)) end),
   kernel("normcdff and erfcf", "y[i] = normcdff(x[i]) + 0.5f * erfcf(x[i] * 0.70710678118654752f) + x[i];",
     function(x) return 1 + x end),
-  kernel("erfcxf and erfcf", "y[i] = erfcxf(x[i]) / erfcf(x[i]);", function(x) return math.exp(x * x) end, { tol = 1e-4 }),
-  kernel("sincosf", "float s, c; sincosf(x[i], &s, &c); y[i] = s * c;", function(x) return math.sin(2 * x) / 2 end),
-  kernel("__sincosf", "float s, c; __sincosf(x[i], &s, &c); y[i] = s * c;", function(x) return math.sin(2 * x) / 2 end),
+  kernel("erfcxf and erfcf", "y[i] = erfcxf(x[i]) / erfcf(x[i]);",
+    function(x) return math.exp(x * x) end, { tol = 1e-4 }),
+  kernel("sincosf", "float s, c; sincosf(x[i], &s, &c); y[i] = s * c;",
+    function(x) return math.sin(2 * x) / 2 end),
+  kernel("__sincosf", "float s, c; __sincosf(x[i], &s, &c); y[i] = s * c;",
+    function(x) return math.sin(2 * x) / 2 end),
   kernel("modff", "float w; float f = modff(x[i] * 3.f, &w); y[i] = f * f + w;", function(x)
     return (3 * x - math.floor(3 * x)) ^ 2 + math.floor(3 * x)
   end),
@@ -37,15 +41,22 @@ return {
     local e = math.floor(math.log(x) / math.log(2)) + 1
     return (x / 2 ^ e) ^ 2 + e
   end),
-  kernel("ldexpf and scalbnf", "y[i] = ldexpf(x[i], 3) * x[i] + scalbnf(x[i], -1);", function(x) return 8 * x * x + x / 2 end),
+  kernel("ldexpf and scalbnf", "y[i] = ldexpf(x[i], 3) * x[i] + scalbnf(x[i], -1);",
+    function(x) return 8 * x * x + x / 2 end),
   kernel("powers", "y[i] = powf(x[i], 3.f) + __powf(x[i], 0.5f) + exp10f(x[i]) + exp2f(x[i]) + cbrtf(x[i]) + rcbrtf(x[i]);",
     function(x) return x ^ 3 + x ^ 0.5 + 10 ^ x + 2 ^ x + x ^ (1 / 3) + x ^ (-1 / 3) end),
   kernel("signs and remainders", "y[i] = copysignf(x[i], -1.f) * fabsf(x[i]) + fdimf(x[i], 1.f) + fmodf(x[i], 0.75f);",
     function(x) return -x * x + math.max(x - 1, 0) + math.fmod(x, 0.75) end),
   kernel("norms", "y[i] = norm3df(x[i], 1, 2) + norm4df(x[i], 1, 2, 3) + rnorm3df(x[i], 1, 2) + rhypotf(x[i], 1.f);",
-    function(x) return math.sqrt(x * x + 5) + math.sqrt(x * x + 14) + 1 / math.sqrt(x * x + 5) + 1 / math.sqrt(x * x + 1) end),
+    function(x)
+      return math.sqrt(x * x + 5) + math.sqrt(x * x + 14) + 1 / math.sqrt(x * x + 5)
+        + 1 / math.sqrt(x * x + 1)
+    end),
   kernel("logarithms", "y[i] = log1pf(x[i]) + expm1f(x[i]) + log10f(x[i]) + __log2f(x[i]) + __logf(x[i]);",
-    function(x) return math.log(1 + x) + math.exp(x) - 1 + math.log(x) * (1 / math.log(10) + 1 / math.log(2) + 1) end),
+    function(x)
+      return math.log(1 + x) + math.exp(x) - 1
+        + math.log(x) * (1 / math.log(10) + 1 / math.log(2) + 1)
+    end),
   kernel("roundings", "y[i] = roundf(x[i]) + rintf(x[i]) + truncf(x[i]) + ceilf(x[i]) + lrintf(x[i]) + __float2int_rn(x[i]) + x[i] * x[i];",
     function(x) return math.floor(x + 0.5) * 4 + math.floor(x) + math.ceil(x) + x * x end),
   kernel("reciprocals", "y[i] = __fdividef(x[i], 2.f) + 1.f / x[i] + __ldg(&x[i]) * rsqrtf(x[i]) + fmaf(x[i], x[i], 1.f);",
@@ -74,7 +85,8 @@ return {
   y[i] = a - q * b;]], function(x) return 2 - x ^ 3 end, { before = [[
 __device__ void exchange(float *a, float *b) { float t = *a; *a = *b; *b = t; }
 __device__ void square(float v, float &q) { q = v * v; }]] }),
-  kernel("an array filled by a function", "float a[3]; fill(a, 3, x[i]); y[i] = a[0] + a[1] * a[2];",
+  kernel("an array filled by a function",
+    "float a[3]; fill(a, 3, x[i]); y[i] = a[0] + a[1] * a[2];",
     function(x) return x + 6 * x * x end,
     { before = "__device__ void fill(float *a, int n, float v) { for (int k = 0; k < n; k++) a[k] = v * (k + 1); }" }),
   kernel("a pointer along a local array", [[float a[4] = {x[i], 1.f, 2.f, 3.f};
@@ -83,7 +95,8 @@ __device__ void square(float v, float &q) { q = v * v; }]] }),
   p++;
   *p += a[1];
   y[i] = a[2] * p[-1];]], function(x) return (2 + x * x) * x * x end),
-  kernel("constants and tables", "y[i] = C0 * x[i] + tab[i & 3] * M_PI;", function(x, i) return 2.5 * x + ((i & 3) + 1) * math.pi end,
+  kernel("constants and tables", "y[i] = C0 * x[i] + tab[i & 3] * M_PI;",
+    function(x, i) return 2.5 * x + ((i & 3) + 1) * math.pi end,
     { before = "static const float C0 = 2.5f;\n__device__ const float tab[4] = {1, 2, 3, 4};", tol = 1e-5 }),
   kernel("commas and two counters", [[float a = x[i], b;
   for (int j = 0, k = 3; j < k; ++j, --k) b = (a += 0.5f, a * a);

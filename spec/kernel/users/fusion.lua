@@ -1,5 +1,5 @@
---- Kernels of models, graphics and data: recurrences, sequence losses, quantised products, samplers,
--- segmented scans, renderers.
+--- Kernels of models, graphics and data: recurrences, sequence losses, quantised products,
+-- samplers, segmented scans, renderers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
@@ -35,7 +35,8 @@ __global__ void dequant_gemv(const signed char *__restrict__ w, const float *__r
     args = function(t)
       local w = {}
       for i = 1, 48 do w[i] = (i * 37) % 255 - 127 end
-      return { t.tensor(w, "i8"), t.f { 6 }, t.tensor({ 1, 0, 3, 200, 7, 9 }, "u8"), t.f { 16 }, 3, 16 }
+      return { t.tensor(w, "i8"), t.f { 6 }, t.tensor({ 1, 0, 3, 200, 7, 9 }, "u8"),
+        t.f { 16 }, 3, 16 }
     end, tol = 2e-4,
     want = function(w, scale, zero, x, rows, cols)
       return each(rows, function(r)
@@ -113,15 +114,17 @@ __global__ void hmm(const float *A, const float *pi, const float *B, const int *
   }
   ll[s] = total;
 }]=], shape = { 2 }, args = function(t)
-      return { t.f { 3, 3, low = 0.1, high = 1 }, t.f { 3, low = 0.2, high = 1 }, t.f { 3, 2, low = 0.1, high = 1 },
-        t.i { 0, 1, 1, 0, 1, 0, 0, 1, 1, 1 }, 2, 5, 2 }
+      return { t.f { 3, 3, low = 0.1, high = 1 }, t.f { 3, low = 0.2, high = 1 },
+        t.f { 3, 2, low = 0.1, high = 1 }, t.i { 0, 1, 1, 0, 1, 0, 0, 1, 1, 1 }, 2, 5, 2 }
     end,
     want = function(A, pi, B, obs, n, T, M)
       return each(n, function(s)
         local a = each(3, function(k) return pi[k] * B[k * M + obs[s * T]] end)
         for t = 1, T - 1 do
           local old = a
-          a = each(3, function(k) return sum(3, function(j) return old[j] * A[3 * j + k] end) * B[k * M + obs[s * T + t]] end)
+          a = each(3, function(k)
+            return sum(3, function(j) return old[j] * A[3 * j + k] end) * B[k * M + obs[s * T + t]]
+          end)
         end
         return math.log(a[0] + a[1] + a[2])
       end)
@@ -151,7 +154,10 @@ __global__ void crf(const float *emit, const float *trans, const int *tags, floa
   float m = fmaxf(fmaxf(alpha[0], alpha[1]), fmaxf(alpha[2], alpha[3])), z = 0.f;
   for (float a : alpha) z += __expf(a - m);
   loss[b] = m + __logf(z) - gold;
-}]=], shape = { 2 }, args = function(t) return { t.f { 2, 3, 4 }, t.f { 4, 4 }, t.i { 0, 2, 3, 1, 1, 0 }, 2, 3 } end,
+}]=],
+    shape = { 2 }, args = function(t)
+      return { t.f { 2, 3, 4 }, t.f { 4, 4 }, t.i { 0, 2, 3, 1, 1, 0 }, 2, 3 }
+    end,
     tol = 1e-4,
     want = function(emit, trans, tags, B, T)
       return each(B, function(b)
@@ -189,7 +195,8 @@ __global__ void selective_scan(const float *u, const float *delta, const float *
     y[t * channels + d] = out;
   }
 }]=], shape = { 5, 2 }, args = function(t)
-      return { t.f { 5, 2 }, t.f { 5, 2 }, t.f { 2, 3, low = -2, high = -0.2 }, t.f { 5, 3 }, t.f { 5, 3 }, t.f { 2 }, 5, 2 }
+      return { t.f { 5, 2 }, t.f { 5, 2 }, t.f { 2, 3, low = -2, high = -0.2 }, t.f { 5, 3 },
+        t.f { 5, 3 }, t.f { 2 }, 5, 2 }
     end,
     want = function(u, delta, A, B, C, D, L, channels)
       local y, h = {}, each(6, function() return 0 end)
@@ -224,12 +231,16 @@ __global__ void wkv(const float *w, const float *bonus, const float *k, const fl
     q = A * q + B;
     o = no;
   }
-}]=], shape = { 5, 2 }, args = function(t) return { t.f { 2 }, t.f { 2 }, t.f { 5, 2 }, t.f { 5, 2 }, 5, 2 } end,
+}]=],
+    shape = { 5, 2 }, args = function(t)
+      return { t.f { 2 }, t.f { 2 }, t.f { 5, 2 }, t.f { 5, 2 }, 5, 2 }
+    end,
     want = function(w, bonus, k, v, T, C)
       local y = {}
       for c = 0, C - 1 do
         for t = 0, T - 1 do
-          local a, b = math.exp(bonus[c] + k[t * C + c]) * v[t * C + c], math.exp(bonus[c] + k[t * C + c])
+          local a, b = math.exp(bonus[c] + k[t * C + c]) * v[t * C + c],
+            math.exp(bonus[c] + k[t * C + c])
           for s = 0, t - 1 do
             local e = math.exp(k[s * C + c] - (t - 1 - s) * math.exp(w[c]))
             a, b = a + e * v[s * C + c], b + e
@@ -262,15 +273,21 @@ __global__ void alibi(const float *q, const float *k, const float *v, float *o, 
     m = mn;
   }
   for (unsigned c = 0; c < D; ++c) o[i * D + c] = acc[c] / l;
-}]=], shape = { 5, 4 }, args = function(t) return { t.f { 5, 4 }, t.f { 5, 4 }, t.f { 5, 4 }, 5, 0.3 } end,
+}]=],
+    shape = { 5, 4 }, args = function(t)
+      return { t.f { 5, 4 }, t.f { 5, 4 }, t.f { 5, 4 }, 5, 0.3 }
+    end,
     want = function(q, k, v, T, slope)
       local o = {}
       for i = 0, T - 1 do
         local p = each(i + 1, function(j)
-          return math.exp(0.5 * sum(4, function(c) return q[4 * i + c] * k[4 * j + c] end) - slope * (i - j))
+          return math.exp(0.5 * sum(4,
+            function(c) return q[4 * i + c] * k[4 * j + c] end) - slope * (i - j))
         end)
         local l = sum(i + 1, function(j) return p[j] end)
-        for c = 0, 3 do o[4 * i + c] = sum(i + 1, function(j) return p[j] * v[4 * j + c] end) / l end
+        for c = 0, 3 do
+          o[4 * i + c] = sum(i + 1, function(j) return p[j] * v[4 * j + c] end) / l
+        end
       end
       return o
     end },
@@ -317,7 +334,9 @@ __global__ void exclusive(const float *x, float *y) {
   }
   __syncthreads();
   y[t] = (in - own + totals[warp]) * own;
-}]=], block = { 96 }, grid = { 1 }, shape = { 96 }, args = function(t) return { t.f { 96 } } end, tol = 1e-4, order = 1,
+}]=],
+    block = { 96 }, grid = { 1 }, shape = { 96 }, args = function(t) return { t.f { 96 } } end,
+    tol = 1e-4, order = 1,
     want = function(x)
       local s = 0
       return each(96, function(i)
@@ -335,7 +354,9 @@ __global__ void coo(const Entry *at, const float *val, const float *x, float *y,
     atomicAdd(y + q.row, val[e] * x[q.col]);
   }
 }]=], block = { 4 }, grid = { 1 }, shape = { 3 },
-    args = function(t) return { t.i { 0, 1, 2, 0, 0, 1, 1, -1, 2, 2, 0, 3 }, t.f { 6 }, t.f { 4 }, 6 } end,
+    args = function(t)
+      return { t.i { 0, 1, 2, 0, 0, 1, 1, -1, 2, 2, 0, 3 }, t.f { 6 }, t.f { 4 }, 6 }
+    end,
     want = function(at, val, x, nnz)
       local y = { [0] = 0, 0, 0 }
       for e = 0, nnz - 1 do
@@ -375,7 +396,8 @@ __global__ void align(const int *a, const int *b, const float *score, float gap,
     args = function(t)
       local eye = {}
       for i = 0, 15 do eye[i + 1] = i % 5 == 0 and 2 or -1 end
-      return { t.i { 0, 2, 1, 3, 1, 1 }, t.i { 2, 1, 1, 3, 0 }, t.f { 16, low = -0.1, high = 0.1 } + t.tensor(eye), 0.7, 6, 5 }
+      return { t.i { 0, 2, 1, 3, 1, 1 }, t.i { 2, 1, 1, 3, 0 },
+        t.f { 16, low = -0.1, high = 0.1 } + t.tensor(eye), 0.7, 6, 5 }
     end,
     want = function(a, b, score, gap, n, m)
       local H, best = {}, 0
@@ -383,7 +405,8 @@ __global__ void align(const int *a, const int *b, const float *score, float gap,
       for i = 0, n - 1 do
         for j = 0, m - 1 do
           local diagonal = i > 0 and j > 0 and at(i - 1, j - 1) or 0
-          H[i * m + j] = math.max(0, diagonal + score[a[i] * 4 + b[j]], j > 0 and at(i, j - 1) - gap or 0,
+          H[i * m + j] = math.max(0, diagonal + score[a[i] * 4 + b[j]],
+            j > 0 and at(i, j - 1) - gap or 0,
             i > 0 and at(i - 1, j) - gap or 0)
           best = math.max(best, H[i * m + j])
         end
@@ -410,7 +433,8 @@ __global__ void render(const float *__restrict__ sigma, const float *__restrict_
   color[r] = c;
   depth[r] = expected + T * 10.f;
 }]=], shape = { 3, 3 }, grid = { 1 }, args = function(t)
-      return { t.f { 3, 6, low = -1, high = 6 }, t.f { 3, 6, 3 }, t.f { 3, 6, low = 0.1, high = 0.4 }, 3, 6 }
+      return { t.f { 3, 6, low = -1, high = 6 }, t.f { 3, 6, 3 },
+        t.f { 3, 6, low = 0.1, high = 0.4 }, 3, 6 }
     end,
     want = function(sigma, rgb, dt, rays, samples)
       local color, depth = {}, each(9, function() return 0 end)
@@ -452,8 +476,9 @@ __global__ void sh(const float *coef, const float3 *dir, float *y, int degree, i
       return each(n, function(i)
         local r = math.sqrt(sum(3, function(c) return dir[3 * i + c] ^ 2 end))
         local x, y, z = dir[3 * i] / r, dir[3 * i + 1] / r, dir[3 * i + 2] / r
-        local basis = { [0] = 0.2820948, 0.4886025 * y, 0.4886025 * z, 0.4886025 * x, 1.0925484 * x * y, 1.0925484 * y * z,
-          0.3153916 * (3 * z * z - 1), 1.0925484 * x * z, 0.5462742 * (x * x - y * y) }
+        local basis = { [0] = 0.2820948, 0.4886025 * y, 0.4886025 * z, 0.4886025 * x,
+          1.0925484 * x * y, 1.0925484 * y * z, 0.3153916 * (3 * z * z - 1), 1.0925484 * x * z,
+          0.5462742 * (x * x - y * y) }
         return math.max(0.5 + sum(9, function(k) return coef[9 * i + k] * basis[k] end), 0)
       end)
     end },
@@ -481,28 +506,36 @@ __global__ void reproject(Camera cam, const float *pose, const float *points, co
   residual[2 * i] = ok ? u - seen[2 * i] : 0.f;
   residual[2 * i + 1] = ok ? v - seen[2 * i + 1] : 0.f;
 }]=], shape = { 4, 2 }, args = function(t)
-      local cam = { fx = 1.5, fy = 1.25, cx = 0.5, cy = 0.25, k = { 0.125, -0.0625, 0.03125 }, p = { 0.0625, -0.03125 } }
-      return { cam, t.tensor { 0.2, -0.1, 0.3, 0.1, 0.2, 0.5 }, t.f { 4, 3 } + t.tensor { 0, 0, 1 }, t.f { 4, 2 }, 4 }
+      local cam = { fx = 1.5, fy = 1.25, cx = 0.5, cy = 0.25, k = { 0.125, -0.0625, 0.03125 },
+        p = { 0.0625, -0.03125 } }
+      return { cam, t.tensor { 0.2, -0.1, 0.3, 0.1, 0.2, 0.5 }, t.f { 4, 3 } + t.tensor { 0, 0, 1 },
+        t.f { 4, 2 }, 4 }
     end, tol = 1e-4,
     want = function(cam, pose, points, seen, n)
       local out = {}
       for i = 0, n - 1 do
-        local w, th = { pose[0], pose[1], pose[2] }, math.sqrt(pose[0] ^ 2 + pose[1] ^ 2 + pose[2] ^ 2)
+        local w, th = { pose[0], pose[1], pose[2] },
+          math.sqrt(pose[0] ^ 2 + pose[1] ^ 2 + pose[2] ^ 2)
         local p, k = { points[3 * i], points[3 * i + 1], points[3 * i + 2] }, {}
         for c = 1, 3 do k[c] = w[c] / th end
         local dot = k[1] * p[1] + k[2] * p[2] + k[3] * p[3]
-        local cross = { k[2] * p[3] - k[3] * p[2], k[3] * p[1] - k[1] * p[3], k[1] * p[2] - k[2] * p[1] }
+        local cross = { k[2] * p[3] - k[3] * p[2], k[3] * p[1] - k[1] * p[3],
+          k[1] * p[2] - k[2] * p[1] }
         local q = {}
         for c = 1, 3 do                                     -- Rodrigues
-          q[c] = p[c] * math.cos(th) + cross[c] * math.sin(th) + k[c] * dot * (1 - math.cos(th)) + pose[2 + c]
+          q[c] = p[c] * math.cos(th) + cross[c] * math.sin(th)
+            + k[c] * dot * (1 - math.cos(th)) + pose[2 + c]
         end
         out[2 * i], out[2 * i + 1] = 0, 0
         if q[3] > 0.1 then
           local x, y = q[1] / q[3], q[2] / q[3]
           local r2 = x * x + y * y
           local radial = 1 + r2 * (cam.k[1] + r2 * (cam.k[2] + r2 * cam.k[3]))
-          out[2 * i] = cam.fx * (x * radial + 2 * cam.p[1] * x * y + cam.p[2] * (r2 + 2 * x * x)) + cam.cx - seen[2 * i]
-          out[2 * i + 1] = cam.fy * (y * radial + cam.p[1] * (r2 + 2 * y * y) + 2 * cam.p[2] * x * y) + cam.cy - seen[2 * i + 1]
+          out[2 * i] = cam.fx * (x * radial + 2 * cam.p[1] * x * y + cam.p[2] * (r2 + 2 * x * x))
+            + cam.cx - seen[2 * i]
+          out[2 * i + 1] =
+            cam.fy * (y * radial + cam.p[1] * (r2 + 2 * y * y) + 2 * cam.p[2] * x * y) + cam.cy
+            - seen[2 * i + 1]
         end
       end
       return out
@@ -529,7 +562,10 @@ __global__ void bicubic(const float *img, const float2 *at, float *y, int w, int
     acc += wy[r] * row;
   }
   y[i] = acc;
-}]=], shape = { 4 }, args = function(t) return { t.f { 4, 5 }, t.f { 4, 2, low = 0, high = 4 }, 5, 4, 4 } end,
+}]=],
+    shape = { 4 }, args = function(t)
+      return { t.f { 4, 5 }, t.f { 4, 2, low = 0, high = 4 }, 5, 4, 4 }
+    end,
     want = function(img, at, w, h, n)
       local function k(x)
         x = math.abs(x)
@@ -573,7 +609,8 @@ __global__ void trilinear(const float *vol, const float *grid, float *y, int3 si
     if (inside) acc += w * vol[(q[2] * size.y + q[1]) * size.x + q[0]];
   }
   y[i] = acc;
-}]=], shape = { 5 }, args = function(t) return { t.f { 3, 2, 4 }, t.f { 5, 3 }, { 4, 2, 3 }, 5 } end,
+}]=],
+    shape = { 5 }, args = function(t) return { t.f { 3, 2, 4 }, t.f { 5, 3 }, { 4, 2, 3 }, 5 } end,
     want = function(vol, grid, size, n)
       return each(n, function(i)
         local p = {}
@@ -607,7 +644,9 @@ __global__ void bilateral(const float *x, float *y, int w, int h, float inv_s, f
     }
   }
   y[r * w + c] = a / b;
-}]=], block = { 4, 2 }, grid = { 2, 2 }, shape = { 3, 5 }, args = function(t) return { t.f { 3, 5 }, 5, 3, 0.4, 2 } end,
+}]=],
+    block = { 4, 2 }, grid = { 2, 2 }, shape = { 3, 5 },
+    args = function(t) return { t.f { 3, 5 }, 5, 3, 0.4, 2 } end,
     want = function(x, w, h, s, q)
       return each(w * h, function(e)
         local a, b, c, r = 0, 0, e % w, e // w
@@ -637,7 +676,9 @@ __global__ void soft_hist(const float *x, float *hist, float width, int n) {
   }
   __syncthreads();
   if (threadIdx.x < BINS) atomicAdd(hist + threadIdx.x, h[threadIdx.x] / n);
-}]=], block = { 8 }, grid = { 2 }, shape = { 6 }, args = function(t) return { t.f { 21 }, 1.5, 21 } end, tol = 1e-4,
+}]=],
+    block = { 8 }, grid = { 2 }, shape = { 6 },
+    args = function(t) return { t.f { 21 }, 1.5, 21 } end, tol = 1e-4,
     want = function(x, width, n)
       return each(6, function(b)
         return sum(n, function(i)
@@ -670,7 +711,10 @@ __global__ void chamfer(const float *a, const float *b, float *loss, int *match,
   __syncthreads();
   for (int s = blockDim.x >> 1; s; s >>= 1) { if (t < s) part[t] += part[t + s]; __syncthreads(); }
   if (!t) loss[0] = part[0];
-}]=], block = { 16 }, grid = { 1 }, shape = { 9 }, args = function(t) return { t.f { 4, 3 }, t.f { 5, 3 }, 4, 5 } end,
+}]=],
+    block = { 16 }, grid = { 1 }, shape = { 9 }, args = function(t)
+      return { t.f { 4, 3 }, t.f { 5, 3 }, 4, 5 }
+    end,
     order = 1,
     want = function(a, b, n, m)
       local match, loss = {}, each(9, function() return 0 end)
@@ -717,7 +761,9 @@ __global__ void topk(const float *x, float *y, int *idx, int rows, int cols) {
         for c = 0, cols - 1 do order[c + 1] = c end
         table.sort(order, function(a, b) return x[r * cols + a] > x[r * cols + b] end)
         local z = sum(3, function(k) return math.exp(x[r * cols + order[k + 1]]) end)
-        for k = 0, 2 do y[3 * r + k], at[3 * r + k] = math.exp(x[r * cols + order[k + 1]]) / z, order[k + 1] end
+        for k = 0, 2 do
+          y[3 * r + k], at[3 * r + k] = math.exp(x[r * cols + order[k + 1]]) / z, order[k + 1]
+        end
       end
       return y, at
     end },
@@ -743,12 +789,14 @@ __global__ void roi_align(const float *f, const float4 *boxes, float *out, int h
     s += sample(f, h, w, q.y + bh * (py + (k / 2 + 0.5f) / 2), q.x + bw * (px + (k % 2 + 0.5f) / 2));
   out[i] = s / 4;
 }]=], shape = { 2, 2, 2 }, args = function(t)
-      return { t.f { 4, 5 }, t.tensor { { 0.3, 0.2, 3.1, 2.7 }, { 1.15, 1.35, 4.6, 3.3 } }, 4, 5, 2 }
+      return { t.f { 4, 5 },
+        t.tensor { { 0.3, 0.2, 3.1, 2.7 }, { 1.15, 1.35, 4.6, 3.3 } }, 4, 5, 2 }
     end,
     want = function(f, boxes, h, w, n)
       return each(4 * n, function(i)
         local b, px, py = 4 * (i // 4), i % 2, i // 2 % 2
-        local bw, bh = math.max(boxes[b + 2] - boxes[b], 0.5) / 2, math.max(boxes[b + 3] - boxes[b + 1], 0.5) / 2
+        local bw, bh = math.max(boxes[b + 2] - boxes[b], 0.5) / 2,
+          math.max(boxes[b + 3] - boxes[b + 1], 0.5) / 2
         return sum(4, function(k)
           local y = boxes[b + 1] + bh * (py + (k // 2 + 0.5) / 2)
           local x = boxes[b] + bw * (px + (k % 2 + 0.5) / 2)
@@ -756,7 +804,8 @@ __global__ void roi_align(const float *f, const float4 *boxes, float *out, int h
           local v = 0
           for r = 0, h - 1 do
             for c = 0, w - 1 do
-              v = v + math.max(0, 1 - math.abs(y - r)) * math.max(0, 1 - math.abs(x - c)) * f[r * w + c]
+              v = v + math.max(0, 1 - math.abs(y - r)) * math.max(0,
+                1 - math.abs(x - c)) * f[r * w + c]
             end
           end
           return v / 4
@@ -775,7 +824,10 @@ __global__ void route(const float *logit, const float *x, float *y, int n, int c
   const int rank = __popc((e ? mask : other) & before);
   const float p = 1.f / (1.f + expf(e ? a - b : b - a));
   if (live) y[i] = rank < capacity ? p * x[i] * (e ? 2.f : 1.f) : x[i];
-}]=], block = { 32 }, grid = { 1 }, shape = { 9 }, args = function(t) return { t.f { 9, 2 }, t.f { 9 }, 9, 3 } end,
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 9 }, args = function(t)
+      return { t.f { 9, 2 }, t.f { 9 }, 9, 3 }
+    end,
     want = function(logit, x, n, capacity)
       local count = { [0] = 0, 0 }
       return each(n, function(i)

@@ -34,10 +34,12 @@ __global__ void lbm(const float *__restrict__ fin, float *__restrict__ fout, con
     fout[IDX(x, y, q)] = f[q] - omega * (f[q] - feq);
   }
 }]=], block = { 4, 2 }, grid = { 1, 2 }, order = 1, args = function(t)
-      return { t.f { 9, 3, 4, low = 0.5, high = 1 }, t.tensor({ { 0, 0, 1, 0 }, { 0, 0, 0, 0 }, { 1, 0, 0, 0 } }, "u8"), 0.8, 4, 3 }
+      return { t.f { 9, 3, 4, low = 0.5, high = 1 },
+        t.tensor({ { 0, 0, 1, 0 }, { 0, 0, 0, 0 }, { 1, 0, 0, 0 } }, "u8"), 0.8, 4, 3 }
     end,
     want = function(fin, solid, omega, nx, ny)
-      local ex, ey, opp = { [0] = 0, 1, 0, -1, 0, 1, -1, -1, 1 }, { [0] = 0, 0, 1, 0, -1, 1, 1, -1, -1 }, { [0] = 0, 3, 4, 1, 2, 7, 8, 5, 6 }
+      local ex, ey, opp = { [0] = 0, 1, 0, -1, 0, 1, -1, -1, 1 },
+        { [0] = 0, 0, 1, 0, -1, 1, 1, -1, -1 }, { [0] = 0, 3, 4, 1, 2, 7, 8, 5, 6 }
       local out = {}
       for c = 0, nx * ny - 1 do
         local x, y = c % nx, c // nx
@@ -46,11 +48,13 @@ __global__ void lbm(const float *__restrict__ fin, float *__restrict__ fout, con
           return solid[from] == 1 and fin[opp[q] * nx * ny + c] or fin[q * nx * ny + from]
         end)
         local rho = sum(9, function(q) return f[q] end)
-        local u, v = sum(9, function(q) return ex[q] * f[q] end) / rho, sum(9, function(q) return ey[q] * f[q] end) / rho
+        local u, v = sum(9, function(q) return ex[q] * f[q] end) / rho,
+          sum(9, function(q) return ey[q] * f[q] end) / rho
         for q = 0, 8 do
           local w = q == 0 and 4 / 9 or q < 5 and 1 / 9 or 1 / 36
           local eu = ex[q] * u + ey[q] * v
-          out[q * nx * ny + c] = f[q] + omega * (w * rho * (1 + 3 * eu + 4.5 * eu * eu - 1.5 * (u * u + v * v)) - f[q])
+          out[q * nx * ny + c] = f[q]
+            + omega * (w * rho * (1 + 3 * eu + 4.5 * eu * eu - 1.5 * (u * u + v * v)) - f[q])
         end
       end
       return out
@@ -75,11 +79,16 @@ __global__ void wave(const float *u0, const float *u1, const float *c2, float *u
   const bool border = x == 0 || y == 0 || x == w - 1 || y == h - 1;
   const float damp = border ? 0.1f : 0.f;
   u2[y * w + x] = ((2.f * tile[ty][tx] - (1.f - damp) * u0[y * w + x]) + c2[y * w + x] * lap) / (1.f + damp);
-}]=], block = { 4, 4 }, grid = { 2, 2 }, order = 1, args = function(t) return { t.f { 5, 6 }, t.f { 5, 6 }, t.f { 5, 6, low = 0, high = 0.4 }, 6, 5 } end,
+}]=],
+    block = { 4, 4 }, grid = { 2, 2 }, order = 1, args = function(t)
+      return { t.f { 5, 6 }, t.f { 5, 6 }, t.f { 5, 6, low = 0, high = 0.4 }, 6, 5 }
+    end,
     want = function(u0, u1, c2, w, h)
       return each(w * h, function(e)
         local x, y = e % w, e // w
-        local function at(i, j) return i >= 0 and i < w and j >= 0 and j < h and u1[j * w + i] or 0 end
+        local function at(i, j)
+          return i >= 0 and i < w and j >= 0 and j < h and u1[j * w + i] or 0
+        end
         local d = (x == 0 or y == 0 or x == w - 1 or y == h - 1) and 0.1 or 0
         local lap = at(x - 1, y) + at(x + 1, y) + at(x, y - 1) + at(x, y + 1) - 4 * u1[e]
         return (2 * u1[e] - (1 - d) * u0[e] + c2[e] * lap) / (1 + d)
@@ -105,7 +114,8 @@ __global__ void grayscott(const float2 *in, float2 *out, Rates r, float dt, int 
   }
   out[y * n + x] = s[steps & 1][y][x];
 }]=], block = { 5, 5 }, grid = { 1 }, args = function(t)
-      return { t.f { 5, 5, 2, low = 0, high = 1 }, { feed = 0.04, kill = 0.06, du = 0.16, dv = 0.08 }, 0.5, 3 }
+      return { t.f { 5, 5, 2, low = 0, high = 1 },
+        { feed = 0.04, kill = 0.06, du = 0.16, dv = 0.08 }, 0.5, 3 }
     end, order = 1,
     want = function(uv, r, dt, steps)
       for _ = 1, steps do
@@ -113,7 +123,8 @@ __global__ void grayscott(const float2 *in, float2 *out, Rates r, float dt, int 
           local x, y, k = e // 2 % 5, e // 10, e % 2
           local function at(i, j, q) return uv[(j % 5 * 5 + i % 5) * 2 + q] end
           local u, v = at(x, y, 0), at(x, y, 1)
-          local lap = at(x - 1, y, k) + at(x + 1, y, k) + at(x, y - 1, k) + at(x, y + 1, k) - 4 * at(x, y, k)
+          local lap = at(x - 1, y, k) + at(x + 1, y, k) + at(x, y - 1, k) + at(x, y + 1,
+            k) - 4 * at(x, y, k)
           if k == 0 then return u + dt * (r.du * lap - u * v * v + r.feed * (1 - u)) end
           return v + dt * (r.dv * lap + u * v * v - (r.feed + r.kill) * v)
         end)
@@ -129,13 +140,16 @@ __global__ void sor(float *__restrict__ p, const float *__restrict__ rhs, float 
   const int c = j * nx + i;
   const float gs = 0.25f * (p[c - 1] + p[c + 1] + p[c - nx] + p[c + nx] - rhs[c]);
   p[c] = (1.f - omega) * p[c] + omega * gs;
-}]=], block = { 2, 2 }, grid = { 2, 2 }, inout = { "p" }, order = 1, args = function(t) return { t.f { 6, 7 }, t.f { 6, 7 }, 1.3, 1, 7, 6 } end,
+}]=],
+    block = { 2, 2 }, grid = { 2, 2 }, inout = { "p" }, order = 1,
+    args = function(t) return { t.f { 6, 7 }, t.f { 6, 7 }, 1.3, 1, 7, 6 } end,
     want = function(p, rhs, w, colour, nx, ny)
       local out = each(nx * ny, function(e) return p[e] end)
       for c = 0, nx * ny - 1 do
         local i, j = c % nx, c // nx
         if i > 0 and j > 0 and i < nx - 1 and j < ny - 1 and (i + j + colour) % 2 == 1 then
-          out[c] = (1 - w) * p[c] + w * 0.25 * (p[c - 1] + p[c + 1] + p[c - nx] + p[c + nx] - rhs[c])
+          out[c] = (1 - w) * p[c]
+            + w * 0.25 * (p[c - 1] + p[c + 1] + p[c - nx] + p[c + nx] - rhs[c])
         end
       end
       return out
@@ -155,12 +169,16 @@ __global__ void jacobi(const float *b, float *u, float *v, int n, int sweeps) {
     __syncthreads();
     float *t = now; now = next; next = t;
   }
-}]=], block = { 16 }, grid = { 1 }, inout = { "v" }, order = 1, args = function(t) return { t.f { 9 }, t.f { 9 }, 9, 4 } end,
+}]=],
+    block = { 16 }, grid = { 1 }, inout = { "v" }, order = 1,
+    args = function(t) return { t.f { 9 }, t.f { 9 }, 9, 4 } end,
     want = function(b, _, n, sweeps)
       local two = { each(n, function(i) return b[i] end), zeros(n) }
       for s = 1, sweeps do
         local now = two[(s - 1) % 2 + 1]
-        two[s % 2 + 1] = each(n, function(i) return 0.5 * ((now[i - 1] or 0) + (now[i + 1] or 0)) + b[i] end)
+        two[s % 2 + 1] = each(n, function(i)
+          return 0.5 * ((now[i - 1] or 0) + (now[i + 1] or 0)) + b[i]
+        end)
       end
       return two[1], two[2]
     end },
@@ -179,7 +197,10 @@ __global__ void thomas(const float *a, const float *b, const float *c, const flo
   }
   x[(n - 1) * m + t] = dp[(n - 1) * m + t];
   for (int i = n - 2; i >= 0; --i) x[i * m + t] = dp[i * m + t] - cp[i * m + t] * x[(i + 1) * m + t];
-}]=], order = 1, args = function(t) return { t.f { 5, 3 }, t.f { 5, 3, low = 3, high = 4 }, t.f { 5, 3 }, t.f { 5, 3 }, 5, 3 } end,
+}]=],
+    order = 1, args = function(t)
+      return { t.f { 5, 3 }, t.f { 5, 3, low = 3, high = 4 }, t.f { 5, 3 }, t.f { 5, 3 }, 5, 3 }
+    end,
     want = function(a, b, c, d, n, m)
       local cp, dp, x = {}, {}, {}
       for t = 0, m - 1 do
@@ -224,12 +245,18 @@ __global__ void logdet(const float *a, float *out, int n) {
   out[t] = ld;
 }]=], shape = { 2 }, order = 1, args = function(t)
       local m = {}
-      for s = 0, 1 do for i = 0, 3 do for j = 0, 3 do m[#m + 1] = (i == j and 3 or 0) + math.cos(s + i * j + i + j) end end end
+      for s = 0, 1 do
+        for i = 0, 3 do
+          for j = 0, 3 do m[#m + 1] = (i == j and 3 or 0) + math.cos(s + i * j + i + j) end
+        end
+      end
       return { t.tensor(m), 2 }
     end,
     want = function(a, n)
       return each(n, function(t)
-        local m, det = each(16, function(e) return a[16 * t + math.max(e // 4, e % 4) * 4 + math.min(e // 4, e % 4)] end), 1
+        local m, det = each(16,
+          function(e) return a[16 * t + math.max(e // 4, e % 4) * 4 + math.min(e // 4, e % 4)] end),
+        1
         for j = 0, 3 do
           det = det * m[5 * j]
           for i = j + 1, 3 do
@@ -263,12 +290,18 @@ __global__ void metropolis(const float *J, float *energy, int *spins, float beta
   float e = 0.f;
   for (int i = 0; i < L; ++i) { e -= J[0] * s[i] * s[(i + 1) % L]; spins[c * L + i] = s[i]; }
   energy[c] = e;
-}]=], shape = { 24 }, grid = { 1 }, order = 1, args = function(t) return { t.tensor { 0.7 }, 0.6, 5, 4 } end,
+}]=],
+    shape = { 24 }, grid = { 1 }, order = 1, args = function(t)
+      return { t.tensor { 0.7 }, 0.6, 5, 4 }
+    end,
     want = function(J, beta, sweeps, n)
       local energy, spins = zeros(24), zeros(24)
       for c = 0, n - 1 do
         local state = ((c + 1) * 747796405 + 2891336453) & 0xffffffff
-        local function rng() state = (state * 1664525 + 1013904223) & 0xffffffff return (state >> 8) / 16777216 end
+        local function rng()
+          state = (state * 1664525 + 1013904223) & 0xffffffff
+          return (state >> 8) / 16777216
+        end
         local s = {}
         for i = 0, 5 do s[i] = rng() < 0.5 and -1 or 1 end
         for _ = 1, sweeps do
@@ -277,7 +310,9 @@ __global__ void metropolis(const float *J, float *energy, int *spins, float beta
             if d <= 0 or u < math.exp(-beta * d) then s[i] = -s[i] end
           end
         end
-        for i = 0, 5 do energy[c], spins[c * 6 + i] = energy[c] - J[0] * s[i] * s[(i + 1) % 6], s[i] end
+        for i = 0, 5 do
+          energy[c], spins[c * 6 + i] = energy[c] - J[0] * s[i] * s[(i + 1) % 6], s[i]
+        end
       end
       return energy, spins
     end },
@@ -312,13 +347,15 @@ __launch_bounds__(128) __global__ void BlackScholesGPU(float2 *__restrict d_Call
     d_PutResult[opt] = make_float2(putResult1, putResult2);
   }
 }]=], block = { 32 }, args = function(t)
-      return { t.f { 6, low = 15, high = 30 }, t.f { 6, low = 15, high = 30 }, t.f { 6, low = 0.5, high = 3 }, 0.02, 0.3, 6 }
+      return { t.f { 6, low = 15, high = 30 }, t.f { 6, low = 15, high = 30 },
+        t.f { 6, low = 0.5, high = 3 }, 0.02, 0.3, 6 }
     end, tol = 1e-4, order = 1,
     want = function(S, X, T, R, V, n)
       local function cnd(d)
         local k = 1 / (1 + 0.2316419 * math.abs(d))
         local c = 0.39894228040143267793994605993438 * math.exp(-d * d / 2) *
-          (k * (0.31938153 + k * (-0.356563782 + k * (1.781477937 + k * (-1.821255978 + k * 1.330274429)))))
+          (k * (0.31938153
+            + k * (-0.356563782 + k * (1.781477937 + k * (-1.821255978 + k * 1.330274429)))))
         return d > 0 and 1 - c or c
       end
       local call, put = {}, {}
@@ -351,13 +388,15 @@ __global__ void levenshtein(const unsigned char *a, const unsigned char *b, int 
   __syncthreads();
   if (threadIdx.x == 0) dist[blockIdx.x] = row[nb];
 }]=], block = { 8 }, grid = { 2 }, shared = 32, shape = { 2 }, same = true, args = function(t)
-      return { t.tensor({ string.byte("kittensaturn", 1, 12) }, "u8"), t.tensor({ string.byte("sitting", 1, 7) }, "u8"), 6, 7 }
+      return { t.tensor({ string.byte("kittensaturn", 1, 12) }, "u8"),
+        t.tensor({ string.byte("sitting", 1, 7) }, "u8"), 6, 7 }
     end,
     want = function(a, b, na, nb)
       return each(2, function(w)
         local d = {}
         for i = 0, na do for j = 0, nb do
-          d[i * 100 + j] = i == 0 and j or j == 0 and i or math.min(d[(i - 1) * 100 + j] + 1, d[i * 100 + j - 1] + 1,
+          d[i * 100 + j] = i == 0 and j or j == 0 and i
+            or math.min(d[(i - 1) * 100 + j] + 1, d[i * 100 + j - 1] + 1,
             d[(i - 1) * 100 + j - 1] + (a[w * na + i - 1] == b[j - 1] and 0 or 1))
         end end
         return d[na * 100 + nb]
@@ -391,13 +430,15 @@ __global__ void smith_waterman(const int *q, const int *r, const float *score, f
     best[0] = mine;
   }
 }]=], block = { 8 }, grid = { 1 }, shape = { 1 }, order = 1, args = function(t)
-      return { t.i { 0, 1, 2, 3, 1, 0 }, t.i { 3, 1, 2, 0, 1, 1, 0 }, t.f { 4, 4, low = -0.5, high = 2 }, 0.3, 6, 7 }
+      return { t.i { 0, 1, 2, 3, 1, 0 }, t.i { 3, 1, 2, 0, 1, 1, 0 },
+        t.f { 4, 4, low = -0.5, high = 2 }, 0.3, 6, 7 }
     end,
     want = function(q, r, s, gap, m, n)
       local h, best = {}, 0
       local function at(i, j) return i >= 0 and j >= 0 and h[i * n + j] or 0 end
       for i = 0, m - 1 do for j = 0, n - 1 do
-        h[i * n + j] = math.max(0, at(i - 1, j - 1) + s[q[i] * 4 + r[j]], at(i - 1, j) - gap, at(i, j - 1) - gap)
+        h[i * n + j] = math.max(0, at(i - 1, j - 1) + s[q[i] * 4 + r[j]], at(i - 1, j) - gap,
+          at(i, j - 1) - gap)
         best = math.max(best, h[i * n + j])
       end end
       return { [0] = best }
@@ -430,7 +471,9 @@ __device__ void im2col(const int n, const Dtype *data_im, int height, int width,
 }
 __global__ void im2col_gpu_kernel(const float *im, float *col, int n, int height, int width, int hc, int wc) {
   im2col<float>(n, im, height, width, 3, 1, 2, hc, wc, col);
-}]=], block = { 8 }, grid = { 1 }, shape = { 2, 9, 2, 3 }, order = 1, args = function(t) return { t.f { 2, 4, 5 }, 12, 4, 5, 2, 3 } end,
+}]=],
+    block = { 8 }, grid = { 1 }, shape = { 2, 9, 2, 3 }, order = 1,
+    args = function(t) return { t.f { 2, 4, 5 }, 12, 4, 5, 2, 3 } end,
     want = function(im, _, h, w, hc, wc)
       return each(108, function(e)
         local c, k, y, x = e // 54, e // 6 % 9, e // 3 % hc, e % wc
@@ -469,7 +512,10 @@ __global__ void convolutionRowsKernel(float *d_Dst, const float *d_Src, int imag
     for (int j = -KERNEL_RADIUS; j <= KERNEL_RADIUS; j++) sum += c_Kernel[KERNEL_RADIUS - j] * s_Data[threadIdx.y][threadIdx.x + i * ROWS_BLOCKDIM_X + j];
     d_Dst[i * ROWS_BLOCKDIM_X] = sum;
   }
-}]=], block = { 4, 2 }, grid = { 2, 1 }, order = 1, args = function(t) return { t.f { 2, 16 }, 16, 2, 16 } end,
+}]=],
+    block = { 4, 2 }, grid = { 2, 1 }, order = 1, args = function(t)
+      return { t.f { 2, 16 }, 16, 2, 16 }
+    end,
     want = function(x, w)
       local taps = { 0.1, 0.2, 0.4, 0.2, 0.1 }
       return each(32, function(e)
@@ -500,13 +546,17 @@ __global__ void dwconv_nhwc(const float *in, const float *filt, const float *bia
     }
   acc.x = fmaxf(acc.x, 0.f); acc.y = fmaxf(acc.y, 0.f); acc.z = fmaxf(acc.z, 0.f); acc.w = fmaxf(acc.w, 0.f);
   *reinterpret_cast<float4 *>(&out[(y * W + x) * C + 4 * c4]) = acc;
-}]=], block = { 2 }, grid = { 3, 2 }, order = 1, args = function(t) return { t.f { 2, 3, 8 }, t.f { 9, 8 }, t.f { 8 }, 2, 3, 8 } end,
+}]=],
+    block = { 2 }, grid = { 3, 2 }, order = 1, args = function(t)
+      return { t.f { 2, 3, 8 }, t.f { 9, 8 }, t.f { 8 }, 2, 3, 8 }
+    end,
     want = function(x, f, b, H, W, C)
       return each(H * W * C, function(e)
         local c, i, j = e % C, e // C % W, e // (C * W)
         return math.max(0, b[c] + sum(9, function(k)
           local yy, xx = j + k // 3 - 1, i + k % 3 - 1
-          return yy >= 0 and xx >= 0 and yy < H and xx < W and x[(yy * W + xx) * C + c] * f[k * C + c] or 0
+          return yy >= 0 and xx >= 0 and yy < H and xx < W
+            and x[(yy * W + xx) * C + c] * f[k * C + c] or 0
         end))
       end)
     end },
@@ -526,7 +576,9 @@ __global__ void avg_pool_backward(const float *__restrict__ dtop, float *__restr
       }
     dbottom[index] = gradient;
   }
-}]=], block = { 8 }, grid = { 2 }, shape = { 2, 4, 5 }, order = 1, args = function(t) return { t.f { 2, 2, 3 }, 40, 4, 5, 2, 3, 3, 2 } end,
+}]=],
+    block = { 8 }, grid = { 2 }, shape = { 2, 4, 5 }, order = 1,
+    args = function(t) return { t.f { 2, 2, 3 }, 40, 4, 5, 2, 3, 3, 2 } end,
     want = function(top, n, H, W, PH, PW, k, s)
       local d = zeros(n)
       for e = 0, 2 * PH * PW - 1 do
@@ -557,7 +609,11 @@ __global__ void mandel(const float *cx, const float *cy, float *dist, int *iters
   }
   iters[i] = k;
   dist[i] = k == max_iter ? 0.f : sqrtf(norm2(z) / norm2(dz)) * 0.5f * logf(norm2(z));
-}]=], order = 1, args = function(t) return { t.tensor { 0.4, -0.2, 0.5, -1.8, 0 }, t.tensor { 0.5, 0.9, 0.1, 0.05, 0.2 }, 60, 5 } end, tol = 1e-3,
+}]=],
+    order = 1,
+    args = function(t)
+      return { t.tensor { 0.4, -0.2, 0.5, -1.8, 0 }, t.tensor { 0.5, 0.9, 0.1, 0.05, 0.2 }, 60, 5 }
+    end, tol = 1e-3,
     want = function(cx, cy, most, n)
       local dist, iters = {}, {}
       for i = 0, n - 1 do
@@ -567,7 +623,8 @@ __global__ void mandel(const float *cx, const float *cy, float *dist, int *iters
           a, b, k = a * a - b * b + cx[i], 2 * a * b + cy[i], k + 1
         end
         local q = a * a + b * b
-        iters[i], dist[i] = k, k == most and 0 or math.sqrt(q / (da * da + db * db)) * 0.5 * math.log(q)
+        iters[i], dist[i] = k,
+          k == most and 0 or math.sqrt(q / (da * da + db * db)) * 0.5 * math.log(q)
       end
       return dist, iters
     end },
@@ -594,7 +651,8 @@ __global__ void gat(const int *__restrict__ rowptr, const int *__restrict__ col,
     out[v * F + f] = hi > lo ? acc / den : 0.f;
   }
 }]=], block = { 64 }, grid = { 2 }, shape = { 4, 3 }, order = 1, args = function(t)
-      return { t.i { 0, 2, 2, 5, 6 }, t.i { 1, 3, 0, 1, 2, 0 }, t.f { 4 }, t.f { 4 }, t.f { 4, 3 }, 4, 3 }
+      return { t.i { 0, 2, 2, 5, 6 }, t.i { 1, 3, 0, 1, 2, 0 }, t.f { 4 }, t.f { 4 },
+        t.f { 4, 3 }, 4, 3 }
     end,
     want = function(ptr, col, el, er, feat, _, F)
       return each(4 * F, function(i)
@@ -625,7 +683,8 @@ __global__ void spmv_ell(const float *val, const int *idx, const float *x, float
   }
   y[r] = alpha * s + beta * y[r];
 }]=], inout = { "y" }, block = { 32 }, grid = { 1 }, order = 1, args = function(t)
-      return { t.f { 2, 4 }, t.i { 0, 2, -1, 1, 1, -1, -1, 2 }, t.f { 3 }, t.f { 4 }, { rows = 4, cols = 3, width = 2 }, 0.5, 2 }
+      return { t.f { 2, 4 }, t.i { 0, 2, -1, 1, 1, -1, -1, 2 }, t.f { 3 }, t.f { 4 },
+        { rows = 4, cols = 3, width = 2 }, 0.5, 2 }
     end,
     want = function(val, idx, x, y, m, alpha, beta)
       return each(4, function(r)
@@ -702,9 +761,12 @@ __device__ void sgemm(const float *A, const float *B, float *C, int M, int N, in
     for (int j = 0; j < TN; ++j) C[(blockIdx.y * BM + ty * TM + i) * N + blockIdx.x * BN + tx * TN + j] = alpha * acc[i][j];
 }
 __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K, float alpha) { sgemm<8, 8, 4, 2, 2>(A, B, C, M, N, K, alpha); }]=],
-    block = { 16 }, grid = { 1, 2 }, shape = { 16, 8 }, order = 1, args = function(t) return { t.f { 16, 12 }, t.f { 12, 8 }, 16, 8, 12, 0.5 } end, tol = 1e-4,
+    block = { 16 }, grid = { 1, 2 }, shape = { 16, 8 }, order = 1,
+    args = function(t) return { t.f { 16, 12 }, t.f { 12, 8 }, 16, 8, 12, 0.5 } end, tol = 1e-4,
     want = function(a, b, M, N, K, alpha)
-      return each(M * N, function(e) return alpha * sum(K, function(k) return a[e // N * K + k] * b[k * N + e % N] end) end)
+      return each(M * N, function(e)
+        return alpha * sum(K, function(k) return a[e // N * K + k] * b[k * N + e % N] end)
+      end)
     end },
 
   { "bodies in tiles, the interaction unrolled, float4 with masses", [=[
@@ -744,7 +806,9 @@ __global__ void calculate_forces(const float4 *globalX, float4 *globalA, int N) 
   }
   float4 acc4 = {acc.x, acc.y, acc.z, 0.0f};
   globalA[gtid] = acc4;
-}]=], block = { 4 }, grid = { 2 }, shared = 64, order = 1, args = function(t) return { t.f { 8, 4 }, 8 } end,
+}]=],
+    block = { 4 }, grid = { 2 }, shared = 64, order = 1,
+    args = function(t) return { t.f { 8, 4 }, 8 } end,
     want = function(x, n)
       return each(4 * n, function(e)
         local i, c = e // 4 * 4, e % 4

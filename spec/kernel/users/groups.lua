@@ -1,4 +1,5 @@
---- Kernels whose threads work in groups: cooperative groups, votes and matches, tiles that alternate, sorts.
+--- Kernels whose threads work in groups: cooperative groups, votes and
+--- matches, tiles that alternate, sorts.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
@@ -20,7 +21,10 @@ template <unsigned N> __global__ void softmax(const float *x, float *y, int w, i
   s = cg::reduce(tile, s, cg::plus<float>{});
   tile.sync();
   for (int c = tile.thread_rank(); c < w; c += tile.size()) y[row * w + c] = expf(x[row * w + c] - m) / s;
-}]=], entry = "softmax<4>", block = { 8 }, grid = { 2 }, args = function(t) return { t.f { 3, 7 }, 7, 3 } end,
+}]=],
+    entry = "softmax<4>", block = { 8 }, grid = { 2 }, args = function(t)
+      return { t.f { 3, 7 }, 7, 3 }
+    end,
     want = function(x, w, rows)
       return each(w * rows, function(e)
         return math.exp(x[e]) / sum(w, function(c) return math.exp(x[e - e % w + c]) end)
@@ -60,7 +64,9 @@ __device__ int claim(int *count) {
 __global__ void keep(const float *x, float *y, int *count, float above, int n) {
   const int i = threadIdx.x;
   if (i < n && x[i] > above) y[claim(count)] = x[i] * x[i];
-}]=], block = { 32 }, grid = { 1 }, shape = { 20 }, args = function(t) return { t.f { 20 }, 0.125, 20 } end, nodiff = { "above" },
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 20 },
+    args = function(t) return { t.f { 20 }, 0.125, 20 } end, nodiff = { "above" },
     want = function(x, above, n)
       local y, k = each(n, function() return 0 end), 0
       for i = 0, n - 1 do if x[i] > above then y[k], k = x[i] ^ 2, k + 1 end end
@@ -81,11 +87,16 @@ __global__ void running(const float *x, float *mean, float *before, int w) {
     mean[i] = up_to / (tile.thread_rank() + 1) + sqrtf(top + 0.5f);
     before[i] = ahead * third + bit;
   }
-}]=], block = { 16 }, grid = { 2 }, shape = { 2, 11 }, args = function(t) return { t.f { 2, 11 }, 11 } end,
+}]=],
+    block = { 16 }, grid = { 2 }, shape = { 2, 11 }, args = function(t)
+      return { t.f { 2, 11 }, 11 }
+    end,
     want = function(x, w)
       local function up_to(i, f) return sum(i % w + 1, function(k) return f(x[i - k]) end) end
       local function one(v) return v end
-      return each(2 * w, function(i) return up_to(i, one) / (i % w + 1) + math.sqrt(up_to(i, function(v) return v * v end) + 0.5) end),
+      return each(2 * w, function(i)
+        return up_to(i, one) / (i % w + 1) + math.sqrt(up_to(i, function(v) return v * v end) + 0.5)
+      end),
         each(2 * w, function(i) return up_to(i, one) - x[i] + 4 end)
     end },
 
@@ -99,9 +110,14 @@ __global__ void by_key(const int *key, const float *x, float *out, int n) {
     if (peers >> j & 1u) s += v;
   }
   if (i < n && __ffs(peers) - 1 == i) out[k] = s;
-}]=], block = { 32 }, grid = { 1 }, shape = { 4 }, args = function(t) return { t.i { 2, 0, 3, 2, 2, 0, 3, 0, 0 }, t.f { 9 }, 9 } end,
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 4 }, args = function(t)
+      return { t.i { 2, 0, 3, 2, 2, 0, 3, 0, 0 }, t.f { 9 }, 9 }
+    end,
     want = function(key, x, n)
-      return each(4, function(k) return sum(n, function(i) return key[i] == k and x[i] or 0 end) end)
+      return each(4, function(k)
+        return sum(n, function(i) return key[i] == k and x[i] or 0 end)
+      end)
     end },
 
   { "a product of tiles in two buffers, four results a thread", [=[
@@ -145,7 +161,9 @@ gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict
 }]=], entry = "gemm<2, 2>", block = { 4 }, grid = { 2, 2 }, shape = { 5, 6 }, order = 1,
     args = function(t) return { t.f { 5, 5 }, t.f { 5, 6 }, 5, 6, 5, t.f { 1 } } end,
     want = function(A, B, M, N, K, alpha)
-      return each(M * N, function(e) return alpha[0] * sum(K, function(k) return A[e // N * K + k] * B[k * N + e % N] end) end)
+      return each(M * N, function(e)
+        return alpha[0] * sum(K, function(k) return A[e // N * K + k] * B[k * N + e % N] end)
+      end)
     end },
 
   { "points smoothed between two arrays whose pointers swap", [=[
@@ -167,14 +185,20 @@ __global__ void smooth(const Point *in, Point *out, float k, int rounds, int n) 
     to = other;
   }
   if (t < n) out[t] = from[t];
-}]=], block = { 8 }, grid = { 1 }, args = function(t) return { t.f { 5, 3 }, t.f { 1, low = 0.1, high = 0.3 }, 3, 5 } end,
+}]=],
+    block = { 8 }, grid = { 1 }, args = function(t)
+      return { t.f { 5, 3 }, t.f { 1, low = 0.1, high = 0.3 }, 3, 5 }
+    end,
     want = function(p, k, rounds, n)
       k = k[0]
       for _ = 1, rounds do
         local q, old = {}, p
         for i = 0, n - 1 do
-          local function bend(d) return old[(i + n - 1) % n * 3 + d] - 2 * old[3 * i + d] + old[(i + 1) % n * 3 + d] end
-          q[3 * i], q[3 * i + 1], q[3 * i + 2] = old[3 * i] + k * bend(0), old[3 * i + 1] + k * bend(1) * old[3 * i], old[3 * i + 2] * (1 - k)
+          local function bend(d)
+            return old[(i + n - 1) % n * 3 + d] - 2 * old[3 * i + d] + old[(i + 1) % n * 3 + d]
+          end
+          q[3 * i], q[3 * i + 1], q[3 * i + 2] = old[3 * i] + k * bend(0),
+            old[3 * i + 1] + k * bend(1) * old[3 * i], old[3 * i + 2] * (1 - k)
         end
         p = q
       end
@@ -274,7 +298,9 @@ __global__ void transpose8(const float4 *__restrict__ x, float4 *__restrict__ y)
   y[at] = make_float4(v[0], v[1], v[2], v[3]);
   y[at + 1] = make_float4(v[4], v[5], v[6], v[7]);
 }]=], block = { 16 }, grid = { 1 }, args = function(t) return { t.f { 2, 8, 8 } } end, order = 1,
-    want = function(x) return each(128, function(e) return x[e - e % 64 + e % 8 * 8 + e % 64 // 8] end) end },
+    want = function(x)
+      return each(128, function(e) return x[e - e % 64 + e % 8 * 8 + e % 64 // 8] end)
+    end },
 
   { "the greatest real by compare and swap of its bits", [=[
 __device__ float atomic_max(float *address, float value) {
@@ -290,7 +316,9 @@ __device__ float atomic_max(float *address, float value) {
 __global__ void top(const float *x, float *m, int n) {
   const int i = threadIdx.x;
   if (i < n) atomic_max(m, x[i]);
-}]=], block = { 16 }, grid = { 1 }, inout = { "m" }, single = true, refuses = "the bits of a real number",
+}]=],
+    block = { 16 }, grid = { 1 }, inout = { "m" }, single = true,
+    refuses = "the bits of a real number",
     args = function(t) return { t.f { 9 }, t.tensor { 0.25 }, 9 } end,
     want = function(x, m, n)
       for i = 0, n - 1 do m[0] = math.max(m[0], x[i]) end
@@ -326,5 +354,7 @@ __global__ void insert(const unsigned *keys, const unsigned *empty, unsigned *ta
       for i = 1, 17 do empty[i] = -1 end
       return { t.i { 5, 9, 5, 1000, 77, 9, 123456, 4, 1000, 8, 5, 31 }, t.i(empty), 17, 12 }
     end,
-    want = function() return { [0] = 5 + 9 + 1000 + 77 + 123456 + 4 + 8 + 31, 8 }, { [0] = 8, 0 } end },
+    want = function()
+      return { [0] = 5 + 9 + 1000 + 77 + 123456 + 4 + 8 + 31, 8 }, { [0] = 8, 0 }
+    end },
 }

@@ -1,6 +1,7 @@
---- Kernels as CUDA programmers write them (spec/kernel/users/): each gives the values of its oracle in
--- plain Lua, in f32 and f64, and has a gradient that is proven or refused with its line. On the
--- default device. USERS_PART=2/8: every eighth kernel, for machines that run it in several processes.
+--- Kernels as CUDA programmers write them (spec/kernel/users/): each gives the values of its oracle
+-- in plain Lua, in f32 and f64, and has a gradient that is proven or refused with its line. On the
+-- default device. USERS_PART=2/8: every eighth kernel, for machines that run it in several
+-- processes.
 local run = dofile("spec/kernel/users/run.lua")
 local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
@@ -8,8 +9,9 @@ local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
 local part, parts = (os.getenv("USERS_PART") or "1/1"):match("(%d+)/(%d+)")
 local number = 0
 
-for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects", "fields", "fusion",
-    "models", "motion", "groups", "pictures", "chance", "layers", "sums", "grids", "words", "programs" } do
+for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
+    "objects", "fields", "fusion", "models", "motion", "groups", "pictures", "chance", "layers",
+    "sums", "grids", "words", "programs" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -24,7 +26,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
   end)
 end
 
--- ---- what users write and do not get ---------------------------------------------------------------
+-- ---- what users write and do not get ------------------------------------------------------------
 local flame = require "flame"
 
 local function kernel(body, before)
@@ -47,61 +49,83 @@ local function both(body, before)
 end
 
 describe("a user is told the line and the reason of", function()
-  local cases = {                                  -- name, body from line 4 on, line, reason, text before it
-    { "inline asm", 'float r;\nasm("add.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));\ny[i] = r;', 5, "inline asm" },
+  local cases = {                         -- name, body from line 4 on, line, reason, text before it
+    { "inline asm", 'float r;\nasm("add.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));\ny[i] = r;', 5,
+      "inline asm" },
     { "goto", "float s = x[i];\nif (s > 1) goto end;\ns *= 2;\nend: y[i] = s;", 5, "goto" },
-    { "recursion", "y[i] = f(x[i]);", 1, "recursion", "__device__ float f(float v) { return v > 1 ? v : f(v * 2); }\n" },
+    { "recursion", "y[i] = f(x[i]);", 1, "recursion",
+      "__device__ float f(float v) { return v > 1 ? v : f(v * 2); }\n" },
     { "a function pointer", "float (*f)(float) = sinf;\ny[i] = f(x[i]);", 4, "function pointers" },
-    { "pointers in memory", "const float *p[2] = {x, x + 1};\ny[i] = p[i & 1][0];", 4, "arrays of pointers" },
-    { "a pointer to another type", "const int *p = (const int *)x;\ny[i] = x[i] * __int_as_float(p[i]);", 5, "the bits of a real number" },
-    { "the address of a float as an int's", "int v = *(int *)&x[i] - 1;\ny[i] = *(float *)&v;", 4, "the bits of a real number" },
-    { "a pointer to numbers of another size", "const char *p = (const char *)x;\ny[i] = x[i] + p[i];", 4, "memory keeps its type" },
-    { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]));", 4, "the bits of a real number" },
+    { "pointers in memory", "const float *p[2] = {x, x + 1};\ny[i] = p[i & 1][0];", 4,
+      "arrays of pointers" },
+    { "a pointer to another type",
+      "const int *p = (const int *)x;\ny[i] = x[i] * __int_as_float(p[i]);", 5,
+      "the bits of a real number" },
+    { "the address of a float as an int's", "int v = *(int *)&x[i] - 1;\ny[i] = *(float *)&v;", 4,
+      "the bits of a real number" },
+    { "a pointer to numbers of another size",
+      "const char *p = (const char *)x;\ny[i] = x[i] + p[i];", 4, "memory keeps its type" },
+    { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]));", 4,
+      "the bits of a real number" },
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
-    { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4, "volatile memory" },
+    { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4,
+      "volatile memory" },
     { "a volatile pointer", "volatile float *p = y;\np[i] = x[i];", 4, "volatile memory" },
-    { "an overload of what is not read", "y[i] = f(x[i]);", 4, "templates as arguments of templates",
+    { "an overload of what is not read", "y[i] = f(x[i]);", 4,
+      "templates as arguments of templates",
       "template <template <class> class T> __device__ float f(T<int> v) { return 2; }  __device__ float f(int v) { return 1; }\n" },
-    { "a specialisation without arguments", "y[i] = f(x[i]);", 4, "a specialisation is written with its arguments, 'f<…>'",
+    { "a specialisation without arguments", "y[i] = f(x[i]);", 4,
+      "a specialisation is written with its arguments, 'f<…>'",
       "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v) { return 7; }\n" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
     { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
     { "a lambda that changes its copies",
-      "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5, "mutable lambdas" },
-    { "a base made of the struct", "B b;\ny[i] = b.f() * x[i];", 4, "a base that is made of 'B' itself",
+      "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5,
+      "mutable lambdas" },
+    { "a base made of the struct", "B b;\ny[i] = b.f() * x[i];", 4,
+      "a base that is made of 'B' itself",
       "template <class D> struct A { __device__ float f() { return static_cast<D *>(this)->v; } }; struct B : A<B> { float v; };\n" },
-    { "a barrier of the grid", "if (n < 0) cooperative_groups::this_grid().sync();\ny[i] = x[i];", 4, "'grid_group' has no member 'sync'",
-      "#include <cooperative_groups.h>\n" },
+    { "a barrier of the grid", "if (n < 0) cooperative_groups::this_grid().sync();\ny[i] = x[i];",
+      4, "'grid_group' has no member 'sync'", "#include <cooperative_groups.h>\n" },
     { "a group of labels",
       "auto g = cooperative_groups::labeled_partition(cooperative_groups::coalesced_threads(), i);\ny[i] = x[i];", 4,
       "cooperative groups are outside the language", "#include <cooperative_groups.h>\n" },
     { "a virtual function", "A a;\ny[i] = a.f() * x[i];", 4, "virtual functions",
       "struct A { virtual __device__ float f() { return 1; } };\n" },
-    { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4, "member 'v' hides one of base 'A'",
-      "struct A { float v; }; struct B : A { float v; };\n" },
+    { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4,
+      "member 'v' hides one of base 'A'", "struct A { float v; }; struct B : A { float v; };\n" },
     { "a part that says how it is copied", "B b;\ny[i] = b.a.v * x[i];", 4, "copies of its own",
       "struct A { float v; __device__ A &operator=(const A &o) { v = -o.v; return *this; } }; struct B { A a; };\n" },
-    { "an object of two numbers", "A a{x[i]};\ny[i] = a;", 5, "a number is needed here, this is a 'A'",
+    { "an object of two numbers", "A a{x[i]};\ny[i] = a;", 5,
+      "a number is needed here, this is a 'A'",
       "struct A { float v; __device__ operator float() const { return v; } __device__ operator int() const { return 1; }};\n" },
-    { "a template of variables", "y[i] = pi<float> * x[i];", 4, "a template of variables that are not constexpr",
+    { "a template of variables", "y[i] = pi<float> * x[i];", 4,
+      "a template of variables that are not constexpr",
       "template <class T> __device__ T pi = T(3.14);\n" },
-    { "a variadic template of a struct", "S<float> s;\ny[i] = x[i];", 4, "variadic templates of structs",
-      "template <typename... T> struct S { };\n" },
-    { "a pointer in a struct", "V v = {x};\ny[i] = v.p[i];", 4, "pointers stored in memory", "struct V { const float *p; };\n" },
-    { "what lies behind a member of mixed structs", "S s[2] = {{x[i], 2}, {1.f, 3}};\ny[i] = (&s[0].a)[1];", 5,
+    { "a variadic template of a struct", "S<float> s;\ny[i] = x[i];", 4,
+      "variadic templates of structs", "template <typename... T> struct S { };\n" },
+    { "a pointer in a struct", "V v = {x};\ny[i] = v.p[i];", 4, "pointers stored in memory",
+      "struct V { const float *p; };\n" },
+    { "what lies behind a member of mixed structs",
+      "S s[2] = {{x[i], 2}, {1.f, 3}};\ny[i] = (&s[0].a)[1];", 5,
       "a pointer to one variable is moved off it", "struct S { float a; int b; };\n" },
-    { "a reference to one or another", "float a = x[i], b = 2.f;\nfloat &r = a > b ? a : b;\ny[i] = r;", 5, "needs a variable" },
+    { "a reference to one or another",
+      "float a = x[i], b = 2.f;\nfloat &r = a > b ? a : b;\ny[i] = r;", 5, "needs a variable" },
     { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
     { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },
-    { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4, "atomicExch on 'y' cannot be differentiated" },
+    { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4,
+      "atomicExch on 'y' cannot be differentiated" },
     { "bits", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4, "the bits of a real number" },
-    { "a barrier that some threads miss", "if (x[i] > 2.f)\n  __syncthreads();\ny[i] = x[i];", 5, "is not reached by all threads",
-      run = true },
-    { "an index out of range", "y[i + 100] = x[i];", 4, "index 100 of 'y' (4 elements) by thread (0, 0, 0)", run = true },
+    { "a barrier that some threads miss", "if (x[i] > 2.f)\n  __syncthreads();\ny[i] = x[i];", 5,
+      "is not reached by all threads", run = true },
+    { "an index out of range", "y[i + 100] = x[i];", 4,
+      "index 100 of 'y' (4 elements) by thread (0, 0, 0)", run = true },
   }
   for _, c in ipairs(cases) do
     it(c[1], function()
-      if c.run and on_gpu and not checked then return pending "a GPU looks only with FLAME_CHECK" end
+      if c.run and on_gpu and not checked then
+        return pending "a GPU looks only with FLAME_CHECK"
+      end
       local why = message(function() return both(c[2], c[5]) end)
       assert(why:find(c[4], 1, true), why)
       local line = c[3] + (c[5] and c[3] > 1 and 1 or 0)
@@ -119,13 +143,18 @@ describe("a call that is not right says", function()
     { "contiguous", function() k(flame.ones(3, 4):t()) end, "x of shape (4, 3) is not contiguous" },
     { "integer", function() k(x, 4.5) end, "n must be an integer (int), got 4.5" },
     { "the range of an int", function() k(x, 2 ^ 40) end, "does not fit in int" },
-    { "the limit of a block", function() k:with { block = { 2000 } }(x) end, "block.x = 2000, need 1 to 1024" },
-    { "the threads of a block", function() k:with { block = { 32, 64 } }(x) end, "2048 threads, at most 1024" },
-    { "that a grid has blocks", function() k:with { grid = { 0 } }(x) end, "grid.x = 0, need 1 to 2147483647" },
-    { "the limit of shared memory", function() k:with { shared = 300000 }(x) end, "shared = 300000 bytes" },
+    { "the limit of a block", function() k:with { block = { 2000 } }(x) end,
+      "block.x = 2000, need 1 to 1024" },
+    { "the threads of a block", function() k:with { block = { 32, 64 } }(x) end,
+      "2048 threads, at most 1024" },
+    { "that a grid has blocks", function() k:with { grid = { 0 } }(x) end,
+      "grid.x = 0, need 1 to 2147483647" },
+    { "the limit of shared memory", function() k:with { shared = 300000 }(x) end,
+      "shared = 300000 bytes" },
     { "the limit of static shared memory", function()
-      flame.kernel "__global__ void g(float *y) {\n__shared__ float s[20000];\ns[0] = 1;\ny[0] = s[0]; }":with { shape = { 1 } }():item()
-    end, "shared", cpu = true },                         -- a GPU's compiler drops what is not needed
+      flame.kernel "__global__ void g(float *y) {\n__shared__ float s[20000];\ns[0] = 1;\ny[0] = s[0]; }"
+        :with { shape = { 1 } }():item()
+    end, "shared", cpu = true },                        -- a GPU's compiler drops what is not needed
     { "that outputs need a shape", function()
       flame.kernel "__global__ void g(float *y, float v, int n) { if (threadIdx.x < n) y[threadIdx.x] = v; }" (3.0, 4)
     end, "use :with{shape = {…}}" },
@@ -142,12 +171,16 @@ describe("a call that is not right says", function()
       flame.kernel "template <typename T> __global__ void g(const T *x, T *y, int n) { y[0] = x[0]; }"
     end, "a kernel that is a template is named with its arguments" },
     { "how many arguments a template has", function()
-      flame.kernel { source = "template <typename T, int N> __global__ void g(T *y) { y[0] = N; }", entry = "g<float>" }
+      flame.kernel { source = "template <typename T, int N> __global__ void g(T *y) { y[0] = N; }",
+        entry = "g<float>" }
     end, "entry 'g<float>': the template has 2 parameters: <typename T, int N>" },
-    { "which templates there are", function() flame.kernel { source = k:source(), entry = "k<3>" } end,
+    { "which templates there are", function()
+      flame.kernel { source = k:source(), entry = "k<3>" }
+    end,
       "there is no template of a kernel 'k'" },
     { "that packs are no parameters", function()
-      flame.kernel { source = "template <typename... T> __global__ void g(float *y) { y[0] = 1; }", entry = "g<int>" }
+      flame.kernel { source = "template <typename... T> __global__ void g(float *y) { y[0] = 1; }",
+        entry = "g<int>" }
     end, "parameter 'typename... T' of the template is outside the language" },
     { "what __launch_bounds__ allows", function()
       flame.kernel { source = "__global__ void __launch_bounds__(64) g(const float *x, float *y, int n) { y[threadIdx.x % n] = x[0]; }",
@@ -185,7 +218,8 @@ __global__ void __launch_bounds__(256) power(const T *x, T *y, int n) {
 template <int N> __global__ void other(float *y) { y[0] = N; }
 template __global__ void power<float, 2>(const float *, float *, int);
 ]]
-    for entry, want in pairs { ["power<float>"] = 12, [" power< float, 1 + 1,true >"] = -4, ["power<float, (2 > 1)>"] = 1 } do
+    for entry, want in pairs { ["power<float>"] = 12, [" power< float, 1 + 1,true >"] = -4,
+        ["power<float, (2 > 1)>"] = 1 } do
       local v = flame.tensor({ 0.5, 1 }, { requires_grad = true })
       local p = flame.kernel { source = source, entry = entry }
       p(v):sum():backward()
@@ -195,11 +229,15 @@ template __global__ void power<float, 2>(const float *, float *, int);
       assert.equal(sign * 2 * order * 0.5 ^ (order - 1), v.grad[1]:item())
       local why = message(function() p(v, 9999999999) end)
       assert(why:find("power: n", 1, true), why)
-      assert.equal(k:report().compiled ~= nil, p:report().compiled ~= nil)      -- by NVRTC, where that is
+      -- by NVRTC, where that is
+      assert.equal(k:report().compiled ~= nil, p:report().compiled ~= nil)
     end
     assert.equal(7, flame.kernel { source = source, entry = "other<7>", shape = { 1 } }():item())
-    local late = flame.kernel { source = source:gsub("c%.s;", "c.s + x[n];"), entry = "power<float, 2>" }
-    if not on_gpu then assert(message(function() late(x):sum():item() end):find("line 9 (", 1, true)) end
+    local late = flame.kernel { source = source:gsub("c%.s;", "c.s + x[n];"),
+      entry = "power<float, 2>" }
+    if not on_gpu then
+      assert(message(function() late(x):sum():item() end):find("line 9 (", 1, true))
+    end
   end)
 
   it("nothing where __launch_bounds__ leaves fewer threads than usual", function()
@@ -222,7 +260,8 @@ __global__ void __launch_bounds__(32) twice_vjp(const float *x, int n, const flo
 template <int N> __global__ void times(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = N * x[i]; }]]
     assert.equal(4, flame.kernel { source = source, entry = "plain" }(x):sum():item())
     assert.equal(12, flame.kernel { source = source, entry = "times<3>" }(x):sum():item())
-    for _, entry in ipairs { "plain", "times<3>" } do          -- a device's compiler is asked where there is one
+    -- a device's compiler is asked where there is one
+    for _, entry in ipairs { "plain", "times<3>" } do
       local r, of = flame.kernel { source = source, entry = entry }:report(), k:report()
       assert.equal(of.registers > 0, r.registers > 0)
     end
@@ -237,12 +276,14 @@ constexpr __host__ __device__ int f(int n) { return n + 1; }
     local entry = [[
 template <int B> __global__ void e(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = B * x[i]; }
 ]]
-    for _, list in ipairs { "int B = 256", "typename T = float", "class B = float, int N = 4", "bool F = true", "size_t B = 4",
-      "int N = 1 << 4", "int N = int{4}", "typename U = S<4>", "typename U = S<S<4>::v>", "bool B = 2 < 3", "int B, int N = f(B)",
+    for _, list in ipairs { "int B = 256", "typename T = float", "class B = float, int N = 4",
+      "bool F = true", "size_t B = 4", "int N = 1 << 4", "int N = int{4}", "typename U = S<4>",
+      "typename U = S<S<4>::v>", "bool B = 2 < 3", "int B, int N = f(B)",
       "typename = float", "int... B", "template <int> class Q = S" } do
       local other = "template <" .. list .. "> __global__ void other(float *y) { y[0] = 1; }\n"
       local device = other:gsub("__global__", "__device__")
-      for _, source in ipairs { before .. entry .. other, before .. other .. entry, before .. device .. entry } do
+      for _, source in ipairs { before .. entry .. other, before .. other .. entry,
+          before .. device .. entry } do
         local e = flame.kernel { source = source, entry = "e<3>" }
         assert.equal(12, e(x):sum():item(), source)
         assert.equal(k:report().registers > 0, e:report().registers > 0, source)
@@ -251,9 +292,11 @@ template <int B> __global__ void e(const float *x, float *y, int n) { int i = th
   end)
 
   it("nothing where its parameters have defaults with operators and brackets", function()
-    for list, want in pairs { ["int B = 1 << 4"] = 12, ["int B = int{4}"] = 12, ["int B, bool F = 2 < 3, int M = 2 >= 1"] = 12,
+    for list, want in pairs { ["int B = 1 << 4"] = 12, ["int B = int{4}"] = 12,
+      ["int B, bool F = 2 < 3, int M = 2 >= 1"] = 12,
       ["int A, int B = A << 1, int C = 2"] = 24, ["int A, int C = (A > 2), int B = A + C"] = 16 } do
-      local source = "template <" .. list .. "> __global__ void e(const float *x, float *y, int n)" ..
+      local source = "template <" .. list
+        .. "> __global__ void e(const float *x, float *y, int n)" ..
         "{ int i = threadIdx.x; if (i < n) y[i] = B * x[i]; }\n"
       for _, given in ipairs { "3", "(6 >> 1)", "6 - 3", "int{3}" } do
         local e = flame.kernel { source = source, entry = "e<" .. given .. ">" }
@@ -267,7 +310,8 @@ template <int B> __global__ void e(const float *x, float *y, int n) { int i = th
   end)
 
   it("nothing where several kernels have an entry, or C++ linkage", function()
-    local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }
+    local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"),
+      entry = "m" }
     assert.equal(4, two(x):sum():item())
     assert.equal(4, flame.kernel('extern "C" ' .. k:source())(x):sum():item())
   end)

@@ -33,7 +33,9 @@ __global__ void encoder_forward(float* out, const int* inp, const float* wte, co
       return { t.i { 3, 0, 1, 1, 3, 2 }, t.f { 4, 5 }, t.f { 3, 5 }, 2, 3, 5 }
     end,
     want = function(inp, wte, wpe, B, T, C)
-      return each(B * T * C, function(e) return wte[inp[e // C] * C + e % C] + wpe[e // C % T * C + e % C] end)
+      return each(B * T * C, function(e)
+        return wte[inp[e // C] * C + e % C] + wpe[e // C % T * C + e % C]
+      end)
     end },
 
   { "what comes back to tokens and places, by atomics", [=[
@@ -45,7 +47,10 @@ __global__ void encoder_backward(float* dwte, float* dwpe, const float* dout, co
   const float* dout_btc = dout + idx;
   atomicAdd(dwte + ix * C + c, *dout_btc);
   atomicAdd(&dwpe[t * C + c], *dout_btc);
-}]=], grid = { 1 }, shape = { 4, 5 }, args = function(t) return { t.f { 2, 3, 5 }, t.i { 3, 0, 1, 1, 3, 2 }, 2, 3, 5 } end,
+}]=],
+    grid = { 1 }, shape = { 4, 5 }, args = function(t)
+      return { t.f { 2, 3, 5 }, t.i { 3, 0, 1, 1, 3, 2 }, 2, 3, 5 }
+    end,
     want = function(dout, inp, B, T, C)
       local dwte, dwpe = each(20, function() return 0 end), each(20, function() return 0 end)
       for e = 0, B * T * C - 1 do
@@ -88,9 +93,12 @@ __global__ void layernorm_forward(float* __restrict__ out, float* __restrict__ m
     float n = s * (__ldcs(x + c) - m);
     __stcs(o + c, n * weight[c] + bias[c]);
   }
-}]=], block = { 64 }, grid = { 3 }, shape = { 5, 7 }, args = function(t) return { t.f { 5, 7 }, t.f { 7 }, t.f { 7 }, 5, 7 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 3 }, shape = { 5, 7 },
+    args = function(t) return { t.f { 5, 7 }, t.f { 7 }, t.f { 7 }, 5, 7 } end, order = 1,
     want = function(inp, w, b, N, C)
-      local out, mean, rstd = each(N * C, function() return 0 end), each(N * C, function() return 0 end), each(N * C, function() return 0 end)
+      local out, mean, rstd = each(N * C, function() return 0 end),
+        each(N * C, function() return 0 end), each(N * C, function() return 0 end)
       for r = 0, N - 1 do
         mean[r], rstd[r] = moments(inp, r, C)
         for c = 0, C - 1 do out[r * C + c] = (inp[r * C + c] - mean[r]) * rstd[r] * w[c] + b[c] end
@@ -148,7 +156,8 @@ __global__ void layernorm_backward(float* dinp, float* dweight, float* dbias, co
     atomicAdd(&dweight[i], dweight_shared[i]);
   }
 }]=], block = { 64 }, grid = { 2 }, shared = 2 * 6 * 4, inout = { "dinp" }, args = function(t)
-      return { t.f { 3, 6 }, t.f { 3, 6 }, t.f { 3, 6 }, t.f { 6 }, t.f { 3 }, t.f { 3, low = 0.5, high = 2 }, 3, 6 }
+      return { t.f { 3, 6 }, t.f { 3, 6 }, t.f { 3, 6 }, t.f { 6 }, t.f { 3 },
+        t.f { 3, low = 0.5, high = 2 }, 3, 6 }
     end, order = 1,
     want = function(dinp, dout, inp, w, mean, rstd, N, C)
       local dw, db = each(N * C, function() return 0 end), each(N * C, function() return 0 end)
@@ -180,7 +189,9 @@ __global__ void permute_kernel(float* q, float* k, float* v, const float* inp, i
     k[idx] = __ldcs(&inp[inp_idx + NH * d]);
     v[idx] = __ldcs(&inp[inp_idx + 2 * (NH * d)]);
   }
-}]=], shape = { 2, 2, 3, 2 }, args = function(t) return { t.f { 2, 3, 3, 2, 2 }, 2, 3, 2, 2 } end, order = 1,
+}]=],
+    shape = { 2, 2, 3, 2 },
+    args = function(t) return { t.f { 2, 3, 3, 2, 2 }, 2, 3, 2, 2 } end, order = 1,
     want = function(inp, B, N, NH, d)
       local out = {}
       for part = 0, 2 do
@@ -228,12 +239,16 @@ __global__ void softmax_forward_kernel5(float* out, float inv_temperature, const
     float ev = expf(inv_temperature * (__ldcs(x + i) - global_maxval));
     __stcs(out + idx * T + i, ev * norm);
   }
-}]=], block = { 64 }, grid = { 8 }, shape = { 2, 8, 8 }, args = function(t) return { 0.5, t.f { 2, 8, 8, low = -2, high = 2 }, 2, 8 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 8 }, shape = { 2, 8, 8 },
+    args = function(t) return { 0.5, t.f { 2, 8, 8, low = -2, high = 2 }, 2, 8 } end, order = 1,
     want = function(s, x, N, T)
       return each(N * T * T, function(e)
         local r, c = e // T, e % T
         if c > r % T then return 0 end
-        return math.exp(s * x[e]) / sum(r % T + 1, function(k) return math.exp(s * x[r * T + k]) end)
+        return math.exp(s * x[e]) / sum(r % T + 1, function(k)
+          return math.exp(s * x[r * T + k])
+        end)
       end)
     end },
 
@@ -265,12 +280,17 @@ __global__ void softmax_autoregressive_backward(float* dpreatt, const float* dat
     float acc = att_bth[t3] * (datt_bth[t3] - local_sum);
     dpreatt_bth[t3] = scale * acc;
   }
-}]=], block = { 64 }, grid = { 5, 2 }, shape = { 2, 5, 5 }, args = function(t) return { t.f { 2, 5, 5 }, t.f { 2, 5, 5, low = 0, high = 1 }, 1, 5, 2, 0.5 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 5, 2 }, shape = { 2, 5, 5 },
+    args = function(t)
+      return { t.f { 2, 5, 5 }, t.f { 2, 5, 5, low = 0, high = 1 }, 1, 5, 2, 0.5 }
+    end, order = 1,
     want = function(datt, att, _, T, _, scale)
       return each(2 * T * T, function(e)
         local r = e // T
         if e % T > r % T then return 0 end
-        return scale * att[e] * (datt[e] - sum(r % T + 1, function(k) return att[r * T + k] * datt[r * T + k] end))
+        return scale * att[e] * (datt[e] - sum(r % T + 1,
+          function(k) return att[r * T + k] * datt[r * T + k] end))
       end)
     end },
 
@@ -362,13 +382,18 @@ __global__ void fused_classifier(float* losses, float* dlogits, const float* log
     float indicator = (i == ix) ? 1.0f : 0.0f;
     dlogits[idx * P + i] = (prob - indicator) * dloss;
   }
-}]=], block = { 64 }, grid = { 3 }, shape = { 3, 8 }, args = function(t) return { t.f { 3, 8, low = -2, high = 2 }, t.i { 1, 6, 0 }, 0.5, 7, 8 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 3 }, shape = { 3, 8 },
+    args = function(t) return { t.f { 3, 8, low = -2, high = 2 }, t.i { 1, 6, 0 }, 0.5, 7, 8 } end,
+    order = 1,
     want = function(x, target, dloss, V, P)
       local losses, d = each(3 * P, function() return 0 end), each(3 * P, function() return 0 end)
       for r = 0, 2 do
         local all = sum(V, function(c) return math.exp(x[r * P + c]) end)
         losses[r] = math.log(all) - x[r * P + target[r]]
-        for c = 0, V - 1 do d[r * P + c] = (math.exp(x[r * P + c]) / all - (c == target[r] and 1 or 0)) * dloss end
+        for c = 0, V - 1 do
+          d[r * P + c] = (math.exp(x[r * P + c]) / all - (c == target[r] and 1 or 0)) * dloss
+        end
       end
       return losses, d
     end },
@@ -390,7 +415,8 @@ __global__ void adamw_kernel(float* params_memory, const float* grads_memory, fl
   v /= beta2_correction;
   params_memory[i] -= learning_rate * (m / (sqrtf(v) + eps) + weight_decay * params_memory[i]);
 }]=], inout = { "params_memory", "m_memory", "v_memory" }, args = function(t)
-      return { t.f { 7 }, t.f { 7, low = 0.5, high = 1 }, t.f { 7 }, t.f { 7, low = 0.1, high = 1 }, 7, 0.01, 0.9, 0.99, 0.19, 0.0199, 1e-8, 0.1 }
+      return { t.f { 7 }, t.f { 7, low = 0.5, high = 1 }, t.f { 7 }, t.f { 7, low = 0.1, high = 1 },
+        7, 0.01, 0.9, 0.99, 0.19, 0.0199, 1e-8, 0.1 }
     end, order = 1, tol64 = 1e-7,
     want = function(p, g, m, v, n, lr, b1, b2, c1, c2, eps, wd)
       for i = 0, n - 1 do
@@ -416,7 +442,9 @@ __device__ float global_norm_squared_for_range(const T* data, size_t count) {
 __global__ void norm_squared(float* out, const float* data, size_t count) {
   float block_sum = global_norm_squared_for_range(data, count);
   if (threadIdx.x == 0) atomicAdd(out, block_sum);
-}]=], block = { 64 }, grid = { 2 }, shape = { 1 }, args = function(t) return { t.f { 200 }, 200 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 2 }, shape = { 1 },
+    args = function(t) return { t.f { 200 }, 200 } end, order = 1,
     want = function(x, n) return { [0] = sum(n, function(i) return x[i] ^ 2 end) } end },
 
   { "sums of columns of a matrix, tiles of warps", [=[
@@ -437,8 +465,12 @@ __global__ void matmul_backward_bias(float* dbias, const float* dout, int B, int
     for (int j = 0; j < vstep; j++) dout_sum += smem[lane_id + j * warpSize];
     dbias[tl + lane_id] += dout_sum;
   }
-}]=], block = { 128 }, grid = { 2 }, inout = { "dbias" }, args = function(t) return { t.f { 40 }, t.f { 5, 40 }, 1, 5, 40 } end, order = 1,
-    want = function(b, x, _, T, OC) return each(OC, function(c) return b[c] + sum(T, function(r) return x[r * OC + c] end) end) end },
+}]=],
+    block = { 128 }, grid = { 2 }, inout = { "dbias" },
+    args = function(t) return { t.f { 40 }, t.f { 5, 40 }, 1, 5, 40 } end, order = 1,
+    want = function(b, x, _, T, OC)
+      return each(OC, function(c) return b[c] + sum(T, function(r) return x[r * OC + c] end) end)
+    end },
 
   { "a root mean square norm with its gradient by hand", [=[
 template <int THREADS> __device__ float all_sum(float v) {
@@ -464,7 +496,9 @@ __global__ void rms(const float *x, const float *w, const float *dy, float *y, f
     y[blockIdx.x * cols + c] = row[c] * inv * w[c];
     dx[blockIdx.x * cols + c] = inv * (drow[c] * w[c] - row[c] * inv * inv * dot / cols);
   }
-}]=], block = { 64 }, grid = { 2 }, args = function(t) return { t.f { 2, 9 }, t.f { 9 }, t.f { 2, 9 }, 9, 0.01 } end, order = 1,
+}]=],
+    block = { 64 }, grid = { 2 },
+    args = function(t) return { t.f { 2, 9 }, t.f { 9 }, t.f { 2, 9 }, 9, 0.01 } end, order = 1,
     want = function(x, w, dy, C, eps)
       local y, dx = {}, {}
       for e = 0, 2 * C - 1 do
@@ -541,7 +575,10 @@ __device__ void decode(scalar_t *out, const scalar_t *q, const scalar_t *kc, con
 }
 __global__ void attend(float *out, const float *q, const float *k, const float *v, int len) {
   decode<float, 6, 2>(out + blockIdx.x * 6, q + blockIdx.x * 6, k, v, len, 0.4f);
-}]=], block = { 64 }, grid = { 2 }, args = function(t) return { t.f { 2, 6 }, t.f { 5, 6 }, t.f { 5, 6 }, 5 } end, order = 1, tol = 1e-4,
+}]=],
+    block = { 64 }, grid = { 2 },
+    args = function(t) return { t.f { 2, 6 }, t.f { 5, 6 }, t.f { 5, 6 }, 5 } end,
+    order = 1, tol = 1e-4,
     want = function(q, k, v, len)
       return each(12, function(e)
         local h, num, den = e // 6 * 6, 0, 0
@@ -564,7 +601,10 @@ __global__ void q8(const int *w, const float *scale, const int *xq, const float 
   int acc = 0;
   for (int k = 0; k < words; ++k) acc = dp4a(w[r * words + k], xq[k], acc);
   y[r] = (float)acc * scale[r] * xs[0];
-}]=], outside = "a pointer is cast to 'char4 *'", args = function(t) return { t.i { 1, 2, 3, 4 }, t.f { 2 }, t.i { 1, 2 }, t.f { 1 }, 2, 2 } end },
+}]=],
+    outside = "a pointer is cast to 'char4 *'", args = function(t)
+      return { t.i { 1, 2, 3, 4 }, t.f { 2 }, t.i { 1, 2 }, t.f { 1 }, 2, 2 }
+    end },
 
   { "bytes packed in words by shifts, times a vector", [=[
 __device__ __forceinline__ float unpack(unsigned v, int k) { return (float)(int)((signed char)(v >> (8 * k) & 0xff)); }
@@ -578,7 +618,11 @@ __global__ void q8(const unsigned *w, const float *scale, const float *x, float 
     for (int j = 0; j < 4; ++j) acc += unpack(v, j) * x[4 * k + j];
   }
   y[r] = acc * scale[r];
-}]=], shape = { 2 }, args = function(t) return { t.i { 0x01ff7f80, 5, -2, 0x10203040 }, t.f { 2 }, t.f { 8 }, 2, 2 } end, order = 1,
+}]=],
+    shape = { 2 },
+    args = function(t)
+      return { t.i { 0x01ff7f80, 5, -2, 0x10203040 }, t.f { 2 }, t.f { 8 }, 2, 2 }
+    end, order = 1,
     want = function(w, s, x, rows, words)
       return each(rows, function(r)
         return s[r] * sum(4 * words, function(j)

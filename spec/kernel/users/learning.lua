@@ -1,4 +1,5 @@
---- Kernels of neural networks, written as their users do: norms, losses, pooling, cells, optimisers.
+--- Kernels of neural networks, written as their users do: norms, losses,
+--- pooling, cells, optimisers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
@@ -53,7 +54,10 @@ __global__ void flash(const float *__restrict__ Q, const float *__restrict__ K, 
     __syncthreads();
   }
   if (row < T) for (int d = 0; d < HEAD; ++d) O[row * HEAD + d] = acc[d] / l;
-}]=], block = { 4 }, grid = { 3 }, args = function(t) return { t.f { 10, 6 }, t.f { 10, 6 }, t.f { 10, 6 }, 10, 0.5 } end,
+}]=],
+    block = { 4 }, grid = { 3 }, args = function(t)
+      return { t.f { 10, 6 }, t.f { 10, 6 }, t.f { 10, 6 }, 10, 0.5 }
+    end,
     want = function(q, k, v, T, scale)
       local o = {}
       for r = 0, T - 1 do
@@ -62,7 +66,9 @@ __global__ void flash(const float *__restrict__ Q, const float *__restrict__ K, 
           p[j] = math.exp(scale * sum(6, function(d) return q[6 * r + d] * k[6 * j + d] end))
           l = l + p[j]
         end
-        for d = 0, 5 do o[6 * r + d] = sum(r + 1, function(j) return p[j] * v[6 * j + d] end) / l end
+        for d = 0, 5 do
+          o[6 * r + d] = sum(r + 1, function(j) return p[j] * v[6 * j + d] end) / l
+        end
       end
       return o
     end },
@@ -83,7 +89,8 @@ __global__ void xent(const float *logits, const int *target, float *loss, int C,
     args = function(t) return { t.f { 3, 37, low = -3, high = 3 }, t.i { 5, 36, 0 }, 37, 3 } end,
     want = function(x, target, C, rows)
       return each(rows, function(r)
-        return math.log(sum(C, function(c) return math.exp(x[r * C + c]) end)) - x[r * C + target[r]]
+        return math.log(sum(C, function(c) return math.exp(x[r * C + c]) end))
+          - x[r * C + target[r]]
       end)
     end },
 
@@ -123,11 +130,14 @@ __device__ void rms_row(const float *x, const float *w, float *y, float eps) {
 }
 __global__ void rms(const float *x, const float *w, float *y) {
   rms_row<50>(x + blockIdx.x * 50, w, y + blockIdx.x * 50, 1e-5f);
-}]=], block = { 32 }, grid = { 2 }, args = function(t) return { t.f { 2, 50 }, t.f { 50 } } end, shape = { 2, 50 },
+}]=],
+    block = { 32 }, grid = { 2 }, args = function(t) return { t.f { 2, 50 }, t.f { 50 } } end,
+    shape = { 2, 50 },
     want = function(x, w)
       return each(100, function(i)
         local r = i // 50 * 50
-        return x[i] * w[i % 50] / math.sqrt(sum(50, function(c) return x[r + c] ^ 2 end) / 50 + 1e-5)
+        return x[i] * w[i % 50]
+          / math.sqrt(sum(50, function(c) return x[r + c] ^ 2 end) / 50 + 1e-5)
       end)
     end },
 
@@ -168,7 +178,9 @@ __global__ void act4(const float *__restrict__ x, const float *__restrict__ bias
   *reinterpret_cast<float4 *>(y + i) = make_float4(v[0], v[1], v[2], v[3]);
 }]=], args = function(t) return { t.f { 4, 10 }, t.f { 10 }, 10, 40 } end,
     want = function(x, b, cols, n)
-      return each(n, function(i) return (x[i] + b[i % cols]) * tanh(math.log(1 + math.exp(x[i]))) end)
+      return each(n, function(i)
+        return (x[i] + b[i % cols]) * tanh(math.log(1 + math.exp(x[i])))
+      end)
     end },
 
   { "embedding with positions", [=[
@@ -178,9 +190,13 @@ __global__ void embed(const int *ids, const float *wte, const float *wpe, float 
     out[i] = wte[(size_t)ids[bt] * C + c] + wpe[bt % T * C + c];
   }
 }]=], block = { 8 }, grid = { 2 }, shape = { 2, 3, 4 },
-    args = function(t) return { t.i { 4, 0, 4, 2, 1, 4 }, t.f { 5, 4 }, t.f { 3, 4 }, 3, 4, 24 } end,
+    args = function(t)
+      return { t.i { 4, 0, 4, 2, 1, 4 }, t.f { 5, 4 }, t.f { 3, 4 }, 3, 4, 24 }
+    end,
     want = function(ids, wte, wpe, T, C, n)
-      return each(n, function(i) return wte[ids[i // C] * C + i % C] + wpe[i // C % T * C + i % C] end)
+      return each(n, function(i)
+        return wte[ids[i // C] * C + i % C] + wpe[i // C % T * C + i % C]
+      end)
     end },
 
   { "rows scattered into a table by atomics", [=[
@@ -189,7 +205,10 @@ __global__ void scatter(const float *g, const int *ids, float *table, float scal
   if (i >= n) return;
   if (ids[i / C] == 0) return;                      // padding
   atomicAdd(table + ids[i / C] * C + i % C, scale * g[i] * g[i]);
-}]=], shape = { 4, 3 }, args = function(t) return { t.f { 5, 3 }, t.i { 1, 3, 0, 1, 1 }, t.f { 1 }, 3, 15 } end,
+}]=],
+    shape = { 4, 3 }, args = function(t)
+      return { t.f { 5, 3 }, t.i { 1, 3, 0, 1, 1 }, t.f { 1 }, 3, 15 }
+    end,
     want = function(g, ids, scale, C, n)
       local y = each(12, function() return 0 end)
       for i = 0, n - 1 do
@@ -224,7 +243,8 @@ __global__ void conv(const float *in, const float *w, const float *b, float *out
         local k, oy, ox = e // (OH * OW), e // OW % OH, e % OW
         return b[k] + sum(C * 6, function(q)
           local c, iy, ix = q // 6, oy * 2 - 1 + q // 2 % 3, ox * 2 - 1 + q % 2
-          return iy >= 0 and iy < H and ix >= 0 and ix < W and x[(c * H + iy) * W + ix] * w[k * C * 6 + q] or 0
+          return iy >= 0 and iy < H and ix >= 0 and ix < W
+            and x[(c * H + iy) * W + ix] * w[k * C * 6 + q] or 0
         end)
       end)
     end },
@@ -241,13 +261,16 @@ __global__ void depthwise(const float *x, const float *w, float *y, int H, int W
       s += in ? x[plane + yy * W + xx] * w[blockIdx.z * 9 + (dy + 1) * 3 + dx + 1] : 0.f;
     }
   y[plane + r * W + c] = s;
-}]=], block = { 4, 3 }, grid = { 1, 1, 2 }, args = function(t) return { t.f { 2, 3, 4 }, t.f { 2, 9 }, 3, 4 } end, shape = { 2, 3, 4 },
+}]=],
+    block = { 4, 3 }, grid = { 1, 1, 2 },
+    args = function(t) return { t.f { 2, 3, 4 }, t.f { 2, 9 }, 3, 4 } end, shape = { 2, 3, 4 },
     want = function(x, w, H, W)
       return each(24, function(e)
         local p, r, c = e // 12, e // 4 % 3, e % 4
         return sum(9, function(k)
           local yy, xx = r + k // 3 - 1, c + k % 3 - 1
-          return yy >= 0 and yy < H and xx >= 0 and xx < W and x[p * 12 + yy * W + xx] * w[p * 9 + k] or 0
+          return yy >= 0 and yy < H and xx >= 0 and xx < W
+            and x[p * 12 + yy * W + xx] * w[p * 9 + k] or 0
         end)
       end)
     end },
@@ -271,7 +294,9 @@ __global__ void maxpool(const float *x, float *y, int *where, int H, int W, int 
         local best
         for k = 0, 8 do
           local yy, xx = i // OW * 2 + k // 3, i % OW * 2 + k % 3
-          if yy < H and xx < W and (not best or x[yy * W + xx] > x[best]) then best = yy * W + xx end
+          if yy < H and xx < W and (not best or x[yy * W + xx] > x[best]) then
+            best = yy * W + xx
+          end
         end
         return best
       end)
@@ -296,7 +321,9 @@ __global__ void upsample(const float *x, float *y, int h, int w, int H, int W) {
   const float *r0 = x + v.a * w, *r1 = x + v.b * w;
   auto lerp = [](float a, float b, float t) { return a + t * (b - a); };
   y[Y * W + X] = lerp(lerp(r0[u.a], r0[u.b], u.t), lerp(r1[u.a], r1[u.b], u.t), v.t);
-}]=], block = { 8, 8 }, grid = { 1, 1 }, shape = { 5, 7 }, args = function(t) return { t.f { 2, 3 }, 2, 3, 5, 7 } end, tol = 1e-5,
+}]=],
+    block = { 8, 8 }, grid = { 1, 1 }, shape = { 5, 7 },
+    args = function(t) return { t.f { 2, 3 }, 2, 3, 5, 7 } end, tol = 1e-5,
     want = function(x, h, w, H, W)
       local function tap(o, scale, size)
         local s = math.max((o + 0.5) * scale - 0.5, 0)
@@ -306,7 +333,8 @@ __global__ void upsample(const float *x, float *y, int h, int w, int H, int W) {
       return each(H * W, function(i)
         local a, b, s = tap(i % W, w / W, w)
         local c, d, t = tap(i // W, h / H, h)
-        return (1 - t) * ((1 - s) * x[c * w + a] + s * x[c * w + b]) + t * ((1 - s) * x[d * w + a] + s * x[d * w + b])
+        return (1 - t) * ((1 - s) * x[c * w + a] + s * x[c * w + b])
+          + t * ((1 - s) * x[d * w + a] + s * x[d * w + b])
       end)
     end },
 
@@ -321,13 +349,17 @@ __global__ void lstm(const float *gates, const float *c0, float *h, float *c, in
   const float now = forget * c0[i] + in * cell;
   c[i] = now;
   h[i] = out * tanhf(now);
-}]=], shape = { 2, 5 }, args = function(t) return { t.f { 2, 20, low = -2, high = 2 }, t.f { 2, 5 }, 5, 10 } end,
+}]=],
+    shape = { 2, 5 }, args = function(t)
+      return { t.f { 2, 20, low = -2, high = 2 }, t.f { 2, 5 }, 5, 10 }
+    end,
     want = function(g, c0, H, n)
       local c = each(n, function(i)
         local o = i // H * 4 * H + i % H
         return sigmoid(g[o + H]) * c0[i] + sigmoid(g[o]) * tanh(g[o + 2 * H])
       end)
-      return each(n, function(i) return sigmoid(g[i // H * 4 * H + i % H + 3 * H]) * tanh(c[i]) end), c
+      return each(n,
+        function(i) return sigmoid(g[i // H * 4 * H + i % H + 3 * H]) * tanh(c[i]) end), c
     end },
 
   { "GRU cell", [=[
@@ -340,7 +372,10 @@ __global__ void gru(const float *gi, const float *gh, const float *h0, float *h,
   float z = sigmoid(gi[o + H] + gh[o + H]);
   float c = tanhf(gi[o + 2 * H] + r * gh[o + 2 * H]);
   h[i] = (1 - z) * c + z * h0[i];
-}]=], shape = { 2, 4 }, args = function(t) return { t.f { 2, 12 }, t.f { 2, 12 }, t.f { 2, 4 }, 4, 8 } end,
+}]=],
+    shape = { 2, 4 }, args = function(t)
+      return { t.f { 2, 12 }, t.f { 2, 12 }, t.f { 2, 4 }, 4, 8 }
+    end,
     want = function(gi, gh, h0, H, n)
       return each(n, function(i)
         local o = i // H * 3 * H + i % H
@@ -371,7 +406,8 @@ __global__ void focal(const float *logit, const float *label, float *loss, float
   l = block_sum(l, s);
   if (!threadIdx.x) atomicAdd(loss, l / n);
 }]=], block = { 16 }, grid = { 2 }, shape = { 1 }, args = function(t)
-      return { t.f { 21, low = -2, high = 2 }, t.f { 21, low = 0, high = 1 }, t.f { 1, low = 0.2, high = 0.3 }, 2.0, 21 }
+      return { t.f { 21, low = -2, high = 2 }, t.f { 21, low = 0, high = 1 },
+        t.f { 1, low = 0.2, high = 0.3 }, 2.0, 21 }
     end,
     want = function(x, y, alpha, gamma, n)
       return { [0] = sum(n, function(i)
@@ -397,8 +433,12 @@ __global__ void triplet(const float *a, const float *p, const float *q, float *l
 }]=], block = { 32 }, grid = { 3 }, shape = { 3 },
     args = function(t) return { t.f { 3, 40 }, t.f { 3, 40 }, t.f { 3, 40 }, 40, 0.5 } end,
     want = function(a, p, q, D, margin)
-      local function dot(x, y, r) return sum(D, function(d) return x[r * D + d] * y[r * D + d] end) end
-      local function dist(x, y, r) return math.sqrt(sum(D, function(d) return (x[r * D + d] - y[r * D + d]) ^ 2 end)) end
+      local function dot(x, y, r)
+        return sum(D, function(d) return x[r * D + d] * y[r * D + d] end)
+      end
+      local function dist(x, y, r)
+        return math.sqrt(sum(D, function(d) return (x[r * D + d] - y[r * D + d]) ^ 2 end))
+      end
       return each(3, function(r) return math.max(dist(a, p, r) - dist(a, q, r) + margin, 0) end),
         each(3, function(r) return dot(a, p, r) / math.sqrt(dot(a, a, r) * dot(p, p, r)) end)
     end },
@@ -419,7 +459,10 @@ __global__ void top1(const float *x, float *value, int *index, int cols) {
     b = better(b, o);
   }
   if (threadIdx.x == 0) { value[blockIdx.x] = b.value * b.value; index[blockIdx.x] = b.index; }
-}]=], block = { 32 }, grid = { 3 }, shape = { 3 }, args = function(t) return { t.f { 3, 45 }, 45 } end,
+}]=],
+    block = { 32 }, grid = { 3 }, shape = { 3 }, args = function(t)
+      return { t.f { 3, 45 }, 45 }
+    end,
     want = function(x, cols)
       local at = each(3, function(r)
         local best = 0
@@ -447,7 +490,9 @@ __global__ void group_norm(const float *x, const float *w, float *y, int per_gro
   for (int k = 0; k < per_group * hw; ++k) s.add(x[from + k]);
   const float r = rsqrtf(s.variance() + eps);
   for (int k = 0; k < per_group * hw; ++k) y[from + k] = (x[from + k] - s.mean) * r * w[g * per_group + k / hw];
-}]=], block = { 2 }, grid = { 1 }, args = function(t) return { t.f { 4, 5 }, t.f { 4 }, 2, 5, 1e-3 } end, shape = { 4, 5 },
+}]=],
+    block = { 2 }, grid = { 1 },
+    args = function(t) return { t.f { 4, 5 }, t.f { 4 }, 2, 5, 1e-3 } end, shape = { 4, 5 },
     want = function(x, w, per, hw, eps)
       return each(20, function(i)
         local from, n = i // (per * hw) * per * hw, per * hw
@@ -492,7 +537,9 @@ __global__ void step(float *p, float *m, const float *g, float lr, float mu, flo
   if (i & 1) sgd<true>(p[i], m[i], d, lr, mu);
   else sgd<false>(p[i], m[i], d, lr, mu);
 }]=], inout = { "p", "m" }, block = { 4 },
-    args = function(t) return { t.f { 11 }, t.f { 11 }, t.f { 11 }, t.f { 1, low = 0.1, high = 0.2 }, 0.9, 0.01, 11 } end,
+    args = function(t)
+      return { t.f { 11 }, t.f { 11 }, t.f { 11 }, t.f { 1, low = 0.1, high = 0.2 }, 0.9, 0.01, 11 }
+    end,
     want = function(p, m, g, lr, mu, decay, n)
       for i = 0, n - 1 do
         local d = g[i] + decay * p[i]
@@ -548,7 +595,10 @@ __global__ void kl(const float *logp, const int *target, float *loss, float smoo
   }
   loss[r] = s;
 }]=], shape = { 3 },
-    args = function(t) return { t.f { 3, 5, low = -3, high = -1 }, t.i { 1, 4, 0 }, t.f { 1, low = 0.1, high = 0.2 }, 5, 3 } end,
+    args = function(t)
+      return { t.f { 3, 5, low = -3, high = -1 }, t.i { 1, 4, 0 },
+        t.f { 1, low = 0.1, high = 0.2 }, 5, 3 }
+    end,
     want = function(x, target, s, C, rows)
       return each(rows, function(r)
         return sum(C, function(c)

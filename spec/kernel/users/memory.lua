@@ -80,7 +80,9 @@ __global__ void total(const float *x, float *partial, float *out, unsigned int *
 __global__ void old_value(const float *x, float *s, float *y, int n) {
   int i = threadIdx.x;
   if (i < n) y[i] = atomicAdd(s, x[i]);
-}]], args = function(t) return { t.f { 4 } } end, refuses = "the result of an atomic operation on 's'",
+}]],
+    args = function(t) return { t.f { 4 } } end,
+    refuses = "the result of an atomic operation on 's'",
     want = function(x)
       local y, s = {}, 0
       for i = 0, 3 do y[i] = s s = s + x[i] end
@@ -103,7 +105,8 @@ __global__ void splat(const float *cx, const float *cy, const float *r, const fl
       atomicAdd(px + 2, a * col[p].z);
     }
 }]], shape = { 3, 4, 3 }, args = function(t)
-      return { t.f { 2, low = 0, high = 4 }, t.f { 2, low = 0, high = 3 }, t.f { 2, low = 1, high = 2 }, t.f { 2, 3 }, 4, 3, 2 }
+      return { t.f { 2, low = 0, high = 4 }, t.f { 2, low = 0, high = 3 },
+        t.f { 2, low = 1, high = 2 }, t.f { 2, 3 }, 4, 3, 2 }
     end,
     want = function(cx, cy, r, col, w, h, n)
       local img = zeros(w * h * 3)
@@ -146,7 +149,9 @@ __global__ void as_four(const float *x, float *y, int n) {
   v.x *= v.w;
   ((float4 *)y)[i] = v;
 }]], args = function(t) return { t.f { 8 } } end,
-    want = function(x) return each(8, function(i) return i % 4 == 0 and x[i] * x[i + 3] or x[i] end) end },
+    want = function(x)
+      return each(8, function(i) return i % 4 == 0 and x[i] * x[i + 3] or x[i] end)
+    end },
 
   { "buffers that swap in dynamic shared memory", [[
 __global__ void swap(const float *x, float *y, int n, int steps) {
@@ -166,7 +171,9 @@ __global__ void swap(const float *x, float *y, int n, int steps) {
 }]], block = { 8 }, grid = { 1 }, shared = 64, args = function(t) return { t.f { 8 }, 8, 11 } end,
     want = function(x, n, steps)
       for _ = 1, steps do
-        local o = each(n, function(i) return 0.5 * x[i] ^ 2 + 0.25 * (x[(i + 1) % n] + x[(i + n - 1) % n]) end)
+        local o = each(n, function(i)
+          return 0.5 * x[i] ^ 2 + 0.25 * (x[(i + 1) % n] + x[(i + n - 1) % n])
+        end)
         x = o
       end
       return x
@@ -276,7 +283,10 @@ __global__ void softmax(const float *x, float *y, int n) {
 __global__ void depth(const float *z, int *zbuf, int n) {
   int i = threadIdx.x;
   if (i < n) atomicMin(&zbuf[i % 2], (int)(z[i] * 1000.f));
-}]], inout = { "zbuf" }, same = true, args = function(t) return { t.f { 6 }, t.i { 9999, 9999 }, 6 } end,
+}]],
+    inout = { "zbuf" }, same = true, args = function(t)
+      return { t.f { 6 }, t.i { 9999, 9999 }, 6 }
+    end,
     want = function(z)
       local b = { [0] = 9999, 9999 }
       for i = 0, 5 do

@@ -1,4 +1,5 @@
---- Kernels of models that learn: layers, losses, optimisers, numbers of few bits, as their authors write them.
+--- Kernels of models that learn: layers, losses, optimisers, numbers of few
+--- bits, as their authors write them.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
@@ -19,7 +20,8 @@ extern "C" __global__ void lion(float *__restrict__ p, float *__restrict__ m, co
     m[i] = b2 * mi + (1.f - b2) * gi;
   }
 }]=], inout = { "p", "m" }, block = { 4 }, grid = { 2 }, args = function(t)
-      return { t.f { 11 }, t.f { 11 }, t.f { 11 }, t.f { 1, low = 0.1, high = 0.2 }, 0.75, 0.5, 0.125, 11 }
+      return { t.f { 11 }, t.f { 11 }, t.f { 11 }, t.f { 1, low = 0.1, high = 0.2 }, 0.75,
+        0.5, 0.125, 11 }
     end,
     want = function(p, m, g, lr, b1, b2, wd, n)
       lr = lr[0]
@@ -81,7 +83,9 @@ __global__ void gemv_w4(const float *__restrict__ x, const unsigned *__restrict_
   acc += __shfl_down_sync(0xffffffffu, acc, 1, 4);
   if (threadIdx.x == 0) y[r] = acc;
 }]=], block = { 4, 2 }, grid = { 2 }, shape = { 3 }, args = function(t)
-      return { t.f { 40 }, t.i { 0x12345678, 0x0fedcba9, -559038737, 77, -1, 0x7abcdef0, 3, 9, -2023406815, 12, 0x5a5a5a5a, 1, 2, 3, 4 }, t.f { 15 },
+      return { t.f { 40 },
+        t.i { 0x12345678, 0x0fedcba9, -559038737, 77, -1, 0x7abcdef0, 3, 9, -2023406815, 12,
+          0x5a5a5a5a, 1, 2, 3, 4 }, t.f { 15 },
         t.tensor({ 7, 8, 8, 7, 6, 8, 8, 8, 1, 0, 15, 8, 8, 8, 8 }, "u8"), 40, 3 }
     end,
     want = function(x, w, scale, zero, k, rows)
@@ -150,7 +154,10 @@ __global__ void wkv(const float *__restrict__ w, const float *__restrict__ u, co
     q = A * q + B;
     o = no;
   }
-}]=], shape = { 9, 3 }, args = function(t) return { t.f { 3 }, t.f { 3 }, t.f { 9, 3 }, t.f { 9, 3 }, 9, 3 } end,
+}]=],
+    shape = { 9, 3 }, args = function(t)
+      return { t.f { 3 }, t.f { 3 }, t.f { 9, 3 }, t.f { 9, 3 }, 9, 3 }
+    end,
     want = function(w, u, k, v, T, C)
       return each(T * C, function(i)
         local t, c, top, low = i // C, i % C, 0, 0
@@ -193,8 +200,8 @@ __global__ void hash_grid(const float *xyz, const float *table, float *out, int 
   }
   for (int f = 0; f < F; ++f) out[(i * levels + level) * F + f] = acc[f];
 }]=], entry = "hash_grid<3, 2>", block = { 8 }, grid = { 1, 2 }, shape = { 4, 2, 2 },
-    args = function(t) return { t.f { 4, 3, low = 0, high = 1 }, t.f { 2, 7, 2 }, 2, 7, 4 } end, tol = 1e-4,
-    want = function(xyz, tab, levels, size, n)
+    args = function(t) return { t.f { 4, 3, low = 0, high = 1 }, t.f { 2, 7, 2 }, 2, 7, 4 } end,
+    tol = 1e-4, want = function(xyz, tab, levels, size, n)
       local primes = { [0] = 1, 2654435761, 805459861 }
       return each(n * levels * 2, function(e)
         local i, level, f = e // (2 * levels), e // 2 % levels, e % 2
@@ -240,7 +247,9 @@ __global__ void mlp(const float *w, const float *x, float *y, int n) {
   First::run(s, in, mid);
   Second::run(s + First::size, mid, out);
   for (int o = 0; o < 3; ++o) y[i * 3 + o] = out[o];
-}]=], block = { 4 }, grid = { 2 }, shape = { 5, 3 }, args = function(t) return { t.f { 27 }, t.f { 5, 2 }, 5 } end, tol = 1e-4,
+}]=],
+    block = { 4 }, grid = { 2 }, shape = { 5, 3 },
+    args = function(t) return { t.f { 27 }, t.f { 5, 2 }, 5 } end, tol = 1e-4,
     want = function(w, x, n)
       return each(3 * n, function(e)
         local i, o = e // 3, e % 3
@@ -271,10 +280,16 @@ __global__ void window_bias(const float *q, const float *k, const float *bias, f
   for (int j = 0; j < W * W; ++j) total += __expf(e[a][j] - top);
   score[(win * W * W + a) * W * W + b] = __expf(s - top) / total;
 }
-#undef W]=], block = { 4, 4 }, grid = { 4 }, shape = { 4, 4, 4 }, args = function(t) return { t.f { 4, 4 }, t.f { 4, 4 }, t.f { 9 }, 4, 1 } end,
+#undef W]=],
+    block = { 4, 4 }, grid = { 4 }, shape = { 4, 4, 4 },
+    args = function(t) return { t.f { 4, 4 }, t.f { 4, 4 }, t.f { 9 }, 4, 1 } end,
     want = function(q, k, bias, H, shift)
-      local function at(win, t) return ((win // 2 * 2 + t // 2 + shift) % H) * H + (win % 2 * 2 + t % 2 + shift) % H end
-      local function s(win, a, b) return bias[(a // 2 - b // 2 + 1) * 3 + a % 2 - b % 2 + 1] + q[at(win, a)] * k[at(win, b)] end
+      local function at(win, t)
+        return ((win // 2 * 2 + t // 2 + shift) % H) * H + (win % 2 * 2 + t % 2 + shift) % H
+      end
+      local function s(win, a, b)
+        return bias[(a // 2 - b // 2 + 1) * 3 + a % 2 - b % 2 + 1] + q[at(win, a)] * k[at(win, b)]
+      end
       return each(64, function(e)
         local win, a, b = e // 16, e // 4 % 4, e % 4
         return math.exp(s(win, a, b)) / sum(4, function(j) return math.exp(s(win, a, j)) end)
@@ -302,7 +317,8 @@ __global__ void deform(const float *im, const float *offset, const float *mask, 
     }
   out[y * W + x] = acc;
 }]=], block = { 4, 4 }, grid = { 1, 1 }, shape = { 3, 4 }, args = function(t)
-      return { t.f { 3, 4 }, t.f { 8, 3, 4, low = 0.1, high = 0.9 }, t.f { 4, 3, 4 }, t.f { 4 }, 3, 4, 2 }
+      return { t.f { 3, 4 }, t.f { 8, 3, 4, low = 0.1, high = 0.9 }, t.f { 4, 3, 4 },
+        t.f { 4 }, 3, 4, 2 }
     end,
     want = function(im, offset, mask, w, H, W, K)
       return each(H * W, function(p)
@@ -311,7 +327,10 @@ __global__ void deform(const float *im, const float *offset, const float *mask, 
           local x = p % W - K // 2 + tap % K + offset[(2 * tap + 1) * H * W + p]
           local v = 0
           for r = 0, H - 1 do
-            for c = 0, W - 1 do v = v + math.max(0, 1 - math.abs(y - r)) * math.max(0, 1 - math.abs(x - c)) * im[r * W + c] end
+            for c = 0, W - 1 do
+              v = v + math.max(0, 1 - math.abs(y - r)) * math.max(0,
+                1 - math.abs(x - c)) * im[r * W + c]
+            end
           end
           return w[tap] * mask[tap * H * W + p] * v
         end)
@@ -342,7 +361,9 @@ __global__ void bag(const int *index, const int *offset, const float *weight, co
       return each(bags * dim, function(e)
         local b, d = e // dim, e % dim
         local n = offset[b + 1] - offset[b]
-        return n == 0 and 0 or sum(n, function(k) return tab[index[offset[b] + k] * dim + d] * weight[offset[b] + k] end) / n
+        return n == 0 and 0
+          or sum(n,
+            function(k) return tab[index[offset[b] + k] * dim + d] * weight[offset[b] + k] end) / n
       end)
     end },
 
@@ -365,13 +386,18 @@ __global__ void arcface(const float *cosine, const int *label, float *loss, floa
     else total += __expf(z - top);
   }
   loss[i] = top + __logf(total) - logit(label[i]);
-}]=], shape = { 4 }, args = function(t) return { t.f { 4, 5, low = -0.9, high = 0.9 }, t.i { 0, 3, 4, 1 }, t.f { 1, low = 2, high = 4 }, 0.3, 5, 4 } end,
+}]=],
+    shape = { 4 }, args = function(t)
+      return { t.f { 4, 5, low = -0.9, high = 0.9 }, t.i { 0, 3, 4, 1 },
+        t.f { 1, low = 2, high = 4 }, 0.3, 5, 4 }
+    end,
     tol = 1e-4, want = function(cosine, label, s, m, classes, n)
       return each(n, function(i)
         local function z(c)
           local v = cosine[i * classes + c]
           if c ~= label[i] then return s[0] * v end
-          return v > -math.cos(m) and s[0] * math.cos(math.acos(v) + m) or s[0] * (v - math.sin(m) * m)
+          return v > -math.cos(m) and s[0] * math.cos(math.acos(v) + m)
+            or s[0] * (v - math.sin(m) * m)
         end
         return math.log(sum(classes, function(c) return math.exp(z(c)) end)) - z(label[i])
       end)
@@ -393,9 +419,13 @@ __global__ void acts(const float *x, float *a, float *b, float *c, int n) {
   apply<Mish>(x, a, n);
   apply(x, b, n, Compose<HardSwish, Selu>{});
   apply(x, c, n, QuickGelu());
-}]=], block = { 4 }, grid = { 1 }, args = function(t) return { t.f { 9, low = -2, high = 2 } } end, tol = 1e-4,
+}]=],
+    block = { 4 }, grid = { 1 },
+    args = function(t) return { t.f { 9, low = -2, high = 2 } } end, tol = 1e-4,
     want = function(x)
-      local function selu(v) return 1.0507009873554805 * (v > 0 and v or 1.6732632423543772 * (math.exp(v) - 1)) end
+      local function selu(v)
+        return 1.0507009873554805 * (v > 0 and v or 1.6732632423543772 * (math.exp(v) - 1))
+      end
       return each(9, function(i)
         local e = (1 + math.exp(x[i])) ^ 2
         return x[i] * (e - 1) / (e + 1)
@@ -446,7 +476,9 @@ __global__ void batch_norm(const float *x, const float2 *affine, float2 *running
         local function at(i) return (i // HW * C + c) * HW + i % HW end
         local mean = sum(n, function(i) return x[at(i)] end) / n
         local var = sum(n, function(i) return (x[at(i)] - mean) ^ 2 end) / n
-        for i = 0, n - 1 do out[at(i)] = (x[at(i)] - mean) / math.sqrt(var + 1e-5) * affine[2 * c] + affine[2 * c + 1] end
+        for i = 0, n - 1 do
+          out[at(i)] = (x[at(i)] - mean) / math.sqrt(var + 1e-5) * affine[2 * c] + affine[2 * c + 1]
+        end
         r[2 * c] = running[2 * c] + momentum * (mean - running[2 * c])
         r[2 * c + 1] = running[2 * c + 1] + momentum * (var * n / (n - 1) - running[2 * c + 1])
       end
@@ -517,7 +549,11 @@ __global__ void nms(const Box *boxes, unsigned long long *mask, float thresh, in
     mask[cur * DIVUP(n, T) + col] = t;
   }
 }]=], block = { 4 }, grid = { 2, 2 }, shape = { 6, 2 }, same = true,
-    args = function(t) return { t.tensor { { 0, 0, 2, 2 }, { 0.2, 0, 2, 2 }, { 5, 5, 6, 6 }, { 0, 0.1, 2, 2.1 }, { 5, 5, 6.1, 6 }, { 9, 9, 10, 10 } }, 0.5, 6 } end,
+    args = function(t)
+      return {
+        t.tensor { { 0, 0, 2, 2 }, { 0.2, 0, 2, 2 }, { 5, 5, 6, 6 }, { 0, 0.1, 2, 2.1 },
+          { 5, 5, 6.1, 6 }, { 9, 9, 10, 10 } }, 0.5, 6 }
+    end,
     want = function(b, thresh, n)
       return each(n * 2, function(e)
         local i, col, bits = e // 2, e % 2, 0
@@ -526,8 +562,12 @@ __global__ void nms(const Box *boxes, unsigned long long *mask, float thresh, in
           local w = math.min(b[4 * i + 2], b[4 * j + 2]) - math.max(b[4 * i], b[4 * j])
           local h = math.min(b[4 * i + 3], b[4 * j + 3]) - math.max(b[4 * i + 1], b[4 * j + 1])
           local both = math.max(w, 0) * math.max(h, 0)
-          local function area(q) return (b[4 * q + 2] - b[4 * q]) * (b[4 * q + 3] - b[4 * q + 1]) end
-          if (i // 4 ~= col or j > i) and both / (area(i) + area(j) - both) > thresh then bits = bits | 1 << k end
+          local function area(q)
+            return (b[4 * q + 2] - b[4 * q]) * (b[4 * q + 3] - b[4 * q + 1])
+          end
+          if (i // 4 ~= col or j > i) and both / (area(i) + area(j) - both) > thresh then
+            bits = bits | 1 << k
+          end
         end
         return bits
       end)
@@ -546,12 +586,17 @@ __global__ void sliced(const float2 *a, const float2 *b, const float *angle, flo
   float w = 0.f;
   for (int k = 0; k < 4; ++k) w += (p[k] - q[k]) * (p[k] - q[k]);
   out[d] = w * 0.25f;
-}]=], shape = { 3 }, args = function(t) return { t.f { 4, 2 }, t.f { 4, 2 }, t.f { 3, low = 0, high = 3 }, 3 } end,
+}]=],
+    shape = { 3 }, args = function(t)
+      return { t.f { 4, 2 }, t.f { 4, 2 }, t.f { 3, low = 0, high = 3 }, 3 }
+    end,
     want = function(a, b, angle, dirs)
       return each(dirs, function(d)
         local function along(x)
           local l = {}
-          for k = 0, 3 do l[k + 1] = x[2 * k] * math.cos(angle[d]) + x[2 * k + 1] * math.sin(angle[d]) end
+          for k = 0, 3 do
+            l[k + 1] = x[2 * k] * math.cos(angle[d]) + x[2 * k + 1] * math.sin(angle[d])
+          end
           table.sort(l)
           return l
         end
@@ -572,7 +617,9 @@ __global__ void shuffle_norm(const float *__restrict__ x, float *__restrict__ y,
   }
   const float inv = rsqrtf(m2 / n + eps);
   for (int t = threadIdx.x; t < OH * OW; t += blockDim.x) y[c * OH * OW + t] = (x[in(t / OW, t % OW)] - mean) * inv;
-}]=], block = { 3 }, grid = { 2 }, shape = { 2, 4, 4 }, args = function(t) return { t.f { 8, 2, 2 }, 2, 2, 2, 2, 1e-3 } end, tol = 1e-4,
+}]=],
+    block = { 3 }, grid = { 2 }, shape = { 2, 4, 4 },
+    args = function(t) return { t.f { 8, 2, 2 }, 2, 2, 2, 2, 1e-3 } end, tol = 1e-4,
     want = function(x, C, H, W, r, eps)
       local y = {}
       for c = 0, C - 1 do
@@ -606,7 +653,9 @@ __global__ void gumbel_softmax(const float *logits, float *y, float tau, uint32_
   float total = 0.f;
   for (int c = 0; c < classes; ++c) total += (z[c] = __expf(z[c] - top));
   for (int c = 0; c < classes; ++c) y[r * classes + c] = z[c] / total;
-}]=], args = function(t) return { t.f { 3, 5 }, t.f { 1, low = 0.5, high = 1 }, 12345, 5, 3 } end, tol = 1e-4,
+}]=],
+    args = function(t) return { t.f { 3, 5 }, t.f { 1, low = 0.5, high = 1 }, 12345, 5, 3 } end,
+    tol = 1e-4,
     want = function(logits, tau, seed, classes, rows)
       local y = {}
       for r = 0, rows - 1 do
@@ -617,7 +666,8 @@ __global__ void gumbel_softmax(const float *logits, float *y, float tau, uint32_
           s = s ~ s >> 4
           s = s * 0x27d4eb2d & 0xffffffff
           s = s ~ s >> 15
-          return math.exp((logits[r * classes + c] - math.log(-math.log(((s >> 8) + 0.5) / 2 ^ 24))) / tau[0])
+          return math.exp(
+            (logits[r * classes + c] - math.log(-math.log(((s >> 8) + 0.5) / 2 ^ 24))) / tau[0])
         end)
         local total = sum(classes, function(c) return e[c] end)
         for c = 0, classes - 1 do y[r * classes + c] = e[c] / total end
@@ -641,12 +691,15 @@ template <int RANK> __global__ void lora(const float *x, const float *w, const f
   for (int r = 0; r < RANK; ++r) s += h[r] * b[o * RANK + r];
   y[row * out + o] = s;
 }]=], entry = "lora<2>", block = { 3 }, grid = { 2 }, shape = { 2, 3 },
-    args = function(t) return { t.f { 2, 4 }, t.f { 3, 4 }, t.f { 2, 4 }, t.f { 3, 2 }, t.f { 1 }, 4, 3 } end,
+    args = function(t)
+      return { t.f { 2, 4 }, t.f { 3, 4 }, t.f { 2, 4 }, t.f { 3, 2 }, t.f { 1 }, 4, 3 }
+    end,
     want = function(x, w, a, b, alpha, n, out)
       return each(2 * out, function(e)
         local row, o = e // out, e % out
         return sum(n, function(k)
-          return x[row * n + k] * (w[o * n + k] + alpha[0] / 2 * sum(2, function(r) return b[2 * o + r] * a[r * n + k] end))
+          return x[row * n + k] * (w[o * n + k] + alpha[0] / 2 * sum(2,
+            function(r) return b[2 * o + r] * a[r * n + k] end))
         end)
       end)
     end },
@@ -668,13 +721,18 @@ __global__ void lambda_rank(const float *score, const int *grade, const int *off
   atomicAdd(&total, mine);
   __syncthreads();
   if (threadIdx.x == 0) loss[q] = total;
-}]=], block = { 4 }, grid = { 2 }, shape = { 2 }, args = function(t) return { t.f { 7 }, t.i { 2, 0, 1, 0, 1, 1, 0 }, t.i { 0, 4, 7 }, 2 } end,
+}]=],
+    block = { 4 }, grid = { 2 }, shape = { 2 }, args = function(t)
+      return { t.f { 7 }, t.i { 2, 0, 1, 0, 1, 1, 0 }, t.i { 0, 4, 7 }, 2 }
+    end,
     want = function(score, grade, offset, queries)
       return each(queries, function(q)
         local s = 0
         for i = offset[q], offset[q + 1] - 1 do
           for j = offset[q], offset[q + 1] - 1 do
-            if grade[i] > grade[j] then s = s + (2 ^ grade[i] - 2 ^ grade[j]) * math.log(1 + math.exp(score[j] - score[i])) end
+            if grade[i] > grade[j] then
+              s = s + (2 ^ grade[i] - 2 ^ grade[j]) * math.log(1 + math.exp(score[j] - score[i]))
+            end
           end
         end
         return s
@@ -697,7 +755,10 @@ __global__ void retention(const float *q, const float *k, const float *v, const 
     }
     o[at + j] = acc;
   }
-}]=], block = { 3 }, grid = { 2 }, shape = { 2, 6, 3 }, args = function(t) return { t.f { 2, 6, 3 }, t.f { 2, 6, 3 }, t.f { 2, 6, 3 }, t.f { 2 }, 6 } end,
+}]=],
+    block = { 3 }, grid = { 2 }, shape = { 2, 6, 3 }, args = function(t)
+      return { t.f { 2, 6, 3 }, t.f { 2, 6, 3 }, t.f { 2, 6, 3 }, t.f { 2 }, 6 }
+    end,
     want = function(q, k, v, decay, T)
       return each(2 * T * 3, function(e)
         local h, t, j = e // (3 * T), e // 3 % T, e % 3

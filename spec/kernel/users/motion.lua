@@ -35,7 +35,11 @@ __global__ void p2g(const float2 *x, const float2 *v, const Mat2 *C, float *mass
       atomicAdd(&mom[cell].x, w * (v[p].x + av.x));
       atomicAdd(&mom[cell].y, w * (v[p].y + av.y));
     }
-}]=], shape = { 5, 5, 2 }, args = function(t) return { t.f { 3, 2, low = 0.4, high = 0.6 }, t.f { 3, 2 }, t.f { 3, 4 }, 5, t.f { 1, low = 1, high = 2 }, 5, 3 } end,
+}]=],
+    shape = { 5, 5, 2 }, args = function(t)
+      return { t.f { 3, 2, low = 0.4, high = 0.6 }, t.f { 3, 2 }, t.f { 3, 4 }, 5,
+        t.f { 1, low = 1, high = 2 }, 5, 3 }
+    end,
     want = function(x, v, C, inv_dx, pm, g, n)
       local mass, mom = each(50, function() return 0 end), each(50, function() return 0 end)
       local function spline(d)
@@ -48,7 +52,8 @@ __global__ void p2g(const float2 *x, const float2 *v, const Mat2 *C, float *mass
           local w = spline(dx) * spline(dy) * pm[0]
           mass[cell] = mass[cell] + w
           for d = 0, 1 do
-            mom[2 * cell + d] = mom[2 * cell + d] + w * (v[2 * p + d] + (C[4 * p + 2 * d] * dx + C[4 * p + 2 * d + 1] * dy) / inv_dx)
+            mom[2 * cell + d] = mom[2 * cell + d]
+              + w * (v[2 * p + d] + (C[4 * p + 2 * d] * dx + C[4 * p + 2 * d + 1] * dy) / inv_dx)
           end
         end
       end
@@ -98,21 +103,29 @@ __global__ void spin(const float *inertia, const float3 *w0, float *energy, floa
   const float3 b = mul(R.transposed(), w);
   energy[i] = 0.5f * (I.x * b.x * b.x + I.y * b.y * b.y + I.z * b.z * b.z);
   axis[i] = make_float3(R(0, 2), R(1, 2), R(2, 2));
-}]=], shape = { 2, 3 }, args = function(t) return { t.f { 2, 3, low = 1, high = 2 }, t.f { 2, 3, low = 1, high = 2 }, 0.02, 8, 2 } end, tol = 1e-4,
+}]=],
+    shape = { 2, 3 },
+    args = function(t)
+      return { t.f { 2, 3, low = 1, high = 2 }, t.f { 2, 3, low = 1, high = 2 }, 0.02, 8, 2 }
+    end, tol = 1e-4,
     want = function(inertia, w0, dt, steps, n)
       local energy, axis = each(6, function() return 0 end), {}
       for i = 0, n - 1 do
-        local function turn(q, v, s)                     -- v turned by q (s = 1) or back (-1), by q v q*
+        local function turn(q, v, s)                -- v turned by q (s = 1) or back (-1), by q v q*
           local u = { s * q[2], s * q[3], s * q[4] }
-          local t = { 2 * (u[2] * v[3] - u[3] * v[2]), 2 * (u[3] * v[1] - u[1] * v[3]), 2 * (u[1] * v[2] - u[2] * v[1]) }
-          return { v[1] + q[1] * t[1] + u[2] * t[3] - u[3] * t[2], v[2] + q[1] * t[2] + u[3] * t[1] - u[1] * t[3],
+          local t = { 2 * (u[2] * v[3] - u[3] * v[2]), 2 * (u[3] * v[1] - u[1] * v[3]),
+            2 * (u[1] * v[2] - u[2] * v[1]) }
+          return { v[1] + q[1] * t[1] + u[2] * t[3] - u[3] * t[2],
+            v[2] + q[1] * t[2] + u[3] * t[1] - u[1] * t[3],
             v[3] + q[1] * t[3] + u[1] * t[2] - u[2] * t[1] }
         end
         local I, q = { inertia[3 * i], inertia[3 * i + 1], inertia[3 * i + 2] }, { 1, 0, 0, 0 }
         local w = { w0[3 * i], w0[3 * i + 1], w0[3 * i + 2] }
         for _ = 1, steps do
           local b = turn(q, w, -1)
-          local a = turn(q, { (I[2] - I[3]) * b[2] * b[3] / I[1], (I[3] - I[1]) * b[3] * b[1] / I[2], (I[1] - I[2]) * b[1] * b[2] / I[3] }, 1)
+          local a = turn(q,
+            { (I[2] - I[3]) * b[2] * b[3] / I[1], (I[3] - I[1]) * b[3] * b[1] / I[2],
+              (I[1] - I[2]) * b[1] * b[2] / I[3] }, 1)
           for d = 1, 3 do w[d] = w[d] + dt * a[d] end
           local h, o = dt / 2, { table.unpack(q) }
           q[1] = o[1] + h * (-w[1] * o[2] - w[2] * o[3] - w[3] * o[4])
@@ -172,8 +185,12 @@ __global__ void neo_hookean(const float *x, const int4 *tet, const float *rest, 
     atomicAdd(force + 3 * id[0] + d, total);
   }
 }]=], shape = { 5, 3 }, args = function(t)
-      return { t.tensor { { 0, 0, 0 }, { 1.1, 0.1, 0 }, { 0.1, 0.9, 0.1 }, { 0, 0.1, 1.2 }, { 1, 1.1, 0.9 } }, t.tensor({ { 0, 1, 2, 3 }, { 4, 2, 1, 3 } }, "i32"),
-        t.tensor { { 1, 0, 0, 0, 1, 0, 0, 0, 1 }, { -0.6, 0.4, 0.5, 0.5, -0.5, 0.5, 0.3, 0.6, -0.5 } }, 0.8, t.f { 1, low = 1, high = 2 }, 2 }
+      return {
+        t.tensor { { 0, 0, 0 }, { 1.1, 0.1, 0 }, { 0.1, 0.9, 0.1 }, { 0, 0.1, 1.2 },
+          { 1, 1.1, 0.9 } }, t.tensor({ { 0, 1, 2, 3 }, { 4, 2, 1, 3 } }, "i32"),
+        t.tensor { { 1, 0, 0, 0, 1, 0, 0, 0, 1 },
+          { -0.6, 0.4, 0.5, 0.5, -0.5, 0.5, 0.3, 0.6, -0.5 } }, 0.8,
+        t.f { 1, low = 1, high = 2 }, 2 }
     end, tol = 1e-4,
     want = function(x, tet, rest, mu, lambda, n)
       local energy, force = each(15, function() return 0 end), each(15, function() return 0 end)
@@ -181,15 +198,20 @@ __global__ void neo_hookean(const float *x, const int4 *tet, const float *rest, 
         local F = {}
         for i = 0, 2 do
           for j = 0, 2 do
-            F[3 * i + j] = sum(3, function(k) return (y[3 * tet[4 * e + k + 1] + i] - y[3 * tet[4 * e] + i]) * rest[9 * e + 3 * k + j] end)
+            F[3 * i + j] = sum(3, function(k)
+              return (y[3 * tet[4 * e + k + 1] + i] - y[3 * tet[4 * e] + i])
+                * rest[9 * e + 3 * k + j]
+            end)
           end
         end
-        local J = F[0] * (F[4] * F[8] - F[5] * F[7]) - F[1] * (F[3] * F[8] - F[5] * F[6]) + F[2] * (F[3] * F[7] - F[4] * F[6])
-        return mu / 2 * (sum(9, function(k) return F[k] ^ 2 end) - 3 - 2 * math.log(J)) + lambda[0] / 2 * math.log(J) ^ 2
+        local J = F[0] * (F[4] * F[8] - F[5] * F[7]) - F[1] * (F[3] * F[8] - F[5] * F[6])
+          + F[2] * (F[3] * F[7] - F[4] * F[6])
+        return mu / 2 * (sum(9, function(k) return F[k] ^ 2 end) - 3 - 2 * math.log(J))
+          + lambda[0] / 2 * math.log(J) ^ 2
       end
       for e = 0, n - 1 do
         energy[e] = value(e, x)
-        for k = 0, 14 do                                 -- forces: what the energy falls by, by differences
+        for k = 0, 14 do                         -- forces: what the energy falls by, by differences
           local function at(h)
             local y = each(15, function(i) return x[i] end)
             y[k] = y[k] + h
@@ -225,19 +247,28 @@ __global__ void euler_step(const Cons *q, Cons *out, float dtdx, int n) {
   const Cons here = q[i], west = i > 0 ? q[i - 1] : here, east = i < n - 1 ? q[i + 1] : here;
   out[i] = here - dtdx * (hll(here, east) - hll(west, here));
 }]=], args = function(t)
-      return { t.tensor { { 1, 0.3, 2.5 }, { 0.9, 0.2, 2.4 }, { 0.3, -0.1, 0.5 }, { 0.2, 0.9, 2.9 }, { 0.25, 0.1, 0.4 } }, t.f { 1, low = 0.1, high = 0.2 }, 5 }
+      return {
+        t.tensor { { 1, 0.3, 2.5 }, { 0.9, 0.2, 2.4 }, { 0.3, -0.1, 0.5 }, { 0.2, 0.9, 2.9 },
+          { 0.25, 0.1, 0.4 } }, t.f { 1, low = 0.1, high = 0.2 }, 5 }
     end,
     want = function(q, dtdx, n)
-      local function cons(i) i = math.max(0, math.min(n - 1, i)) return { q[3 * i], q[3 * i + 1], q[3 * i + 2] } end
+      local function cons(i)
+        i = math.max(0, math.min(n - 1, i))
+        return { q[3 * i], q[3 * i + 1], q[3 * i + 2] }
+      end
       local function p(c) return 0.4 * (c[3] - c[2] ^ 2 / c[1] / 2) end
-      local function flux(c) return { c[2], c[2] ^ 2 / c[1] + p(c), c[2] / c[1] * (c[3] + p(c)) } end
+      local function flux(c)
+        return { c[2], c[2] ^ 2 / c[1] + p(c), c[2] / c[1] * (c[3] + p(c)) }
+      end
       local function hll(l, r)
         local function speed(c) return math.sqrt(1.4 * p(c) / c[1]) end
         local low = math.min(l[2] / l[1] - speed(l), r[2] / r[1] - speed(r))
         local high = math.max(l[2] / l[1] + speed(l), r[2] / r[1] + speed(r))
         if low >= 0 then return flux(l) elseif high <= 0 then return flux(r) end
         local f = {}
-        for d = 1, 3 do f[d] = (high * flux(l)[d] - low * flux(r)[d] + low * high * (r[d] - l[d])) / (high - low) end
+        for d = 1, 3 do
+          f[d] = (high * flux(l)[d] - low * flux(r)[d] + low * high * (r[d] - l[d])) / (high - low)
+        end
         return f
       end
       return each(3 * n, function(e)
@@ -271,7 +302,9 @@ __global__ void tree_force(const float4 *node, const int2 *child, const float *s
   }
   acc[i] = make_float2(ax, ay);
 }]=], shape = { 3, 2 }, args = function(t)
-      return { t.f { 7, 4, low = 0, high = 2 }, t.tensor({ { 1, 2 }, { 3, 4 }, { 5, 6 }, { -1, 0 }, { -1, 0 }, { -1, 0 }, { -1, 0 } }, "i32"),
+      return { t.f { 7, 4, low = 0, high = 2 },
+        t.tensor({ { 1, 2 }, { 3, 4 }, { 5, 6 }, { -1, 0 }, { -1, 0 }, { -1, 0 }, { -1, 0 } },
+          "i32"),
         t.tensor { 4, 1, 0.4, 0, 0, 0, 0 }, t.f { 3, 2 }, 0.8, 3 }
     end,
     want = function(node, child, size, pos, theta, n)
@@ -279,7 +312,9 @@ __global__ void tree_force(const float4 *node, const int2 *child, const float *s
         local function pull(k)
           local d = { node[4 * k] - pos[e - e % 2], node[4 * k + 1] - pos[e - e % 2 + 1] }
           local r = d[1] ^ 2 + d[2] ^ 2 + 0.05
-          if child[2 * k] >= 0 and size[k] ^ 2 >= theta ^ 2 * r then return pull(child[2 * k]) + pull(child[2 * k + 1]) end
+          if child[2 * k] >= 0 and size[k] ^ 2 >= theta ^ 2 * r then
+            return pull(child[2 * k]) + pull(child[2 * k + 1])
+          end
           return node[4 * k + 2] * d[e % 2 + 1] / r ^ 1.5
         end
         return pull(0)
@@ -313,13 +348,16 @@ __global__ void hodgkin_huxley(const float *current, float *v, float dt, int ste
       return each(n, function(i)
         local function f(s)
           local v, m, h, k, e = s[1], s[2], s[3], s[4], math.exp
-          return { current[i] - 120 * m ^ 3 * h * (v - 50) - 36 * k ^ 4 * (v + 77) - 0.3 * (v + 54.387),
+          return {
+            current[i] - 120 * m ^ 3 * h * (v - 50) - 36 * k ^ 4 * (v + 77) - 0.3 * (v + 54.387),
             0.1 * (v + 40) / (1 - e(-(v + 40) / 10)) * (1 - m) - 4 * e(-(v + 65) / 18) * m,
             0.07 * e(-(v + 65) / 20) * (1 - h) - h / (1 + e(-(v + 35) / 10)),
             0.01 * (v + 55) / (1 - e(-(v + 55) / 10)) * (1 - k) - 0.125 * e(-(v + 65) / 80) * k }
         end
         local s = { -65, 0.0529, 0.5961, 0.3177 }
-        local function go(k, by) return { s[1] + by * k[1], s[2] + by * k[2], s[3] + by * k[3], s[4] + by * k[4] } end
+        local function go(k, by)
+          return { s[1] + by * k[1], s[2] + by * k[2], s[3] + by * k[3], s[4] + by * k[4] }
+        end
         for _ = 1, steps do
           local a = f(s)
           local b = f(go(a, dt / 2))
@@ -362,9 +400,12 @@ __global__ void __launch_bounds__(64) cg(const float *b, const float *diag, floa
     rs = next;
   }
   if (in) x[i] = xi;
-}]=], block = { 64 }, grid = { 1 }, args = function(t) return { t.f { 6 }, t.f { 6, low = 3, high = 4 }, 6, 6 } end, tol = 1e-4,
+}]=],
+    block = { 64 }, grid = { 1 },
+    args = function(t) return { t.f { 6 }, t.f { 6, low = 3, high = 4 }, 6, 6 } end, tol = 1e-4,
     want = function(b, diag, _, n)
-      local c, d, x = {}, {}, {}                          -- six steps solve six equations: the tridiagonal system by elimination
+      -- six steps solve six equations: the tridiagonal system by elimination
+      local c, d, x = {}, {}, {}
       for i = 0, n - 1 do
         local m = diag[i] + (i > 0 and c[i - 1] or 0)
         c[i], d[i] = -1 / m, (b[i] + (i > 0 and d[i - 1] or 0)) / m
@@ -413,14 +454,16 @@ __global__ void sph_force(const float3 *pos, const float *rho, const int *start,
         for i = 1, n do if where[i] == s then buckets[#buckets + 1] = i - 1 end end
         first[s + 2] = #buckets
       end
-      return { pos, t.f { n, low = 1, high = 2 }, t.i(first), t.i(buckets), h, t.f { 1, low = 1, high = 2 }, mask, n }
+      return { pos, t.f { n, low = 1, high = 2 }, t.i(first), t.i(buckets), h,
+        t.f { 1, low = 1, high = 2 }, mask, n }
     end, tol = 1e-4,
     want = function(pos, rho, _, _, h, k, _, n)
       return each(3 * n, function(e)
         local i, d = e // 3, e % 3
         return sum(n, function(j)
           local r = math.sqrt(sum(3, function(c) return (pos[3 * i + c] - pos[3 * j + c]) ^ 2 end))
-          return j ~= i and r < h and k[0] * (rho[i] + rho[j]) * (h - r) ^ 2 / (r + 1e-3) * (pos[e] - pos[3 * j + d]) or 0
+          return j ~= i and r < h
+            and k[0] * (rho[i] + rho[j]) * (h - r) ^ 2 / (r + 1e-3) * (pos[e] - pos[3 * j + d]) or 0
         end)
       end)
     end },
@@ -442,7 +485,9 @@ __global__ void rotate_and_flip(float2 *psi, const float *theta, int qubits, int
       __syncthreads();
     }
   }
-}]=], block = { 4 }, grid = { 1 }, inout = { "psi" }, refuses = "psi", args = function(t) return { t.f { 8, 2 }, t.f { 2, 3 }, 3, 2 } end,
+}]=],
+    block = { 4 }, grid = { 1 }, inout = { "psi" }, refuses = "psi",
+    args = function(t) return { t.f { 8, 2 }, t.f { 2, 3 }, 3, 2 } end,
     want = function(psi, theta, qubits, layers)
       psi = each(16, function(i) return psi[i] end)
       for g = 0, layers * qubits - 1 do
@@ -491,7 +536,8 @@ __global__ void hand(const float *angle, float3 *at, int n) {
         for j = 3, 1, -1 do                                -- from the hand back to the base
           local d, a, al = table.unpack(links[j])
           local th = angle[3 * i + j - 1]
-          local x, y, z = p[1] + a, p[2] * math.cos(al) - p[3] * math.sin(al), p[2] * math.sin(al) + p[3] * math.cos(al)
+          local x, y, z = p[1] + a, p[2] * math.cos(al) - p[3] * math.sin(al),
+            p[2] * math.sin(al) + p[3] * math.cos(al)
           p = { x * math.cos(th) - y * math.sin(th), x * math.sin(th) + y * math.cos(th), z + d }
         end
         for d = 0, 2 do at[3 * i + d] = p[d + 1] end
@@ -517,7 +563,11 @@ __global__ void pbd(const float2 *p0, float2 *out, const float *rest, float stif
       __syncthreads();
     }
   if (t < n) out[t] = p[t];
-}]=], block = { 8 }, grid = { 1 }, args = function(t) return { t.tensor { { 0, 0 }, { 1.2, 0.3 }, { 1.9, -0.5 }, { 3.2, 0 }, { 4, 0.8 } }, t.f { 4, low = 0.8, high = 1.1 }, t.f { 1, low = 0.5, high = 0.9 }, 5, 3 } end,
+}]=],
+    block = { 8 }, grid = { 1 }, args = function(t)
+      return { t.tensor { { 0, 0 }, { 1.2, 0.3 }, { 1.9, -0.5 }, { 3.2, 0 }, { 4, 0.8 } },
+        t.f { 4, low = 0.8, high = 1.1 }, t.f { 1, low = 0.5, high = 0.9 }, 5, 3 }
+    end,
     want = function(p0, rest, stiff, n, rounds)
       local p = each(2 * n, function(i) return p0[i] end)
       for _ = 1, rounds do
@@ -526,7 +576,8 @@ __global__ void pbd(const float2 *p0, float2 *out, const float *rest, float stif
             local dx, dy = p[2 * a + 2] - p[2 * a], p[2 * a + 3] - p[2 * a + 1]
             local len = math.sqrt(dx * dx + dy * dy)
             local c = 0.5 * stiff[0] * (len - rest[a]) / len
-            p[2 * a], p[2 * a + 1], p[2 * a + 2], p[2 * a + 3] = p[2 * a] + c * dx, p[2 * a + 1] + c * dy, p[2 * a + 2] - c * dx, p[2 * a + 3] - c * dy
+            p[2 * a], p[2 * a + 1], p[2 * a + 2], p[2 * a + 3] = p[2 * a] + c * dx,
+              p[2 * a + 1] + c * dy, p[2 * a + 2] - c * dx, p[2 * a + 3] - c * dy
           end
         end
       end
@@ -557,7 +608,10 @@ __global__ void shallow(const float *__restrict__ q, float *__restrict__ out, in
     }
   for (int f = 0; f < 3; ++f)
     out[(f * h + y) * w + x] = AT(f, x, y) - dt * (F[0][1][f] - F[0][0][f] + F[1][1][f] - F[1][0][f]);
-}]=], block = { 4, 4 }, grid = { 1, 1 }, args = function(t) return { t.f { 3, 3, 4, low = 0.8, high = 1.4 }, 4, 3, 0.1, t.f { 1, low = 0.9, high = 1.1 } } end,
+}]=],
+    block = { 4, 4 }, grid = { 1, 1 }, args = function(t)
+      return { t.f { 3, 3, 4, low = 0.8, high = 1.4 }, 4, 3, 0.1, t.f { 1, low = 0.9, high = 1.1 } }
+    end,
     order = 1, want = function(q, w, h, dt, g)
       local function cell(x, y)
         local cx, cy = math.max(0, math.min(w - 1, x)), math.max(0, math.min(h - 1, y))
@@ -569,13 +623,16 @@ __global__ void shallow(const float *__restrict__ q, float *__restrict__ out, in
       end
       local function face(a, b, axis, f)                   -- from a to b, b behind a
         local function speed(c) return math.abs(c[1 + axis] / c[0]) + math.sqrt(g[0] * c[0]) end
-        local function flux(c) return c[f] * c[1 + axis] / c[0] + (f == 1 + axis and g[0] * c[0] ^ 2 / 2 or 0) end
+        local function flux(c)
+          return c[f] * c[1 + axis] / c[0] + (f == 1 + axis and g[0] * c[0] ^ 2 / 2 or 0)
+        end
         return (flux(a) + flux(b)) / 2 - math.max(speed(a), speed(b)) * (b[f] - a[f]) / 2
       end
       return each(3 * w * h, function(e)
         local f, y, x = e // (w * h), e // w % h, e % w
         local c = cell(x, y)
-        return c[f] - dt * (face(c, cell(x + 1, y), 0, f) - face(cell(x - 1, y), c, 0, f) + face(c, cell(x, y + 1), 1, f) - face(cell(x, y - 1), c, 1, f))
+        return c[f] - dt * (face(c, cell(x + 1, y), 0, f) - face(cell(x - 1, y), c, 0, f) + face(c,
+          cell(x, y + 1), 1, f) - face(cell(x, y - 1), c, 1, f))
       end)
     end },
 
@@ -596,7 +653,10 @@ __global__ void kuramoto(const float *theta, const float *omega, float *out, flo
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const float me = i < n ? theta[i] : 0.f, c = coupling<4u>(theta, me, n);
   if (i < n) out[i] = fmodf(me + dt * (omega[i] + K / n * c) + 6.283185307179586f, 6.283185307179586f);
-}]=], block = { 4 }, grid = { 2 }, args = function(t) return { t.f { 7, low = 0, high = 6 }, t.f { 7 }, t.f { 1 }, 0.1, 7 } end, tol = 1e-4,
+}]=],
+    block = { 4 }, grid = { 2 },
+    args = function(t) return { t.f { 7, low = 0, high = 6 }, t.f { 7 }, t.f { 1 }, 0.1, 7 } end,
+    tol = 1e-4,
     want = function(theta, omega, K, dt, n)
       return each(n, function(i)
         local s = sum(n, function(j) return math.sin(theta[j] - theta[i]) end)
@@ -628,7 +688,12 @@ __global__ void contacts(const float *caps, const int2 *pairs, float *depth, int
     return Capsule{{c[0], c[1], c[2]}, {c[3], c[4], c[5]}, c[6]};
   };
   depth[i] = fmaxf(-distance(load(pairs[i].x), load(pairs[i].y)), -10.f);
-}]=], shape = { 4 }, args = function(t) return { t.f { 4, 7, low = -2, high = 2 }, t.tensor({ { 0, 1 }, { 1, 2 }, { 3, 0 }, { 2, 3 } }, "i32"), 4 } end, order = 1,
+}]=],
+    shape = { 4 },
+    args = function(t)
+      return { t.f { 4, 7, low = -2, high = 2 },
+        t.tensor({ { 0, 1 }, { 1, 2 }, { 3, 0 }, { 2, 3 } }, "i32"), 4 }
+    end, order = 1,
     want = function(caps, pairs, n)
       return each(n, function(i)
         local function at(k, t)
@@ -649,7 +714,8 @@ __global__ void contacts(const float *caps, const int2 *pairs, float *depth, int
           end
           return math.min(f(0), f(1), f((low + high) / 2))
         end
-        return -(least(function(s) return least(function(t) return far(s, t) end) end) - caps[7 * a + 6] - caps[7 * b + 6])
+        return -(least(function(s) return least(function(t) return far(s, t) end) end)
+          - caps[7 * a + 6] - caps[7 * b + 6])
       end)
     end, tol64 = 1e-7 },
 
@@ -671,10 +737,16 @@ __global__ void cahn_hilliard(const float *c, float *out, int w, int h, float dt
   __syncthreads();
   const int x = threadIdx.x + R, y = threadIdx.y + R;
   out[(y0 + y) * w + x0 + x] = u[y][x] + dt * (mu[y - 1][x] + mu[y + 1][x] + mu[y][x - 1] + mu[y][x + 1] - 4.f * mu[y][x]);
-}]=], block = { 4, 4 }, grid = { 2, 1 }, args = function(t) return { t.f { 4, 8 }, 8, 4, 0.05, t.f { 1, low = 0.2, high = 0.4 } } end,
+}]=],
+    block = { 4, 4 }, grid = { 2, 1 }, args = function(t)
+      return { t.f { 4, 8 }, 8, 4, 0.05, t.f { 1, low = 0.2, high = 0.4 } }
+    end,
     want = function(c, w, h, dt, kappa)
       local function at(f, x, y) return f(x % w, y % h) end
-      local function lap(f, x, y) return at(f, x - 1, y) + at(f, x + 1, y) + at(f, x, y - 1) + at(f, x, y + 1) - 4 * at(f, x, y) end
+      local function lap(f, x, y)
+        return at(f, x - 1, y) + at(f, x + 1, y) + at(f, x, y - 1) + at(f, x,
+          y + 1) - 4 * at(f, x, y)
+      end
       local function u(x, y) return c[y * w + x] end
       local function mu(x, y) return u(x, y) ^ 3 - u(x, y) - kappa[0] * lap(u, x, y) end
       return each(w * h, function(i) return u(i % w, i // w) + dt * lap(mu, i % w, i // w) end)

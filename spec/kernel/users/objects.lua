@@ -1,5 +1,5 @@
---- Kernels in the C++ that CUDA users write: templates, structs with functions and operators, lambdas,
--- macros; graphics, geometry, bits of integers.
+--- Kernels in the C++ that CUDA users write: templates, structs with functions and operators,
+-- lambdas, macros; graphics, geometry, bits of integers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
@@ -58,7 +58,9 @@ __global__ void trace(const float *ball, float *img, int w, int h) {
     light = 0.2f * fmaxf(0.f, n.dot(Vec3(0.f, 0.6f, -0.8f))) + 0.8f * sky(ray.d);
   }
   img[y * w + x] = light;
-}]=], block = { 8, 8 }, grid = { 1, 1 }, shape = { 5, 6 }, args = function(t) return { t.tensor { 0.1, -0.05, 2.1, 0.77 }, 6, 5 } end,
+}]=],
+    block = { 8, 8 }, grid = { 1, 1 }, shape = { 5, 6 },
+    args = function(t) return { t.tensor { 0.1, -0.05, 2.1, 0.77 }, 6, 5 } end,
     tol = 1e-4, want = function(s, w, h)
       return each(w * h, function(i)
         local d = unit { (i % w + 0.5) / w - 0.5, (i // w + 0.5) / h - 0.5, 1 }
@@ -67,7 +69,8 @@ __global__ void trace(const float *ball, float *img, int w, int h) {
         local q = b * b - dot(oc, oc) + s[3] ^ 2
         if q < 0 then return 0.5 + 0.5 * d[2] end
         local n = unit(axpy(oc, -b - math.sqrt(q), d))
-        return 0.2 * math.max(0, dot(n, { 0, 0.6, -0.8 })) + 0.8 * (0.5 + 0.5 * axpy(d, -2 * dot(d, n), n)[2])
+        return 0.2 * math.max(0,
+          dot(n, { 0, 0.6, -0.8 })) + 0.8 * (0.5 + 0.5 * axpy(d, -2 * dot(d, n), n)[2])
       end)
     end },
 
@@ -84,7 +87,10 @@ __global__ void normals(const float3 *pos, const int3 *tri, float3 *out, float *
     atomicAdd(&out[k].y, c.y);
     atomicAdd(&out[k].z, c.z);
   }
-}]=], shape = { 5, 3 }, args = function(t) return { t.f { 5, 3 }, t.tensor({ { 0, 1, 2 }, { 2, 1, 3 }, { 4, 0, 3 } }, "i32"), 3 } end,
+}]=],
+    shape = { 5, 3 }, args = function(t)
+      return { t.f { 5, 3 }, t.tensor({ { 0, 1, 2 }, { 2, 1, 3 }, { 4, 0, 3 } }, "i32"), 3 }
+    end,
     want = function(pos, tri, n)
       local out, area = each(15, function() return 0 end), each(15, function() return 0 end)
       for t = 0, n - 1 do
@@ -94,9 +100,12 @@ __global__ void normals(const float3 *pos, const int3 *tri, float3 *out, float *
           p[k] = { pos[v], pos[v + 1], pos[v + 2] }
         end
         local u, v = axpy(p[1], -1, p[0]), axpy(p[2], -1, p[0])
-        local c = { u[2] * v[3] - u[3] * v[2], u[3] * v[1] - u[1] * v[3], u[1] * v[2] - u[2] * v[1] }
+        local c = { u[2] * v[3] - u[3] * v[2], u[3] * v[1] - u[1] * v[3],
+          u[1] * v[2] - u[2] * v[1] }
         area[t] = 0.5 * math.sqrt(dot(c, c))
-        for k = 0, 2 do for d = 0, 2 do out[3 * tri[3 * t + k] + d] = out[3 * tri[3 * t + k] + d] + c[d + 1] end end
+        for k = 0, 2 do
+          for d = 0, 2 do out[3 * tri[3 * t + k] + d] = out[3 * tri[3 * t + k] + d] + c[d + 1] end
+        end
       end
       return out, area
     end },
@@ -140,11 +149,15 @@ __global__ void julia(const float *c, float *out, int w, int n, int rounds) {
   int r = 0;
   while (z.norm() < 4.f && r < rounds) { z = z * z + k; ++r; }
   out[i] = r + 0.125f * z.norm();
-}]=], shape = { 4, 4 }, args = function(t) return { t.tensor { -0.3, 0.55 }, 4, 16, 6 } end, order = 1,
+}]=],
+    shape = { 4, 4 },
+    args = function(t) return { t.tensor { -0.3, 0.55 }, 4, 16, 6 } end, order = 1,
     want = function(c, w, n, rounds)
       return each(n, function(i)
         local x, y, r = -1 + 2 * (i % w) / w, -1 + 2 * (i // w) / w, 0
-        while x * x + y * y < 4 and r < rounds do x, y, r = x * x - y * y + c[0], 2 * x * y + c[1], r + 1 end
+        while x * x + y * y < 4 and r < rounds do
+          x, y, r = x * x - y * y + c[0], 2 * x * y + c[1], r + 1
+        end
         return r + 0.125 * (x * x + y * y)
       end)
     end, tol = 1e-4 },
@@ -219,13 +232,17 @@ __global__ void depth(const float *p, float *out, int w) {
   auto scene = [=](float3 q) { return smooth_min(sphere(q, -0.4f, r0), sphere(q, 0.5f, r1), k); };
   const float u = (x - 1.5f) * 0.15f, v = (y - 1.f) * 0.15f, n = rsqrtf(1.f + u * u + v * v);
   out[y * w + x] = march(scene, make_float3(0.f, 0.f, 0.f), make_float3(u * n, v * n, n), 6);
-}]=], block = { 4, 3 }, grid = { 1 }, shape = { 3, 4 }, args = function(t) return { t.tensor { 0.7, 0.55, 0.3 }, 4 } end, tol = 1e-4,
+}]=],
+    block = { 4, 3 }, grid = { 1 }, shape = { 3, 4 },
+    args = function(t) return { t.tensor { 0.7, 0.55, 0.3 }, 4 } end, tol = 1e-4,
     want = function(p, w)
       return each(12, function(i)
         local d = unit { (i % w - 1.5) * 0.15, (i // w - 1) * 0.15, 1 }
         local t = 0
         for _ = 1, 6 do
-          local function ball(cx, r) return math.sqrt((t * d[1] - cx) ^ 2 + (t * d[2]) ^ 2 + (t * d[3] - 3) ^ 2) - r end
+          local function ball(cx, r)
+            return math.sqrt((t * d[1] - cx) ^ 2 + (t * d[2]) ^ 2 + (t * d[3] - 3) ^ 2) - r
+          end
           local a, b = ball(-0.4, p[0]), ball(0.5, p[1])
           local h = math.max(p[2] - math.abs(a - b), 0) / p[2]
           local s = math.min(a, b) - h * h * p[2] * 0.25
@@ -255,7 +272,9 @@ __global__ void blend(const float *splats, float *img, float *left, int count, i
   }
   img[py * w + px] = c;
   left[py * w + px] = T;
-}]=], block = { 4, 4 }, grid = { 1, 1 }, shape = { 3, 4 }, args = function(t) return { t.f { 6, 5, low = 0.5, high = 2 }, 6, 4, 3 } end,
+}]=],
+    block = { 4, 4 }, grid = { 1, 1 }, shape = { 3, 4 },
+    args = function(t) return { t.f { 6, 5, low = 0.5, high = 2 }, 6, 4, 3 } end,
     order = 1, want = function(s, count, w, h)
       local c, left = {}, {}
       for i = 0, w * h - 1 do
@@ -287,10 +306,14 @@ __global__ void raster(const float2 *v, const float *colour, float *img, float s
   const float area = e0(v[0].x, v[0].y), u = e0(x, y) / area, s = e1(x, y) / area, t = e2(x, y) / area;
   auto inside = [=](float k) { return 1.f / (1.f + expf(-k / soft)); };
   img[i] = inside(u) * inside(s) * inside(t) * (u * colour[0] + s * colour[1] + t * colour[2]);
-}]=], shape = { 3, 4 }, args = function(t) return { t.tensor { { 0.3, 0.2 }, { 3.9, 0.4 }, { 1.1, 2.8 } }, t.f { 3 }, 0.1, 4, 12 } end,
+}]=],
+    shape = { 3, 4 }, args = function(t)
+      return { t.tensor { { 0.3, 0.2 }, { 3.9, 0.4 }, { 1.1, 2.8 } }, t.f { 3 }, 0.1, 4, 12 }
+    end,
     want = function(v, colour, soft, w, n)
       local function edge(a, b, x, y)
-        return (v[2 * a + 1] - v[2 * b + 1]) * x + (v[2 * b] - v[2 * a]) * y + v[2 * a] * v[2 * b + 1] - v[2 * a + 1] * v[2 * b]
+        return (v[2 * a + 1] - v[2 * b + 1]) * x + (v[2 * b] - v[2 * a]) * y
+          + v[2 * a] * v[2 * b + 1] - v[2 * a + 1] * v[2 * b]
       end
       return each(n, function(i)
         local x, y, area, out, c = i % w + 0.5, i // w + 0.5, edge(1, 2, v[0], v[1]), 1, 0
@@ -317,11 +340,15 @@ __global__ void curve(const float2 *control, const float *t, float2 *out, int n)
   float2 p[4];
   for (float2 &q : p) q = control[&q - p];
   out[i] = casteljau(p, t[i]);
-}]=], shape = { 5, 2 }, args = function(t) return { t.f { 4, 2 }, t.f { 5, low = 0, high = 1 }, 5 } end,
+}]=],
+    shape = { 5, 2 }, args = function(t)
+      return { t.f { 4, 2 }, t.f { 5, low = 0, high = 1 }, 5 }
+    end,
     want = function(c, t, n)
       return each(2 * n, function(e)
         local s, d = t[e // 2], e % 2
-        return (1 - s) ^ 3 * c[d] + 3 * s * (1 - s) ^ 2 * c[2 + d] + 3 * s * s * (1 - s) * c[4 + d] + s ^ 3 * c[6 + d]
+        return (1 - s) ^ 3 * c[d] + 3 * s * (1 - s) ^ 2 * c[2 + d] + 3 * s * s * (1 - s) * c[4 + d]
+          + s ^ 3 * c[6 + d]
       end)
     end },
 
@@ -404,7 +431,9 @@ __global__ void noise(const float2 *p, float *out, int octaves, int n) {
                         LERP(grad(h(0, 1), x, y - 1), grad(h(1, 1), x - 1, y - 1), u), v);
   }
   out[i] = total;
-}]=], shape = { 6 }, args = function(t) return { t.f { 6, 2, low = -3, high = 3 }, 3, 6 } end, tol = 1e-4,
+}]=],
+    shape = { 6 },
+    args = function(t) return { t.f { 6, 2, low = -3, high = 3 }, 3, 6 } end, tol = 1e-4,
     want = function(p, octaves, n)
       local perm = { [0] = 7, 2, 9, 14, 0, 11, 5, 3, 15, 8, 1, 12, 6, 13, 4, 10 }
       local function fade(t) return t ^ 3 * (t * (t * 6 - 15) + 10) end
@@ -419,7 +448,9 @@ __global__ void noise(const float2 *p, float *out, int octaves, int n) {
             return (h % 2 == 0 and 1 or -1) * (x - a) + (h < 2 and 1 or -1) * (y - b)
           end
           local u, v = fade(x), fade(y)
-          total = total + 0.5 ^ o * ((1 - v) * ((1 - u) * at(0, 0) + u * at(1, 0)) + v * ((1 - u) * at(0, 1) + u * at(1, 1)))
+          total = total
+            + 0.5 ^ o * ((1 - v) * ((1 - u) * at(0, 0) + u * at(1, 0))
+              + v * ((1 - u) * at(0, 1) + u * at(1, 1)))
         end
         return total
       end)
@@ -438,13 +469,17 @@ __device__ float simpson(const F &f, float lo, float hi) {
 __global__ void integrate(const float *a, const float *hi, float *y, int n) {
   int i = threadIdx.x;
   if (i < n) y[i] = simpson<16>(Bump{a[i]}, 0.f, hi[i]);
-}]=], args = function(t) return { t.f { 4, low = 0.2, high = 1 }, t.f { 4, low = 0.5, high = 2 } } end,
+}]=],
+    args = function(t)
+      return { t.f { 4, low = 0.2, high = 1 }, t.f { 4, low = 0.5, high = 2 } }
+    end,
     want = function(a, hi)
       return each(4, function(i)
         local h = hi[i] / 16
         return h / 3 * sum(17, function(k)
           local x = k * h
-          return ((k == 0 or k == 16) and 1 or k % 2 == 1 and 4 or 2) * math.exp(-a[i] * x * x) * math.cos(x)
+          return ((k == 0 or k == 16) and 1 or k % 2 == 1 and 4
+            or 2) * math.exp(-a[i] * x * x) * math.cos(x)
         end)
       end)
     end },
@@ -467,7 +502,10 @@ __global__ void paths(const float *start, const float *sigma, float *end, int st
   float v = start[i];
   for (int k = 0; k < steps; ++k) v = drift(drift(v, sigma[0] * rng(-1.f, 1.f)), k);
   end[i] = v;
-}]=], args = function(t) return { t.f { 5, low = 1, high = 2 }, t.f { 1, low = 0.1, high = 0.2 }, 8, 5 } end,
+}]=],
+    args = function(t)
+      return { t.f { 5, low = 1, high = 2 }, t.f { 1, low = 0.1, high = 0.2 }, 8, 5 }
+    end,
     want = function(start, sigma, steps, n)
       return each(n, function(i)
         local s, v = (i + 1) * 2654435761 + 1 & 0xffffffff, start[i]
@@ -496,7 +534,9 @@ __global__ void eval(const float *x, float *y, int n) {
 }]=], args = function(t) return { t.f { 8 } } end,
     want = function(x)
       local c = { [0] = 1, -0.5, 0.25, 2, -1 }
-      return each(8, function(i) return sum(5, function(k) return c[k] * x[i] ^ k end) + c[i % 5] end)
+      return each(8, function(i)
+        return sum(5, function(k) return c[k] * x[i] ^ k end) + c[i % 5]
+      end)
     end },
 
   { "tiles of threads that hold four results each", [=[
@@ -529,8 +569,12 @@ __device__ void gemm(const float *A, const float *B, float *C, int M, int N, int
   }
 }
 __global__ void product(const float *A, const float *B, float *C, int M, int N, int K) { gemm<8, 4, 4, 2>(A, B, C, M, N, K); }]=],
-    block = { 16 }, grid = { 2, 2 }, shape = { 9, 5 }, args = function(t) return { t.f { 9, 6 }, t.f { 6, 5 }, 9, 5, 6 } end,
+    block = { 16 }, grid = { 2, 2 }, shape = { 9, 5 }, args = function(t)
+      return { t.f { 9, 6 }, t.f { 6, 5 }, 9, 5, 6 }
+    end,
     want = function(a, b, M, N, K)
-      return each(M * N, function(i) return sum(K, function(k) return a[i // N * K + k] * b[k * N + i % N] end) end)
+      return each(M * N, function(i)
+        return sum(K, function(k) return a[i // N * K + k] * b[k * N + i % N] end)
+      end)
     end },
 }

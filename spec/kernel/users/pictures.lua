@@ -42,7 +42,8 @@ __global__ void shade(const float3 *n_, const float3 *v_, const float3 *light, c
   }
   out[i] = sum;
 }]=], args = function(t)
-      return { t.f { 3, 3, low = 0.5, high = 1 }, t.f { 3, 3, low = 0.3, high = 1 }, t.tensor { { 1, 1, 0.3 }, { -1, -0.2, -1 }, { 0.2, 0.4, 1 } },
+      return { t.f { 3, 3, low = 0.5, high = 1 }, t.f { 3, 3, low = 0.3, high = 1 },
+        t.tensor { { 1, 1, 0.3 }, { -1, -0.2, -1 }, { 0.2, 0.4, 1 } },
         t.tensor { 0.8, 0.5, 0.3, 0.6, 0.4 }, 3, 3 }
     end, tol = 1e-4,
     want = function(ns, vs, light, mat, lights, n)
@@ -58,7 +59,8 @@ __global__ void shade(const float3 *n_, const float3 *v_, const float3 *light, c
         for k = 0, lights - 1 do
           local L = unit(light, 3 * k)
           local H = unit({ V[1] + L[1], V[2] + L[2], V[3] + L[3] }, 1)
-          local nl, nv, nh, vh = dot(N, L), math.max(dot(N, V), 1e-3), math.max(dot(N, H), 0), math.max(dot(V, H), 0)
+          local nl, nv, nh, vh = dot(N, L), math.max(dot(N, V), 1e-3), math.max(dot(N, H), 0),
+            math.max(dot(V, H), 0)
           if nl > 0 then
             local f0 = 0.04 * (1 - mat[4]) + mat[c] * mat[4]
             local F = f0 + (1 - f0) * (1 - vh) ^ 5
@@ -118,23 +120,31 @@ __global__ void trace(const float *box, const int4 *node, const Vec *tri, const 
   depth[i] = best < 0 ? 0.f : far;
   shade[i] = best < 0 ? 0.1f : (1.f - bu - bw) * 0.2f + bu * 0.7f + bw;
 }]=], shape = { 4 }, args = function(t)
-      return { t.tensor { { -2, -2, -1, 2, 2, 2 }, { -2, -2, -1, 0, 2, 2 }, { -0.5, -2, -1, 2, 2, 2 } }, t.tensor({ { 1, 2, 0, 0 }, { 0, 0, 2, 0 }, { 2, 0, 1, 0 } }, "i32"),
-        t.tensor { { -1.5, -1, 0 }, { 0, -1, 0.2 }, { -0.7, 1.5, 0.1 }, { -2, -2, 1 }, { 0, -2, 1 }, { -1, 2, 1 }, { -0.4, -1, 1 }, { 1.8, -1, 0.5 }, { 0.6, 1.7, 1.5 } },
+      return {
+        t.tensor { { -2, -2, -1, 2, 2, 2 }, { -2, -2, -1, 0, 2, 2 }, { -0.5, -2, -1, 2, 2, 2 } },
+        t.tensor({ { 1, 2, 0, 0 }, { 0, 0, 2, 0 }, { 2, 0, 1, 0 } }, "i32"),
+        t.tensor { { -1.5, -1, 0 }, { 0, -1, 0.2 }, { -0.7, 1.5, 0.1 }, { -2, -2, 1 }, { 0, -2, 1 },
+          { -1, 2, 1 }, { -0.4, -1, 1 }, { 1.8, -1, 0.5 }, { 0.6, 1.7, 1.5 } },
         t.tensor { { -0.2, 0.05, 1 }, { 0.15, -0.03, 1 }, { -0.25, -0.2, 1 }, { 0.6, 0.5, 1 } }, 4 }
     end, order = 1,
     want = function(_, _, tri, dir, n)
       local depth, shade, which = {}, {}, {}
       for i = 0, n - 1 do
         depth[i], shade[i], which[i] = 0, 0.1, -1
-        for f = 0, 2 do                                    -- o + t d = a + u e1 + w e2, by Cramer's rule
+        for f = 0, 2 do                               -- o + t d = a + u e1 + w e2, by Cramer's rule
           local function v(k, c) return tri[9 * f + 3 * k + c] end
           local m = {}
-          for c = 0, 2 do m[c] = { v(1, c) - v(0, c), v(2, c) - v(0, c), -dir[3 * i + c], (c == 2 and -3 or 0) - v(0, c) } end
+          for c = 0, 2 do
+            m[c] = { v(1, c) - v(0, c), v(2, c) - v(0, c), -dir[3 * i + c],
+              (c == 2 and -3 or 0) - v(0, c) }
+          end
           local function det(a, b, c)
-            return m[0][a] * (m[1][b] * m[2][c] - m[1][c] * m[2][b]) - m[0][b] * (m[1][a] * m[2][c] - m[1][c] * m[2][a]) +
+            return m[0][a] * (m[1][b] * m[2][c] - m[1][c] * m[2][b])
+              - m[0][b] * (m[1][a] * m[2][c] - m[1][c] * m[2][a]) +
               m[0][c] * (m[1][a] * m[2][b] - m[1][b] * m[2][a])
           end
-          local u, w, t = det(4, 2, 3) / det(1, 2, 3), det(1, 4, 3) / det(1, 2, 3), det(1, 2, 4) / det(1, 2, 3)
+          local u, w, t = det(4, 2, 3) / det(1, 2, 3), det(1, 4, 3) / det(1, 2, 3),
+            det(1, 2, 4) / det(1, 2, 3)
           if u >= 0 and w >= 0 and u + w <= 1 and t > 0 and (which[i] < 0 or t < depth[i]) then
             depth[i], shade[i], which[i] = t, (1 - u - w) * 0.2 + u * 0.7 + w, f
           end
@@ -179,23 +189,29 @@ __global__ void project(const float3 *mean, const float3 *scale, const float4 *q
   const float mid = 0.5f * (a + c);
   radius[i] = (int)ceilf(3.f * sqrtf(mid + sqrtf(fmaxf(0.1f, mid * mid - det))));
 }]=], shape = { 2, 3 }, args = function(t)
-      return { t.f { 2, 3, low = 1, high = 2 }, t.f { 2, 3, low = -1, high = 0 }, t.f { 2, 4, low = 0.2, high = 1 }, t.f { 1, low = 2, high = 3 }, 2.5, 2 }
+      return { t.f { 2, 3, low = 1, high = 2 }, t.f { 2, 3, low = -1, high = 0 },
+        t.f { 2, 4, low = 0.2, high = 1 }, t.f { 1, low = 2, high = 3 }, 2.5, 2 }
     end, tol = 1e-4, tol64 = 1e-8,
     want = function(mean, scale, quat, fx, fy, n)
-      local conic, at, radius = each(6, function() return 0 end), each(6, function() return 0 end), each(6, function() return 0 end)
+      local conic, at, radius = each(6, function() return 0 end), each(6, function() return 0 end),
+        each(6, function() return 0 end)
       for i = 0, n - 1 do
         local p = { mean[3 * i], mean[3 * i + 1], mean[3 * i + 2] }
         local q, r = {}, math.sqrt(sum(4, function(k) return quat[4 * i + k] ^ 2 end))
         for k = 0, 3 do q[k] = quat[4 * i + k] / r end
         local f = { fx[0], fy }
-        local row = { {}, {} }                             -- of J R S, whose squares are the covariance
+        local row = { {}, {} }                         -- of J R S, whose squares are the covariance
         for axis = 0, 2 do
           local e = { axis == 0 and 1 or 0, axis == 1 and 1 or 0, axis == 2 and 1 or 0 }
           local u = { q[1], q[2], q[3] }
-          local t = { 2 * (u[2] * e[3] - u[3] * e[2]), 2 * (u[3] * e[1] - u[1] * e[3]), 2 * (u[1] * e[2] - u[2] * e[1]) }
-          local v = { e[1] + q[0] * t[1] + u[2] * t[3] - u[3] * t[2], e[2] + q[0] * t[2] + u[3] * t[1] - u[1] * t[3], e[3] + q[0] * t[3] + u[1] * t[2] - u[2] * t[1] }
+          local t = { 2 * (u[2] * e[3] - u[3] * e[2]), 2 * (u[3] * e[1] - u[1] * e[3]),
+            2 * (u[1] * e[2] - u[2] * e[1]) }
+          local v = { e[1] + q[0] * t[1] + u[2] * t[3] - u[3] * t[2],
+            e[2] + q[0] * t[2] + u[3] * t[1] - u[1] * t[3],
+            e[3] + q[0] * t[3] + u[1] * t[2] - u[2] * t[1] }
           for d = 1, 2 do
-            row[d][axis] = math.exp(scale[3 * i + axis]) * f[d] / p[3] * (v[d] - clamp(p[d] / p[3], -1.3, 1.3) * v[3])
+            row[d][axis] = math.exp(scale[3 * i + axis]) * f[d] / p[3] * (v[d] - clamp(p[d] / p[3],
+              -1.3, 1.3) * v[3])
           end
         end
         local function cov(a, b) return sum(3, function(k) return row[a][k] * row[b][k] end) end
@@ -240,10 +256,12 @@ __global__ void harris(const float *__restrict__ im, float *__restrict__ out, in
           return sum(9, function(d)
             local dx, dy = d % 3 - 1, d // 3 - 1
             local x, y = i % w + dx, i // w + dy
-            return (2 - math.abs(dx)) * (2 - math.abs(dy)) / 16 * f((at(x + 1, y) - at(x - 1, y)) / 2, (at(x, y + 1) - at(x, y - 1)) / 2)
+            return (2 - math.abs(dx)) * (2 - math.abs(dy)) / 16
+              * f((at(x + 1, y) - at(x - 1, y)) / 2, (at(x, y + 1) - at(x, y - 1)) / 2)
           end)
         end
-        local xx, xy, yy = m(function(a) return a * a end), m(function(a, b) return a * b end), m(function(_, b) return b * b end)
+        local xx, xy, yy = m(function(a) return a * a end), m(function(a, b) return a * b end),
+          m(function(_, b) return b * b end)
         return xx * yy - xy ^ 2 - k * (xx + yy) ^ 2
       end)
     end },
@@ -273,10 +291,14 @@ __global__ void compress(const float *x, float *y, float quality, int rows) {
   for (int k = 0; k < 8; ++k) if (fabsf(v[k]) < zig[k] * quality) v[k] = 0.f;
   dct8(v, true);
   for (int k = 0; k < 8; ++k) y[r * 8 + k] = v[k] / 100.f;
-}]=], args = function(t) return { t.f { 3, 8 }, 1.5, 3 } end, nodiff = { "quality" }, tol = 1e-4, order = 1, tol64 = 1e-8,
+}]=],
+    args = function(t) return { t.f { 3, 8 }, 1.5, 3 } end, nodiff = { "quality" }, tol = 1e-4,
+    order = 1, tol64 = 1e-8,
     want = function(x, quality, rows)
       local zig = { [0] = 16, 11, 10, 16, 24, 40, 51, 61 }
-      local function base(k, n) return math.cos((2 * n + 1) * k * math.pi / 16) * (k == 0 and math.sqrt(1 / 8) or 0.5) end
+      local function base(k, n)
+        return math.cos((2 * n + 1) * k * math.pi / 16) * (k == 0 and math.sqrt(1 / 8) or 0.5)
+      end
       return each(8 * rows, function(e)
         return sum(8, function(k)
           local c = sum(8, function(n) return base(k, n) * 100 * x[e - e % 8 + n] end)
@@ -309,7 +331,10 @@ __global__ void grade(const float3 *in, float3 *out, float exposure, int n) {
     to_hsv(c, hsv.x, hsv.y, hsv.z);
     out[i] = hsv;
   }
-}]=], args = function(t) return { t.f { 5, 3, low = 0.01, high = 0.6 }, t.f { 1, low = 0.8, high = 1.2 }, 5 } end, tol = 1e-4,
+}]=],
+    args = function(t)
+      return { t.f { 5, 3, low = 0.01, high = 0.6 }, t.f { 1, low = 0.8, high = 1.2 }, 5 }
+    end, tol = 1e-4,
     want = function(c, exposure, n)
       local out = {}
       for i = 0, n - 1 do
@@ -320,7 +345,8 @@ __global__ void grade(const float3 *in, float3 *out, float exposure, int n) {
           v[d] = a <= 0.0031308 and 12.92 * a or 1.055 * a ^ (1 / 2.4) - 0.055
         end
         local top, low = math.max(v[0], v[1], v[2]), math.min(v[0], v[1], v[2])
-        local h = top == v[0] and ((v[1] - v[2]) / (top - low)) % 6 or top == v[1] and (v[2] - v[0]) / (top - low) + 2 or (v[0] - v[1]) / (top - low) + 4
+        local h = top == v[0] and ((v[1] - v[2]) / (top - low)) % 6
+          or top == v[1] and (v[2] - v[0]) / (top - low) + 2 or (v[0] - v[1]) / (top - low) + 4
         out[3 * i], out[3 * i + 1], out[3 * i + 2] = h, (top - low) / top, top
       end
       return out
@@ -349,14 +375,19 @@ __global__ void reproject(const float *camera, const float *point, const int2 *p
   const float ex = f * u - seen[i].x, ey = f * v - seen[i].y, e = ex * ex + ey * ey;
   cost[i] = e <= delta * delta ? e : 2.f * delta * sqrtf(e) - delta * delta;
 }]=], shape = { 4 }, args = function(t)
-      return { t.tensor { { 0.1, -0.2, 0.3, 0.2, 0.1, 3, 1.5, 0.1, -0.05 }, { -0.3, 0.1, 0, -0.1, 0.3, 4, 1.2, -0.1, 0.02 } }, t.f { 3, 3 },
-        t.tensor({ { 0, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 } }, "i32"), t.f { 4, 2, low = -0.3, high = 0.3 }, 0.3, 4 }
+      return {
+        t.tensor { { 0.1, -0.2, 0.3, 0.2, 0.1, 3, 1.5, 0.1, -0.05 },
+          { -0.3, 0.1, 0, -0.1, 0.3, 4, 1.2, -0.1, 0.02 } }, t.f { 3, 3 },
+        t.tensor({ { 0, 0 }, { 1, 1 }, { 0, 2 }, { 1, 0 } }, "i32"),
+        t.f { 4, 2, low = -0.3, high = 0.3 }, 0.3, 4 }
     end, nodiff = { "delta" },
     tol = 1e-4, want = function(camera, point, pair, seen, delta, n)
       return each(n, function(i)
         local c, q = 9 * pair[2 * i], 3 * pair[2 * i + 1]
-        local m = { 1, 0, 0, 0, 1, 0, 0, 0, 1 }            -- the rotation as a power series of its generator
-        local term, K = m, { 0, -camera[c + 2], camera[c + 1], camera[c + 2], 0, -camera[c], -camera[c + 1], camera[c], 0 }
+        local m = { 1, 0, 0, 0, 1, 0, 0, 0, 1 }   -- the rotation as a power series of its generator
+        local term, K = m,
+          { 0, -camera[c + 2], camera[c + 1], camera[c + 2], 0, -camera[c], -camera[c + 1],
+            camera[c], 0 }
         for k = 1, 20 do
           local next, total = {}, {}
           for e = 1, 9 do
@@ -367,7 +398,10 @@ __global__ void reproject(const float *camera, const float *point, const int2 *p
           term, m = next, total
         end
         local p = {}
-        for d = 1, 3 do p[d] = m[3 * d - 2] * point[q] + m[3 * d - 1] * point[q + 1] + m[3 * d] * point[q + 2] + camera[c + 2 + d] end
+        for d = 1, 3 do
+          p[d] = m[3 * d - 2] * point[q] + m[3 * d - 1] * point[q + 1] + m[3 * d] * point[q + 2]
+            + camera[c + 2 + d]
+        end
         local u, v = -p[1] / p[3], -p[2] / p[3]
         local r2 = u * u + v * v
         local f = camera[c + 6] * (1 + camera[c + 7] * r2 + camera[c + 8] * r2 * r2)
@@ -394,18 +428,23 @@ __global__ void horn_schunck(const float *A, const float *B, float2 *flow, float
     __syncthreads();
   }
   flow[i] = make_float2(u[rounds & 1][y][x], v[rounds & 1][y][x]);
-}]=], block = { 4, 4 }, grid = { 1 }, shape = { 4, 4, 2 }, args = function(t) return { t.f { 4, 4 }, t.f { 4, 4 }, t.f { 1, low = 0.3, high = 0.6 }, 3 } end,
+}]=],
+    block = { 4, 4 }, grid = { 1 }, shape = { 4, 4, 2 }, args = function(t)
+      return { t.f { 4, 4 }, t.f { 4, 4 }, t.f { 1, low = 0.3, high = 0.6 }, 3 }
+    end,
     want = function(A, B, alpha, rounds)
       local u, v = each(16, function() return 0 end), each(16, function() return 0 end)
       for _ = 1, rounds do
         local function mean(f, i)
           local x, y = i % 4, i // 4
-          return ((x > 0 and f[i - 1] or 0) + (x < 3 and f[i + 1] or 0) + (y > 0 and f[i - 4] or 0) + (y < 3 and f[i + 4] or 0)) / 4
+          return ((x > 0 and f[i - 1] or 0) + (x < 3 and f[i + 1] or 0) + (y > 0 and f[i - 4]
+            or 0) + (y < 3 and f[i + 4] or 0)) / 4
         end
         local a, b = {}, {}
         for i = 0, 15 do
           local ix, iy = i % 4 < 3 and A[i + 1] - A[i] or 0, i // 4 < 3 and A[i + 4] - A[i] or 0
-          local t = (ix * mean(u, i) + iy * mean(v, i) + B[i] - A[i]) / (alpha[0] + ix * ix + iy * iy)
+          local t = (ix * mean(u, i) + iy * mean(v, i) + B[i] - A[i])
+            / (alpha[0] + ix * ix + iy * iy)
           a[i], b[i] = mean(u, i) - ix * t, mean(v, i) - iy * t
         end
         u, v = a, b
@@ -438,12 +477,16 @@ __global__ void contour(const float *f, float *length, float iso, int w, int h) 
     total += hypotf(a.x - b.x, a.y - b.y);
   }
   atomicAdd(length, total);
-}]=], block = { 4, 4 }, grid = { 1, 1 }, shape = { 1 }, args = function(t) return { t.f { 4, 5 }, t.f { 1, low = -0.1, high = 0.1 }, 5, 4 } end, order = 1,
+}]=],
+    block = { 4, 4 }, grid = { 1, 1 }, shape = { 1 },
+    args = function(t) return { t.f { 4, 5 }, t.f { 1, low = -0.1, high = 0.1 }, 5, 4 } end,
+    order = 1,
     want = function(f, iso, w, h)
       local total = 0
       for c = 0, (w - 1) * (h - 1) - 1 do
         local x, y = c % (w - 1), c // (w - 1)
-        local v = { [0] = f[y * w + x], f[y * w + x + 1], f[(y + 1) * w + x + 1], f[(y + 1) * w + x] }
+        local v = { [0] = f[y * w + x], f[y * w + x + 1], f[(y + 1) * w + x + 1],
+          f[(y + 1) * w + x] }
         local corner, p, inside = { [0] = { 0, 0 }, { 1, 0 }, { 1, 1 }, { 0, 1 } }, {}, {}
         for e = 0, 3 do
           local a, b = v[e] < iso[0], v[(e + 1) % 4] < iso[0]
@@ -456,8 +499,9 @@ __global__ void contour(const float *f, float *length, float iso, int w, int h) 
         end
         local function far(a, b) return math.sqrt((a[1] - b[1]) ^ 2 + (a[2] - b[2]) ^ 2) end
         if #p == 2 then total = total + far(p[1], p[2])
-        elseif #p == 4 then                                -- corners 0 and 2 are cut off, or 1 and 3: those that are inside
-          total = total + (inside[0] and far(p[4], p[1]) + far(p[2], p[3]) or far(p[1], p[2]) + far(p[3], p[4]))
+        elseif #p == 4 then        -- corners 0 and 2 are cut off, or 1 and 3: those that are inside
+          total = total + (inside[0] and far(p[4], p[1]) + far(p[2], p[3])
+            or far(p[1], p[2]) + far(p[3], p[4]))
         end
       end
       return { [0] = total }

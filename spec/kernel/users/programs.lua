@@ -1,13 +1,17 @@
---- Programs of numerics, finance, sound and graphs, whose threads go their own ways: states, stacks, loops left early.
+--- Programs of numerics, finance, sound and graphs, whose threads go their own ways: states,
+--- stacks, loops left early.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
 
 local head = "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
 local function over(body, before, sig)
-  return (before or "") .. "__global__ void k(" .. (sig or "const float *x, float *y, int n") .. ") {\n" .. head .. body .. "\n}"
+  return (before or "") .. "__global__ void k(" .. (sig or "const float *x, float *y, int n")
+    .. ") {\n" .. head .. body .. "\n}"
 end
-local function one(n, low, high) return function(t) return { t.f { n, low = low, high = high }, n } end end
+local function one(n, low, high)
+  return function(t) return { t.f { n, low = low, high = high }, n } end
+end
 local function squares(x, n) return each(n, function(i) return x[i] ^ 2 end) end
 
 return {
@@ -28,7 +32,10 @@ __global__ void rpn(const float *x, const int *code, float *y, int m, int n) {
     }
   }
   y[i] = st[--sp];
-}]=], shape = { 3 }, args = function(t) return { t.f { 3, 4 }, t.i { 0, 1, -2, 2, -1, 3, 0, -3, -4, 1, -2 }, 11, 3 } end,
+}]=],
+    shape = { 3 }, args = function(t)
+      return { t.f { 3, 4 }, t.i { 0, 1, -2, 2, -1, 3, 0, -3, -4, 1, -2 }, 11, 3 }
+    end,
     want = function(x, _, _, n) return each(n, function(i)
       local a, b, d, e = x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]
       local l, r = a * b + d, math.sin(e) - a
@@ -60,12 +67,15 @@ __global__ void solve(const float *A, const float *b, float *x, float *det, int 
   for (int r = 0; r < N; ++r) x[i * N + r] = m[r][N];
   for (int r = 0; r < N; ++r) det[i * N + r] = d * r;
 }]=], shape = { 2, 3 }, tol = 2e-3, args = function(t)
-      return { t.tensor({ 0.1, 2, 1, 3, 0.5, -1, 1, 1, 4, 0, 1, 2.2, 1.5, -2, 0.3, -0.4, 1, 1 }):reshape { 2, 3, 3 }, t.f { 2, 3 }, 2 }
+      return {
+        t.tensor({ 0.1, 2, 1, 3, 0.5, -1, 1, 1, 4, 0, 1, 2.2, 1.5, -2, 0.3, -0.4, 1, 1 })
+        :reshape { 2, 3, 3 }, t.f { 2, 3 }, 2 }
         end,
     want = function(A, b, n)
       local X, D = {}, {}
       local function det(m)
-        return m[1] * (m[5] * m[9] - m[6] * m[8]) - m[2] * (m[4] * m[9] - m[6] * m[7]) + m[3] * (m[4] * m[8] - m[5] * m[7]) end
+        return m[1] * (m[5] * m[9] - m[6] * m[8]) - m[2] * (m[4] * m[9] - m[6] * m[7])
+          + m[3] * (m[4] * m[8] - m[5] * m[7]) end
       for i = 0, n - 1 do
         local m = {}
         for k = 1, 9 do m[k] = A[9 * i + k - 1] end
@@ -94,9 +104,13 @@ __global__ void kepler(const float *M, const float *e, float *E, float *its, int
     ++k;
   }
   E[i] = x; its[i] = (k > 0) * x;
-}]=], order = 1, tol = 1e-4, args = function(t) return { t.f { 5, low = 0.2, high = 2 }, t.f { 5, low = 0.1, high = 0.6 }, 5 } end,
+}]=],
+    order = 1, tol = 1e-4, args = function(t)
+      return { t.f { 5, low = 0.2, high = 2 }, t.f { 5, low = 0.1, high = 0.6 }, 5 }
+    end,
     want = function(M, e, n)
-      local E = each(n, function(i) local x = M[i] for _ = 1, 60 do x = x - (x - e[i] * math.sin(x) - M[i]) / (1 - e[i] * math.cos(x))
+      local E = each(n, function(i) local x = M[i] for _ = 1,
+        60 do x = x - (x - e[i] * math.sin(x) - M[i]) / (1 - e[i] * math.cos(x))
         end return x end)
       return E, E end },
 
@@ -140,7 +154,10 @@ __global__ void delay(const float *x, float *y, float fb, int T, int n) {
     if (++w == 5) w = 0;
     y[i * T + t] = o;
   }
-}]=], shape = { 2, 17 }, args = function(t) return { t.f { 2, 17 }, t.f { 1, low = 0.4, high = 0.6 }, 17, 2 } end,
+}]=],
+    shape = { 2, 17 }, args = function(t)
+      return { t.f { 2, 17 }, t.f { 1, low = 0.4, high = 0.6 }, 17, 2 }
+    end,
     want = function(x, fb, T, n)
       local y = {}
       for i = 0, n - 1 do for t = 0, T - 1 do
@@ -160,10 +177,15 @@ __global__ void median(const float *x, float *y, int h, int w) {
   for (int a = 0; a < 8; ++a)
     for (int b = 0; b < 8 - a; ++b) cswap(v[b], v[b + 1]);
   y[r * w + c] = v[4] * v[4] + 0.1f * v[0];
-}]=], block = { 4, 4 }, grid = { 2, 2 }, shape = { 5, 6 }, args = function(t) return { t.f { 5, 6 }, 5, 6 } end,
+}]=],
+    block = { 4, 4 }, grid = { 2, 2 }, shape = { 5, 6 },
+    args = function(t) return { t.f { 5, 6 }, 5, 6 } end,
     want = function(x, h, w) return each(h * w, function(i)
       local r, c, v = i // w, i % w, {}
-      for dy = -1, 1 do for dx = -1, 1 do v[#v + 1] = x[math.min(math.max(r + dy, 0), h - 1) * w + math.min(math.max(c + dx, 0), w - 1)]
+      for dy = -1, 1 do
+        for dx = -1, 1 do
+          v[#v + 1] =
+            x[math.min(math.max(r + dy, 0), h - 1) * w + math.min(math.max(c + dx, 0), w - 1)]
         end end
       table.sort(v)
       return v[5] ^ 2 + 0.1 * v[1] end) end },
@@ -180,11 +202,18 @@ __global__ void pairs(const float *x, float *y, float cut, int m, int n) {
       if (s > cut) { done = true; break; }
     }
   y[i] = done ? s * s : s;
-}]=], shape = { 4 }, nodiff = { "cut" }, args = function(t) return { t.f { 4, 6, low = -0.4, high = 1 }, 0.9, 6, 4 } end,
-    want = function(x, cut, m, n) cut = type(cut) == "table" and cut[0] or cut return each(n, function(i)
+}]=],
+    shape = { 4 }, nodiff = { "cut" }, args = function(t)
+      return { t.f { 4, 6, low = -0.4, high = 1 }, 0.9, 6, 4 }
+    end,
+    want = function(x, cut, m, n) cut = type(cut) == "table" and cut[0]
+    or cut return each(n, function(i)
       local s, done = 0, false
       for a = 0, m - 1 do if done then break end
-        for b = 0, a - 1 do s = s + x[i * m + a] * x[i * m + b] if s > cut then done = true break end end end
+        for b = 0, a - 1 do
+          s = s + x[i * m + a] * x[i * m + b]
+          if s > cut then done = true break end
+        end end
       return done and s * s or s end) end },
 
   { "vectors by operators of their own, crossed and normalised", over([=[
@@ -199,14 +228,19 @@ inline __device__ float dot(float3 a, float3 b) { return a.x * b.x + a.y * b.y +
 inline __device__ float3 cross(float3 a, float3 b) {
   return make_float3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x); }
 inline __device__ float3 normalize(float3 v) { float inv = rsqrtf(dot(v, v)); return v * inv; }
-]=], "const float3 *p, float3 *q, int n"), shape = { 4, 3 }, order = 1, args = function(t) return { t.f { 4, 3 }, 4 } end,
+]=],
+    "const float3 *p, float3 *q, int n"), shape = { 4, 3 }, order = 1,
+  args = function(t) return { t.f { 4, 3 }, 4 } end,
     want = function(p, n) local y = {}
       for i = 0, n - 1 do local j = (i + 1) % n
-        local a1, a2, a3, b1, b2, b3 = p[3 * i], p[3 * i + 1], p[3 * i + 2], p[3 * j], p[3 * j + 1], p[3 * j + 2]
+        local a1, a2, a3, b1, b2, b3 = p[3 * i], p[3 * i + 1], p[3 * i + 2], p[3 * j],
+          p[3 * j + 1], p[3 * j + 2]
         local d = a1 * b1 + a2 * b2 + a3 * b3
-        local c = { 0.5 * (a2 * b3 - a3 * b2 + a1 * d), 0.5 * (a3 * b1 - a1 * b3 + a2 * d), 0.5 * (a1 * b2 - a2 * b1 + a3 * d) }
+        local c = { 0.5 * (a2 * b3 - a3 * b2 + a1 * d), 0.5 * (a3 * b1 - a1 * b3 + a2 * d),
+          0.5 * (a1 * b2 - a2 * b1 + a3 * d) }
         local l = math.sqrt(c[1] ^ 2 + c[2] ^ 2 + c[3] ^ 2)
-        y[3 * i], y[3 * i + 1], y[3 * i + 2] = -c[1] / l + b1 / 2, -c[2] / l + b2 / 2, -c[3] / l + b3 / 2 end
+        y[3 * i], y[3 * i + 1], y[3 * i + 2] = -c[1] / l + b1 / 2, -c[2] / l + b2 / 2,
+          -c[3] / l + b3 / 2 end
       return y end },
 
   { "a function left from inside of two loops, a status and a reference", over([=[
@@ -218,15 +252,21 @@ __device__ int trace(const float *x, int n, float o, float &t) {
   t *= 2; return 0; }
 ]=]), args = one(6), want = function(x, n) return each(n, function(i)
       local function trace() local t = x[i]
-        for a = 0, n - 1 do for b = a, n - 1 do t = t + 0.1 * x[a] * x[b] if t > 0.6 then return a + 1, t end if t < -0.5 then
+        for a = 0, n - 1 do
+          for b = a, n - 1 do
+            t = t + 0.1 * x[a] * x[b]
+            if t > 0.6 then return a + 1, t end
+            if t < -0.5 then
           return -b, t * x[b] end end if t > 0.4 then break end end
         return 0, t * 2 end
       local s, r = trace() return s * r + r * r end) end },
 
   { "a function that gets one variable by two references", over([=[
   float a = x[i], b = 2.f; mix(a, a, b); mix(b, a, a); y[i] = a * b;]=],
-    "__device__ void mix(float &p, const float &q, float &r) { p = p * q + 0.5f; r = q * r - p; }\n"), args = one(5),
-    want = function(x, n) return each(n, function(i) local a, b = x[i], 2 a = a * a + 0.5 b = a * b - a
+    "__device__ void mix(float &p, const float &q, float &r) { p = p * q + 0.5f; r = q * r - p; }\n"),
+  args = one(5),
+    want = function(x, n) return each(n, function(i) local a, b = x[i],
+      2 a = a * a + 0.5 b = a * b - a
       b = b * a + 0.5 a = a * a - b return a * b end) end },
 
   { "running products, a scan carried over tiles", [=[
@@ -249,8 +289,14 @@ __global__ void cumprod(const float *x, float *y, int n) {
     if (threadIdx.x == 7) carry *= s[7];
     __syncthreads();
   }
-}]=], block = { 8 }, grid = { 1 }, shape = { 20 }, order = 1, args = function(t) return { t.f { 20, low = 0.7, high = 1.4 }, 20 } end,
-    want = function(x, n) local p, y = 1, {} for i = 0, n - 1 do p = p * x[i] y[i] = p end return y end },
+}]=],
+    block = { 8 }, grid = { 1 }, shape = { 20 }, order = 1,
+    args = function(t) return { t.f { 20, low = 0.7, high = 1.4 }, 20 } end,
+    want = function(x, n)
+      local p, y = 1, {}
+      for i = 0, n - 1 do p = p * x[i] y[i] = p end
+      return y
+    end },
 
   { "a layer's norm, means and deviations of lanes merged as Chan does", [=[
 __global__ void ln(const float *x, const float *g, const float *b, float *y, float eps, int D) {
@@ -269,7 +315,9 @@ __global__ void ln(const float *x, const float *g, const float *b, float *y, flo
     want = function(x, g, b, eps, D) local y = {}
       for r = 0, 1 do local m = sum(D, function(c) return x[r * D + c] end) / D
         local v = sum(D, function(c) return (x[r * D + c] - m) ^ 2 end) / D
-        for c = 0, D - 1 do y[r * D + c] = (x[r * D + c] - m) / math.sqrt(v + eps) * g[c] + b[c] end end
+        for c = 0, D - 1 do
+          y[r * D + c] = (x[r * D + c] - m) / math.sqrt(v + eps) * g[c] + b[c]
+        end end
       return y end },
 
   { "the greatest few, shared memory cut in reals and marks", [=[
@@ -296,7 +344,8 @@ __global__ void topk(const float *x, const float *w, float *y, int D, int K) {
 }]=], block = { 4 }, grid = { 2 }, shape = { 2 }, shared = 7 * 4 + 4 * 4 + 7 * 4,
   refuses = "arrays of several types (give all but one a size)", single = true, args = function(t)
     return { t.f { 2, 7 }, t.f { 7 }, 7, 3 } end,
-    want = function(x, w, D, K) return each(2, function(r) local v = {} for c = 0, D - 1 do v[c + 1] = x[r * D + c] * w[c] end
+    want = function(x, w, D, K) return each(2, function(r) local v = {} for c = 0,
+      D - 1 do v[c + 1] = x[r * D + c] * w[c] end
       local o = table.move(v, 1, D, 1, {}) table.sort(o, function(a, b) return a > b end)
       local t = 0 for k = 1, K do t = t + o[k] / k end
       return t * (v[1] + v[2] + v[3] + v[4]) end) end },
@@ -327,8 +376,10 @@ __global__ void power(const float *A, const float *v0, float *v, float *lam, int
 }]=], block = { 5 }, grid = { 1 }, shape = { 5 }, order = 1, nodiff = { "tol" }, args = function(t)
   return { t.f { 5, 5, low = 0.1, high = 1 }, t.f { 5, low = 0.5, high = 1 }, 5, 12, 1e-3 } end,
     want = function(A, v0, n, iters) local s, l = each(n, function(i) return v0[i] end), 0
-      for _ = 1, iters do local w = each(n, function(t) return sum(n, function(c) return A[t * n + c] * s[c] end) end)
-        local nl = math.sqrt(sum(n, function(c) return w[c] ^ 2 end)) s = each(n, function(i) return w[i] / nl end)
+      for _ = 1, iters do
+        local w = each(n, function(t) return sum(n, function(c) return A[t * n + c] * s[c] end) end)
+        local nl = math.sqrt(sum(n, function(c) return w[c] ^ 2 end))
+        s = each(n, function(i) return w[i] / nl end)
         local stop = math.abs(nl - l) < 1e-3 l = nl if stop then break end end
       return s, each(n, function(i) return i == 0 and l or 0 end) end },
 
@@ -344,7 +395,9 @@ __global__ void asian(const float *z, const float *S0, const float *sig, float K
     mean += (s - mean) / (t + 1);
   }
   pay[p] = out ? 0.2f * s : fmaxf(mean - K, 0.f);
-}]=], shape = { 6 }, args = function(t) return { t.f { 8, 6, low = -2, high = 2 }, t.tensor { 1.02 }, t.tensor { 0.4 }, 1.0, 1.3, 8, 6 }
+}]=],
+    shape = { 6 }, args = function(t) return { t.f { 8, 6, low = -2, high = 2 }, t.tensor { 1.02 },
+      t.tensor { 0.4 }, 1.0, 1.3, 8, 6 }
   end,
     want = function(z, S0, sig, K, B, T, n)
       return each(n, function(p)
@@ -367,10 +420,14 @@ __global__ void segmax(const int *key, const float *x, float *y) {
   for (int d = 1; d < 32; d *= 2) { KV b = up(d); if (l >= d && b.k == a.k) a.v = max(a.v, b.v); }
   int nk = __shfl_down_sync(F, a.k, 1); bool tail = l == 31 || nk != a.k;
   y[threadIdx.x] = tail ? a.v * a.v : 0.f;
-}]=], block = { 32 }, grid = { 1 }, shape = { 32 }, args = function(t) local k = {} for i = 1, 32 do k[i] = (i * i) // 100 end
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 32 }, args = function(t) local k = {} for i = 1,
+    32 do k[i] = (i * i) // 100 end
   return { t.i(k), t.f { 32 } } end,
-    want = function(key, x) return each(32, function(i) if i < 31 and key[i + 1] == key[i] then return 0 end local m = -1e9
-      for j = 0, i do if key[j] == key[i] then m = math.max(m, x[j]) end end return m * m end) end },
+    want = function(key, x) return each(32, function(i) if i < 31
+      and key[i + 1] == key[i] then return 0 end local m = -1e9
+      for j = 0, i do if key[j] == key[i] then m = math.max(m, x[j]) end end
+      return m * m end) end },
 
   { "a pivot chosen by a vote, ranks by counting bits", [=[
 __global__ void pivot(const float *x, float *y, int n) {
@@ -382,8 +439,11 @@ __global__ void pivot(const float *x, float *y, int n) {
   int rank = __popc(m & ((1u << t) - 1));
   if (t < n) y[t] = (m >> t & 1) ? v / p + rank * p : v * p;
 }]=], block = { 32 }, grid = { 1 }, args = function(t) return { t.f { 20 }, 20 } end,
-    want = function(x, n) local src for i = 0, n - 1 do if x[i] > 0.3 then src = i end end local rank = 0
-      return each(n, function(i) if x[i] > 0.3 then rank = rank + 1 return x[i] / x[src] + (rank - 1) * x[src] end return x[i] * x[src]
+    want = function(x, n) local src for i = 0,
+    n - 1 do if x[i] > 0.3 then src = i end end local rank = 0
+      return each(n, function(i) if x[i]
+        > 0.3 then rank = rank + 1 return x[i] / x[src]
+        + (rank - 1) * x[src] end return x[i] * x[src]
         end) end },
 
   { "shortest ways between all pairs in shared memory", [=[
@@ -399,9 +459,16 @@ __global__ void fw(const float *w, float *d, int n) {
     __syncthreads();
   }
   d[r * n + c] = s[r][c] * s[r][c];
-}]=], block = { 5, 5 }, grid = { 1 }, shape = { 5, 5 }, args = function(t) return { t.f { 5, 5, low = 0.1, high = 2 }, 5 } end,
-    want = function(w, n) local d = each(n * n, function(i) return i // n == i % n and 0 or w[i] end)
-      for k = 0, n - 1 do for r = 0, n - 1 do for c = 0, n - 1 do d[r * n + c] = math.min(d[r * n + c], d[r * n + k] + d[k * n + c]) end
+}]=],
+    block = { 5, 5 }, grid = { 1 }, shape = { 5, 5 }, args = function(t)
+      return { t.f { 5, 5, low = 0.1, high = 2 }, 5 }
+    end,
+    want = function(w, n) local d = each(n * n, function(i)
+      return i // n == i % n and 0 or w[i]
+    end)
+      for k = 0, n - 1 do
+        for r = 0, n - 1 do
+          for c = 0, n - 1 do d[r * n + c] = math.min(d[r * n + c], d[r * n + k] + d[k * n + c]) end
         end end
       return each(n * n, function(i) return d[i] ^ 2 end) end },
 
@@ -420,7 +487,9 @@ __global__ void chol(const float *A, float *L, int n) {
     __syncthreads();
   }
   for (int c = 0; c < n; ++c) L[t * n + c] = c <= t ? s[t][c] : 0.f;
-}]=], block = { 4 }, grid = { 1 }, shape = { 4, 4 }, order = 1, args = function(t) return { t.f { 4, 4 }, 4 } end,
+}]=],
+    block = { 4 }, grid = { 1 }, shape = { 4, 4 }, order = 1,
+    args = function(t) return { t.f { 4, 4 }, 4 } end,
     want = function(A, n) local L = each(n * n, function() return 0 end)
       for r = 0, n - 1 do for c = 0, r do local v = A[r * n + c] + (r == c and 4 or 0)
         for e = 0, c - 1 do v = v - L[r * n + e] * L[c * n + e] end
@@ -441,18 +510,24 @@ __global__ void qr(const float *A, float *R, int n) {
   for (int e = 0; e < 9; ++e) m[e / 3][e % 3] = A[i * 9 + e];
   for (int c = 0; c < 2; ++c) for (int r = 2; r > c; --r) givens(m, r - 1, r, c);
   for (int e = 0; e < 9; ++e) R[i * 9 + e] = e / 3 <= e % 3 ? m[e / 3][e % 3] : 0.f;
-}]=], shape = { 2, 3, 3 }, order = 1, tol = 1e-4, args = function(t) return { t.f { 2, 3, 3 }, 2 } end,
+}]=],
+    shape = { 2, 3, 3 }, order = 1, tol = 1e-4, args = function(t)
+      return { t.f { 2, 3, 3 }, 2 }
+    end,
     want = function(A, n) local R = {}
       for i = 0, n - 1 do local q = {}
         for c = 0, 2 do local v = { A[9 * i + c], A[9 * i + 3 + c], A[9 * i + 6 + c] }
           for e = 0, 2 do R[9 * i + 3 * e + c] = 0 end
           local w = { v[1], v[2], v[3] }
-          for e = 0, c - 1 do local d = q[e][1] * v[1] + q[e][2] * v[2] + q[e][3] * v[3] R[9 * i + 3 * e + c] = d
+          for e = 0, c - 1 do
+            local d = q[e][1] * v[1] + q[e][2] * v[2] + q[e][3] * v[3]
+            R[9 * i + 3 * e + c] = d
             for a = 1, 3 do w[a] = w[a] - d * q[e][a] end end
           local l = math.sqrt(w[1] ^ 2 + w[2] ^ 2 + w[3] ^ 2)
           if c < 2 then R[9 * i + 3 * c + c] = l q[c] = { w[1] / l, w[2] / l, w[3] / l }
           else
-            R[9 * i + 8] = (q[0][2] * q[1][3] - q[0][3] * q[1][2]) * v[1] + (q[0][3] * q[1][1] - q[0][1] * q[1][3]) * v[2] +
+            R[9 * i + 8] = (q[0][2] * q[1][3] - q[0][3] * q[1][2]) * v[1]
+              + (q[0][3] * q[1][1] - q[0][1] * q[1][3]) * v[2] +
               (q[0][1] * q[1][2] - q[0][2] * q[1][1]) * v[3]
           end
         end end
@@ -468,11 +543,16 @@ __global__ void lu(float *a, int m, int n) {
       A[r * m + k] /= A[k * m + k];
       for (int c = k + 1; c < m; ++c) A[r * m + c] -= A[r * m + k] * A[k * m + c];
     }
-}]=], inout = { "a" }, refuses = "read and rewritten", args = function(t) return { t.f { 2, 3, 3, low = 0.5, high = 1.5 }, 3, 2 } end,
+}]=],
+    inout = { "a" }, refuses = "read and rewritten", args = function(t)
+      return { t.f { 2, 3, 3, low = 0.5, high = 1.5 }, 3, 2 }
+    end,
     want = function(a, m, n) local y = each(m * m * n, function(i) return a[i] end)
       for b = 0, n - 1 do local o = b * m * m for k = 0, m - 1 do
         for r = k + 1, m - 1 do y[o + r * m + k] = y[o + r * m + k] / y[o + k * m + k]
-        for c = k + 1, m - 1 do y[o + r * m + c] = y[o + r * m + c] - y[o + r * m + k] * y[o + k * m + c] end end end end return y end },
+        for c = k + 1, m - 1 do
+          y[o + r * m + c] = y[o + r * m + c] - y[o + r * m + k] * y[o + k * m + c]
+        end end end end return y end },
 
   { "segments multiplied, the way chosen by an enum class", [=[
 enum class Mode : int { SUM, MEAN, PROD };
@@ -488,7 +568,8 @@ template <Mode M> __global__ void seg(const float *x, const int *ptr, const int 
   y[r * D + c] = a;
 }]=], entry = "seg<Mode::PROD>", block = { 4 }, grid = { 2 }, shape = { 4, 2 }, args = function(t)
   return { t.f { 3, 2 }, t.i { 0, 2, 2, 5, 6 }, t.i { 0, 2, 1, 1, 0, 2 }, 4, 2 } end,
-    want = function(x, ptr, idx, rows, D) return each(rows * D, function(t) local r, c, a = t // D, t % D, 1
+    want = function(x, ptr, idx, rows, D) return each(rows * D, function(t) local r, c, a = t // D,
+      t % D, 1
       for q = ptr[r], ptr[r + 1] - 1 do a = a * x[idx[q] * D + c] end return a end) end },
 
   { "a macro that makes the loop, namespaces in namespaces", [=[

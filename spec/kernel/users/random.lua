@@ -22,12 +22,13 @@ function Gen:one_of(list) return list[1 + self:pick(#list)] end
 
 function Gen:line(text) self.lines[#self.lines + 1] = ("  "):rep(self.depth) .. text end
 
--- ---- expressions ----------------------------------------------------------------------------------
+-- ---- expressions --------------------------------------------------------------------------------
 function Gen:integer()
   local c = "c" .. self:pick(3)
   return self:one_of {
-    c, "(" .. c .. " + " .. self:pick(4) .. ")", "b[" .. c .. " & 7]", "(" .. c .. " * 3 + i)", tostring(self:pick(5)), "i",
-    "(" .. c .. " ^ (i >> 1))", "(" .. c .. " < 2 ? i : " .. c .. ")", "(int)fabs(3 * v" .. self:pick(4) .. ")",
+    c, "(" .. c .. " + " .. self:pick(4) .. ")", "b[" .. c .. " & 7]", "(" .. c .. " * 3 + i)",
+    tostring(self:pick(5)), "i", "(" .. c .. " ^ (i >> 1))", "(" .. c .. " < 2 ? i : " .. c .. ")",
+    "(int)fabs(3 * v" .. self:pick(4) .. ")",
   }
 end
 
@@ -48,24 +49,31 @@ end
 
 function Gen:condition(depth)
   local k = self:pick(6)
-  if k == 0 then return ("%s %% 3 %s %d"):format(self:integer(), self:one_of { "==", "<" }, self:pick(3)) end
+  if k == 0 then
+    return ("%s %% 3 %s %d"):format(self:integer(), self:one_of { "==", "<" }, self:pick(3))
+  end
   if k == 1 and depth > 0 then
-    return ("(%s %s %s)"):format(self:condition(depth - 1), self:one_of { "&&", "||" }, self:condition(depth - 1))
+    return ("(%s %s %s)"):format(self:condition(depth - 1), self:one_of { "&&", "||" },
+      self:condition(depth - 1))
   end
   if k == 2 and depth > 0 then return ("!(%s)"):format(self:condition(depth - 1)) end
-  return ("%s %s %s"):format(self:expression(depth > 0 and 1 or 0), self:one_of { "<", "<=", ">", ">=" }, self:expression(0))
+  return ("%s %s %s"):format(self:expression(depth > 0 and 1 or 0),
+    self:one_of { "<", "<=", ">", ">=" }, self:expression(0))
 end
 
 --- What C++ has more than C: templates, overloads, objects, lambdas.
 function Gen:modern()
   local a, b, c = self:leaf(), self:leaf(), self:integer()
   return self:one_of {
-    ("mix(%s, %s)"):format(a, b), ("power_<%d>(%s)"):format(1 + self:pick(3), a), ("kind_((int)(%s))"):format(c),
-    ("kind_((short)(%s)) * kind_((T)%s)"):format(c, a), ("kind_((%s) * 2ll)"):format(c), ("Cx(%s, %s).norm()"):format(a, b),
-    ("(Cx(%s) * cx).re"):format(a), ("fx[%s]"):format(c), "fx.sum()", ("lam(%s)"):format(a), ("lamc(%s)"):format(a),
-    ("apply(%s, lamc)"):format(a), ("apply(%s, [&](auto p) { return p * v1 + l[%s & 3]; })"):format(a, c),
-    ("apply(%s, Twice{%s})"):format(a, b), ("GLUE(v, %d)"):format(self:pick(4)), ("total(l) * %s"):format(a),
-    ("(Cx{%s, %s} - cx).im"):format(a, b), ("FOLD(%s, %s)"):format(a, b),
+    ("mix(%s, %s)"):format(a, b), ("power_<%d>(%s)"):format(1 + self:pick(3), a),
+    ("kind_((int)(%s))"):format(c), ("kind_((short)(%s)) * kind_((T)%s)"):format(c, a),
+    ("kind_((%s) * 2ll)"):format(c), ("Cx(%s, %s).norm()"):format(a, b),
+    ("(Cx(%s) * cx).re"):format(a), ("fx[%s]"):format(c), "fx.sum()", ("lam(%s)"):format(a),
+    ("lamc(%s)"):format(a), ("apply(%s, lamc)"):format(a),
+    ("apply(%s, [&](auto p) { return p * v1 + l[%s & 3]; })"):format(a, c),
+    ("apply(%s, Twice{%s})"):format(a, b), ("GLUE(v, %d)"):format(self:pick(4)),
+    ("total(l) * %s"):format(a), ("(Cx{%s, %s} - cx).im"):format(a, b),
+    ("FOLD(%s, %s)"):format(a, b),
   }
 end
 
@@ -74,15 +82,18 @@ function Gen:expression(depth)
   local k = self:pick(16)
   if k > 11 then return self:modern() end
   if k < 3 then
-    return ("(%s %s %s)"):format(self:expression(depth - 1), self:one_of { "+", "-" }, self:expression(depth - 1))
+    return ("(%s %s %s)"):format(self:expression(depth - 1), self:one_of { "+", "-" },
+      self:expression(depth - 1))
   elseif k < 6 then return ("%s * %s"):format(self:expression(depth - 1), self:leaf())
   elseif k == 6 then
     return ("%s(%s)"):format(self:one_of(self.exact and { "fabs", "floor", "-", "rint" }
       or { "sin", "cos", "tanh", "atan", "fabs", "-" }), self:leaf())
   elseif k == 7 then return ("(%s / ((T)1.5 + %s * %s))"):format(self:leaf(), "v2", "v2")
   elseif k == 8 then
-    return ("(%s ? %s : %s)"):format(self:condition(1), self:expression(depth - 1), self:expression(depth - 1))
-  elseif k == 9 then return ("%s(%s, %s)"):format(self:one_of { "fmax", "fmin" }, self:leaf(), self:leaf())
+    return ("(%s ? %s : %s)"):format(self:condition(1), self:expression(depth - 1),
+      self:expression(depth - 1))
+  elseif k == 9 then
+    return ("%s(%s, %s)"):format(self:one_of { "fmax", "fmin" }, self:leaf(), self:leaf())
   elseif k == 10 then return ("sqrt((T)1.01 + %s * v1)"):format("v1")
   elseif self.functions > 0 then
     return ("f%d(%s, %s)"):format(self:pick(self.functions), self:leaf(), self:leaf())
@@ -97,7 +108,7 @@ function Gen:bounded()
   return self:one_of { "sin(%s)", "tanh(%s)", "(T)0.5 * cos(%s)", "clip(%s)" }:format(e)
 end
 
--- ---- statements -----------------------------------------------------------------------------------
+-- ---- statements ---------------------------------------------------------------------------------
 function Gen:block(depth, breaks)
   self.depth = self.depth + 1
   for _ = 0, self:pick(3) do
@@ -110,7 +121,8 @@ function Gen:loop(depth)
   local j = "j" .. self.next_loop
   self.next_loop, self.loops = self.next_loop + 1, self.loops + 1
   local k = self:pick(5)
-  local hidden = k < 3 and not self.hidden and self:pick(3) == 0   -- a counter of a name that means another outside
+  -- a counter of a name that means another outside
+  local hidden = k < 3 and not self.hidden and self:pick(3) == 0
   if k < 3 then j = hidden and "c1" or self:one_of { j, "j" } end
   self.hidden = self.hidden or hidden
   if k == 0 then
@@ -118,7 +130,8 @@ function Gen:loop(depth)
     self:line(("for (int %s = 0; %s < %s; ++%s) {"):format(j, j, bound, j))
     self:line(("  c%d = %s;"):format(2 * self:pick(2), j))
   elseif k == 1 then
-    self:line(("for (int %s = %d; %s > 0; %s %s) {"):format(j, 2 + self:pick(8), j, j, self:one_of { "-= 2", ">>= 1", "-= 1" }))
+    self:line(("for (int %s = %d; %s > 0; %s %s) {"):format(j, 2 + self:pick(8), j, j,
+      self:one_of { "-= 2", ">>= 1", "-= 1" }))
   elseif k == 2 then
     self:line(("for (unsigned %s = 0; %s < 9u && %s; %s++) {"):format(j, j, self:condition(1), j))
   elseif k == 3 then
@@ -148,20 +161,36 @@ end
 function Gen:statement(depth, breaks)
   self.budget = self.budget - 1
   local k, v = self:pick(26), self:pick(4)
-  if k == 22 then return self:line(("cx = Cx((T)0.5) * cx; cx += Cx{%s, %s};"):format(self:bounded(), self:leaf())) end
+  if k == 22 then
+    return self:line(("cx = Cx((T)0.5) * cx; cx += Cx{%s, %s};"):format(self:bounded(),
+      self:leaf()))
+  end
   if k == 23 then return self:line(("acc(%s);"):format(self:expression(1))) end
-  if k == 24 then return self:line(("fx[%s] %s= %s;"):format(self:integer(), self:one_of { "", "+" }, self:bounded())) end
-  if k == 25 then return self:line(("for (T &e : l) e = clip((T)0.75 * e + %s);"):format(self:bounded())) end
+  if k == 24 then
+    return self:line(("fx[%s] %s= %s;"):format(self:integer(), self:one_of { "", "+" },
+      self:bounded()))
+  end
+  if k == 25 then
+    return self:line(("for (T &e : l) e = clip((T)0.75 * e + %s);"):format(self:bounded()))
+  end
   if k < 4 then return self:line(("v%d = %s;"):format(v, self:bounded())) end
   if k < 6 then return self:line(("v%d += (T)0.5 * %s;"):format(v, self:bounded())) end
   if k == 6 then return self:line(("v%d = (T)0.9 * v%d * %s;"):format(v, v, self:bounded())) end
-  if k == 7 then return self:line(("l[%s & 3] %s %s;"):format(self:integer(), self:one_of { "=", "+=" }, self:bounded())) end
-  if k == 8 then return self:line(("m[%s & 1][%d] = %s;"):format(self:integer(), self:pick(2), self:bounded())) end
+  if k == 7 then
+    return self:line(("l[%s & 3] %s %s;"):format(self:integer(), self:one_of { "=", "+=" },
+      self:bounded()))
+  end
+  if k == 8 then
+    return self:line(("m[%s & 1][%d] = %s;"):format(self:integer(), self:pick(2), self:bounded()))
+  end
   if k == 9 then
-    return self:line(("c%d = %s & 7;"):format(self.hidden and 2 * self:pick(2) or self:pick(3), self:integer()))
+    return self:line(("c%d = %s & 7;"):format(self.hidden and 2 * self:pick(2) or self:pick(3),
+      self:integer()))
   end
   if k == 10 then return self:line(("turn(p, v%d, &v%d);"):format(v, (v + 1) % 4)) end
-  if k == 11 then return self:line(("p.%s = %s;"):format(self:one_of { "u", "v" }, self:bounded())) end
+  if k == 11 then
+    return self:line(("p.%s = %s;"):format(self:one_of { "u", "v" }, self:bounded()))
+  end
   if depth > 0 then
     if k < 14 then
       self:line(("if (%s) {"):format(self:condition(2)))
@@ -190,7 +219,7 @@ function Gen:statement(depth, breaks)
   self:line(("y[i] %s= %s;"):format(self:one_of { "", "+" }, self:bounded()))
 end
 
--- ---- threads together -----------------------------------------------------------------------------
+-- ---- threads together ---------------------------------------------------------------------------
 local exchanges = {
   "V = (T)0.7 * __shfl_down_sync(~0u, V, D) + w[1] * U;",
   "V = (T)0.7 * __shfl_up_sync(~0u, U, D) + w[1] * V;",
@@ -262,9 +291,12 @@ local functions = {
 
 --- {source, dtype, exact, atomics, block, grid, n, shared} of a seed.
 function random.program(seed)
-  local g = setmetatable({ state = seed * 0x9e3779b97f4a7c15 + 1234567, lines = {}, depth = 1, loops = 0, next_loop = 0 }, Gen)
+  local g =
+    setmetatable({ state = seed * 0x9e3779b97f4a7c15 + 1234567, lines = {}, depth = 1, loops = 0,
+      next_loop = 0 }, Gen)
   for _ = 1, 5 do g:pick(2) end
-  g.exact, g.functions, g.returns, g.atomics = seed % 2 == 0, g:pick(3), g:pick(3) == 0, g:pick(3) == 0
+  g.exact, g.functions, g.returns, g.atomics = seed % 2 == 0, g:pick(3), g:pick(3) == 0,
+    g:pick(3) == 0
   local together, single = g:pick(3) == 0, g:pick(3) == 0
   if together then g.returns = false end
   g:line("int i = blockIdx.x * blockDim.x + threadIdx.x;")
@@ -287,13 +319,16 @@ function random.program(seed)
     if phase > 1 then g:exchange() end
   end
   g:line("y[i] = v0 + v1 * v2 - v3 + l[1] * l[2] + p.u * m[i & 1][0] + cx.norm() - fx.sum();")
-  local source = { "typedef ", single and "float" or "double", " T;\n", before, modern, table.concat(functions, "", 1, g.functions),
-    "__global__ void k(const T *x, const T *w, T *y, T *z, T *q, const int *b, T a, int n) {\n", table.concat(g.lines, "\n"), "\n}\n" }
-  return { source = table.concat(source), dtype = single and "f32" or "f64", exact = g.exact, atomics = g.atomics,
-    block = together and 32 or 4, grid = 2, n = together and 64 or 7, shared = together and 32 * (single and 4 or 8) or 0, seed = seed }
+  local source = { "typedef ", single and "float" or "double", " T;\n", before, modern,
+    table.concat(functions, "", 1, g.functions),
+    "__global__ void k(const T *x, const T *w, T *y, T *z, T *q, const int *b, T a, int n) {\n",
+    table.concat(g.lines, "\n"), "\n}\n" }
+  return { source = table.concat(source), dtype = single and "f32" or "f64", exact = g.exact,
+    atomics = g.atomics, block = together and 32 or 4, grid = 2, n = together and 64 or 7,
+    shared = together and 32 * (single and 4 or 8) or 0, seed = seed }
 end
 
--- ---- running --------------------------------------------------------------------------------------
+-- ---- running ------------------------------------------------------------------------------------
 local function numbers(g, n, dtype, device)
   local list = {}
   for i = 1, n do list[i] = dtype == "i32" and g:pick(4) or (g:pick(2000) - 1000) / 1024 end
@@ -303,7 +338,8 @@ end
 --- The program's function of its real arguments on a device, these, and directions for both modes.
 local function on(p, device)
   local g = setmetatable({ state = p.seed * 77 + 5 }, Gen)
-  -- a user's kernel is contracted as nvcc does it, unless it says otherwise; the CPU never contracts
+  -- a user's kernel is contracted as nvcc does it, unless it says otherwise;
+  -- the CPU never contracts
   local k = flame.kernel { options = { "-fmad=false" },
     source = p.source, block = { p.block }, grid = { p.grid }, shape = { p.n }, shared = p.shared,
     inout = { "z", "q" } }
@@ -366,7 +402,8 @@ local function differs(name, a, b, tol)
       local x, y = a[i][j], b[i][j]
       local same = x == y or (x ~= x and y ~= y)
       if not same and not (math.abs(x - y) <= tol * scale) then
-        return ("%s %d, element %d: %.17g and %.17g (allowed: %g of %g)"):format(name, i, j, x, y, tol, scale)
+        return ("%s %d, element %d: %.17g and %.17g (allowed: %g of %g)"):format(name, i, j, x,
+          y, tol, scale)
       end
     end
   end
@@ -376,7 +413,8 @@ end
 function random.compare(p, a, b)
   local loose = p.dtype == "f32" and 1e-3 or 1e-9
   local exact = p.exact and not p.atomics and 0 or loose
-  return differs("value", a.value, b.value, exact) or differs("tangent", a.tangent, b.tangent, exact)
+  return differs("value", a.value, b.value, exact)
+    or differs("tangent", a.tangent, b.tangent, exact)
     or differs("adjoint", a.adjoint, b.adjoint, loose)
 end
 

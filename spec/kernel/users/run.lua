@@ -33,16 +33,21 @@ function run.double(source)
     source = source:gsub("__" .. name .. "f%f[%W]", name)
   end
   for name in with_f:gmatch("%w+") do source = source:gsub("%f[%w_]" .. name .. "f%f[%W]", name) end
-  source = source:gsub("__fmaf_rn", "__fma_rn"):gsub("__f(%l+)_rn", "__d%1_rn"):gsub("__dma_rn", "__fma_rn")
-  source = source:gsub("__fdividef", "__ddiv_rn"):gsub("FLT_MAX", "DBL_MAX"):gsub("FLT_EPSILON", "DBL_EPSILON")
+  source = source:gsub("__fmaf_rn", "__fma_rn"):gsub("__f(%l+)_rn",
+    "__d%1_rn"):gsub("__dma_rn", "__fma_rn")
+  source = source:gsub("__fdividef", "__ddiv_rn"):gsub("FLT_MAX", "DBL_MAX"):gsub("FLT_EPSILON",
+    "DBL_EPSILON")
   source = source:gsub("%f[%w_]make_float", "make_double"):gsub("%f[%w_]float", "double")
-  return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]", "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))
+  return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]",
+    "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))
 end
 
 local function maker(dtype, device)
   local n = 0
   local t = {}
-  function t.tensor(list, kind) return flame.tensor(list, { dtype = kind or dtype, device = device }) end
+  function t.tensor(list, kind)
+    return flame.tensor(list, { dtype = kind or dtype, device = device })
+  end
   --- Reals that look random, the same in both precisions and on every machine.
   function t.f(how)
     local shape, low, high = {}, how.low or -1, how.high or 1
@@ -70,7 +75,8 @@ end
 --- The kernel of a case in a precision, and its arguments (on the default device).
 function run.make(case, dtype, device)
   local spec = { source = dtype == "f64" and run.double(case[2]) or case[2] }
-  for _, key in ipairs { "block", "grid", "shape", "shared", "inout", "entry", "nodiff", "constants" } do
+  for _, key in ipairs { "block", "grid", "shape", "shared", "inout", "entry", "nodiff",
+      "constants" } do
     spec[key] = case[key]
   end
   if dtype == "f64" and type(spec.shared) == "number" then spec.shared = 2 * spec.shared end
@@ -135,7 +141,8 @@ end
 
 --- The results on a device are those of the CPU, up to what sums in another order do.
 function run.devices(case, device)
-  for dtype, tol in pairs { f32 = math.max(case.tol or 0, 2e-4), f64 = not case.single and 1e-9 or nil } do
+  for dtype, tol in pairs { f32 = math.max(case.tol or 0, 2e-4),
+      f64 = not case.single and 1e-9 or nil } do
     local a, b, what = everything(case, dtype, "cpu"), everything(case, dtype, device), "?"
     for i = 1, #a do
       if type(a[i]) == "string" then what = a[i]
@@ -165,7 +172,8 @@ end
 local function outside(case)
   local k, args = run.make(case, "f32")
   local ok, why = pcall(function() return (k(table.unpack(args))):sum():item() end)
-  assert(not ok and tostring(why):find(case.outside, 1, true) and tostring(why):find("line %d+"), tostring(why))
+  assert(not ok and tostring(why):find(case.outside, 1, true) and tostring(why):find("line %d+"),
+    tostring(why))
 end
 
 function run.values(case)

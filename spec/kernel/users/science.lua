@@ -14,7 +14,9 @@ __global__ void spmv(const int *__restrict__ row_ptr, const int *__restrict__ co
   for (int d = 16; d > 0; d /= 2) s += __shfl_down_sync(0xffffffff, s, d);
   if (lane == 0) y[row] = s;
 }]=], block = { 64 }, grid = { 2 }, shape = { 4 },
-    args = function(t) return { t.i { 0, 2, 2, 5, 7 }, t.i { 0, 3, 1, 2, 3, 0, 2 }, t.f { 7 }, t.f { 4 }, 4 } end,
+    args = function(t)
+      return { t.i { 0, 2, 2, 5, 7 }, t.i { 0, 3, 1, 2, 3, 0, 2 }, t.f { 7 }, t.f { 4 }, 4 }
+    end,
     want = function(ptr, col, val, x, rows)
       return each(rows, function(r)
         local s = 0
@@ -37,11 +39,18 @@ __global__ void segments(const float *x, const long long *offset, float *mean, f
   for (long long k = offset[g]; k < offset[g + 1]; ++k) st += x[k];
   mean[g] = st.mean();
   rms[g] = st.n ? sqrtf(st.q / st.n) : 0.f;
-}]=], shape = { 4 }, args = function(t) return { t.f { 9 }, t.tensor({ 0, 3, 3, 4, 9 }, "i64"), 4 } end,
+}]=],
+    shape = { 4 }, args = function(t)
+      return { t.f { 9 }, t.tensor({ 0, 3, 3, 4, 9 }, "i64"), 4 }
+    end,
     want = function(x, o, n)
       local function count(g) return math.max(o[g + 1] - o[g], 1) end
-      return each(n, function(g) return sum(o[g + 1] - o[g], function(k) return x[o[g] + k] end) / count(g) end),
-        each(n, function(g) return math.sqrt(sum(o[g + 1] - o[g], function(k) return x[o[g] + k] ^ 2 end) / count(g)) end)
+      return each(n, function(g)
+        return sum(o[g + 1] - o[g], function(k) return x[o[g] + k] end) / count(g)
+      end),
+        each(n, function(g)
+          return math.sqrt(sum(o[g + 1] - o[g], function(k) return x[o[g] + k] ^ 2 end) / count(g))
+        end)
     end },
 
   { "a stencil of seven points in three dimensions", [=[
@@ -55,11 +64,15 @@ __global__ void laplace(const float *u, float *v, float c, int nx, int ny, int n
   if (x == 0 || y == 0 || z == 0 || x == nx - 1 || y == ny - 1 || z == nz - 1) { v[IDX(x, y, z)] = m; return; }
   v[IDX(x, y, z)] = m + c * (u[IDX(x - 1, y, z)] + u[IDX(x + 1, y, z)] + u[IDX(x, y - 1, z)] + u[IDX(x, y + 1, z)] +
                              u[IDX(x, y, z - 1)] + u[IDX(x, y, z + 1)] - 6.f * m) * m;
-}]=], block = { 4, 2, 2 }, grid = { 1, 2, 2 }, args = function(t) return { t.f { 4, 3, 4 }, t.f { 1 }, 4, 3, 4 } end, shape = { 4, 3, 4 },
+}]=],
+    block = { 4, 2, 2 }, grid = { 1, 2, 2 },
+    args = function(t) return { t.f { 4, 3, 4 }, t.f { 1 }, 4, 3, 4 } end, shape = { 4, 3, 4 },
     want = function(u, c, nx, ny, nz)
       return each(nx * ny * nz, function(i)
         local x, y, z = i % nx, i // nx % ny, i // (nx * ny)
-        if x == 0 or y == 0 or z == 0 or x == nx - 1 or y == ny - 1 or z == nz - 1 then return u[i] end
+        if x == 0 or y == 0 or z == 0 or x == nx - 1 or y == ny - 1 or z == nz - 1 then
+          return u[i]
+        end
         local s = u[i - 1] + u[i + 1] + u[i - nx] + u[i + nx] + u[i - nx * ny] + u[i + nx * ny]
         return u[i] + c[0] * (s - 6 * u[i]) * u[i]
       end)
@@ -79,14 +92,19 @@ __global__ void gauss_seidel(const float *u0, const float *f, float *u, int swee
   __syncthreads();
   for (int k = 0; k < sweeps; ++k) { sweep<0>(s, f); sweep<1>(s, f); }
   u[threadIdx.y * 6 + threadIdx.x] = s[threadIdx.y][threadIdx.x];
-}]=], block = { 6, 6 }, grid = { 1 }, shape = { 6, 6 }, args = function(t) return { t.f { 6, 6 }, t.f { 6, 6 }, 5 } end,
+}]=],
+    block = { 6, 6 }, grid = { 1 }, shape = { 6, 6 }, args = function(t)
+      return { t.f { 6, 6 }, t.f { 6, 6 }, 5 }
+    end,
     want = function(u0, f, sweeps)
       local u = each(36, function(i) return u0[i] end)
       for k = 0, 2 * sweeps - 1 do
         for y = 1, 4 do
           for x = 1, 4 do
             local i = y * 6 + x
-            if (x + y) % 2 == k % 2 then u[i] = 0.25 * (u[i - 1] + u[i + 1] + u[i - 6] + u[i + 6] - f[i]) end
+            if (x + y) % 2 == k % 2 then
+              u[i] = 0.25 * (u[i - 1] + u[i + 1] + u[i - 6] + u[i + 6] - f[i])
+            end
           end
         end
       end
@@ -150,11 +168,18 @@ __global__ void lorenz(const S3 *from, S3 *to, float rho, float h, int steps, in
   const Lorenz f{10.f, rho, 8.f / 3.f};
   for (int k = 0; k < steps; ++k) s = rk4(s, h, f);
   to[i] = s;
-}]=], shape = { 3, 3 }, args = function(t) return { t.f { 3, 3 }, t.f { 1, low = 20, high = 28 }, 0.01, 12, 3 } end, tol = 1e-4,
+}]=],
+    shape = { 3, 3 },
+    args = function(t) return { t.f { 3, 3 }, t.f { 1, low = 20, high = 28 }, 0.01, 12, 3 } end,
+    tol = 1e-4,
     want = function(from, rho, h, steps, n)
       local y = {}
-      local function f(s) return { 10 * (s[2] - s[1]), s[1] * (rho[0] - s[3]) - s[2], s[1] * s[2] - 8 / 3 * s[3] } end
-      local function go(s, by, k) return { s[1] + by * k[1], s[2] + by * k[2], s[3] + by * k[3] } end
+      local function f(s)
+        return { 10 * (s[2] - s[1]), s[1] * (rho[0] - s[3]) - s[2], s[1] * s[2] - 8 / 3 * s[3] }
+      end
+      local function go(s, by, k)
+        return { s[1] + by * k[1], s[2] + by * k[2], s[3] + by * k[3] }
+      end
       for i = 0, n - 1 do
         local s = { from[3 * i], from[3 * i + 1], from[3 * i + 2] }
         for _ = 1, steps do
@@ -223,14 +248,19 @@ __global__ void viterbi(const float *emit, const float *trans, float *score, int
     score[0] = v[(T - 1) & 1][k];
     for (int t = T - 1; t >= 0; --t) { path[t] = k; if (t) k = back[t][k]; }
   }
-}]=], block = { 5 }, grid = { 1 }, shape = { 7 }, args = function(t) return { t.f { 7, 5 }, t.f { 5, 5 }, 7 } end,
+}]=],
+    block = { 5 }, grid = { 1 }, shape = { 7 }, args = function(t)
+      return { t.f { 7, 5 }, t.f { 5, 5 }, 7 }
+    end,
     want = function(emit, trans, T)
       local v, back = each(5, function(s) return emit[s] end), {}
       for t = 1, T - 1 do
         back[t] = {}
         v = each(5, function(s)
           local best = 0
-          for q = 1, 4 do if v[q] + trans[5 * q + s] > v[best] + trans[5 * best + s] then best = q end end
+          for q = 1, 4 do
+            if v[q] + trans[5 * q + s] > v[best] + trans[5 * best + s] then best = q end
+          end
           back[t][s] = best
           return v[best] + trans[5 * best + s] + emit[5 * t + s]
         end)
@@ -262,7 +292,10 @@ __global__ void sinkhorn(const float *cost, float *plan, float eps, int rounds) 
   __syncthreads();
   for (int k = 0; k < rounds; ++k) { balance<true>(m, total); balance<false>(m, total); }
   plan[threadIdx.y * N + threadIdx.x] = m[threadIdx.y][threadIdx.x];
-}]=], block = { 6, 6 }, grid = { 1 }, shape = { 6, 6 }, args = function(t) return { t.f { 6, 6 }, t.f { 1, low = 0.5, high = 1 }, 4 } end,
+}]=],
+    block = { 6, 6 }, grid = { 1 }, shape = { 6, 6 }, args = function(t)
+      return { t.f { 6, 6 }, t.f { 1, low = 0.5, high = 1 }, 4 }
+    end,
     want = function(cost, eps, rounds)
       local m = each(36, function(i) return math.exp(-cost[i] / eps[0]) end)
       for _ = 1, rounds do
@@ -292,7 +325,10 @@ __global__ void soft_dtw(const float *x, const float *y, float *out, float gamma
     __syncthreads();
   }
   if (i == 0) *out = r[n][n];
-}]=], block = { 6 }, grid = { 1 }, shape = { 1 }, args = function(t) return { t.f { 6 }, t.f { 6 }, t.f { 1, low = 0.5, high = 1 }, 6 } end,
+}]=],
+    block = { 6 }, grid = { 1 }, shape = { 1 }, args = function(t)
+      return { t.f { 6 }, t.f { 6 }, t.f { 1, low = 0.5, high = 1 }, 6 }
+    end,
     tol = 1e-4, want = function(x, y, gamma, n)
       local r, g = {}, gamma[0]
       for i = 0, n do r[i] = { [0] = i == 0 and 0 or 1e6 } end
@@ -329,13 +365,17 @@ __global__ void solve(const float *a, const float *b, const float *c, const floa
   for (int k = 0; k < 5; ++k) rhs[k] = d[s * 5 + k];
   thomas(a + s * 5, b + s * 5, c + s * 5, rhs, u);
   for (int k = 0; k < 5; ++k) x[s * 5 + k] = u[k];
-}]=], args = function(t) return { t.f { 3, 5 }, t.f { 3, 5, low = 3, high = 4 }, t.f { 3, 5 }, t.f { 3, 5 }, 3 } end,
+}]=],
+    args = function(t)
+      return { t.f { 3, 5 }, t.f { 3, 5, low = 3, high = 4 }, t.f { 3, 5 }, t.f { 3, 5 }, 3 }
+    end,
     want = function(a, b, c, d, systems)
       local x = {}
       for s = 0, systems - 1 do
         local m = {}
         for r = 0, 4 do
-          m[r] = each(6, function(q) return q == 5 and d[5 * s + r] or q == r and b[5 * s + r] or q == r - 1 and a[5 * s + r]
+          m[r] = each(6, function(q) return q == 5 and d[5 * s + r] or q == r and b[5 * s + r]
+            or q == r - 1 and a[5 * s + r]
             or q == r + 1 and c[5 * s + r] or 0 end)
         end
         for p = 0, 4 do
@@ -427,7 +467,9 @@ __global__ void rows(const float *x, float *y, int w, int n) {
   for (int c = 0; c < w; ++c) k += x[r * w + c] * x[r * w + c];
   y[r] = k.s;
 }]=], shape = { 3 }, args = function(t) return { t.f { 3, 50 }, 50, 3 } end,
-    want = function(x, w, n) return each(n, function(r) return sum(w, function(c) return x[r * w + c] ^ 2 end) end) end },
+    want = function(x, w, n)
+      return each(n, function(r) return sum(w, function(c) return x[r * w + c] ^ 2 end) end)
+    end },
 
   { "prices of options", [=[
 __device__ __forceinline__ float cnd(float d) { return 0.5f * erfcf(-d * 0.70710678118654752f); }
@@ -439,8 +481,8 @@ __global__ void black_scholes(const float *S, const float *K, const float *T, fl
   call[i] = S[i] * cnd(d1) - disc * cnd(d2);
   put[i] = disc * cnd(-d2) - S[i] * cnd(-d1);
 }]=], args = function(t)
-      return { t.f { 6, low = 8, high = 12 }, t.f { 6, low = 8, high = 12 }, t.f { 6, low = 0.2, high = 1 }, 0.02,
-        t.f { 1, low = 0.2, high = 0.4 }, 6 }
+      return { t.f { 6, low = 8, high = 12 }, t.f { 6, low = 8, high = 12 },
+        t.f { 6, low = 0.2, high = 1 }, 0.02, t.f { 1, low = 0.2, high = 0.4 }, 6 }
     end, tol = 1e-4,
     want = function(S, K, T, r, v, n)
       local function cdf(d)                      -- by Simpson's rule from 0
@@ -471,7 +513,11 @@ __global__ void interp(const float *x, const float *xs, const float *ys, float *
   const int k = min(max(lower(xs, m, x[i]), 1), m - 1);
   const float t = (x[i] - xs[k - 1]) / (xs[k] - xs[k - 1]);
   y[i] = ys[k - 1] + t * (ys[k] - ys[k - 1]);
-}]=], args = function(t) return { t.f { 9, low = -0.5, high = 4.5 }, t.tensor { 0, 0.7, 1.9, 3.1, 4 }, t.f { 5 }, 5, 9 } end,
+}]=],
+    args = function(t)
+      return { t.f { 9, low = -0.5, high = 4.5 }, t.tensor { 0, 0.7, 1.9, 3.1, 4 },
+        t.f { 5 }, 5, 9 }
+    end,
     want = function(x, xs, ys, m, n)
       return each(n, function(i)
         local k = 1

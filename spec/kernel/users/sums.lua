@@ -8,7 +8,9 @@ local function zeros(n) return each(n, function() return 0 end) end
 
 --- Sums of parts of 'size' elements, in n results.
 local function parts(x, size, n, count)
-  return each(n, function(b) return sum(math.min(size, count - b * size), function(i) return x[b * size + i] end) end)
+  return each(n, function(b)
+    return sum(math.min(size, count - b * size), function(i) return x[b * size + i] end)
+  end)
 end
 
 local function squares(n) return function(t) return { t.f { n }, n } end end
@@ -26,7 +28,9 @@ __global__ void reduce0(float *g_idata, float *g_odata, unsigned int n) {
     __syncthreads();
   }
   if (tid == 0) g_odata[blockIdx.x] = sdata[0];
-}]=], block = { 16 }, grid = { 3 }, shared = 64, shape = { 3 }, inout = { "g_idata" }, order = 1, args = function(t) return { t.f { 40 }, 40 } end,
+}]=],
+    block = { 16 }, grid = { 3 }, shared = 64, shape = { 3 }, inout = { "g_idata" }, order = 1,
+    args = function(t) return { t.f { 40 }, 40 } end,
     want = function(x, n) return x, parts(x, 16, 3, n) end },
 
   { "reduction 2: interleaved, indices by strides", [=[
@@ -73,7 +77,9 @@ __global__ void reduce6(const float *g_idata, float *g_odata, unsigned int n) {
   if (blockSize >= 128) { if (tid < 64) { sdata[tid] += sdata[tid + 64]; } __syncthreads(); }
   if (tid < 32) warpReduce<(blockSize > 64 ? 64 : blockSize)>(sdata, tid);
   if (tid == 0) g_odata[blockIdx.x] = sdata[0];
-}]=], entry = "reduce6<128>", block = { 128 }, grid = { 1 }, shape = { 1 }, order = 1, args = squares(300),
+}]=],
+    entry = "reduce6<128>", block = { 128 }, grid = { 1 }, shape = { 1 }, order = 1,
+    args = squares(300),
     want = function(x, n) return { [0] = sum(n, function(i) return x[i] end) } end },
 
   { "reduction 4: the last warp by volatile memory", [=[
@@ -92,7 +98,9 @@ __global__ void reduce(const float *x, float *y, int n) {
   __syncthreads();
   if (tid < 32) warpReduce(sdata, tid);
   if (tid == 0) y[0] = sdata[0];
-}]=], outside = "volatile memory is outside the language", block = { 64 }, grid = { 1 }, shape = { 1 }, args = squares(40) },
+}]=],
+    outside = "volatile memory is outside the language", block = { 64 }, grid = { 1 },
+    shape = { 1 }, args = squares(40) },
 
   { "reduction 5: shuffles twice, the remainder of the grid", [=[
 template <class T> __device__ __forceinline__ T warpReduceSum(unsigned int mask, T mySum) {
@@ -118,7 +126,9 @@ __global__ void reduce7(const float *__restrict__ g_idata, float *__restrict__ g
     mySum = warpReduceSum<float>(0xffffffff, mySum);
   }
   if (tid == 0) { g_odata[blockIdx.x] = mySum; }
-}]=], block = { 64 }, grid = { 2 }, shared = 32, shape = { 2 }, order = 1, args = squares(150), tol = 1e-4,
+}]=],
+    block = { 64 }, grid = { 2 }, shared = 32, shape = { 2 }, order = 1,
+    args = squares(150), tol = 1e-4,
     want = function(x, n)
       return each(2, function(b)
         return sum(n, function(i) return i % 128 // 64 == b and math.sin(x[i]) or 0 end)
@@ -147,7 +157,9 @@ __global__ void reduce(const float4 *x, float *y, int n4) {
     __syncthreads();
   }
   if (!threadIdx.x) atomicAdd(y, s[0]);
-}]=], block = { 64 }, grid = { 2 }, shape = { 1 }, order = 1, args = function(t) return { t.f { 400 }, 100 } end,
+}]=],
+    block = { 64 }, grid = { 2 }, shape = { 1 }, order = 1,
+    args = function(t) return { t.f { 400 }, 100 } end,
     want = function(x, n) return { [0] = sum(4 * n, function(i) return x[i] end) } end },
 
   { "reduction 7: a class for shared memory of any type, an operator by a template", [=[
@@ -171,8 +183,12 @@ struct LogSum { __device__ float operator()(float a, float b) const { const floa
 __global__ void k(const float *x, float *y, int n) {
   const float v = fold<float>(x, n, -30.f, LogSum());
   if (threadIdx.x == 0) y[0] = v;
-}]=], block = { 16 }, grid = { 1 }, shared = 64, shape = { 1 }, order = 1, args = squares(21), tol64 = 1e-8,
-    want = function(x, n) return { [0] = math.log(sum(n, function(i) return math.exp(x[i]) end) + 16 * math.exp(-30)) } end },
+}]=],
+    block = { 16 }, grid = { 1 }, shared = 64, shape = { 1 }, order = 1,
+    args = squares(21), tol64 = 1e-8,
+    want = function(x, n)
+      return { [0] = math.log(sum(n, function(i) return math.exp(x[i]) end) + 16 * math.exp(-30)) }
+    end },
 
   { "a mean and a variance of all, pairs merged as Chan does", [=[
 struct Moments { float n, mean, m2; };
@@ -240,7 +256,8 @@ __global__ void scan(const float *in, float *out, float *sums, int n) {
     want = function(x, n)
       local sums = zeros(n)
       for b = 0, 2 do sums[b] = parts(x, 8, 3, n)[b] end
-      return each(n, function(i) return sum(i % 8 + 1, function(k) return x[i // 8 * 8 + k] end) end), sums
+      return each(n,
+        function(i) return sum(i % 8 + 1, function(k) return x[i // 8 * 8 + k] end) end), sums
     end },
 
   { "an exclusive scan of Blelloch, banks without conflicts", [=[
@@ -286,7 +303,9 @@ __global__ void prescan(const float *g_idata, float *g_odata, int n) {
   g_odata[ai] = temp[ai + bankOffsetA];
   g_odata[bi] = temp[bi + bankOffsetB];
 }]=], block = { 8 }, grid = { 1 }, order = 1, args = squares(16),
-    want = function(x, n) return each(n, function(i) return sum(i, function(k) return x[k] end) end) end },
+    want = function(x, n)
+      return each(n, function(i) return sum(i, function(k) return x[k] end) end)
+    end },
 
   { "a scan of a block by shuffles of warps, carried on over tiles", [=[
 __device__ __forceinline__ float warp_scan(float v, int lane) {
@@ -315,7 +334,9 @@ __global__ void cumsum(const float *x, float *y, int n) {
     before += carry;
   }
 }]=], block = { 64 }, grid = { 1 }, order = 1, args = squares(150), tol = 1e-4,
-    want = function(x, n) return each(n, function(i) return sum(i + 1, function(k) return x[k] end) end) end },
+    want = function(x, n)
+      return each(n, function(i) return sum(i + 1, function(k) return x[k] end) end)
+    end },
 
   { "a scan of gates: x = a x + b, composed by shuffles", [=[
 struct __align__(8) Affine { float a, b; };
@@ -330,8 +351,12 @@ __global__ void gates(const Affine *f, float *h, float h0, int n) {
     if (lane >= d) v = then(u, v);
   }
   if (lane < n) h[lane] = v.a * h0 + v.b;
-}]=], block = { 32 }, grid = { 1 }, shape = { 20 }, order = 1, args = function(t) return { t.f { 20, 2 }, 0.5, 20 } end,
-    want = function(f, h, n) return each(n, function(i) h = f[2 * i] * h + f[2 * i + 1] return h end) end },
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 20 }, order = 1,
+    args = function(t) return { t.f { 20, 2 }, 0.5, 20 } end,
+    want = function(f, h, n)
+      return each(n, function(i) h = f[2 * i] * h + f[2 * i + 1] return h end)
+    end },
 
   { "segments by flags, in a block, with struct operators", [=[
 struct Seg {
@@ -348,7 +373,10 @@ __global__ void segscan(const float *x, const int *flag, float *y, int n) {
     __syncthreads();
   }
   if (t < n) y[t] = s[src][t].v;
-}]=], block = { 32 }, grid = { 1 }, order = 1, args = function(t) return { t.f { 12 }, t.i { 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 0 }, 12 } end,
+}]=],
+    block = { 32 }, grid = { 1 }, order = 1, args = function(t)
+      return { t.f { 12 }, t.i { 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 0 }, 12 }
+    end,
     want = function(x, flag, n)
       local s = 0
       return each(n, function(i) s = (flag[i] == 1 and 0 or s) + x[i] return s end)
@@ -412,12 +440,15 @@ __global__ void radix(const unsigned *keys, const float *vals, unsigned *ks, flo
     cur ^= 1;
   }
   if (t < n) { ks[t] = k[cur][t]; vs[t] = v[cur][t]; }
-}]=], block = { 32 }, grid = { 1 }, shape = { 9 }, order = 1, args = function(t) return { t.i { 7, 3, 9, 3, 0, 12, 7, 1, 3 }, t.f { 9 }, 9 } end,
+}]=],
+    block = { 32 }, grid = { 1 }, shape = { 9 }, order = 1,
+    args = function(t) return { t.i { 7, 3, 9, 3, 0, 12, 7, 1, 3 }, t.f { 9 }, 9 } end,
     want = function(k, v, n)
       local at = {}
       for i = 0, n - 1 do at[i + 1] = i end
       table.sort(at, function(a, b) return k[a] < k[b] or (k[a] == k[b] and a < b) end)
-      return each(n, function(i) return k[at[i + 1]] end), each(n, function(i) return v[at[i + 1]] end)
+      return each(n, function(i) return k[at[i + 1]] end),
+        each(n, function(i) return v[at[i + 1]] end)
     end },
 
   { "odd and even neighbours exchanged until in order", [=[
@@ -503,7 +534,9 @@ template <int K> __global__ void topk(const float *__restrict__ x, float *__rest
     if (at % 32 == lane) taken |= 1u << at / 32;
     if (lane == 0) { values[blockIdx.x * K + k] = best; places[blockIdx.x * K + k] = at; }
   }
-}]=], entry = "topk<3>", block = { 32 }, grid = { 2 }, shape = { 2, 3 }, order = 1, args = function(t) return { t.f { 2, 40 }, 40 } end,
+}]=],
+    entry = "topk<3>", block = { 32 }, grid = { 2 }, shape = { 2, 3 }, order = 1,
+    args = function(t) return { t.f { 2, 40 }, 40 } end,
     want = function(x, cols)
       local v, at = {}, {}
       for r = 0, 1 do
@@ -539,7 +572,9 @@ __global__ void beam_step(const float *score, const float *logp, float *next, in
     }
     __syncthreads();
   }
-}]=], block = { 64 }, grid = { 2 }, shape = { 2, 3 }, order = 1, args = function(t) return { t.f { 2, 3 }, t.f { 2, 3, 5, low = -3, high = 0 }, 3, 5 } end,
+}]=],
+    block = { 64 }, grid = { 2 }, shape = { 2, 3 }, order = 1,
+    args = function(t) return { t.f { 2, 3 }, t.f { 2, 3, 5, low = -3, high = 0 }, 3, 5 } end,
     want = function(score, logp, beams, vocab)
       local next, parent, token = {}, {}, {}
       for b = 0, 1 do
@@ -548,7 +583,8 @@ __global__ void beam_step(const float *score, const float *logp, float *next, in
         local function of(j) return score[b * beams + j // vocab] + logp[b * beams * vocab + j] end
         table.sort(s, function(i, j) return of(i) > of(j) end)
         for k = 0, beams - 1 do
-          next[b * beams + k], parent[b * beams + k], token[b * beams + k] = of(s[k + 1]), s[k + 1] // vocab, s[k + 1] % vocab
+          next[b * beams + k], parent[b * beams + k], token[b * beams + k] = of(s[k + 1]),
+            s[k + 1] // vocab, s[k + 1] % vocab
         end
       end
       return next, parent, token

@@ -124,7 +124,8 @@ __global__ void chol_solve(const float *A, const float *b, float *x, float *logd
   logdet[t] = ld;
 }]], shape = { 3, 4 }, args = function(t)
       local a = t.f { 3, 4, 4 }
-      return { a:matmul(a:transpose(2, 3)) + flame.eye(4, { dtype = a.dtype }) * 2, t.f { 3, 4 }, 3 }
+      return { a:matmul(a:transpose(2, 3)) + flame.eye(4, { dtype = a.dtype }) * 2,
+        t.f { 3, 4 }, 3 }
     end,
     want = function(A, b, n)
       local x, ld = {}, {}
@@ -233,7 +234,8 @@ __global__ void shade(const float *sphere, float *img, int w, int h) {
           local e, color = b * b - c, 0.1
           if e >= 0 then
             local t = -b - math.sqrt(e)
-            color = math.max(0, 0.6 * (t * dx - s[0]) / s[3] + 0.8 * (t * dy - s[1]) / s[3]) + 0.05 * t
+            color = math.max(0,
+              0.6 * (t * dx - s[0]) / s[3] + 0.8 * (t * dy - s[1]) / s[3]) + 0.05 * t
           end
           img[y * w + x] = color
         end
@@ -310,10 +312,15 @@ __global__ void sample(const float *img, const float2 *at, float *out, int w, in
   const float ax = fx - (float)x0, ay = fy - (float)y0;
   out[i] = (1.f - ay) * ((1.f - ax) * fetch(img, x0, y0, w, h) + ax * fetch(img, x0 + 1, y0, w, h))
          + ay * ((1.f - ax) * fetch(img, x0, y0 + 1, w, h) + ax * fetch(img, x0 + 1, y0 + 1, w, h));
-}]], shape = { 10 }, args = function(t) return { t.f { 4, 5 }, t.f { 10, 2, low = -1.2, high = 1.2 }, 5, 4, 10 } end,
+}]],
+    shape = { 10 }, args = function(t)
+      return { t.f { 4, 5 }, t.f { 10, 2, low = -1.2, high = 1.2 }, 5, 4, 10 }
+    end,
     order = 1,
     want = function(img, at, w, h, n)
-      local function fetch(x, y) return x >= 0 and x < w and y >= 0 and y < h and img[y * w + x] or 0 end
+      local function fetch(x, y)
+        return x >= 0 and x < w and y >= 0 and y < h and img[y * w + x] or 0
+      end
       return each(n, function(i)
         local fx, fy = (at[2 * i] + 1) * 0.5 * (w - 1), (at[2 * i + 1] + 1) * 0.5 * (h - 1)
         local x, y = math.floor(fx), math.floor(fy)
@@ -339,7 +346,9 @@ __global__ void mandel(const float2 *c, float *smooth, int *count, int maxiter, 
   count[i] = k;
   smooth[i] = k < maxiter ? k + 1 - log2f(logf(m) * 0.5f) : 0.0f;
 }]], shape = { 6 }, args = function(t)
-      return { t.tensor { { 0.4, 0.5 }, { -0.8, 0.4 }, { 0.35, 0.1 }, { 0.5, 0.6 }, { -1.5, 0.2 }, { 0, 0.1 } }, 100, 6 }
+      return {
+        t.tensor { { 0.4, 0.5 }, { -0.8, 0.4 }, { 0.35, 0.1 }, { 0.5, 0.6 }, { -1.5, 0.2 },
+          { 0, 0.1 } }, 100, 6 }
     end, order = 1, tol = 1e-3,
     want = function(c, max, n)
       local s, count = {}, {}
@@ -381,7 +390,10 @@ __global__ void lbm(const float *f, float *g, float omega, int nx, int ny) {
     int xn = (x + ex[q] + nx) % nx, yn = (y + ey[q] + ny) % ny;
     g[q * plane + yn * nx + xn] = fi[q] - omega * (fi[q] - feq);
   }
-}]], block = { 4, 4 }, grid = { 1, 1 }, args = function(t) return { t.f { 9, 3, 4, low = 0.1, high = 0.3 }, 1.3, 4, 3 } end,
+}]],
+    block = { 4, 4 }, grid = { 1, 1 }, args = function(t)
+      return { t.f { 9, 3, 4, low = 0.1, high = 0.3 }, 1.3, 4, 3 }
+    end,
     want = function(f, omega, nx, ny)
       local ex, ey = { [0] = 0, 1, 0, -1, 0, 1, -1, -1, 1 }, { [0] = 0, 0, 1, 0, -1, 1, 1, -1, -1 }
       local g = {}
@@ -426,7 +438,8 @@ __global__ void jumps(const float *x, const int *op, float *y, int n) {
     }
   } while (++k < 4 && acc < 3.f);
   y[i] = acc;
-}]], args = function(t) return { t.f { 8, low = -2, high = 2 }, t.i { 0, 1, 2, 3, 4, 1, 3, 0 } } end,
+}]],
+    args = function(t) return { t.f { 8, low = -2, high = 2 }, t.i { 0, 1, 2, 3, 4, 1, 3, 0 } } end,
     want = function(x, op)
       return each(8, function(i)
         local v, acc, k = x[i], 0, 0
@@ -509,7 +522,8 @@ __global__ void widths(const float *a, float *out, unsigned int rows, unsigned i
         local v = math.min(math.max(a[i] * 2 + a[n - 1 - i] ^ 2, -1.5), 1.5)
         local h = i * 2654435761 & 0xffffffff
         h = h ~ h >> 16
-        return v * ((i * 100 & 255) & 1 == 1 and -1 or 1) - i * 0.5 + h % 7 + (h & 16 ~= 0 and 0.25 or 0)
+        return v * ((i * 100 & 255) & 1 == 1 and -1 or 1) - i * 0.5 + h % 7 + (h & 16 ~= 0
+          and 0.25 or 0)
       end)
     end },
 
@@ -544,7 +558,8 @@ __global__ void adam(float *p, float *m, float *v, const float *g, float lr, flo
   float mh = m[i] / (1.f - powf(b1, t)), vh = v[i] / (1.f - powf(b2, t));
   p[i] -= lr * mh / (sqrtf(vh) + eps);
 }]], inout = { "p", "m", "v" }, args = function(t)
-      return { t.f { 7 }, t.f { 7 }, t.f { 7, low = 0.1, high = 1 }, t.f { 7 }, 0.01, 0.9, 0.99, 1e-3, 3 }
+      return { t.f { 7 }, t.f { 7 }, t.f { 7, low = 0.1, high = 1 }, t.f { 7 }, 0.01, 0.9,
+        0.99, 1e-3, 3 }
     end,
     want = function(p, m, v, g, lr, b1, b2, eps, t)
       for i = 0, 6 do

@@ -1,11 +1,14 @@
---- What the language gives: traits, packs, views of bits, pools of shared memory, macros that make code.
+--- What the language gives: traits, packs, views of bits, pools of shared
+--- memory, macros that make code.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
 
 local head = "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
-local function one(n, low, high) return function(t) return { t.f { n, low = low, high = high }, n } end end
+local function one(n, low, high)
+  return function(t) return { t.f { n, low = low, high = high }, n } end
+end
 
 return {
   { "the least of a row and where, from the limits of its type", [=[
@@ -55,7 +58,9 @@ __global__ void k(const float *x, const int *w, float *y, int n) {
 }]=], shape = { 2 }, order = 1, args = function(t) return { t.f { 2, 3 }, t.i { 2, -1 }, 2 } end,
     want = function(x, w, n)
       local all = sum(n, function(i) return w[i] end)
-      return each(n, function(i) return sum(3, function(c) return x[3 * i + c] ^ 2 end) * (w[i] ^ 2 + 1) + all end)
+      return each(n, function(i)
+        return sum(3, function(c) return x[3 * i + c] ^ 2 end) * (w[i] ^ 2 + 1) + all
+      end)
     end },
 
   { "any function of any number of arrays", [=[
@@ -66,9 +71,13 @@ __device__ __forceinline__ void elementwise(int n, float *out, F f, const In *__
 __global__ void fused(const float *a, const float *b, const float *c, float *y, float *z, int n) {
   elementwise(n, y, [](float u, float v, float w) { return u * v + sinf(w); }, a, b, c);
   elementwise(n, z, [=] __device__(float u) { return u * u; }, a);
-}]=], block = { 4 }, grid = { 2 }, order = 1, args = function(t) return { t.f { 11 }, t.f { 11 }, t.f { 11 }, 11 } end,
+}]=],
+    block = { 4 }, grid = { 2 }, order = 1, args = function(t)
+      return { t.f { 11 }, t.f { 11 }, t.f { 11 }, 11 }
+    end,
     want = function(a, b, c, n)
-      return each(n, function(i) return a[i] * b[i] + math.sin(c[i]) end), each(n, function(i) return a[i] ^ 2 end)
+      return each(n, function(i) return a[i] * b[i] + math.sin(c[i]) end),
+        each(n, function(i) return a[i] ^ 2 end)
     end },
 
   { "packs folded: a polynomial of constants, a product, all of them", [=[
@@ -105,7 +114,11 @@ __global__ void absmax(const float *x, float *top, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicMaxFloat(&m, x[i]);
   __syncthreads();
   if (threadIdx.x == 0) atomicMaxFloat(top, m);
-}]=], block = { 16 }, grid = { 2 }, inout = { "top" }, single = true, refuses = "the bits of a real number", args = function(t) return { t.f { 50 }, t.tensor { -5 }, 50 } end,
+}]=],
+    block = { 16 }, grid = { 2 }, inout = { "top" }, single = true,
+    refuses = "the bits of a real number", args = function(t)
+      return { t.f { 50 }, t.tensor { -5 }, 50 }
+    end,
     want = function(x, top, n)
       for i = 0, n - 1 do top[0] = math.max(top[0], x[i]) end
       return top
@@ -123,7 +136,11 @@ __device__ float atomicAddCas(float *address, float val) {
 }
 __global__ void total(const float *x, float *sums, int n) {
   if (threadIdx.x < n) atomicAddCas(&sums[threadIdx.x & 1], x[threadIdx.x]);
-}]=], block = { 32 }, grid = { 1 }, inout = { "sums" }, single = true, refuses = "the bits of a real number", args = function(t) return { t.f { 20 }, t.tensor { 1, 2 }, 20 } end,
+}]=],
+    block = { 32 }, grid = { 1 }, inout = { "sums" }, single = true,
+    refuses = "the bits of a real number", args = function(t)
+      return { t.f { 20 }, t.tensor { 1, 2 }, 20 }
+    end,
     want = function(x, s, n)
       for i = 0, n - 1 do s[i % 2] = s[i % 2] + x[i] end
       return s
@@ -141,7 +158,8 @@ __device__ float Q_rsqrt(float number) {
   return y * (1.5f - (x2 * y * y));
 }
 __global__ void k(const float *x, float *y, int n) {
-]=] .. head .. "  y[i] = Q_rsqrt(x[i]);\n}", args = one(6, 0.5, 4), single = true, refuses = "the bits of a real number", tol = 1e-5,
+]=] .. head .. "  y[i] = Q_rsqrt(x[i]);\n}", args = one(6, 0.5, 4), single = true,
+    refuses = "the bits of a real number", tol = 1e-5,
     want = function(x, n) return each(n, function(i) return 1 / math.sqrt(x[i]) end) end },
 
   { "a tile moved as words of sixteen bytes", [=[
@@ -151,9 +169,14 @@ __global__ void tile(const float *__restrict__ x, float *__restrict__ y, int row
   if (t < 8) reinterpret_cast<int4 *>(&s[0][0])[t] = reinterpret_cast<const int4 *>(x + blockIdx.x * 32)[t];
   __syncthreads();
   for (int e = t; e < 32; e += blockDim.x) y[blockIdx.x * 32 + e] = s[e % 4][e / 4] * s[0][e / 4];
-}]=], block = { 16 }, grid = { 2 }, single = true, order = 1, args = function(t) return { t.f { 8, 8 }, 8 } end,
+}]=],
+    block = { 16 }, grid = { 2 }, single = true, order = 1,
+    args = function(t) return { t.f { 8, 8 }, 8 } end,
     want = function(x)
-      return each(64, function(e) local b, k = e // 32 * 32, e % 32 return x[b + k % 4 * 8 + k // 4] * x[b + k // 4] end)
+      return each(64, function(e)
+        local b, k = e // 32 * 32, e % 32
+        return x[b + k % 4 * 8 + k // 4] * x[b + k // 4]
+      end)
     end },
 
   { "vectors of a type and a width by specialised structs", [=[
@@ -193,7 +216,8 @@ template <typename T, int THREADS> class BlockReduce {
  private:
   TempStorage &storage;
 };
-__global__ void k(const float *x, float *y, int n) { y[0] = x[0]; }]=], shape = { 1 }, args = one(3), order = 1,
+__global__ void k(const float *x, float *y, int n) { y[0] = x[0]; }]=],
+    shape = { 1 }, args = one(3), order = 1,
     want = function(x) return { [0] = x[0] } end },
 
   { "a class that reduces a block, its storage given to each call", [=[
@@ -238,8 +262,13 @@ __global__ void pool(const float *x, float *y, int *order, int n) {
   if (t < n) { vals[t] = x[t] * x[t]; ids[t] = n - 1 - t; }
   __syncthreads();
   if (t < n) { y[t] = vals[ids[t]]; order[t] = ids[t]; }
-}]=], block = { 8 }, grid = { 1 }, shared = 96, single = true, refuses = "cannot be differentiated", args = one(7),
-    want = function(x, n) return each(n, function(i) return x[n - 1 - i] ^ 2 end), each(n, function(i) return n - 1 - i end) end },
+}]=],
+    block = { 8 }, grid = { 1 }, shared = 96, single = true, refuses = "cannot be differentiated",
+    args = one(7),
+    want = function(x, n)
+      return each(n, function(i) return x[n - 1 - i] ^ 2 end),
+        each(n, function(i) return n - 1 - i end)
+    end },
 
   { "random numbers by ten rounds of products, two at a time", [=[
 struct Philox {
@@ -289,11 +318,16 @@ __global__ void bits(const unsigned *x, int *y, int n) {
         local v, ones, rev = x[i] & 0xffffffff, 0, 0
         for k = 0, 31 do ones, rev = ones + (v >> k & 1), rev << 1 | v >> k & 1 end
         local clz, ffs = 32, 0
-        for k = 0, 31 do if v >> k & 1 == 1 then clz = 31 - k if ffs == 0 then ffs = k + 1 end end end
-        local byte = each(8, function(k) return (k < 4 and v >> 8 * k or (~v & 0xffffffff) >> 8 * (k - 4)) & 255 end)
+        for k = 0, 31 do
+          if v >> k & 1 == 1 then clz = 31 - k if ffs == 0 then ffs = k + 1 end end
+        end
+        local byte = each(8, function(k)
+          return (k < 4 and v >> 8 * k or (~v & 0xffffffff) >> 8 * (k - 4)) & 255
+        end)
         local dp = -5
         for k = 0, 3 do local b = byte[k] dp = dp + (b > 127 and b - 256 or b) * (4 - k) end
-        local list = { ones, clz, ffs, rev >> 20, byte[5] | byte[6] << 8, ((0x12345678 << 32 | v) >> 12) & 0xfffff, dp, (v * 0x9E3779B1 & 0xffffffff) >> 24 }
+        local list = { ones, clz, ffs, rev >> 20, byte[5] | byte[6] << 8,
+          ((0x12345678 << 32 | v) >> 12) & 0xfffff, dp, (v * 0x9E3779B1 & 0xffffffff) >> 24 }
         for k = 0, 7 do y[8 * i + k] = list[k + 1] end
       end
       return y
@@ -326,11 +360,14 @@ __global__ void k(const float *x, const int *which, float *y, int n) {
 ]=] .. head .. [=[
   assert(which[i] <= static_cast<int>(Act::COUNT));
   y[i] = apply(static_cast<Act>(which[i]), 1.7f * x[i]);
-}]=], args = function(t) return { t.f { 10 }, t.i { 0, 1, 2, 3, 4, 3, 2, 1, 0, 1 }, 10 } end, order = 1,
+}]=],
+    args = function(t) return { t.f { 10 }, t.i { 0, 1, 2, 3, 4, 3, 2, 1, 0, 1 }, 10 } end,
+    order = 1,
     want = function(x, which, n)
       return each(n, function(i)
         local v = 1.7 * x[i]
-        local all = { math.max(v, 0), v / (1 + math.exp(-v)), math.log(1 + math.exp(v)), math.max(-1, math.min(1, v)), v }
+        local all = { math.max(v, 0), v / (1 + math.exp(-v)), math.log(1 + math.exp(v)),
+          math.max(-1, math.min(1, v)), v }
         return all[which[i] + 1]
       end)
     end },
@@ -359,7 +396,9 @@ __global__ void chain(const float *m, float *out, int n) {
     want = function(m, n)
       return each(16 * n, function(e)
         local t, r, q = e // 16 * 16, e // 4 % 4, e % 4
-        local function at(i) return sum(4, function(k) return m[t + 4 * i + k] * m[t + 4 * k + q] end) end
+        local function at(i)
+          return sum(4, function(k) return m[t + 4 * i + k] * m[t + 4 * k + q] end)
+        end
         return at(r) + (r == 3 and at(0) or 0)
       end)
     end },
@@ -380,18 +419,28 @@ __global__ void k(const Quat *a, const Quat *b, const float *t, Quat *q, int n) 
 ]=] .. head .. [=[
   const Quat u = rsqrtf(dot(a[i], a[i])) * a[i], v = rsqrtf(dot(b[i], b[i])) * b[i];
   q[i] = slerp(u, v, t[i]);
-}]=], shape = { 3, 4 }, order = 1, args = function(t) return { t.tensor { { 1, 0.2, 0.3, 1 }, { 0.5, -1, 0.1, 0.4 }, { 1, 1, 0, 0.2 } }, t.tensor { { 0.3, -1, 0.2, 0.9 }, { -0.4, 1, 0.6, 0.1 }, { 1, 1.001, 0, 0.2 } }, t.tensor { 0.3, 0.8, 0.5 }, 3 } end,
+}]=],
+    shape = { 3, 4 }, order = 1, args = function(t)
+      return { t.tensor { { 1, 0.2, 0.3, 1 }, { 0.5, -1, 0.1, 0.4 }, { 1, 1, 0, 0.2 } },
+        t.tensor { { 0.3, -1, 0.2, 0.9 }, { -0.4, 1, 0.6, 0.1 }, { 1, 1.001, 0, 0.2 } },
+        t.tensor { 0.3, 0.8, 0.5 }, 3 }
+    end,
     want = function(a, b, t, n)
       local q = {}
       for i = 0, n - 1 do
-        local function unit(m) local r = math.sqrt(sum(4, function(k) return m[4 * i + k] ^ 2 end)) return each(4, function(k) return m[4 * i + k] / r end) end
+        local function unit(m)
+          local r = math.sqrt(sum(4, function(k) return m[4 * i + k] ^ 2 end))
+          return each(4, function(k) return m[4 * i + k] / r end)
+        end
         local u, v = unit(a), unit(b)
         local c = sum(4, function(k) return u[k] * v[k] end)
         local sign = c < 0 and -1 or 1
         c = math.abs(c)
         local th = math.acos(c)
         local p, s = (1 - t[i]), t[i]
-        if c <= 0.9995 then p, s = math.sin((1 - t[i]) * th) / math.sin(th), math.sin(t[i] * th) / math.sin(th) end
+        if c <= 0.9995 then
+          p, s = math.sin((1 - t[i]) * th) / math.sin(th), math.sin(t[i] * th) / math.sin(th)
+        end
         local w = each(4, function(k) return p * u[k] + s * sign * v[k] end)
         local r = c > 0.9995 and math.sqrt(sum(4, function(k) return w[k] ^ 2 end)) or 1
         for k = 0, 3 do q[4 * i + k] = w[k] / r end
@@ -427,7 +476,11 @@ __global__ void polar(const Mat3 *in, Mat3 *out, int steps, int n) {
       for (int j = 0; j < 3; ++j) R.m[i][j] = 0.5f * (R.m[i][j] + q.m[i][j]);
   }
   out[t] = R;
-}]=], order = 1, args = function(t) return { t.tensor { { { 2, 0.3, 0.1 }, { -0.2, 1.5, 0.4 }, { 0.1, -0.3, 1.1 } } }, 6, 1 } end, shape = { 1, 3, 3 },
+}]=],
+    order = 1,
+    args = function(t)
+      return { t.tensor { { { 2, 0.3, 0.1 }, { -0.2, 1.5, 0.4 }, { 0.1, -0.3, 1.1 } } }, 6, 1 }
+    end, shape = { 1, 3, 3 },
     want = function(a, steps)
       local r = each(9, function(e) return a[e] end)
       for _ = 1, steps do
@@ -455,12 +508,18 @@ __global__ void lorenz(const float3 *s0, const float *p, float3 *s1, float h, in
   float3 s = s0[i];
   for (int k = 0; k < steps; ++k) s = rk4(field, s, h);
   s1[i] = s;
-}]=], order = 1, args = function(t) return { t.f { 2, 3, low = 0.5, high = 2 }, t.tensor { 10, 28, 2.5 }, 0.01, 12, 2 } end, tol = 1e-4,
+}]=],
+    order = 1,
+    args = function(t)
+      return { t.f { 2, 3, low = 0.5, high = 2 }, t.tensor { 10, 28, 2.5 }, 0.01, 12, 2 }
+    end, tol = 1e-4,
     want = function(s0, p, h, steps, n)
       local out = {}
       for i = 0, n - 1 do
         local s = { s0[3 * i], s0[3 * i + 1], s0[3 * i + 2] }
-        local function f(v) return { p[0] * (v[2] - v[1]), v[1] * (p[1] - v[3]) - v[2], v[1] * v[2] - p[2] * v[3] } end
+        local function f(v)
+          return { p[0] * (v[2] - v[1]), v[1] * (p[1] - v[3]) - v[2], v[1] * v[2] - p[2] * v[3] }
+        end
         local function add(a, k) return { s[1] + a * k[1], s[2] + a * k[2], s[3] + a * k[3] } end
         for _ = 1, steps do
           local k1 = f(s)
@@ -491,7 +550,11 @@ __global__ void grade(const float3 *rgb, const float3 *lut, float3 *out, int n) 
     q[dz][dy] = lerp(fetch<S>(lut, {lo.x, lo.y + dy, lo.z + dz}), fetch<S>(lut, {lo.x + 1, lo.y + dy, lo.z + dz}), f.x);
   }
   out[i] = lerp(lerp(q[0][0], q[0][1], f.y), lerp(q[1][0], q[1][1], f.y), f.z);
-}]=], order = 1, args = function(t) return { t.tensor { { 0.1, 0.3, 0.7 }, { 0.9, 0.2, 0.6 }, { 0.35, 0.85, 0.15 } }, t.f { 27, 3 }, 3 } end,
+}]=],
+    order = 1, args = function(t)
+      return { t.tensor { { 0.1, 0.3, 0.7 }, { 0.9, 0.2, 0.6 }, { 0.35, 0.85, 0.15 } },
+        t.f { 27, 3 }, 3 }
+    end,
     want = function(rgb, lut, n)
       return each(3 * n, function(e)
         local i, s = e // 3 * 3, 0
@@ -545,7 +608,8 @@ __global__ void fft16(const float2 *in, float2 *out) {
         return sum(16, function(j)
           local a = -2 * math.pi * j * k / 16
           local re, im = x[b + 2 * j], x[b + 2 * j + 1]
-          return c == 0 and re * math.cos(a) - im * math.sin(a) or re * math.sin(a) + im * math.cos(a)
+          return c == 0 and re * math.cos(a) - im * math.sin(a)
+            or re * math.sin(a) + im * math.cos(a)
         end)
       end)
     end },
@@ -555,7 +619,9 @@ __device__ unsigned int done;
 __global__ void scatter(const float *x, const int *at, float *sum, int *count, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) { atomicAdd(sum + at[i], x[i]); atomicAdd(&count[at[i]], 1); }
-}]=], block = { 8 }, grid = { 2 }, shape = { 4 }, order = 1, args = function(t) return { t.f { 12 }, t.i { 0, 3, 3, 1, 0, 0, 3, 1, 1, 0, 3, 3 }, 12 } end,
+}]=],
+    block = { 8 }, grid = { 2 }, shape = { 4 }, order = 1,
+    args = function(t) return { t.f { 12 }, t.i { 0, 3, 3, 1, 0, 0, 3, 1, 1, 0, 3, 3 }, 12 } end,
     want = function(x, at, n)
       local s, c = each(4, function() return 0 end), each(4, function() return 0 end)
       for i = 0, n - 1 do s[at[i]], c[at[i]] = s[at[i]] + x[i], c[at[i]] + 1 end
@@ -587,7 +653,9 @@ __global__ void pack(const float *x, unsigned *mask, float *y, float t, int n) {
   const int rank = __popc(m & ((1u << lane) - 1u)), first = __ffs(m) - 1;
   const float lead = __shfl_sync(0xffffffffu, i < n ? x[i] : 0.f, max(first, 0));
   if (i < n) y[i] = (m >> lane & 1u) ? x[i] * (rank + 1) : lead * x[i];
-}]=], block = { 32 }, grid = { 2 }, order = 1, args = function(t) return { t.f { 40 }, 0.3, 40 } end, shape = { 40 },
+}]=],
+    block = { 32 }, grid = { 2 }, order = 1, args = function(t) return { t.f { 40 }, 0.3, 40 } end,
+    shape = { 40 },
     want = function(x, t, n)
       local mask, y = each(n, function() return 0 end), {}
       for w = 0, 1 do
@@ -598,7 +666,9 @@ __global__ void pack(const float *x, unsigned *mask, float *y, float t, int n) {
         mask[w] = m > 0x7fffffff and m - 0x100000000 or m
         for l = 0, 31 do
           local i = w * 32 + l
-          if i < n then y[i] = m >> l & 1 == 1 and x[i] * (rank + 1) or x[w * 32 + (first or 0)] * x[i] end
+          if i < n then
+            y[i] = m >> l & 1 == 1 and x[i] * (rank + 1) or x[w * 32 + (first or 0)] * x[i]
+          end
           rank = rank + (m >> l & 1)
         end
       end
@@ -629,7 +699,10 @@ __global__ void k(const float *in, float *out, int *size, int n) {
   }
   out[i] = best + v[n % 3];
   size[i] = sizeof(Block<float, 3>) / sizeof(float);
-}]=], shape = { 2 }, order = 1, args = function(t) return { t.tensor { { 0.5, 1.5, -1 }, { 2, 0.25, 1 } }, 2 } end,
+}]=],
+    shape = { 2 }, order = 1, args = function(t)
+      return { t.tensor { { 0.5, 1.5, -1 }, { 2, 0.25, 1 } }, 2 }
+    end,
     want = function(x, n)
       return each(n, function(i)
         local v = each(3, function(k) return 3 * x[3 * i + k] end)

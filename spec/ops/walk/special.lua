@@ -18,7 +18,9 @@ function S.fill(flame, views)
   for _, d in ipairs(DTYPES) do same({ 3, 3 }, flat(views, flame.full({ 2 }, 3, { dtype = d }))) end
 end
 function S.iota(flame, views)
-  for _, d in ipairs(DTYPES) do same({ 2, 4, 6 }, flat(views, flame.arange(2, 6, 2, { dtype = d }))) end
+  for _, d in ipairs(DTYPES) do
+    same({ 2, 4, 6 }, flat(views, flame.arange(2, 6, 2, { dtype = d })))
+  end
 end
 local function in_range(flame, make, low, high)
   for _, n in ipairs { 0, 1, 3, 1001 } do
@@ -52,27 +54,35 @@ function S.cast(flame, views)
   same({ 44, 212 }, flat(views, flame.tensor({ 300, -300 }, { dtype = "i32" }):to("u8")))
   same({ 1, 1, 0 }, flat(views, flame.tensor({ 0.5, 0 / 0, 0 }):to("bool")))
   for _, a in ipairs(DTYPES) do
-    for _, b in ipairs(DTYPES) do same({ 1, 2, 100 }, flat(views, flame.tensor({ 1, 2, 100 }, { dtype = a }):to(b))) end
+    for _, b in ipairs(DTYPES) do
+      same({ 1, 2, 100 }, flat(views, flame.tensor({ 1, 2, 100 }, { dtype = a }):to(b)))
+    end
   end
 end
 function S.copy(flame, views)
   for _, kind in ipairs(views.names) do
-    local x, values = views.make(flame, kind, { 3, 4 }, "f32", function() return math.random(1, 50) * 1.0 end)
+    local x, values = views.make(flame, kind, { 3, 4 }, "f32",
+      function() return math.random(1, 50) * 1.0 end)
     if x then same(values, flat(views, x:clone())) end
   end
 end
 function S.index(flame, views)
   local x, at = counting(flame, 5), flame.tensor({ 5, 1, 3 }, { dtype = "i64" })
   same({ 5, 1, 3 }, flat(views, x:index_select(1, at)))
-  assert(not pcall(function() x:index_select(1, flame.tensor({ 6 }, { dtype = "i64" })):totable() end))
-  assert(not pcall(function() x:index_select(1, flame.tensor({ 0 }, { dtype = "i64" })):totable() end))
+  assert(not pcall(function()
+    x:index_select(1, flame.tensor({ 6 }, { dtype = "i64" })):totable()
+  end))
+  assert(not pcall(function()
+    x:index_select(1, flame.tensor({ 0 }, { dtype = "i64" })):totable()
+  end))
 end
 function S.gather(flame, views)
   local x = counting(flame, 12):reshape(3, 4)
   for _, d in ipairs { "i64", "i32", "i16", "u8" } do
     local at = flame.tensor({ { 4, 1 }, { 2, 2 }, { 1, 3 } }, { dtype = d })
     same({ 4, 1, 6, 6, 9, 11 }, flat(views, x:gather(2, at)))
-    same({ 4, 1, 6, 6, 9, 11 }, flat(views, x:t():contiguous():t():gather(2, at:t():contiguous():t())))
+    same({ 4, 1, 6, 6, 9, 11 },
+      flat(views, x:t():contiguous():t():gather(2, at:t():contiguous():t())))
   end
 end
 function S.view(flame, views)
@@ -98,12 +108,14 @@ end
 function S.matmul(flame, views)
   local function draw() return math.random(-4, 4) * 1.0 end
   for _, d in ipairs { "f64", "f32" } do
-    for _, size in ipairs { { 1, 1, 1 }, { 3, 5, 7 }, { 17, 33, 9 }, { 4, 0, 2 }, { 0, 3, 2 }, { 64, 40, 65 } } do
+    for _, size in ipairs { { 1, 1, 1 }, { 3, 5, 7 }, { 17, 33, 9 }, { 4, 0, 2 }, { 0, 3, 2 },
+        { 64, 40, 65 } } do
       local n, k, m = table.unpack(size)
       for i, kind in ipairs(views.names) do
         local x, xs = views.make(flame, kind, { n, k }, d, draw)
         local y, ys = views.make(flame, views.names[#views.names + 1 - i], { k, m }, d, draw)
-        if x and y then same(product(xs, ys, n, k, m), flat(views, x:matmul(y))) end       -- whole numbers: exact
+        -- whole numbers: exact
+        if x and y then same(product(xs, ys, n, k, m), flat(views, x:matmul(y))) end
       end
     end
   end
@@ -127,7 +139,8 @@ function S.scatter(flame, views)
   same({ 1, 12, 1, 8 }, flat(views, flame.ones(4):index_add(1, at, src)))
 end
 function S.custom(flame, views)
-  local double = flame.func { name = "double", forward = function(_, x) return x * 2 end, backward = function(_, g) return g * 2 end }
+  local double = flame.func { name = "double", forward = function(_, x) return x * 2 end,
+    backward = function(_, g) return g * 2 end }
   local x = flame.tensor({ 1, 2 }, { requires_grad = true })
   double(x):sum():backward()
   same({ 2, 2 }, flat(views, x.grad))

@@ -33,9 +33,12 @@ local function copied(t, d, v)
   return out
 end
 
---- kind = function(shape) -> base shape, function of the base tensor, function of an index; nil: not for this shape.
+--- kind = function(shape) -> base shape, function of the base tensor,
+--- function of an index; nil: not for this shape.
 V.kinds = {
-  contiguous = function(shape) return shape, function(x) return x end, function(ix) return ix end end,
+  contiguous = function(shape)
+    return shape, function(x) return x end, function(ix) return ix end
+  end,
   permuted = function(shape)
     if #shape < 2 then return end
     local n = #shape
@@ -54,16 +57,19 @@ V.kinds = {
     local key = {}
     for k = 1, d do key[k] = {} end
     key[d] = { 2, 2 * shape[d], 2 }
-    return copied(shape, d, 2 * shape[d] + 1), function(x) return x[key] end, function(ix) return copied(ix, d, 2 * ix[d]) end
+    return copied(shape, d, 2 * shape[d] + 1), function(x) return x[key] end,
+      function(ix) return copied(ix, d, 2 * ix[d]) end
   end,
   flipped = function(shape)
     if #shape == 0 or V.numel(shape) == 0 then return end
     local key = { { shape[1], 1, -1 } }
-    return shape, function(x) return x[key] end, function(ix) return copied(ix, 1, shape[1] + 1 - ix[1]) end
+    return shape, function(x) return x[key] end,
+      function(ix) return copied(ix, 1, shape[1] + 1 - ix[1]) end
   end,
   expanded = function(shape)
     if #shape == 0 then return end
-    return copied(shape, 1, 1), function(x) return x:expand(shape) end, function(ix) return copied(ix, 1, 1) end
+    return copied(shape, 1, 1), function(x) return x:expand(shape) end,
+      function(ix) return copied(ix, 1, 1) end
   end,
   selected = function(shape)
     local base = { 2, table.unpack(shape) }
@@ -81,8 +87,10 @@ function V.make(flame, kind, shape, dtype, draw)
   return view(x), V.each(shape, function(ix) return values[V.place(base, from(ix))] end), x
 end
 
-local FORMS = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1", u8 = "<B", bool = "<B" }
---- Flat values as a tensor of this dtype on the default device; half types by way of f32, which holds them.
+local FORMS = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1",
+  u8 = "<B", bool = "<B" }
+--- Flat values as a tensor of this dtype on the default device; half types by
+--- way of f32, which holds them.
 function V.tensor(flame, values, shape, dtype)
   local form = FORMS[dtype] or "<f"
   local bytes = {}

@@ -22,9 +22,9 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
 ** goes in single steps, and it are one axis. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
-  return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w && s->stride[1] == 1 &&
-         w > 0 && w < (1 << 20) && s->k[1] < (1 << 20) && s->dil[1] < (1 << 20) &&
-         s->pad[1] < (1 << 20) && s->pad[1] > -(1 << 20) &&
+  return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w &&
+         s->stride[1] == 1 && w > 0 && w < (1 << 20) && s->k[1] < (1 << 20) &&
+         s->dil[1] < (1 << 20) && s->pad[1] < (1 << 20) && s->pad[1] > -(1 << 20) &&
          !(s->in[1] == 1 && s->out[1] == 1 && s->in[0] == 1 && s->out[0] == 1);
 }
 
@@ -43,7 +43,8 @@ void fl_conv_join_axes(fl_conv *s) {
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p) {
   const int64_t volume = fl_volume3(s->k);
   *p = (fl_conv_pass){
-    .n = s->n, .groups = s->groups, .rows = s->o / s->groups, .chans = s->c / s->groups, .dtype = dtype
+    .n = s->n, .groups = s->groups, .rows = s->o / s->groups, .chans = s->c / s->groups,
+    .dtype = dtype
   };
   p->wc = volume, p->wr = p->chans * volume, p->wg = p->rows * p->wr;
   for (int a = 0; a < 3; a++) {
@@ -71,7 +72,8 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-/* Distinct residues that taps of an axis reach, and how many kernel indices lie between taps of one. */
+/* Distinct residues that taps of an axis reach, and how many kernel indices
+** lie between taps of one. */
 static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
   *dk = s->stride[a] / gcd(s->dil[a], s->stride[a]);
   return fl_min(s->k[a], *dk);
@@ -106,7 +108,8 @@ static int64_t phases_of(const fl_conv *s, phases *f) {
 static void data_pass(const fl_conv *s, int dtype, const phases *f, int64_t i, fl_conv_pass *p) {
   const int64_t volume = fl_volume3(s->k);
   *p = (fl_conv_pass){
-    .n = s->n, .groups = s->groups, .rows = s->c / s->groups, .chans = s->o / s->groups, .dtype = dtype
+    .n = s->n, .groups = s->groups, .rows = s->c / s->groups, .chans = s->o / s->groups,
+    .dtype = dtype
   };
   p->wr = volume, p->wc = p->rows * volume, p->wg = p->chans * p->wc;
   const int64_t k0[3] = { i / f->n[2] / f->n[1], i / f->n[2] % f->n[1], i % f->n[2] };
@@ -122,7 +125,8 @@ static int way_of(const fl_conv_pass *p) {
   const int flat = fl_conv_flat_fits(p);
   if (flat && p->rows <= THIN) return FLAT;
   const int shift = fl_conv_shift_fits(p);
-  if (!(shift && fl_conv_wide(p->dtype)) && fl_conv_lanes_fits(p)) return LANES;     /* f64 is slow to turn */
+  /* f64 is slow to turn */
+  if (!(shift && fl_conv_wide(p->dtype)) && fl_conv_lanes_fits(p)) return LANES;
   return shift ? SHIFT : flat ? FLAT : GEMM;
 }
 

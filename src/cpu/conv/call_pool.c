@@ -166,7 +166,8 @@ static void take_columns(const pool *q, const char *row, char *y) {
 static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
   const fl_pooling *s = &q->s;
   const int padded = s->include_pad && !s->adaptive;
-  const int64_t rows = padded ? padded_count(s, 0, d) * padded_count(s, 1, h) : length(rd) * length(rh);
+  const int64_t rows = padded ? padded_count(s, 0, d) * padded_count(s, 1, h)
+                              : length(rd) * length(rh);
   if (length(rd) == 0 || length(rh) == 0) return;
   for (int64_t o = 0; o < s->out[2]; o++) {
     const int64_t n =
@@ -183,7 +184,8 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
   char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round_up(s->in[2] * ss, 64),
        *y = tmp + fl_round_up(s->in[2] * ss, 64);
   for (int64_t i = first; i < last; i++) {
-    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
+    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0],
+                  h = i % s->out[1];
     const range rd = window(s, 0, d), rh = window(s, 1, h);
     take_rows(q, plane, rd, rh, row, tmp);
     take_columns(q, row, y);
@@ -259,7 +261,8 @@ static void at_unit(void *arg, int64_t unit, int worker) {
   const int64_t first = unit * q->each, last = fl_min(first + q->each, q->all);
   char *most = q->scratch + worker * q->worker_bytes;
   for (int64_t i = first; i < last; i++) {
-    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
+    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0],
+                  h = i % s->out[1];
     int64_t *at = (int64_t *)q->r->out + i * s->out[2];
     const range rd = window(s, 0, d), rh = window(s, 1, h);
     memset(at, 0, (size_t)s->out[2] * sizeof *at);

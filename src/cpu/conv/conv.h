@@ -8,8 +8,8 @@
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
-**   conv_lanes.c   a product the other way round: outputs are the lanes, pixels the rows, and a tap is left
-**                  out where it lies outside the source
+**   conv_lanes.c   a product the other way round: outputs are the lanes, pixels the rows, and a tap
+**                  is left out where it lies outside the source
 **   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
 **   conv_few.c     the weight's gradient of few outputs a group: outputs times taps and channels
@@ -26,13 +26,15 @@
 typedef struct fl_conv_axis {
   int64_t count, step, size;            /* outputs of the pass; source step and size */
   int64_t first, hop, osize;            /* outputs are first + t * hop of osize */
-  int64_t taps, off0, doff, k0, dk;     /* tap i: source offset off0 + i * doff, kernel index k0 + i * dk */
+  int64_t taps, off0, doff, k0, dk;     /* tap i: source offset off0 + i * doff,
+                                        ** kernel index k0 + i * dk */
 } fl_conv_axis;
 
 typedef struct fl_conv_pass {
   fl_conv_axis ax[3];
   int64_t n, groups, rows, chans;       /* rows: outputs of a group; chans: sources of it */
-  int64_t wg, wr, wc;                   /* weight steps: group, row, source channel; kernel indices are its innermost */
+  int64_t wg, wr, wc;                   /* weight steps: group, row, source channel;
+                                        ** kernel indices are its innermost */
   int64_t kernel[3];
   int dtype;
   const char *src, *w;
@@ -47,14 +49,24 @@ typedef struct fl_conv_run_state {      /* of one call */
 } fl_conv_job;
 
 static inline int fl_conv_wide(int dtype) { return dtype == FLAME_F64; }
-static inline int64_t fl_conv_bytes(int dtype) { return fl_conv_wide(dtype) ? 8 : 4; }    /* of a sum */
-static inline int64_t fl_conv_taps(const fl_conv_pass *p) { return p->ax[0].taps * p->ax[1].taps * p->ax[2].taps; }
-static inline int64_t fl_conv_count(const fl_conv_pass *p) { return p->ax[0].count * p->ax[1].count * p->ax[2].count; }
-static inline int64_t fl_conv_source(const fl_conv_pass *p) { return p->ax[0].size * p->ax[1].size * p->ax[2].size; }
-static inline int64_t fl_conv_dest(const fl_conv_pass *p) { return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize; }
+/* of a sum */
+static inline int64_t fl_conv_bytes(int dtype) { return fl_conv_wide(dtype) ? 8 : 4; }
+static inline int64_t fl_conv_taps(const fl_conv_pass *p) {
+  return p->ax[0].taps * p->ax[1].taps * p->ax[2].taps;
+}
+static inline int64_t fl_conv_count(const fl_conv_pass *p) {
+  return p->ax[0].count * p->ax[1].count * p->ax[2].count;
+}
+static inline int64_t fl_conv_source(const fl_conv_pass *p) {
+  return p->ax[0].size * p->ax[1].size * p->ax[2].size;
+}
+static inline int64_t fl_conv_dest(const fl_conv_pass *p) {
+  return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize;
+}
 
 /* The part of 0 … len - 1 for which x + i * step lies in the source: *lo … *hi - 1. */
-static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo, int64_t *hi) {
+static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo,
+                                  int64_t *hi) {
   *lo = x < 0 ? fl_ceil_div(-x, step) : 0;
   *hi = x < size ? fl_min(len, (size - 1 - x) / step + 1) : 0;
 }
@@ -64,8 +76,9 @@ typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
 static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
   for (int k = 0; k < FL_CONV_KC; k++) o->of[0][k] = k * lanes, o->of[1][k] = 2 * k * lanes;
 }
-static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, int64_t nv, int64_t k, const void *a,
-                                const void *b, const int32_t *off, int64_t second, void *c, int64_t ldc, int add) {
+static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, int64_t nv,
+                                int64_t k, const void *a, const void *b, const int32_t *off,
+                                int64_t second, void *c, int64_t ldc, int add) {
   if (wide) job->loops->tile64[rows - 1][nv - 1](k, a, b, off, second, c, ldc, add);
   else job->loops->tile32[rows - 1][nv - 1](k, a, b, off, second, c, ldc, add);
 }
@@ -76,25 +89,29 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
 void fl_conv_join_axes(fl_conv *s);     /* axes without a kernel of their own are joined */
 /* Sums of 'dtype' to memory: 'n' of them, 'hop' apart. */
-void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums, int64_t n);
+void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
+                   int64_t n);
 
 /* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
 /* conv_gemm.c. Cut pixels first … first + count into segments that start anew at each multiple of
 ** 'width'; returns their number. start[i]: the first of part i; one more entry. */
-int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width, fl_conv_seg *seg, int *start);
+int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
+                fl_conv_seg *seg, int *start);
 /* Where segments read for tap (a, b, c) of group 0, channel 0: runs, as fl_conv_pack takes them. */
-int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3], fl_conv_run *run);
+int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
+                 fl_conv_run *run);
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_weight.c. 'cols' rows of n (of half types at most NR), 'plane' apart, widened and turned: b[i * ldb + j]; 0 from cols to w. */
-void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w, const char *from, int64_t plane,
-                  int64_t cols, int64_t n);
+/* conv_weight.c. 'cols' rows of n (of half types at most NR), 'plane' apart, widened and turned:
+** b[i * ldb + j]; 0 from cols to w. */
+void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w,
+                  const char *from, int64_t plane, int64_t cols, int64_t n);
 
-/* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and columns are sorted
-** by residue of the step, so that what a tap reads of a row of results is one run of memory, and that of the row
-** below lies 'pitch' on. */
+/* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and
+** columns are sorted by residue of the step, so that what a tap reads of a row of results is one
+** run of memory, and that of the row below lies 'pitch' on. */
 typedef struct fl_conv_box {
   int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
   int64_t low[2];                /* least offset */
@@ -102,14 +119,16 @@ typedef struct fl_conv_box {
   int64_t rows, cols;            /* results of a block */
   int64_t height, pitch, plane;  /* of a buffer plane */
 } fl_conv_box;
-int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);                   /* all but sizes; 0: too large */
+int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);         /* all but sizes; 0: too large */
 void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
-/* One channel, whose first element is 'at', for results t0, r0 …, c0 …: planes * plane elements of a sum's type. */
-void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at, int64_t t0,
-                      int64_t r0, int64_t c0);
+/* One channel, whose first element is 'at', for results t0, r0 …, c0 …:
+** planes * plane elements of a sum's type. */
+void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
+                      int64_t at, int64_t t0, int64_t r0, int64_t c0);
 /* Where a tap's run begins in the buffer, in elements. */
 int64_t fl_conv_box_tap(const fl_conv_pass *p, const fl_conv_box *b, const int64_t tap[3]);
-void fl_conv_tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]);       /* the i-th, the last axis innermost */
+/* the i-th, the last axis innermost */
+void fl_conv_tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]);
 int64_t fl_conv_kernel_index(const fl_conv_pass *p, const int64_t tap[3]);
 
 /* conv_lanes.c */

@@ -28,8 +28,8 @@ void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols) {
 
 /* One plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at' (-1:
 ** zeros). */
-static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at,
-                       int64_t y, int64_t x) {
+static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b,
+                       char *to, int64_t at, int64_t y, int64_t x) {
   const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];
   const int64_t size = fl_conv_bytes(p->dtype), n = b->pitch, step = cols->step;
   const int64_t lo = x < 0 ? fl_min(n, fl_ceil_div(-x, step)) : 0;
@@ -41,14 +41,15 @@ static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_c
   if (end > top) {
     const int64_t from = at + (y + top * rows->step) * cols->size + x + lo * step;
     const fl_conv_run run = { (int32_t)lo, (int32_t)(hi - lo), from };
-    job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src, rows->step * cols->size, step, 1, &run);
+    job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src,
+                               rows->step * cols->size, step, 1, &run);
   }
   memset(to + end * n * size, 0, (size_t)((b->height - end) * n * size));
 }
 
 /* Both planes of a step of two columns at once. */
-static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at,
-                      int64_t y, int64_t x) {
+static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
+                      int64_t at, int64_t y, int64_t x) {
   const fl_conv_axis *rows = &p->ax[1];
   const int64_t n = b->pitch, width = p->ax[2].size;
   void *even = to;
@@ -63,15 +64,17 @@ static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_co
   }
   if (end > top)
     job->loops->pairs(out + top * n, out + b->plane + top * n, n, end - top,
-                      (const float *)((uintptr_t)from + (uintptr_t)((at + (y + top * rows->step) * width + x) * 4)),
+                      (const float *)((uintptr_t)from +
+                                      (uintptr_t)((at + (y + top * rows->step) * width + x) * 4)),
                       rows->step * width, -x, width - x);
 }
 
-void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at, int64_t t0,
-                      int64_t r0, int64_t c0) {
+void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
+                      int64_t at, int64_t t0, int64_t r0, int64_t c0) {
   const fl_conv_axis *ax = p->ax;
   const int64_t size = fl_conv_bytes(p->dtype);
-  const int pairs = job->loops->pairs && p->dtype == FLAME_F32 && ax[2].step == 2 && b->residues[1] == 2;
+  const int pairs = job->loops->pairs && p->dtype == FLAME_F32 && ax[2].step == 2 &&
+                    b->residues[1] == 2;
   for (int64_t d = 0; d < ax[0].taps; d++) {
     const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
     const int64_t plane = z < 0 || z >= ax[0].size ? -1 : at + z * ax[1].size * ax[2].size;
@@ -80,7 +83,8 @@ void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_co
         fill_pair(job, p, b, to, plane, r0 * ax[1].step + b->low[0] + i, c0 * 2 + b->low[1]);
         to += 2 * b->plane * size;
       } else for (int64_t j = 0; j < b->residues[1]; j++, to += b->plane * size)
-        fill_plane(job, p, b, to, plane, r0 * ax[1].step + b->low[0] + i, c0 * ax[2].step + b->low[1] + j);
+        fill_plane(job, p, b, to, plane, r0 * ax[1].step + b->low[0] + i,
+                   c0 * ax[2].step + b->low[1] + j);
   }
 }
 

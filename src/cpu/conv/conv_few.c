@@ -4,8 +4,8 @@
 ** the kernel and the channels. The source is turned, channels innermost, so that all columns of a
 ** pixel are one run of memory; taps that lie above or below the source are left out.
 **
-** A chunk is some rows of results of one plane, at most KC pixels. Long sums are cut in 'splits' that follow
-** from the shape; their sums are added in order at the end.
+** A chunk is some rows of results of one plane, at most KC pixels. Long sums are cut in 'splits'
+** that follow from the shape; their sums are added in order at the end.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -19,24 +19,26 @@ typedef struct few {
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes;
-  int64_t rows, cols;                   /* of the kernel; columns of a result, in scratch a multiple of NR */
-  int64_t height, blocks1;              /* rows of results of a chunk, chunks of a plane */
-  int64_t pitch, lines;                 /* positions of a row of the turned source, rows of it */
+  int64_t rows, cols;          /* of the kernel; columns of a result, in scratch a multiple of NR */
+  int64_t height, blocks1;     /* rows of results of a chunk, chunks of a plane */
+  int64_t pitch, lines;        /* positions of a row of the turned source, rows of it */
   int64_t chunks, splits, split_chunks;
   char *workers;
   int64_t worker_bytes;
-  int32_t off[FL_CONV_KC];              /* of a pixel of a chunk in the turned source */
+  int32_t off[FL_CONV_KC];     /* of a pixel of a chunk in the turned source */
 } few;
 
 static int64_t padded(const few *q) { return fl_ceil_div(q->cols, FL_CONV_NR) * FL_CONV_NR; }
 static int64_t source_size(const few *q) { return q->lines * q->pitch * q->p->chans + FL_CONV_NR; }
-static int64_t sums_size(const few *q) { return q->p->rows * q->rows * padded(q); }     /* of a group and split */
+/* of a group and split */
+static int64_t sums_size(const few *q) { return q->p->rows * q->rows * padded(q); }
 
 /* Shapes; 0 when they do not fit. */
 static int plan(few *q, const fl_conv_pass *p) {
   const fl_conv_axis *ax = p->ax;
   *q = (few){ .p = p, .wide = fl_conv_wide(p->dtype) };
-  if (ax[2].count > FL_CONV_KC || ax[2].step > FL_CONV_KC || (ax[2].taps > 1 && ax[2].doff != 1)) return 0;
+  if (ax[2].count > FL_CONV_KC || ax[2].step > FL_CONV_KC || (ax[2].taps > 1 && ax[2].doff != 1))
+    return 0;
   q->rows = ax[0].taps * ax[1].taps;
   q->cols = ax[2].taps * p->chans;
   q->height = fl_min(FL_CONV_KC / ax[2].count, ax[1].count);
@@ -45,34 +47,42 @@ static int plan(few *q, const fl_conv_pass *p) {
   if (ax[1].step > FL_CONV_KC || ax[1].taps > FL_CONV_KC || ax[1].doff > FL_CONV_KC) return 0;
   q->lines = (q->height - 1) * ax[1].step + (ax[1].taps - 1) * ax[1].doff + 1;
   q->chunks = p->n * ax[0].count * q->blocks1;
-  const int64_t wanted = fl_ceil_div(q->chunks, SPLIT_CHUNKS), least = fl_ceil_div(UNITS, p->groups);
-  q->split_chunks = fl_ceil_div(q->chunks, fl_min(fl_min(SPLITS, q->chunks), wanted > least ? wanted : least));
+  const int64_t wanted = fl_ceil_div(q->chunks, SPLIT_CHUNKS),
+                least = fl_ceil_div(UNITS, p->groups);
+  q->split_chunks = fl_ceil_div(q->chunks,
+                                fl_min(fl_min(SPLITS, q->chunks), wanted > least ? wanted : least));
   q->splits = fl_ceil_div(q->chunks, q->split_chunks);
   return q->lines <= SOURCE / q->pitch && p->chans <= SOURCE / (q->lines * q->pitch);
 }
 
 int fl_conv_few_fits(const fl_conv_pass *p) {
   few q;
-  if (p->rows > VECTOR || fl_conv_taps(p) == 1 || p->n * fl_conv_count(p) == 0 || !plan(&q, p)) return 0;
-  const int64_t vectors = fl_ceil_div(q.cols, VECTOR) * q.rows * (p->rows < LEAST_ROWS ? LEAST_ROWS : p->rows);
+  if (p->rows > VECTOR || fl_conv_taps(p) == 1 || p->n * fl_conv_count(p) == 0 || !plan(&q, p))
+    return 0;
+  const int64_t vectors = fl_ceil_div(q.cols, VECTOR) * q.rows *
+                          (p->rows < LEAST_ROWS ? LEAST_ROWS : p->rows);
   return vectors * VECTOR < fl_conv_taps(p) * p->chans * VECTOR;
 }
 
 static int64_t worker_bytes(const few *q) {
-  return fl_round_up((source_size(q) + (q->p->rows + FL_CONV_MR) * FL_CONV_LDA) * fl_conv_bytes(q->p->dtype), 64);
+  return fl_round_up((source_size(q) + (q->p->rows + FL_CONV_MR) * FL_CONV_LDA) *
+                     fl_conv_bytes(q->p->dtype), 64);
 }
 int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers) {
   few q;
   if (!plan(&q, p)) return 0;
-  return workers * worker_bytes(&q) + p->groups * q.splits * sums_size(&q) * fl_conv_bytes(p->dtype);
+  return workers * worker_bytes(&q) +
+         p->groups * q.splits * sums_size(&q) * fl_conv_bytes(p->dtype);
 }
 
-/* Rows of one plane of a chunk's source: 'at' its first element, y its first row. Only those inside. */
+/* Rows of one plane of a chunk's source: 'at' its first element, y its first
+** row. Only those inside. */
 static void turn_lines(const few *q, int64_t at, int64_t y, char *to) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *x = &p->ax[2];
   const int64_t size = fl_conv_bytes(p->dtype), pixel = p->chans * size, line = q->pitch * pixel;
-  const int64_t lo = fl_min(q->pitch, x->off0 < 0 ? -x->off0 : 0), hi = fl_min(q->pitch, x->size - x->off0);
+  const int64_t lo = fl_min(q->pitch, x->off0 < 0 ? -x->off0 : 0),
+                hi = fl_min(q->pitch, x->size - x->off0);
   for (int64_t i = y < 0 ? -y : 0; i < q->lines && y + i < p->ax[1].size; i++) {
     const char *from = p->src + (at + (y + i) * x->size + x->off0 + lo) * fl_dtype_size(p->dtype);
     if (hi <= lo) {
@@ -84,7 +94,8 @@ static void turn_lines(const few *q, int64_t at, int64_t y, char *to) {
     for (int64_t c = 0; c < p->chans; c += FL_CONV_NR) {
       const int64_t some = fl_min(FL_CONV_NR, p->chans - c);
       fl_conv_turn(q->job->loops, p->dtype, to + i * line + lo * pixel + c * size, p->chans, some,
-                   from + c * fl_conv_source(p) * fl_dtype_size(p->dtype), fl_conv_source(p), some, hi - lo);
+                   from + c * fl_conv_source(p) * fl_dtype_size(p->dtype), fl_conv_source(p),
+                   some, hi - lo);
     }
   }
 }
@@ -95,22 +106,27 @@ static void multiply(const few *q, int64_t k, const char *a, const char *b, char
   const int64_t mr = fl_ceil_div(outs, fl_ceil_div(outs, q->job->loops->mr));
   for (int64_t j = 0; j < q->cols; j += 2 * q->lanes)
     for (int64_t i = 0; i < outs; i += mr)
-      fl_conv_tile(q->job, q->wide, fl_min(mr, outs - i), q->cols - j <= q->lanes ? 1 : 2, k, a + i * FL_CONV_LDA * size,
-                   b + j * size, q->off, q->lanes, c + (i * ld + j) * size, ld, 1);
+      fl_conv_tile(q->job, q->wide, fl_min(mr, outs - i), q->cols - j <= q->lanes ? 1 : 2, k,
+                   a + i * FL_CONV_LDA * size, b + j * size, q->off, q->lanes,
+                   c + (i * ld + j) * size, ld, 1);
 }
 
 static void add_chunk(const few *q, int64_t g, int64_t chunk, char *a, char *source, char *sums) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t r0 = chunk % q->blocks1 * q->height, t0 = chunk / q->blocks1 % ax[0].count, n = chunk / q->blocks1 / ax[0].count;
+  const int64_t r0 = chunk % q->blocks1 * q->height, t0 = chunk / q->blocks1 % ax[0].count,
+                n = chunk / q->blocks1 / ax[0].count;
   const int64_t height = fl_min(q->height, ax[1].count - r0), count = height * ax[2].count;
-  const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_count(p), y = r0 * ax[1].step + ax[1].off0;
-  const fl_conv_run run = { 0, (int32_t)count, (n * p->groups + g) * p->rows * plane + (t0 * ax[1].count + r0) * ax[2].count };
+  const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_count(p),
+                y = r0 * ax[1].step + ax[1].off0;
+  const fl_conv_run run = { 0, (int32_t)count, (n * p->groups + g) * p->rows * plane +
+                            (t0 * ax[1].count + r0) * ax[2].count };
   q->job->loops->pack[p->dtype](a, FL_CONV_LDA, count, p->rows, q->grad, plane, 1, 1, &run);
   for (int64_t d = 0; d < ax[0].taps; d++) {
     const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
     if (z < 0 || z >= ax[0].size) continue;
-    turn_lines(q, (n * p->groups + g) * p->chans * fl_conv_source(p) + z * ax[1].size * ax[2].size, y, source);
+    turn_lines(q, (n * p->groups + g) * p->chans * fl_conv_source(p) + z * ax[1].size * ax[2].size,
+               y, source);
     for (int64_t i = 0; i < ax[1].taps; i++) {
       int64_t top, end;
       fl_conv_inside(y + i * ax[1].doff, ax[1].step, ax[1].size, height, &top, &end);
@@ -129,11 +145,13 @@ static char *sums_of(const few *q, int64_t g, int64_t split) {
 static void unit(void *arg, int64_t index, int worker) {
   const few *q = arg;
   const int64_t size = fl_conv_bytes(q->p->dtype), g = index / q->splits, split = index % q->splits;
-  char *a = q->workers + worker * q->worker_bytes, *source = a + (q->p->rows + FL_CONV_MR) * FL_CONV_LDA * size;
+  char *a = q->workers + worker * q->worker_bytes,
+       *source = a + (q->p->rows + FL_CONV_MR) * FL_CONV_LDA * size;
   char *sums = sums_of(q, g, split);
   memset(sums, 0, (size_t)(sums_size(q) * size));
   memset(source, 0, (size_t)(source_size(q) * size));
-  for (int64_t i = split * q->split_chunks; i < fl_min((split + 1) * q->split_chunks, q->chunks); i++)
+  for (int64_t i = split * q->split_chunks; i < fl_min((split + 1) * q->split_chunks, q->chunks);
+       i++)
     if (!fl_stopped(q->job->dev)) add_chunk(q, g, i, a, source, sums);
 }
 
@@ -169,7 +187,8 @@ void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad
   q.workers = sums_of(&q, p->groups, 0);
   q.worker_bytes = worker_bytes(&q);
   for (int64_t i = 0; i < q.height * ax[2].count; i++)
-    q.off[i] = (int32_t)((i / ax[2].count * ax[1].step * q.pitch + i % ax[2].count * ax[2].step) * p->chans);
+    q.off[i] = (int32_t)((i / ax[2].count * ax[1].step * q.pitch + i % ax[2].count * ax[2].step) *
+                         p->chans);
   fl_threads_run(cpu->pool, p->groups * q.splits, unit, &q, cpu->stop);
   if (!fl_stopped(job->dev)) fl_threads_run(cpu->pool, p->groups, collect_unit, &q, cpu->stop);
 }

@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
-enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 }; /* FEW: rows of a weight's gradient; ROWS: of a pass */
+/* FEW: rows of a weight's gradient; ROWS: of a pass */
+enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 };
 
 typedef struct flat {
   const fl_conv_job *job;
@@ -46,10 +47,12 @@ static int plan(flat *q, const fl_conv_pass *p) {
 }
 
 static int64_t source_bytes(const flat *q) {
-  return fl_round_up((q->box.planes * q->box.plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype), 64);
+  return fl_round_up((q->box.planes * q->box.plane + 2 * FL_CONV_BLOCK) *
+                     fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t result_bytes(const flat *q) {
-  return fl_round_up((round_block(q->box.rows * q->box.pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype), 64);
+  return fl_round_up((round_block(q->box.rows * q->box.pitch) + FL_CONV_BLOCK) *
+                     fl_conv_bytes(q->p->dtype), 64);
 }
 
 /* Of one worker. */
@@ -89,7 +92,8 @@ static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t s
   } else {
     const uint16_t *x = (const uint16_t *)s + at;
     for (int64_t i = 0; i < n; i++)
-      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step]) : fl_bf16_to_f32(x[i * step]);
+      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step])
+                                            : fl_bf16_to_f32(x[i * step]);
   }
 }
 
@@ -122,7 +126,8 @@ static double weight_at(const flat *q, int64_t at) {
 /* Weights of 'taps' taps from 'first' on, 'rows' rows of each; w: the first of row 0. */
 static void weights64(const flat *q, double *to, int rows, int64_t w, int64_t first, int taps) {
   for (int i = 0; i < taps; i++)
-    for (int r = 0; r < rows; r++) to[i * rows + r] = weight_at(q, w + r * q->p->wr + q->index[first + i]);
+    for (int r = 0; r < rows; r++)
+      to[i * rows + r] = weight_at(q, w + r * q->p->wr + q->index[first + i]);
 }
 static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t first, int taps) {
   const void *all = q->p->w;
@@ -137,10 +142,12 @@ static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t fir
   for (int i = 0; i < taps * rows; i++) to[i] = (float)wide[i];
 }
 
-/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. With 'lines' (then one row, and
-** at most TAPS taps) so many rows of results, cols apart, n values each, of which those past cols are the next one's. */
+/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. With
+** 'lines' (then one row, and at most TAPS taps) so many rows of results, cols apart, n values each,
+** of which those past cols are the next one's. */
 #define ADD_TAPS(name, T, bits) \
-  static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add, int64_t lines) { \
+  static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, \
+                   int add, int64_t lines) { \
     const fl_conv_loops *l = q->job->loops; \
     const T *x[TAPS]; \
     T weight[4 * TAPS]; \
@@ -164,15 +171,18 @@ ADD_TAPS(add_taps32, float, 32)
 
 /* ---- a pass ---- */
 
-static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add, int64_t lines) {
+static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n,
+                     int add, int64_t lines) {
   (fl_conv_wide(q->p->dtype) ? add_taps64 : add_taps32)(q, y, rows, buffer, w, n, add, lines);
 }
 
-/* Rows of results of a block that are written where they belong: all whose last vectors end within the block. */
+/* Rows of results of a block that are written where they belong: all whose
+** last vectors end within the block. */
 static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   const fl_conv_pass *p = q->p;
   const int64_t n = round_block(cols);
-  int fits = p->chans == 1 && p->rows == 1 && fl_conv_taps(p) <= TAPS && q->blocks2 == 1 && 4 * n <= 5 * cols;
+  int fits = p->chans == 1 && p->rows == 1 && fl_conv_taps(p) <= TAPS && q->blocks2 == 1 &&
+             4 * n <= 5 * cols;
   fits = fits && fl_conv_bytes(p->dtype) == fl_dtype_size(p->dtype);
   for (int a = 1; a < 3; a++) fits = fits && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   return fits ? rows - 1 : 0;
@@ -183,7 +193,8 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const flat *q = arg;
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t c0 = unit % q->blocks2 * q->box.cols, r0 = unit / q->blocks2 % q->blocks1 * q->box.rows;
+  const int64_t c0 = unit % q->blocks2 * q->box.cols,
+                r0 = unit / q->blocks2 % q->blocks1 * q->box.rows;
   const int64_t t0 = unit / q->blocks2 / q->blocks1 % q->blocks0,
                 image = unit / q->blocks2 / q->blocks1 / q->blocks0;
   const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype),
@@ -191,16 +202,19 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const int64_t rows = fl_min(q->box.rows, ax[1].count - r0),
                 cols = fl_min(q->box.cols, ax[2].count - c0);
   char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
-  const int64_t first = lines_inplace(q, rows, cols), wide = round_block((rows - first - 1) * q->box.pitch + cols);
+  const int64_t first = lines_inplace(q, rows, cols),
+                wide = round_block((rows - first - 1) * q->box.pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     if (first)
-      add_taps(q, p->dst + (image * fl_conv_dest(p) + ((ax[0].first + t0 * ax[0].hop) * ax[1].osize + r0) * cols) * size, 1,
+      add_taps(q,
+               p->dst + (image * fl_conv_dest(p) +
+                         ((ax[0].first + t0 * ax[0].hop) * ax[1].osize + r0) * cols) * size, 1,
                buffer, g * p->wg, round_block(cols), 0, first);
     for (int64_t r = 0, some; r < p->rows; r += some) {
       some = p->rows - r < 4 ? 1 : 4;
-      add_taps(q, y + r * result_bytes(q), (int)some, buffer + first * q->box.pitch * size, g * p->wg + r * p->wr + c * p->wc,
-               wide, c > 0, 0);
+      add_taps(q, y + r * result_bytes(q), (int)some, buffer + first * q->box.pitch * size,
+               g * p->wg + r * p->wr + c * p->wc, wide, c > 0, 0);
     }
   }
   for (int64_t r = 0; r < p->rows; r++) {
@@ -230,7 +244,8 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
 /* ---- the weight's gradient ---- */
 
 /* The output's gradient of a block at the buffer's pitch, zeros between its rows and behind. */
-static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t cols, int64_t all) {
+static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t cols,
+                      int64_t all) {
   const fl_conv_pass *p = q->p;
   const int64_t size = fl_conv_bytes(p->dtype);
   memset(to, 0, (size_t)(all * size));
@@ -247,7 +262,8 @@ static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, cha
                          double *sum) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t c0 = block % q->blocks2 * q->box.cols, r0 = block / q->blocks2 % q->blocks1 * q->box.rows;
+  const int64_t c0 = block % q->blocks2 * q->box.cols,
+                r0 = block / q->blocks2 % q->blocks1 * q->box.rows;
   const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p),
                 size = fl_conv_bytes(p->dtype);
   const int64_t rows = fl_min(q->box.rows, ax[1].count - r0),
@@ -263,7 +279,8 @@ static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, cha
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     for (int64_t r = 0; r < p->rows; r++)
       for (int64_t i = 0; i < taps; i++)
-        sum[(r * FEW + c) * MOST_TAPS + i] += dot(q, wide, y + r * result_bytes(q), buffer + q->at[i] * size);
+        sum[(r * FEW + c) * MOST_TAPS + i] += dot(q, wide, y + r * result_bytes(q),
+                                                  buffer + q->at[i] * size);
   }
 }
 
@@ -273,7 +290,8 @@ static void weight_unit(void *arg, int64_t g, int worker) {
   char *buffer = q->workers + worker * q->worker_bytes;
   double sum[FEW * FEW * MOST_TAPS];
   const int64_t taps = fl_conv_taps(p);
-  for (int64_t i = 0; i < FEW * FEW; i++) memset(sum + i * MOST_TAPS, 0, (size_t)taps * sizeof *sum);
+  for (int64_t i = 0; i < FEW * FEW; i++)
+    memset(sum + i * MOST_TAPS, 0, (size_t)taps * sizeof *sum);
   for (int64_t n = 0; n < p->n; n++)
     for (int64_t b = 0; b < q->blocks0 * q->blocks1 * q->blocks2; b++)
       weight_block(q, n, g, b, buffer, sum);

@@ -36,8 +36,8 @@ typedef struct product {
 
 /* ---- pixels and runs ---- */
 
-int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width, fl_conv_seg *seg,
-                int *start) {
+int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
+                fl_conv_seg *seg, int *start) {
   const int64_t c2 = p->ax[2].count, c1 = p->ax[1].count, c0 = p->ax[0].count;
   int n = 0, part = 0;
   int64_t row = first / c2, t2 = first % c2, at = 0, left = count;
@@ -143,13 +143,16 @@ static void plan_units(product *q) {
                 images = q->direct ? p->n : 1;
   q->image = q->direct ? count : all;
   q->width = most;
-  while (q->width > 2 * q->nr && p->rows < all && images * fl_ceil_div(all, q->width) * p->groups < want)
+  while (q->width > 2 * q->nr && p->rows < all &&
+         images * fl_ceil_div(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_ceil_div(all, q->width);
-  if (q->blocks <= FEW_BLOCKS) {       /* packing pixels anew for each unit would cost more than it evens out */
+  /* packing pixels anew for each unit would cost more than it evens out */
+  if (q->blocks <= FEW_BLOCKS) {
     const int64_t per = fl_ceil_div(q->job->workers, q->blocks * p->groups);
     q->row_panels = fl_min(q->row_panels, fl_ceil_div(q->panels, per));
-  } else while (q->row_panels > 1 && q->blocks * p->groups * fl_ceil_div(q->panels, q->row_panels) < want)
+  } else while (q->row_panels > 1 &&
+                q->blocks * p->groups * fl_ceil_div(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
   q->row_blocks = fl_ceil_div(q->panels, q->row_panels);
 }
@@ -168,7 +171,8 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
   }
   const int64_t count = fl_conv_count(p);
   q->direct =
-      (p->dtype == FLAME_F32 || p->dtype == FLAME_F64) && (count % q->nr == 0 || count >= 16 * q->nr);
+      (p->dtype == FLAME_F32 || p->dtype == FLAME_F64) &&
+      (count % q->nr == 0 || count >= 16 * q->nr);
   for (int a = 0; a < 3; a++)
     q->direct = q->direct && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   plan_rows(q);
@@ -235,7 +239,8 @@ static void widen(int dtype, void *to, const char *w, int64_t at, int64_t step, 
   } else {
     const uint16_t *x = (const uint16_t *)from + at;
     for (int64_t i = 0; i < n; i++)
-      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step]) : fl_bf16_to_f32(x[i * step]);
+      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step])
+                                            : fl_bf16_to_f32(x[i * step]);
   }
 }
 
@@ -278,7 +283,8 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
   const product *q = arg;
   const int64_t g = unit / q->panels, panel = unit % q->panels;
   (void)worker;
-  for (int64_t part = 0; part < q->parts; part++) pack_panel(q, g, part, panel, panel_at(q, g, part, panel));
+  for (int64_t part = 0; part < q->parts; part++)
+    pack_panel(q, g, part, panel, panel_at(q, g, part, panel));
 }
 
 /* n channels of one tap for a panel of pixels, 'step' values from one to the next. */
@@ -289,8 +295,8 @@ static void pack_channels(const product *q, int64_t g, const int64_t tap[3], int
   fl_conv_run run[FL_CONV_NR + 1];
   const int runs = fl_conv_runs(p, seg, nseg, tap, run);
   q->job->loops->pack[p->dtype](to, step, width, n,
-                                p->src + (g * p->chans + c) * plane * fl_dtype_size(p->dtype), plane,
-                                p->ax[2].step, runs, run);
+                                p->src + (g * p->chans + c) * plane * fl_dtype_size(p->dtype),
+                                plane, p->ax[2].step, runs, run);
 }
 
 /* Pixels of terms k0 … k1 - 1 (of a part): panels of 'nr' columns, the last of 'lanes' if that is
@@ -322,8 +328,8 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
 
 /* ---- products ---- */
 
-static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a, const void *b,
-                 void *c, int64_t ldc, int add) {
+static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a,
+                 const void *b, void *c, int64_t ldc, int add) {
   fl_conv_tile(q->job, q->wide, rows, nv, k, a, b, q->packed.of[nv - 1], q->lanes, c, ldc, add);
 }
 
@@ -395,7 +401,8 @@ static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, con
 static void unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  char *room = q->workers + worker * q->worker_bytes, *b = room + panel_bytes(), *sums = b + pixels_bytes();
+  char *room = q->workers + worker * q->worker_bytes, *b = room + panel_bytes(),
+       *sums = b + pixels_bytes();
   fl_conv_seg *seg = (fl_conv_seg *)(void *)(sums + sums_bytes());
   int start[NC / 2 + 2];
   const int64_t panel0 = index % q->row_blocks * q->row_panels,

@@ -1,9 +1,9 @@
 /*
 ** A pass as a product whose columns are outputs and whose rows are pixels (conv.h). The weights are
-** turned, outputs innermost, and so is the source, channels innermost; a tap's terms are the channels
-** of one source pixel, which lie as they are needed, so no pixel is packed once a tap, and a tap
-** that lies outside the source for some pixels is left out for these: on small planes that is a
-** fifth of all products.
+** turned, outputs innermost, and so is the source, channels innermost; a tap's terms are the
+** channels of one source pixel, which lie as they are needed, so no pixel is packed once a tap, and
+** a tap that lies outside the source for some pixels is left out for these: on small planes that is
+** a fifth of all products.
 **
 ** A unit has a block of pixels (rows of results of one plane, or some small images) and some panels
 ** of outputs. What all units would turn alike is turned before, once: the weights, or, where all
@@ -16,26 +16,29 @@
 
 enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 256, MOST_TAPS = 128, LEAST = 32 };
 enum { UNITS = 4 };                     /* of a worker */
-enum { PART = 128, SLOTS = 4096, LINE = 16 };    /* most channels of a part, and times kernel indices; of a cache line */
+/* most channels of a part, and times kernel indices; of a cache line */
+enum { PART = 128, SLOTS = 4096, LINE = 16 };
 static const int64_t most_weights = 32 << 20, most_source = 4 << 20;       /* bytes */
 
-typedef struct tap { int64_t off[3], lo, hi, index; } tap;         /* source offsets, results of axis 2, place in the kernel */
+/* source offsets, results of axis 2, place in the kernel */
+typedef struct tap { int64_t off[3], lo, hi, index; } tap;
 
 typedef struct lanes {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, nr;
-  int fresh;                            /* one block of pixels: units turn the weights */
-  int64_t taps, volume, slots;          /* kernel indices, and steps from channel to channel in a panel */
+  int fresh;                      /* one block of pixels: units turn the weights */
+  int64_t taps, volume, slots;    /* kernel indices, and steps from channel to channel in a panel */
   int64_t channels, parts, panels;
-  int64_t images, rows;                 /* of a block */
-  int64_t blocks, blocks1;              /* blocks of all, of rows of a plane */
-  int64_t per, ranges;                  /* panels of a unit, units of all panels */
-  int64_t pitch, planes, lines;         /* the source of a block: channels of a pixel (then the next), sizes of axes 0 and 1 */
+  int64_t images, rows;           /* of a block */
+  int64_t blocks, blocks1;        /* blocks of all, of rows of a plane */
+  int64_t per, ranges;            /* panels of a unit, units of all panels */
+  int64_t pitch, planes, lines;   /* the source of a block: channels of a pixel (then the next),
+                                  ** sizes of axes 0 and 1 */
   char *shared, *workers;
   int64_t worker_bytes;
   tap tap[MOST_TAPS];
-  fl_conv_offsets off;                  /* of the channels of a panel's part */
+  fl_conv_offsets off;            /* of the channels of a panel's part */
 } lanes;
 
 /* Pixels of a unit, and the first plane and line of the source that they need. */
@@ -43,14 +46,18 @@ typedef struct spot { int64_t n, images, g, t0, r0, height, z, y; } spot;
 
 /* ---- the plan ---- */
 
-static int64_t source_size(const lanes *q) { return q->planes * q->lines * q->p->ax[2].size * q->pitch; }   /* of a part */
+/* of a part */
+static int64_t source_size(const lanes *q) {
+  return q->planes * q->lines * q->p->ax[2].size * q->pitch;
+}
 static int64_t source_bytes(const lanes *q, int64_t images) {          /* of a block, turned */
-  return fl_round_up((images * q->parts * source_size(q) + FL_CONV_LDA) * fl_conv_bytes(q->p->dtype), 64);
+  return fl_round_up((images * q->parts * source_size(q) + FL_CONV_LDA) *
+                     fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t panel_bytes(const lanes *q) {                           /* of one part */
   return fl_round_up(q->channels * q->slots * FL_CONV_NR * fl_conv_bytes(q->p->dtype), 64);
 }
-static int64_t panel_count(const lanes *q) {                           /* whatever a panel's width */
+static int64_t panel_count(const lanes *q) {                          /* whatever a panel's width */
   return fl_ceil_div(q->p->rows, FL_CONV_NR);
 }
 static int64_t sums_bytes(const lanes *q) {
@@ -59,14 +66,20 @@ static int64_t sums_bytes(const lanes *q) {
 static int64_t worker_bytes(const lanes *q) {
   return 2 * sums_bytes(q) + (q->fresh ? panel_bytes(q) : source_bytes(q, q->images));
 }
-static int64_t weights_bytes(const lanes *q) { return q->p->groups * panel_count(q) * q->parts * panel_bytes(q); }
+static int64_t weights_bytes(const lanes *q) {
+  return q->p->groups * panel_count(q) * q->parts * panel_bytes(q);
+}
 static int64_t shared_bytes(const lanes *q) {
   return q->fresh ? q->p->groups * source_bytes(q, q->images) : weights_bytes(q);
 }
 
 /* Offsets of an axis: the least, and how far the others reach beyond. */
-static int64_t least_of(const fl_conv_axis *a) { return a->doff < 0 ? a->off0 + (a->taps - 1) * a->doff : a->off0; }
-static int64_t span_of(const fl_conv_axis *a) { return (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff); }
+static int64_t least_of(const fl_conv_axis *a) {
+  return a->doff < 0 ? a->off0 + (a->taps - 1) * a->doff : a->off0;
+}
+static int64_t span_of(const fl_conv_axis *a) {
+  return (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
+}
 
 /* How sums are cut; 0 when steps or kernel do not fit. */
 static int plan_terms(lanes *q, const fl_conv_pass *p) {
@@ -74,9 +87,10 @@ static int plan_terms(lanes *q, const fl_conv_pass *p) {
   q->wide = fl_conv_wide(p->dtype);
   q->taps = fl_conv_taps(p);
   q->volume = p->kernel[0] * p->kernel[1] * p->kernel[2];
-  if (q->taps < 2 || q->volume > MOST_TAPS || p->ax[2].step > 4 || FL_CONV_LDA % p->ax[2].step) return 0;
-  q->slots = q->volume | 1;                              /* an even step would make lines share cache sets */
-  q->pitch = FL_CONV_LDA / p->ax[2].step;                /* pixels that neighbours in a row read are LDA apart */
+  if (q->taps < 2 || q->volume > MOST_TAPS || p->ax[2].step > 4 || FL_CONV_LDA % p->ax[2].step)
+    return 0;
+  q->slots = q->volume | 1;                 /* an even step would make lines share cache sets */
+  q->pitch = FL_CONV_LDA / p->ax[2].step;   /* pixels that neighbours in a row read are LDA apart */
   q->channels = fl_min(fl_min(PART, q->pitch / LINE * LINE), SLOTS / q->slots);
   q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
   q->parts = fl_ceil_div(p->chans, q->channels);
@@ -99,15 +113,20 @@ static void cut(lanes *q, int64_t rows, int64_t images) {
 static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   const fl_conv_axis *ax = p->ax;
   const int64_t cols = ax[2].count, span = span_of(&ax[1]) / ax[1].step;
-  if (cols > MOST_COLS || ax[2].size > 4 * MOST_COLS || span > MOST_COLS || span_of(&ax[0]) > MOST_COLS) return 0;
+  if (cols > MOST_COLS || ax[2].size > 4 * MOST_COLS || span > MOST_COLS ||
+      span_of(&ax[0]) > MOST_COLS)
+    return 0;
   if (!plan_terms(q, p)) return 0;
   int64_t rows = PIXELS / cols > span / 2 ? PIXELS / cols : span / 2;
   rows = fl_min(rows < 4 ? 4 : rows, ax[1].count);
   q->planes = fl_min(ax[0].size, span_of(&ax[0]) + 1);
-  cut(q, rows, rows == ax[1].count && ax[0].count == 1 ? fl_min(p->n, PIXELS / (rows * cols) + 1) : 1);
+  cut(q, rows, rows == ax[1].count && ax[0].count == 1 ? fl_min(p->n, PIXELS / (rows * cols) + 1)
+                                                       : 1);
   while (q->images > 1 && source_bytes(q, q->images) > most_source) cut(q, rows, q->images - 1);
-  if (source_bytes(q, q->images) > most_source || (!q->fresh && weights_bytes(q) > most_weights)) return 0;
-  while (workers > 1 && q->blocks * panel_count(q) < UNITS * workers && weights_bytes(q) <= most_weights) {
+  if (source_bytes(q, q->images) > most_source || (!q->fresh && weights_bytes(q) > most_weights))
+    return 0;
+  while (workers > 1 && q->blocks * panel_count(q) < UNITS * workers &&
+         weights_bytes(q) <= most_weights) {
     if (q->images > 1) cut(q, rows, (q->images + 1) / 2);
     else if (q->rows * cols > 2 * LINE && q->rows > 1) cut(q, (q->rows + 1) / 2, 1);
     else break;
@@ -117,7 +136,9 @@ static int plan(lanes *q, const fl_conv_pass *p, int workers) {
 
 int fl_conv_lanes_fits(const fl_conv_pass *p) {
   lanes q;
-  if (!fl_is_float(p->dtype) || p->n == 0 || p->chans < LEAST || p->rows < LEAST || fl_conv_count(p) == 0) return 0;
+  if (!fl_is_float(p->dtype) || p->n == 0 || p->chans < LEAST || p->rows < LEAST ||
+      fl_conv_count(p) == 0)
+    return 0;
   return p->ax[2].count >= LEAST_COLS && plan(&q, p, 1);
 }
 
@@ -158,14 +179,17 @@ static char *source_at(const lanes *q, char *block, int64_t image, int64_t part)
 static void turn_source(const lanes *q, const spot *s, int64_t image, int64_t part, char *block) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t size = fl_conv_bytes(p->dtype), first = part * q->channels, plane = fl_conv_source(p);
-  const int64_t all = fl_min(q->channels, p->chans - first), lines = fl_min(q->lines, ax[1].size - s->y);
+  const int64_t size = fl_conv_bytes(p->dtype), first = part * q->channels,
+                plane = fl_conv_source(p);
+  const int64_t all = fl_min(q->channels, p->chans - first),
+                lines = fl_min(q->lines, ax[1].size - s->y);
   for (int64_t z = 0; z < fl_min(q->planes, ax[0].size - s->z); z++)
     for (int64_t c = 0; c < all; c += LINE) {
       const int64_t channel = ((s->n + image) * p->groups + s->g) * p->chans + first + c;
       const int64_t from = channel * plane + ((s->z + z) * ax[1].size + s->y) * ax[2].size;
-      fl_conv_turn(q->job->loops, p->dtype, source_at(q, block, image, part) + (z * q->lines * ax[2].size * q->pitch + c) * size,
-                   q->pitch, LINE, p->src + from * fl_dtype_size(p->dtype), plane, fl_min(LINE, all - c),
+      fl_conv_turn(q->job->loops, p->dtype, source_at(q, block, image, part) +
+                   (z * q->lines * ax[2].size * q->pitch + c) * size, q->pitch, LINE,
+                   p->src + from * fl_dtype_size(p->dtype), plane, fl_min(LINE, all - c),
                    lines * ax[2].size);
     }
 }
@@ -177,17 +201,19 @@ static int64_t panel_width(const lanes *q, int64_t panel) {
 /* A part of a panel: for each channel its kernel indices, each the outputs. */
 static void turn_panel(const lanes *q, int64_t g, int64_t panel, int64_t part, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t first = part * q->channels, all = fl_min(q->channels, p->chans - first), w = panel_width(q, panel);
+  const int64_t first = part * q->channels, all = fl_min(q->channels, p->chans - first),
+                w = panel_width(q, panel);
   const int64_t have = fl_min(w, p->rows - panel * q->nr), element = fl_dtype_size(p->dtype);
   const char *from = p->w + (g * p->wg + panel * q->nr * p->wr + first * p->wc) * element;
   const int one = p->wc == q->slots;                     /* then all is one matrix */
   for (int64_t c = 0; c < (one ? 1 : all); c++)
-    fl_conv_turn(q->job->loops, p->dtype, to + c * q->slots * w * fl_conv_bytes(p->dtype), w, w, from + c * p->wc * element,
-                 p->wr, have, q->volume * (one ? all : 1));
+    fl_conv_turn(q->job->loops, p->dtype, to + c * q->slots * w * fl_conv_bytes(p->dtype), w, w,
+                 from + c * p->wc * element, p->wr, have, q->volume * (one ? all : 1));
 }
 
 static char *panel_at(const lanes *q, int64_t g, int64_t panel, int64_t part) {
-  return q->shared + ((g * q->panels + panel) * q->parts + part) * q->channels * q->slots * q->nr * fl_conv_bytes(q->p->dtype);
+  return q->shared + ((g * q->panels + panel) * q->parts + part) * q->channels * q->slots * q->nr *
+         fl_conv_bytes(q->p->dtype);
 }
 
 static spot spot_of(const lanes *q, int64_t block) {
@@ -196,9 +222,11 @@ static spot spot_of(const lanes *q, int64_t block) {
   const int64_t r0 = block % q->blocks1 * q->rows, t0 = block / q->blocks1 % ax[0].count;
   const int64_t image = block / q->blocks1 / ax[0].count / p->groups * q->images;
   const int64_t z = t0 * ax[0].step + least_of(&ax[0]), y = r0 * ax[1].step + least_of(&ax[1]);
-  return (spot){ .n = image, .images = fl_min(q->images, p->n - image), .g = block / q->blocks1 / ax[0].count % p->groups,
+  return (spot){ .n = image, .images = fl_min(q->images, p->n - image),
+                 .g = block / q->blocks1 / ax[0].count % p->groups,
                  .t0 = t0, .r0 = r0, .height = fl_min(q->rows, ax[1].count - r0),
-                 .z = fl_min(z < 0 ? 0 : z, ax[0].size - 1), .y = fl_min(y < 0 ? 0 : y, ax[1].size - 1) };
+                 .z = fl_min(z < 0 ? 0 : z, ax[0].size - 1),
+                 .y = fl_min(y < 0 ? 0 : y, ax[1].size - 1) };
 }
 
 /* Unit: a panel of a group, or a part of an image of a group. */
@@ -209,37 +237,44 @@ static void shared_unit(void *arg, int64_t unit, int worker) {
   if (q->fresh) {
     const spot s = spot_of(q, i / q->images);
     turn_source(q, &s, i % q->images, part, q->shared + s.g * source_bytes(q, q->images));
-  } else turn_panel(q, i / q->panels, i % q->panels, part, panel_at(q, i / q->panels, i % q->panels, part));
+  } else turn_panel(q, i / q->panels, i % q->panels, part,
+                    panel_at(q, i / q->panels, i % q->panels, part));
 }
 
 /* ---- products ---- */
 
 /* All pixels that tap t reaches: k terms each. */
-static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, int64_t k, int64_t w, char *source,
-                    const char *b, char *sums) {
+static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, int64_t k, int64_t w,
+                    char *source, const char *b, char *sums) {
   const fl_conv_axis *ax = q->p->ax;
-  const int64_t size = fl_conv_bytes(q->p->dtype), mr = q->job->loops->mr, cols = ax[2].count, z = s->t0 * ax[0].step + t->off[0];
+  const int64_t size = fl_conv_bytes(q->p->dtype), mr = q->job->loops->mr, cols = ax[2].count,
+                z = s->t0 * ax[0].step + t->off[0];
   int64_t top, end;
   if (z < 0 || z >= ax[0].size) return;
   fl_conv_inside(s->r0 * ax[1].step + t->off[1], ax[1].step, ax[1].size, s->height, &top, &end);
-  const int64_t each = t->hi > t->lo ? fl_ceil_div(t->hi - t->lo, fl_ceil_div(t->hi - t->lo, mr)) : 0;
+  const int64_t each = t->hi > t->lo ? fl_ceil_div(t->hi - t->lo, fl_ceil_div(t->hi - t->lo, mr))
+                                     : 0;
   for (int64_t i = 0; i < s->images; i++) {
-    const char *a = source_at(q, source, i, part) + ((z - s->z) * q->lines * ax[2].size + t->off[2]) * q->pitch * size;
+    const char *a = source_at(q, source, i, part) +
+                    ((z - s->z) * q->lines * ax[2].size + t->off[2]) * q->pitch * size;
     for (int64_t r = top; r < end; r++) {
       const int64_t line = ((s->r0 + r) * ax[1].step + t->off[1] - s->y) * ax[2].size * q->pitch;
       for (int64_t x = t->lo; x < t->hi; x += each)
         fl_conv_tile(q->job, q->wide, fl_min(each, t->hi - x), w == q->nr ? 2 : 1, k,
-                     a + (line + x * FL_CONV_LDA) * size, b + t->index * w * size, q->off.of[w == q->nr], q->nr / 2,
+                     a + (line + x * FL_CONV_LDA) * size, b + t->index * w * size,
+                     q->off.of[w == q->nr], q->nr / 2,
                      sums + ((i * s->height + r) * cols + x) * w * size, w, 1);
     }
   }
 }
 
 /* Sums of a panel to where they belong. */
-static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const char *sums, char *turned) {
+static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const char *sums,
+                  char *turned) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t size = fl_conv_bytes(p->dtype), cols = ax[2].count, have = fl_min(w, p->rows - panel * q->nr);
+  const int64_t size = fl_conv_bytes(p->dtype), cols = ax[2].count,
+                have = fl_min(w, p->rows - panel * q->nr);
   const int64_t all = s->images * s->height * cols, ld = fl_ceil_div(all, LINE) * LINE;
   const int whole = ax[1].hop == 1 && ax[2].hop == 1 && cols == ax[2].osize;
   const int64_t run = whole ? s->height * cols : cols;
@@ -247,10 +282,12 @@ static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const
   for (int64_t o = 0; o < have; o++)
     for (int64_t at = 0; at < all; at += run) {
       const int64_t r = s->r0 + at / cols % s->height, n = s->n + at / cols / s->height;
-      const int64_t line = (ax[0].first + s->t0 * ax[0].hop) * ax[1].osize + ax[1].first + r * ax[1].hop;
+      const int64_t line = (ax[0].first + s->t0 * ax[0].hop) * ax[1].osize + ax[1].first +
+                           r * ax[1].hop;
       const int64_t plane = (n * p->groups + s->g) * p->rows + panel * q->nr + o;
       const int64_t to = plane * fl_conv_dest(p) + line * ax[2].osize + ax[2].first;
-      fl_conv_store(q->job->loops, p->dtype, p->dst + to * fl_dtype_size(p->dtype), ax[2].hop, turned + (o * ld + at) * size, run);
+      fl_conv_store(q->job->loops, p->dtype, p->dst + to * fl_dtype_size(p->dtype), ax[2].hop,
+                    turned + (o * ld + at) * size, run);
     }
 }
 
@@ -260,7 +297,8 @@ static void unit(void *arg, int64_t index, int worker) {
   const spot s = spot_of(q, index / q->ranges);
   const int64_t first = index % q->ranges * q->per, last = fl_min(first + q->per, q->panels);
   char *sums = q->workers + worker * q->worker_bytes, *turned = sums + sums_bytes(q);
-  char *own = turned + sums_bytes(q), *source = q->fresh ? q->shared + s.g * source_bytes(q, q->images) : own;
+  char *own = turned + sums_bytes(q),
+       *source = q->fresh ? q->shared + s.g * source_bytes(q, q->images) : own;
   for (int64_t i = 0; !q->fresh && i < s.images * q->parts; i++)
     turn_source(q, &s, i / q->parts, i % q->parts, own);
   for (int64_t panel = first; panel < last && !fl_stopped(q->job->dev); panel++) {
@@ -289,6 +327,7 @@ void fl_conv_lanes(const fl_conv_job *job, const fl_conv_pass *p) {
   q.worker_bytes = worker_bytes(&q);
   plan_units(&q);
   find_taps(&q);
-  fl_threads_run(cpu->pool, p->groups * q.parts * (q.fresh ? q.images : q.panels), shared_unit, &q, cpu->stop);
+  fl_threads_run(cpu->pool, p->groups * q.parts * (q.fresh ? q.images : q.panels), shared_unit, &q,
+                 cpu->stop);
   fl_threads_run(cpu->pool, q.blocks * q.ranges, unit, &q, cpu->stop);
 }

@@ -3,17 +3,20 @@
 ** source as there are taps, which costs as much as a few dozen rows of weights; here a block's
 ** source lies once in padded planes, and a tile reads of each term the run that its tap begins.
 **
-** Where rows of results are whole vectors ('whole'), nothing is computed in vain and tiles write results
-** in place. Else vectors go on over the columns between rows, and sums are stored row by row, without
-** those; that is for so few rows of weights that packing would cost more. A column is a pixel, a term a channel and a
-** tap, taps innermost; whole channels are a part, of at most KC terms.
+** Where rows of results are whole vectors ('whole'), nothing is computed in vain and tiles write
+** results in place. Else vectors go on over the columns between rows, and sums are stored row by
+** row, without those; that is for so few rows of weights that packing would cost more. A column is
+** a pixel, a term a channel and a tap, taps innermost; whole channels are a part, of at most KC
+** terms.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
 #include <string.h>
 
-enum { VECTOR = 16, VECTOR64 = 8, MOST_TAPS = FL_CONV_KC / 2, BOX = 32 << 10, PIXELS = 256, LEAST_ROWS = 4, ROWS = 480 };
-enum { WORTH = 8 };                                  /* packing a pixel costs about as much as so many rows of weights */
+enum { VECTOR = 16, VECTOR64 = 8, MOST_TAPS = FL_CONV_KC / 2, BOX = 32 << 10, PIXELS = 256,
+       LEAST_ROWS = 4, ROWS = 480 };
+/* packing a pixel costs about as much as so many rows of weights */
+enum { WORTH = 8 };
 static const int64_t most_weights = 32 << 20;        /* bytes */
 
 typedef struct shift {
@@ -36,37 +39,45 @@ static int plan(shift *q, const fl_conv_pass *p) {
   q->wide = fl_conv_wide(p->dtype);
   q->taps = fl_conv_taps(p);
   q->whole = p->ax[2].count % (q->wide ? VECTOR64 : VECTOR) == 0;
-  for (int a = 0; a < 3; a++) q->whole = q->whole && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
+  for (int a = 0; a < 3; a++)
+    q->whole = q->whole && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   if (q->taps < 2 || q->taps > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;
   q->channels = fl_min(p->chans, FL_CONV_KC / q->taps);
   q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
   q->parts = fl_ceil_div(p->chans, q->channels);
   const int64_t cols = p->ax[2].count, pitch = cols + q->box.reach[1];
   const int64_t room = BOX / (q->channels * q->box.planes * pitch) - q->box.reach[0];
-  const int64_t wanted = (q->whole ? PIXELS : 2 * PIXELS) / cols, rows = wanted > LEAST_ROWS ? wanted : LEAST_ROWS;
+  const int64_t wanted = (q->whole ? PIXELS : 2 * PIXELS) / cols,
+                rows = wanted > LEAST_ROWS ? wanted : LEAST_ROWS;
   if (room < 1 || room < fl_min(LEAST_ROWS, p->ax[1].count)) return 0;
   fl_conv_box_size(&q->box, fl_min(fl_min(rows, room), p->ax[1].count), cols);
   return 1;
 }
 
 static int64_t weights_bytes(const shift *q) {
-  const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);       /* whatever a panel's height */
+  const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);      /* whatever a panel's height */
   return q->p->groups * rows * q->parts * FL_CONV_LDA * fl_conv_bytes(q->p->dtype);
 }
 
 /* With what a last vector reads behind it. */
 static int64_t box_bytes(const shift *q) {
-  return fl_round_up((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) * fl_conv_bytes(q->p->dtype), 64);
+  return fl_round_up((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) *
+                     fl_conv_bytes(q->p->dtype), 64);
 }
-static int64_t sums_width(const shift *q) { return (q->box.rows * q->box.pitch + VECTOR) / VECTOR * VECTOR; }
+static int64_t sums_width(const shift *q) {
+  return (q->box.rows * q->box.pitch + VECTOR) / VECTOR * VECTOR;
+}
 static int64_t worker_bytes(const shift *q) {
   const int64_t rows = fl_min(q->p->rows, ROWS) + FL_CONV_MR;
-  return box_bytes(q) + (q->whole ? 0 : fl_round_up(rows * sums_width(q) * fl_conv_bytes(q->p->dtype), 64));
+  return box_bytes(q) +
+         (q->whole ? 0 : fl_round_up(rows * sums_width(q) * fl_conv_bytes(q->p->dtype), 64));
 }
 
 int fl_conv_shift_fits(const fl_conv_pass *p) {
   shift q;
-  if ((p->dtype != FLAME_F32 && p->dtype != FLAME_F64) || p->n == 0 || p->chans == 0 || p->rows == 0) return 0;
+  if ((p->dtype != FLAME_F32 && p->dtype != FLAME_F64) || p->n == 0 || p->chans == 0 ||
+      p->rows == 0)
+    return 0;
   if (fl_conv_count(p) == 0 || !plan(&q, p) || weights_bytes(&q) > most_weights) return 0;
   return q.whole || q.box.reach[1] * p->rows <= WORTH * q.box.cols;
 }
@@ -81,12 +92,14 @@ static void plan_units(shift *q) {
   const fl_conv_pass *p = q->p;
   const int64_t images = p->n * p->groups * p->ax[0].count, want = 3 * q->job->workers;
   int64_t rows = q->box.rows;
-  while (q->job->workers > 1 && rows > 2 && images * fl_ceil_div(p->ax[1].count, rows) < want) rows = (rows + 1) / 2;
+  while (q->job->workers > 1 && rows > 2 && images * fl_ceil_div(p->ax[1].count, rows) < want)
+    rows = (rows + 1) / 2;
   fl_conv_box_size(&q->box, rows, q->box.cols);
   q->blocks1 = fl_ceil_div(p->ax[1].count, rows);
   q->blocks = images * q->blocks1;
   q->row_panels = q->whole ? q->panels : fl_min(q->panels, ROWS / q->panel_rows);
-  while (q->job->workers > 1 && q->row_panels > 1 && q->blocks * fl_ceil_div(q->panels, q->row_panels) < want)
+  while (q->job->workers > 1 && q->row_panels > 1 &&
+         q->blocks * fl_ceil_div(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
   q->row_blocks = fl_ceil_div(q->panels, q->row_panels);
 }
@@ -150,8 +163,8 @@ static int64_t vector_at(const shift *q, int64_t j) {
 }
 
 /* One part of a panel's sums: k terms, 'vectors' vectors, c: rows ldc apart. */
-static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, const char *b, int64_t vectors, char *c,
-                     int64_t ldc, int add) {
+static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, const char *b,
+                     int64_t vectors, char *c, int64_t ldc, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
   for (int64_t j = 0; j < vectors; j += 2) {
     const int64_t at = vector_at(q, j), nv = fl_min(2, vectors - j);
@@ -160,17 +173,20 @@ static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, con
   }
 }
 
-/* Sums of 'rows' rows, ld apart, of a block's results at t0, r0 to where they belong; plane: the first one's. */
-static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, int64_t plane, int64_t t0, int64_t r0,
-                  int64_t height) {
+/* Sums of 'rows' rows, ld apart, of a block's results at t0, r0 to where they
+** belong; plane: the first one's. */
+static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, int64_t plane,
+                  int64_t t0, int64_t r0, int64_t height) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   const int64_t size = fl_conv_bytes(p->dtype);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t h = 0; h < height; h++) {
-      const int64_t line = (ax[0].first + t0 * ax[0].hop) * ax[1].osize + ax[1].first + (r0 + h) * ax[1].hop;
-      fl_conv_store(q->job->loops, p->dtype, p->dst + ((plane + r) * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * size, ax[2].hop,
-                    sums + (r * ld + h * q->box.pitch) * size, q->box.cols);
+      const int64_t line = (ax[0].first + t0 * ax[0].hop) * ax[1].osize + ax[1].first +
+                           (r0 + h) * ax[1].hop;
+      fl_conv_store(q->job->loops, p->dtype,
+                    p->dst + ((plane + r) * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) *
+                    size, ax[2].hop, sums + (r * ld + h * q->box.pitch) * size, q->box.cols);
     }
 }
 
@@ -180,14 +196,19 @@ static void unit(void *arg, int64_t index, int worker) {
   const fl_conv_pass *p = q->p;
   const int64_t panel0 = index % q->row_blocks * q->row_panels, block = index / q->row_blocks;
   const int64_t r0 = block % q->blocks1 * q->box.rows, t0 = block / q->blocks1 % p->ax[0].count;
-  const int64_t image = block / q->blocks1 / p->ax[0].count, n = image / p->groups, g = image % p->groups;
+  const int64_t image = block / q->blocks1 / p->ax[0].count, n = image / p->groups,
+                g = image % p->groups;
   const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_dest(p), source = fl_conv_source(p);
   const int64_t height = fl_min(q->box.rows, p->ax[1].count - r0), row0 = panel0 * q->panel_rows;
   const int64_t vectors = q->whole ? height * (q->box.cols / q->lanes)
-                                   : fl_ceil_div((height - 1) * q->box.pitch + q->box.cols, q->lanes);
+                                   : fl_ceil_div((height - 1) * q->box.pitch + q->box.cols,
+                                                 q->lanes);
   const int64_t panels = fl_min(q->row_panels, q->panels - panel0);
   char *b = q->workers + worker * q->worker_bytes, *sums = b + box_bytes(q);
-  char *c = q->whole ? p->dst + ((image * p->rows + row0) * plane + (t0 * p->ax[1].count + r0) * q->box.cols) * size : sums;
+  char *c = q->whole
+            ? p->dst +
+            ((image * p->rows + row0) * plane + (t0 * p->ax[1].count + r0) * q->box.cols) *
+            size : sums;
   const int64_t ldc = q->whole ? plane : sums_width(q);
   for (int64_t part = 0; part < q->parts; part++) {
     const int64_t first = part * q->channels, channels = fl_min(q->channels, p->chans - first);
@@ -196,12 +217,13 @@ static void unit(void *arg, int64_t index, int worker) {
                        ((n * p->groups + g) * p->chans + first + i) * source, t0, r0, 0);
     for (int64_t i = 0; i < panels; i++) {
       const int64_t row = i * q->panel_rows;
-      multiply(q, fl_min(q->panel_rows, p->rows - row0 - row), channels * q->taps, panel_at(q, g, part, panel0 + i),
-               b, vectors, c + row * ldc * size, ldc, part > 0);
+      multiply(q, fl_min(q->panel_rows, p->rows - row0 - row), channels * q->taps,
+               panel_at(q, g, part, panel0 + i), b, vectors, c + row * ldc * size, ldc, part > 0);
     }
   }
   if (!q->whole)
-    store(q, sums, ldc, fl_min(panels * q->panel_rows, p->rows - row0), image * p->rows + row0, t0, r0, height);
+    store(q, sums, ldc, fl_min(panels * q->panel_rows, p->rows - row0), image * p->rows + row0, t0,
+          r0, height);
 }
 
 void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p) {

@@ -4,9 +4,9 @@
 **
 ** Pixels are taken KC at a time. A unit has up to ROWS rows and COLS columns: it packs its rows
 ** (runs of neighbours, as they lie) and the output's gradient (turned, pixels outermost), and
-** adds the product to sums in scratch. Of many channels the rows of a tap are taken for themselves, and have
-** only the pixels at which it lies in the source; else what lies outside is 0. Long sums are cut in 'splits'
-** that follow from the shape; their sums are added in order at the end.
+** adds the product to sums in scratch. Of many channels the rows of a tap are taken for themselves,
+** and have only the pixels at which it lies in the source; else what lies outside is 0. Long sums
+** are cut in 'splits' that follow from the shape; their sums are added in order at the end.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -23,7 +23,8 @@ typedef struct product {
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes, nr;
-  int apart; /* rows of a tap are taken for themselves; their sums lie by channel and tap, else by tap and channel */
+  int apart; /* rows of a tap are taken for themselves; their sums lie by channel and
+             ** tap, else by tap and channel */
   int64_t terms, outs; /* rows and columns of a group's result */
   int64_t padded; /* columns in scratch */
   int64_t pixels, chunks, splits, split_chunks;
@@ -33,7 +34,9 @@ typedef struct product {
   fl_conv_offsets packed;
 } product;
 
-static int64_t rows_bytes(int64_t size) { return (ROWS + FL_CONV_MR) * (int64_t)FL_CONV_LDA * size; }
+static int64_t rows_bytes(int64_t size) {
+  return (ROWS + FL_CONV_MR) * (int64_t)FL_CONV_LDA * size;
+}
 static int64_t cols_bytes(int64_t size) { return (int64_t)FL_CONV_KC * (COLS + FL_CONV_NR) * size; }
 static int64_t worker_bytes(int64_t size) {
   return fl_round_up(rows_bytes(size) + cols_bytes(size) +
@@ -62,7 +65,8 @@ int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers) {
   if (p->n * fl_conv_count(p) == 0 || p->rows * p->chans * p->groups == 0) return 0;
   plan(&q, p);
   const int64_t size = fl_conv_bytes(p->dtype);
-  return fl_round_up(q.splits * p->groups * q.terms * q.padded * size, 64) + workers * worker_bytes(size);
+  return fl_round_up(q.splits * p->groups * q.terms * q.padded * size, 64) +
+         workers * worker_bytes(size);
 }
 
 /* Sizes of units; do not change results. */
@@ -84,15 +88,16 @@ static void plan_units(product *q, const fl_conv_job *job) {
   q->cols = fl_ceil_div(fl_ceil_div(q->outs, q->col_blocks), FL_CONV_NR) * FL_CONV_NR;
   q->col_blocks = fl_ceil_div(q->outs, q->cols);
   q->sums = job->scratch;
-  q->workers = job->scratch + fl_round_up(q->splits * q->p->groups * q->terms * q->padded * size, 64);
+  q->workers = job->scratch + fl_round_up(q->splits * q->p->groups * q->terms * q->padded * size,
+                                          64);
   q->worker_bytes = worker_bytes(size);
 }
 
 /* ---- packing ---- */
 
 /* Half types are widened first. */
-void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w, const char *from, int64_t plane,
-                  int64_t cols, int64_t n) {
+void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w,
+                  const char *from, int64_t plane, int64_t cols, int64_t n) {
   const void *x = from;
   float wide[FL_CONV_NR * HALVES], *to = b;
   if (dtype == FLAME_F64) l->turn64(b, ldb, w, x, plane, cols, n);
@@ -105,7 +110,8 @@ void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64
   }
 }
 
-/* The output's gradient of a chunk: panels of 'nr' columns, the last of 'lanes' if that is enough. */
+/* The output's gradient of a chunk: panels of 'nr' columns, the last of
+** 'lanes' if that is enough. */
 static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, int64_t pixel,
                       int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
@@ -117,7 +123,8 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
       const int64_t image = (pixel + i) / plane, at = (pixel + i) % plane,
                     n = fl_min(plane - at, count - i);
       const int64_t from = ((image * p->groups + g) * p->rows + col + j) * plane + at;
-      fl_conv_turn(q->job->loops, p->dtype, to + i * w * size, w, w, q->grad + from * element, plane, have, n);
+      fl_conv_turn(q->job->loops, p->dtype, to + i * w * size, w, w, q->grad + from * element,
+                   plane, have, n);
       i += n;
     }
     to += count * w * size;
@@ -127,19 +134,22 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
 /* ---- products ---- */
 
 /* n rows whose terms are the k pixels of 'off', of the 'count' of a chunk; c: rows ldc apart. */
-static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64_t count, const fl_conv_offsets *off,
-                     const char *a, const char *b, char *c, int64_t ldc, int add) {
-  const int64_t size = fl_conv_bytes(q->p->dtype), mr = fl_ceil_div(n, fl_ceil_div(n, q->job->loops->mr));
+static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64_t count,
+                     const fl_conv_offsets *off, const char *a, const char *b, char *c, int64_t ldc,
+                     int add) {
+  const int64_t size = fl_conv_bytes(q->p->dtype),
+                mr = fl_ceil_div(n, fl_ceil_div(n, q->job->loops->mr));
   for (int64_t j = 0; j < cols; j += q->nr) {
     const int64_t nv = cols - j <= q->lanes ? 1 : 2;
     for (int64_t i = 0; i < n; i += mr)
-      fl_conv_tile(q->job, q->wide, fl_min(mr, n - i), nv, k, a + i * FL_CONV_LDA * size, b, off->of[nv - 1], q->lanes,
-                   c + (i * ldc + j) * size, ldc, add);
+      fl_conv_tile(q->job, q->wide, fl_min(mr, n - i), nv, k, a + i * FL_CONV_LDA * size, b,
+                   off->of[nv - 1], q->lanes, c + (i * ldc + j) * size, ldc, add);
     b += count * nv * q->lanes * size;
   }
 }
 
-/* Runs one behind the other, without what lies between: where their pixels' columns are, and how many. */
+/* Runs one behind the other, without what lies between: where their pixels'
+** columns are, and how many. */
 static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_offsets *off) {
   int64_t k = 0;
   for (int i = 0; i < runs; i++) {
@@ -151,9 +161,11 @@ static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_of
   return k;
 }
 
-/* A chunk of pixels, cut into seg, for rows row … row + rows - 1. b: its columns; c: the group's sums. */
-static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, int64_t cols, int64_t count, int nseg,
-                      const fl_conv_seg *seg, fl_conv_run *run, char *a, const char *b, char *c, int add) {
+/* A chunk of pixels, cut into seg, for rows row … row + rows - 1. b: its
+** columns; c: the group's sums. */
+static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, int64_t cols,
+                      int64_t count, int nseg, const fl_conv_seg *seg, fl_conv_run *run, char *a,
+                      const char *b, char *c, int add) {
   const fl_conv_pass *p = q->p;
   const int64_t plane = fl_conv_source(p), size = fl_conv_bytes(p->dtype), taps = fl_conv_taps(p);
   char *to = a;
@@ -168,9 +180,13 @@ static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, in
     if (q->apart) k = close_up(q, runs, run, &off);
     q->job->loops->pack[p->dtype](to, FL_CONV_LDA, k, n, x, plane, p->ax[2].step, runs, run);
     if (!q->apart) to += n * FL_CONV_LDA * size;
-    else multiply(q, n, cols, k, count, &off, a, b, c + (first * taps + i) * q->padded * size, taps * q->padded, add);
+    else
+      multiply(q, n, cols, k, count, &off, a, b, c + (first * taps + i) * q->padded * size,
+               taps * q->padded, add);
   }
-  if (!q->apart) multiply(q, rows, cols, count, count, &q->packed, a, b, c + row * q->padded * size, q->padded, add);
+  if (!q->apart)
+    multiply(q, rows, cols, count, count, &q->packed, a, b, c + row * q->padded * size,
+             q->padded, add);
 }
 
 static void unit(void *arg, int64_t index, int worker) {
@@ -210,7 +226,8 @@ static void add_splits(const product *q, int64_t at, int64_t n, double *to) {
   else
     for (int64_t j = 0; j < n; j++) to[j * RUN] = (double)x[j];
   for (int64_t s = 1; s < q->splits; s++)
-    for (int64_t j = 0; j < n; j++) to[j * RUN] += q->wide ? wide[s * stride + j] : (double)x[s * stride + j];
+    for (int64_t j = 0; j < n; j++)
+      to[j * RUN] += q->wide ? wide[s * stride + j] : (double)x[s * stride + j];
 }
 
 static void put(int dtype, char *to, const double *v, int64_t n) {
@@ -236,7 +253,8 @@ static void collect_unit(void *arg, int64_t index, int worker) {
   for (int64_t first = 0; first < all; first += RUN) {
     const int64_t m = fl_min(RUN, all - first);
     for (int64_t k = 0; k < m; k++) {
-      add_splits(q, (g * q->terms + (q->apart ? c * taps + i : i * p->chans + c)) * q->padded + o, n, buffer + k);
+      add_splits(q, (g * q->terms + (q->apart ? c * taps + i : i * p->chans + c)) * q->padded + o,
+                 n, buffer + k);
       if (++i == taps) i = 0, c++;
     }
     for (int64_t j = 0; j < n; j++)
@@ -247,14 +265,16 @@ static void collect_unit(void *arg, int64_t index, int worker) {
 
 /* Are the sums the weight's gradient, but for their order? */
 static int turned(const product *q) {
-  return q->splits == 1 && (q->apart || fl_conv_taps(q->p) == 1) && fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);
+  return q->splits == 1 && (q->apart || fl_conv_taps(q->p) == 1) &&
+         fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);
 }
 
 /* Unit: TERMS terms of a group, all outputs. */
 static void turn_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t blocks = fl_ceil_div(q->terms, TERMS), g = index / blocks, first = index % blocks * TERMS;
+  const int64_t blocks = fl_ceil_div(q->terms, TERMS), g = index / blocks,
+                first = index % blocks * TERMS;
   const int64_t n = fl_min(TERMS, q->terms - first), size = fl_conv_bytes(p->dtype);
   (void)worker;
   fl_conv_turn(q->job->loops, p->dtype, p->dst + (g * p->wg + first) * size, p->wr, n,
@@ -268,8 +288,11 @@ void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *g
   plan(&q, p);
   q.grad = grad;
   plan_units(&q, job);
-  fl_threads_run(cpu->pool, p->groups * q.splits * q.row_blocks * q.col_blocks, unit, &q, cpu->stop);
+  fl_threads_run(cpu->pool, p->groups * q.splits * q.row_blocks * q.col_blocks, unit, &q,
+                 cpu->stop);
   if (fl_stopped(job->dev)) return;
-  if (turned(&q)) fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.terms, TERMS), turn_unit, &q, cpu->stop);
-  else fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.outs, OUTS), collect_unit, &q, cpu->stop);
+  if (turned(&q))
+    fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.terms, TERMS), turn_unit, &q, cpu->stop);
+  else
+    fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.outs, OUTS), collect_unit, &q, cpu->stop);
 }

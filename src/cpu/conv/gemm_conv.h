@@ -4,32 +4,34 @@
 ** packed. The order of terms never depends on where a tile lies.
 **
 ** A tile is 'rows' x 'nv' vectors of results: A is rows of at most KC values, LDA apart (not a
-** power of two, so that rows do not share cache sets), B has for each of k terms a vector at off[term] and,
-** with nv = 2, one 'second' elements on.
+** power of two, so that rows do not share cache sets), B has for each of k terms a vector at
+** off[term] and, with nv = 2, one 'second' elements on.
 */
 #ifndef FL_CPU_GEMM_CONV_H
 #define FL_CPU_GEMM_CONV_H
 #include <stdint.h>
 
-enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };   /* MR, NR: most of all */
+/* MR, NR: most of all */
+enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };
 
 /* A run of pixels: 'len' of them from the packed row's 'at' on, from source element 'from' on. */
 typedef struct fl_conv_run { int32_t at, len; int64_t from; } fl_conv_run;
 
 /* c (rows x width, ldc apart) = or += a b; indexed [rows - 1][nv - 1]. */
-typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, const int32_t *off, int64_t second, float *c,
-                               int64_t ldc, int add);
-typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, const int32_t *off, int64_t second, double *c,
-                               int64_t ldc, int add);
+typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, const int32_t *off,
+                               int64_t second, float *c, int64_t ldc, int add);
+typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, const int32_t *off,
+                               int64_t second, double *c, int64_t ldc, int add);
 /* 'n' rows of 'width' values, 'ldb' apart, each the runs of a plane of the source, 'plane' apart;
 ** 0 where no run is. step: between pixels of the source. */
-typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
-                             int64_t step, int runs, const fl_conv_run *run);
+typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src,
+                             int64_t plane, int64_t step, int runs, const fl_conv_run *run);
 
-/* Rows of 'width' values, one behind the other: even those of x[0], x[2], …, odd of x[1], x[3], …, of which the
-** 'first' (even numbers count from x) up to 'end' are there, the others 0; the next row of x is 'plane' on. */
-typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x, int64_t plane,
-                              int64_t first, int64_t end);
+/* Rows of 'width' values, one behind the other: even those of x[0], x[2], …, odd of x[1], x[3], …,
+** of which the 'first' (even numbers count from x) up to 'end' are there, the others 0; the next
+** row of x is 'plane' on. */
+typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x,
+                              int64_t plane, int64_t first, int64_t end);
 
 typedef struct fl_conv_loops {
   int mr, lanes32, lanes64;
@@ -42,9 +44,11 @@ typedef struct fl_conv_loops {
   void (*flat32)(float *y, int64_t n, int taps, const float *const *x, const float *w, int add);
   void (*flat64)(double *y, int64_t n, int taps, const double *const *x, const double *w, int add);
   /* the same for four rows, ldy apart, of weights w[t * 4 + row] */
-  void (*four32)(float *y, int64_t ldy, int64_t n, int taps, const float *const *x, const float *w, int add);
-  void (*four64)(double *y, int64_t ldy, int64_t n, int taps, const double *const *x, const double *w, int add);
-  double (*dot32)(int64_t n, const float *a, const float *b);      /* n: whole blocks of 4 vectors */
+  void (*four32)(float *y, int64_t ldy, int64_t n, int taps, const float *const *x,
+                 const float *w, int add);
+  void (*four64)(double *y, int64_t ldy, int64_t n, int taps, const double *const *x,
+                 const double *w, int add);
+  double (*dot32)(int64_t n, const float *a, const float *b);     /* n: whole blocks of 4 vectors */
   double (*dot64)(int64_t n, const double *a, const double *b);
   /* y[i] = the larger (a NaN wins) of, or the sum of, y[i] and x[i * step] */
   void (*larger32)(float *y, const float *x, int64_t step, int64_t n);
@@ -52,11 +56,15 @@ typedef struct fl_conv_loops {
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
   /* the larger of most[i] and x[i * step], whose number is first + i * step; at[i] 0: none yet */
-  void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most, int64_t *restrict at, int64_t first);
-  void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most, int64_t *restrict at, int64_t first);
+  void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most,
+                 int64_t *restrict at, int64_t first);
+  void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most,
+                 int64_t *restrict at, int64_t first);
   /* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w */
-  void (*turn32)(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n);
-  void (*turn64)(double *b, int64_t ldb, int64_t w, const double *from, int64_t plane, int64_t cols, int64_t n);
+  void (*turn32)(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols,
+                 int64_t n);
+  void (*turn64)(double *b, int64_t ldb, int64_t w, const double *from, int64_t plane, int64_t cols,
+                 int64_t n);
   /* y[i] = sum over t of w[t] x[t][i] */
   void (*mix32)(float *y, int64_t n, int taps, const float *const *x, const float *w);
   void (*mix64)(double *y, int64_t n, int taps, const double *const *x, const double *w);

@@ -1,6 +1,6 @@
 /*
-** Packing of short rows by masked loads, and blocks of f32 transposed in registers: what AVX-512 alone has.
-** Part of gemm_conv_table.h.
+** Packing of short rows by masked loads, and blocks of f32 transposed in registers: what AVX-512
+** alone has. Part of gemm_conv_table.h.
 */
 /* Short runs in f32, in single or double steps: a vector is put together from masked loads, whose
 ** other lanes touch no memory. low, high: lanes of the 32 elements from 'off' on (double steps). */
@@ -15,7 +15,8 @@ static __mmask16 spread(unsigned m) {
 }
 
 /* Pieces of each vector of a row; first[v]: of vector v, one more entry. */
-static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_run *run, piece *p, int *first) {
+static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_run *run, piece *p,
+                       int *first) {
   int n = 0, r = 0;
   for (int v = 0; v < vectors; v++) {
     const int lo = 16 * v, hi = lo + 16;
@@ -23,14 +24,17 @@ static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_ru
     for (; r < runs && run[r].at < hi; r++) {
       const int a = run[r].at > lo ? run[r].at - lo : 0, end = run[r].at + run[r].len - lo;
       const unsigned upto = end >= 16 ? 0xffffu : (1u << end) - 1, mask = upto & ~((1u << a) - 1);
-      p[n++] = (piece){ (__mmask16)mask, spread(mask), spread(mask >> 8), run[r].from + step * (lo - run[r].at) };
+      p[n++] = (piece){ (__mmask16)mask, spread(mask), spread(mask >> 8),
+                        run[r].from + step * (lo - run[r].at) };
       if (end > 16) break;                                  /* goes on in the next vector */
     }
   }
   first[vectors] = n;
 }
 
-static const void *element(uintptr_t x, int64_t off) { return (const void *)(x + (uintptr_t)(off * 4)); }
+static const void *element(uintptr_t x, int64_t off) {
+  return (const void *)(x + (uintptr_t)(off * 4));
+}
 
 /* One vector of a row. */
 static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __m512i even) {
@@ -47,8 +51,8 @@ static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __
 }
 
 /* Rows of one vector of one piece. */
-static void pack_one(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, int64_t step, piece p,
-                     __mmask16 tail, __m512i even) {
+static void pack_one(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane,
+                     int64_t step, piece p, __mmask16 tail, __m512i even) {
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
     _mm512_mask_storeu_ps(b, tail, gather_pieces(x, &p, 1, step, even));
 }
@@ -67,11 +71,12 @@ static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plan
   }
 }
 
-static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
-                       int64_t step, int runs, const fl_conv_run *run) {
+static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src,
+                       int64_t plane, int64_t step, int runs, const fl_conv_run *run) {
   piece p[2 * FL_CONV_KC];
   int first[VECTORS + 1];
-  const int vectors = (int)((width + 15) / 16), left = (int)(width - 16 * (vectors - 1)), whole = runs == 1 && step == 1 && run[0].len == width;
+  const int vectors = (int)((width + 15) / 16), left = (int)(width - 16 * (vectors - 1)),
+            whole = runs == 1 && step == 1 && run[0].len == width;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   float *b = b_;
   if (vectors < 1) return;
@@ -93,8 +98,10 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
   if (step == 1 && runs == 1 && first[vectors] == vectors) {
     const piece *last = p + vectors - 1;
     for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {
-      for (int v = 0; v < vectors - 1; v++) _mm512_storeu_ps(b + 16 * v, _mm512_maskz_loadu_ps(p[v].mask, element(x, p[v].off)));
-      _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail, _mm512_maskz_loadu_ps(last->mask, element(x, last->off)));
+      for (int v = 0; v < vectors - 1; v++)
+        _mm512_storeu_ps(b + 16 * v, _mm512_maskz_loadu_ps(p[v].mask, element(x, p[v].off)));
+      _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail,
+                            _mm512_maskz_loadu_ps(last->mask, element(x, last->off)));
     }
     return;
   }
@@ -113,16 +120,18 @@ static __mmask16 lanes_in(int64_t at, int64_t first, int64_t end) {
   return (__mmask16)((0xffffu << lo) & (hi >= 16 ? 0xffffu : (1u << hi) - 1));
 }
 
-static void part_pairs(float *even, float *odd, int64_t width, int64_t n, const float *x_, int64_t plane, int64_t first,
-                       int64_t end) {
-  const __m512i take_even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+static void part_pairs(float *even, float *odd, int64_t width, int64_t n, const float *x_,
+                       int64_t plane, int64_t first, int64_t end) {
+  const __m512i take_even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24,
+                                              26, 28, 30);
   const __m512i take_odd = _mm512_or_si512(take_even, _mm512_set1_epi32(1));
   for (int64_t i = 0; i < width; i += 16) {
     const __mmask16 low = lanes_in(2 * i, first, end), high = lanes_in(2 * i + 16, first, end);
     const __mmask16 to = width - i >= 16 ? 0xffffu : (__mmask16)((1u << (width - i)) - 1);
     uintptr_t x = (uintptr_t)x_ + (uintptr_t)(i * 8);
     for (int64_t k = 0; k < n; k++, x += (uintptr_t)plane * 4) {
-      const __m512 a = _mm512_maskz_loadu_ps(low, (const void *)x), b = _mm512_maskz_loadu_ps(high, (const void *)(x + 64));
+      const __m512 a = _mm512_maskz_loadu_ps(low, (const void *)x),
+                   b = _mm512_maskz_loadu_ps(high, (const void *)(x + 64));
       _mm512_mask_storeu_ps(even + k * width + i, to, _mm512_permutex2var_ps(a, take_even, b));
       _mm512_mask_storeu_ps(odd + k * width + i, to, _mm512_permutex2var_ps(a, take_odd, b));
     }
@@ -153,7 +162,8 @@ static inline void transpose(__m512 r[16]) {
   }
 }
 
-static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n) {
+static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane,
+                     int64_t cols, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     const int rows = n - i < 16 ? (int)(n - i) : 16;
     const __mmask16 mask = (__mmask16)((1u << rows) - 1);
@@ -161,7 +171,8 @@ static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_
       const __mmask16 part = (__mmask16)(w - j < 16 ? (1u << (w - j)) - 1 : 0xffffu);
       __m512 r[16];
       for (int k = 0; k < 16; k++)
-        r[k] = _mm512_maskz_loadu_ps(j + k < cols ? mask : 0, element((uintptr_t)from, (j + k) * plane + i));
+        r[k] = _mm512_maskz_loadu_ps(j + k < cols ? mask : 0,
+                                     element((uintptr_t)from, (j + k) * plane + i));
       transpose(r);
       for (int k = 0; k < rows; k++) _mm512_mask_storeu_ps(b + (i + k) * ldb + j, part, r[k]);
     }

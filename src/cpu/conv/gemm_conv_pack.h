@@ -2,8 +2,9 @@
 ** Packing of pixels for convolutions (gemm_conv.h), the same text for every instruction set:
 ** copies of runs, widened to T. One run that fills the row is the usual case.
 */
-/* Short runs of f32, of neighbours or of every other value, go in pieces of 8 or 4, of which the last two
-** of a run may overlap; what no run reaches is few single values, or the whole row is cleared. */
+/* Short runs of f32, of neighbours or of every other value, go in pieces of 8 or 4, of which the
+** last two of a run may overlap; what no run reaches is few single values, or the whole row is
+** cleared. */
 enum { PIECES = 40, GAPS = 8 };
 typedef struct pieces { int n, gaps, gap[GAPS]; int32_t to[PIECES]; int64_t from[PIECES]; } pieces;
 
@@ -23,7 +24,8 @@ static int cut_runs(pieces *p, int64_t width, int64_t step, int runs, const fl_c
     }
   }
   for (int r = 0; free <= GAPS && r <= runs; r++) {
-    for (const int64_t next = r < runs ? run[r].at : width; end < next; end++) p->gap[p->gaps++] = (int)end;
+    for (const int64_t next = r < runs ? run[r].at : width; end < next; end++)
+      p->gap[p->gaps++] = (int)end;
     if (r < runs) end = run[r].at + run[r].len;
   }
   if (free > GAPS) p->gaps = -1;
@@ -42,8 +44,8 @@ static inline void four_evens(float *to, const float *x) {
   memcpy(to, &a, sizeof a);
 }
 
-static int pack_pieces(float *b, int64_t ldb, int64_t width, int64_t n, const float *x, int64_t plane, int64_t step,
-                       int runs, const fl_conv_run *run) {
+static int pack_pieces(float *b, int64_t ldb, int64_t width, int64_t n, const float *x,
+                       int64_t plane, int64_t step, int runs, const fl_conv_run *run) {
   pieces p;
   if (!cut_runs(&p, width, step, runs, run)) return 0;
   for (int64_t k = 0; k < n; k++, b += ldb, x += plane) {
@@ -57,7 +59,8 @@ static int pack_pieces(float *b, int64_t ldb, int64_t width, int64_t n, const fl
 }
 #define NOT(...) 0
 #define PACK(name, S, T, FROM, SHORT) \
-  static void name(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane, \
+  static void name(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src, \
+                   int64_t plane, \
                    int64_t step, int runs, const fl_conv_run *run) { \
     T *b = b_; \
     const S *x = src; \

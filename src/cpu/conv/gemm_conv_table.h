@@ -1,4 +1,5 @@
-/* The loops of convolutions (gemm_conv.h) in f32 and f64, compiled for each instruction set (base/isa.h). */
+/* The loops of convolutions (gemm_conv.h) in f32 and f64, compiled for each
+** instruction set (base/isa.h). */
 #include "cpu/conv/gemm_conv.h"
 #include "cpu/vm/vectors.h"
 #include "tensor/math.h"

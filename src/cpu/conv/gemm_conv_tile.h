@@ -1,12 +1,12 @@
 /*
-** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a type with
-**   T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
-** Vectors are read and written one by one: an array of them goes through memory by halves, and then each
-** load of a whole one waits for two stores.
+** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a
+**   type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
+** Vectors are read and written one by one: an array of them goes through memory by halves, and then
+** each load of a whole one waits for two stores.
 */
 static inline __attribute__((always_inline)) void
-N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c,
-        int64_t ldc, int add) {
+N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const int32_t *off,
+        int64_t second, T *c, int64_t ldc, int add) {
   enum { L = sizeof(V) / sizeof(T) };
   V acc[MR][2];
 #pragma GCC unroll 16
@@ -39,11 +39,13 @@ N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const i
     }
 }
 #define ROWS(r) \
-  static void N(tile_##r##_1)(int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c, int64_t ldc, \
+  static void N(tile_##r##_1)(int64_t k, const T *a, const T *b, const int32_t *off, \
+                              int64_t second, T *c, int64_t ldc, \
                               int add) { \
     N(body)(r, 1, k, a, b, off, second, c, ldc, add); \
   } \
-  static void N(tile_##r##_2)(int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c, int64_t ldc, \
+  static void N(tile_##r##_2)(int64_t k, const T *a, const T *b, const int32_t *off, \
+                              int64_t second, T *c, int64_t ldc, \
                               int add) { \
     N(body)(r, 2, k, a, b, off, second, c, ldc, add); \
   }
@@ -72,8 +74,10 @@ static void N(flat)(T *y, int64_t n, int taps, const T *const *x, const T *w, in
   }
 }
 
-static void N(four)(T *y, int64_t ldy, int64_t n, int taps, const T *const *x, const T *w, int add) {
-  enum { L = sizeof(V) / sizeof(T), WIDE = MR > 8 ? 4 : 2 };        /* vectors: by the number of registers */
+static void N(four)(T *y, int64_t ldy, int64_t n, int taps, const T *const *x, const T *w,
+                    int add) {
+  /* vectors: by the number of registers */
+  enum { L = sizeof(V) / sizeof(T), WIDE = MR > 8 ? 4 : 2 };
   for (int64_t i = 0; i < n; i += WIDE * L) {
     V s[4][WIDE];
 #pragma GCC unroll 4
@@ -138,7 +142,8 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
   else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
 }
-/* Positions of the largest: most[i] and at[i] (0: none yet) meet x[i * step], number first + i * step. */
+/* Positions of the largest: most[i] and at[i] (0: none yet) meet x[i * step],
+** number first + i * step. */
 #define MEET(step) \
   for (int64_t i = 0; i < n; i++) { \
     const T v = x[i * (step)]; \
@@ -146,7 +151,8 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
     most[i] = better ? v : most[i]; \
     at[i] = better ? first + i * (step) : at[i]; \
   }
-static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64_t *restrict at, int64_t first) {
+static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64_t *restrict at,
+                    int64_t first) {
   if (step == 1) MEET(1)
   else if (step == 2) MEET(2)
   else MEET(step)
@@ -154,7 +160,8 @@ static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64
 #undef MEET
 
 /* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w. */
-static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t plane, int64_t cols, int64_t n) {
+static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t plane, int64_t cols,
+                           int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     const int64_t m = n - i < 16 ? n - i : 16;
     for (int64_t j = 0; j < cols; j++)

@@ -24,7 +24,8 @@ void *fl_fft_core(const fl_fft_job *j, void *x, void *y) {
   const fl_fft_loops *loops = j->loops;
   if (!j->chirp) return loops->run(&j->plan[0], x, y);
   loops->multiply(x, j->length, j->chirps);
-  memset(vector_at(j, x, j->length), 0, (size_t)(vector_at(j, x, j->core) - vector_at(j, x, j->length)));
+  memset(vector_at(j, x, j->length), 0,
+         (size_t)(vector_at(j, x, j->core) - vector_at(j, x, j->length)));
   void *z = loops->run(&j->plan[0], x, y);
   loops->multiply(z, j->core, j->kernel);
   loops->swap(z, j->core);
@@ -46,7 +47,8 @@ static void fill_kernel(fl_fft_job *j) {
       fl_fft_put(j, signal, 2 * k + part, v);
       if (k) fl_fft_put(j, signal, 2 * (m - k) + part, v);
     }
-  fl_fft_lanes one = { .at = { signal }, .reals = { m }, .imags = { m }, .step = 2, .apart = 1, .lanes = 1, .scale = 1 };
+  fl_fft_lanes one = { .at = { signal }, .reals = { m }, .imags = { m }, .step = 2, .apart = 1,
+                       .lanes = 1, .scale = 1 };
   j->loops->load(x, m, &one);
   j->loops->store(j->loops->run(&j->plan[0], x, y), m, &one);
 }
@@ -56,7 +58,8 @@ static void fill_kernel(fl_fft_job *j) {
 static void input_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_lanes *from) {
   const fl_fft_form *f = &j->f;
   const int real = f->mode == FL_FFT_TO_HALF;
-  const int64_t most = f->mode == FL_FFT_FROM_HALF ? f->n / 2 + 1 : f->n, n = fl_min(f->size_in, most);
+  const int64_t most = f->mode == FL_FFT_FROM_HALF ? f->n / 2 + 1 : f->n,
+                n = fl_min(f->size_in, most);
   *from = (fl_fft_lanes){ .lanes = lanes, .swap = f->mode == FL_FFT_COMPLEX && f->inverse };
   from->step = real && !j->packed ? f->inner : 2 * f->inner;
   from->apart = real ? (j->packed ? f->inner : 0) : 1;
@@ -71,14 +74,17 @@ static void input_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_la
 static void clear_rest(const fl_fft_job *j, int64_t transform, int64_t from, int parts) {
   const int64_t size = j->is64 ? 8 : 4;
   char *at = (char *)j->run->out + fl_fft_first(j, transform, j->f.size_out, parts);
-  for (int64_t k = from; k < j->f.size_out; k++) memset(at + k * j->f.inner * parts * size, 0, (size_t)(parts * size));
+  for (int64_t k = from; k < j->f.size_out; k++)
+    memset(at + k * j->f.inner * parts * size, 0, (size_t)(parts * size));
 }
 
 static void output_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_lanes *to) {
   const fl_fft_form *f = &j->f;
   const int real = f->mode == FL_FFT_FROM_HALF;
-  const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n, n = fl_min(f->size_out, most);
-  *to = (fl_fft_lanes){ .lanes = lanes, .swap = real || (f->mode == FL_FFT_COMPLEX && f->inverse), .scale = j->scale };
+  const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n,
+                n = fl_min(f->size_out, most);
+  *to = (fl_fft_lanes){ .lanes = lanes, .swap = real || (f->mode == FL_FFT_COMPLEX && f->inverse),
+                        .scale = j->scale };
   to->step = real && !j->packed ? f->inner : 2 * f->inner;
   to->apart = real ? (j->packed ? f->inner : 0) : 1;
   for (int l = 0; l < lanes; l++) {
@@ -96,7 +102,8 @@ static void reflect(const fl_fft_job *j, char *x) {
   for (int64_t k = 1; k <= n / 2; k++) {
     char *from = vector_at(j, x, k), *to = vector_at(j, x, n - k);
     memcpy(to, from, (size_t)part);
-    for (int64_t l = 0; l < lanes; l++) fl_fft_put(j, to, lanes + l, -fl_fft_get(j, from, lanes + l));
+    for (int64_t l = 0; l < lanes; l++)
+      fl_fft_put(j, to, lanes + l, -fl_fft_get(j, from, lanes + l));
   }
 }
 
@@ -142,7 +149,8 @@ int64_t fl_cpu_scratch_fft(const fl_call *call, int workers) {
 static void run_wide(const fl_cpu *cpu, fl_fft_job *j) {
   const int64_t units = (j->transforms + j->loops->lanes - 1) / j->loops->lanes;
   if (j->chirp && j->fresh) fill_kernel(j);
-  if (units * j->core * j->loops->lanes > 16384) fl_threads_run(cpu->pool, units, group, j, cpu->stop);
+  if (units * j->core * j->loops->lanes > 16384)
+    fl_threads_run(cpu->pool, units, group, j, cpu->stop);
   else for (int64_t u = 0; u < units; u++) group(j, u, 0);
 }
 

@@ -32,7 +32,7 @@ typedef struct fl_fft_lanes {
 /* For one element type. x, y: as above; tables: complex numbers of the element type. */
 typedef struct fl_fft_loops {
   int lanes;
-  void *(*run)(const fl_fft_plan *p, void *x, void *y);                /* result: x or y, the other is lost */
+  void *(*run)(const fl_fft_plan *p, void *x, void *y);      /* result: x or y, the other is lost */
   void (*load)(void *x, int64_t n, const fl_fft_lanes *from);          /* 0 where nothing exists */
   void (*store)(const void *x, int64_t n, const fl_fft_lanes *to);
   void (*multiply)(void *x, int64_t n, const void *table);             /* x[k] *= table[k] */
@@ -43,10 +43,12 @@ typedef struct fl_fft_loops {
   ** table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
-  /* The same for one signal, complex numbers in a row, elements from <= k < to and n - k; to at most
-  ** n / 2 + 1. split: times scale. merge: with real and imaginary parts exchanged. */
-  void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table, void *half, double scale);
-  void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to, const void *table, void *x);
+  /* The same for one signal, complex numbers in a row, elements from <= k < to and n - k; to at
+  ** most n / 2 + 1. split: times scale. merge: with real and imaginary parts exchanged. */
+  void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table,
+                    void *half, double scale);
+  void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to,
+                    const void *table, void *x);
 } fl_fft_loops;
 
 extern const fl_fft_loops fl_fft32_base, fl_fft64_base;

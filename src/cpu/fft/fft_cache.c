@@ -85,7 +85,8 @@ void fl_fft_settle(fl_cpu *cpu, fl_mem *m, const fl_fft_job *j, int whole) {
 }
 
 void fl_fft_close(fl_cpu *cpu, fl_mem *m) {
-  for (int i = 0; cpu->fft && i < KEPT; i++) if (cpu->fft->of[i].at) forget(cpu->fft, m, &cpu->fft->of[i]);
+  for (int i = 0; cpu->fft && i < KEPT; i++)
+    if (cpu->fft->of[i].at) forget(cpu->fft, m, &cpu->fft->of[i]);
   fl_free(m, cpu->fft, sizeof *cpu->fft);
   cpu->fft = NULL;
 }

@@ -24,7 +24,8 @@ typedef struct fl_fft_job {
   int64_t transforms;
   int packed;                     /* a real signal of even length as complex pairs */
   int64_t length;                 /* complex numbers transformed: n or n / 2 */
-  int64_t core;                   /* length of the transforms run: the same, or that of a convolution */
+  int64_t core;                   /* length of the transforms run: the same, or that
+                                  ** of a convolution */
   int chirp;                      /* the length has a large prime factor: Bluestein */
   int wide;                       /* by lanes; else in columns and rows */
   int64_t columns, rows;          /* core = rows * columns */
@@ -32,8 +33,10 @@ typedef struct fl_fft_job {
   /* tables, in the call's scratch or kept: */
   fl_fft_roots whole, half, twist; /* of 1/n, of chirps 1/(2 length), of 1/core */
   fl_fft_plan plan[2];            /* wide: [0] of core; else of rows (down a column), of columns */
-  char *real, *chirps, *kernel;   /* tables: split and merge, chirps, the convolution's other side */
-  char *eight, *turns;            /* long: roots of lanes within a group, of groups of eight columns */
+  char *real, *chirps, *kernel;   /* tables: split and merge, chirps, the
+                                  ** convolution's other side */
+  char *eight, *turns;            /* long: roots of lanes within a group, of groups of
+                                  ** eight columns */
   int fresh;                      /* 'kernel' is still to be made */
   /* in the call's scratch: */
   char *a, *t, *y;                /* long: signals */
@@ -57,7 +60,8 @@ void fl_fft_take_tables(fl_cpu *cpu, fl_mem *m, fl_fft_job *j);
 void fl_fft_settle(fl_cpu *cpu, fl_mem *m, const fl_fft_job *j, int whole);
 /* Re and im of exp(-2 pi i k / n). */
 static inline void fl_fft_root(const fl_fft_roots *r, int64_t k, double w[2]) {
-  const long double *a = r->high + 2 * (k >> r->bits), *b = r->low + 2 * (k & (((int64_t)1 << r->bits) - 1));
+  const long double *a = r->high + 2 * (k >> r->bits),
+                    *b = r->low + 2 * (k & (((int64_t)1 << r->bits) - 1));
   w[0] = (double)(a[0] * b[0] - a[1] * b[1]);
   w[1] = (double)(a[0] * b[1] + a[1] * b[0]);
 }

@@ -68,7 +68,8 @@ static void element(const fl_fft_job *j, int64_t k, double v[2]) {
 }
 
 static void times(const fl_fft_job *j, const char *table, int64_t k, double v[2]) {
-  const double c = fl_fft_get(j, table, 2 * k), s = fl_fft_get(j, table, 2 * k + 1), re = v[0] * c - v[1] * s;
+  const double c = fl_fft_get(j, table, 2 * k), s = fl_fft_get(j, table, 2 * k + 1),
+               re = v[0] * c - v[1] * s;
   v[1] = v[0] * s + v[1] * c;
   v[0] = re;
 }
@@ -161,14 +162,16 @@ static void before_half(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const char *in = (const char *)j->run->in[0] + fl_fft_first(j, j->at, j->f.size_in, 2);
   (void)worker;
-  j->loops->merge_one(in, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1), j->real, j->a);
+  j->loops->merge_one(in, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1),
+                      j->real, j->a);
 }
 
 static void behind_half(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   char *out = (char *)j->run->out + fl_fft_first(j, j->at, j->f.size_out, 2);
   (void)worker;
-  j->loops->split_one(j->y, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1), j->real, out, j->scale);
+  j->loops->split_one(j->y, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1),
+                      j->real, out, j->scale);
 }
 
 /* ---- columns and rows --------------------- */
@@ -183,7 +186,8 @@ static void column_lanes(const fl_fft_job *j, int64_t c, int lanes, fl_fft_lanes
   const int direct = !j->a, real = direct && f->mode == FL_FFT_TO_HALF, pairs = real && j->packed;
   const int64_t inner = direct ? f->inner : 1, n = direct ? fl_min(f->size_in, f->n) : j->core;
   const int64_t unit = real && !pairs ? inner : 2 * inner, size = j->is64 ? 8 : 4;
-  const char *base = direct ? (const char *)j->run->in[0] + fl_fft_first(j, j->at, f->size_in, real ? 1 : 2) : j->a;
+  const char *base = direct ? (const char *)j->run->in[0] +
+                              fl_fft_first(j, j->at, f->size_in, real ? 1 : 2) : j->a;
   *from = (fl_fft_lanes){ .lanes = lanes, .swap = direct && f->mode == FL_FFT_COMPLEX && f->inverse,
                           .step = unit * j->columns, .apart = pairs ? inner : real ? 0 : 1 };
   for (int l = 0; l < lanes; l++) {
@@ -222,9 +226,12 @@ static void result_lanes(const fl_fft_job *j, int64_t r, int lanes, fl_fft_lanes
   const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n, size = j->is64 ? 8 : 4;
   const int64_t inner = direct ? f->inner : 1, n = direct ? fl_min(f->size_out, most) : j->core;
   const int64_t unit = real && !pairs ? inner : 2 * inner;
-  char *base = direct ? (char *)j->run->out + fl_fft_first(j, j->at, f->size_out, real ? 1 : 2) : j->y;
-  *to = (fl_fft_lanes){ .lanes = lanes, .step = unit * j->rows, .apart = pairs ? inner : real ? 0 : 1,
-                        .swap = direct && (real || (f->mode == FL_FFT_COMPLEX && f->inverse)), .scale = direct ? j->scale : 1 };
+  char *base = direct ? (char *)j->run->out + fl_fft_first(j, j->at, f->size_out, real ? 1 : 2)
+                      : j->y;
+  *to = (fl_fft_lanes){ .lanes = lanes, .step = unit * j->rows,
+                        .apart = pairs ? inner : real ? 0 : 1,
+                        .swap = direct && (real || (f->mode == FL_FFT_COMPLEX && f->inverse)),
+                        .scale = direct ? j->scale : 1 };
   for (int l = 0; l < lanes; l++) {
     to->at[l] = base + (r + l) * unit * size;
     to->reals[l] = steps_below(pairs ? (n + 1) / 2 : n, r + l, j->rows);
@@ -266,7 +273,8 @@ static void fill_kernel(fl_fft_job *j) {
   const int64_t m = j->core, pair = j->is64 ? 16 : 8;
   memset(j->a, 0, (size_t)(m * pair));
   for (int64_t k = 0; k < j->length; k++) {
-    const double v[2] = { fl_fft_get(j, j->chirps, 2 * k) / (double)m, -fl_fft_get(j, j->chirps, 2 * k + 1) / (double)m };
+    const double v[2] = { fl_fft_get(j, j->chirps, 2 * k) / (double)m,
+                          -fl_fft_get(j, j->chirps, 2 * k + 1) / (double)m };
     put_pair(j, j->a, k, v);
     if (k) put_pair(j, j->a, m - k, v);
   }
@@ -276,9 +284,11 @@ static void fill_kernel(fl_fft_job *j) {
 
 static void clear_rest(const fl_fft_job *j) {
   const int parts = j->f.mode == FL_FFT_FROM_HALF ? 1 : 2;
-  const int64_t most = j->f.mode == FL_FFT_TO_HALF ? j->f.n / 2 + 1 : j->f.n, size = j->is64 ? 8 : 4;
+  const int64_t most = j->f.mode == FL_FFT_TO_HALF ? j->f.n / 2 + 1 : j->f.n,
+                size = j->is64 ? 8 : 4;
   char *out = (char *)j->run->out + fl_fft_first(j, j->at, j->f.size_out, parts);
-  for (int64_t k = most; k < j->f.size_out; k++) memset(out + k * j->f.inner * parts * size, 0, (size_t)(parts * size));
+  for (int64_t k = most; k < j->f.size_out; k++)
+    memset(out + k * j->f.inner * parts * size, 0, (size_t)(parts * size));
 }
 
 void fl_fft_run_long(fl_fft_job *j) {
@@ -287,14 +297,16 @@ void fl_fft_run_long(fl_fft_job *j) {
   if (j->chirp && j->fresh) fill_kernel(j);
   for (j->at = 0; j->at < j->transforms; j->at++) {
     if (atomic_load_explicit(j->cpu->stop, memory_order_relaxed)) return;
-    if (f->mode == FL_FFT_FROM_HALF && plain_half(j, f->size_in)) spread(j, j->length / 2 + 1, CHUNK, before_half);
+    if (f->mode == FL_FFT_FROM_HALF && plain_half(j, f->size_in))
+      spread(j, j->length / 2 + 1, CHUNK, before_half);
     else if (j->a) spread(j, j->core, CHUNK, before);
     both_phases(j);
     if (j->chirp) {
       spread(j, j->core, CHUNK, between);
       both_phases(j);
     }
-    if (f->mode == FL_FFT_TO_HALF && plain_half(j, f->size_out)) spread(j, j->length / 2 + 1, CHUNK, behind_half);
+    if (f->mode == FL_FFT_TO_HALF && plain_half(j, f->size_out))
+      spread(j, j->length / 2 + 1, CHUNK, behind_half);
     else if (j->y) spread(j, count, CHUNK, behind);
     clear_rest(j);
   }

@@ -36,7 +36,8 @@ INLINE void NAME(four)(const C *x, int64_t in, C *y, int64_t out, const T *w, in
   const C a = x[0], b = x[in], c = x[2 * in], d = x[3 * in];
   const C s = { a.re + c.re, a.im + c.im }, t = { a.re - c.re, a.im - c.im };
   const C u = { b.re + d.re, b.im + d.im }, v = { b.im - d.im, d.re - b.re };      /* -i (b - d) */
-  const C p = { t.re + v.re, t.im + v.im }, q = { s.re - u.re, s.im - u.im }, r = { t.re - v.re, t.im - v.im };
+  const C p = { t.re + v.re, t.im + v.im }, q = { s.re - u.re, s.im - u.im },
+  r = { t.re - v.re, t.im - v.im };
   y[0] = (C){ s.re + u.re, s.im + u.im };
   NAME(put)(y + out, &p, w);
   NAME(put)(y + 2 * out, &q, w ? w + 2 * rest : NULL);
@@ -44,7 +45,8 @@ INLINE void NAME(four)(const C *x, int64_t in, C *y, int64_t out, const T *w, in
 }
 
 /* An odd factor r: sums and differences of elements j and r - j, then r^2/2 products. */
-INLINE void NAME(odd)(const C *x, int64_t in, C *y, int64_t out, const T *w, int64_t rest, int r, const T *root) {
+INLINE void NAME(odd)(const C *x, int64_t in, C *y, int64_t out, const T *w, int64_t rest, int r,
+                      const T *root) {
   C sum[FL_FFT_LARGEST / 2 + 1], diff[FL_FFT_LARGEST / 2 + 1], all = x[0];
   const int h = r / 2;
 #pragma GCC unroll 4
@@ -76,7 +78,8 @@ INLINE void NAME(odd)(const C *x, int64_t in, C *y, int64_t out, const T *w, int
 
 /* One pass; the first element of each run has no twiddles. */
 #define PASS(name, ...) \
-  static void NAME(name)(const C *x, C *y, int64_t done, int64_t rest, const T *twiddle, int r, const T *root) { \
+  static void NAME(name)(const C *x, C *y, int64_t done, int64_t rest, const T *twiddle, int r, \
+                         const T *root) { \
     for (int64_t k = 0; k < done; k++) { \
       const C *from = x + rest * r * k; \
       C *to = y + rest * k; \
@@ -99,7 +102,8 @@ static void *NAME(run)(const fl_fft_plan *p, void *first, void *second) {
     const int r = p->factor[i];
     const int64_t rest = p->n / (done * r);
     void (*pass)(const C *, C *, int64_t, int64_t, const T *, int, const T *) =
-      r == 2 ? NAME(pass2) : r == 3 ? NAME(pass3) : r == 4 ? NAME(pass4) : r == 5 ? NAME(pass5) : r == 7 ? NAME(pass7)
+      r == 2 ? NAME(pass2) : r == 3 ? NAME(pass3) : r == 4 ? NAME(pass4) : r == 5
+      ? NAME(pass5) : r == 7 ? NAME(pass7)
       : NAME(pass_odd);
     pass(x, y, done, rest, p->twiddle[i], r, p->root[i]);
     C *t = x;
@@ -211,8 +215,8 @@ static void NAME(split)(void *p, int64_t n, const void *table) {
   x[n] = x[0];
   for (int64_t k = 0; k <= n / 2; k++) {
     const C a = x[k], b = x[n - k];
-    const C s = { (a.re + b.re) * half, (a.im - b.im) * half };                 /* of the even elements */
-    const C d = { (a.im + b.im) * half, (b.re - a.re) * half };                 /* of the odd ones */
+    const C s = { (a.re + b.re) * half, (a.im - b.im) * half };           /* of the even elements */
+    const C d = { (a.im + b.im) * half, (b.re - a.re) * half };           /* of the odd ones */
     C t;
     NAME(twiddled)(&t, &d, w + 2 * k);
     x[k] = (C){ s.re + t.re, s.im + t.im };
@@ -236,12 +240,14 @@ static void NAME(merge)(void *p, int64_t n, const void *table) {
   }
 }
 
-static void NAME(split_one)(const void *from_y, int64_t n, int64_t from, int64_t to, const void *table, void *half, double scale) {
+static void NAME(split_one)(const void *from_y, int64_t n, int64_t from, int64_t to,
+                            const void *table, void *half, double scale) {
   const T *y = from_y, *w = table, f = (T)scale, h = f * (T)0.5;
   T *out = half;
   for (int64_t k = from; k < to; k++) {
     const T *a = y + 2 * k, *b = y + 2 * (k ? n - k : 0);
-    const T sr = (a[0] + b[0]) * h, si = (a[1] - b[1]) * h, dr = (a[1] + b[1]) * h, di = (b[0] - a[0]) * h;
+    const T sr = (a[0] + b[0]) * h, si = (a[1] - b[1]) * h, dr = (a[1] + b[1]) * h,
+    di = (b[0] - a[0]) * h;
     const T tr = dr * w[2 * k] - di * w[2 * k + 1], ti = dr * w[2 * k + 1] + di * w[2 * k];
     out[2 * k] = sr + tr;
     out[2 * k + 1] = si + ti;
@@ -250,7 +256,8 @@ static void NAME(split_one)(const void *from_y, int64_t n, int64_t from, int64_t
   }
 }
 
-static void NAME(merge_one)(const void *half, int64_t n, int64_t from, int64_t to, const void *table, void *x) {
+static void NAME(merge_one)(const void *half, int64_t n, int64_t from, int64_t to,
+                            const void *table, void *x) {
   const T *in = half, *w = table;
   T *out = x;
   for (int64_t k = from; k < to; k++) {
@@ -266,8 +273,9 @@ static void NAME(merge_one)(const void *half, int64_t n, int64_t from, int64_t t
   }
 }
 
-const fl_fft_loops NAME(loops) = { L, NAME(run), NAME(load), NAME(store), NAME(multiply), NAME(swap), NAME(twist),
-                                   NAME(split), NAME(merge), NAME(split_one), NAME(merge_one) };
+const fl_fft_loops NAME(loops) = { L, NAME(run), NAME(load), NAME(store), NAME(multiply),
+                                   NAME(swap), NAME(twist), NAME(split), NAME(merge),
+                                   NAME(split_one), NAME(merge_one) };
 #undef V
 #undef C
 #undef L

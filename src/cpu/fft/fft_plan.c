@@ -1,6 +1,6 @@
 /*
-** Fourier transforms: lengths, tables, working memory (fft_job.h). A call's scratch has room for its
-** tables too, but those that are kept (fft_cache.c) are not made again.
+** Fourier transforms: lengths, tables, working memory (fft_job.h). A call's scratch has room for
+** its tables too, but those that are kept (fft_cache.c) are not made again.
 **
 ** Roots of unity are computed in long double from an angle of at most 45 degrees, so a table is
 ** exact to its last bit almost always. Factors are 4, 2 and odd primes up to 31; a length with a
@@ -119,7 +119,8 @@ static void place_tables(fl_fft_job *j, arena *r) {
 static void place_work(fl_fft_job *j, arena *r, int workers) {
   const int64_t complex = j->is64 ? 16 : 8;
   const int mode = j->f.mode;
-  const int64_t longest = j->wide ? (j->core > j->f.n ? j->core : j->f.n) : j->rows > j->columns ? j->rows : j->columns;
+  const int64_t longest = j->wide ? (j->core > j->f.n ? j->core : j->f.n) : j->rows > j->columns
+                          ? j->rows : j->columns;
   j->lanes_size = fl_round_up((longest + 1) * VECTOR, 64);
   j->lanes = take(r, 2 * j->lanes_size * workers);
   if (j->wide) return;

@@ -2,7 +2,8 @@
 ** OpenBLAS by dlopen (blas.h). The handle is process-wide, as is OpenBLAS' own thread count.
 **
 ** A product's parts are our workers' (matmul.c), so the library is kept at one thread: what its own
-** threads compute depends on their number, and they wait awake. Large factorisations alone get them.
+** threads compute depends on their number, and they wait awake. Large
+** factorisations alone get them.
 **
 ** Memory. Each caller at once takes a buffer of some 128 MB of addresses, which the library keeps.
 ** It asks for one again and again, for ever, when there is no room. So where the address space is
@@ -17,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LIBRARIES = 2, MOST_CALLERS = 64 };         /* fl_blas' and fl_lapack's; of a limited process */
+enum { LIBRARIES = 2, MOST_CALLERS = 64 };      /* fl_blas' and fl_lapack's; of a limited process */
 static const size_t mega = 1 << 20;
 
 typedef struct library {
@@ -31,8 +32,8 @@ typedef struct library {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static library opened[LIBRARIES];        /* all under the lock, but … */
 static int count, tried, level;
-static fl_blas blas;                     /* … constant once 'tried' */
-static void (*omp_set)(int);             /* of a library on top of OpenMP: threads of the calling one */
+static fl_blas blas;                 /* … constant once 'tried' */
+static void (*omp_set)(int);         /* of a library on top of OpenMP: threads of the calling one */
 static int (*omp_get)(void);
 static int narrow, wide;                 /* callers inside that use one thread, and several */
 
@@ -129,7 +130,8 @@ static int level_of(void *h) {
   char *(*corename)(void) = NULL;
   find(h, "openblas_get_corename", &corename);
   const char *core = corename ? corename() : "";
-  for (int i = 0; wide_cores[i]; i++) if (!strncmp(core, wide_cores[i], strlen(wide_cores[i]))) return 2;
+  for (int i = 0; wide_cores[i]; i++)
+    if (!strncmp(core, wide_cores[i], strlen(wide_cores[i]))) return 2;
   for (int i = 0; middle[i]; i++) if (!strncmp(core, middle[i], strlen(middle[i]))) return 1;
   return 0;
 }
@@ -137,7 +139,8 @@ static int level_of(void *h) {
 static int has_products(void *h) { return dlsym(h, "cblas_sgemm") && dlsym(h, "cblas_dgemm"); }
 
 static void *open_products(const char *name, int callers) {
-  const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", NULL }, *const asked[] = { name, NULL };
+  const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", NULL },
+  *const asked[] = { name, NULL };
   void *h = open_one(*name ? asked : usual, has_products, callers);
   if (!h) return NULL;
   level = *name ? FL_BLAS_ASKED : level_of(h);

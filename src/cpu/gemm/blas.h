@@ -14,9 +14,10 @@ typedef struct fl_blas {
 enum { FL_BLAS_ASKED = 9 };          /* level of a library that FLAME_BLAS names */
 enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 /* The library, opened at the first call of the process that wants one; NULL: there is none, or a
-** limit on the address space leaves no room for its buffers. name: as in FLAME_BLAS. callers: threads
-** that may call it at once. least: of what use our own kernel is (2 AVX-512, 1 AVX2, 0): a library
-** whose kernels are narrower is not given. The answer for the same arguments stays the same. */
+** limit on the address space leaves no room for its buffers. name: as in FLAME_BLAS. callers:
+** threads that may call it at once. least: of what use our own kernel is (2 AVX-512, 1 AVX2, 0): a
+** library whose kernels are narrower is not given. The answer for the same arguments stays the
+** same. */
 const fl_blas *fl_blas_get(const char *name, int callers, int least);
 
 /* For lapack.c, which may open the same library. Open one of the files (until NULL) that has every
@@ -26,7 +27,8 @@ void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
 int fl_blas_room(void *h, int callers);
 
 /* Around calls of a library, in pairs, with the threads that each call may use: 1, when several
-** workers call; more for a large factorisation, which gets them while nobody in the process needs 1. */
+** workers call; more for a large factorisation, which gets them while nobody
+** in the process needs 1. */
 void fl_blas_enter(int threads);
 void fl_blas_leave(int threads);
 /* Around calls by one thread of the program, the helper or the caller: a library on top of OpenMP

@@ -42,7 +42,8 @@ PACK(pack_f32, float, float, AS_IS)
 PACK(pack_f16, uint16_t, float, fl_f16_value)
 PACK(pack_bf16, uint16_t, float, fl_bf16_value)
 
-static void pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) {
+static void pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
+                 int64_t t, int w) {
   const void *p = x;
   if (dtype == FLAME_F64) pack_f64(y, p, n, k, s, t, w);
   else if (dtype == FLAME_F32) pack_f32(y, p, n, k, s, t, w);
@@ -102,7 +103,8 @@ int64_t fl_gemm_scratch(void) {
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
                    const char *a, const char *b, char *c, char *scratch) {
   const int wide = m->dtype == FLAME_F64, half = fl_dtype_size(m->dtype) == 2;
-  const int64_t size = fl_dtype_size(m->dtype), i = block / s->nb * s->mc, j = block % s->nb * s->nc;
+  const int64_t size = fl_dtype_size(m->dtype), i = block / s->nb * s->mc,
+                j = block % s->nb * s->nc;
   const int64_t mc = fl_min(s->mc, m->m - i), nc = fl_min(s->nc, m->n - j);
   char *pa = scratch, *pb = scratch + (MC + 64) * KC * 8, *wc = pb + (NC + 64) * KC * 8;
   char *out = half ? wc : c + (i * m->n + j) * size;

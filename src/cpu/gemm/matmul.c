@@ -3,8 +3,8 @@
 **   tiny ones and integers   plain loops (direct.c), spread over batches and rows
 **   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of them a call by
 **                            one worker to the library, which uses no thread of its own
-**   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones, and
-**                            middle sizes, where it is as fast and shares out better
+**   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones,
+**                            and middle sizes, where it is as fast and shares out better
 ** The choice and the parts follow from shapes, strides and dtype alone, never from the number of
 ** workers, so neither do the bits.
 */
@@ -15,9 +15,10 @@
 #include <string.h>
 
 enum { TINY = 4096, SMALL = 1 << 21, ROWS_WORK = 1 << 20 };
-/* Parts of a product for the library. Each packs all of B, or of A, again: shorter ones cost more than
-** 5 % on one thread. */
-enum { LEAST_WORK = 1 << 23, MIDDLE = 1 << 25, THIN = 48, PARTS = 16, LEAST_ROWS = 256, LEAST_COLS = 512 };
+/* Parts of a product for the library. Each packs all of B, or of A, again: shorter ones cost more
+** than 5 % on one thread. */
+enum { LEAST_WORK = 1 << 23, MIDDLE = 1 << 25, THIN = 48, PARTS = 16, LEAST_ROWS = 256,
+       LEAST_COLS = 512 };
 static const int64_t block_work = 700 * 1000 * 1000;      /* multiply-adds of one BLAS call */
 
 typedef struct cut { int64_t mb, nb, kb; } cut;
@@ -27,10 +28,10 @@ typedef struct product {
   const fl_gemm *g;
   fl_gemm_shape shape;
   char *a, *b, *c, *scratch;
-  int64_t rows, units;          /* direct: rows a unit; units a batch */
+  int64_t rows, units;         /* direct: rows a unit; units a batch */
   const struct fl_blas *blas;
   struct form { int trans; int64_t ld; } fa, fb;
-  cut cut;                      /* of a BLAS product: a unit is mb x nb of C, in calls of kb terms */
+  cut cut;                     /* of a BLAS product: a unit is mb x nb of C, in calls of kb terms */
   const atomic_int *stop;
 } product;
 typedef struct form form;
@@ -96,22 +97,23 @@ static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, c
   const void *x = a, *y = b;
   void *z = c;
   if (m->dtype == FLAME_F32)
-    blas->sgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0f, x, (int)fa->ld,
-                y, (int)fb->ld, add ? 1.0f : 0.0f, z, (int)m->n);
+    blas->sgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0f, x,
+                (int)fa->ld, y, (int)fb->ld, add ? 1.0f : 0.0f, z, (int)m->n);
   else
-    blas->dgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0, x, (int)fa->ld,
-                y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
+    blas->dgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0, x,
+                (int)fa->ld, y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
 }
 
-/* n in even parts of at least 'least_size', at most PARTS of them, in whole panels of the library's. */
+/* n in even parts of at least 'least_size', at most PARTS of them, in whole
+** panels of the library's. */
 static int64_t even_part(int64_t n, int64_t least_size) {
   int64_t parts = n / least_size;
   if (parts > PARTS) parts = PARTS;
   return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }
 
-/* Rows of C, or where these are few its columns. Terms that take long are cut too: that packs nothing
-** twice. */
+/* Rows of C, or where these are few its columns. Terms that take long are cut
+** too: that packs nothing twice. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {

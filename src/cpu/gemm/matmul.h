@@ -1,4 +1,5 @@
-/* Matrix products: matmul.c (which way a product takes), gemm.c (blocks of our own kernel), direct.c. */
+/* Matrix products: matmul.c (which way a product takes), gemm.c (blocks of
+** our own kernel), direct.c. */
 #ifndef FL_CPU_MATMUL_H
 #define FL_CPU_MATMUL_H
 #include "cpu/state/state.h"
@@ -9,7 +10,8 @@ int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m);
 flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *b);
 
 typedef struct fl_gemm_shape { int64_t mc, nc, mb, nb; } fl_gemm_shape;   /* block sizes, counts */
-void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches, fl_gemm_shape *s);
+void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
+                    fl_gemm_shape *s);
 int64_t fl_gemm_scratch(void);
 /* One block of one product; a, b, c: its matrices' first elements. k > 0. */
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,

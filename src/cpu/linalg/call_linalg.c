@@ -1,9 +1,9 @@
 /*
 ** Calls on batches of matrices: who works on which (linalg_one.c computes one).
 **
-** Matrices of a batch are spread over the workers. Those that are large enough for the library's own
-** threads get these and go one after another: their results alone depend on the number of threads.
-** Those that need much working memory go one after another too. The matrix with the lowest
+** Matrices of a batch are spread over the workers. Those that are large enough for the library's
+** own threads get these and go one after another: their results alone depend on the number of
+** threads. Those that need much working memory go one after another too. The matrix with the lowest
 ** position that has no result is the one reported.
 */
 #include "cpu/gemm/blas.h"
@@ -23,7 +23,9 @@ typedef struct job {
   atomic_llong bad;                    /* lowest position without a result, and why: report() */
 } job;
 
-static int64_t worker_space(int kind, const fl_linalg_form *f) { return fl_round_up(fl_linalg_space(kind, f), 64); }
+static int64_t worker_space(int kind, const fl_linalg_form *f) {
+  return fl_round_up(fl_linalg_space(kind, f), 64);
+}
 
 static int64_t scratch(const fl_call *call, int workers) {
   fl_linalg_form f;
@@ -56,7 +58,8 @@ static void unit(void *arg, int64_t u, int worker) {
   job *j = arg;
   const int before = worker ? fl_blas_thread_enter(1) : 0;
   const int64_t end = (u + 1) * j->each < j->f.batch ? (u + 1) * j->each : j->f.batch;
-  for (int64_t i = u * j->each; i < end; i++) run_one(j, i, (char *)j->run->scratch + worker * j->space);
+  for (int64_t i = u * j->each; i < end; i++)
+    run_one(j, i, (char *)j->run->scratch + worker * j->space);
   fl_blas_thread_leave(before);
 }
 
@@ -66,7 +69,8 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   fl_linalg_form_of(r->call, &j.f);
   const int64_t big = j.f.m > j.f.n ? j.f.m : j.f.n, less = j.f.m > j.f.n ? j.f.n : j.f.m;
   if (r->call->numel == 0) return FLAME_OK;
-  j.one = (fl_linalg_one){ &j.f, r->call->kind, j.width == 8, fl_lapack_get(cpu->blas_name, cpu->width, j.width == 8),
+  j.one = (fl_linalg_one){ &j.f, r->call->kind, j.width == 8,
+                           fl_lapack_get(cpu->blas_name, cpu->width, j.width == 8),
                            fl_lapack_get(cpu->blas_name, cpu->width, 1), cpu->stop };
   j.space = worker_space(r->call->kind, &j.f);
   atomic_init(&j.bad, INT64_MAX);
@@ -76,7 +80,8 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   const int large = j.one.lib && less > LIBRARY_THREADS, threads = large ? cpu->width : 1;
   if (j.one.lib) fl_blas_enter(threads);
   const int before = fl_blas_thread_enter(threads);
-  if (!large && units > 1 && j.space <= much_space) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
+  if (!large && units > 1 && j.space <= much_space)
+    fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
   else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
   fl_blas_thread_leave(before);
   if (j.one.lib) fl_blas_leave(threads);
@@ -88,7 +93,9 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
 #define KIND(name) \
   int64_t fl_cpu_scratch_##name(const fl_call *call, int workers); \
   flame_status fl_cpu_call_##name(fl_device *d, const fl_call_run *r); \
-  int64_t fl_cpu_scratch_##name(const fl_call *call, int workers) { return scratch(call, workers); } \
+  int64_t fl_cpu_scratch_##name(const fl_call *call, int workers) { \
+    return scratch(call, workers); \
+  } \
   flame_status fl_cpu_call_##name(fl_device *d, const fl_call_run *r) { return run(d, r); }
 KIND(inverse)
 KIND(solve)

@@ -90,7 +90,8 @@ static double length(int64_t n, const double *x) {
   return most * sqrt(t);
 }
 
-void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c) {
+void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b,
+                      double *c) {
   memset(c, 0, sizeof *c * (size_t)(m * n));
   for (int64_t i = 0; i < m; i++)
     for (int64_t p = 0; p < k; p++) add_row(n, a[i * k + p], b + p * n, c + i * n);
@@ -135,7 +136,8 @@ void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int uni
   }
 }
 
-void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b, double *x) {
+void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
+                       double *x) {
   for (int64_t i = 0; i < n; i++) memcpy(x + i * k, b + perm[i] * k, sizeof *x * (size_t)k);
   fl_dense_triangle(n, k, lu, 0, 1, x);
   fl_dense_triangle(n, k, lu, 1, 0, x);
@@ -143,7 +145,7 @@ void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *pe
 
 int64_t fl_dense_cholesky(int64_t n, double *a) {
   for (int64_t j = 0; j < n; j++) {
-    double *column = a + j * n;                  /* of the triangle: kept beyond the diagonal of row j */
+    double *column = a + j * n;             /* of the triangle: kept beyond the diagonal of row j */
     if (!(column[j] > 0)) return j + 1;
     const double d = column[j] = sqrt(column[j]);
     for (int64_t i = j + 1; i < n; i++) a[i * n + j] = column[i] = a[i * n + j] / d;
@@ -181,7 +183,8 @@ static void reflect(int64_t n, double tau, const double *v, double *x) {
 }
 
 /* Works on a' so that columns are contiguous. Column j of t: R above j, the reflector from j on. */
-void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r, double *work) {
+void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
+                 double *work) {
   const int64_t k = m < n ? m : n;
   double *t = work, *tau = work + n * m, *sum = tau + n;
   for (int64_t i = 0; i < m; i++)
@@ -234,7 +237,8 @@ static int orthogonal_rows(int64_t n, double *w, double *z) {
         }
         turned++;
         const double zeta = (b - a) / (2 * d);
-        const double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / sqrt(1 + t * t);
+        const double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)),
+                     c = 1 / sqrt(1 + t * t);
         rotate(n, c, c * t, x, y);
         rotate(n, c, c * t, z + p * n, z + q * n);
       }
@@ -273,7 +277,8 @@ static void complete_row(int64_t n, int64_t i, double *w) {
 }
 
 /* m >= n. a = q r; rows of w = r are turned into s_i times the rows of vh, with r = z' w. */
-static int tall_svd(int64_t m, int64_t n, const double *a, int64_t ku, double *u, double *s, double *vh, double *work) {
+static int tall_svd(int64_t m, int64_t n, const double *a, int64_t ku, double *u, double *s,
+                    double *vh, double *work) {
   double *q = work, *r = q + m * ku, *z = r + ku * n, *space = z + n * n;
   fl_dense_qr(m, n, a, u ? ku : n, u ? q : NULL, r, space);
   memset(z, 0, sizeof *z * (size_t)(n * n));
@@ -304,7 +309,8 @@ static void transpose(int64_t m, int64_t n, const double *x, double *y) {
 
 /* Scaled by a power of two so that no square overflows or vanishes. A wide matrix goes by its
 ** transpose, whose factors change places; complete_row fills what the null rows leave open. */
-int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh, double *work) {
+int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
+                 double *work) {
   const int64_t tall = m > n ? m : n, k = m > n ? n : m, ku = full ? tall : k;
   const double most = largest(m * n, a);
   int e = 0;
@@ -318,7 +324,7 @@ int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, dou
     if (!tall_svd(m, n, b, ku, u, s, vh, left)) return 0;
   } else if (!u) {
     if (!tall_svd(n, m, b, ku, NULL, s, NULL, left)) return 0;
-  } else {                                        /* a' = vh' s u': vh and u are made as transposes */
+  } else {                                      /* a' = vh' s u': vh and u are made as transposes */
     if (!tall_svd(n, m, b, ku, vh, s, u, left)) return 0;
     memcpy(left, u, sizeof *u * (size_t)(m * m));
     transpose(m, m, left, u);
@@ -357,7 +363,8 @@ static int diagonal_form(int64_t n, double *a, double *z) {
         const double d = a[p * n + q];
         if (fabs(d) <= DBL_EPSILON * 0.01 * sqrt(all) / (double)n) continue;
         const double theta = (a[q * n + q] - a[p * n + p]) / (2 * d);
-        const double t = (theta >= 0 ? 1 : -1) / (fabs(theta) + hypot(1, theta)), c = 1 / sqrt(1 + t * t);
+        const double t = (theta >= 0 ? 1 : -1) / (fabs(theta) + hypot(1, theta)),
+                     c = 1 / sqrt(1 + t * t);
         turn_both(n, c, c * t, a, p, q);
         if (z) rotate(n, c, c * t, z + p * n, z + q * n);
         turned++;

@@ -9,17 +9,20 @@ void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const do
 ** sign of the permutation; *zero: 1-based column of the first pivot that is 0, or 0. */
 int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero);
 /* x (n, k) = inverse(a) b, with a's factors; x is not b. */
-void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b, double *x);
+void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
+                       double *x);
 /* b (n, k) in place = inverse(a) b of a triangle. */
 void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b);
 /* a = L L' in place from the lower triangle, zero above. 1-based row that fails, or 0. */
 int64_t fl_dense_cholesky(int64_t n, double *a);
 /* a (m, n) = q (m, kq) r; kq is min(m, n) or m, r has kq rows; q may be NULL. work: n m + n + m. */
-void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r, double *work);
+void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
+                 double *work);
 /* a = u s vh, s falling; u (m, m or min), vh (n or min, n); both NULL: s alone. 0 when it did not
 ** converge. */
 int64_t fl_dense_svd_space(int64_t m, int64_t n, int full);
-int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh, double *work);
+int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
+                 double *work);
 /* The symmetric a (destroyed) = v w v', w rising; v is filled with the vectors as columns, and
 ** may be NULL. work: n n. */
 int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work);

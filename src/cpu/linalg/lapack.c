@@ -7,7 +7,7 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static fl_lapack lapack[2];              /* f32, f64; under the lock until 'tried', constant after it */
+static fl_lapack lapack[2];          /* f32, f64; under the lock until 'tried', constant after it */
 static int tried;
 static void *library;
 
@@ -34,7 +34,8 @@ static int find_all(void *h) {
 
 /* The BLAS that is used may come without LAPACK: then the system's own, if any. */
 static void open_lapack(const char *name, int callers) {
-  static const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", "liblapack.so.3", NULL };
+  static const char *const usual[] = { "libopenblas.so.0", "libopenblas.so",
+                                       "liblapack.so.3", NULL };
   const char *const asked[] = { name, "liblapack.so.3", NULL };
   library = fl_blas_open(*name ? asked : usual, find_all, callers);
 }

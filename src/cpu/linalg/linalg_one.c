@@ -46,7 +46,8 @@ int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
     case FL_CALL_triangular: d = n * n + n * k; break;
     case FL_CALL_qr: d = 2 * m * n + m * k + k * n + (m + BLOCK + 2) * fl_max(n, k) + m; break;
     case FL_CALL_svd:
-      d = fl_dense_svd_space(m, n, f->a) + m * n + m * (f->a ? m : k) + n * (f->a ? n : k) + svd_work(m, n);
+      d = fl_dense_svd_space(m, n, f->a) + m * n + m * (f->a ? m : k) + n * (f->a ? n : k) +
+          svd_work(m, n);
       break;
     case FL_CALL_eigh: d = 4 * n * n + (BLOCK + 16) * n; break;
     case FL_CALL_matrix_exp: d = 9 * n * n; break;
@@ -94,7 +95,9 @@ static int stopped(const fl_linalg_one *o) {
   return atomic_load_explicit(o->stop, memory_order_relaxed) != 0;
 }
 
-static void copy(const fl_linalg_one *o, void *y, const void *x, int64_t n) { memcpy(y, x, (size_t)(n * width(o))); }
+static void copy(const fl_linalg_one *o, void *y, const void *x, int64_t n) {
+  memcpy(y, x, (size_t)(n * width(o)));
+}
 
 static void swap_bytes(char *x, char *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
@@ -142,8 +145,8 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
 }
 
 /* x' (k, n, column-major) times the inverse of the triangle of a'. */
-static void from_right(const fl_linalg_one *o, const fl_lapack *lib, const char *uplo, const char *diag, int64_t k,
-                       int64_t n, const void *a, void *x) {
+static void from_right(const fl_linalg_one *o, const fl_lapack *lib, const char *uplo,
+                       const char *diag, int64_t k, int64_t n, const void *a, void *x) {
   static const double one64 = 1;
   static const float one32 = 1;
   const int ik = (int)k, in = (int)n;
@@ -165,7 +168,9 @@ static int solve_one(const fl_linalg_one *o, const void *a, const void *b, void 
     from_right(o, lib, "U", "N", k, n, lu, x);
     from_right(o, lib, "L", "U", k, n, lu, x);
     for (int64_t i = n - 1; i >= 0; i--)
-      if (pivot[i] - 1 != i) swap_bytes((char *)x + i * k * width(o), (char *)x + (pivot[i] - 1) * k * width(o), k * width(o));
+      if (pivot[i] - 1 != i)
+        swap_bytes((char *)x + i * k * width(o), (char *)x + (pivot[i] - 1) * k * width(o),
+                   k * width(o));
     return FL_LINALG_OK;
   }
   double *lu = doubles(r, n * n), *rhs = doubles(r, n * k), *y = doubles(r, n * k);
@@ -214,7 +219,8 @@ static int cholesky_one(const fl_linalg_one *o, const void *a, void *l, room *r)
   }
   double *t = doubles(r, n * n);
   load(o, t, a, n * n);
-  for (int64_t i = 0; upper && i < n; i++) for (int64_t j = 0; j < i; j++) t[i * n + j] = t[j * n + i];
+  for (int64_t i = 0; upper && i < n; i++)
+    for (int64_t j = 0; j < i; j++) t[i * n + j] = t[j * n + i];
   if (fl_dense_cholesky(n, t)) return FL_LINALG_INDEFINITE;
   for (int64_t i = 0; upper && i < n; i++)
     for (int64_t j = 0; j < i; j++) {
@@ -236,9 +242,11 @@ static int lu_one(const fl_linalg_one *o, const void *a, void *lu, void *rows, r
     const int im = (int)m, in = (int)n;
     int *pivot = take(r, k * 4), info;
     void *t = take(r, m * n * width(o));
-    for (int64_t i = 0; i < m; i++) for (int64_t j = 0; j < n; j++) put(o, t, j * m + i, element(o, a, i * n + j));
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < n; j++) put(o, t, j * m + i, element(o, a, i * n + j));
     lib->getrf(&im, &in, t, &im, pivot, &info);
-    for (int64_t i = 0; i < m; i++) for (int64_t j = 0; j < n; j++) put(o, lu, i * n + j, element(o, t, j * m + i));
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < n; j++) put(o, lu, i * n + j, element(o, t, j * m + i));
     for (int64_t i = 0; i < m; i++) perm[i] = i;
     for (int64_t i = 0; i < k; i++) {
       const int64_t p = perm[i];
@@ -255,7 +263,8 @@ static int lu_one(const fl_linalg_one *o, const void *a, void *lu, void *rows, r
   return FL_LINALG_OK;
 }
 
-static int determinant_one(const fl_linalg_one *o, const void *a, void *det, void *sign, void *log_abs, room *r) {
+static int determinant_one(const fl_linalg_one *o, const void *a, void *det, void *sign,
+                           void *log_abs, room *r) {
   const int64_t n = o->f->n;
   const fl_lapack *lib = library(o, n);
   double product = 1, side = 1, sum = 0;
@@ -288,10 +297,12 @@ static int determinant_one(const fl_linalg_one *o, const void *a, void *det, voi
 
 /* ---- f64 helpers for determinants' gradients and exponentials --------------------- */
 
-static void product64(const fl_linalg_one *o, int64_t n, const double *a, const double *b, double *c) {
+static void product64(const fl_linalg_one *o, int64_t n, const double *a, const double *b,
+                      double *c) {
   const double one = 1, zero = 0;
   const int in = (int)n;
-  if (n > SMALL && o->lib64) o->lib64->gemm("N", "N", &in, &in, &in, &one, b, &in, a, &in, &zero, c, &in, 1, 1);
+  if (n > SMALL && o->lib64)
+    o->lib64->gemm("N", "N", &in, &in, &in, &one, b, &in, a, &in, &zero, c, &in, 1, 1);
   else fl_dense_product(n, n, n, a, b, c);
 }
 
@@ -305,9 +316,11 @@ static void transpose64(int64_t n, double *x) {
 }
 
 /* u, s, vh of a square a (destroyed). */
-static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double *s, double *vh, room r) {
+static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double *s,
+                 double *vh, room r) {
   const int in = (int)n, lwork = as_length(svd_work(n, n));
-  if (n <= SMALL || !o->lib64) return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)));
+  if (n <= SMALL || !o->lib64)
+    return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)));
   int *iwork = take(&r, 8 * n * 4), info;
   double *work = doubles(&r, lwork);
   o->lib64->gesdd("S", &in, &in, a, &in, s, vh, &in, u, &in, work, &lwork, iwork, &info, 1);
@@ -348,7 +361,8 @@ static int regular(int64_t n, const double *a, double *c, room r) {
 ** singular values but one. */
 static int cofactor_one(const fl_linalg_one *o, const void *in, void *out, room r) {
   const int64_t n = o->f->n;
-  double *a = doubles(&r, n * n), *c = doubles(&r, n * n), *u = doubles(&r, n * n), *vh = doubles(&r, n * n);
+  double *a = doubles(&r, n * n), *c = doubles(&r, n * n), *u = doubles(&r, n * n),
+         *vh = doubles(&r, n * n);
   double *s = doubles(&r, n), *p = doubles(&r, n);
   load(o, a, in, n * n);
   if (!regular(n, a, c, r)) {
@@ -371,10 +385,13 @@ static int cofactor_one(const fl_linalg_one *o, const void *in, void *out, room 
 
 /* The gradient of <g, cofactor(a)>: in the basis of the singular vectors, where a is diagonal,
 ** it is made of products of all singular values but two. */
-static int cofactor_grad_one(const fl_linalg_one *o, const void *in, const void *seed, void *out, room r) {
+static int cofactor_grad_one(const fl_linalg_one *o, const void *in, const void *seed,
+                             void *out, room r) {
   const int64_t n = o->f->n;
-  double *a = doubles(&r, n * n), *u = doubles(&r, n * n), *vh = doubles(&r, n * n), *g = doubles(&r, n * n);
-  double *h = doubles(&r, n * n), *d = doubles(&r, n * n), *s = doubles(&r, n), *after = doubles(&r, n + 1);
+  double *a = doubles(&r, n * n), *u = doubles(&r, n * n), *vh = doubles(&r, n * n),
+         *g = doubles(&r, n * n);
+  double *h = doubles(&r, n * n), *d = doubles(&r, n * n), *s = doubles(&r, n),
+         *after = doubles(&r, n + 1);
   load(o, a, in, n * n);
   if (!all_finite(o, in, n * n) || !svd64(o, n, a, u, s, vh, r)) {
     fill(o, out, n * n, NAN);
@@ -412,7 +429,8 @@ static int cofactor_grad_one(const fl_linalg_one *o, const void *in, const void 
 
 /* The Padé form of degree q of exp(a): x; even powers in p, all of them n x n. */
 static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, double *x, room r) {
-  double *a2 = doubles(&r, n * n), *power = doubles(&r, n * n), *u = doubles(&r, n * n), *v = doubles(&r, n * n);
+  double *a2 = doubles(&r, n * n), *power = doubles(&r, n * n), *u = doubles(&r, n * n),
+         *v = doubles(&r, n * n);
   double *t = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;
   double c[16] = { 1 };
@@ -443,7 +461,8 @@ static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, doub
 /* Scaling and squaring; limits of the degrees as Higham (2005) has them for f64. */
 static int exp_one(const fl_linalg_one *o, const void *in, void *out, room r) {
   static const struct { int degree; double limit; } forms[] = {
-    { 3, 0.01495585217958292 }, { 5, 0.2539398330063230 }, { 7, 0.9504178996162932 }, { 9, 2.097847961257068 },
+    { 3, 0.01495585217958292 }, { 5, 0.2539398330063230 }, { 7, 0.9504178996162932 },
+    { 9, 2.097847961257068 },
     { 13, 5.371920351148152 } };
   const int64_t n = o->f->n;
   double *a = doubles(&r, n * n), *x = doubles(&r, n * n), *t = doubles(&r, n * n), norm = 0;
@@ -475,15 +494,19 @@ static int exp_one(const fl_linalg_one *o, const void *in, void *out, room r) {
 /* ---- orthogonal factors --------------------- */
 
 /* The library's LQ of the transpose: L is our R, its Q ours, both as they lie. */
-static void qr_library(const fl_linalg_one *o, const fl_lapack *lib, const void *a, void *q, void *rr, room *r) {
-  const int64_t m = o->f->m, n = o->f->n, kq = o->f->k, k = m < n ? m : n, ld = n > kq ? n : kq, w = width(o);
-  const int im = (int)m, in = (int)n, ikq = (int)kq, ik = (int)k, ild = (int)ld, lwork = as_length(BLOCK * ld);
+static void qr_library(const fl_linalg_one *o, const fl_lapack *lib, const void *a, void *q,
+                       void *rr, room *r) {
+  const int64_t m = o->f->m, n = o->f->n, kq = o->f->k, k = m < n ? m : n, ld = n > kq ? n : kq,
+                w = width(o);
+  const int im = (int)m, in = (int)n, ikq = (int)kq, ik = (int)k, ild = (int)ld,
+            lwork = as_length(BLOCK * ld);
   char *t = take(r, m * ld * w), *tau = take(r, k * w), *work = take(r, (int64_t)lwork * w);
   int info;
   for (int64_t i = 0; i < m; i++) copy(o, t + i * ld * w, (const char *)a + i * n * w, n);
   lib->gelqf(&in, &im, t, &ild, tau, work, &lwork, &info);
   memset(rr, 0, (size_t)(kq * n * w));
-  for (int64_t i = 0; i < k; i++) copy(o, (char *)rr + (i * n + i) * w, t + (i * ld + i) * w, n - i);
+  for (int64_t i = 0; i < k; i++)
+    copy(o, (char *)rr + (i * n + i) * w, t + (i * ld + i) * w, n - i);
   if (!q) return;
   lib->orglq(&ikq, &im, &ik, t, &ild, tau, work, &lwork, &info);
   for (int64_t i = 0; i < m; i++) copy(o, (char *)q + i * kq * w, t + i * ld * w, kq);
@@ -516,14 +539,16 @@ static int svd_one(const fl_linalg_one *o, const void *a, void *u, void *s, void
     void *t = take(r, m * n * width(o)), *work = take(r, lwork * width(o));
     int *iwork = take(r, 8 * k * 4), info;
     copy(o, t, a, m * n);
-    lib->gesdd(!vectors ? "N" : full ? "A" : "S", &in, &im, t, &in, s, vectors ? vh : work, &ldu, vectors ? u : work, &ldvt,
-               work, &iw, iwork, &info, 1);
+    lib->gesdd(!vectors ? "N" : full ? "A" : "S", &in, &im, t, &in, s, vectors ? vh : work, &ldu,
+               vectors ? u : work, &ldvt, work, &iw, iwork, &info, 1);
     return info ? FL_LINALG_NO_CONVERGENCE : FL_LINALG_OK;
   }
-  double *t = doubles(r, m * n), *du = doubles(r, m * (full ? m : k)), *dv = doubles(r, n * (full ? n : k));
+  double *t = doubles(r, m * n), *du = doubles(r, m * (full ? m : k)),
+         *dv = doubles(r, n * (full ? n : k));
   double *ds = doubles(r, k);
   load(o, t, a, m * n);
-  if (!fl_dense_svd(m, n, t, full, vectors ? du : NULL, ds, vectors ? dv : NULL, doubles(r, fl_dense_svd_space(m, n, full))))
+  if (!fl_dense_svd(m, n, t, full, vectors ? du : NULL, ds, vectors ? dv : NULL,
+                    doubles(r, fl_dense_svd_space(m, n, full))))
     return FL_LINALG_NO_CONVERGENCE;
   store(o, s, ds, k);
   if (!vectors) return FL_LINALG_OK;
@@ -546,7 +571,8 @@ static int eigh_one(const fl_linalg_one *o, const void *a, void *w, void *v, roo
   const fl_lapack *lib = library(o, n);
   for (int64_t i = 0; i < n; i++) {
     const int64_t from = o->f->a ? i : 0, to = o->f->a ? n : i + 1;
-    if (!all_finite(o, (const char *)a + (i * n + from) * width(o), to - from)) return FL_LINALG_NOT_FINITE;
+    if (!all_finite(o, (const char *)a + (i * n + from) * width(o), to - from))
+      return FL_LINALG_NOT_FINITE;
   }
   if (lib) {
     const int64_t lwork = 1 + (6 + BLOCK) * n + 2 * n * n;
@@ -554,12 +580,14 @@ static int eigh_one(const fl_linalg_one *o, const void *a, void *w, void *v, roo
     void *t = take(r, n * n * width(o)), *work = take(r, lwork * width(o));
     int *iwork = take(r, liwork * 4), info;
     copy(o, t, a, n * n);
-    lib->syevd(o->f->b ? "V" : "N", o->f->a ? "L" : "U", &in, t, &in, w, work, &iw, iwork, &liwork, &info, 1, 1);
+    lib->syevd(o->f->b ? "V" : "N", o->f->a ? "L" : "U", &in, t, &in, w, work, &iw, iwork, &liwork,
+               &info, 1, 1);
     for (int64_t i = 0; o->f->b && i < n; i++)
       for (int64_t j = 0; j < n; j++) put(o, v, j * n + i, element(o, t, i * n + j));
     return info ? FL_LINALG_NO_CONVERGENCE : FL_LINALG_OK;
   }
-  double *t = doubles(r, n * n), *dw = doubles(r, n), *dv = doubles(r, n * n), *work = doubles(r, n * n);
+  double *t = doubles(r, n * n), *dw = doubles(r, n), *dv = doubles(r, n * n),
+         *work = doubles(r, n * n);
   load(o, t, a, n * n);
   symmetric(n, o->f->a, t);
   if (!fl_dense_eigh(n, t, dw, o->f->b ? dv : NULL, work)) return FL_LINALG_NO_CONVERGENCE;
@@ -568,7 +596,8 @@ static int eigh_one(const fl_linalg_one *o, const void *a, void *w, void *v, roo
   return FL_LINALG_OK;
 }
 
-int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3], void *space) {
+int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3],
+                      void *space) {
   room r = { space };
   switch (o->kind) {
     case FL_CALL_inverse: return inverse_one(o, in[0], out[0], &r);

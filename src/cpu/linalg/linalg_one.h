@@ -8,12 +8,13 @@
 typedef struct fl_linalg_one {
   const fl_linalg_form *f;
   int kind, is64;
-  const fl_lapack *lib, *lib64;      /* of the dtype and of f64; NULL: ours */
-  const atomic_int *stop;            /* looked at between the library's calls; set: no result counts */
+  const fl_lapack *lib, *lib64;   /* of the dtype and of f64; NULL: ours */
+  const atomic_int *stop;         /* looked at between the library's calls; set: no result counts */
 } fl_linalg_one;
 
 /* Bytes of working memory that one matrix of this kind needs at most. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f);
 /* 0, or why the matrix has no result: FL_LINALG_… */
-int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3], void *space);
+int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3],
+                      void *space);
 #endif

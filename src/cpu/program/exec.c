@@ -53,7 +53,9 @@ static void ask_ahead(const fl_tile *t, const void *p, int64_t elements, int siz
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(ahead * size + 64 * i)));
 }
 
-static int64_t count_at(const fl_tile *t, int level) { return level == 1 ? t->n1 : level ? t->n2 : t->n0; }
+static int64_t count_at(const fl_tile *t, int level) {
+  return level == 1 ? t->n1 : level ? t->n2 : t->n0;
+}
 
 static void load(fl_tile *t, const fl_vop *x) {
   const fl_view v = fl_tile_view(t, x->arg, x->level);
@@ -77,7 +79,8 @@ static void *direct_to(fl_tile *t, int s) {
   const int o = g->k->store[s].operand;
   if (!g->direct[s]) return NULL;
   const fl_view v = fl_tile_view(t, o, 1);
-  return unit_run(fl_tile_origin(t, o, &v), v.w, v.at, t->n1, fl_dtype_size(g->k->operand[o].dtype));
+  return unit_run(fl_tile_origin(t, o, &v), v.w, v.at, t->n1,
+                  fl_dtype_size(g->k->operand[o].dtype));
 }
 
 /* v is made in the memory of its store where that is allowed and unbroken. */
@@ -109,8 +112,11 @@ enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 /* Is a register not in its own place, but where memory is read or written? */
 static int is_aimed(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
 
-/* Does a register hold bf16? What is aimed at a store's memory holds values of that register's type. */
-static int is_half(const fl_tile *t, uint16_t v) { return t->g->reg.at[v].halves && is_aimed(t, v); }
+/* Does a register hold bf16? What is aimed at a store's memory holds values
+** of that register's type. */
+static int is_half(const fl_tile *t, uint16_t v) {
+  return t->g->reg.at[v].halves && is_aimed(t, v);
+}
 
 static void widen(fl_tile *t, uint16_t v) {
   const fl_vm_link link = { .op = FL_LINK_load_half, .moves = 1, .p = t->reg[v] };
@@ -118,7 +124,8 @@ static void widen(fl_tile *t, uint16_t v) {
   t->g->vm->pairs->chain[FL_REG_F32](t->reg[v], &link, 1, 1, t->n1, 0);
 }
 
-/* Does a sum find halves? Where just one of two operands is so, it is widened; and those of short rows. */
+/* Does a sum find halves? Where just one of two operands is so, it is
+** widened; and those of short rows. */
 static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   if (!(x->flags & FL_BY_HALVES)) return 0;
   const int all = !is_short && is_half(t, x->a) && is_half(t, x->b);
@@ -127,13 +134,16 @@ static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
   return all;
 }
 
-/* Rows, or (cols) columns, of a tile into the state, from its element 'at' on; a sum of products has
-** a second operand. */
-static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at, int64_t rows, int64_t n, int cols) {
+/* Rows, or (cols) columns, of a tile into the state, from its element 'at' on; a sum of products
+** has a second operand. */
+static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at,
+                        int64_t rows, int64_t n, int cols) {
   const fl_vm_pairs *pairs = t->g->vm->pairs;
   const fl_red *r = &t->g->red.at[x->arg];
-  const int halves = finds_halves(t, x, !cols && n < SHORT), size = halves ? 2 : fl_reg_size(r->reg);
-  const char *a = (char *)t->reg[x->a] + at * size, *b = x->flags & 1 ? (char *)t->reg[x->b] + at * size : NULL;
+  const int halves = finds_halves(t, x, !cols && n < SHORT),
+            size = halves ? 2 : fl_reg_size(r->reg);
+  const char *a = (char *)t->reg[x->a] + at * size,
+             *b = x->flags & 1 ? (char *)t->reg[x->b] + at * size : NULL;
   if (halves) (cols ? pairs->half_cols : pairs->half_rows)(val, a, b, rows, n);
   else if (b) (cols ? pairs->dot_cols : pairs->dot_rows)[r->reg](val, a, b, rows, n);
   else (cols ? r->fn->cols : r->fn->rows)(val, pos, a, rows, n, t->first);
@@ -152,7 +162,8 @@ static void reduce_whole(fl_tile *t, const fl_vop *x) {
   } else {
     r->fn->start(val, t->pos, t->n0);
     for (int64_t i = 0; i < t->rows; i++)
-      reduce_tile(t, x, val + i * g->columns * size, t->pos + i * g->columns, i * t->cols, g->k->n, g->columns, 1);
+      reduce_tile(t, x, val + i * g->columns * size, t->pos + i * g->columns, i * t->cols, g->k->n,
+                  g->columns, 1);
   }
   fl_tile_finish(g, r, t->reg[x->v], val, t->pos, t->n0);
 }
@@ -187,7 +198,8 @@ static void gather_rows(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const fl_view v = fl_tile_view(t, x->arg, x->level);
   const int64_t *index = t->reg[x->a], step = g->k->operand[x->arg].gstride * fl_dtype_size(x->reg);
-  const int size = fl_dtype_size(x->reg), wide = fl_reg_size(fl_dtype_reg(x->reg)), last = v.w->rank - 1;
+  const int size = fl_dtype_size(x->reg), wide = fl_reg_size(fl_dtype_reg(x->reg)),
+            last = v.w->rank - 1;
   const int plain = !g->vm->round[x->reg] && t->cols > 0 &&
                     v.w->stride[last] == 1 && v.w->size[last] % t->cols == 0;
   char *base = fl_tile_origin(t, x->arg, &v), *y = t->reg[x->v];
@@ -222,8 +234,8 @@ static void iota(fl_tile *t, int operand, int level, void *y, int64_t n) {
   t->g->vm->iota(y, v.w, t->g->k->operand[operand].offset + v.shift, v.at, n);
 }
 
-/* Positions are needed for a report only. What the next tile checks is asked for: nothing else is done
-** meanwhile that would hide the wait, and hardware looks ahead within a page only. */
+/* Positions are needed for a report only. What the next tile checks is asked for: nothing else is
+** done meanwhile that would hide the wait, and hardware looks ahead within a page only. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];
@@ -261,17 +273,21 @@ static void op_rows(fl_tile *t, const fl_vop *x) {
 static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_prog *g = t->g;
   const fl_chain *c = &g->chain.at[x->arg];
-  const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype == FLAME_BF16 && is_aimed(t, x->v);
-  const int count = c->n - (half && c->link[c->n - 1].op == FL_LINK_round_half);     /* its store rounds */
+  const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype ==
+                   FLAME_BF16 && is_aimed(t, x->v);
+  /* its store rounds */
+  const int count = c->n - (half && c->link[c->n - 1].op == FL_LINK_round_half);
   fl_vm_link link[FL_CHAIN];
   for (int i = 0; i < count; i++) {
     const uint16_t v = c->link[i].v;
-    link[i] = (fl_vm_link){ .op = c->link[i].op, .saved = c->link[i].saved, .moves = !(c->link[i].uni & 1),
+    link[i] = (fl_vm_link){ .op = c->link[i].op, .saved = c->link[i].saved,
+                            .moves = !(c->link[i].uni & 1),
                             .p = v == FL_NO_REG ? NULL : t->reg[v],
                             .row = c->by_row && v != FL_NO_REG ? row_step(t, c->link[i].uni) : 0 };
     if (link[i].op == FL_LINK_load_half && !is_half(t, v)) link[i].op = FL_LINK_load;
   }
-  g->vm->pairs->chain[c->reg](t->reg[x->v], link, count, c->by_row ? t->rows : 1, c->by_row ? t->cols : n, half);
+  g->vm->pairs->chain[c->reg](t->reg[x->v], link, count, c->by_row ? t->rows : 1,
+                              c->by_row ? t->cols : n, half);
 }
 
 void fl_tile_run(fl_tile *t, const fl_section *s) {

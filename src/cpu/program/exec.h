@@ -1,5 +1,6 @@
 /*
-** What exec.c (the operations of a section on one tile) and units.c (which tiles, in which order) share.
+** What exec.c (the operations of a section on one tile) and units.c (which
+** tiles, in which order) share.
 */
 #ifndef FL_CPU_EXEC_H
 #define FL_CPU_EXEC_H
@@ -28,5 +29,6 @@ fl_view fl_tile_view(fl_tile *t, int operand, int level);
 char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v);
 void fl_tile_run(fl_tile *t, const fl_section *s);
 /* A state's value as a ROW register: positions 1-based, half types rounded. */
-void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *val, const int64_t *pos, int64_t n);
+void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *val,
+                    const int64_t *pos, int64_t n);
 #endif

@@ -1,6 +1,6 @@
 /*
-** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and the like whose
-** results nothing else reads, and the sum of a product. A trip over a tile costs as much as
+** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and the like
+** whose results nothing else reads, and the sum of a product. A trip over a tile costs as much as
 ** its store; the bits stay, as each operation rounds in either form.
 */
 #include "cpu/program/program.h"
@@ -8,7 +8,8 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* per register: operation that makes it (-1), readings, those that are no links */
+  int32_t *maker, *uses, *other;   /* per register: operation that makes it (-1),
+                                   ** readings, those that are no links */
   int failed;
 } fuse;
 
@@ -25,7 +26,8 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link of an operation of its own on points, and of the same with operands exchanged; 0: none. */
+/* The link of an operation of its own on points, and of the same with
+** operands exchanged; 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -44,7 +46,8 @@ static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   }
 }
 
-/* The test of an operation that compares points, and of the same with operands exchanged; 0: none. */
+/* The test of an operation that compares points, and of the same with
+** operands exchanged; 0: none. */
 static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -61,13 +64,14 @@ static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
 
 /* An operation of three operands on points. */
 static int is_ternary(const fuse *f, const fl_vop *x, int op) {
-  return x->code <= FL_V_ROWS && x->arg == op && x->level == 1 && f->g->reg.at[x->v].kind == FL_KIND_FULL &&
-         f->g->reg.at[x->b].reg <= FL_REG_F32;
+  return x->code <= FL_V_ROWS && x->arg == op && x->level == 1 &&
+         f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
 }
 
 /* The test that x, if it is a 'where', chooses by; NULL: none that a chain could do. */
 static fl_vop *tested(const fuse *f, const fl_vop *x) {
-  fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0 ? &f->sec->at[f->maker[x->a]] : NULL;
+  fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0
+              ? &f->sec->at[f->maker[x->a]] : NULL;
   return t && test_of(f, t, 0) && f->g->reg.at[t->a].reg == f->g->reg.at[x->b].reg ? t : NULL;
 }
 
@@ -82,13 +86,15 @@ static fl_vop *only_for(const fuse *f, uint16_t v) {
 
 /* A load of bf16 that chains may do themselves. */
 static int is_half(const fuse *f, const fl_vop *x) {
-  return x->code == FL_V_LOAD && x->reg == FLAME_BF16 && x->level == 1 && f->g->reg.at[x->v].kind == FL_KIND_FULL &&
-         !f->g->reg.at[x->v].lives;
+  return x->code == FL_V_LOAD && x->reg == FLAME_BF16 && x->level == 1 &&
+         f->g->reg.at[x->v].kind == FL_KIND_FULL && !f->g->reg.at[x->v].lives;
 }
 
 /* A sum, of products or not, whose operands are such loads: it reads them as they lie. */
 static int sums_halves(const fuse *f, const fl_vop *x) {
-  if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum || f->g->red.at[x->arg].reg != FL_REG_F32) return 0;
+  if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum ||
+      f->g->red.at[x->arg].reg != FL_REG_F32)
+    return 0;
   for (int k = 0; k < 2; k++) {
     const int32_t at = f->maker[k ? x->b : x->a];
     if (at < 0 || !is_half(f, &f->sec->at[at])) return 0;
@@ -98,8 +104,8 @@ static int sums_halves(const fuse *f, const fl_vop *x) {
 
 /* The rounding to bf16, in place, of what the operation before made. */
 static int is_rounding(const fuse *f, const fl_vop *x) {
-  return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 && x->fn.move == f->g->vm->round[FLAME_BF16] &&
-         f->g->reg.at[x->v].kind == FL_KIND_FULL;
+  return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 &&
+         x->fn.move == f->g->vm->round[FLAME_BF16] && f->g->reg.at[x->v].kind == FL_KIND_FULL;
 }
 
 static void count(fuse *f) {
@@ -112,10 +118,12 @@ static void count(fuse *f) {
     uint16_t v[FL_CHAIN];
     if (x->code == FL_V_NONE || x->code == FL_V_LOAD || is_rounding(f, x)) {
       f->other[x->v] += x->code == FL_V_MOVE;
-      f->maker[x->v] = x->code == FL_V_NONE ? -2 : x->code == FL_V_LOAD && is_half(f, x) ? (int32_t)i : f->maker[x->v];
+      f->maker[x->v] = x->code == FL_V_NONE ? -2 : x->code == FL_V_LOAD && is_half(f, x)
+                       ? (int32_t)i : f->maker[x->v];
       continue;
     }
-    const int linked = link_of(f, x, 0) || is_ternary(f, x, FL_OP_clamp) || tested(f, x) || sums_halves(f, x);
+    const int linked = link_of(f, x, 0) || is_ternary(f, x, FL_OP_clamp) || tested(f, x) ||
+                       sums_halves(f, x);
     for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) {
       f->uses[v[k]]++;
       f->other[v[k]] += !linked;
@@ -142,7 +150,9 @@ static void sum_of_product(const fuse *f, fl_vop *x) {
   const fl_red *r = &f->g->red.at[x->arg];
   fl_vop *p = only_for(f, x->a);
   const int link = p && !p->uni ? link_of(f, p, 0) : 0;
-  if (r->op != FL_OP_sum || r->reg > FL_REG_F32 || f->other[x->a] > 1 || (link != FL_LINK_square && link != FL_LINK_mul)) return;
+  if (r->op != FL_OP_sum || r->reg > FL_REG_F32 || f->other[x->a] > 1 ||
+      (link != FL_LINK_square && link != FL_LINK_mul))
+    return;
   if (fl_ops[p->arg].form == FL_FORM_UNARY) p->b = p->a;
   x->a = p->a;
   x->b = x->c = p->b;
@@ -189,17 +199,19 @@ static void append_from(fl_chain *c, const fl_chain *more, int first) {
 
 static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
-/* What may become part of a chain that reads v: what that chain alone reads, or an operation that only
-** chains read: to make it anew costs less than a trip. */
+/* What may become part of a chain that reads v: what that chain alone reads, or an operation that
+** only chains read: to make it anew costs less than a trip. */
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
-  fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0 ? &f->sec->at[f->maker[v]] : NULL;
+  fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0
+              ? &f->sec->at[f->maker[v]] : NULL;
   if (p && p->code == FL_V_LOAD) return f->other[v] ? NULL : p;
   return p && (f->uses[v] == 1 || (!f->other[v] && p->code <= FL_V_ROWS)) ? p : NULL;
 }
 
 /* x with what makes its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
-static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take, fl_chain *c) {
+static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take,
+                 fl_chain *c) {
   const int link = link_of(f, x, 0);
   *c = (fl_chain){ .reg = f->g->reg.at[x->a].reg };
   if (take == 3) {                             /* b's result waits for a's */
@@ -262,13 +274,14 @@ static void join_clamp(fuse *f, fl_vop *x) {
 
 /* ---- choices --------------------- */
 
-typedef struct choice {                        /* where(u test v, a, b): the parts' links; n 0: a register */
+typedef struct choice {               /* where(u test v, a, b): the parts' links; n 0: a register */
   const fl_vop *x, *test;
   fl_chain u, v, a, b;
 } choice;
 
 static int has_test(const fl_chain *c) {
-  for (int i = 0; i < c->n; i++) if (c->link[i].op >= FL_LINK_gt && c->link[i].op <= FL_LINK_ne) return 1;
+  for (int i = 0; i < c->n; i++)
+    if (c->link[i].op >= FL_LINK_gt && c->link[i].op <= FL_LINK_ne) return 1;
   return 0;
 }
 
@@ -279,12 +292,14 @@ static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int un
 
 /* The same behind a test of x itself, which need not be loaded again. */
 static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16_t x) {
-  const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n ? FL_NO_REG : v;
+  const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n
+                 ? FL_NO_REG : v;
   if (at != x || x == FL_NO_REG) append_or_load(c, part, v, uni);
   else if (part->n) append_from(c, part, 1);
 }
 
-/* A test is of use until the next: a value that tests, or the second of two, comes first and is kept. 0: too long. */
+/* A test is of use until the next: a value that tests, or the second of two,
+** comes first and is kept. 0: too long. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
   const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;
@@ -300,22 +315,25 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
     append_or_load(c, &w->u, t->a, t->uni);
     add_link(c, test_of(f, t, 0), t->b, t->uni >> 1);
   }
-  const int then = early == 1 || (!early && w->b.n);             /* b first, a where the test holds */
+  const int then = early == 1 || (!early && w->b.n);           /* b first, a where the test holds */
   const uint16_t known = w->u.n || w->v.n ? FL_NO_REG : t->a;
   if (then) go_on(c, &w->b, x->c, x->uni >> 2, known);
   else go_on(c, &w->a, x->b, x->uni >> 1, known);
-  add_link(c, then ? FL_LINK_pick : FL_LINK_keep, early ? FL_NO_REG : then ? x->b : x->c, x->uni >> (then ? 1 : 2));
+  add_link(c, then ? FL_LINK_pick : FL_LINK_keep, early ? FL_NO_REG : then ? x->b : x->c,
+           x->uni >> (then ? 1 : 2));
   if (c->n > FL_CHAIN) return 0;
   if (early) c->link[c->n - 1].saved = (uint8_t)saved, c->link[c->n - 1].uni = 0;
   return 1;
 }
 
-/* As many of the parts as there is room for; a test that others read too is done anew, from registers. */
+/* As many of the parts as there is room for; a test that others read too is
+** done anew, from registers. */
 static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;
   const int own = f->uses[t->v] == 1 && !f->g->reg.at[t->v].lives;
-  const int two = own && t->a != t->b, values = x->b != x->c;          /* one register twice is read as it is */
+  /* one register twice is read as it is */
+  const int two = own && t->a != t->b, values = x->b != x->c;
   fl_vop *part[] = { two ? part_for(f, t->a) : NULL, two ? part_for(f, t->b) : NULL,
                      values ? part_for(f, x->b) : NULL, values ? part_for(f, x->c) : NULL };
   for (int take = 15; take >= 0; take--) {
@@ -323,7 +341,8 @@ static void join_where(fuse *f, fl_vop *x) {
     choice w = { .x = x, .test = t };
     fl_chain *links[] = { &w.u, &w.v, &w.a, &w.b };
     int have = 0;
-    for (int k = 0; k < 4; k++) if (take >> k & 1) have |= (links_of(f, part[k], links[k]) > 0) << k;
+    for (int k = 0; k < 4; k++)
+      if (take >> k & 1) have |= (links_of(f, part[k], links[k]) > 0) << k;
     if (have != take || (take & 3) == 3 || !build_choice(f, &w, &c)) continue;
     if (!make_chain(f, x, &c)) return;
     for (int k = 0; k < 4; k++) if (take >> k & 1) drop(f, part[k]);
@@ -356,11 +375,14 @@ static void settle_load(const fuse *f, fl_vop *load) {
     for (int64_t i = 0; i < f->sec->n; i++) {
       fl_vop *x = &f->sec->at[i];
       fl_chain *c = x->code == FL_V_CHAIN ? &f->g->chain.at[x->arg] : NULL;
-      if (!c && x->code != FL_V_NONE && x != load && !(x->code == FL_V_REDUCE && x->flags & FL_BY_HALVES))
+      if (!c && x->code != FL_V_NONE && x != load &&
+          !(x->code == FL_V_REDUCE && x->flags & FL_BY_HALVES))
         others |= x->a == load->v || x->b == load->v || x->c == load->v;
       for (int k = 0; c && k < c->n; k++) {
         if (c->link[k].v != load->v) continue;
-        if (pass) c->link[k].op = others && c->link[k].op == FL_LINK_load_half ? FL_LINK_load : c->link[k].op;
+        if (pass)
+          c->link[k].op = others && c->link[k].op == FL_LINK_load_half
+                          ? FL_LINK_load : c->link[k].op;
         else others |= c->link[k].op != FL_LINK_load_half;
       }
     }
@@ -382,8 +404,10 @@ static void fuse_section(fuse *f) {
     else if (is_ternary(f, x, FL_OP_where)) join_where(f, x);
     else join(f, x);
   }
-  for (int64_t i = 0; i < f->sec->n; i++) if (sums_halves(f, &f->sec->at[i])) f->sec->at[i].flags |= FL_BY_HALVES;
-  for (int64_t i = 0; i < f->sec->n; i++) if (is_half(f, &f->sec->at[i])) settle_load(f, &f->sec->at[i]);
+  for (int64_t i = 0; i < f->sec->n; i++)
+    if (sums_halves(f, &f->sec->at[i])) f->sec->at[i].flags |= FL_BY_HALVES;
+  for (int64_t i = 0; i < f->sec->n; i++)
+    if (is_half(f, &f->sec->at[i])) settle_load(f, &f->sec->at[i]);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code != FL_V_NONE) f->sec->at[n++] = f->sec->at[i];
   f->sec->n = n;

@@ -1,6 +1,6 @@
 /*
-** A kernel without what would cost a trip over a tile and change nothing: casts between types of one
-** register, values made twice, roundings that the store does as well. And moves of narrow
+** A kernel without what would cost a trip over a tile and change nothing: casts between types of
+** one register, values made twice, roundings that the store does as well. And moves of narrow
 ** elements as words of eight bytes: nothing but their places matters.
 */
 #include "cpu/program/lower.h"
@@ -25,12 +25,14 @@ static void widen(const lean *b, fl_instr *x) {
   const int reg = fl_dtype_reg(x->dtype), from = fl_dtype_reg(x->from);
   if (!b->g->vm->round[x->dtype]) return;
   if (x->code == FL_I_OP ? fl_ops[x->op].kind != FL_KIND_TEST && x->dtype != FLAME_BOOL
-                         : x->code == FL_I_CAST && (from == reg || (from == FL_REG_F64 && reg == FL_REG_F32)))
+                         : x->code == FL_I_CAST &&
+                         (from == reg || (from == FL_REG_F64 && reg == FL_REG_F32)))
     x->dtype = wide[reg];
 }
 
 static int is_same(const lean *b, const fl_instr *x) {
-  return x->code == FL_I_CAST && fl_dtype_reg(x->from) == fl_dtype_reg(x->dtype) && !b->g->vm->round[x->dtype];
+  return x->code == FL_I_CAST && fl_dtype_reg(x->from) == fl_dtype_reg(x->dtype) &&
+         !b->g->vm->round[x->dtype];
 }
 
 /* An operation that was made before, or -1. */
@@ -39,8 +41,8 @@ static int made_before(const lean *b, const fl_instr *x) {
   if (x->code != FL_I_OP && x->code != FL_I_CAST) return -1;
   for (int i = n - 1; i >= 0 && i >= n - NEAR; i--) {
     const fl_instr *y = &b->k->instr[i];
-    if (y->code == x->code && y->dtype == x->dtype && y->from == x->from && y->op == x->op && y->a == x->a &&
-        (count < 2 || y->b == x->b) && (count < 3 || y->c == x->c)) return i;
+    if (y->code == x->code && y->dtype == x->dtype && y->from == x->from && y->op == x->op &&
+        y->a == x->a && (count < 2 || y->b == x->b) && (count < 3 || y->c == x->c)) return i;
   }
   return -1;
 }
@@ -75,7 +77,9 @@ static void take_all(lean *b, const fl_kernel *k) {
 
 /* ---- moves --------------------- */
 
-static int is_narrow(const fl_operand *o) { return (o->reads || o->writes) && fl_dtype_size(o->dtype) < 4; }
+static int is_narrow(const fl_operand *o) {
+  return (o->reads || o->writes) && fl_dtype_size(o->dtype) < 4;
+}
 
 /* Bytes of the words in which all narrow elements of a MAP, of one type, can move: 8, 4, or 0. */
 static int word_size(const fl_kernel *k) {
@@ -123,7 +127,8 @@ static void move_words(fl_kernel *k, int word) {
 /* ---- the kernel --------------------- */
 
 static size_t lean_bytes(const fl_kernel *k) {
-  return sizeof(fl_operand) * k->noperand + sizeof(fl_instr) * k->ninstr + sizeof(fl_store) * k->nstore + 64;
+  return sizeof(fl_operand) * k->noperand + sizeof(fl_instr) * k->ninstr +
+         sizeof(fl_store) * k->nstore + 64;
 }
 
 int fl_prog_lean(fl_prog *g, const fl_kernel *k) {

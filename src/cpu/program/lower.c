@@ -98,7 +98,8 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
   const int reg = b->g->reg.at[v].reg;
   const uint16_t f = new_reg(b, FL_KIND_FULL, reg);
   fl_vop x = { .code = FL_V_SPREAD, .level = 1, .reg = (uint8_t)reg, .v = f, .a = v };
-  const int across = (b->k->kind == FL_K_COL && b->g->reg.at[v].kind == FL_KIND_ROW) || is_one_line(b, v);
+  const int across = (b->k->kind == FL_K_COL && b->g->reg.at[v].kind == FL_KIND_ROW) ||
+                     is_one_line(b, v);
   x.fn.spread = across ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
   push(b, sec, x);
   return b->spread[v] = f;
@@ -116,12 +117,13 @@ static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int 
     return uni ? v : spread(b, sec, v);
   }
   if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
-  if ((kind == FL_KIND_LINE && level == 2) || (kind == FL_KIND_ROW && col && b->g->batch == 1)) return v;
+  if ((kind == FL_KIND_LINE && level == 2) || (kind == FL_KIND_ROW && col && b->g->batch == 1))
+    return v;
   if (uni && (kind == FL_KIND_UNI || single)) {
     *uni |= (uint8_t)(1 << bit);
     return v;
   }
-  if (uni && b->row_by_row && kind != FL_KIND_UNI) {             /* COL: a LINE value is one a row */
+  if (uni && b->row_by_row && kind != FL_KIND_UNI) {            /* COL: a LINE value is one a row */
     *uni |= (uint8_t)((col && kind == FL_KIND_ROW ? 16 : 17) << bit);
     return v;
   }
@@ -136,7 +138,8 @@ static void emit_round(lower *b, int sec, int level, uint16_t v, int dtype) {
 
 /* Is the result one of the operands, as rounded as they are? A scalar is not. */
 static int only_selects(const fl_kernel *k, const fl_instr *x) {
-  return x->op == FL_OP_where && k->instr[x->b].code != FL_I_SCALAR && k->instr[x->c].code != FL_I_SCALAR;
+  return x->op == FL_OP_where && k->instr[x->b].code != FL_I_SCALAR &&
+         k->instr[x->c].code != FL_I_SCALAR;
 }
 
 /* TEST results need no rounding, nor does what only selects. bool's complement is 'not'. */
@@ -217,7 +220,8 @@ static void emit_index(lower *b, int sec, int level, int i) {
   if (b->kind[x->b] != FL_KIND_UNI) { b->bad = 1; return; }
   y.a = use(b, sec, x->a, level, NULL, 0);
   y.b = x->b;
-  y.c = b->late[x->c] ? x->c : use(b, sec, x->c, level, b->kind[x->c] == FL_KIND_UNI ? &y.uni : NULL, 2);
+  y.c = b->late[x->c] ? x->c
+                      : use(b, sec, x->c, level, b->kind[x->c] == FL_KIND_UNI ? &y.uni : NULL, 2);
   if (b->late[x->c]) y.reg = (uint8_t)(b->k->instr[x->c].arg + 1);
   push(b, sec, y);
 }
@@ -241,8 +245,8 @@ static int is_placed(const lower *b, int sec, int op, uint16_t a) {
   const fl_section *s = &b->g->sec[sec];
   const fl_vop *x = s->n ? &s->at[s->n - 1] : NULL;
   const int by = op == FL_OP_amax ? FL_OP_argmax : op == FL_OP_amin ? FL_OP_argmin : -1;
-  return b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && x && x->code == FL_V_REDUCE && x->a == a &&
-         b->g->red.at[x->arg].op == by;
+  return b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && x && x->code == FL_V_REDUCE &&
+         x->a == a && b->g->red.at[x->arg].op == by;
 }
 
 /* The input in the state's register type: sums of integers in i64, tests as 0 or 1. */
@@ -265,13 +269,15 @@ static void emit_reduce(lower *b, int sec, int i) {
   *r = (fl_red){ x->op, (uint16_t)i, (uint16_t)(b->pass[i] - 1), (uint8_t)reg, x->dtype,
                  &b->g->vm->reduce[x->op][reg] };
   if (!r->fn->rows) b->bad = 1;
-  push(b, sec, (fl_vop){ .code = FL_V_REDUCE, .level = 1, .v = (uint16_t)i, .a = a, .arg = (uint16_t)(b->g->red.n - 1),
+  push(b, sec, (fl_vop){ .code = FL_V_REDUCE, .level = 1, .v = (uint16_t)i, .a = a,
+                         .arg = (uint16_t)(b->g->red.n - 1),
                          .flags = is_placed(b, sec, x->op, a) ? FL_BY_PLACE : 0 });
 }
 
 static void emit(lower *b, int sec, int i) {
   const fl_instr *x = &b->k->instr[i];
-  const int level = b->kind[i] == FL_KIND_FULL ? 1 : b->kind[i] != FL_KIND_LINE ? 0 : sec == FL_SEC_LINE ? 2 : 1;
+  const int level = b->kind[i] == FL_KIND_FULL ? 1 : b->kind[i] != FL_KIND_LINE
+                    ? 0 : sec == FL_SEC_LINE ? 2 : 1;
   switch (x->code) {
     case FL_I_LOAD: case FL_I_GATHER: case FL_I_IOTA: emit_load(b, sec, level, i); break;
     case FL_I_OP: emit_op(b, sec, level, i); break;
@@ -301,7 +307,8 @@ static int store_level(const lower *b, int s) {
 static void emit_store(lower *b, int sec, int s, int level) {
   const fl_store *st = &b->k->store[s];
   const fl_operand *o = &b->k->operand[st->operand];
-  if (fl_dtype_reg(o->dtype) != fl_dtype_reg(b->k->instr[st->value].dtype)) b->bad = 1;   /* it rounds */
+  /* it rounds */
+  if (fl_dtype_reg(o->dtype) != fl_dtype_reg(b->k->instr[st->value].dtype)) b->bad = 1;
   b->g->access[st->operand].used = 2;
   push(b, sec, (fl_vop){ .code = FL_V_STORE, .level = (uint8_t)level, .reg = o->dtype,
                          .a = use(b, sec, st->value, level, NULL, 0), .arg = (uint16_t)s,
@@ -459,7 +466,8 @@ static int lower_all(lower *b) {
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
   b->row_by_row = b->g->batch > 1 && (b->g->mode == FL_MODE_COL ? b->g->width >= FL_UNI_ROW :
-                                      b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && k->n >= FL_UNI_ROW);
+                                      b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW &&
+                                      k->n >= FL_UNI_ROW);
   b->g->one_line = b->row_by_row && b->g->mode == FL_MODE_WHOLE;
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
@@ -470,7 +478,8 @@ static int lower_all(lower *b) {
   return !b->failed && (b->bad || fl_prog_place(b->g));
 }
 
-/* Measured: on AMD's processors asking for lines ahead makes what streams a tenth to a fifth slower. */
+/* Measured: on AMD's processors asking for lines ahead makes what streams a
+** tenth to a fifth slower. */
 static uint8_t asks_ahead(void) {
 #if defined(__x86_64__)
   return !__builtin_cpu_is("amd");
@@ -479,7 +488,8 @@ static uint8_t asks_ahead(void) {
 #endif
 }
 
-fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers) {
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k,
+                     int workers) {
   const size_t n = k->ninstr, bytes = n * 4 + (n + 1) * 4 * sizeof(uint16_t);
   fl_prog *g = fl_zalloc(m, sizeof *g);
   char *work = fl_zalloc(m, bytes + 64);

@@ -1,7 +1,7 @@
 /*
-** How a kernel is cut into work: the mode (program.h), tiles, units and groups, from sizes, strides and
-** the kinds of values alone; and how each operand is walked. The number of workers decides how COL
-** is grouped; no value depends on it.
+** How a kernel is cut into work: the mode (program.h), tiles, units and groups, from sizes, strides
+** and the kinds of values alone; and how each operand is walked. The number of workers decides how
+** COL is grouped; no value depends on it.
 */
 #include "cpu/program/lower.h"
 #include "base/num.h"
@@ -11,8 +11,9 @@
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
-       COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
-       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, DEAR_POINTS = 4096, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
+       COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8,
+       LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
+       UNIT_POINTS = 16384, DEAR_POINTS = 4096, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
 
 /* ---- modes --------------------- */
 
@@ -33,7 +34,8 @@ static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, i
 /* Rows that are looked up and stored as they are. */
 static int is_lookup(const fl_kernel *k, const uint8_t *kind) {
   int other = 0;
-  for (int i = 0; i < k->ninstr; i++) other += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_GATHER;
+  for (int i = 0; i < k->ninstr; i++)
+    other += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_GATHER;
   return !other;
 }
 
@@ -64,7 +66,8 @@ static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
 }
 
 static int has_line(const fl_kernel *k, const uint8_t *kind) {
-  for (int i = 0; i < k->ninstr; i++) if (kind[i] == FL_KIND_LINE && k->instr[i].code != FL_I_LOAD) return 1;
+  for (int i = 0; i < k->ninstr; i++)
+    if (kind[i] == FL_KIND_LINE && k->instr[i].code != FL_I_LOAD) return 1;
   return 0;
 }
 
@@ -86,24 +89,30 @@ static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points)
 /* Points of a unit. The processor begins anew to look ahead at each: those of light work are a few
 ** a worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
-  return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS) : UNIT_POINTS;
+  return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS)
+               : UNIT_POINTS;
 }
 
 /* trips: rounds of reductions, and one more if values of each point are stored. */
-static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
+static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers,
+                        int trips) {
   const int line = has_line(k, kind), whole = trips > 1 || line;
   const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
-  const int64_t tile = plain ? PLAIN_TILE : LIGHT_TILE, points = work_points(g, k, unit_points(k, workers, light));
+  const int64_t tile = plain ? PLAIN_TILE : LIGHT_TILE,
+                points = work_points(g, k, unit_points(k, workers, light));
   if (k->n <= (whole ? WHOLE_ROW : light ? tile / 2 : WHOLE_ONCE) ||
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
-    g->batch = k->n > SHORT_ROW ? 1 : (k->n >= FL_UNI_ROW ? LIGHT_TILE : FL_VM_BLOCK) / (k->n ? k->n : 1);
+    g->batch = k->n > SHORT_ROW
+               ? 1 : (k->n >= FL_UNI_ROW ? LIGHT_TILE : FL_VM_BLOCK) / (k->n ? k->n : 1);
     if (k->n && light && k->n <= tile) g->batch = tile / k->n;
-    else if (k->n && k->n <= WHOLE_ONCE && !line && is_lookup(k, kind)) g->batch = LIGHT_TILE / k->n;
+    else if (k->n && k->n <= WHOLE_ONCE && !line && is_lookup(k, kind))
+      g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
-    g->unit = (line && points < LINE_UNIT && !g->dear ? LINE_UNIT : points) / (g->full ? g->full : points) * g->batch;
+    g->unit = (line && points < LINE_UNIT && !g->dear ? LINE_UNIT : points) /
+              (g->full ? g->full : points) * g->batch;
     if (g->unit < g->batch) g->unit = g->batch;
     g->units = fl_ceil_div(k->rows, g->unit);
     return;
@@ -118,12 +127,14 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. Of plain rows: all, which lie in one piece, if each worker then has work; fewer
-** of other rows if they are few, but no less than pays for another worker. */
-static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers, int plain) {
+/* Columns of a block. Of plain rows: all, which lie in one piece, if each worker then has work;
+** fewer of other rows if they are few, but no less than pays for another worker. */
+static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
+                         int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
   int64_t width = plain ? WIDE_BLOCK : COL_BLOCK;
-  while (plain && width > COL_BLOCK && (width >= 2 * columns || fl_ceil_div(columns, width) * parts_of_block < 4 * workers))
+  while (plain && width > COL_BLOCK &&
+         (width >= 2 * columns || fl_ceil_div(columns, width) * parts_of_block < 4 * workers))
     width /= 2;
   while (!plain && width > NARROW_BLOCK && width * k->n >= 2 * work_points(g, k, NARROW_POINTS) &&
          (width >= 2 * columns || fl_ceil_div(columns, width) * parts_of_block < workers))
@@ -131,7 +142,8 @@ static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, 
   return width;
 }
 
-static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
+static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers,
+                        int trips) {
   const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
   const int tile = plain ? PLAIN_TILE : light ? LIGHT_TILE : FL_VM_BLOCK;
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
@@ -156,7 +168,8 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->unit = g->few = 1;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
   g->group = COL_GROUP;
-  if (workers > 1 && g->blocks * fl_ceil_div(k->n, COL_GROUP) < 4 * workers && k->points >= 4 * UNIT_POINTS)
+  if (workers > 1 && g->blocks * fl_ceil_div(k->n, COL_GROUP) < 4 * workers &&
+      k->points >= 4 * UNIT_POINTS)
     g->group = FL_VM_CHUNK;
   g->slots = 6;
 }
@@ -180,7 +193,8 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   const int light = full_work(k, kind) <= LIGHT_MAP && (d < 0 || reads_as_is(g, k));
   g->mode = FL_MODE_MAP;
   g->full = fl_min(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
-  if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k)) g->full = fl_min(k->points, PLAIN_TILE);
+  if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k))
+    g->full = fl_min(k->points, PLAIN_TILE);
   g->unit = work_points(g, k, UNIT_POINTS);
   g->units = fl_ceil_div(k->points, g->unit);
   if (d < 0) return;
@@ -188,7 +202,8 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   g->box_last = last;
   g->batch = fl_min(light ? BOX : BOX / 2, k->size[d]);
   g->width = fl_min(g->full / g->batch, k->size[last]);
-  g->boxes = k->points / (k->size[d] * k->size[last]) * fl_ceil_div(k->size[d], g->batch * FL_BOX_TILES) *
+  g->boxes = k->points / (k->size[d] * k->size[last]) *
+             fl_ceil_div(k->size[d], g->batch * FL_BOX_TILES) *
              fl_ceil_div(k->size[last], g->width * FL_BOX_TILES);
   g->units = g->boxes;
 }
@@ -198,7 +213,8 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   int full = 0;
   for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
   g->width = g->batch = g->row = g->columns = 1;
-  for (int i = 0; i < k->ninstr; i++) g->dear += kind[i] == FL_KIND_FULL && is_dear(&k->instr[i]) && g->dear < 8;
+  for (int i = 0; i < k->ninstr; i++)
+    g->dear += kind[i] == FL_KIND_FULL && is_dear(&k->instr[i]) && g->dear < 8;
   if (k->kind == FL_K_MAP) {
     choose_map(g, k, kind);
     return;
@@ -213,7 +229,8 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
 /* ---- walks --------------------- */
 
 /* Dims of 'order' merged where the operand's strides allow; dims of size 1 left out. */
-static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size, const int64_t *stride) {
+static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size,
+                      const int64_t *stride) {
   memset(w, 0, sizeof *w);
   for (int i = 0; i < n; i++) {
     const int64_t s = size[order[i]], t = stride[order[i]];

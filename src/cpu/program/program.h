@@ -15,9 +15,9 @@
 **   FULL  one element for each point (level 1; in a MAP the only level)
 ** The kind follows from the strides and operands, not from the planner's level, so work on
 ** broadcast operands is done once a row or once a line. Where that saves work, a MAP is lowered
-** as a ROW kernel without reductions, its last dim the row, or as a COL kernel along the dim before. Registers beyond the instructions are
-** copies of these made full ('fill' of UNI, 'spread' of ROW and LINE) and converted inputs of
-** reductions.
+** as a ROW kernel without reductions, its last dim the row, or as a COL kernel along the dim
+** before. Registers beyond the instructions are copies of these made full ('fill' of UNI, 'spread'
+** of ROW and LINE) and converted inputs of reductions.
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
 **   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
@@ -41,26 +41,28 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
-  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (up) of 'uni' one element a row, with bit 4
-                     alone one row for all */
+  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (up) of 'uni' one element a row, with
+                  ** bit 4 alone one row for all */
   FL_V_CHAIN,     /* v = chain arg, made of several (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
   FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
   FL_V_FILL,      /* v = element a for all */
   FL_V_SPREAD,    /* FULL v = ROW or LINE a */
-  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): WHOLE gives ROW v, else into the state */
+  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): WHOLE gives ROW v,
+                  ** else into the state */
   FL_V_STORE,     /* store arg of a, unless a was made in its memory */
   FL_V_NONE       /* taken by another (fuse.c) */
 } fl_vcode;
 
 typedef struct fl_vop {
-  uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory.
-                                         GATHER's uni: one index a row of the tile. INDEX's reg: the
-                                         operand whose map gives the positions c, + 1; 0: c has them */
+  /* reg: register type of v (FILL, SPREAD) or of memory. GATHER's uni: one index a row of the tile.
+  ** INDEX's reg: the operand whose map gives the positions c, + 1; 0: c has them */
+  uint8_t code, level, uni, reg;
   uint16_t v, a, b, c, arg;           /* arg: FL_OP_* of OP and ROWS */
-  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference, FL_BY_HALVES;
-                                         REDUCE: 1 a times b, FL_BY_HALVES, FL_BY_PLACE */
+  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference,
+                                      ** FL_BY_HALVES; REDUCE: 1 a times b, FL_BY_HALVES,
+                                      ** FL_BY_PLACE */
   uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
   union {
     fl_vm_fn op;
@@ -78,9 +80,10 @@ typedef struct fl_chain {
   uint8_t n, reg, by_row;
   struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
 } fl_chain;
-enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read by chains and by sums
-                                                       with this flag alone */
-       FL_BY_PLACE = 4 };                           /* WHOLE rows: the extreme whose place the operation before found */
+enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read by chains
+                                                    ** and by sums with this flag alone */
+       /* WHOLE rows: the extreme whose place the operation before found */
+       FL_BY_PLACE = 4 };
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
 /* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE
@@ -90,8 +93,8 @@ enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
 #define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
 #define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
 
-/* halves: a LOAD by FL_BY_HALVES gives it, which points it at bf16 in memory where that lies at unit stride.
-** off: bytes in its area */
+/* halves: a LOAD by FL_BY_HALVES gives it, which points it at bf16 in memory where that lies at
+** unit stride. off: bytes in its area */
 typedef struct fl_vreg { uint8_t kind, reg, lives, halves; int64_t off; } fl_vreg;
 
 typedef struct fl_red {
@@ -101,9 +104,9 @@ typedef struct fl_red {
 } fl_red;
 
 typedef struct fl_access_info {
-  fl_walk w1, w0, w2;                 /* over points in tile order; over kept, over reduced indices */
-  int64_t low, high;                  /* elements reached, from the operand's first */
-  uint8_t used;                       /* 1 read, 2 written, 0 without memory (an IOTA's map) */
+  fl_walk w1, w0, w2;               /* over points in tile order; over kept, over reduced indices */
+  int64_t low, high;                /* elements reached, from the operand's first */
+  uint8_t used;                     /* 1 read, 2 written, 0 without memory (an IOTA's map) */
 } fl_access_info;
 
 typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
@@ -114,12 +117,13 @@ typedef struct fl_prog {
   fl_kernel lean;                     /* the planner's without what changes nothing (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
-  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
+  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are
+                                      ** those of 'lean', */
   fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
-  uint8_t mode, asks, one_line, dear; /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values
-                                         are one row, else as many as a tile has; dear: operations of each
-                                         point that take long, at most 8 */
+  /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values are one row, else as many
+  ** as a tile has; dear: operations of each point that take long, at most 8 */
+  uint8_t mode, asks, one_line, dear;
   int rounds;                         /* of reductions; the last section round has the stores */
   int nsec;
   fl_section *sec;
@@ -135,25 +139,30 @@ typedef struct fl_prog {
   int64_t batch;                      /* WHOLE: rows a tile; COL, boxes: rows of a tile */
   int64_t full, row;                  /* most elements of a FULL and of a ROW register */
   int64_t width;                      /* COL: columns of a block; boxes: of a tile; else 1 */
-  int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size, blocks in it; else 1 */
+  int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size,
+                                      ** blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
   int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups a block, reduced indices a group;
                                          groups of a unit where all workers share blocks */
   int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
-  int64_t full_bytes, row_bytes, line_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
+  /* a worker's areas; one state of all reductions */
+  int64_t full_bytes, row_bytes, line_bytes, state_bytes;
   int64_t slots;                      /* states on a worker's counter */
 } fl_prog;
 
 /* One step of count kernels; even: of as many units each. Plain data in p->mem. */
-typedef struct fl_cpu_step { int32_t count, even; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
+typedef struct fl_cpu_step {
+  int32_t count, even; fl_prog **prog; int64_t *first; int64_t work;
+} fl_cpu_step;
 
 /* lower.c: NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
 void fl_prog_free(fl_prog *g);
 /* fuse.c, regs.c (which calls it): 0 when memory is out. */
 int fl_prog_fuse(fl_prog *g);
-int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);    /* the registers; how many */
+/* the registers; how many */
+int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);
 int fl_prog_place(fl_prog *g);
 /* Addresses, scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);

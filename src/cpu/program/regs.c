@@ -20,7 +20,9 @@ typedef struct placer {
   int64_t npool[2], next, most;
 } placer;
 
-static int64_t buffer_bytes(const fl_prog *g, int size) { return fl_round_up(g->full * size, 64) + SKEW; }
+static int64_t buffer_bytes(const fl_prog *g, int size) {
+  return fl_round_up(g->full * size, 64) + SKEW;
+}
 
 static int is_elementwise(const fl_vop *x) { return x->code <= FL_V_MOVE; }
 
@@ -74,7 +76,8 @@ static uint64_t read_after(const placer *p, const fl_section *s, int64_t at) {
   uint64_t mask = 0;
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *x = &s->at[i];
-    if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES)) mask |= (uint64_t)1 << x->arg;
+    if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES))
+      mask |= (uint64_t)1 << x->arg;
   }
   return mask;
 }
@@ -97,7 +100,8 @@ static void find_targets(placer *p, fl_section *s) {
   for (int64_t i = 0; i < s->n; i++) reads_at(p, s, i);
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *st = &s->at[i];
-    if (st->code != FL_V_STORE || !st->level || (g->vm->round[st->reg] && !is_half_chain(g, s, st))) continue;
+    if (st->code != FL_V_STORE || !st->level || (g->vm->round[st->reg] && !is_half_chain(g, s, st)))
+      continue;
     if (g->reg.at[st->a].lives || g->reg.at[st->a].kind != FL_KIND_FULL) continue;
     for (int64_t j = 0; j < i; j++) {
       fl_vop *x = &s->at[j];
@@ -157,8 +161,8 @@ static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
   return 1;
 }
 
-/* A register lies in one place, and the rounds of a row share no buffers: what a later round makes again has
-** registers of its own there. */
+/* A register lies in one place, and the rounds of a row share no buffers: what a later round makes
+** again has registers of its own there. */
 static int part_rounds(fl_prog *g) {
   const int64_t n = g->reg.n;
   uint16_t *own = fl_alloc(g->mem, sizeof *own * ((size_t)n + 1));
@@ -168,8 +172,8 @@ static int part_rounds(fl_prog *g) {
     memset(own, 0, sizeof *own * ((size_t)n + 1));
     for (int64_t i = 0; ok && i < s->n; i++) {
       fl_vop *x = &s->at[i];
-      ok = parted(g, own, x->v, &x->v) && parted(g, own, x->a, &x->a) && parted(g, own, x->b, &x->b) &&
-           parted(g, own, x->c, &x->c);
+      ok = parted(g, own, x->v, &x->v) && parted(g, own, x->a, &x->a) &&
+           parted(g, own, x->b, &x->b) && parted(g, own, x->c, &x->c);
     }
   }
   if (own) fl_free(g->mem, own, sizeof *own * ((size_t)n + 1));

@@ -13,24 +13,27 @@
 
 /* ---- a worker's memory --------------------- */
 
-/* Loads whose low twelve bits of address are those of a store under way wait for it. Tensors begin at pages:
-** registers lie elsewhere in theirs. */
+/* Loads whose low twelve bits of address are those of a store under way wait for it. Tensors begin
+** at pages: registers lie elsewhere in theirs. */
 enum { PAGE = 4096, FULL_AT = 3072 };
 
-static int64_t pointer_bytes(const fl_prog *g) { return fl_round_up(g->reg.n * (int64_t)sizeof(void *), 64); }
+static int64_t pointer_bytes(const fl_prog *g) {
+  return fl_round_up(g->reg.n * (int64_t)sizeof(void *), 64);
+}
 
 int64_t fl_prog_worker_bytes(const fl_prog *g) {
   const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
   const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
-  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round_up(g->full_bytes, 64) + g->row_bytes + g->line_bytes +
-         fl_round_up(8 * g->row, 64) + fl_round_up(slots * state + 64, 64);
+  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round_up(g->full_bytes, 64) + g->row_bytes +
+         g->line_bytes + fl_round_up(8 * g->row, 64) + fl_round_up(slots * state + 64, 64);
 }
 
 static void point_rows(fl_tile *t, char *row) {
   t->row = row;
   for (int64_t i = 0; i < t->g->reg.n; i++) {
     const fl_vreg *r = &t->g->reg.at[i];
-    if (r->kind == FL_KIND_ROW && !r->lives) t->reg[i] = row + r->off;   /* fills stay the worker's */
+    /* fills stay the worker's */
+    if (r->kind == FL_KIND_ROW && !r->lives) t->reg[i] = row + r->off;
   }
 }
 
@@ -109,7 +112,8 @@ static void touch_boxes(fl_tile *t, const box_span *s, int64_t i) {
   const fl_kernel *k = t->g->k;
   if (!box_tile(t, s, i)) return;
   for (int o = 0; o < k->noperand; o++)
-    if (t->g->access[o].used && k->operand[o].gstride == 0) touch_box(t, o, t->g->access[o].used > 1);
+    if (t->g->access[o].used && k->operand[o].gstride == 0)
+      touch_box(t, o, t->g->access[o].used > 1);
 }
 
 /* A unit is FL_BOX_TILES x FL_BOX_TILES tiles of two dims: few pages, each well used. */
@@ -208,7 +212,8 @@ static void start_lines(fl_tile *t, int64_t i, int64_t n) {
 static void move_lines(fl_tile *t, int64_t r) {
   const fl_prog *g = t->g;
   for (int64_t v = 0; g->line_bytes && v < g->reg.n; v++)
-    if (g->reg.at[v].kind == FL_KIND_LINE) t->reg[v] = (char *)t->line_at[v] + r * fl_reg_size(g->reg.at[v].reg);
+    if (g->reg.at[v].kind == FL_KIND_LINE)
+      t->reg[v] = (char *)t->line_at[v] + r * fl_reg_size(g->reg.at[v].reg);
 }
 
 static void col_chunk(fl_tile *t, int round, int64_t block, int64_t i) {
@@ -258,7 +263,8 @@ static void end_round(fl_tile *t, int round, const char *state) {
     const fl_red *r = &g->red.at[i];
     const char *p = state + i * 16 * g->row;
     if (r->round == round)
-      fl_tile_finish(g, r, t->reg[r->value], p, (const int64_t *)(const void *)(p + 8 * g->row), t->n0);
+      fl_tile_finish(g, r, t->reg[r->value], p,
+                     (const int64_t *)(const void *)(p + 8 * g->row), t->n0);
   }
   fl_tile_run(t, &g->sec[FL_SEC_ROW(round + 1)]);
 }
@@ -283,7 +289,9 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
   if (g->boxes) box_unit(&t, unit);
   else if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
   else if (g->mode == FL_MODE_WHOLE) whole_unit(&t, unit);
-  else for (int64_t b = unit * g->unit; b < fl_min(g->blocks, (unit + 1) * g->unit); b++) block_unit(&t, b);
+  else
+    for (int64_t b = unit * g->unit; b < fl_min(g->blocks, (unit + 1) * g->unit); b++)
+      block_unit(&t, b);
 }
 
 /* ---- blocks of several groups: rounds with all workers --------------------- */
@@ -338,7 +346,8 @@ static void split_group(void *arg, int64_t unit, int worker) {
   char *parts = s->d->shared + b * s->stride + fl_round_up(g->row_bytes, 64);
   for (int64_t group = first; group < fl_min(first + g->few, g->groups); group++) {
     group_round(&t, s->round, s->block0 + b, group);
-    if (s->round < g->rounds) memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
+    if (s->round < g->rounds)
+      memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
   }
 }
 

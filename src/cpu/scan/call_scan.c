@@ -34,7 +34,8 @@ typedef struct job {
 static size_t state_size(const job *j) {
   switch (j->kind) {
     case FL_SCAN_LSE: return sizeof(fl_scan_lse);
-    default: return j->dtype == FLAME_F16 || j->dtype == FLAME_BF16 ? sizeof(float) : sizeof(double);
+    default:
+      return j->dtype == FLAME_F16 || j->dtype == FLAME_BF16 ? sizeof(float) : sizeof(double);
   }
 }
 
@@ -53,10 +54,13 @@ static void start(const job *j, void *acc, int64_t lanes) {
 }
 
 /* The walk from element 'first' on, forwards or backwards. */
-static fl_scan_walk walk_from(const job *j, int64_t first, int64_t n, int64_t lanes, int64_t lane, void *acc) {
-  return (fl_scan_walk){ .x = j->x + first * j->in_size, .x2 = j->x2 ? j->x2 + first * j->in2_size : NULL,
+static fl_scan_walk walk_from(const job *j, int64_t first, int64_t n, int64_t lanes, int64_t lane,
+                              void *acc) {
+  return (fl_scan_walk){ .x = j->x + first * j->in_size,
+                         .x2 = j->x2 ? j->x2 + first * j->in2_size : NULL,
                          .y = j->y + first * j->out_size, .n = n,
-                         .step = j->reverse ? -j->inner : j->inner, .lanes = lanes, .lane = lane, .acc = acc };
+                         .step = j->reverse ? -j->inner : j->inner, .lanes = lanes, .lane = lane,
+                         .acc = acc };
 }
 
 /* ---- whole rows and columns ---- */
@@ -129,8 +133,10 @@ static void scan_some(const job *j, int64_t first, int64_t end) {
     const int64_t at = block_begin(j, b, &n);
     (void)block_begin(j, end - 1, &last);
     const int lanes = (int)(end - b) - (n != last);
-    for (int l = 0; l < lanes; l++) memcpy((char *)acc + size * (size_t)l, j->sums + 8 * (b + l), size);
-    const fl_scan_walk w = walk_from(j, at + (j->reverse ? n - 1 : 0), n, lanes, j->reverse ? -BLOCK : BLOCK, acc);
+    for (int l = 0; l < lanes; l++)
+      memcpy((char *)acc + size * (size_t)l, j->sums + 8 * (b + l), size);
+    const fl_scan_walk w = walk_from(j, at + (j->reverse ? n - 1 : 0), n, lanes,
+                                     j->reverse ? -BLOCK : BLOCK, acc);
     j->fn(&w);
     b += lanes;
   }
@@ -200,23 +206,33 @@ int64_t fl_cpu_scratch_scan(const fl_call *call, int workers) {
   (void)workers;
   return is_cut(call) ? 8 * call->p[0] * ((call->p[1] + BLOCK - 1) / BLOCK) : 0;
 }
-int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) { (void)workers; return call->p[4] && call->nin == 1 ? 8 * call->numel : 0; }
-int64_t fl_cpu_scratch_recurrence(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
+int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) {
+  (void)workers;
+  return call->p[4] && call->nin == 1 ? 8 * call->numel : 0;
+}
+int64_t fl_cpu_scratch_recurrence(const fl_call *call, int workers) {
+  (void)call;
+  (void)workers;
+  return 0;
+}
 
 static flame_status run(fl_device *d, const fl_call_run *r, int kind, int reverse) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
   job j = { .x = r->in[0], .x2 = c->nin > 1 ? r->in[1] : NULL, .y = r->out, .outer = c->p[0],
             .n = c->p[1], .inner = c->p[2], .dtype = c->in_dtype[0], .kind = kind,
-            .in_size = fl_dtype_size(c->in_dtype[0]), .in2_size = c->nin > 1 ? fl_dtype_size(c->in_dtype[1]) : 0, .out_size = fl_dtype_size(c->dtype),
-            .reverse = reverse, .loops = cpu->scan, .fn = cpu->scan->walk[c->in_dtype[0]][kind], .stop = cpu->stop };
+            .in_size = fl_dtype_size(c->in_dtype[0]), .in2_size = c->nin > 1
+            ? fl_dtype_size(c->in_dtype[1]) : 0, .out_size = fl_dtype_size(c->dtype),
+            .reverse = reverse, .loops = cpu->scan, .fn = cpu->scan->walk[c->in_dtype[0]][kind],
+            .stop = cpu->stop };
   if (c->numel == 0) return FLAME_OK;
   if (is_cut(c)) {
     j.blocks = (j.n + BLOCK - 1) / BLOCK;
     j.sums = r->scratch;
     run_cut(d, &j);
   } else if (j.inner == 1) {
-    const int64_t unit = c->numel <= UNIT && kind == FL_SCAN_LSE && fl_threads_awake(cpu->pool) ? DEAR_UNIT : UNIT;
+    const int64_t unit = c->numel <= UNIT && kind == FL_SCAN_LSE && fl_threads_awake(cpu->pool)
+                         ? DEAR_UNIT : UNIT;
     j.group = (unit / j.n / ROWS + 1) * ROWS;
     fl_threads_run(cpu->pool, (j.outer + j.group - 1) / j.group, scan_rows, &j, cpu->stop);
   } else {

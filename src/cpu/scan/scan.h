@@ -4,15 +4,16 @@
 #include "tensor/dtype.h"
 
 enum { FL_SCAN_COLUMNS = 128 };       /* most lanes of a walk across */
-enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_SCAN_LINE, FL_SCAN_TAKE, FL_SCAN_KINDS };
+enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_SCAN_LINE,
+       FL_SCAN_TAKE, FL_SCAN_KINDS };
 
 /* State of the log of a sum of exp: s times e to the power m. */
 typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
 /* TAKE: the elements of x at the places x2 (i64) of its running extremes. */
-/* 'lanes' lanes, 'lane' elements apart, of n steps of 'step' elements (backwards too). across: lanes
-** are neighbours. acc: a state for each lane, or (same) one for all, of no use afterwards; MAX,
-** MIN and TAKE need none and go forwards. */
+/* 'lanes' lanes, 'lane' elements apart, of n steps of 'step' elements (backwards too). across:
+** lanes are neighbours. acc: a state for each lane, or (same) one for all, of no use afterwards;
+** MAX, MIN and TAKE need none and go forwards. */
 typedef struct fl_scan_walk {
   const void *x, *x2;
   void *y;

@@ -33,7 +33,8 @@ static __attribute__((noinline)) double lse_value(const fl_scan_lse *a) { return
     ADD \
     y[i] = (O)(VALUE); \
   }
-/* T: what lies in memory, A: state, O: result's; ADD uses a (the state's address) and i (offset). */
+/* T: what lies in memory, A: state, O: result's; ADD uses a (the state's
+** address) and i (offset). */
 #define WALK(name, T, A, O, ADD, VALUE) \
   static void name(const fl_scan_walk *w) { \
     const T *x = w->x, *x2 = w->x2; \
@@ -44,12 +45,14 @@ static __attribute__((noinline)) double lse_value(const fl_scan_lse *a) { return
     (void)x2; \
     if (w->across) { \
       for (int64_t at = 0; at != end; at += w->step) { \
-        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) STEP(A, O, acc[c], at + c, ADD, VALUE) \
+        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) \
+        STEP(A, O, acc[c], at + c, ADD, VALUE) \
       } \
       return; \
     } \
     for (; l + 4 <= lanes; l += 4, x += 4 * lane, x2 += x2 ? 4 * lane : 0, y += 4 * lane) { \
-      A s0 = acc[own * l], s1 = acc[own * (l + 1)], s2 = acc[own * (l + 2)], s3 = acc[own * (l + 3)]; \
+      A s0 = acc[own * l], s1 = acc[own * (l + 1)], s2 = acc[own * (l + 2)], \
+      s3 = acc[own * (l + 3)]; \
       for (int64_t at = 0; at != end; at += w->step) { \
         STEP(A, O, s0, at, ADD, VALUE) \
         STEP(A, O, s1, at + lane, ADD, VALUE) \
@@ -109,7 +112,8 @@ SUMS(bool, uint8_t, uint64_t, int64_t, TRUTH, (int64_t))
 ** STRETCH elements, of which most change nothing: 'stays' says so without a branch an element.
 ** Loops have lengths that are known: short code. */
 enum { STRETCH = 32, SIDE = 32, HEAD = 32, SPAN = 8 * STRETCH, STEP_LANES = 16 };
-typedef struct wide { int size; void (*make)(const void *x, int64_t n, void *v); } wide;   /* NULL: as it is */
+/* NULL: as it is */
+typedef struct wide { int size; void (*make)(const void *x, int64_t n, void *v); } wide;
 #define WIDEN(name, T, V, in) \
   static void widen_##name(const void *x_, int64_t n, void *v_) { \
     const T *x = x_; \
@@ -133,15 +137,20 @@ static const void *widened(const wide *t, const char *x, int64_t n, void *room) 
   return room;
 }
 
-/* The first n elements of 'rows' rows turned: x has SIDE to a step. And their places back to rows. */
-static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n, void *x) {
+/* The first n elements of 'rows' rows turned: x has SIDE to a step. And their
+** places back to rows. */
+static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n,
+                       void *x) {
   int32_t room[SIDE * HEAD];
-  if (rows < SIDE) memset(x, 0, (size_t)(SIDE * n * (t->size == 8 ? 8 : 4)));      /* all are walked */
-  for (int64_t r = 0; t->make && r < rows; r++) t->make(from + r * lane * t->size, n, room + r * HEAD);
+  if (rows < SIDE) memset(x, 0, (size_t)(SIDE * n * (t->size == 8 ? 8 : 4)));   /* all are walked */
+  for (int64_t r = 0; t->make && r < rows; r++)
+    t->make(from + r * lane * t->size, n, room + r * HEAD);
   if (t->size == 8) turn_8_bytes(x, SIDE, from, lane, n, rows, 1);
-  else turn_4_bytes(x, SIDE, t->make ? (const char *)room : from, t->make ? HEAD : lane, n, rows, 1);
+  else
+    turn_4_bytes(x, SIDE, t->make ? (const char *)room : from, t->make ? HEAD : lane, n, rows, 1);
 }
-static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t rows, int64_t n, int size) {
+static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t rows, int64_t n,
+                        int size) {
   int32_t room[SIDE * HEAD];
   if (size == 8) {
     turn_8_bytes(y, lane, place, SIDE, rows, n, 0);
@@ -151,7 +160,8 @@ static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t row
   for (int64_t r = 0; r < rows; r++, y += lane) {
     int64_t i = 0;
     for (; i + STEP_LANES <= n; i += STEP_LANES)
-      _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) y[i + l] = room[r * HEAD + i + l];
+      _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES;
+                                   l++) y[i + l] = room[r * HEAD + i + l];
     for (; i < n; i++) { y[i] = room[r * HEAD + i]; ALONE }
   }
 }
@@ -163,26 +173,32 @@ static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t row
     y[c] = at[c]; \
   }
 #define EXTREME(which, name, V, I, stays) \
-  typedef V which##_vec_##name __attribute__((vector_size(FL_ISA_BYTES), aligned(sizeof(V)), may_alias)); \
-  typedef I which##_bits_##name __attribute__((vector_size(FL_ISA_BYTES), aligned(sizeof(I)), may_alias)); \
+  typedef V which##_vec_##name \
+      __attribute__((vector_size(FL_ISA_BYTES), aligned(sizeof(V)), may_alias)); \
+  typedef I which##_bits_##name \
+      __attribute__((vector_size(FL_ISA_BYTES), aligned(sizeof(I)), may_alias)); \
   static void head_##which##_##name(const V *x, I *place, int64_t n) { \
     for (int64_t c = 0; c < SIDE; c += FL_ISA_BYTES / (int64_t)sizeof(V)) { \
       which##_vec_##name best = *(const which##_vec_##name *)(x + c); \
       which##_bits_##name at = { 0 }; \
       for (int64_t k = 0; k < n; k++) { \
         const which##_vec_##name v = *(const which##_vec_##name *)(x + k * SIDE + c); \
-        const which##_bits_##name take = ~(which##_bits_##name)(v stays best) & (which##_bits_##name)(best == best); \
-        best = (which##_vec_##name)(((which##_bits_##name)v & take) | ((which##_bits_##name)best & ~take)); \
+        const which##_bits_##name take = ~(which##_bits_##name)(v stays best) & \
+                                         (which##_bits_##name)(best == best); \
+        best = (which##_vec_##name)(((which##_bits_##name)v & take) | \
+                                    ((which##_bits_##name)best & ~take)); \
         at = ((at - at + (I)k) & take) | (at & ~take); \
         *(which##_bits_##name *)(place + k * SIDE + c) = at + 1; \
       } \
     } \
   } \
-  static __attribute__((noinline)) void step_##which##_##name(V *best, int64_t *at, const V *x, int64_t *y, \
+  static __attribute__((noinline)) void step_##which##_##name(V *best, int64_t *at, const V *x, \
+                                                              int64_t *y, \
                                                               int64_t lanes, int64_t place) { \
     int64_t c = 0; \
     for (; c + STEP_LANES <= lanes; c += STEP_LANES) \
-      _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) CHOOSE(c + l, stays) \
+      _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) \
+      CHOOSE(c + l, stays) \
     for (; c < lanes; c++) { CHOOSE(c, stays) ALONE } \
   } \
   static void columns_##which##_##name(const fl_scan_walk *w, const wide *t) { \
@@ -199,12 +215,14 @@ static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t row
       step_##which##_##name(best, at, widened(t, x, lanes, room), y, lanes, k + 1); \
     } \
   } \
-  static __attribute__((noinline)) void stretch_##which##_##name(const V *x, int64_t *y, int64_t first, int64_t n, \
+  static __attribute__((noinline)) void stretch_##which##_##name(const V *x, int64_t *y, \
+                                                                 int64_t first, int64_t n, \
                                                                  V *best, int64_t *at) { \
     int change = n < STRETCH; \
     const V before = *best; \
     const int64_t place = *at; \
-    if (!change) _Pragma("GCC unroll 1") for (int j = 0; j < STRETCH; j++) change |= !(x[j] stays before); \
+    if (!change) \
+      _Pragma("GCC unroll 1") for (int j = 0; j < STRETCH; j++) change |= !(x[j] stays before); \
     if (!change) _Pragma("GCC unroll 1") for (int j = 0; j < STRETCH; j++) y[j] = place; \
     else for (int64_t j = 0; j < n; j++) { \
       if (!(x[j] stays *best) && *best == *best) { *best = x[j]; *at = first + j + 1; } \
@@ -229,7 +247,8 @@ static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t row
           const int64_t span = w->n - i < SPAN ? w->n - i : SPAN; \
           const V *v = widened(t, x + i * t->size, span, next); \
           for (int64_t j = 0; j < span; j += STRETCH) \
-            stretch_##which##_##name(v + j, y + i + j, i + j, span - j < STRETCH ? span - j : STRETCH, &best, &at); \
+            stretch_##which##_##name(v + j, y + i + j, i + j, \
+                                     span - j < STRETCH ? span - j : STRETCH, &best, &at); \
         } \
       } \
     } \
@@ -238,7 +257,8 @@ static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t row
     (w->across ? columns_##which##_##name : rows_##which##_##name)(w, t); \
   }
 #define PLACED(name, V, I) EXTREME(max, name, V, I, <=) EXTREME(min, name, V, I, >=)
-PLACED(f64, double, int64_t) PLACED(f32, float, int32_t) PLACED(i64, int64_t, int64_t) PLACED(i32, int32_t, int32_t)
+PLACED(f64, double, int64_t) PLACED(f32, float, int32_t) PLACED(i64, int64_t, int64_t)
+PLACED(i32, int32_t, int32_t)
 #define OF(name, V, bytes, make) \
   static void max_##name(const fl_scan_walk *w) { max_of_##V(w, &(wide){ bytes, make }); } \
   static void min_##name(const fl_scan_walk *w) { min_of_##V(w, &(wide){ bytes, make }); }
@@ -246,8 +266,8 @@ OF(f64, f64, 8, NULL) OF(f32, f32, 4, NULL) OF(f16, f32, 2, widen_f16) OF(bf16, 
 OF(i64, i64, 8, NULL) OF(i32, i32, 4, NULL) OF(i16, i32, 2, widen_i16) OF(i8, i32, 1, widen_i8)
 OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
-/* Places never fall: where a column's is not this step's its value is the last one, and equal ones at
-** the ends of a run are equal in it. */
+/* Places never fall: where a column's is not this step's its value is the last one, and equal ones
+** at the ends of a run are equal in it. */
 #define TAKE(bytes, T, EACH_ONE) \
   static void take_##bytes(const fl_scan_walk *w) { \
     const T *x = w->x; \
@@ -257,7 +277,10 @@ OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
       memcpy(y, x, sizeof *x * (size_t)lanes); \
       for (int64_t k = 1; k < w->n; k++) { \
         x += step; at += step; y += step; \
-        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) { y[c] = at[c] == k + 1 ? x[c] : y[c - step]; EACH_ONE } \
+        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) { \
+          y[c] = at[c] == k + 1 ? x[c] : y[c - step]; \
+          EACH_ONE \
+        } \
       } \
       return; \
     } \
@@ -265,8 +288,16 @@ OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
       int64_t i = 0; \
       for (; i + STEP_LANES <= w->n; i += STEP_LANES) { \
         const int64_t first = at[i]; \
-        if (first == at[i + STEP_LANES - 1]) _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { y[i + j] = x[first - 1]; EACH_ONE } \
-        else _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { y[i + j] = x[at[i + j] - 1]; EACH_ONE } \
+        if (first == at[i + STEP_LANES - 1]) \
+          _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { \
+            y[i + j] = x[first - 1]; \
+            EACH_ONE \
+          } \
+        else \
+          _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { \
+            y[i + j] = x[at[i + j] - 1]; \
+            EACH_ONE \
+          } \
       } \
       for (; i < w->n; i++) { y[i] = x[at[i] - 1]; ALONE } \
     } \

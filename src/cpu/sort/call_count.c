@@ -29,7 +29,8 @@ typedef struct search {
       int64_t lo = 0, hi = s->n; \
       while (lo < hi) { \
         const int64_t mid = lo + (hi - lo) / 2; \
-        const int stays = s->right ? value(row[mid]) > value(v[i]) : value(row[mid]) >= value(v[i]); \
+        const int stays = s->right ? value(row[mid]) > value(v[i]) \
+                                   : value(row[mid]) >= value(v[i]); \
         if (stays) hi = mid; \
         else lo = mid + 1; \
       } \
@@ -104,11 +105,16 @@ static void weigh_row(void *arg, int64_t row, int worker) {
   }
 }
 
-int64_t fl_cpu_scratch_weights(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
+int64_t fl_cpu_scratch_weights(const fl_call *call, int workers) {
+  (void)call;
+  (void)workers;
+  return 0;
+}
 
 flame_status fl_cpu_call_weights(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
-  weighing q = { r->in[0], r->out, r->call->p[1], ldexp(1, (int)r->call->p[2]), r->call->in_dtype[0] == FLAME_F64 };
+  weighing q = { r->in[0], r->out, r->call->p[1], ldexp(1, (int)r->call->p[2]),
+                 r->call->in_dtype[0] == FLAME_F64 };
   fl_threads_run(cpu->pool, r->call->p[0], weigh_row, &q, cpu->stop);
   return FLAME_OK;
 }
@@ -185,8 +191,8 @@ int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
 }
 
 /* What is set of elements first … end - 1: their number, and, where 'at' is given, how far from the
-** first each is (at: one place more than they are), without branches but for the one that passes over
-** elements of which none is set. -0 is zero, NaN is not. */
+** first each is (at: one place more than they are), without branches but for the one that passes
+** over elements of which none is set. -0 is zero, NaN is not. */
 #define LOOK(name, T, TEST) \
   static int64_t name(const void *x, int64_t first, int64_t end, int32_t *at) { \
     enum { STEP = 16 }; \
@@ -237,14 +243,17 @@ static void count_unit(void *arg, int64_t unit, int worker) {
   p->first[unit + 1] = look(p, unit, NULL);
 }
 
-int64_t fl_cpu_scratch_nonzero_count(const fl_call *call, int workers) { return fl_cpu_scratch_nonzero(call, workers); }
+int64_t fl_cpu_scratch_nonzero_count(const fl_call *call, int workers) {
+  return fl_cpu_scratch_nonzero(call, workers);
+}
 
 /* Their number alone: fl_cpu_call_nonzero counts again. */
 flame_status fl_cpu_call_nonzero_count(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
   int64_t *out = r->out;
-  places p = { .x = r->in[0], .n = c->in_numel[0], .dtype = c->in_dtype[0], .size = fl_dtype_size(c->in_dtype[0]),
+  places p = { .x = r->in[0], .n = c->in_numel[0], .dtype = c->in_dtype[0],
+               .size = fl_dtype_size(c->in_dtype[0]),
                .first = r->scratch };
   memset(out, 0, FL_NONZERO_COUNTS * sizeof *out);
   fl_threads_run(cpu->pool, units_of(p.n), count_unit, &p, cpu->stop);

@@ -23,7 +23,8 @@ static int listed(int64_t n, int64_t k) { return k <= LIST && n >= 8 * k; }
 
 /* A row of elements, the chosen ones twice, counts. */
 static int64_t worker_bytes(int dtype, int64_t n, int64_t k) {
-  return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS + fl_round_up((n + 2 * k) * fl_key_bytes(dtype, n), 64);
+  return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS +
+         fl_round_up((n + 2 * k) * fl_key_bytes(dtype, n), 64);
 }
 
 int64_t fl_cpu_scratch_topk(const fl_call *call, int workers) {
@@ -65,19 +66,22 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 ** its k first when it is full. Few elements do, so whole stretches are passed over after a look at
 ** their values (NaN always calls for the keys). In the buffer equal keys are in the order of their
 ** positions and later ones than the k-th's do not enter, so the first of them are those that stay.
-** Rows that come in order cut it again and again: after CUTS of them all of the row is selected from. */
+** Rows that come in order cut it again and again: after CUTS of them all of
+** the row is selected from. */
 typedef struct held {
   const job *j;
   const void *x;
-  void *a, *sel;                  /* the buffer; room for k elements of it */
+  void *a, *sel;              /* the buffer; room for k elements of it */
   int64_t *count;
-  int64_t have, kth;              /* elements in the buffer; position of an element of the k-th's key */
+  int64_t have, kth;          /* elements in the buffer; position of an element of the k-th's key */
   int cuts;
 } held;
 
 static int is_held(int dtype, int64_t n, int64_t k) {
-  return n >= MANY * k && (dtype == FLAME_F64 || dtype == FLAME_F32 || dtype == FLAME_BF16 || dtype == FLAME_I64 ||
-                           dtype == FLAME_I32) && fl_key_slim(dtype, n) == (fl_dtype_size(dtype) <= 4);
+  return n >= MANY * k &&
+         (dtype == FLAME_F64 || dtype == FLAME_F32 || dtype == FLAME_BF16 || dtype == FLAME_I64 ||
+                           dtype == FLAME_I32) &&
+                           fl_key_slim(dtype, n) == (fl_dtype_size(dtype) <= 4);
 }
 
 static void cut_slim(held *h) {

@@ -29,7 +29,8 @@ typedef struct job {
 
 static int64_t counts_bytes(void) { return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS; }
 static int64_t worker_bytes(int dtype, int64_t n) {
-  return n > LONG ? counts_bytes() : counts_bytes() + fl_round_up(2 * n * fl_key_bytes(dtype, n), 64);
+  return n > LONG ? counts_bytes()
+                  : counts_bytes() + fl_round_up(2 * n * fl_key_bytes(dtype, n), 64);
 }
 static int stretch_count(int workers) {
   return 2 * workers < STRETCH_MOST ? 2 * workers : STRETCH_MOST;
@@ -40,7 +41,8 @@ int64_t fl_cpu_scratch_argsort(const fl_call *call, int workers) {
   const int dtype = call->in_dtype[0];
   int64_t bytes = workers * worker_bytes(dtype, n) + fl_round_up(sizeof(job), 64);
   if (n > LONG)
-    bytes += 2 * fl_round_up(n * fl_key_bytes(dtype, n), 64) + (int64_t)sizeof(stretch) * stretch_count(workers);
+    bytes += 2 * fl_round_up(n * fl_key_bytes(dtype, n), 64) +
+             (int64_t)sizeof(stretch) * stretch_count(workers);
   return bytes;
 }
 
@@ -71,12 +73,20 @@ static void make_stretch(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   stretch *s = &j->part[unit];
   (void)worker;
-  if (j->slim) fl_slim_make(j->dtype, j->x, s->first, s->n, j->flip, (fl_slim *)j->a + s->first, &s->any, &s->all);
-  else fl_wide_make(j->dtype, j->x, s->first, s->n, j->flip, (fl_wide *)j->a + s->first, &s->any, &s->all);
+  if (j->slim)
+    fl_slim_make(j->dtype, j->x, s->first, s->n, j->flip, (fl_slim *)j->a + s->first,
+                 &s->any, &s->all);
+  else
+    fl_wide_make(j->dtype, j->x, s->first, s->n, j->flip, (fl_wide *)j->a + s->first,
+                 &s->any, &s->all);
 }
 
-static int64_t bucket_slim(const job *j, fl_slim e) { return (int64_t)(e >> 32 >> j->shift & (BUCKETS - 1)); }
-static int64_t bucket_wide(const job *j, fl_wide e) { return (int64_t)(e.key >> j->shift & (BUCKETS - 1)); }
+static int64_t bucket_slim(const job *j, fl_slim e) {
+  return (int64_t)(e >> 32 >> j->shift & (BUCKETS - 1));
+}
+static int64_t bucket_wide(const job *j, fl_wide e) {
+  return (int64_t)(e.key >> j->shift & (BUCKETS - 1));
+}
 
 static void count_stretch(void *arg, int64_t unit, int worker) {
   const job *j = arg;
@@ -113,7 +123,8 @@ static void sort_part(void *arg, int64_t unit, int worker) {
   const int64_t at = j->begin[unit], n = j->begin[unit + 1] - at;
   int64_t *count = (int64_t *)(void *)(j->room + worker * j->each);
   if (n == 0) return;
-  if (j->slim) fl_slim_sort((fl_slim *)j->b + at, (fl_slim *)j->a + at, n, j->shift, j->out + at, count);
+  if (j->slim)
+    fl_slim_sort((fl_slim *)j->b + at, (fl_slim *)j->a + at, n, j->shift, j->out + at, count);
   else fl_wide_sort((fl_wide *)j->b + at, (fl_wide *)j->a + at, n, j->shift, j->out + at, count);
 }
 
@@ -173,9 +184,11 @@ static void positions(fl_device *d, const fl_call_run *r) {
   const int dtype = c->in_dtype[0];
   const int64_t rows = c->p[0], n = c->p[1];
   job *j = r->scratch;
-  *j = (job){ .x = r->in[0], .out = r->out, .rows = rows, .n = n, .dtype = dtype, .flip = (int)c->p[2],
+  *j = (job){ .x = r->in[0], .out = r->out, .rows = rows, .n = n, .dtype = dtype,
+              .flip = (int)c->p[2],
               .bits = fl_key_bits(dtype), .slim = fl_key_slim(dtype, n), .stop = cpu->stop,
-              .room = (char *)r->scratch + fl_round_up(sizeof *j, 64), .each = worker_bytes(dtype, n) };
+              .room = (char *)r->scratch + fl_round_up(sizeof *j, 64),
+              .each = worker_bytes(dtype, n) };
   if (n <= LONG) {
     j->group = UNIT / n + 1;
     fl_threads_run(cpu->pool, (rows + j->group - 1) / j->group, sort_rows, j, cpu->stop);

@@ -98,7 +98,8 @@ void NAME(sort)(E *a, E *b, int64_t n, int bits, int64_t *out, int64_t *room) {
   if (bits) NAME(count)(a, n, rest, digit, passes, count);
   unsigned need = 0;                           /* digits that differ */
   for (int p = 0; bits && p < passes; p++)
-    if ((int64_t)count[((size_t)p << digit) + (KEY(a[0]) >> (rest + p * digit) & mask)] != n) need |= 1u << p;
+    if ((int64_t)count[((size_t)p << digit) + (KEY(a[0]) >> (rest + p * digit) & mask)] != n)
+      need |= 1u << p;
   for (int p = 0; need; p++) {
     if (!(need & 1u << p)) continue;
     need &= ~(1u << p);

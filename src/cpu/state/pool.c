@@ -15,13 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a helper waits awake for the next run: small evaluations follow each other by some 10 us,
-** and to wake a thread costs 30 to 100 us in a virtual machine. */
+/* How long a helper waits awake for the next run: small evaluations follow each other by some 10
+** us, and to wake a thread costs 30 to 100 us in a virtual machine. */
 enum { SPIN_NS = 60000, SPIN_END = 4000 };      /* SPIN_END: pauses of the caller at a run's end */
 
 enum { OPEN = 1 << 16 };
 
-typedef struct share { atomic_llong next; int64_t end; char apart[48]; } share;   /* units of a worker */
+/* units of a worker */
+typedef struct share { atomic_llong next; int64_t end; char apart[48]; } share;
 
 struct fl_threads {
   fl_mem *mem;
@@ -44,7 +45,8 @@ struct fl_threads {
 typedef struct helper { fl_threads *pool; int worker; } helper;
 
 static size_t pool_bytes(int threads) {
-  return sizeof(fl_threads) + (size_t)threads * (sizeof(share) + sizeof(pthread_t) + sizeof(helper));
+  return sizeof(fl_threads) +
+         (size_t)threads * (sizeof(share) + sizeof(pthread_t) + sizeof(helper));
 }
 
 static pthread_t *threads_of(fl_threads *p) { return (pthread_t *)(void *)(p->share + p->most); }
@@ -174,7 +176,8 @@ void fl_threads_close(fl_threads *p) {
 int fl_threads_awake(fl_threads *p) {
   const int64_t now = now_ns(), before = p->little;
   p->little = now;
-  return (p->started && !atomic_load_explicit(&p->sleepers, memory_order_relaxed)) || now - before < SPIN_NS;
+  return (p->started && !atomic_load_explicit(&p->sleepers, memory_order_relaxed)) ||
+         now - before < SPIN_NS;
 }
 
 void fl_threads_alone(fl_threads *p) { p->little = now_ns(); }

@@ -9,12 +9,12 @@
 typedef void (*fl_unit_fn)(void *arg, int64_t unit, int worker);
 typedef struct fl_threads fl_threads;
 
-fl_threads *fl_threads_open(fl_mem *m, int threads);       /* NULL: no memory; starts no thread yet */
+fl_threads *fl_threads_open(fl_mem *m, int threads);     /* NULL: no memory; starts no thread yet */
 void fl_threads_close(fl_threads *p);
-/* For little work, of which a thread that must be woken takes no part: are the helpers awake, or is this
-** asked again so soon that those who are woken will stay so? */
+/* For little work, of which a thread that must be woken takes no part: are the helpers awake, or is
+** this asked again so soon that those who are woken will stay so? */
 int fl_threads_awake(fl_threads *p);
-void fl_threads_alone(fl_threads *p);                      /* such work, done by the caller alone, has ended */
+void fl_threads_alone(fl_threads *p);           /* such work, done by the caller alone, has ended */
 /* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
 ** *stop is not 0 (NULL: never). */
 void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop);

@@ -25,7 +25,8 @@ typedef struct fl_cpu {
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
   fl_vm_fault *fault;                 /* one a worker */
-  const atomic_int *stop;             /* of the step now run: the interrupt flag, or one that stays 0 */
+  const atomic_int *stop;             /* of the step now run: the interrupt flag, or
+                                      ** one that stays 0 */
 } fl_cpu;
 
 /* scratch.c: at least so many bytes for each worker and for all; 0: no memory. */

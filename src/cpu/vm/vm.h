@@ -78,24 +78,28 @@ typedef struct fl_vm_reduce {
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
 } fl_vm_reduce;
 
-/* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and rdiv: the
-** operand less, or over, the value; raise and cut: max and min where one comparison will do. A test (gt to ne)
-** leaves the value; of later links 'pick' takes its operand where the test held, 'keep' where it did not. 'save' keeps
-** the value for a later link. Halves (bf16, with f32): 'load_half' reads them from memory, 'round_half' rounds to
-** them; 'half' of a chain: its result is. */
-enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul, FL_LINK_div, FL_LINK_rdiv,
-       FL_LINK_max, FL_LINK_min, FL_LINK_raise, FL_LINK_cut, FL_LINK_gt, FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq,
-       FL_LINK_ne, FL_LINK_pick, FL_LINK_keep, FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt,
-       FL_LINK_round_half, FL_LINK_save, FL_CHAIN = 16 };
+/* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and
+** rdiv: the operand less, or over, the value; raise and cut: max and min where one comparison will
+** do. A test (gt to ne) leaves the value; of later links 'pick' takes its operand where the test
+** held, 'keep' where it did not. 'save' keeps the value for a later link. Halves (bf16, with f32):
+** 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its result
+** is. */
+enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul,
+       FL_LINK_div, FL_LINK_rdiv, FL_LINK_max, FL_LINK_min, FL_LINK_raise, FL_LINK_cut, FL_LINK_gt,
+       FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq, FL_LINK_ne, FL_LINK_pick, FL_LINK_keep,
+       FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_round_half, FL_LINK_save,
+       FL_CHAIN = 16 };
 typedef struct fl_vm_link {
   const void *p;                    /* the operand; NULL: what link 'saved' kept, if it has one */
   uint8_t op, saved, moves;         /* moves: along the row; 0: one element for all of it */
   int64_t row;                      /* elements from row to row */
 } fl_vm_link;
 typedef struct fl_vm_pairs {                      /* floats; NULL: none */
-  void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n, int half);
+  void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n,
+                              int half);
   void (*dot_rows[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t n);
-  void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
+  void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows,
+                                 int64_t cols);
   /* Sums of bf16 in memory, of products where y is not NULL. */
   void (*half_rows)(void *val, const void *x, const void *y, int64_t rows, int64_t n);
   void (*half_cols)(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
@@ -124,8 +128,8 @@ typedef struct fl_vm {
   void (*iota)(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, int64_t n);
   /* 1-based indices to 0-based ones; 0: some are out of range (they give 0), to be reported. */
   int (*index)(int64_t *y, const int64_t *a, int64_t size, int64_t n, int flags);
-  void (*report)(const int64_t *a, int64_t size, const int64_t *place, int64_t n, int uni, int flags,
-                 int site, fl_vm_fault *f);
+  void (*report)(const int64_t *a, int64_t size, const int64_t *place, int64_t n, int uni,
+                 int flags, int site, fl_vm_fault *f);
 } fl_vm;
 
 extern const fl_vm fl_vm_base;

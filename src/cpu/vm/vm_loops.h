@@ -143,7 +143,8 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
 ** which is what fills have, are taken by four: the four share the generator's block, and the
-** compiler sees it because q << 2 | j is written so. DRAW_FROM_I64, DRAW_NARROW: an i64 cut, an i32 rounded. */
+** compiler sees it because q << 2 | j is written so. DRAW_FROM_I64,
+** DRAW_NARROW: an i64 cut, an i32 rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
@@ -168,7 +169,8 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     EACH y[i] = fl_round_##d(y[i]); \
   }
 #define DRAW4(name, f, out, P) \
-  static __attribute__((noinline)) void plain_##name(T *y, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+  static __attribute__((noinline)) void plain_##name(T *y, const int64_t *idx, \
+                                                     const fl_vm_random *q, int64_t n) { \
     const T a = (T)q->a.P, b = (T)q->b.P; \
     for (int64_t i = 0; i < n; i++) { \
       y[i] = fl_round_##out(f(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b)); \
@@ -225,7 +227,8 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     for (int64_t k = 0; k < n; k++) \
       for (int l = 0; l < 4; l++) z[4 * k + l] = v[l][k]; \
   } \
-  static __attribute__((noinline)) void plain_normal_f32(T *y, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+  static __attribute__((noinline)) void plain_normal_f32(T *y, const int64_t *idx, \
+                                                         const fl_vm_random *q, int64_t n) { \
     const T a = (T)q->a.d, b = (T)q->b.d; \
     for (int64_t i = 0; i < n; i++) { \
       y[i] = fl_random_normal_f32(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b); \

@@ -90,7 +90,8 @@ static inline int FN(is_one_place)(const int64_t *idx, int64_t n) {
 }
 
 /* Places of a running extreme repeat: sixteen at a time where they are one. */
-static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int64_t *idx, int64_t n) {
+static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int64_t *idx,
+                                                     int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     if (idx[i] == idx[i + 15] && FN(is_one_place)(idx + i, 16)) {

@@ -23,7 +23,8 @@ static inline V FN(splat)(T x) { return x - (V){ 0 }; }          /* - 0 keeps th
 #define BLOCK_VECS 4
 #define EVERY(DO) DO(0) DO(1) DO(2) DO(3)
 #define BLOCK (BLOCK_VECS * PER)
-typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);     /* moves: -1, or 0: one block for all */
+/* moves: -1, or 0: one block for all */
+typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);
 
 static inline V FN(roots)(V x) {
   union { V v; T e[FL_ISA_BYTES / sizeof(T)]; } u = { x };
@@ -36,11 +37,15 @@ static inline V FN(roots)(V x) {
 #if IS_F32
 #define MASK __mmask16
 #define COMPARE(a, op, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), AS_##op)
-static inline V FN(pick)(MASK k, V a, V b) { return (V)_mm512_mask_blend_ps(k, (__m512)b, (__m512)a); }
+static inline V FN(pick)(MASK k, V a, V b) {
+  return (V)_mm512_mask_blend_ps(k, (__m512)b, (__m512)a);
+}
 #else
 #define MASK __mmask8
 #define COMPARE(a, op, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), AS_##op)
-static inline V FN(pick)(MASK k, V a, V b) { return (V)_mm512_mask_blend_pd(k, (__m512d)b, (__m512d)a); }
+static inline V FN(pick)(MASK k, V a, V b) {
+  return (V)_mm512_mask_blend_pd(k, (__m512d)b, (__m512d)a);
+}
 #endif
 #else
 #define MASK BITS
@@ -49,20 +54,24 @@ static inline V FN(pick)(MASK k, V a, V b) { return (V)(((BITS)a & k) | ((BITS)b
 #endif
 /* As fl_max and fl_min: NaN wins, and of equal ones, zeros, the signs are joined. */
 static inline V FN(larger)(V a, V b) {
-  const V m = FN(pick)(COMPARE(a, gt, b), a, b), n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a & (BITS)b), m);
+  const V m = FN(pick)(COMPARE(a, gt, b), a, b),
+  n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a & (BITS)b), m);
   return FN(pick)(COMPARE(a, ne, a), a, n);
 }
 static inline V FN(smaller)(V a, V b) {
-  const V m = FN(pick)(COMPARE(a, lt, b), a, b), n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a | (BITS)b), m);
+  const V m = FN(pick)(COMPARE(a, lt, b), a, b),
+  n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a | (BITS)b), m);
   return FN(pick)(COMPARE(a, ne, a), a, n);
 }
 
-/* bf16, of f32 alone: 'from' memory, 'to' it as fl_bf16_bits does, and what is left when it comes back. */
+/* bf16, of f32 alone: 'from' memory, 'to' it as fl_bf16_bits does, and what
+** is left when it comes back. */
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(FL_ISA_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(FL_ISA_BYTES), may_alias));
+/* Compilers make several instructions of a conversion of vectors. */
 static inline FN(words) FN(widened)(FN(halves) h) {
-#if defined(__AVX512F__)                 /* compilers make several instructions of a conversion of vectors */
+#if defined(__AVX512F__)
   return (FN(words))_mm512_cvtepu16_epi32((__m256i)h);
 #elif defined(__AVX2__)
   return (FN(words))_mm256_cvtepu16_epi32((__m128i)h);
@@ -88,7 +97,8 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
 #if defined(__AVX512BW__)
   uint16_t odd[32];
   for (int i = 0; i < 32; i++) odd[i] = (uint16_t)(2 * i + 1);
-  _mm512_storeu_si512(y, _mm512_permutex2var_epi16((__m512i)a, _mm512_loadu_si512(odd), (__m512i)b));
+  _mm512_storeu_si512(y,
+                      _mm512_permutex2var_epi16((__m512i)a, _mm512_loadu_si512(odd), (__m512i)b));
 #elif defined(__AVX2__)
   const __m256i both = _mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16));
   _mm256_storeu_si256((__m256i *)(void *)y, _mm256_permute4x64_epi64(both, 0xD8));
@@ -97,7 +107,8 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
   *(FN(halves) *)(y + PER) = __builtin_convertvector(b >> 16, FN(halves));
 #endif
 }
-#define LOAD_HALF(v) s##v = FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER));
+#define LOAD_HALF(v) \
+  s##v = FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER));
 #define ROUND_HALF(v) s##v = (V)(FN(rounded)(s##v) & 0xffff0000u);
 #define HALVES \
   case FL_LINK_load_half: EVERY(LOAD_HALF) break; \
@@ -135,7 +146,8 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
 #define NEG(v) s##v = -s##v;
 #define RELU(v) s##v = (V)((BITS)s##v & ~(BITS)(s##v <= (V){ 0 }));
 #define SQRT(v) s##v = FN(roots)(s##v);
-static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n, int half) {
+static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count,
+                                                       int64_t n, int half) {
   EVERY(VALUE)
   for (int64_t i = 0; i < n; i += BLOCK) {
     V *p;
@@ -207,14 +219,18 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef PUT_PAIR
 
 /* n elements on, in memory of halves or not. */
-static inline T *FN(ahead)(T *p, int64_t n, int half) { return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T))); }
+static inline T *FN(ahead)(T *p, int64_t n, int half) {
+  return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T)));
+}
 
 static inline void FN(splat_block)(T *y, T x) {
   for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
 }
 
-/* The operands of the last n elements of a row of 'all': less than a block is made one, of zeros. */
-static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK], int count, int64_t n, int64_t all) {
+/* The operands of the last n elements of a row of 'all': less than a block is
+** made one, of zeros. */
+static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK], int count,
+                           int64_t n, int64_t all) {
   const int64_t first = all < BLOCK ? 0 : all - BLOCK;
   for (int k = 0; k < count; k++) {
     const int halves = link[k].op == FL_LINK_load_half;
@@ -235,14 +251,17 @@ static int FN(bound)(int op, T p) {
   return op;
 }
 
-/* What is left of a row after its whole blocks: as the block at its end, done before they are (y may be an operand). */
-static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n, int half) {
+/* What is left of a row after its whole blocks: as the block at its end, done before they are (y
+** may be an operand). */
+static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n,
+                      int half) {
   T *y = y_, out[BLOCK], room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
   FN(link) link[FL_CHAIN], last[FL_CHAIN];
   const int64_t rest = n % BLOCK, whole = n - rest;
   for (int k = 0; k < count; k++) {
     const fl_vm_link *f = &from[k];
-    link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0, f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
+    link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0,
+                          f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
     if (!f->p || f->moves) continue;
     FN(splat_block)(room[k], *(const T *)f->p);
     if (!f->row) link[k].op = FN(bound)(f->op, *(const T *)f->p);
@@ -253,9 +272,12 @@ static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows,
       FN(chain_blocks)(out, last, count, BLOCK, half);
     }
     FN(chain_blocks)(y, link, count, whole, half);
-    if (rest) memcpy(FN(ahead)(y, whole, half), FN(ahead)(out, whole ? BLOCK - rest : 0, half), (size_t)rest * (half ? 2 : sizeof(T)));
+    if (rest)
+      memcpy(FN(ahead)(y, whole, half), FN(ahead)(out, whole ? BLOCK - rest : 0, half),
+             (size_t)rest * (half ? 2 : sizeof(T)));
     for (int k = 0; k < count && r + 1 < rows; k++)
-      if (link[k].moves) link[k].p = FN(ahead)(link[k].p, from[k].row, link[k].op == FL_LINK_load_half);
+      if (link[k].moves)
+        link[k].p = FN(ahead)(link[k].p, from[k].row, link[k].op == FL_LINK_load_half);
       else if (from[k].row) FN(splat_block)(room[k], ((const T *)from[k].p)[r + 1]);
   }
 }
@@ -293,7 +315,9 @@ static __attribute__((noinline)) void FN(halve)(T *v, const T *lane) {
 static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n) {
   T lane[16 * FL_VM_LANES] = { 0 };
   if (n == FL_VM_LANES) for (int64_t i = 0; i < rows * n; i++) lane[i] += x[i] * y[i];
-  else for (int64_t r = 0; r < rows; r++) FN(dot_lanes)(lane + r * FL_VM_LANES, x + r * n, y + r * n, n);
+  else
+    for (int64_t r = 0; r < rows; r++)
+      FN(dot_lanes)(lane + r * FL_VM_LANES, x + r * n, y + r * n, n);
   FN(halve)(lane, lane);
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
@@ -342,8 +366,8 @@ static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) v[i] += x[i] * y[i];
 }
 
-/* Sums of bf16 as it lies in memory, and (y not NULL) of products of two such, in the same order; f32
-** alone. Four blocks side by side: one addition need not wait for the last. */
+/* Sums of bf16 as it lies in memory, and (y not NULL) of products of two such, in the same order;
+** f32 alone. Four blocks side by side: one addition need not wait for the last. */
 #if IS_F32
 #define ALONE __asm__ volatile("" ::: "memory");            /* a short loop: no vectors */
 #define HALF_AT(p, i) FN(from_half)(*(const FN(halves) *)((p) + (i)))
@@ -354,7 +378,8 @@ static inline T FN(half_value)(uint16_t h) {
   return x;
 }
 #define HALF_LANES(name, blocks, PRODUCT, ONE) \
-  static __attribute__((noinline)) void FN(half_##name)(T *out, const uint16_t *x, const uint16_t *y, int64_t n) { \
+  static __attribute__((noinline)) void FN(half_##name)(T *out, const uint16_t *x, \
+                                                        const uint16_t *y, int64_t n) { \
     V s[blocks][LANE_VECS]; \
     int64_t i = 0; \
     (void)y; \
@@ -415,7 +440,8 @@ static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t row
     for (; i < n; i++)
       for (int64_t k = 0; k < some; k++) {
         ALONE
-        v[i] += y ? FN(half_value)(x[k * n + i]) * FN(half_value)(y[k * n + i]) : FN(half_value)(x[k * n + i]);
+        v[i] += y ? FN(half_value)(x[k * n + i]) * FN(half_value)(y[k * n + i])
+                  : FN(half_value)(x[k * n + i]);
       }
   }
 }

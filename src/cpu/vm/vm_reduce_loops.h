@@ -1,6 +1,6 @@
 /*
-** Reductions over one register type, from ops.def: part of vm_loops.h, with its macros. The order of
-** sums is fixed by plan/kernel.h.
+** Reductions over one register type, from ops.def: part of vm_loops.h, with its macros. The order
+** of sums is fixed by plan/kernel.h.
 */
 #if IS_FLOAT
 /* The lanes of blocks of sums (vm_pair_loops.h). */
@@ -9,7 +9,9 @@
   static inline void FN(some_##name)(T *lane, const T *x, int64_t blocks, int64_t n) { \
     FL_ISA_NAME(FN(fl_some_##name))(lane, x, blocks, n); \
   } \
-  static inline void FN(lanes_##name)(T *lane, const T *x, int64_t n) { FN(some_##name)(lane, x, 1, n); }
+  static inline void FN(lanes_##name)(T *lane, const T *x, int64_t n) { \
+    FN(some_##name)(lane, x, 1, n); \
+  }
 SIDE(sum) SIDE(prod)
 #undef SIDE
 #endif
@@ -20,7 +22,8 @@ static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
 /* lane[l][r] = element l of row r: the w first of m rows that are n apart. */
-static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], const T *x, int64_t n, int64_t w, int m) {
+static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], const T *x,
+                                                       int64_t n, int64_t w, int m) {
   const int64_t turned = m == 16 ? w & ~(int64_t)3 : 0;
   if (turned) (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(lane, 16, x, n, turned, 16, 0);
   for (int64_t l = turned; l < w; l++)
@@ -65,7 +68,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     const T v = (from)[l]; \
     lane[l] = v BEATS_##name lane[l] ? v : lane[l]; \
   } \
-  for (int l = 0; l < QUICK / 2; l++) odd[l] |= __builtin_isunordered((from)[l], (from)[l + QUICK / 2]);
+  for (int l = 0; l < QUICK / 2; l++) \
+    odd[l] |= __builtin_isunordered((from)[l], (from)[l + QUICK / 2]);
 #define QUICK_LANES(name) \
   static __attribute__((noinline)) int FN(quick_##name)(T *out, const T *x, int64_t n) { \
     T lane[QUICK]; \
@@ -75,7 +79,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     for (int64_t i = QUICK; i + QUICK <= n; i += QUICK) { QUICK_STEP(name, x + i) } \
     if (n % QUICK) { QUICK_STEP(name, x + n - QUICK) } \
     for (int s = QUICK / 2; s >= FL_VM_LANES; s /= 2) \
-      for (int l = 0; l < s; l++) lane[l] = lane[l] BEATS_##name lane[l + s] ? lane[l] : lane[l + s]; \
+      for (int l = 0; l < s; l++) \
+        lane[l] = lane[l] BEATS_##name lane[l + s] ? lane[l] : lane[l + s]; \
     for (int l = 0; l < QUICK / 2; l++) any |= odd[l]; \
     for (int l = 0; l < FL_VM_LANES; l++) any |= lane[l] == (T)0; \
     memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
@@ -102,7 +107,13 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
   }
 #else
 #define HAVE_QUICK 0
-#define LONG_ROW(name) static inline int FN(long_##name)(T *v, const T *x, int64_t n) { (void)v; (void)x; (void)n; return 0; }
+#define LONG_ROW(name) \
+  static inline int FN(long_##name)(T *v, const T *x, int64_t n) { \
+    (void)v; \
+    (void)x; \
+    (void)n; \
+    return 0; \
+  }
 #define QUICK_COLS(name) \
   static inline int FN(quick_cols_##name)(T *v, const T *x, int64_t n) { \
     (void)v; (void)x; (void)n; \
@@ -137,19 +148,23 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
   static __attribute__((noinline)) void FN(halve_##name)(T *v, const T *x) { \
     T half[16 * 8], quarter[16 * 4]; \
     for (int r = 0; r < 16; r++) \
-      for (int l = 0; l < 8; l++) half[8 * r + l] = FN(f_##name)(x[16 * r + l], x[16 * r + 8 + l]); \
+      for (int l = 0; l < 8; l++) \
+        half[8 * r + l] = FN(f_##name)(x[16 * r + l], x[16 * r + 8 + l]); \
     for (int r = 0; r < 16; r++) \
-      for (int l = 0; l < 4; l++) quarter[4 * r + l] = FN(f_##name)(half[8 * r + l], half[8 * r + 4 + l]); \
+      for (int l = 0; l < 4; l++) \
+        quarter[4 * r + l] = FN(f_##name)(half[8 * r + l], half[8 * r + 4 + l]); \
     for (int r = 0; r < 16; r++) { \
       const T even = FN(f_##name)(quarter[4 * r], quarter[4 * r + 2]); \
       const T odd = FN(f_##name)(quarter[4 * r + 1], quarter[4 * r + 3]); \
       v[r] = FN(f_##name)((T)(init), FN(f_##name)(even, odd)); \
     } \
   } \
-  static __attribute__((noinline)) void FN(short_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
+  static __attribute__((noinline)) void FN(short_##name)(T *v, const T *x, int64_t rows, \
+                                                         int64_t n) { \
     T lane[FL_VM_LANES][16]; \
     int64_t r0 = 0; \
-    if (n == FL_VM_LANES) for (; r0 + 16 <= rows; r0 += 16, x += 16 * FL_VM_LANES) FN(halve_##name)(v + r0, x); \
+    if (n == FL_VM_LANES) \
+      for (; r0 + 16 <= rows; r0 += 16, x += 16 * FL_VM_LANES) FN(halve_##name)(v + r0, x); \
     for (; r0 < rows; r0 += 16, x += 16 * n) { \
       const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
       FN(side_by_side)(lane, x, n, n, m); \
@@ -163,7 +178,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
       for (int r = 0; r < m; r++) v[r0 + r] = lane[0][r]; \
     } \
   } \
-  static __attribute__((noinline)) void FN(blocks_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
+  static __attribute__((noinline)) void FN(blocks_##name)(T *v, const T *x, int64_t rows, \
+                                                          int64_t n) { \
     T lane[16 * FL_VM_LANES]; \
     if (rows == 1) { \
       v[0] = FN(block_##name)(x, n); \
@@ -190,12 +206,15 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 #define IFR_SAME(...) __VA_ARGS__
 #define IFR_POSITION(...) __VA_ARGS__
 #define IFR_TEST(...) IF_INT(__VA_ARGS__)
-#define BLOCK_SUMS(name, init) LANES_ORDERED(name, init) IF_INT(SOME(name)) BLOCK(name) SHORT_ROWS(name, init)
-#define BLOCK_SAME(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) LONG_ROW(name) SHORT_ROWS(name, init)
+#define BLOCK_SUMS(name, init) \
+  LANES_ORDERED(name, init) IF_INT(SOME(name)) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_SAME(name, init) \
+  LANES_ANY(name, init) SOME(name) BLOCK(name) LONG_ROW(name) SHORT_ROWS(name, init)
 #define BLOCK_TEST(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) SHORT_ROWS(name, init)
 #define BLOCK_POSITION(name, init) LANES_ANY(name, init) BLOCK(name)
 #define REDUCE_SUMS(name) ROWS_VALUE(name, 0) EIGHT_PLAIN(name) COLS_VALUE(name)
-#define REDUCE_SAME(name) ROWS_VALUE(name, FN(long_##name)(v + r, x + r * n, n)) EIGHT_QUICK(name) COLS_VALUE(name)
+#define REDUCE_SAME(name) \
+  ROWS_VALUE(name, FN(long_##name)(v + r, x + r * n, n)) EIGHT_QUICK(name) COLS_VALUE(name)
 #define REDUCE_TEST(name) ROWS_VALUE(name, 0) EIGHT_PLAIN(name) COLS_VALUE(name)
 #define REDUCE_POSITION(name) ROWS_POSITION(name) COLS_POSITION(name)
 #define POS_SUMS 0
@@ -233,7 +252,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
         if (!(whole)) v[r] = FN(row_##name)(x + r * n, n); \
   }
 #define EIGHT_COLS(name) \
-  static __attribute__((noinline)) void FN(eight_##name)(T *v, const T *x, int64_t n, int64_t cols) { \
+  static __attribute__((noinline)) void FN(eight_##name)(T *v, const T *x, int64_t n, \
+                                                         int64_t cols) { \
     _Pragma("GCC ivdep") for (int64_t i = 0; i < cols; i++) { \
       T s = v[i]; \
       for (int r = 0; r < 8; r++) s = FN(f_##name)(s, x[i + r * n]); \
@@ -241,7 +261,9 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     } \
   }
 #define EIGHT_PLAIN(name) EIGHT_COLS(name) \
-  static inline void FN(some_rows_##name)(T *v, const T *x, int64_t n) { FN(eight_##name)(v, x, n, n); }
+  static inline void FN(some_rows_##name)(T *v, const T *x, int64_t n) { \
+    FN(eight_##name)(v, x, n, n); \
+  }
 #define EIGHT_QUICK(name) EIGHT_COLS(name) QUICK_COLS(name) \
   static void FN(some_rows_##name)(T *v, const T *x, int64_t n) { \
     int64_t i = 0; \
@@ -266,8 +288,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     EACH a[i] = FN(f_##name)(a[i], b[i]); \
   }
 
-/* Short rows: 16 of them side by side. Others: the value by the usual order (it is exact), then its first place. 'later wins' when the
-** combination changes the value; a NaN never gives way. */
+/* Short rows: 16 of them side by side. Others: the value by the usual order (it is exact), then its
+** first place. 'later wins' when the combination changes the value; a NaN never gives way. */
 #define ROWS_POSITION(name) \
   static inline int FN(later_##name)(T a, T b) { \
     return (a == a) & ((b != b) | (b BEATS_##name a)); \
@@ -279,7 +301,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
       best[r] = FN(f_##name)(a, b); \
     } \
   } \
-  static void FN(short_##name)(T *v, int64_t *pos, const T *x, int64_t rows, int64_t n, int64_t first) { \
+  static void FN(short_##name)(T *v, int64_t *pos, const T *x, int64_t rows, int64_t n, \
+                               int64_t first) { \
     T lane[FL_VM_LANES][16] = { { 0 } }, best[16]; \
     for (int64_t r0 = 0; r0 < rows; r0 += 16, x += 16 * n) { \
       const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
@@ -288,7 +311,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
         const int w = n - l0 < FL_VM_LANES ? (int)(n - l0) : FL_VM_LANES; \
         FN(side_by_side)(lane, x + l0, n, w, m); \
         if (l0 == 0) memcpy(best, lane[0], sizeof best); \
-        for (int l = l0 == 0; l < w; l++) FN(step_short_##name)(best, lane[l], at, (int32_t)l0 + l); \
+        for (int l = l0 == 0; l < w; l++) \
+          FN(step_short_##name)(best, lane[l], at, (int32_t)l0 + l); \
       } \
       for (int r = 0; r < m; r++) v[r0 + r] = best[r]; \
       for (int r = 0; r < m; r++) pos[r0 + r] = first + at[r]; \

@@ -1,7 +1,8 @@
 /*
 ** One instruction set's table: the loops of vm_loops.h for the four register types, the memory
 ** functions of vm_memory.h for the ten dtypes, and the few that are alone. Compiled
-** for each instruction set (base/isa.h). The same text with the same order of operations: the same bits.
+** for each instruction set (base/isa.h). The same text with the same order of
+** operations: the same bits.
 */
 #if defined(__AVX2__)
 #define FL_VECTORS                       /* tensor/math_special.h: in forms that vectorise */
@@ -206,7 +207,8 @@ static void index_report(const int64_t *a, int64_t size, const int64_t *place, i
 #define ROW_SAME(f) ALL(f)
 #define ROW_TEST(f) ALL(f)
 #define ROW_WHERE(f) ALL(f)
-#define STATE(name, t) { start_##name##_##t, rows_##name##_##t, cols_##name##_##t, merge_##name##_##t }
+#define STATE(name, t) \
+  { start_##name##_##t, rows_##name##_##t, cols_##name##_##t, merge_##name##_##t }
 #define STATES_ALL(n) { STATE(n, f64), STATE(n, f32), STATE(n, i64), STATE(n, i32) }
 #define STATES_SUMS(n) STATES_ALL(n)
 #define STATES_SAME(n) STATES_ALL(n)

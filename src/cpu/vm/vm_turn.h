@@ -31,9 +31,11 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
 #endif
 
 #define TURN(size) \
-  static inline void turn_block_##size(turn_one_##size *d, int64_t ds, const turn_one_##size *s, int64_t ss) { \
+  static inline void turn_block_##size(turn_one_##size *d, int64_t ds, const turn_one_##size *s, \
+                                       int64_t ss) { \
     const turn_##size a = *(const turn_##size *)s, b = *(const turn_##size *)(s + ss); \
-    const turn_##size c = *(const turn_##size *)(s + 2 * ss), e = *(const turn_##size *)(s + 3 * ss); \
+    const turn_##size c = *(const turn_##size *)(s + 2 * ss), \
+    e = *(const turn_##size *)(s + 3 * ss); \
     const turn_##size p = PICK(turn_##size, a, b, 0, 4, 1, 5); \
     const turn_##size q = PICK(turn_##size, c, e, 0, 4, 1, 5); \
     const turn_##size t = PICK(turn_##size, a, b, 2, 6, 3, 7); \
@@ -43,17 +45,20 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
     *(turn_##size *)(d + 2 * ds) = PICK(turn_##size, t, u, 0, 1, 4, 5); \
     *(turn_##size *)(d + 3 * ds) = PICK(turn_##size, t, u, 2, 3, 6, 7); \
   } \
-  static __attribute__((TURN_KIND)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
+  static __attribute__((TURN_KIND)) void turn_##size##_bytes(void *to, int64_t ds, \
+                                                             const void *from, int64_t ss, \
                                                             int64_t ni, int64_t nj, int along) { \
     turn_one_##size *d = to; \
     const turn_one_##size *s = from; \
     const int64_t wi = ni & ~(int64_t)3, wj = nj & ~(int64_t)3; \
     if (along) \
       for (int64_t j = 0; j < wj; j += 4) \
-        TURN_LOOP for (int64_t i = 0; i < wi; i += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+        TURN_LOOP for (int64_t i = 0; i < wi; i += 4) \
+          turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
     else \
       for (int64_t i = 0; i < wi; i += 4) \
-        TURN_LOOP for (int64_t j = 0; j < wj; j += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+        TURN_LOOP for (int64_t j = 0; j < wj; j += 4) \
+          turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
     for (int64_t j = 0; j < nj; j++) \
       for (int64_t i = j < wj ? wi : 0; i < ni; i++) { d[i * ds + j] = s[j * ss + i]; TURN_ONE } \
   }

@@ -1,9 +1,8 @@
 /*
-** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS and cuDNN with dlopen at
-** first use and looks up every entry point of the .def files beside it. This is the
-** only process-wide state of the library: tables filled once under pthread_once, then only read.
-** Handles are never closed: other contexts, and threads of the driver itself, may still be using
-** them.
+** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS and cuDNN with dlopen
+** at first use and looks up every entry point of the .def files beside it. This is the only
+** process-wide state of the library: tables filled once under pthread_once, then only read. Handles
+** are never closed: other contexts, and threads of the driver itself, may still be using them.
 */
 #include "cuda/api/cudnn_api.h"
 #include "base/error.h"
@@ -73,7 +72,8 @@ static const char *const blas_files[] = {
   "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
   "/usr/local/cuda/lib64/libcublas.so.12", "libcublas.so", NULL };
 
-static const char *const dnn_files[] = { "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
+static const char *const dnn_files[] = { "libcudnn.so.9",
+                                         "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
 
 typedef struct library {
   const char *const *files;
@@ -101,7 +101,8 @@ static library blaslt_library = { blaslt_files,
   FL_DO "install cuBLAS (package libcublas), version 12 or 13",
   blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, 0, "" };
 
-static library fft_library = { fft_files, FL_DO "install cuFFT (package libcufft); our own kernels serve",
+static library fft_library = { fft_files,
+                               FL_DO "install cuFFT (package libcufft); our own kernels serve",
   fft_symbols, COUNT(fft_symbols), &fft_table, 0, "" };
 static library solver_library = { solver_files,
   FL_DO "install cuSOLVER (package libcusolver); matrix calls go over the host",
@@ -109,7 +110,8 @@ static library solver_library = { solver_files,
 static library blas_library = { blas_files,
   FL_DO "install cuBLAS (package libcublas); matrix calls go over the host",
   blas_symbols, COUNT(blas_symbols), &solver_table, 0, "" };
-static library dnn_library = { dnn_files, FL_DO "install cuDNN (package libcudnn9); our own kernels serve",
+static library dnn_library = { dnn_files,
+                               FL_DO "install cuDNN (package libcudnn9); our own kernels serve",
   dnn_symbols, COUNT(dnn_symbols), &dnn_table, 0, "" };
 
 static void load(library *l) {
@@ -190,4 +192,5 @@ static const fl_cudnn *get_dnn(const char **reason) {
   return opened(&dnn_library, reason);
 }
 
-const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt, get_fft, get_solver, get_dnn };
+const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt, get_fft, get_solver,
+                                        get_dnn };

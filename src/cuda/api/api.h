@@ -84,7 +84,7 @@ typedef struct fl_cuda_lib {
   const fl_blaslt *(*blaslt)(const char **reason);
   const struct fl_cufft *(*fft)(const char **reason);           /* cufft_api.h */
   const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver_api.h, with cuBLAS */
-  const struct fl_cudnn *(*dnn)(const char **reason);           /* cudnn_api.h; a test may leave it out */
+  const struct fl_cudnn *(*dnn)(const char **reason);     /* cudnn_api.h; a test may leave it out */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
 #endif

@@ -2,14 +2,17 @@
 #include "cuda/call/call.h"
 
 /* The contents before the launch of a result at 'at'. */
-static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a, fl_cu_ptr at) {
+static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a,
+                         fl_cu_ptr at) {
   const fl_call *c = r->call;
   if (kind == FL_KARG_RAW) return FLAME_OK;
   if (kind == FL_KARG_OUT)
-    return a ? fl_cuda_check(s, s->cu->Memset8(at, 0, (size_t)a, s->stream), "cuMemsetD8Async") : FLAME_OK;
+    return a ? fl_cuda_check(s, s->cu->Memset8(at, 0, (size_t)a, s->stream), "cuMemsetD8Async")
+             : FLAME_OK;
   const int64_t bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
   if (!bytes) return FLAME_OK;
-  return fl_cuda_check(s, s->cu->CopyOn(at, (fl_cu_ptr)(uintptr_t)r->in[a], (size_t)bytes, s->stream),
+  return fl_cuda_check(s,
+                       s->cu->CopyOn(at, (fl_cu_ptr)(uintptr_t)r->in[a], (size_t)bytes, s->stream),
                        "cuMemcpyDtoDAsync");
 }
 

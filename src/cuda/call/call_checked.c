@@ -13,7 +13,9 @@
 typedef struct touch { uint32_t block, lane, line, epoch, warp_epoch, seq, how, pad; } touch;
 typedef struct cell { uint32_t lock, set; touch write, read, reader; } cell;
 typedef struct place { int64_t block; uint32_t thread, line, write, atomic; } place;
-typedef struct record { uint32_t lock, kind; int32_t var, pad; int64_t index, size; place at, other; } record;
+typedef struct record {
+  uint32_t lock, kind; int32_t var, pad; int64_t index, size; place at, other;
+} record;
 typedef struct block { uint32_t head[8], warp[96], of_thread[5 * FL_LANE_MAX_BLOCK]; } block;
 typedef struct array { uint64_t cells; int64_t n; } array;
 typedef struct check {
@@ -54,7 +56,8 @@ static int64_t count_cells(launch *x) {
     const fl_karg_kind kind = fl_karg_of(c, v->param, &a, &b);
     const int written = kind == FL_KARG_OUT || kind == FL_KARG_RAW || kind == FL_KARG_COPY;
     int64_t bytes = 0;
-    if (kind == FL_KARG_IN || kind == FL_KARG_COPY) bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+    if (kind == FL_KARG_IN || kind == FL_KARG_COPY)
+      bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
     else if (written) bytes = a;
     array *y = &x->arrays[x->text.array[i]];
     y->n = bytes / fl_kt_size(v->type);
@@ -63,7 +66,8 @@ static int64_t count_cells(launch *x) {
     for (int j = 0; j < i && !y->cells; j++) {
       const fl_kvar *o = &f->vars[j];
       if (o->kind != FL_KV_POINTER || o->param < 0 || o->type != v->type) continue;
-      if (x->pointer[o->param] == x->pointer[v->param]) y->cells = x->arrays[x->text.array[j]].cells;
+      if (x->pointer[o->param] == x->pointer[v->param])
+        y->cells = x->arrays[x->text.array[j]].cells;
     }
     if (y->cells) continue;
     y->cells = (uint64_t)all + 1;                         /* an offset until memory is there */
@@ -78,22 +82,30 @@ static flame_status reserve(launch *x) {
   x->cells_bytes = count_cells(x) * (int64_t)sizeof(cell);
   x->head.dynamic_bytes = c->p[FL_KP_SHARED];
   const int watch = (x->head.checks & (FL_LANE_RACE | FL_LANE_UNINIT)) != 0;
-  if (x->text.grain && watch) x->head.shared_cells = x->text.cells + x->head.dynamic_bytes / x->text.grain;
+  if (x->text.grain && watch)
+    x->head.shared_cells = x->text.cells + x->head.dynamic_bytes / x->text.grain;
   x->block_bytes = x->text.waits ? (int64_t)sizeof(block) : 0;
   x->shared_bytes = x->head.shared_cells * (int64_t)sizeof(cell);
   const int64_t each = x->block_bytes + x->shared_bytes;
   x->wave = each ? WAVE_BYTES / each : x->blocks;
   if (x->wave < 1) x->wave = 1;
   if (x->wave > x->blocks) x->wave = x->blocks;
-  flame_status e = fl_cuda_reserve(s, &x->fixed, aligned((int64_t)sizeof(record)) + (int64_t)sizeof(check) + (int64_t)sizeof x->arrays, "checks of a kernel");
-  if (e == FLAME_OK && x->cells_bytes) e = fl_cuda_reserve(s, &x->cells, x->cells_bytes, "checks of a kernel");
-  if (e == FLAME_OK && each) e = fl_cuda_reserve(s, &x->wave_memory, aligned(x->wave * x->block_bytes) + x->wave * x->shared_bytes, "checks of a kernel");
+  flame_status e = fl_cuda_reserve(s, &x->fixed,
+                                   aligned((int64_t)sizeof(record)) + (int64_t)sizeof(check) +
+                                   (int64_t)sizeof x->arrays, "checks of a kernel");
+  if (e == FLAME_OK && x->cells_bytes)
+    e = fl_cuda_reserve(s, &x->cells, x->cells_bytes, "checks of a kernel");
+  if (e == FLAME_OK && each)
+    e = fl_cuda_reserve(s, &x->wave_memory, aligned(x->wave * x->block_bytes) +
+                        x->wave * x->shared_bytes, "checks of a kernel");
   if (e != FLAME_OK) return e;
   for (int i = 0; i < x->text.n_arrays; i++)
-    if (x->arrays[i].cells) x->arrays[i].cells = (uint64_t)(uintptr_t)x->cells + (x->arrays[i].cells - 1) * sizeof(cell);
+    if (x->arrays[i].cells)
+      x->arrays[i].cells = (uint64_t)(uintptr_t)x->cells + (x->arrays[i].cells - 1) * sizeof(cell);
   x->head.record = (uint64_t)(uintptr_t)x->fixed;
   x->head.blocks = x->block_bytes ? (uint64_t)(uintptr_t)x->wave_memory : 0;
-  x->head.shared = x->shared_bytes ? (uint64_t)(uintptr_t)x->wave_memory + (uint64_t)aligned(x->wave * x->block_bytes) : 0;
+  x->head.shared = x->shared_bytes ? (uint64_t)(uintptr_t)x->wave_memory +
+                   (uint64_t)aligned(x->wave * x->block_bytes) : 0;
   x->table = (fl_cu_ptr)(x->head.record + (uint64_t)aligned((int64_t)sizeof(record)));
   return FLAME_OK;
 }
@@ -107,7 +119,8 @@ static void release(launch *x) {
 
 static flame_status clear(launch *x, void *at, int64_t bytes) {
   if (!bytes) return FLAME_OK;
-  return fl_cuda_check(x->s, x->s->cu->Memset8((fl_cu_ptr)(uintptr_t)at, 0, (size_t)bytes, x->s->stream), "cuMemsetD8Async");
+  return fl_cuda_check(x->s, x->s->cu->Memset8((fl_cu_ptr)(uintptr_t)at, 0, (size_t)bytes,
+                                               x->s->stream), "cuMemsetD8Async");
 }
 
 /* ---- waves --------------------------------------------------------------------------- */
@@ -118,9 +131,12 @@ static flame_status run_wave(launch *x, int64_t first, record *found) {
   unsigned grid[3] = { (unsigned)n, 1, 1 }, size[3];
   for (int i = 0; i < 3; i++) size[i] = (unsigned)c->p[FL_KP_BLOCK + i];
   x->head.first_block = first;
-  flame_status e = fl_stage_upload(x->s, (void *)(uintptr_t)x->table, &x->head, (int64_t)sizeof x->head);
-  if (e == FLAME_OK) e = clear(x, x->wave_memory, aligned(x->wave * x->block_bytes) + x->wave * x->shared_bytes);
-  if (e == FLAME_OK) e = fl_cuda_launch(x->s, x->f, grid, size, (unsigned)c->p[FL_KP_SHARED], x->param);
+  flame_status e = fl_stage_upload(x->s, (void *)(uintptr_t)x->table, &x->head,
+                                   (int64_t)sizeof x->head);
+  if (e == FLAME_OK)
+    e = clear(x, x->wave_memory, aligned(x->wave * x->block_bytes) + x->wave * x->shared_bytes);
+  if (e == FLAME_OK)
+    e = fl_cuda_launch(x->s, x->f, grid, size, (unsigned)c->p[FL_KP_SHARED], x->param);
   if (e == FLAME_OK) e = fl_stage_download(x->s, found, x->fixed, (int64_t)sizeof *found);
   return e;
 }
@@ -133,7 +149,8 @@ static fl_lane_place place_of(const place *p) {
 /* The message that the CPU has for this fault. */
 static void say(launch *x, const record *r) {
   const fl_kfunc *f = x->k->f;
-  fl_lane_report p = { .kind = (uint8_t)r->kind, .kernel = f->name, .index = r->index, .size = r->size,
+  fl_lane_report p = { .kind = (uint8_t)r->kind, .kernel = f->name, .index = r->index,
+                       .size = r->size,
                        .at = place_of(&r->at), .other = place_of(&r->other) };
   for (int i = 0; i < 3; i++) {
     p.grid[i] = x->head.grid[i];
@@ -165,9 +182,11 @@ static flame_status run(launch *x) {
   if (e == FLAME_OK) e = clear(x, x->fixed, (int64_t)sizeof(record));
   if (e == FLAME_OK) e = clear(x, x->cells, x->cells_bytes);
   if (e == FLAME_OK && x->text.n_arrays)
-    e = fl_stage_upload(x->s, (char *)(uintptr_t)x->table + sizeof(check), x->arrays, x->text.n_arrays * (int64_t)sizeof(array));
+    e = fl_stage_upload(x->s, (char *)(uintptr_t)x->table + sizeof(check), x->arrays,
+                        x->text.n_arrays * (int64_t)sizeof(array));
   x->param[n] = &x->table;
-  for (int64_t first = 0; first < x->blocks && e == FLAME_OK && !found.kind; first += x->wave) e = run_wave(x, first, &found);
+  for (int64_t first = 0; first < x->blocks && e == FLAME_OK && !found.kind; first += x->wave)
+    e = run_wave(x, first, &found);
   if (e == FLAME_OK && found.kind) say(x, &found);
   return e;
 }
@@ -179,7 +198,8 @@ flame_status fl_cuda_call_checked(fl_cuda *s, const fl_kfunction *k, const fl_ca
   for (int i = 0; i < 3; i++) {
     x.head.grid[i] = (uint32_t)c->p[FL_KP_GRID + i];
     if (__builtin_mul_overflow(x.blocks, c->p[FL_KP_GRID + i], &x.blocks) || x.blocks > MOST_BLOCKS)
-      return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: checks take at most %d blocks", k->f->name, MOST_BLOCKS);
+      return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: checks take at most %d blocks",
+                     k->f->name, MOST_BLOCKS);
   }
   x.head.checks = (uint32_t)c->p[FL_KP_CHECKS];
   x.head.steps = s->ctx->kernel_steps;
@@ -187,7 +207,8 @@ flame_status fl_cuda_call_checked(fl_cuda *s, const fl_kfunction *k, const fl_ca
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
   x.head.fences = x.text.fences;
   flame_status e = x.text.n_arrays > FL_KP_MAX_ARGS
-                 ? FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: too many arrays to check", k->f->name) : run(&x);
+                 ? FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: too many arrays to check",
+                           k->f->name) : run(&x);
   release(&x);
   return e;
 }

@@ -1,7 +1,7 @@
 /*
-** Convolutions and pooling on a CUDA device: few by kernels/direct.cu, the others by cuDNN where it has a
-** way (cudnn.c), else the implicit products of kernels/conv.cu; pooling by kernels/pool.cu. Parameter structs are
-** fl_conv and fl_pooling as they are.
+** Convolutions and pooling on a CUDA device: few by kernels/direct.cu, the others by cuDNN where it
+** has a way (cudnn.c), else the implicit products of kernels/conv.cu; pooling by kernels/pool.cu.
+** Parameter structs are fl_conv and fl_pooling as they are.
 */
 #include "cuda/call/call.h"
 #include "cuda/call/conv_direct.h"
@@ -30,7 +30,9 @@ static void defines_of(int dtype, int index, char out[DEFINES]) {
 /* ---- convolution ---- */
 
 /* Nothing to add up: the result is empty or zeros. */
-static int is_idle(const fl_call *c) { return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0; }
+static int is_idle(const fl_call *c) {
+  return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0;
+}
 
 static void want_conv(fl_cuda *s, const fl_call *c) {
   char defines[DEFINES];
@@ -106,7 +108,9 @@ void fl_cuda_modules_conv_data(fl_cuda *s, const fl_call *c) { want_conv(s, c); 
 void fl_cuda_modules_conv_weight(fl_cuda *s, const fl_call *c) { want_conv(s, c); }
 flame_status fl_cuda_call_conv(fl_cuda *s, const fl_call_run *r) { return run_conv(s, r, 0); }
 flame_status fl_cuda_call_conv_data(fl_cuda *s, const fl_call_run *r) { return run_conv(s, r, 1); }
-flame_status fl_cuda_call_conv_weight(fl_cuda *s, const fl_call_run *r) { return run_conv(s, r, 2); }
+flame_status fl_cuda_call_conv_weight(fl_cuda *s, const fl_call_run *r) {
+  return run_conv(s, r, 2);
+}
 
 /* ---- pooling ---- */
 

@@ -13,10 +13,11 @@ static const char file[] = "count.cu";
 
 static void defines_of(int dtype, char out[FL_SORT_DEFINES]) {
   static const uint8_t kind[FLAME_DTYPE_COUNT] = {
-    [FLAME_I64] = 1, [FLAME_I32] = 1, [FLAME_I16] = 1, [FLAME_I8] = 1, [FLAME_U8] = 2, [FLAME_BOOL] = 3,
+    [FLAME_I64] = 1, [FLAME_I32] = 1, [FLAME_I16] = 1, [FLAME_I8] = 1, [FLAME_U8] = 2,
+    [FLAME_BOOL] = 3,
   };
-  snprintf(out, FL_SORT_DEFINES, "#define BITS %d\n#define KIND %d\n#define HALF %d\n", 8 * fl_dtype_size(dtype),
-           kind[dtype], dtype == FLAME_BF16);
+  snprintf(out, FL_SORT_DEFINES, "#define BITS %d\n#define KIND %d\n#define HALF %d\n",
+           8 * fl_dtype_size(dtype), kind[dtype], dtype == FLAME_BF16);
 }
 
 static void modules_of(fl_cuda *s, const fl_call *c) {
@@ -25,7 +26,8 @@ static void modules_of(fl_cuda *s, const fl_call *c) {
   fl_cuda_want_file(s, file, defines, 0);
 }
 
-static flame_status start(fl_cuda *s, int dtype, const char *entry, int64_t blocks, unsigned threads, void **params) {
+static flame_status start(fl_cuda *s, int dtype, const char *entry, int64_t blocks,
+                          unsigned threads, void **params) {
   char defines[FL_SORT_DEFINES];
   defines_of(dtype, defines);
   return fl_sort_launch(s, file, defines, entry, blocks, threads, params);
@@ -49,9 +51,13 @@ flame_status fl_cuda_call_searchsorted(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- weights of draws: what is bad about them is told by the next read ---- */
 
-static const char *type_of(const fl_call *c) { return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n"; }
+static const char *type_of(const fl_call *c) {
+  return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n";
+}
 int64_t fl_cuda_scratch_weights(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
-void fl_cuda_modules_weights(fl_cuda *s, const fl_call *c) { fl_cuda_want_file(s, "weights.cu", type_of(c), 0); }
+void fl_cuda_modules_weights(fl_cuda *s, const fl_call *c) {
+  fl_cuda_want_file(s, "weights.cu", type_of(c), 0);
+}
 
 flame_status fl_cuda_call_weights(fl_cuda *s, const fl_call_run *r) {
   const void *w = r->in[0];
@@ -61,14 +67,16 @@ flame_status fl_cuda_call_weights(fl_cuda *s, const fl_call_run *r) {
   uint64_t site = (uint64_t)r->scalar[0].i & 0xFFFF;
   void *params[] = { &w, &at, &n, &scale, &s->late, &site };
   if (r->call->numel == 0) return FLAME_OK;
-  const flame_status e = fl_sort_launch(s, "weights.cu", type_of(r->call), "weights", r->call->p[0], 1024, params);
+  const flame_status e = fl_sort_launch(s, "weights.cu", type_of(r->call), "weights", r->call->p[0],
+                                        1024, params);
   return e != FLAME_OK ? e : fl_cuda_expect_late(s);
 }
 
 flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word) {
   const long long at = (long long)(word << 1 >> 17) + 1;
   if (s->ctx->err.code == FLAME_OK) s->ctx->err.site = (uint32_t)(word & 0xFFFF);
-  if (word >> 62 == 3) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "probs is 0 everywhere");
+  if (word >> 62 == 3)
+    return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "probs is 0 everywhere");
   if (word >> 63)
     return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "row %lld of probs is 0 everywhere", at);
   return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial",
@@ -87,9 +95,11 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
   int64_t n = c->p[0], bins = c->p[1];
   void *clearing[] = { &count, &bins }, *adding[] = { &id, &count, &n, &bins };
   if (bins == 0) return FLAME_OK;
-  flame_status e = start(s, FLAME_I64, "histogram_clear", fl_sort_strided(bins, 256), 256, clearing);
+  flame_status e = start(s, FLAME_I64, "histogram_clear", fl_sort_strided(bins, 256), 256,
+                         clearing);
   const int64_t blocks = fl_ceil_div(n, 2048);
-  if (e == FLAME_OK && n > 0) e = start(s, FLAME_I64, "histogram_add", blocks < 1024 ? blocks : 1024, 256, adding);
+  if (e == FLAME_OK && n > 0)
+    e = start(s, FLAME_I64, "histogram_add", blocks < 1024 ? blocks : 1024, 256, adding);
   return e;
 }
 
@@ -116,7 +126,9 @@ static flame_status count_places(fl_cuda *s, const fl_call *c, const void *x, vo
 
 int64_t fl_cuda_scratch_nonzero_count(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
 void fl_cuda_modules_nonzero_count(fl_cuda *s, const fl_call *c) { modules_of(s, c); }
-flame_status fl_cuda_call_nonzero_count(fl_cuda *s, const fl_call_run *r) { return count_places(s, r->call, r->in[0], r->out); }
+flame_status fl_cuda_call_nonzero_count(fl_cuda *s, const fl_call_run *r) {
+  return count_places(s, r->call, r->in[0], r->out);
+}
 
 int64_t fl_cuda_scratch_nonzero(fl_cuda *s, const fl_call *c) {
   (void)s;

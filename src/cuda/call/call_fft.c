@@ -28,7 +28,9 @@ void fl_cuda_modules_fft(fl_cuda *s, const fl_call *c);
 flame_status fl_cuda_call_fft(fl_cuda *s, const fl_call_run *r);
 
 static int64_t pair_size(const fl_call *c) { return 2 * fl_dtype_size(c->dtype); }
-static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n"; }
+static const char *defines_of(const fl_call *c) {
+  return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n";
+}
 static int is_power(int64_t n) { return (n & (n - 1)) == 0; }
 
 static double scale_of(const fl_fft_form *f) {
@@ -59,15 +61,18 @@ static int type_of(const fl_call *c, int mode) {
 /* How signals go in and out, and the steps of the plan. */
 static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   const int64_t pair = pair_size(c), half = f->n / 2 + 1;
-  const int64_t width_in = f->mode == FL_FFT_TO_HALF ? pair / 2 : pair, width_out = f->mode == FL_FFT_FROM_HALF ? pair / 2 : pair;
+  const int64_t width_in = f->mode == FL_FFT_TO_HALF ? pair / 2 : pair,
+                width_out = f->mode == FL_FFT_FROM_HALF ? pair / 2 : pair;
   const int one_step = f->outer == 1 || f->inner == 1;
-  const int loop = !one_step && f->inner * f->n >= LOOP_WORK && f->size_in * f->inner * width_in % pair == 0;
+  const int loop = !one_step && f->inner * f->n >= LOOP_WORK &&
+                   f->size_in * f->inner * width_in % pair == 0;
   b->length_in = f->mode == FL_FFT_FROM_HALF ? half : f->n;
   b->length_out = f->mode == FL_FFT_TO_HALF ? half : f->n;
   b->rows_in = f->mode == FL_FFT_FROM_HALF || f->size_in < b->length_in || !(one_step || loop);
   b->rows_out = f->size_out != b->length_out || !(one_step || loop);
   b->loops = loop ? f->outer : 1;
-  b->key = (fl_cufft_key){ .n = f->n, .across = f->across, .batch = f->outer * f->inner / b->loops, .type = type_of(c, f->mode) };
+  b->key = (fl_cufft_key){ .n = f->n, .across = f->across, .batch = f->outer * f->inner / b->loops,
+                           .type = type_of(c, f->mode) };
   const int side = f->inner > 1;                          /* signals lie side by side */
   b->key.in_step = b->rows_in || !side ? 1 : f->inner;
   b->key.in_next = b->rows_in ? b->length_in : side ? 1 : f->size_in * f->across;
@@ -85,7 +90,8 @@ static int describe_library(fl_cuda *s, const fl_call *c, library *b) {
   fl_fft_form f;
   memset(b, 0, sizeof *b);
   if (c->numel == 0 || !fl_fft_form_of(c, &f)) return 0;
-  b->j = (job){ f.outer, f.size_in, f.inner, f.n, f.size_out, .count = f.outer * f.inner, .scale = scale_of(&f),
+  b->j = (job){ f.outer, f.size_in, f.inner, f.n, f.size_out, .count = f.outer * f.inner,
+                .scale = scale_of(&f),
                 .mode = f.mode, .inverse = f.inverse };
   lay_out(c, &f, b);
   b->plan = fl_cufft_find(s, &b->key);
@@ -93,12 +99,14 @@ static int describe_library(fl_cuda *s, const fl_call *c, library *b) {
   return b->plan != NULL;
 }
 
-static flame_status around(fl_cuda *s, const fl_call *c, const char *entry, int64_t items, void **params) {
+static flame_status around(fl_cuda *s, const fl_call *c, const char *entry, int64_t items,
+                           void **params) {
   const int64_t blocks = (items + THREADS - 1) / THREADS;
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(s, "fft.cu", defines_of(c), 0, entry, &f);
   if (e != FLAME_OK) return e;
-  return fl_cuda_launch(s, f, (const unsigned[3]){ (unsigned)(blocks < BLOCKS ? blocks : BLOCKS), 1, 1 },
+  return fl_cuda_launch(s, f,
+                        (const unsigned[3]){ (unsigned)(blocks < BLOCKS ? blocks : BLOCKS), 1, 1 },
                         (const unsigned[3]){ THREADS, 1, 1 }, 0, params);
 }
 
@@ -110,7 +118,8 @@ static flame_status align(fl_cuda *s, const fl_call_run *r, void **x, void **hel
   if (e != FLAME_OK) return e;
   const void *from = *x;
   *x = *held;
-  return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)*held, (fl_cu_ptr)(uintptr_t)from, bytes, s->stream),
+  return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)*held, (fl_cu_ptr)(uintptr_t)from,
+                                        bytes, s->stream),
                        "cuMemcpyDtoDAsync");
 }
 
@@ -125,7 +134,8 @@ static flame_status transform(fl_cuda *s, const fl_call_run *r, library *b, void
     x = rows;
   }
   for (int64_t i = 0; i < b->loops && e == FLAME_OK; i++)
-    e = fl_cufft_run(s, b->plan, (char *)x + i * b->next_in, y + i * b->next_out, b->j.inverse, rows + b->at_space, c->what);
+    e = fl_cufft_run(s, b->plan, (char *)x + i * b->next_in, y + i * b->next_out, b->j.inverse,
+                     rows + b->at_space, c->what);
   if (e != FLAME_OK || (!b->rows_out && b->j.scale == 1)) return e;
   if (b->rows_out) {
     void *params[] = { &b->j, &y, (void *)&r->out, &b->length_out };
@@ -148,7 +158,8 @@ static flame_status run_library(fl_cuda *s, const fl_call_run *r, library *b) {
 
 /* Signals of length m for a block: enough to be worth it, and 'side' of them side by side. */
 static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
-  const int64_t room = ROOM / pair_size(c), wish = m < 1024 ? 1024 / m : 1, want = wish > side ? wish : side;
+  const int64_t room = ROOM / pair_size(c), wish = m < 1024 ? 1024 / m : 1,
+                want = wish > side ? wish : side;
   return want * m <= room ? want : room / m;
 }
 
@@ -165,24 +176,27 @@ static int describe(const fl_call *c, job *j) {
     j->pack = pack_of(c, j->m, f.inner > 1 ? 8 : 1);
     return 1;
   }
-  if (j->chirp || f.n > most * most || f.size_out > (f.mode == FL_FFT_TO_HALF ? f.n / 2 + 1 : f.n)) return 0;
+  if (j->chirp || f.n > most * most || f.size_out > (f.mode == FL_FFT_TO_HALF ? f.n / 2 + 1 : f.n))
+    return 0;
   for (j->rows = 1; j->rows * j->rows < f.n; j->rows *= 2) {}
   j->columns = f.n / j->rows;
   return 1;
 }
 
 /* items: signals, columns or rows; length: of each in shared memory. */
-static flame_status start(fl_cuda *s, const fl_call *c, const char *entry, job *j, int64_t items, int64_t length,
-                          const void *x, void *y, const void *kernel) {
+static flame_status start(fl_cuda *s, const fl_call *c, const char *entry, job *j, int64_t items,
+                          int64_t length, const void *x, void *y, const void *kernel) {
   const int64_t blocks = (items + j->pack - 1) / j->pack, work = j->pack * length / 2;
   const unsigned threads = work >= 512 ? 512 : work >= 256 ? 256 : work >= 64 ? 64 : 32;
   fl_cu_function f;
   void *params[] = { j, &x, &y, &kernel };
   if (blocks > INT32_MAX)
-    return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, c->what, "%lld transforms are too many for one call", (long long)items);
+    return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, c->what, "%lld transforms are too many for one call",
+                   (long long)items);
   const flame_status e = fl_cuda_file_entry(s, "fft.cu", defines_of(c), 0, entry, &f);
   if (e != FLAME_OK) return e;
-  return fl_cuda_launch(s, f, (const unsigned[3]){ (unsigned)blocks, 1, 1 }, (const unsigned[3]){ threads, 1, 1 },
+  return fl_cuda_launch(s, f, (const unsigned[3]){ (unsigned)blocks, 1, 1 },
+                        (const unsigned[3]){ threads, 1, 1 },
                         (unsigned)(j->pack * length * pair_size(c)), params);
 }
 
@@ -195,7 +209,8 @@ static flame_status run_own(fl_cuda *s, const fl_call_run *r) {
     j.pack = pack_of(c, j.rows, 8);
     e = start(s, c, "fft_columns", &j, j.count * j.columns, j.rows, r->in[0], r->scratch, NULL);
     j.pack = pack_of(c, j.columns, 8);
-    return e != FLAME_OK ? e : start(s, c, "fft_lines", &j, j.count * j.rows, j.columns, r->scratch, r->out, NULL);
+    return e != FLAME_OK ? e : start(s, c, "fft_lines", &j, j.count * j.rows, j.columns, r->scratch,
+                                     r->out, NULL);
   }
   if (j.chirp) {
     job k = j;
@@ -206,7 +221,8 @@ static flame_status run_own(fl_cuda *s, const fl_call_run *r) {
     k.chirp = 0;
     e = start(s, c, "fft_short", &k, 1, k.m, r->in[0], r->scratch, NULL);
   }
-  return e != FLAME_OK ? e : start(s, c, "fft_short", &j, j.count, j.m, r->in[0], r->out, r->scratch);
+  return e != FLAME_OK ? e
+                       : start(s, c, "fft_short", &j, j.count, j.m, r->in[0], r->out, r->scratch);
 }
 
 /* ---- the call ---- */
@@ -219,7 +235,8 @@ static int64_t scratch_of(fl_cuda *s, const fl_call *c, int *yes) {
   *yes = 1;
   if (describe_library(s, c, &b)) return b.bytes;
   if (s->ctx->err.code != before) return 0;               /* not for want of words: an error */
-  if (describe(c, &j)) return j.rows ? j.count * j.n * pair_size(c) : j.chirp ? j.m * pair_size(c) : 0;
+  if (describe(c, &j))
+    return j.rows ? j.count * j.n * pair_size(c) : j.chirp ? j.m * pair_size(c) : 0;
   *yes = 0;
   return 0;
 }
@@ -236,7 +253,9 @@ int64_t fl_cuda_scratch_fft(fl_cuda *s, const fl_call *c) {
   return !yes || !both ? -1 : first > second ? first : second;
 }
 
-void fl_cuda_modules_fft(fl_cuda *s, const fl_call *c) { fl_cuda_want_file(s, "fft.cu", defines_of(c), 0); }
+void fl_cuda_modules_fft(fl_cuda *s, const fl_call *c) {
+  fl_cuda_want_file(s, "fft.cu", defines_of(c), 0);
+}
 
 /* *yes 0: nothing was done. */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r, int *yes) {

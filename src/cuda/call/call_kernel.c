@@ -6,7 +6,9 @@
 #include "cuda/call/ordered.h"
 #include <stdio.h>
 
-static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
+static const fl_kfunction *function_of(const fl_call *c) {
+  return (const fl_kfunction *)(const void *)c->callee;
+}
 
 int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
   (void)s;
@@ -50,8 +52,11 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
 static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
   enum { LOCAL_SIZE_BYTES = 3, NUM_REGS = 4 };
   int registers = -1, local = -1;
-  flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&registers, NUM_REGS, f), "cuFuncGetAttribute");
-  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->FuncGetAttribute(&local, LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute");
+  flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&registers, NUM_REGS, f),
+                                 "cuFuncGetAttribute");
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, s->cu->FuncGetAttribute(&local, LOCAL_SIZE_BYTES, f),
+                      "cuFuncGetAttribute");
   k->registers = registers;
   k->spilled = local;
   return e;
@@ -60,9 +65,11 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
 /* What no check can be compiled into runs as it is; the user asked for checks, so it is said. */
 static void say_unchecked(const fl_kfunction *k) {
   char text[480] = "it is a binary";
-  if (!k->binary) fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
+  if (!k->binary)
+    fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
   fl_error_plain(text);
-  fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n", k->f->name, text);
+  fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n",
+          k->f->name, text);
 }
 
 /* With checks on, the checked form as well. */
@@ -70,7 +77,8 @@ static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = s->ctx->kernel_checks;
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;
   if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
-  if (checks && !fl_kfunction_check(k, checks)) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
+  if (checks && !fl_kfunction_check(k, checks))
+    return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
   if (!fl_cuda_want_user(s, k) || !fl_ordered_want(s, k)) return s->ctx->err.code;
   return k->checked && !fl_cuda_want_user(s, k->checked) ? s->ctx->err.code : FLAME_OK;
 }

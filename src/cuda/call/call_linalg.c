@@ -9,47 +9,57 @@
 #include "base/num.h"
 #include <string.h>
 
-enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024, LONG_PAIR = 128 };
+enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128,
+       SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024, LONG_PAIR = 128 };
 static const char file[] = "linalg.cu";
 
-static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n"; }
+static const char *defines_of(const fl_call *c) {
+  return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n";
+}
 
 /* ---- launches ---- */
 
-static flame_status launch(const fl_linalg_work *w, const char *entry, int64_t blocks, unsigned threads, int64_t shared,
-                           void **params) {
+static flame_status launch(const fl_linalg_work *w, const char *entry, int64_t blocks,
+                           unsigned threads, int64_t shared, void **params) {
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(w->s, file, defines_of(w->c), 0, entry, &f);
   if (e != FLAME_OK || blocks == 0) return e;
-  return fl_cuda_launch(w->s, f, (const unsigned[3]){ (unsigned)blocks, 1, 1 }, (const unsigned[3]){ threads, 1, 1 },
-                        (unsigned)shared, params);
+  return fl_cuda_launch(w->s, f, (const unsigned[3]){ (unsigned)blocks, 1, 1 },
+                        (const unsigned[3]){ threads, 1, 1 }, (unsigned)shared, params);
 }
 
-flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items, void **params) {
+flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items,
+                             void **params) {
   return launch(w, entry, fl_min((items + THREADS - 1) / THREADS, BLOCKS), THREADS, 0, params);
 }
 
-flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads, int64_t shared, void **params) {
+flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads,
+                              int64_t shared, void **params) {
   return launch(w, entry, w->f.batch, threads, shared, params);
 }
 
-flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsigned threads, void **params) {
+flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsigned threads,
+                              void **params) {
   return launch(w, entry, 1, threads, 0, params);
 }
 
 flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from, int64_t elements) {
   if (elements == 0 || to == from) return FLAME_OK;
   return fl_cuda_check(w->s, w->s->cu->CopyOn((fl_cu_ptr)(uintptr_t)to, (fl_cu_ptr)(uintptr_t)from,
-                                              (size_t)(elements * w->width), w->s->stream), "cuMemcpyDtoDAsync");
+                                              (size_t)(elements * w->width), w->s->stream),
+                       "cuMemcpyDtoDAsync");
 }
 
-flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows, int64_t columns,
-                            int64_t ld_from, int64_t ld_to, int64_t across, int64_t over, int64_t count, int only) {
+flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
+                            int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
+                            int64_t over, int64_t count, int only) {
   void *params[] = { &to, &from, &rows, &columns, &ld_from, &ld_to, &across, &over, &count, &only };
-  return fl_linalg_start(w, "turn", ((rows + 31) / 32) * ((columns + 31) / 32) * count * THREADS, params);
+  return fl_linalg_start(w, "turn", ((rows + 31) / 32) * ((columns + 31) / 32) * count * THREADS,
+                         params);
 }
 
-flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at, int64_t count) {
+flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at,
+                             int64_t count) {
   int64_t rows = w->f.m, columns = w->f.n;
   int part = w->c->kind != FL_CALL_eigh ? 0 : w->f.a ? 2 : 1;
   void *params[] = { &to, &from, &rows, &columns, &count, &part, &at, (void *)&w->status };
@@ -62,7 +72,8 @@ flame_status fl_linalg_look(const fl_linalg_work *w, int why) {
   return fl_linalg_start(w, "statuses", batch, params);
 }
 
-flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *base, int64_t elements) {
+flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *base,
+                             int64_t elements) {
   int64_t batch = w->f.batch, bytes = elements * w->width;
   void *params[] = { &to, &base, &bytes, &batch };
   return fl_linalg_start(w, "pointers", batch, params);
@@ -78,7 +89,9 @@ static int64_t shared_limit(const fl_cuda *s) {
 static unsigned warps_for(int64_t n) { return (unsigned)fl_min(fl_max(n, 2), 32); }
 
 /* Elements between columns that are whole packs of 16 bytes. */
-static int64_t packed(const fl_linalg_work *w, int64_t n) { return (n * w->width + 15) / 16 * 16 / w->width; }
+static int64_t packed(const fl_linalg_work *w, int64_t n) {
+  return (n * w->width + 15) / 16 * 16 / w->width;
+}
 
 /* Does the matrix fit a block's shared memory? As qr_small and svd_small divide it. */
 static void try_small(fl_linalg_work *w) {
@@ -94,7 +107,8 @@ static void try_small(fl_linalg_work *w) {
   } else {
     const int64_t columns = f->b && f->a ? big : less, pairs = (less + 1) / 2;
     warps = w->lanes == 32 ? warps_for(pairs) : (pairs * w->lanes + 31) / 32;
-    bytes = (columns * packed(w, big) + (f->b ? less * packed(w, less) : 0) + less + fl_max(big, 32)) * w->width + less * 4 + 16;
+    bytes = (columns * packed(w, big) + (f->b ? less * packed(w, less) : 0) + less +
+             fl_max(big, 32)) * w->width + less * 4 + 16;
     if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
   if (bytes > shared_limit(w->s) - KEPT_FREE) return;
@@ -108,7 +122,8 @@ static void choose(fl_linalg_work *w) {
   const int batch = f->batch > 1 && f->n < BATCH_SIZE && f->n > 0;
   w->way = FL_WAY_LOOP;
   switch (w->c->kind) {
-    case FL_CALL_inverse: case FL_CALL_solve: case FL_CALL_determinant: case FL_CALL_triangular: case FL_CALL_cholesky:
+    case FL_CALL_inverse: case FL_CALL_solve: case FL_CALL_determinant:
+    case FL_CALL_triangular: case FL_CALL_cholesky:
       if (batch) w->way = FL_WAY_BATCH;
       break;
     case FL_CALL_lu: if (batch && f->m == f->n) w->way = FL_WAY_BATCH; break;
@@ -131,14 +146,21 @@ static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau)
   const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = fl_min(f->m, f->n);
   *a = *b = *tau = 0;
   switch (w->c->kind) {
-    case FL_CALL_inverse: *a = all * f->n * f->n; *b = w->way == FL_WAY_LOOP ? f->n * f->n : 0; break;
+    case FL_CALL_inverse:
+      *a = all * f->n * f->n;
+      *b = w->way == FL_WAY_LOOP ? f->n * f->n : 0;
+      break;
     case FL_CALL_solve: *a = all * f->n * f->n; *b = f->k > 1 ? all * f->n * f->k : 0; break;
     case FL_CALL_cholesky: *a = f->a ? 0 : all * f->n * f->n; break;
     case FL_CALL_determinant: *a = f->batch * f->n * f->n; break;
     case FL_CALL_lu: *a = f->batch * f->m * f->n; break;
     case FL_CALL_eigh: *a = all * f->n * f->n; break;
     case FL_CALL_qr: *a = f->m * fl_max(f->n, f->k); *tau = less; break;
-    case FL_CALL_svd: *a = f->m * f->n; *b = f->m * (f->a ? f->m : less); *tau = f->n * (f->a ? f->n : less); break;
+    case FL_CALL_svd:
+      *a = f->m * f->n;
+      *b = f->m * (f->a ? f->m : less);
+      *tau = f->n * (f->a ? f->n : less);
+      break;
     default: break;
   }
 }
@@ -171,7 +193,8 @@ static flame_status ask(fl_linalg_work *w) {
     w->host = (size_t)n->host;
     return FLAME_OK;
   }
-  const int spectrum = w->c->kind == FL_CALL_qr || w->c->kind == FL_CALL_svd || w->c->kind == FL_CALL_eigh;
+  const int spectrum = w->c->kind == FL_CALL_qr || w->c->kind == FL_CALL_svd ||
+                       w->c->kind == FL_CALL_eigh;
   const flame_status e = spectrum ? fl_linalg_ask_spectrum(w) : fl_linalg_ask_factor(w);
   if (e != FLAME_OK) return e;
   memcpy(n->key, key, sizeof key);
@@ -184,7 +207,8 @@ static flame_status ask(fl_linalg_work *w) {
 /* *yes 0: over the host. */
 static flame_status describe(fl_cuda *s, const fl_call *c, fl_linalg_work *w, int *yes) {
   memset(w, 0, sizeof *w);
-  *w = (fl_linalg_work){ .s = s, .c = c, .wide = c->dtype == FLAME_F64, .width = fl_dtype_size(c->dtype),
+  *w = (fl_linalg_work){ .s = s, .c = c, .wide = c->dtype == FLAME_F64,
+                         .width = fl_dtype_size(c->dtype),
                          .type = c->dtype == FLAME_F64 ? FL_SOL_R_64F : FL_SOL_R_32F };
   *yes = 0;
   if (!fl_linalg_form_of(c, &w->f) || w->f.batch > INT32_MAX / 8) return FLAME_OK;
@@ -218,8 +242,10 @@ static flame_status told(const fl_linalg_work *w, const fl_call_run *r) {
 }
 
 static flame_status work(fl_linalg_work *w, const fl_call_run *r) {
-  const int spectrum = w->c->kind == FL_CALL_qr || w->c->kind == FL_CALL_svd || w->c->kind == FL_CALL_eigh;
-  flame_status e = fl_cuda_check(w->s, w->s->cu->Memset8((fl_cu_ptr)(uintptr_t)w->status, 0xff, 8, w->s->stream),
+  const int spectrum = w->c->kind == FL_CALL_qr || w->c->kind == FL_CALL_svd ||
+                       w->c->kind == FL_CALL_eigh;
+  flame_status e =
+      fl_cuda_check(w->s, w->s->cu->Memset8((fl_cu_ptr)(uintptr_t)w->status, 0xff, 8, w->s->stream),
                                  "cuMemsetD8Async");
   if (e == FLAME_OK) e = spectrum ? fl_linalg_run_spectrum(w) : fl_linalg_run_factor(w);
   return e == FLAME_OK ? told(w, r) : e;
@@ -244,7 +270,8 @@ static flame_status run(fl_cuda *s, const fl_call_run *r) {
   }
   e = work(&w, r);
   if (w.on_host && !s->dead) {                             /* the library may still be using it */
-    const flame_status ended = fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "cuStreamSynchronize");
+    const flame_status ended = fl_cuda_check(s, s->cu->StreamSynchronize(s->stream),
+                                             "cuStreamSynchronize");
     if (e == FLAME_OK) e = ended;
   }
   fl_free(s->mem, w.on_host, w.host);
@@ -256,7 +283,9 @@ static flame_status run(fl_cuda *s, const fl_call_run *r) {
   void fl_cuda_modules_##name(fl_cuda *s, const fl_call *c); \
   flame_status fl_cuda_call_##name(fl_cuda *s, const fl_call_run *r); \
   int64_t fl_cuda_scratch_##name(fl_cuda *s, const fl_call *c) { return scratch(s, c); } \
-  void fl_cuda_modules_##name(fl_cuda *s, const fl_call *c) { fl_cuda_want_file(s, file, defines_of(c), 0); } \
+  void fl_cuda_modules_##name(fl_cuda *s, const fl_call *c) { \
+    fl_cuda_want_file(s, file, defines_of(c), 0); \
+  } \
   flame_status fl_cuda_call_##name(fl_cuda *s, const fl_call_run *r) { return run(s, r); }
 KIND(inverse)
 KIND(solve)

@@ -25,14 +25,15 @@ static void defines_of(const fl_call *c, char out[FL_SORT_DEFINES]) {
     [FLAME_F64] = 0, [FLAME_F32] = 1, [FLAME_F16] = 2, [FLAME_BF16] = 3, [FLAME_I64] = 4,
     [FLAME_I32] = 5, [FLAME_I16] = 6, [FLAME_I8] = 7, [FLAME_U8] = 8, [FLAME_BOOL] = 9,
   };
-  snprintf(out, FL_SORT_DEFINES, "#define TYPE %d\n#define OP %d\n#define VALUES %d\n", type[c->in_dtype[0]],
-           op_of(c), c->kind == FL_CALL_extreme && c->p[4]);
+  snprintf(out, FL_SORT_DEFINES, "#define TYPE %d\n#define OP %d\n#define VALUES %d\n",
+           type[c->in_dtype[0]], op_of(c), c->kind == FL_CALL_extreme && c->p[4]);
 }
 
 /* Chunks of rows, or segments of columns; one if there are rows or columns enough. */
 static void cut(const fl_call *c, int64_t *chunk, int64_t *chunks) {
   const int64_t n = c->p[1], lanes = c->p[0] * c->p[2], unit = c->p[2] == 1 ? TILE : SEGMENT;
-  const int64_t threads = c->p[2] == 1 ? BLOCKS : THREADS, most = lanes < threads ? threads / lanes : 1;
+  const int64_t threads = c->p[2] == 1 ? BLOCKS : THREADS,
+                most = lanes < threads ? threads / lanes : 1;
   const int64_t parts = n / unit < most ? n / unit : most;
   *chunk = parts > 1 ? (n + parts - 1) / parts : n;
   if (c->p[2] == 1) *chunk = fl_ceil_div(*chunk, TILE) * TILE;
@@ -61,7 +62,8 @@ typedef struct job {
   int reverse;
 } job;
 
-static flame_status start(const job *j, const char *entry, int64_t blocks, unsigned threads, void **params) {
+static flame_status start(const job *j, const char *entry, int64_t blocks, unsigned threads,
+                          void **params) {
   return fl_sort_launch(j->s, file, j->defines, entry, blocks, threads, params);
 }
 
@@ -74,8 +76,8 @@ static flame_status before(job *j) {
 static flame_status scan_rows(job *j) {
   void *shorts[] = { &j->x, &j->x2, &j->y, &j->outer, &j->n, &j->reverse };
   void *chunks[] = { &j->x, &j->x2, &j->states, &j->n, &j->chunk, &j->chunks, &j->reverse };
-  void *rows[] = { &j->x, &j->x2, &j->y, j->chunks > 1 ? &j->states : &j->none, &j->n, &j->chunk, &j->chunks,
-                   &j->reverse };
+  void *rows[] = { &j->x, &j->x2, &j->y, j->chunks > 1 ? &j->states : &j->none, &j->n, &j->chunk,
+                   &j->chunks, &j->reverse };
   const int64_t blocks = j->outer * j->chunks;
   flame_status e = FLAME_OK;
   if (j->n <= SHORT) return start(j, "scan_short", fl_ceil_div(j->outer, 8), 256, shorts);
@@ -88,8 +90,8 @@ static flame_status scan_columns(job *j) {
   const int cut_up = j->chunks > 1;
   void *first[] = { &j->x, &j->x2, &j->none, &j->states, &j->outer, &j->n, &j->inner, &j->chunk,
                     &j->chunks, &j->reverse };
-  void *last[] = { &j->x, &j->x2, &j->y, cut_up ? &j->states : &j->none, &j->outer, &j->n, &j->inner, &j->chunk,
-                   &j->chunks, &j->reverse };
+  void *last[] = { &j->x, &j->x2, &j->y, cut_up ? &j->states : &j->none, &j->outer, &j->n,
+                   &j->inner, &j->chunk, &j->chunks, &j->reverse };
   flame_status e = FLAME_OK;
   if (cut_up) {
     e = start(j, "scan_columns", blocks, 128, first);
@@ -101,7 +103,8 @@ static flame_status scan_columns(job *j) {
 static flame_status run(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   if (c->numel == 0) return FLAME_OK;
-  job j = { .s = s, .x = r->in[0], .x2 = c->nin > 1 ? r->in[1] : NULL, .y = r->out, .states = r->scratch,
+  job j = { .s = s, .x = r->in[0], .x2 = c->nin > 1 ? r->in[1] : NULL, .y = r->out,
+            .states = r->scratch,
             .outer = c->p[0], .n = c->p[1], .inner = c->p[2], .reverse = is_reverse(c) };
   defines_of(c, j.defines);
   cut(c, &j.chunk, &j.chunks);

@@ -27,12 +27,13 @@ void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]) {
     [FLAME_I64] = { 64, 1, "0" }, [FLAME_I32] = { 32, 1, "0" }, [FLAME_I16] = { 16, 1, "0" },
     [FLAME_I8] = { 8, 1, "0" }, [FLAME_U8] = { 8, 2, "0" }, [FLAME_BOOL] = { 8, 3, "0" },
   };
-  snprintf(out, FL_SORT_DEFINES, "#define BITS %d\n#define KIND %d\n#define INF %s\n", is[dtype].bits,
-           is[dtype].kind, is[dtype].inf);
+  snprintf(out, FL_SORT_DEFINES, "#define BITS %d\n#define KIND %d\n#define INF %s\n",
+           is[dtype].bits, is[dtype].kind, is[dtype].inf);
 }
 
 void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t *chunks) {
-  const int64_t tiles = (n + tile - 1) / tile, most = rows < FL_SORT_BLOCKS ? FL_SORT_BLOCKS / rows : 1;
+  const int64_t tiles = (n + tile - 1) / tile,
+                most = rows < FL_SORT_BLOCKS ? FL_SORT_BLOCKS / rows : 1;
   const int64_t each = tiles > most ? (tiles + most - 1) / most : 1;
   *chunk = each * tile;
   *chunks = (n + *chunk - 1) / *chunk;
@@ -61,14 +62,15 @@ static plan plan_of(fl_cuda *s, int dtype, int64_t rows, int64_t n, int descendi
   return p;
 }
 
-static flame_status start(const plan *p, const char *entry, int64_t blocks, unsigned threads, void **params) {
+static flame_status start(const plan *p, const char *entry, int64_t blocks, unsigned threads,
+                          void **params) {
   return fl_sort_launch(p->s, file, p->defines, entry, blocks, threads, params);
 }
 
 /* Rows in shared memory: the first k positions of each (mode 0) and, where asked for, their values,
 ** or one position (sort.cu). keys and at NULL: of x. */
-static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out, void *values,
-                               int64_t n, int64_t k, int mode) {
+static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out,
+                               void *values, int64_t n, int64_t k, int mode) {
   int count = (int)n, pad = 1, first = (int)k, items = (count + 255) / 256;
   while (pad < count) pad *= 2;
   int elements = pad < 512 ? 512 : pad;
@@ -76,12 +78,15 @@ static flame_status short_rows(const plan *p, const void *x, void *keys, void *a
   uint64_t flip = p->flip;
   void *tiling[] = { &x, &keys, &at, &out, &values, &count, &items, &first, &flip, &mode };
   if (n > NETWORK) return start(p, "sort_tile", rows, 256, tiling);
-  void *params[] = { &x, &keys, &at, &out, &values, &rows, &count, &pad, &elements, &first, &flip, &mode };
+  void *params[] = { &x, &keys, &at, &out, &values, &rows, &count, &pad, &elements, &first,
+                     &flip, &mode };
   return start(p, "sort_rows", fl_ceil_div(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
 /* Where digits begin, tickets of passes; what tiles say. */
-static int64_t starts_bytes(const plan *p) { return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256; }
+static int64_t starts_bytes(const plan *p) {
+  return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256;
+}
 static int64_t tiles_bytes(const plan *p) { return fl_round_up(p->rows * p->tiles * 256 * 4, 256); }
 
 static int64_t long_bytes(const plan *p) {
@@ -91,7 +96,8 @@ static int64_t long_bytes(const plan *p) {
 }
 
 static flame_status zero(const plan *p, void *at, int64_t bytes) {
-  return fl_cuda_check(p->s, p->s->cu->Memset8((fl_cu_ptr)(uintptr_t)at, 0, (size_t)bytes, p->s->stream),
+  return fl_cuda_check(p->s,
+                       p->s->cu->Memset8((fl_cu_ptr)(uintptr_t)at, 0, (size_t)bytes, p->s->stream),
                        "cuMemsetD8Async");
 }
 
@@ -105,11 +111,13 @@ static flame_status find_starts(const plan *p, const void *x, void *keys, void *
   return e == FLAME_OK ? start(p, "sort_starts", p->rows * p->passes, 256, summing) : e;
 }
 
-/* Positions of long rows into out, values (NULL: none); scratch: long_bytes. keys0 and at0 NULL: of x. */
-static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out, void *values,
-                              char *scratch) {
+/* Positions of long rows into out, values (NULL: none); scratch: long_bytes.
+** keys0 and at0 NULL: of x. */
+static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out,
+                              void *values, char *scratch) {
   const int64_t numel = p->rows * p->n;
-  char *room = scratch + starts_bytes(p) + tiles_bytes(p), *ticket = scratch + starts_bytes(p) - 256;
+  char *room = scratch + starts_bytes(p) + tiles_bytes(p),
+       *ticket = scratch + starts_bytes(p) - 256;
   void *starts = scratch, *said = scratch + starts_bytes(p), *keys[2], *at[2], *none = NULL;
   for (int b = 0; b < 2; b++) {
     keys[b] = room;
@@ -121,9 +129,9 @@ static flame_status long_rows(const plan *p, const void *x, void *keys0, void *a
   flame_status e = find_starts(p, x, keys0, starts);
   for (int pass = 0; pass < p->passes && e == FLAME_OK; pass++, ticket += 4) {
     const int from = (pass + 1) % 2, to = pass % 2, last = pass == p->passes - 1;
-    void *sweeping[] = { &x, pass ? &keys[from] : &keys0, pass ? &at[from] : &at0, &keys[to], &at[to],
-                         last ? &out : &none, last ? &values : &none, &ticket, &said, &starts, &n, &tiles, &pass,
-                         &flip };
+    void *sweeping[] = { &x, pass ? &keys[from] : &keys0, pass ? &at[from] : &at0,
+                         &keys[to], &at[to], last ? &out : &none, last ? &values : &none, &ticket,
+                         &said, &starts, &n, &tiles, &pass, &flip };
     e = zero(p, said, tiles_bytes(p));
     if (e == FLAME_OK) e = start(p, "sort_sweep", p->rows * tiles, 256, sweeping);
   }
@@ -201,8 +209,8 @@ static flame_status collect(const plan *p, choice *l, const void *x, int64_t k) 
   uint64_t flip = p->flip;
   void *tallying[] = { &x, &l->prefix, &l->less, &l->equal, &n, &chunk, &chunks, &flip };
   void *summing[] = { &l->less, &l->equal, &rows, &chunks };
-  void *collecting[] = { &x, &l->prefix, &l->need, &l->less, &l->equal, &l->keys, &l->at, &n, &chunk, &chunks,
-                         &k, &flip };
+  void *collecting[] = { &x, &l->prefix, &l->need, &l->less, &l->equal, &l->keys, &l->at, &n,
+                         &chunk, &chunks, &k, &flip };
   flame_status e = start(p, "select_tally", rows * chunks, 256, tallying);
   if (e == FLAME_OK) e = start(p, "select_before", fl_ceil_div(rows, 8), 256, summing);
   if (e == FLAME_OK) e = start(p, "select_collect", rows * chunks, 256, collecting);
@@ -248,7 +256,8 @@ flame_status fl_cuda_call_kth(fl_cuda *s, const fl_call_run *r) {
   const plan p = plan_of(s, c->in_dtype[0], c->p[0], c->p[1], 0);
   int with_nan = c->p[3] && fl_is_float(c->in_dtype[0]);
   if (c->numel == 0) return FLAME_OK;
-  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, NULL, p.n, c->p[2], with_nan ? 2 : 1);
+  if (p.n <= ROW)
+    return short_rows(&p, r->in[0], NULL, NULL, r->out, NULL, p.n, c->p[2], with_nan ? 2 : 1);
   choice l = choice_of(&p, r->scratch, 0);
   const void *x = r->in[0];
   void *out = r->out;

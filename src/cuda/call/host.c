@@ -4,7 +4,9 @@
 #include "base/num.h"
 #include <string.h>
 
-static int64_t in_bytes(const fl_call *c, int i) { return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]); }
+static int64_t in_bytes(const fl_call *c, int i) {
+  return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]);
+}
 
 static flame_status host_run(fl_cuda *s, const fl_call_run *r, char *memory) {
   const fl_call *c = r->call;

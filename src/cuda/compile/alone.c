@@ -14,7 +14,8 @@ void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t 
 }
 
 /* Compile the kernel's text for sm_90. 0: NVRTC is not there; else *p is to be destroyed. */
-static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p, fl_rtc_result *result) {
+static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p,
+                   fl_rtc_result *result) {
   const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
   char path[1024];
   int n = 2;
@@ -24,7 +25,8 @@ static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p
   fl_text_init(&t, k->mem);
   fl_cuda_put_user(k, &t);
   const char *text = fl_text_str(&t);
-  const int made = text && rtc->nvrtcCreateProgram(p, text, k->unit->label, FL_HEADERS, fl_header_texts, fl_header_names) == FL_RTC_OK;
+  const int made = text && rtc->nvrtcCreateProgram(p, text, k->unit->label, FL_HEADERS,
+                                                   fl_header_texts, fl_header_names) == FL_RTC_OK;
   fl_text_free(&t);
   if (!made) return 0;
   for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
@@ -45,7 +47,8 @@ flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
   if (!compile(rtc, k, &p, &result)) return FLAME_OK;
   if (result == FL_RTC_COMPILATION) {
     size_t bytes = 0;
-    char *log = rtc->nvrtcGetProgramLogSize(p, &bytes) == FL_RTC_OK ? fl_zalloc(&c->mem, bytes + 1) : NULL;
+    char *log = rtc->nvrtcGetProgramLogSize(p, &bytes) == FL_RTC_OK
+                ? fl_zalloc(&c->mem, bytes + 1) : NULL;
     if (log && rtc->nvrtcGetProgramLog(p, log) != FL_RTC_OK) *log = 0;
     e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel", "%.470s", log ? log : "it does not compile");
     if (log) fl_free(&c->mem, log, bytes + 1);
@@ -61,7 +64,8 @@ void *fl_cuda_image(flame_context *c, const fl_kfunction *k, size_t *bytes) {
   fl_rtc_result result;
   char *image = NULL;
   if (!compile(rtc, k, &p, &result)) return NULL;
-  if (result == FL_RTC_OK && rtc->nvrtcGetCUBINSize(p, bytes) == FL_RTC_OK && *bytes) image = fl_alloc(&c->mem, *bytes);
+  if (result == FL_RTC_OK && rtc->nvrtcGetCUBINSize(p, bytes) == FL_RTC_OK && *bytes)
+    image = fl_alloc(&c->mem, *bytes);
   if (image && rtc->nvrtcGetCUBIN(p, image) != FL_RTC_OK) {
     fl_free(&c->mem, image, *bytes);
     image = NULL;

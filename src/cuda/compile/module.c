@@ -158,7 +158,8 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
 /* Is this line of steps.cu the instantiation of an entry by dtype, of another entry than
 ** wanted? Such a line is "MACRO(dtype, …)" at its start. */
 static int unwanted(const char *line, size_t n, const char *entry) {
-  static const char *const macros[][2] = { { "MATMUL(", "matmul_" }, { "SCATTER_ADD(", "scatter_add_" } };
+  static const char *const macros[][2] = { { "MATMUL(", "matmul_" },
+                                           { "SCATTER_ADD(", "scatter_add_" } };
   for (int i = 0; i < 2; i++) {
     const size_t m = strlen(macros[i][0]), stem = strlen(macros[i][1]);
     const char *comma = n > m && memcmp(line, macros[i][0], m) == 0 ? memchr(line, ',', n) : NULL;
@@ -204,7 +205,8 @@ fl_module *fl_modules_steps(fl_cuda *s, const char *entry) {
 
 /* ---- files of kernels/ for calls (call.h) ---- */
 
-static fl_module *file_module(fl_cuda *s, const char *file, const char *defines, int prelude, int *fresh) {
+static fl_module *file_module(fl_cuda *s, const char *file, const char *defines, int prelude,
+                              int *fresh) {
   fl_text key;
   fl_text_init(&key, s->mem);
   fl_text_printf(&key, "file %s %d %s", file, prelude, defines);
@@ -271,14 +273,18 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_functio
   fl_module *m = user_module(s, k, &fresh);
   if (!m) return s->ctx->err.code;
   if (fresh) forget_first(s);
-  if (fresh || !m->handle) return FL_FAIL(s->ctx, FLAME_INTERNAL, "kernel", "%s was not compiled", k->f->name);
+  if (fresh || !m->handle)
+    return FL_FAIL(s->ctx, FLAME_INTERNAL, "kernel", "%s was not compiled", k->f->name);
   const fl_cu_result r = s->cu->ModuleGetFunction(f, m->handle, k->f->name);
-  if (r == FL_CU_NOT_FOUND) return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "kernel", "there is no entry '%s' in it", k->f->name);
+  if (r == FL_CU_NOT_FOUND)
+    return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "kernel", "there is no entry '%s' in it",
+                   k->f->name);
   return fl_cuda_check(s, r, "cuModuleGetFunction");
 }
 
 /* A user's options follow the architecture. */
-static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[1024], const char **option, int most) {
+static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[1024],
+                        const char **option, int most) {
   const char *ours[FL_NVRTC_OPTIONS];
   int n = 0;
   fl_nvrtc_options(s, arch, ours);
@@ -301,7 +307,8 @@ static int digest(fl_cuda *s, fl_module *m) {
   fl_text_init(&t, s->mem);
   if (m->user) fl_text_add(&t, (const char *)m->user->digest, sizeof m->user->digest);
   fl_text_printf(&t, "flame-lua %s text %d nvrtc %d.%d driver %d\n", FLAME_VERSION,
-                 (int)FL_TEXT_VERSION, s->modules.rtc_major, s->modules.rtc_minor, s->driver_version);
+                 (int)FL_TEXT_VERSION, s->modules.rtc_major, s->modules.rtc_minor,
+                 s->driver_version);
   for (const char **o = option; *o; o++) fl_text_printf(&t, "%s\n", *o);
   fl_text_add(&t, m->text, m->text_bytes);
   const char *all = fl_text_str(&t);
@@ -346,7 +353,8 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
   enum { MOST = 24 };
   struct words { char arch[40], path[1024]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);
   const char *(*option)[MOST] = fl_alloc(s->mem, sizeof *option * (size_t)n);
-  flame_status e = arch && option ? FLAME_OK : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
+  flame_status e = arch && option ? FLAME_OK : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda",
+                                                       "no host memory for kernels");
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     job[i] = (fl_compile){ .text = which[i]->text, .name = "flame.cu" };
     const fl_kfunction *k = which[i]->user;

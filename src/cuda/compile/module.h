@@ -1,6 +1,7 @@
 /*
-** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines, and user
-** kernels; looked for in memory, then on disk, then made by NVRTC (nvrtc.c). alone.c needs no device.
+** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines,
+** and user kernels; looked for in memory, then on disk, then made by NVRTC (nvrtc.c). alone.c needs
+** no device.
 */
 #ifndef FL_CUDA_MODULE_H
 #define FL_CUDA_MODULE_H
@@ -30,7 +31,7 @@ flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *define
                                 const char *entry, fl_cu_function *f);
 /* User kernels: the same two. The function's errors name its script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
-void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);      /* the text that is compiled */
+void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);     /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
 
 /* ---- nvrtc.c ---- */

@@ -57,7 +57,8 @@ typedef struct crew {               /* shared by the workers of one call */
 
 static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *const *option) {
   j->result = rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
-                                      j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
+                                      j->user ? fl_header_texts : NULL,
+                                      j->user ? fl_header_names : NULL);
   j->made = j->result == FL_RTC_OK;
   if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
 }
@@ -122,7 +123,8 @@ static int start(crew *w, pthread_t *thread, int want) {
   return n;
 }
 
-/* Should the programs be left? A signal that waits is delivered when they are; the handler then tells. */
+/* Should the programs be left? A signal that waits is delivered when they
+** are; the handler then tells. */
 static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
   const flame_status e = fl_cuda_poll(s);
   if (e != FLAME_OK || fl_signals_wait(mask)) atomic_store(&w->stop, 1);

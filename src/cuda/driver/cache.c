@@ -193,7 +193,7 @@ void fl_disk_usage(fl_disk *d, int clear, int64_t *count, int64_t *bytes) {
   scan(d, &list);
   for (int64_t i = 0; i < list.n; i++) {
     if (clear && unlinkat(d->folder, list.at[i].name, 0) == 0) continue;
-    ++*count;
+    (*count)++;
     *bytes += list.at[i].bytes;
   }
   if (clear) d->bytes = *bytes;

@@ -1,6 +1,6 @@
 /*
-** What every file of a CUDA device asks of the driver: results as errors, entering and leaving the context,
-** waiting, memory, launches, and the records in which kernels report faults.
+** What every file of a CUDA device asks of the driver: results as errors, entering and leaving the
+** context, waiting, memory, launches, and the records in which kernels report faults.
 **
 ** Sticky errors (a fault on the device, a context gone) are the end of this device: the
 ** first cause is kept and repeated by every later call, and no more work is given to the
@@ -46,8 +46,9 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (s->dead) return fl_cuda_lost(s);
   const char *name = fl_cuda_error_name(s->cu, r), *text = fl_cuda_error_text(s->cu, r);
   if (is_sticky(r)) {
-    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s", s->ordinal, name, text, call,
-             s->sync_each ? "" : "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it");
+    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s",
+             s->ordinal, name, text, call, s->sync_each ? "" : "; the fault may be of earlier work"
+             FL_DO ": run with DEBUG_CUDA=1 to find it");
     s->dead = 1;
     s->ctx->dead = 1;
     fl_error *lost = &s->ctx->lost;
@@ -133,22 +134,25 @@ void fl_cuda_give_back(fl_cuda *s, void *p) {
 
 /* ---- launches and reports ---- */
 
-flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
-                            unsigned shared, void **params) {
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared, void **params) {
   flame_status e = FLAME_OK;
   if (shared > 48 * 1024)
-    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, 8 /* MAX_DYNAMIC_SHARED_SIZE_BYTES */, (int)shared),
+    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, 8 /* MAX_DYNAMIC_SHARED_SIZE_BYTES */,
+                                                 (int)shared),
                       "cuFuncSetAttribute");
   if (e == FLAME_OK)
-    e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                             shared, s->stream, params, NULL), "cuLaunchKernel");
+    e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0],
+                                             block[1], block[2], shared, s->stream, params, NULL),
+                      "cuLaunchKernel");
   if (e != FLAME_OK || !s->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
 }
 
 flame_status fl_cuda_expect_late(fl_cuda *s) {
   s->late_pending = 1;
-  return fl_cuda_check(s, s->cu->CopyOut((void *)(uintptr_t)s->late_host, (fl_cu_ptr)(uintptr_t)s->late, sizeof *s->late_host,
+  return fl_cuda_check(s, s->cu->CopyOut((void *)(uintptr_t)s->late_host,
+                                         (fl_cu_ptr)(uintptr_t)s->late, sizeof *s->late_host,
                                          s->stream), "cuMemcpyDtoHAsync");
 }
 

@@ -258,7 +258,8 @@ fl_cu_result fl_cuda_pool_trim(fl_pool *p) {
   fl_cu_result first = FL_CU_OK;
   int waited = 0;
   for (int large = 0; large < 2; large++) {
-    for (int i = bin_next(p, large, 0); i >= 0; i = i + 1 < FL_POOL_BINS ? bin_next(p, large, i + 1) : -1) {
+    for (int i = bin_next(p, large, 0); i >= 0;
+         i = i + 1 < FL_POOL_BINS ? bin_next(p, large, i + 1) : -1) {
       for (fl_block *b = p->bin[large][i], *next; b; b = next) {
         next = b->next;
         if (b->before || b->after) continue;

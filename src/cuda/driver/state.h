@@ -1,10 +1,10 @@
 /*
-** The CUDA device's own state, and what driver.c and stage.c offer. Folders of cuda/, each of which uses those
-** before it:
+** The CUDA device's own state, and what driver.c and stage.c offer. Folders
+** of cuda/, each of which uses those before it:
 **   api/      the libraries' types and entry points, and the loader
 **   text/     CUDA text of generated kernels; pure
-**   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned ring
-**             (stage.c), compiled kernels on disk (cache.c)
+**   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned
+**             ring (stage.c), compiled kernels on disk (cache.c)
 **   compile/  kernels by key, file or user text
 **   library/  cuBLASLt, cuDNN, cuFFT, cuSOLVER
 **   call/     calls (tensor/call.h)
@@ -59,35 +59,35 @@ typedef struct fl_cuda {
   fl_cu_device device;
   fl_cu_context context;
   fl_cu_stream stream;
-  fl_cu_event done;                     /* for fl_cuda_wait_all */
+  fl_cu_event done;               /* for fl_cuda_wait_all */
   int ordinal, arch, multiprocessors, driver_version;
-  pid_t pid;                            /* that opened it: a fork may not use it */
+  pid_t pid;                      /* that opened it: a fork may not use it */
   uint8_t dead, sync_each;
-  uint8_t left;                         /* a wait was interrupted: what is queued may never end */
+  uint8_t left;                   /* a wait was interrupted: what is queued may never end */
   char name[96];
-  char cause[400];                      /* dead: the first cause */
+  char cause[400];                /* dead: the first cause */
   fl_pool pool;
   fl_stage stage;
   fl_disk disk;
   fl_modules modules;
   fl_blas blas;
-  struct fl_dnn *dnn;                   /* cudnn.c; NULL: not used yet */
-  struct fl_cufft_state *fft;           /* cufft.c; the same */
-  struct fl_solver *solver;             /* cusolver.c; the same */
-  fl_prepared *prepared;                /* of all plans, so that close can let go of them */
-  void *scratch;                        /* shared by all launches: one stream */
+  struct fl_dnn *dnn;             /* cudnn.c; NULL: not used yet */
+  struct fl_cufft_state *fft;     /* cufft.c; the same */
+  struct fl_solver *solver;       /* cusolver.c; the same */
+  fl_prepared *prepared;          /* of all plans, so that close can let go of them */
+  void *scratch;                  /* shared by all launches: one stream */
   int64_t scratch_bytes;
-  void *counters;                       /* zero between launches */
+  void *counters;                 /* zero between launches */
   int64_t counter_bytes;
-  void *scalars;                        /* of the run that is queued last */
+  void *scalars;                  /* of the run that is queued last */
   int64_t scalar_bytes;
-  void *fault;                          /* fl_text_fault in device memory */
-  fl_text_fault *fault_host;            /* pinned */
-  fl_cu_event checked;                  /* passed when the copy of the run's last checks is there */
-  uint8_t fault_pending;                /* that copy was not looked at yet: the wait was cut short */
-  uint8_t late_pending;                 /* a call was queued that may report late */
-  void *late;                           /* FL_LATE_NONE, or a report (device memory, behind the record) */
-  volatile uint64_t *late_host;         /* pinned: its copy, queued behind each such call */
+  void *fault;                    /* fl_text_fault in device memory */
+  fl_text_fault *fault_host;      /* pinned */
+  fl_cu_event checked;            /* passed when the copy of the run's last checks is there */
+  uint8_t fault_pending;          /* that copy was not looked at yet: the wait was cut short */
+  uint8_t late_pending;           /* a call was queued that may report late */
+  void *late;                     /* FL_LATE_NONE, or a report (device memory, behind the record) */
+  volatile uint64_t *late_host;   /* pinned: its copy, queued behind each such call */
 } fl_cuda;
 
 /* ---- driver.c ---- */
@@ -118,12 +118,13 @@ void fl_cuda_release(fl_cuda *s, void *p);
 ** with the next call. */
 void fl_cuda_give_back(fl_cuda *s, void *p);
 /* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
-flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
-                            unsigned shared, void **params);
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared, void **params);
 
 /* ---- stage.c ---- */
 flame_status fl_stage_open(fl_cuda *s);
 void fl_stage_close(fl_cuda *s);
-flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t bytes);   /* src is free at return */
+/* src is free at return */
+flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t bytes);
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
 #endif

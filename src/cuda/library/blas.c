@@ -4,11 +4,18 @@
 ** C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
 ** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
 ** What the library can not take (integers, odd strides, no library) is left to steps.cu.
+**
+** Pitch. Large products of half types whose rows do not all begin at multiples of 16 bytes (a
+** vocabulary of 50,257) take the library six times as long on an H200, so such a matrix is copied
+** to rows that do, and the result back. Which matrices are, follows from sizes and strides alone.
 */
 #include "cuda/library/blas.h"
+#include "base/num.h"
+#include "cuda/compile/module.h"
 #include <string.h>
 
-enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256 };
+enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256, PITCH = 8 /* elements */,
+       PITCH_LEAST = 256 };
 
 /* One library call: operands in its order, so 'a' is our B. Compared bytewise. */
 typedef struct call {
@@ -224,8 +231,6 @@ static flame_status find(fl_cuda *s, const call *x, fl_gemm **out) {
   return FLAME_OK;
 }
 
-/* ---- the interface ---- */
-
 /* Open the library once; a machine without it uses our own kernels. */
 static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
@@ -248,13 +253,58 @@ static int empty(const fl_matmul *m) {
   return m->m == 0 || m->n == 0 || batch == 0;
 }
 
+/* ---- pitch ---- */
+
+/* A matrix in column-major form, and where its columns lie now and for the
+** library; take: only if these differ. */
+typedef struct pitched { int64_t length, count, ld, to; int take; } pitched;
+
+static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
+  const pitched p = { length, count, ld, fl_round_up(length, PITCH), wanted && ld % PITCH != 0 };
+  return p;
+}
+
+/* What is copied of a, b and c; x gets the distances that the library sees.
+** Returns the scratch bytes. */
+static int64_t set_pitch(call *x, pitched p[3]) {
+  const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
+  const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
+  const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
+  int64_t *const ld[3] = { &x->lda, &x->ldb, &x->ldc }, bytes = 0;
+  p[0] = pitched_of(ta ? x->k : x->m, ta ? x->m : x->k, x->lda, wanted);
+  p[1] = pitched_of(tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, wanted);
+  p[2] = pitched_of(x->m, x->n, x->ldc, wanted);
+  for (int i = 0; i < 3; i++) {
+    if (!p[i].take) continue;
+    *ld[i] = p[i].to;
+    bytes += fl_round_up(p[i].count * p[i].to * 2, 256);
+  }
+  return bytes;
+}
+
+static flame_status pitch(fl_cuda *s, const pitched *p, const void *from, int64_t from_ld, void *to,
+                          int64_t to_ld) {
+  const int64_t blocks = p->count * fl_ceil_div(p->length, 2048);
+  fl_cu_function f;
+  const flame_status e = fl_cuda_file_entry(s, "pitch.cu", "", 0, "pitch", &f);
+  if (e != FLAME_OK) return e;
+  int64_t count = p->count, length = p->length;
+  void *params[] = { &from, &from_ld, &to, &to_ld, &count, &length };
+  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)fl_min(blocks, INT32_MAX), 1, 1 },
+                        (const unsigned[]){ 256, 1, 1 }, 0, params);
+}
+
+/* ---- the interface ---- */
+
 /* Asks for an algorithm that needs no more than natural alignment: there is then one for
 ** every address the plan is run with. */
-flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
+flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch) {
   batches q;
   call x;
+  pitched p[3];
   fl_gemm *g;
   *yes = 0;
+  *scratch = 0;
   if (empty(m) || m->k == 0) {
     *yes = 1;                                   /* nothing to multiply: no kernel needed */
     return FLAME_OK;
@@ -264,6 +314,8 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
   flame_status e = open_library(s);
   if (e != FLAME_OK || !s->blas.handle) return e;
   if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, SPACE, "cuBLAS workspace");
+  *scratch = set_pitch(&x, p);
+  if (e == FLAME_OK && *scratch && !fl_cuda_want_file(s, "pitch.cu", "", 0)) e = s->ctx->err.code;
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
   if (e == FLAME_OK) *yes = g->ok;
@@ -289,12 +341,32 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
   if (e != FLAME_OK) return e;
   const fl_lt_status r = s->blas.lt->cublasLtMatmul(
     s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE, s->stream);
+    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE,
+    s->stream);
   if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
     e = fl_cuda_wait_all(s);
     if (e != FLAME_OK) return e;
   }
   return failed(s, r, "cublasLtMatmul");
+}
+
+/* The call, with copies of what lies off the library's rows. x: a copy, in the library's order. */
+static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b,
+                                     char *c) {
+  pitched p[3];
+  const char *at[3] = { a, b, c };
+  char *free_at = s->scratch;
+  flame_status e = FLAME_OK;
+  if (set_pitch(&x, p) == 0) return multiply(s, &x, size, a, b, c);
+  for (int i = 0; i < 3 && e == FLAME_OK; i++) {
+    if (!p[i].take) continue;
+    if (i < 2) e = pitch(s, &p[i], at[i], p[i].ld, free_at, p[i].to);
+    at[i] = free_at;
+    free_at += fl_round_up(p[i].count * p[i].to * 2, 256);
+  }
+  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], (char *)(uintptr_t)at[2]);
+  if (e == FLAME_OK && p[2].take) e = pitch(s, &p[2], at[2], p[2].to, c, p[2].ld);
+  return e;
 }
 
 /* k == 0: the product is all zeros. */
@@ -326,8 +398,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
       co += at[i] * q.c[i];
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
-                                : multiply(s, &x, size, b + bo * size, a + ao * size,
-                                           c + co * size);
+                                : multiply_pitched(s, x, size, b + bo * size, a + ao * size,
+                                                   c + co * size);
     if (e != FLAME_OK) return e;
     int i = outer - 1;
     while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;

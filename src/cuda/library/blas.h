@@ -3,8 +3,9 @@
 #define FL_CUDA_BLAS_H
 #include "cuda/driver/state.h"
 
-/* Can the library do it? Opens it at the first call. *yes 0: use our own kernel. */
-flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes);
+/* Can the library do it? Opens it at the first call. *yes 0: use our own kernel. *scratch: bytes
+** that the run needs of the device's. */
+flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch);
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char *c);
 void fl_blas_close(fl_cuda *s, int host_only);
 #endif

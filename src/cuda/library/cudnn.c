@@ -1,13 +1,14 @@
 /*
-** Convolutions by cuDNN's graph API (cudnn.h). The handle and the kept plans are the device's. A plan is the first engine, in the order
-** of cuDNN's heuristics, that is exact, deterministic unless the call says otherwise, and can be made. That none can be
-** made is no error: the call then goes to our own kernel.
+** Convolutions by cuDNN's graph API (cudnn.h). The handle and the kept plans are the device's. A
+** plan is the first engine, in the order of cuDNN's heuristics, that is exact, deterministic unless
+** the call says otherwise, and can be made. That none can be made is no error: the call then goes
+** to our own kernel.
 */
 #include "cuda/library/cudnn.h"
 #include "base/hash.h"
+#include "cuda/compile/module.h"
 #include "base/num.h"
 #include "base/signals.h"
-#include "cuda/compile/module.h"
 #include <string.h>
 
 enum { KEPT_MAX = 1024, BINS = 64, CONFIGS = 64, NOTES = 16, ITEMS = 8, ALIGNMENT = 16, THIN = 8 };
@@ -43,7 +44,8 @@ typedef struct maker {
 
 static fl_dnn_item new_item(maker *m, int kind) {
   fl_dnn_item d = NULL;
-  if (m->error == FL_DNN_OK) m->error = m->p->lib->cudnnBackendCreateDescriptor((fl_dnn_kind)kind, &d);
+  if (m->error == FL_DNN_OK)
+    m->error = m->p->lib->cudnnBackendCreateDescriptor((fl_dnn_kind)kind, &d);
   if (m->error != FL_DNN_OK) return NULL;
   m->p->item[m->p->items++] = d;
   return d;
@@ -51,7 +53,8 @@ static fl_dnn_item new_item(maker *m, int kind) {
 
 static void set(maker *m, fl_dnn_item d, int name, int type, int64_t n, const void *values) {
   if (m->error == FL_DNN_OK)
-    m->error = m->p->lib->cudnnBackendSetAttribute(d, (fl_dnn_name)name, (fl_dnn_type)type, n, values);
+    m->error = m->p->lib->cudnnBackendSetAttribute(d, (fl_dnn_name)name, (fl_dnn_type)type,
+                                                   n, values);
 }
 static void finish(maker *m, fl_dnn_item d) {
   if (m->error == FL_DNN_OK) m->error = m->p->lib->cudnnBackendFinalize(d);
@@ -68,8 +71,8 @@ static int type_of(int dtype) {
 }
 
 /* A packed tensor (n, c, the last 'axes' of size), in this order or with channels last. */
-static fl_dnn_item new_tensor(maker *m, int which, unsigned type, int64_t n, int64_t c, const int64_t *size,
-                              int axes) {
+static fl_dnn_item new_tensor(maker *m, int which, unsigned type, int64_t n, int64_t c,
+                              const int64_t *size, int axes) {
   int64_t s[5] = { n, c }, stride[5], step = m->p->last ? c : 1;
   const int64_t alignment = ALIGNMENT;
   fl_dnn_item d = new_item(m, FL_DNN_TENSOR);
@@ -100,7 +103,8 @@ static int64_t padding_behind(const fl_conv *v, int a) {
 }
 
 static fl_dnn_item new_convolution(maker *m, const fl_conv *v, int dtype, int axes) {
-  const unsigned type = dtype == FLAME_F64 ? FL_DNN_F64 : FL_DNN_F32, mode = FL_DNN_CROSS_CORRELATION;
+  const unsigned type = dtype == FLAME_F64 ? FL_DNN_F64 : FL_DNN_F32,
+                 mode = FL_DNN_CROSS_CORRELATION;
   const int64_t n = axes;
   const int first = 3 - axes;
   int64_t behind[3];
@@ -118,17 +122,21 @@ static fl_dnn_item new_convolution(maker *m, const fl_conv *v, int dtype, int ax
 }
 
 /* The graph of one operation. */
-static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv *v, int dtype, int axes) {
+static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv *v, int dtype,
+                             int axes) {
   const int forward = kind == FL_CALL_conv, data = kind == FL_CALL_conv_data;
   const int alpha = forward ? FL_DNN_FORWARD_ALPHA : data ? FL_DNN_DATA_ALPHA : FL_DNN_FILTER_ALPHA;
   const unsigned type = (unsigned)type_of(dtype);
   static const double one_d = 1, zero_d = 0;
   static const float one_f = 1, zero_f = 0;
-  const int wide = dtype == FLAME_F64, real = wide ? FL_DNN_IS_F64 : FL_DNN_IS_F32;     /* read as they are */
-  fl_dnn_item conv = new_convolution(m, v, dtype, axes), x = new_tensor(m, X, type, v->n, v->c, v->in, axes);
+  /* read as they are */
+  const int wide = dtype == FLAME_F64, real = wide ? FL_DNN_IS_F64 : FL_DNN_IS_F32;
+  fl_dnn_item conv = new_convolution(m, v, dtype, axes),
+              x = new_tensor(m, X, type, v->n, v->c, v->in, axes);
   fl_dnn_item w = new_tensor(m, W, type, v->o, v->c / v->groups, v->k, axes);
   fl_dnn_item y = new_tensor(m, Y, type, v->n, v->o, v->out, axes);
-  fl_dnn_item op = new_item(m, forward ? FL_DNN_FORWARD : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
+  fl_dnn_item op = new_item(m, forward ? FL_DNN_FORWARD
+                                       : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
   set(m, op, alpha, real, 1,
       wide ? (const void *)&one_d : &one_f); /* attributes of all three follow each other */
   set(m, op, alpha + 1, real, 1, wide ? (const void *)&zero_d : &zero_f);
@@ -146,7 +154,8 @@ static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv 
 
 /* ---- engines ---- */
 
-/* May results of this engine be ours? The same each time unless 'free', f32 in f32, sums of halves in f32. */
+/* May results of this engine be ours? The same each time unless 'free', f32
+** in f32, sums of halves in f32. */
 static int is_exact(const fl_cudnn *lib, fl_dnn_item config, int dtype, int free) {
   fl_dnn_item engine = NULL;
   unsigned note[NOTES];
@@ -159,7 +168,8 @@ static int is_exact(const fl_cudnn *lib, fl_dnn_item config, int dtype, int free
   int exact = r == FL_DNN_OK && n <= NOTES;
   for (int64_t i = 0; i < n && exact; i++)
     exact = (free || note[i] != FL_DNN_NOTE_NONDETERMINISTIC) && note[i] != FL_DNN_NOTE_REDUCED &&
-            note[i] != FL_DNN_NOTE_DOWN_CONVERT && !(dtype == FLAME_F32 && note[i] == FL_DNN_NOTE_TENSOR_CORE);
+            note[i] != FL_DNN_NOTE_DOWN_CONVERT &&
+            !(dtype == FLAME_F32 && note[i] == FL_DNN_NOTE_TENSOR_CORE);
   lib->cudnnBackendDestroyDescriptor(engine);
   return exact;
 }
@@ -169,8 +179,10 @@ static int try_plan(fl_dnn_plan *p, fl_dnn_handle h, fl_dnn_item config) {
   fl_dnn_item plan = NULL;
   int64_t n = 0, space = 0;
   if (p->lib->cudnnBackendCreateDescriptor(FL_DNN_PLAN, &plan) != FL_DNN_OK) return 0;
-  fl_dnn_status r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_HANDLE, FL_DNN_IS_HANDLE, 1, &h);
-  if (r == FL_DNN_OK) r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_CONFIG, FL_DNN_IS_ITEM, 1, &config);
+  fl_dnn_status r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_HANDLE,
+                                                     FL_DNN_IS_HANDLE, 1, &h);
+  if (r == FL_DNN_OK)
+    r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_CONFIG, FL_DNN_IS_ITEM, 1, &config);
   sigset_t mask;
   fl_signals_hold(&mask);                         /* some engines are compiled */
   if (r == FL_DNN_OK) r = p->lib->cudnnBackendFinalize(plan);
@@ -194,16 +206,19 @@ static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, 
   fl_dnn_status r = lib->cudnnBackendCreateDescriptor(FL_DNN_HEURISTIC, &results);
   if (r != FL_DNN_OK) return;
   r = lib->cudnnBackendSetAttribute(results, FL_DNN_HEUR_GRAPH, FL_DNN_IS_ITEM, 1, &graph);
-  if (r == FL_DNN_OK) r = lib->cudnnBackendSetAttribute(results, FL_DNN_HEUR_MODE, FL_DNN_IS_HEUR_MODE, 1, &mode);
+  if (r == FL_DNN_OK)
+    r = lib->cudnnBackendSetAttribute(results, FL_DNN_HEUR_MODE, FL_DNN_IS_HEUR_MODE, 1, &mode);
   if (r == FL_DNN_OK) r = lib->cudnnBackendFinalize(results);
   while (r == FL_DNN_OK && made < CONFIGS &&
          lib->cudnnBackendCreateDescriptor(FL_DNN_CONFIG, &config[made]) == FL_DNN_OK)
     made++;
   if (r == FL_DNN_OK)
-    r = lib->cudnnBackendGetAttribute(results, FL_DNN_HEUR_RESULTS, FL_DNN_IS_ITEM, made, &n, config);
+    r = lib->cudnnBackendGetAttribute(results, FL_DNN_HEUR_RESULTS, FL_DNN_IS_ITEM, made,
+                                      &n, config);
   int taken = -1;
   for (int64_t i = 0; r == FL_DNN_OK && i < n && i < made && taken < 0; i++)
-    if (is_exact(lib, config[i], c->dtype, (int)c->p[FL_CONV_FREE]) && try_plan(m->p, h, config[i])) taken = (int)i;
+    if (is_exact(lib, config[i], c->dtype, (int)c->p[FL_CONV_FREE]) && try_plan(m->p, h, config[i]))
+      taken = (int)i;
   for (int64_t i = 0; i < made; i++)
     if (i == taken) m->p->item[m->p->items++] = config[i];
     else lib->cudnnBackendDestroyDescriptor(config[i]);
@@ -229,10 +244,14 @@ static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_
   maker m = { p, FL_DNN_OK };
   p->last = last;
   fl_dnn_item graph = new_graph(&m, q->handle, c->kind, v, c->dtype, flat ? 2 : 3);
-  /* of x's gradient in groups its first proposal takes three times as long as its fallback (H200, 9.19) */
-  const int odd = c->kind == FL_CALL_conv_data && c->dtype == FLAME_F32 && v->groups > 1 && v->groups < v->c;
-  if (m.error == FL_DNN_OK) choose(&m, q->handle, graph, odd ? FL_DNN_MODE_FALLBACK : FL_DNN_MODE_A, c);
-  if (m.error == FL_DNN_OK && !p->plan) choose(&m, q->handle, graph, odd ? FL_DNN_MODE_A : FL_DNN_MODE_FALLBACK, c);
+  /* of x's gradient in groups its first proposal takes three times as long as
+  ** its fallback (H200, 9.19) */
+  const int odd = c->kind == FL_CALL_conv_data && c->dtype == FLAME_F32 && v->groups > 1 &&
+                  v->groups < v->c;
+  if (m.error == FL_DNN_OK)
+    choose(&m, q->handle, graph, odd ? FL_DNN_MODE_FALLBACK : FL_DNN_MODE_A, c);
+  if (m.error == FL_DNN_OK && !p->plan)
+    choose(&m, q->handle, graph, odd ? FL_DNN_MODE_A : FL_DNN_MODE_FALLBACK, c);
   if (!p->plan) drop_items(p);
 }
 
@@ -241,12 +260,14 @@ static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v) 
   if (type_of(c->dtype) < 0) return;
   for (int a = 0; a < 3; a++)
     if (padding_behind(v, a) < 0) return;
-  if (size == 2 && v->c / v->groups >= THIN && v->o / v->groups >= THIN) make_in_order(q, p, c, v, 1);
+  if (size == 2 && v->c / v->groups >= THIN && v->o / v->groups >= THIN)
+    make_in_order(q, p, c, v, 1);
   if (!p->plan) make_in_order(q, p, c, v, 0);
   if (!p->plan || !p->last) return;
   const int64_t in = fl_volume3(v->in), k = fl_volume3(v->k), out = fl_volume3(v->out);
   if (in > 1 && v->c > 1) p->bytes[X] = fl_round_up(v->n * v->c * in * size, 256);
-  if (k > 1 && v->c > v->groups) p->bytes[W] = fl_round_up(v->o * (v->c / v->groups) * k * size, 256);
+  if (k > 1 && v->c > v->groups)
+    p->bytes[W] = fl_round_up(v->o * (v->c / v->groups) * k * size, 256);
   if (out > 1 && v->o > 1) p->bytes[Y] = fl_round_up(v->n * v->o * out * size, 256);
 }
 
@@ -305,23 +326,28 @@ int64_t fl_dnn_space(const fl_dnn_plan *p) {
 /* ---- running ---- */
 
 /* Matrices of rows x cols of 16 bits, 'count' of them, to their transposes. */
-static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, int64_t rows, int64_t cols) {
+static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, int64_t rows,
+                         int64_t cols) {
   const int64_t tiles = count * ((rows + 63) / 64) * ((cols + 63) / 64);
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(s, "turn.cu", "", 0, "turn", &f);
   if (e != FLAME_OK) return e;
   void *params[] = { &from, &to, &count, &rows, &cols };
-  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)(tiles < INT32_MAX ? tiles : INT32_MAX), 1, 1 },
+  return fl_cuda_launch(s, f,
+                        (const unsigned[]){ (unsigned)(tiles < INT32_MAX ? tiles : INT32_MAX), 1,
+                                            1 },
                         (const unsigned[]){ 256, 1, 1 }, 0, params);
 }
 
 /* Tensor 'which' turned, with channels last, or back. */
-static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const void *from, void *to, int back) {
+static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const void *from, void *to,
+                                int back) {
   const int64_t count = which == W ? v->o : v->n, channels = which == X   ? v->c
                                                              : which == W ? v->c / v->groups
                                                                           : v->o;
   const int64_t places = fl_volume3(which == X ? v->in : which == W ? v->k : v->out);
-  return back ? turn(s, from, to, count, places, channels) : turn(s, from, to, count, channels, places);
+  return back ? turn(s, from, to, count, places, channels)
+              : turn(s, from, to, count, channels, places);
 }
 
 static fl_dnn_status execute(fl_cuda *s, const fl_dnn_plan *p, void *at[TENSORS], void *space) {
@@ -331,7 +357,8 @@ static fl_dnn_status execute(fl_cuda *s, const fl_dnn_plan *p, void *at[TENSORS]
   r = p->lib->cudnnBackendSetAttribute(d, FL_DNN_VALUES_IDS, FL_DNN_IS_I64, TENSORS, IDS);
   if (r == FL_DNN_OK)
     r = p->lib->cudnnBackendSetAttribute(d, FL_DNN_VALUES_POINTERS, FL_DNN_IS_POINTER, TENSORS, at);
-  if (r == FL_DNN_OK) r = p->lib->cudnnBackendSetAttribute(d, FL_DNN_VALUES_SPACE, FL_DNN_IS_POINTER, 1, &space);
+  if (r == FL_DNN_OK)
+    r = p->lib->cudnnBackendSetAttribute(d, FL_DNN_VALUES_SPACE, FL_DNN_IS_POINTER, 1, &space);
   if (r == FL_DNN_OK) r = p->lib->cudnnBackendFinalize(d);
   if (r == FL_DNN_OK) r = p->lib->cudnnBackendExecute(s->dnn->handle, p->plan, d);
   p->lib->cudnnBackendDestroyDescriptor(d);
@@ -351,8 +378,8 @@ static flame_status copy_aligned(fl_cuda *s, void **at, int64_t bytes, void **co
 }
 
 /* Inputs in the order that the plan has them. copy: what is to be released. */
-static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r, int result, void *at[TENSORS],
-                            void *copy[TENSORS]) {
+static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r, int result,
+                            void *at[TENSORS], void *copy[TENSORS]) {
   char *room = (char *)r->scratch + fl_round_up(p->space, 256);
   fl_conv v;
   flame_status e = FLAME_OK;
@@ -374,8 +401,10 @@ static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run 
 }
 
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r) {
-  const int kind = r->call->kind, result = kind == FL_CALL_conv ? Y : kind == FL_CALL_conv_data ? X : W;
-  void *at[TENSORS] = { [X] = kind == FL_CALL_conv ? r->in[0] : kind == FL_CALL_conv_data ? r->out : r->in[1],
+  const int kind = r->call->kind,
+            result = kind == FL_CALL_conv ? Y : kind == FL_CALL_conv_data ? X : W;
+  void *at[TENSORS] = { [X] = kind == FL_CALL_conv ? r->in[0] : kind == FL_CALL_conv_data
+                        ? r->out : r->in[1],
                         [W] = kind == FL_CALL_conv_weight ? r->out : r->in[1],
                         [Y] = kind == FL_CALL_conv ? r->out : r->in[0] };
   void *copy[TENSORS] = { NULL };
@@ -387,7 +416,8 @@ flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r) 
   for (int i = 0; i < TENSORS; i++)
     if (copy[i]) fl_cuda_release(s, copy[i]);
   if (e != FLAME_OK) return e;
-  if (done == FL_DNN_OK) return p->bytes[result] ? turn_tensor(s, &v, result, at[result], r->out, 1) : FLAME_OK;
+  if (done == FL_DNN_OK)
+    return p->bytes[result] ? turn_tensor(s, &v, result, at[result], r->out, 1) : FLAME_OK;
   e = fl_cuda_wait_all(s); /* a lost device says so itself */
   return e != FLAME_OK
              ? e

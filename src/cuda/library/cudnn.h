@@ -1,7 +1,7 @@
 /*
 ** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu.
-** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in f32. What is planned
-** for a call is kept by its integers.
+** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in
+** f32. What is planned for a call is kept by its integers.
 **
 ** Hopper's tensor cores want channels last: half types are turned by kernels/turn.cu on the way in
 ** and out, unless groups are thin. cuDNN would do so itself, in twice the time.
@@ -13,7 +13,8 @@
 #include "tensor/call_conv.h"
 
 typedef struct fl_dnn_plan fl_dnn_plan;
-/* How cuDNN does this call; NULL: it does not (not there, no engine, a shape it has no words for). */
+/* How cuDNN does this call; NULL: it does not (not there, no engine, a shape
+** it has no words for). */
 const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c);
 int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of scratch */
 int fl_dnn_turns(const fl_dnn_plan *p);                 /* does it need kernels/turn.cu? */

@@ -60,8 +60,9 @@ static fl_cufft_status make(fl_cuda *s, const fl_cufft *lib, fl_cufft_plan *p) {
   p->made = 1;
   r = lib->cufftSetAutoAllocation(p->handle, 0);
   if (r == FL_CUFFT_OK)
-    r = lib->cufftMakePlanMany64(p->handle, k->across > 1 ? 2 : 1, n, n, k->in_step, k->in_next, n, k->out_step,
-                                 k->out_next, (fl_cufft_type)k->type, k->batch, &bytes);
+    r = lib->cufftMakePlanMany64(p->handle, k->across > 1 ? 2 : 1, n, n, k->in_step, k->in_next, n,
+                                 k->out_step, k->out_next, (fl_cufft_type)k->type,
+                                 k->batch, &bytes);
   if (r == FL_CUFFT_OK) r = lib->cufftSetStream(p->handle, s->stream);
   p->space = (int64_t)bytes;
   return r;
@@ -86,7 +87,8 @@ static flame_status make_or_trim(fl_cuda *s, const fl_cufft *lib, fl_cufft_plan 
   unmake(lib, p);
   const flame_status e = fl_cuda_wait_all(s);        /* a lost device says so itself */
   if (e != FLAME_OK) return e;
-  if (r == FL_CUFFT_ALLOC_FAILED) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "fft", "no device memory for a plan of cuFFT");
+  if (r == FL_CUFFT_ALLOC_FAILED)
+    return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "fft", "no device memory for a plan of cuFFT");
   return FLAME_OK;
 }
 
@@ -123,8 +125,8 @@ const fl_cufft_plan *fl_cufft_find(fl_cuda *s, const fl_cufft_key *k) {
 
 int64_t fl_cufft_space(const fl_cufft_plan *p) { return p->space; }
 
-flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, int inverse, void *space,
-                          const char *what) {
+flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, int inverse,
+                          void *space, const char *what) {
   const fl_cufft *lib = s->fft->lib;
   const int direction = inverse ? FL_CUFFT_INVERSE : FL_CUFFT_FORWARD;
   fl_cufft_status r = p->space ? lib->cufftSetWorkArea(p->handle, space) : FL_CUFFT_OK;
@@ -140,7 +142,8 @@ flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, 
   if (r == FL_CUFFT_OK && s->sync_each) return fl_cuda_wait_all(s);
   if (r == FL_CUFFT_OK) return FLAME_OK;
   const flame_status e = fl_cuda_wait_all(s);
-  return e != FLAME_OK ? e : FL_FAIL(s->ctx, FLAME_INTERNAL, what, "cuFFT failed with status %u", r);
+  return e != FLAME_OK ? e
+                       : FL_FAIL(s->ctx, FLAME_INTERNAL, what, "cuFFT failed with status %u", r);
 }
 
 void fl_cufft_close(fl_cuda *s, int host_only) {

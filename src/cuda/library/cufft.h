@@ -8,8 +8,8 @@
 #include "cuda/api/cufft_api.h"
 #include "cuda/driver/state.h"
 
-/* 'batch' transforms of length n: element k of transform t at t * next + k * step. across > 1: each of
-** (across, n) elements in a row, along both axes. */
+/* 'batch' transforms of length n: element k of transform t at t * next + k * step. across > 1: each
+** of (across, n) elements in a row, along both axes. */
 typedef struct fl_cufft_key {
   int64_t n, across, batch, in_step, in_next, out_step, out_next;
   int64_t type;
@@ -21,7 +21,7 @@ typedef struct fl_cufft_plan fl_cufft_plan;
 const fl_cufft_plan *fl_cufft_find(fl_cuda *s, const fl_cufft_key *k);
 int64_t fl_cufft_space(const fl_cufft_plan *p);         /* bytes of working memory */
 /* y from x (which a C2R transform may destroy); direction: of complex ones. */
-flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, int inverse, void *space,
-                          const char *what);
+flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, int inverse,
+                          void *space, const char *what);
 void fl_cufft_close(fl_cuda *s, int host_only);
 #endif

@@ -45,8 +45,10 @@ static flame_status make_handles(fl_cuda *s, fl_solver *q) {
   const fl_sol_status r = lib->cublasCreate_v2(&q->blas);
   if (r != FL_SOL_OK) q->blas = NULL;
   e = fl_solver_check_blas(s, r, "cublasCreate");
-  if (e == FLAME_OK) e = fl_solver_check(s, lib->cusolverDnSetStream(q->handle, s->stream), "cusolverDnSetStream");
-  if (e == FLAME_OK) e = fl_solver_check_blas(s, lib->cublasSetStream_v2(q->blas, s->stream), "cublasSetStream");
+  if (e == FLAME_OK)
+    e = fl_solver_check(s, lib->cusolverDnSetStream(q->handle, s->stream), "cusolverDnSetStream");
+  if (e == FLAME_OK)
+    e = fl_solver_check_blas(s, lib->cublasSetStream_v2(q->blas, s->stream), "cublasSetStream");
   return e;
 }
 

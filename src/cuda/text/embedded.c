@@ -9,7 +9,8 @@ static void put_inflated(fl_text *out, const struct fl_embedded *e) {
 #ifdef FL_HAVE_ZLIB
   char *p = fl_alloc(out->mem, e->inflated);
   uLongf n = (uLongf)e->inflated;
-  if (p && uncompress((Bytef *)p, &n, (const Bytef *)e->text, (uLong)e->size) == Z_OK) fl_text_add(out, p, n);
+  if (p && uncompress((Bytef *)p, &n, (const Bytef *)e->text, (uLong)e->size) == Z_OK)
+    fl_text_add(out, p, n);
   else out->failed = 1;
   fl_free(out->mem, p, e->inflated);
 #else

@@ -19,6 +19,7 @@ struct fl_embedded {
 extern const char fl_math_text[];                       /* src/tensor/math.h */
 extern const struct fl_embedded fl_embedded_kernels[];  /* "softmax.cu": file names in kernels/ */
 
-/* Append the file of kernels/ of that name. 0 where there is none; out of memory, 'out' has failed. */
+/* Append the file of kernels/ of that name. 0 where there is none; out of
+** memory, 'out' has failed. */
 int fl_embedded_put(fl_text *out, const char *name);
 #endif

@@ -22,21 +22,25 @@ static void put_entry(text_writer *w, const char *name) {
   const int threads = f->lanes > 32 ? f->lanes : 256;
   char bounds[32];
   snprintf(bounds, sizeof bounds, f->blocks ? "%d, " FL_TEXT_BLOCKS : "%d", threads);
-  if (f->blocks) fl_text_printf(w->out, "#ifndef " FL_TEXT_BLOCKS "\n#define " FL_TEXT_BLOCKS " %d\n#endif\n", f->blocks);
+  if (f->blocks)
+    fl_text_printf(w->out, "#ifndef " FL_TEXT_BLOCKS "\n#define " FL_TEXT_BLOCKS " %d\n#endif\n",
+                   f->blocks);
   if (!f->multi) fl_text_printf(w->out, "struct params_%s { long long w[%d]; };\n", name, f->words);
   fl_text_printf(w->out, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name);
   if (f->multi) {
     fl_text_printf(w->out, "const batch b) {\n"
                    "const long long *const scalars = b.scalars;\n"
                    "const int2 at_chunk = b.chunk[blockIdx.x];\n"
-                   "__shared__ long long w[%d];\n"           /* in memory of its own, which no store can change */
+                   "__shared__ long long w[%d];\n"       /* of its own: no store can change it */
                    "#pragma unroll 1\n"
-                   "for (int i = threadIdx.x; i < %d; i += %d) w[i] = b.table[at_chunk.x * %dll + i];\n"
+                   "for (int i = threadIdx.x; i < %d; i += %d) "
+                   "w[i] = b.table[at_chunk.x * %dll + i];\n"
                    "__syncthreads();\n"
                    "const long long block = at_chunk.y;\n", f->words, f->words, threads, f->words);
   } else {
     fl_text_printf(w->out, "const __grid_constant__ params_%s params) {\n"
-                   "const long long *const w = params.w;\nconst long long block = blockIdx.x;\n", name);
+                   "const long long *const w = params.w;\nconst long long block = blockIdx.x;\n",
+                   name);
   }
 }
 

@@ -22,10 +22,10 @@
 ** 0 / 1 / other, the row class of n, and whether indices need 64 bits. Alignment and
 ** divisibility are not in it: both paths are in the text, a word of the parameters picks.
 **
-** Order of float reductions, a function of n (and of whether anything is kept) (T lanes work on a row; lane t takes
-** elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q, combined as
-** (0 + 1) + (2 + 3); then lanes in halves: lane t with t ^ 1, t ^ 2, t ^ 4 … inside a warp,
-** warps likewise; every accumulator starts at the op's start value):
+** Order of float reductions, a function of n (and of whether anything is kept) (T lanes work on a
+** row; lane t takes elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q,
+** combined as (0 + 1) + (2 + 3); then lanes in halves: lane t with t ^ 1, t ^ 2, t ^ 4 … inside a
+** warp, warps likewise; every accumulator starts at the op's start value):
 **   ROW  n <= 4: T = 1; <= 16: 4; <= 64: 16; <= 1024: 32; <= 4096: 256; <= 8192: 512;
 **        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
 **        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
@@ -44,7 +44,8 @@
 
 enum { FL_TEXT_VERSION = 1, FL_TEXT_MAX_WORDS = 4095 };
 
-/* In device memory, all bits set before a run; report() of kernels/prelude.cu says what a word is. */
+/* In device memory, all bits set before a run; report() of kernels/prelude.cu
+** says what a word is. */
 typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
 
 /* Device addresses that kernels need beside their operands (NULL where geometry asks none). */
@@ -61,8 +62,8 @@ typedef struct fl_text_geometry {
 void fl_text_key(const fl_kernel *k, int multi, fl_text *out);
 /* Common text before kernels: math.h, storage conversions. Always the same. */
 void fl_text_prelude(fl_text *out);
-/* A macro of a kernel's text: blocks that a multiprocessor should hold, at most as many as the text sets by
-** default. Fewer leave each thread more registers. */
+/* A macro of a kernel's text: blocks that a multiprocessor should hold, at most as many as the text
+** sets by default. Fewer leave each thread more registers. */
 #define FL_TEXT_BLOCKS "MIN_BLOCKS"
 /* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
@@ -81,7 +82,8 @@ void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *s
 ** Launch with grid = sum of the instances' grids and one by-value fl_text_multi. Scratch and
 ** counters of the instances are disjoint: give each its own part (scratch parts 256-aligned). */
 typedef struct fl_text_multi { const void *table, *chunk, *scalar; } fl_text_multi;
-void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux, int64_t *word);
+void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux,
+                      int64_t *word);
 /* Write the chunk entries (instance, block) of an instance at 'at'; returns how many. */
 int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]);
 
@@ -98,7 +100,8 @@ typedef struct fl_text_step {
 } fl_text_step;
 /* dst, idx, src: addresses of the operands' places. scratch may be NULL to ask for the size
 ** first; addresses may be NULL then too. */
-void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch, fl_text_step *out);
+void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch,
+                     fl_text_step *out);
 /* Any strides and dtype (bool excepted); sums in f32 for f32 and halves, f64, or wrapping ints.
 ** a, b, c: addresses of the places. */
 void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out);

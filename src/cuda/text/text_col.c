@@ -57,7 +57,9 @@ static void put_loads(col_writer *c, int vector) {
     const int whole = vector && f->in[o] == 1, one = f->vary[v] == V_UNIFORM;
     if (one) fl_text_printf(w->out, "l%d[0].put(0, p%d[", v, o);
     else if (whole) fl_text_printf(w->out, "l%d[0] = load<4>(p%d + ", v, o);
-    else fl_text_printf(w->out, "for (int q = 0; q < 4; q++) if (column + q < cols) l%d[0].put(q, p%d[",
+    else
+      fl_text_printf(w->out,
+                     "for (int q = 0; q < 4; q++) if (column + q < cols) l%d[0].put(q, p%d[",
                         v, o);
     w->plus = whole || one ? NULL : "q";
     fl_text_offset(w, o);
@@ -71,7 +73,8 @@ static void put_accumulators(col_writer *c) {
   for (int v = 0; v < w->f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v, v);
+    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v,
+                   v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -138,13 +141,15 @@ static void put_finish(col_writer *c) {
     put_slot(c, v, "chunk", "tid");
     fl_text_printf(w->out, " = r%d;\n", v);
   }
-  fl_text_printf(w->out, "}\nif (!arrive_last((unsigned *)w[%d] + tile, (unsigned)chunks)) return;\n",
+  fl_text_printf(w->out,
+                 "}\nif (!arrive_last((unsigned *)w[%d] + tile, (unsigned)chunks)) return;\n",
                  W_COUNTER);
   for (int v = 0; v < w->f->k->ninstr; v++) {
     if (!is_reduce(c, v)) continue;
     fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::start();\nfor (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
+    fl_text_printf(w->out,
+                   "::start();\nfor (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
                    "for (int q = 0; q < 4; q++) a%d[q] = ", COL_LANES, v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);
@@ -160,7 +165,8 @@ static void put_kept(col_writer *c) {
   text_writer *w = c->w;
   const text_form *f = w->f;
   const int inner = f->k->nkept - 1;
-  fl_text_puts(w->out, "const long long column = left + tid;\nif (tid >= 64 || column >= cols) return;\n");
+  fl_text_puts(w->out,
+               "const long long column = left + tid;\nif (tid >= 64 || column >= cols) return;\n");
   if (inner >= 0) fl_text_printf(w->out, "const long long c%d = column;\n", inner);
   for (int v = 0; v < f->k->ninstr; v++) {
     char joined[16];

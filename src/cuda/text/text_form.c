@@ -11,7 +11,9 @@
 ** mean of a loss over a new batch size compiles nothing). */
 static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
 
-static int64_t chunks_of(int64_t n, int64_t chunk) { return n > chunk ? (n + chunk - 1) / chunk : 1; }
+static int64_t chunks_of(int64_t n, int64_t chunk) {
+  return n > chunk ? (n + chunk - 1) / chunk : 1;
+}
 
 static int row_lanes(const fl_kernel *k) {
   const int64_t n = k->n;
@@ -94,7 +96,11 @@ static int inputs_of(const fl_instr *i) {
 /* 'body' for each value x that instruction i reads. */
 #define EACH_INPUT(i, x, body) do { \
     const uint16_t input_[3] = { (i)->a, (i)->b, (i)->c }; \
-    for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { assert(j_ < 3); const int x = input_[j_]; body } \
+    for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { \
+      assert(j_ < 3); \
+      const int x = input_[j_]; \
+      body \
+    } \
   } while (0)
 
 static void value_facts(text_form *f, int v) {
@@ -166,7 +172,9 @@ int fl_text_value_weight(const text_form *f, int v) {
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
   int n = 1;
   if (i->code == FL_I_OP) n = fl_text_weight(i->op);
-  else if (i->code == FL_I_RANDOM) n = f->cls != C_MAP && f->k->instr[i->a].code == FL_I_IOTA && f->quad[f->k->instr[i->a].arg] ? 20 : 60;
+  else if (i->code == FL_I_RANDOM)
+    n = f->cls != C_MAP && f->k->instr[i->a].code == FL_I_IOTA && f->quad[f->k->instr[i->a].arg]
+        ? 20 : 60;
   else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
   if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
   return n + half;
@@ -178,7 +186,8 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* Bytes of 32-bit words a lane loads per element of full-level operands; the size of the widest and of the narrowest. */
+/* Bytes of 32-bit words a lane loads per element of full-level operands; the
+** size of the widest and of the narrowest. */
 static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -197,14 +206,15 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   return bytes;
 }
 
-/* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come by fours, or
-** erf of f64, which takes a fifth longer by twos. */
+/* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come
+** by fours, or erf of f64, which takes a fifth longer by twos. */
 static void plan_map(text_form *f) {
   int widest = 1, narrowest = 8, fours = 0;
   const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
   for (int o = 0; o < f->k->noperand; o++) fours |= f->quad[o];
   for (int v = 0; v < f->k->ninstr; v++)
-    fours |= f->k->instr[v].code == FL_I_OP && f->k->instr[v].op == FL_OP_erf && f->k->instr[v].dtype == FLAME_F64;
+    fours |= f->k->instr[v].code == FL_I_OP && f->k->instr[v].op == FL_OP_erf &&
+             f->k->instr[v].dtype == FLAME_F64;
   f->vector = narrowest == 8 && !fours ? 2 : widest >= 4 ? 4 : 16 / widest;
   if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
   f->unroll = 4;
@@ -237,15 +247,17 @@ static int quads_fit(const text_form *f, int o) {
   return bits % 4 == 0;
 }
 
-/* Maps of draws' indices. A MAP has a path for vectors that fit and one for others; in a row or in columns
-** that they fit is part of the structure. */
+/* Maps of draws' indices. A MAP has a path for vectors that fit and one for others; in a row or in
+** columns that they fit is part of the structure. */
 static void note_quads(text_form *f) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {
     const fl_instr *i = &k->instr[v];
     if (i->code != FL_I_RANDOM || k->instr[i->a].code != FL_I_IOTA) continue;
     const int o = k->instr[i->a].arg;
-    f->quad[o] = f->in[o] == 1 && (f->cls == C_MAP || (!f->multi && (f->cls == C_COL || k->nred == 1) && quads_fit(f, o)));
+    f->quad[o] = f->in[o] == 1 &&
+                 (f->cls == C_MAP ||
+                  (!f->multi && (f->cls == C_COL || k->nred == 1) && quads_fit(f, o)));
   }
 }
 
@@ -342,7 +354,8 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
     g->scratch = k->rows * f->nred * m * SLOT_BYTES;
     g->counters = f->split ? k->rows : 0;
   } else {
-    const int64_t tiles = k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+    const int64_t tiles = k->rows
+                          ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
     grid = tiles * (m > 0 ? m : 1);
     if (m > 1) g->scratch = tiles * f->nred * m * COL_WIDTH * SLOT_BYTES;
     if (m > 1) g->counters = tiles;
@@ -369,7 +382,7 @@ int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]) {
   return g.grid;
 }
 
-/* ---- parameters -------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* Multiplier and shift for division by d of numbers below 2^31: see divide() in prelude.cu. */
 static int64_t magic_of(int64_t d) {

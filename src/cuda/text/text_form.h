@@ -51,7 +51,8 @@ typedef struct text_form {
 
 void fl_text_form(const fl_kernel *k, int multi, text_form *f);
 int fl_text_weight(int op);
-int fl_text_value_weight(const text_form *f, int v);    /* of what instruction v gives, roughly in instructions */
+/* of what instruction v gives, roughly in instructions */
+int fl_text_value_weight(const text_form *f, int v);
 int fl_text_kernel_weight(const text_form *f);
 
 /* Writing: text_value.c. */

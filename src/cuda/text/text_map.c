@@ -16,7 +16,8 @@ static void put_load(text_writer *w, const path *p, int v) {
   const text_form *f = w->f;
   const fl_instr *i = &f->k->instr[v];
   const int in = f->in[i->arg], each = p->vector > 1 && in == 2;
-  if (each) fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[u].put(q, p%d[", p->vector, v, i->arg);
+  if (each)
+    fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[u].put(q, p%d[", p->vector, v, i->arg);
   else if (f->vary[v] == V_UNIFORM) fl_text_printf(w->out, "l%d[u].x = p%d[", v, i->arg);
   else fl_text_printf(w->out, "l%d[u] = load<%d>(p%d + ", v, p->vector, i->arg);
   w->plus = each ? "q" : NULL;

@@ -31,7 +31,9 @@ typedef struct row_writer {
 } row_writer;
 
 static const fl_instr *instr(const text_writer *w, int v) { return &w->f->k->instr[v]; }
-static int level_of_store(const text_form *f, int s) { return f->k->instr[f->k->store[s].value].level; }
+static int level_of_store(const text_form *f, int s) {
+  return f->k->instr[f->k->store[s].value].level;
+}
 
 static int in_round(const row_writer *r, int v, int round) {
   return instr(r->w, v)->code == FL_I_REDUCE && r->all[v] && r->w->f->round[v] == round + 1;
@@ -57,7 +59,8 @@ static void sweep_need(const row_writer *r, sweep *s) {
   for (int v = 0; v < f->k->ninstr; v++) have[v] = f->vary[v] <= V_KEPT || r->cached[v];
   memset(s->need, 0, sizeof s->need);
   for (int v = 0; v < f->k->ninstr; v++)
-    if (s->round >= 0 && in_round(r, v, s->round)) fl_text_need(f, instr(r->w, v)->a, have, s->need);
+    if (s->round >= 0 && in_round(r, v, s->round))
+      fl_text_need(f, instr(r->w, v)->a, have, s->need);
   for (int t = 0; s->stores && t < f->k->nstore; t++)
     if (level_of_store(f, t) == 1) fl_text_need(f, f->k->store[t].value, have, s->need);
   for (int v = 0; v < f->k->ninstr; v++) if (f->vary[v] <= V_KEPT) s->need[v] = 0;
@@ -81,13 +84,14 @@ static int work_of(const row_writer *r, const sweep *s) {
   int sum = 0;
   for (int v = 0; v < r->w->f->k->ninstr; v++) {
     const int code = instr(r->w, v)->code;
-    if (s->need[v] && !r->cached[v] && (code == FL_I_OP || code == FL_I_RANDOM)) sum += fl_text_value_weight(r->w->f, v);
+    if (s->need[v] && !r->cached[v] && (code == FL_I_OP || code == FL_I_RANDOM))
+      sum += fl_text_value_weight(r->w->f, v);
   }
   return sum;
 }
 
-/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the loads that
-** it replaces or the free registers make room. */
+/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the
+** loads that it replaces or the free registers make room. */
 static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   const text_form *f = r->w->f;
   const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);
@@ -109,14 +113,17 @@ static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
   if (!f->persist || !next) return;
   sweep now = *next;
   int draws = 0;
-  for (int v = 0; v < f->k->ninstr; v++) draws |= now.need[v] && instr(r->w, v)->code == FL_I_RANDOM;
-  for (int v = f->k->ninstr - 1; draws && v >= 0; v--)
-    if (instr(r->w, v)->code == FL_I_OP || instr(r->w, v)->code == FL_I_RANDOM) try_keep(r, s, &now, v, 20);
   for (int v = 0; v < f->k->ninstr; v++)
-    if (instr(r->w, v)->code == FL_I_OP && fl_text_weight(instr(r->w, v)->op) >= 4) try_keep(r, s, &now, v, 0);
+    draws |= now.need[v] && instr(r->w, v)->code == FL_I_RANDOM;
+  for (int v = f->k->ninstr - 1; draws && v >= 0; v--)
+    if (instr(r->w, v)->code == FL_I_OP || instr(r->w, v)->code == FL_I_RANDOM)
+      try_keep(r, s, &now, v, 20);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (instr(r->w, v)->code == FL_I_OP && fl_text_weight(instr(r->w, v)->op) >= 4)
+      try_keep(r, s, &now, v, 0);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------ */
+/* ---- loads ----------------------------------------------------------------------------------- */
 
 static void put_row_load(text_writer *w, int v, int vector) {
   const int o = instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
@@ -136,7 +143,9 @@ static int late_batch(const text_form *f) { return f->steps % 2 ? 1 : 2; }
 static void put_vector_head(row_writer *r, int count) {
   text_writer *w = r->w;
   if (count) fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
-  else fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n", late_batch(w->f));
+  else
+    fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n",
+                   late_batch(w->f));
   if (w->f->cls == C_CHUNKS)
     fl_text_printf(w->out, "const long long e = base + (j * %d + lane) * 4;\n", w->f->lanes);
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
@@ -159,7 +168,7 @@ static void put_loads(row_writer *r, const uint8_t *need, int count) {
   fl_text_puts(w->out, "}\n}\n}\n");
 }
 
-/* ---- computing -------------------------------------------------------------------------------- */
+/* ---- computing ------------------------------------------------------------------------------- */
 
 /* May a lane compute past the row's end: not where that would report a position. */
 static int harmless(const text_form *f, const uint8_t *need) {
@@ -187,7 +196,8 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   const int quads = has_quads(f);                 /* then one reduced dim */
-  if (needs_coords(f, s->need, before)) fl_text_coords(w, f->k->nkept, f->ndim, quads ? "e" : "e + q");
+  if (needs_coords(f, s->need, before))
+    fl_text_coords(w, f->k->nkept, f->ndim, quads ? "e" : "e + q");
   w->slot = "[j]";
   w->plus = quads ? "q" : NULL;
   w->cached = before;
@@ -257,14 +267,15 @@ static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, in
   fl_text_puts(w->out, "}\n");
 }
 
-/* ---- sweeps ------------------------------------------------------------------------------------- */
+/* ---- sweeps ---------------------------------------------------------------------------------- */
 
 static void put_accumulators(row_writer *r, int round) {
   text_writer *w = r->w;
   for (int v = 0; round >= 0 && v < w->f->k->ninstr; v++) {
     if (!in_round(r, v, round)) continue;
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v, v);
+    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v,
+                   v);
     fl_text_reducer(w, v);
     fl_text_puts(w->out, "::start();\n");
   }
@@ -447,7 +458,8 @@ static void put_sweeps(row_writer *r, int count) {
     else {
       put_accumulators(r, s.round);
       put_short_sweep(r, &s, before);
-      for (int v = 0; s.round >= 0 && v < f->k->ninstr; v++) if (in_round(r, v, s.round)) put_join(r, v);
+      for (int v = 0; s.round >= 0 && v < f->k->ninstr; v++)
+        if (in_round(r, v, s.round)) put_join(r, v);
     }
     if (s.round < 0) continue;
     put_results(r, s.round);

@@ -127,7 +127,7 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
   memcpy(out->param, &p, sizeof p);
 }
 
-/* ---- matrix product ---------------------------------------------------------------------------- */
+/* ---- matrix product -------------------------------------------------------------------------- */
 
 void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out) {
   static const char *const name[] = NAMES("matmul_");

@@ -52,12 +52,14 @@ int fl_text_reduce_reg(const fl_instr *i) {
 static void positions(text_writer *w, int op, const char *s, const char *t) {
   const int most = op == FL_OP_argmax;
   fl_text_printf(w->out, "struct R_%s_%s {\n  typedef placed<%s> A;\n", fl_ops[op].name, s, t);
-  fl_text_printf(w->out, "  static FN A start() { A a = { fl_%s_%s(), 0x7fffffffffffffff }; return a; }\n",
+  fl_text_printf(w->out,
+                 "  static FN A start() { A a = { fl_%s_%s(), 0x7fffffffffffffff }; return a; }\n",
                  most ? "lowest" : "highest", s);
   fl_text_puts(w->out,
     "  static FN A join(A a, A b) {\n"
     "    const bool na = a.v != a.v, nb = b.v != b.v;\n");
-  fl_text_printf(w->out, "    const bool better = nb ? !na : !na && b.v %s a.v;\n", most ? ">" : "<");
+  fl_text_printf(w->out, "    const bool better = nb ? !na : !na && b.v %s a.v;\n",
+                 most ? ">" : "<");
   fl_text_puts(w->out,
     "    const bool tie = (na && nb) || a.v == b.v;\n"
     "    return better || (tie && b.at < a.at) ? b : a;\n  }\n};\n");
@@ -104,7 +106,8 @@ void fl_text_reduce_input(text_writer *w, int v, const char *position) {
   const fl_instr *i = &w->f->k->instr[v];
   const int kind = fl_ops[i->op].kind;
   if (kind == FL_KIND_POSITION) {
-    fl_text_printf(w->out, "placed<%s>{ v%d, %s }", fl_text_ctype(fl_text_reduce_reg(i)), i->a, position);
+    fl_text_printf(w->out, "placed<%s>{ v%d, %s }", fl_text_ctype(fl_text_reduce_reg(i)), i->a,
+                   position);
   } else if (kind == FL_KIND_TEST) {
     fl_text_printf(w->out, "(int32_t)(v%d != 0)", i->a);
   } else fl_text_printf(w->out, "(%s)v%d", fl_text_ctype(fl_text_reduce_reg(i)), i->a);
@@ -115,7 +118,8 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
   const fl_instr *i = &w->f->k->instr[v];
   const char *t = fl_text_ctype(fl_dtype_reg(i->dtype));
   fl_text_printf(w->out, "const %s v%d = ", t, v);
-  if (fl_ops[i->op].kind == FL_KIND_POSITION) fl_text_printf(w->out, "(%s)(%s.at + 1);\n", t, joined);
+  if (fl_ops[i->op].kind == FL_KIND_POSITION)
+    fl_text_printf(w->out, "(%s)(%s.at + 1);\n", t, joined);
   else if (i->dtype == FLAME_F16 || i->dtype == FLAME_BF16)
     fl_text_printf(w->out, "round_%s(%s);\n", fl_dtype_name(i->dtype), joined);
   else if (fl_dtype_reg(i->dtype) == FL_REG_I32)
@@ -126,8 +130,8 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
 /* Does the register hold a value that its dtype has? Numbers of the script need not. */
 static int is_rounded(const fl_kernel *k, int v) {
   const fl_instr *i = &k->instr[v];
-  return i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD || i->code == FL_I_GATHER ||
-         i->code == FL_I_REDUCE;
+  return i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
+         i->code == FL_I_GATHER || i->code == FL_I_REDUCE;
 }
 
 void fl_text_out(text_writer *w, int o, int v) {
@@ -163,8 +167,10 @@ void fl_text_coords(text_writer *w, int from, int to, const char *index) {
   fl_text_printf(w->out, "const %s x%d = (%s)(%s);\n", t, to, t, index);
   for (int d = to - 1; d > from; d--) {
     if (f->wide) fl_text_printf(w->out, "const s8 x%d = x%d / (s8)w[%d];\n", d, d + 1, f->size[d]);
-    else fl_text_printf(w->out, "const unsigned x%d = divide(x%d, w[%d]);\n", d, d + 1, f->magic[d]);
-    fl_text_printf(w->out, "const long long c%d = x%d - x%d * (%s)w[%d];\n", d, d + 1, d, t, f->size[d]);
+    else
+      fl_text_printf(w->out, "const unsigned x%d = divide(x%d, w[%d]);\n", d, d + 1, f->magic[d]);
+    fl_text_printf(w->out, "const long long c%d = x%d - x%d * (%s)w[%d];\n", d, d + 1, d, t,
+                   f->size[d]);
   }
   fl_text_printf(w->out, "const long long c%d = x%d;\n", from, from + 1);
 }
@@ -195,7 +201,7 @@ void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *
   }
 }
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
 
@@ -223,7 +229,8 @@ static void op_value(text_writer *w, const fl_instr *i) {
   fl_text_puts(w->out, closed ? "))" : ")");
 }
 
-/* Of one dtype to the same: a number of the script, which a tensor that is filled with it rounds. */
+/* Of one dtype to the same: a number of the script, which a tensor that is
+** filled with it rounds. */
 static void round_value(text_writer *w, const fl_instr *i) {
   const int closed = !is_rounded(w->f->k, i->a) && open_round(w, i->dtype);
   fl_text_printf(w->out, closed ? "v%d)" : "v%d", i->a);

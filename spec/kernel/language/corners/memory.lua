@@ -1,5 +1,6 @@
---- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua, which says what the fields are:
--- arrays in place, aliases, atomics, ways out of loops, indices, pointers, structs, geometry.
+--- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua,
+-- which says what the fields are: arrays in place, aliases, atomics, ways out of loops, indices,
+-- pointers, structs, geometry.
 local flame = require "flame"
 
 local function f64(n, shift)
@@ -12,29 +13,40 @@ local function ints(list) return flame.tensor(list, { dtype = "i32" }) end
 
 return {
   { title = "arrays in place, aliases, atomics, ways out of loops",
-    { "same tensor twice", "y[i] = x[i] * w[(i+1)%n] + sin(w[i]);", sig = "const double *x, const double *w, double *y, int n",
-      inputs = { f64(12) }, rest = {  }, call = function(k, x) return k(x, x, 12) end },
-    { "same tensor in and inout", "double a = x[(i+1)%n]; y[i] = y[i] * a * a + x[i];", sig = "const double *x, double *y, int n",
-      inputs = { f64(12) }, rest = {  }, inout = { "y" }, call = function(k, x) return k(x, x, 12) end },
-    { "overlapping views", "if (i < 8) y[i] = x[i] * w[i];", sig = "const double *x, const double *w, double *y, int n",
-      inputs = { f64(12) }, rest = {  }, shape = { 8 }, call = function(k, x) return k(x[{ { 1, 8 } }], x[{ { 4, 11 } }], 12) end },
-    { "two outs same size one unwritten half", "if (i % 2) y[i] = x[i]*x[i]; else z[i] = sin(x[i]);",
+    { "same tensor twice", "y[i] = x[i] * w[(i+1)%n] + sin(w[i]);",
+      sig = "const double *x, const double *w, double *y, int n", inputs = { f64(12) }, rest = {  },
+      call = function(k, x) return k(x, x, 12) end },
+    { "same tensor in and inout", "double a = x[(i+1)%n]; y[i] = y[i] * a * a + x[i];",
+      sig = "const double *x, double *y, int n", inputs = { f64(12) }, rest = {  }, inout = { "y" },
+      call = function(k, x) return k(x, x, 12) end },
+    { "overlapping views", "if (i < 8) y[i] = x[i] * w[i];",
+      sig = "const double *x, const double *w, double *y, int n", inputs = { f64(12) }, rest = {  },
+      shape = { 8 }, call = function(k, x) return k(x[{ { 1, 8 } }], x[{ { 4, 11 } }], 12) end },
+    { "two outs same size one unwritten half",
+      "if (i % 2) y[i] = x[i]*x[i]; else z[i] = sin(x[i]);",
       sig = "const double *x, double *y, double *z, int n" },
     { "inout read before and after", "double a = y[i] * y[i]; y[i] = a + x[i]; double b = y[i] * y[i]; y[i] = b * a;",
       inout = { "y" } },
     { "inout swap", "double a = y[i]; if (i < 6) { double b = y[11-i]; y[i] = a * b; y[11-i] = b - a * a; }", block = { 6 },
       inout = { "y" } },
-    { "inout overwritten twice, only last counts", "y[i] = x[i]*x[i]; y[i] = sin(x[i]);", inout = { "y" } },
+    { "inout overwritten twice, only last counts", "y[i] = x[i]*x[i]; y[i] = sin(x[i]);",
+      inout = { "y" } },
     { "inout partially covered", "if (i % 3 == 0) y[i] = x[i] * y[(i)]; ", inout = { "y" } },
-    { "inout conditional by value", "if (y[i] > 0.5) y[i] = y[i] * y[i] * x[i]; else if (y[i] > 0) y[i] = x[i];", inout = { "y" } },
-    { "output partially covered divergent", "if (x[i] > 0) { y[i] = x[i]*x[i]; if (x[i] > 0.5) y[i] = 3 * x[i]; }" },
+    { "inout conditional by value",
+      "if (y[i] > 0.5) y[i] = y[i] * y[i] * x[i]; else if (y[i] > 0) y[i] = x[i];",
+      inout = { "y" } },
+    { "output partially covered divergent",
+      "if (x[i] > 0) { y[i] = x[i]*x[i]; if (x[i] > 0.5) y[i] = 3 * x[i]; }" },
     { "scratch in output", "y[i] = x[i]; y[i] *= y[i]; y[i] += y[i] * y[i]; y[i] = y[i] - x[i] * y[i];" },
     { "output as temp neighbours behind barrier", [[y[i] = x[i] * x[i]; __syncthreads(); double a = y[(i+1)%n]; __syncthreads(); y[i]
       = y[i] * a; __syncthreads(); double b = y[(i+5)%n]; __syncthreads(); y[i] = b*b*x[i];]] },
-    { "inout += and store", "y[i] += x[i]; y[i] = y[i] * y[i]; y[i] += y[i]*x[i]; y[i] -= 2*y[i]*x[i];", inout = { "y" } },
+    { "inout += and store",
+      "y[i] += x[i]; y[i] = y[i] * y[i]; y[i] += y[i]*x[i]; y[i] -= 2*y[i]*x[i];",
+      inout = { "y" } },
     { "inout atomics then store other", "atomicAdd(&y[i/2], x[i]*x[i]); z[i] = x[i];",
       sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
-    { "atomic then read behind barrier", "atomicAdd(&y[i/2], x[i]*x[i]); __syncthreads(); z[i] = y[i/2] * y[i/2];",
+    { "atomic then read behind barrier",
+      "atomicAdd(&y[i/2], x[i]*x[i]); __syncthreads(); z[i] = y[i/2] * y[i/2];",
       sig = "const double *x, double *y, double *z, int n", inout = { "y" },
       refuses = "an atomic operation on 'y', whose values are read again" },
     { "shared atomic then read", [[__shared__ double s[3]; if (t<3) s[t] = x[t]; __syncthreads(); atomicAdd(&s[t%3], x[i]*x[i]);
@@ -66,8 +78,10 @@ return {
       (x[j] > 0.9 && j > i) break; a[j] = x[j]*x[j]; } double s = 0; for (int j = 0; j < 12; ++j) s += a[j]*a[(j+i)%12]; y[i] = s;]] },
     { "continue leaves gaps", [[double a[6]; for (int j = 0; j < 6; ++j) a[j] = x[j]; for (int j = 0; j < 6; ++j) { if (x[(i+j)%12] <
       0) continue; a[j] = a[j]*x[i]; } double s = 1; for (int j = 0; j < 6; ++j) s *= a[j]; y[i] = s;]] },
-    { "output half written with break", "if (i == 0) for (int j = 0; j < n; ++j) { y[j] = x[j]*x[j]; if (x[j] < -.5) break; }" },
-    { "inout half rewritten with break", "if (i == 0) for (int j = 0; j < n; ++j) { y[j] = y[j]*x[j]; if (x[j] < -.5) break; }",
+    { "output half written with break",
+      "if (i == 0) for (int j = 0; j < n; ++j) { y[j] = x[j]*x[j]; if (x[j] < -.5) break; }" },
+    { "inout half rewritten with break",
+      "if (i == 0) for (int j = 0; j < n; ++j) { y[j] = y[j]*x[j]; if (x[j] < -.5) break; }",
       inout = { "y" } },
     { "while true with two exits", [[double s = x[i]; int c = 0; while (true) { s = sin(s) + 0.1 * s; if (++c > 5) break; if (s > 0.8)
       { s *= s; break; } if (s < -0.8) return; } y[i] = s;]] },
@@ -89,12 +103,14 @@ return {
       s*x[i];]] },
     { "unsigned wrap loop down", "double s = 1; for (unsigned j = n - 1; j < (unsigned)n; --j) s = s * x[j] + 0.5; y[i] = s * x[i];" },
     { "loop carried array shifted", [[double q[4] = {0.1,0.2,0.3,0.4}; for (int j = 0; j < n; ++j) { double v = q[0]*x[j] + q[3]; for
-      (int k = 0; k < 3; ++k) q[k] = q[k+1]; q[3] = sin(v); } y[i] = (q[0]+q[1]*q[2]+q[3]) * x[i];]] },
+      (int k = 0; k < 3; ++k) q[k] = q[k+1]; q[3] = sin(v); }
+      y[i] = (q[0]+q[1]*q[2]+q[3]) * x[i];]] },
     { "local array indexed by data", [=[double a[4] = {0,0,0,0}; for (int j = 0; j < n; ++j) a[at[j]] += x[j]*x[i]; y[i] = a[0]*a[1] +
       a[2]*a[3]*a[at[i]];]=], sig = "const double *x, const int *at, double *y, int n",
       rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
     { "local array overwritten by data", [=[double a[4] = {1,1,1,1}; for (int j = 0; j < n; ++j) a[at[j]] = a[at[(j+1)%n]]*x[j] + 0.2;
-      y[i] = a[0]*a[1] + a[2]*a[3]*x[i];]=], sig = "const double *x, const int *at, double *y, int n",
+      y[i] = a[0]*a[1] + a[2]*a[3]*x[i];]=],
+      sig = "const double *x, const int *at, double *y, int n",
       rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
     { "insertion sort of locals", [[double a[5]; for (int j = 0; j < 5; ++j) a[j] = x[(i+j)%n]; for (int j = 1; j < 5; ++j) { double v
       = a[j]; int k = j - 1; while (k >= 0 && a[k] > v) { a[k+1] = a[k]; --k; } a[k+1] = v; } y[i] = a[0]*a[2] + a[4]*a[1]*a[3];]] },
@@ -103,9 +119,11 @@ return {
     { "permutation by index sort", [[int p[4] = {0,1,2,3}; for (int j = 0; j < 3; ++j) for (int k = 0; k < 3 - j; ++k) if
       (x[(i+p[k])%n] > x[(i+p[k+1])%n]) { int v = p[k]; p[k] = p[k+1]; p[k+1] = v; } y[i] = x[(i+p[0])%n]*x[(i+p[3])%n];]] },
     { "a = a + a * x", "double a[2] = {x[i], 2}; a[0] = a[0] + a[0] * x[0]; a[1] = a[0] * a[1] + a[1]; y[i] = a[0] * a[1];" },
-    { "a = a + f(a) in memory", "y[i] = y[i] + y[i] * x[i]; y[i] = y[i] - sin(y[i]); y[i] = x[i] - y[i];", inout = { "y" } },
+    { "a = a + f(a) in memory",
+      "y[i] = y[i] + y[i] * x[i]; y[i] = y[i] - sin(y[i]); y[i] = x[i] - y[i];", inout = { "y" } },
     { "a[i] = a[k] + v with k == i by data", [=[double a[4] = {x[i], x[0], 1, 2}; for (int j = 0; j < 6; ++j) a[at[j]] = a[at[j+1]] *
-      x[j] + a[at[j]]; y[i] = a[0]*a[1]+a[2]*a[3];]=], sig = "const double *x, const int *at, double *y, int n",
+      x[j] + a[at[j]]; y[i] = a[0]*a[1]+a[2]*a[3];]=],
+      sig = "const double *x, const int *at, double *y, int n",
       rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
     { "shared add own then neighbour", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); s[t] += s[t] * x[0]; __syncthreads();
       double v = s[(t+1)%12]; __syncthreads(); s[t] = s[t] + v * s[t]; __syncthreads(); y[i] = s[11-t] * v;]] },
@@ -116,7 +134,8 @@ return {
       order = 1 },
     { "nested loops, inner count by data", [[double s = x[i]; for (int j = 0; j < 4; ++j) { int m = at[j]; for (int k = 0; k < m; ++k)
       { s = s * x[k] + 0.4; if (s > 1.2) break; } s = sin(s) + 0.1 * j; } y[i] = s;]],
-      sig = "const double *x, const int *at, double *y, int n", rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
+      sig = "const double *x, const int *at, double *y, int n",
+      rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
     { "nested while with both counters carried", [[double s = x[i]; int j = 0, k = 0; while (j + k < 9) { if (s > 0) { s = s * 0.7 -
       0.4; ++j; } else { s = s * s + 0.2; k += 2; } } y[i] = s * (j - k);]] },
     { "triple nest with carried matrix", [[double m[2][2] = {{1, x[i]}, {0.5, 1}}; for (int r = 0; r < 3; ++r) { double q[2][2]; for
@@ -125,7 +144,8 @@ return {
     { "held element with conditional access", [[for (int j = 0; j < 5; ++j) { if (x[j] > 0) y[i] = y[i] * x[j]; else if (j == 3) y[i]
       += x[j] * x[i]; }]], inout = { "y" } },
     { "held element read only in condition", [[double s = 0; for (int j = 0; j < 5; ++j) { if (y[i] > 0.2) y[i] = y[i] * 0.5; else s
-      += y[i] * x[j]; } z[i] = s * s;]], sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
+      += y[i] * x[j]; } z[i] = s * s;]],
+      sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
     { "held element and another place after", [[for (int j = 0; j < 3; ++j) y[i] = sin(y[i]) + x[j]; double v = y[i] * y[i]; y[i] = v
       * x[i]; for (int j = 0; j < 2; ++j) y[i] *= y[i] + v;]], inout = { "y" } },
     { "held element nested loops", "for (int j = 0; j < 3; ++j) for (int k = 0; k < 2; ++k) y[i] = y[i] * x[j + k] + 0.3; ",
@@ -140,8 +160,10 @@ return {
       y[6*i+1] * y[6*i+1] + y[6*i+2] * y[6*i+2]; y[6*i+3] -= 0.05 * y[6*i] / r * x[i]; y[6*i+4] -= 0.05 * y[6*i+1] / r; y[6*i+5] -= 0.05
       * y[6*i+2] / r; y[6*i] += 0.1 * y[6*i+3]; y[6*i+1] += 0.1 * y[6*i+4]; y[6*i+2] += 0.1 * y[6*i+5]; }]], inout = { "y" } },
     { "steps of numbers that an inner loop counts", [[if (i < 2) for (int s = 0; s < 4; ++s) for (int k = 0; k < 3; ++k) y[6*i+k] -= 0.1 *
-      y[6*i+3+k] * y[6*i+k];]], inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
-    { "elements that may be one", "for (int j = 0; j < 3; ++j) { y[i] = y[i] * 0.5 + y[n - 1 - i] * x[j]; }", inout = { "y" },
+      y[6*i+3+k] * y[6*i+k];]],
+      inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
+    { "elements that may be one",
+      "for (int j = 0; j < 3; ++j) { y[i] = y[i] * 0.5 + y[n - 1 - i] * x[j]; }", inout = { "y" },
       refuses = "a loop in which 'y' is read and rewritten" },
     { "halves of a row turned, by a block", [[int h = n / 2; for (int j = t; j < h; j += blockDim.x) { double a =
       y[j], b = y[j + h], s = sin(x[j]), c = cos(x[j]); y[j] = a * c - b * s; y[j + h] = a * s + b * c; }]], inout = { "y" },
@@ -156,7 +178,8 @@ return {
       inout = { "y" }, rest = { 4 } },
     { "halves of many rows turned", [[int h = n / 2; for (int r = blockIdx.x; r < 3; r += gridDim.x) for (int j = t; j < h; j += blockDim.x)
       { double a = y[r * n + j], b = y[r * n + j + h]; y[r * n + j] = a * x[j] - b * b; y[r * n + j + h] = a * b + sin(b) * x[j + h]; }]],
-      inout = { "y" }, rest = { 4 }, block = { 2 }, grid = { 2 }, refuses = "a loop in which 'y' is read and rewritten" },
+      inout = { "y" }, rest = { 4 }, block = { 2 }, grid = { 2 },
+      refuses = "a loop in which 'y' is read and rewritten" },
     { "parts of a row that overlap", [[if (i == 0) for (int j = 0; j < 6; ++j) { double a = y[j], b = y[j + 3]; y[j] = a * x[j] - b * b;
       y[j + 3] = a * b + sin(b) * x[j + 3]; }]], inout = { "y" } },
     { "a row turned round", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + j]; y[i * n + j] = y[i * n + n - 1 - j] *
@@ -167,22 +190,30 @@ return {
       p[j-1]) + x[j]; for (int j = n - 1; j > 0; --j) { a = sin(a + p[j]); p[j-1] += a * p[j]; } for (int j = 0; j + 1 < n; ++j) p[j] *=
       p[j+1] + a; }]], inout = { "y" }, rest = { 4 } },
     { "a result from before the rows are changed", [[if (i < 3) { double a = 0.3; for (int j = 0; j < 4; ++j) a = sin(a + y[i * 4 + j]);
-      for (int j = 0; j < 4; j += 2) y[i * 4 + j] -= x[i * 4 + j]; z[i] = a; }]], sig = "const double *x, double *y, double *z, int n",
+      for (int j = 0; j < 4; j += 2) y[i * 4 + j] -= x[i * 4 + j]; z[i] = a; }]],
+      sig = "const double *x, double *y, double *z, int n",
       inout = { "y" }, shape = { 3 } },
     { "a row shifted by what is counted twice", [[if (i == 0) for (int j = 0; j < 4; ++j) y[6 + 2 * j - 5 * (j / 2)] = sin(y[6 + 2 * j - 5 *
-      (j / 2) - 2]) * y[6 + 2 * j - 5 * (j / 2) - 2];]], inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
+      (j / 2) - 2]) * y[6 + 2 * j - 5 * (j / 2) - 2];]],
+      inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
     { "two arrays in place in one loop", [[for (int j = 0; j < 3; ++j) { double a = y[i]; y[i] = z[i] * x[j]; z[i] = a + y[i] * y[i];
-      }]], sig = "const double *x, double *y, double *z, int n", inputs = { f64(12), f64(12, 0.4), f64(12, -0.3) },
+      }]],
+      sig = "const double *x, double *y, double *z, int n",
+      inputs = { f64(12), f64(12, 0.4), f64(12, -0.3) },
       inout = { "y", "z" } },
-    { "rows in place, later rows read", "if (i < 3) for (int r = 1; r < 4; ++r) y[r*3+i] = y[r*3+i] * y[(r-1)*3+i] + x[i];",
+    { "rows in place, later rows read",
+      "if (i < 3) for (int r = 1; r < 4; ++r) y[r*3+i] = y[r*3+i] * y[(r-1)*3+i] + x[i];",
       inout = { "y" } },
-    { "prefix product in place", "if (i == 0) for (int j = 1; j < n; ++j) y[j] *= y[j-1];", inout = { "y" } },
+    { "prefix product in place", "if (i == 0) for (int j = 1; j < n; ++j) y[j] *= y[j-1];",
+      inout = { "y" } },
     { "suffix then prefix in place", [[if (i == 0) { for (int j = n - 2; j >= 0; --j) y[j] += y[j+1] * x[j]; } __syncthreads(); z[i] =
       y[i] * y[(i+1)%n];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
     { "solver by substitution", [[if (i == 0) { for (int j = 1; j < n; ++j) { double m = x[j] / (3 + x[j-1]); y[j] = y[j] - m *
       y[j-1]; } for (int j = n - 2; j >= 0; --j) z[j] = (y[j] - x[j] * z[j+1]) / (3 + x[j]); }]],
-      sig = "const double *x, double *y, double *z, int n", inputs = { f64(12), f64(12, 0.4), f64(12, 0.2) }, inout = { "y", "z" } },
-    { "output accumulates in loop then scaled", "y[i] = 0; for (int j = 0; j < n; ++j) y[i] += x[j] * x[i]; y[i] *= y[i];" },
+      sig = "const double *x, double *y, double *z, int n",
+      inputs = { f64(12), f64(12, 0.4), f64(12, 0.2) }, inout = { "y", "z" } },
+    { "output accumulates in loop then scaled",
+      "y[i] = 0; for (int j = 0; j < n; ++j) y[i] += x[j] * x[i]; y[i] *= y[i];" },
     { "output as accumulator with max", [[y[i] = -1e30; for (int j = 0; j < n; ++j) y[i] = fmax(y[i], x[j] * x[i]); y[i] = y[i] *
       y[i];]] },
     { "online softmax", [[double m = -1e30, d = 0; for (int j = 0; j < n; ++j) { double v = x[j] * x[i], o = m; m = fmax(m, v); d = d
@@ -195,11 +226,13 @@ return {
     { "Kahan sum", [[double s = 0, c = 0; for (int j = 0; j < n; ++j) { double v = x[j] * x[i] - c, u = s + v; c = (u - s) - v; s = u;
       } y[i] = s * s;]] },
     { "bisection", [[double a = 0, b = 3; for (int j = 0; j < 40; ++j) { double m = 0.5 * (a + b); if (m * m * m > x[i] + 2) b = m;
-      else a = m; } double m = 0.5 * (a + b); y[i] = m - (m * m * m - x[i] - 2) / (3 * m * m);]], order = 1, eps = 1e-05, rtol = 1,
+      else a = m; } double m = 0.5 * (a + b); y[i] = m - (m * m * m - x[i] - 2) / (3 * m * m);]],
+      order = 1, eps = 1e-05, rtol = 1,
       atol = 3 },
     { "Newton with break", [[double s = 1.5; for (int j = 0; j < 50; ++j) { double f = s * s * s - x[i] - 2; if (fabs(f) < 1e-15)
       break; s -= f / (3 * s * s); } y[i] = s;]], order = 1 },
-    { "Horner by pointer from the end", "const double *p = x + n; double s = 0; while (p != x) s = s * x[i] + *--p; y[i] = s;" },
+    { "Horner by pointer from the end",
+      "const double *p = x + n; double s = 0; while (p != x) s = s * x[i] + *--p; y[i] = s;" },
     { "ring buffer", [[double q[3] = {x[i], 0.2, 0.1}; int h = 0; for (int j = 0; j < 10; ++j) { double v = q[h] * q[(h + 1) % 3] +
       x[j]; q[h] = sin(v); h = (h + 1) % 3; } y[i] = q[0] + q[1] * q[2];]] },
     { "stack by hand", [[double st[6]; int sp = 0; for (int j = 0; j < n; ++j) { if (at[j] > 1 && sp >= 2) { double b = st[--sp], a =
@@ -211,7 +244,8 @@ return {
       v[b]; v[b] = v[b-1]; v[b-1] = u; } y[i] = k[0] * v[3] + k[2] * v[1];]] },
     { "bitonic in shared", [[__shared__ double s[16]; s[t] = x[i]; __syncthreads(); for (int k = 2; k <= 16; k *= 2) for (int j = k /
       2; j > 0; j /= 2) { int o = t ^ j; double a = s[t], b = s[o]; bool up = (t & k) == 0; double v = (t < o) == up ? fmin(a, b) :
-      fmax(a, b); __syncthreads(); s[t] = v; __syncthreads(); } y[i] = s[t] * s[0] * x[i];]], n = 16, order = 1 },
+      fmax(a, b); __syncthreads(); s[t] = v; __syncthreads(); } y[i] = s[t] * s[0] * x[i];]],
+      n = 16, order = 1 },
     { "odd-even transposition in shared, own pairs", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); for (int r = 0; r < 4;
       ++r) { int a = 2 * t + (r & 1); if (a + 1 < 12) { double u = s[a], v = s[a+1]; s[a] = fmin(u, v); s[a+1] = fmax(u, v) + 0.01 *
       u; } __syncthreads(); } y[i] = s[t] * s[3];]] },
@@ -227,7 +261,8 @@ return {
       double f = m[r][c]; for (int k = c; k < 4; ++k) m[r][k] -= f * m[c][k]; } } y[i] = m[0][3] + m[1][3] * m[2][3];]] },
     { "pivoting", [[double m[2][3] = {{x[i], 1, x[0]}, {1 + x[1], x[2], 2}}; if (fabs(m[0][0]) < fabs(m[1][0])) for (int k = 0; k < 3;
       ++k) { double u = m[0][k]; m[0][k] = m[1][k]; m[1][k] = u; } double f = m[1][0] / m[0][0]; for (int k = 0; k < 3; ++k) m[1][k]
-      -= f * m[0][k]; double b = m[1][2] / m[1][1]; y[i] = (m[0][2] - m[0][1] * b) / m[0][0] + b;]] },
+      -= f * m[0][k]; double b = m[1][2] / m[1][1];
+      y[i] = (m[0][2] - m[0][1] * b) / m[0][0] + b;]] },
     { "random numbers by a hash", [[unsigned h = i * 2654435761u; double s = 1; for (int j = 0; j < 4; ++j) { h ^= h >> 13; h *=
       0x5bd1e995u; double u = (h & 0xffff) / 65536.; if (u < 0.5) s *= x[(h >> 8) % n] + u; else s += u * x[i]; } y[i] = s;]] },
     { "rejection loop", [[unsigned h = i + 1; double u; do { h = h * 1664525u + 1013904223u; u = (h >> 8) / 16777216.; } while (u >
@@ -237,18 +272,24 @@ return {
     { "assignment as value", "double a, s = 0; for (int j = 0; (a = x[j % n] * x[i]) < 0.7 && j < 20; ++j) s += a * a; y[i] = s + a;" },
     { "ternary chains with calls", "double a = x[i]; y[i] = a > 0.5 ? exp(a) : a > 0 ? sqrt(a) * a : a > -0.5 ? sin(a) : a * a;" },
     { "modified parameter n", "n -= 2; double s = 0; while (n > 0) { s = s * x[n] + x[i]; n -= 3; } y[i] = s;" },
-    { "scalar parameter with gradient and reuse", "a = a * x[i]; double b = a * a; a += b; y[i] = a * b;",
-      sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) }, rest = { 12 } },
+    { "scalar parameter with gradient and reuse",
+      "a = a * x[i]; double b = a * a; a += b; y[i] = a * b;",
+      sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) },
+      rest = { 12 } },
     { "scalar parameter in a loop and a branch", [[double s = 0; for (int j = 0; j < 4; ++j) s = s * a + (j % 2 ? b : x[j]); if (s >
       b) s *= a; y[i] = s;]], sig = "const double *x, double a, double b, double *y, int n",
       inputs = { f64(12), f64(1, 0.7), f64(1, -0.4) }, rest = { 12 } },
-    { "scalar parameter of threads that return early", "if (i > 7) return; if (x[i] < 0) { y[i] = a; return; } y[i] = a * a * x[i];",
-      sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) }, rest = { 12 } },
+    { "scalar parameter of threads that return early",
+      "if (i > 7) return; if (x[i] < 0) { y[i] = a; return; } y[i] = a * a * x[i];",
+      sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) },
+      rest = { 12 } },
     { "scalar parameter with barriers and returns", [[__shared__ double s[12]; if (i >= 10) return; s[t] = a * x[i]; __syncthreads();
-      y[i] = s[9 - t] * a;]], sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) }, rest = { 12 } },
+      y[i] = s[9 - t] * a;]],
+      sig = "const double *x, double a, double *y, int n", inputs = { f64(12), f64(1, 0.7) },
+      rest = { 12 } },
     { "struct by value", "double s = b.lo; for (int j = 0; j < 2; ++j) s = s * b.w[j] + x[i]; y[i] = fmin(s, b.hi);",
-      sig = "const double *x, B b, double *y, int n", before = "struct B { double lo, hi, w[2]; };", inputs = { f64(12) },
-      rest = { { lo = 0.3, hi = 9, w = { 0.4, 0.7 } }, 12 } },
+      sig = "const double *x, B b, double *y, int n", before = "struct B { double lo, hi, w[2]; };",
+      inputs = { f64(12) }, rest = { { lo = 0.3, hi = 9, w = { 0.4, 0.7 } }, 12 } },
     { "constant tables", "y[i] = tab[i % 3] * x[i] * x[(i + off[i % 2]) % n];", before = [[__constant__ double tab[3] = {1, 2.5, -1};
       __constant__ int off[2] = {3, 5};]] },
     { "block sums to several outputs", [[atomicAdd(&y[blockIdx.x], x[i] * x[i]); atomicAdd(&y[2], sin(x[i])); if (t == 0)
@@ -258,10 +299,11 @@ return {
     { "atomics under conditions of values, in loops", [[for (int j = 0; j < 3; ++j) if (x[(i + j) % n] > 0) atomicAdd(&y[(i * j) % 4],
       x[i] * x[(i + j) % n]);]], shape = { 4 } },
     { "atomics in shared then block sum", [[__shared__ double s[2]; if (t < 2) s[t] = 0; __syncthreads(); atomicAdd(&s[t % 2], x[i] *
-      x[i]); atomicAdd(&s[0], x[i]); __syncthreads(); if (t == 0) atomicAdd(&y[0], s[0] * s[1]);]], shape = { 1 }, grid = { 2 },
+      x[i]); atomicAdd(&s[0], x[i]); __syncthreads(); if (t == 0) atomicAdd(&y[0], s[0] * s[1]);]],
+      shape = { 1 }, grid = { 2 },
       block = { 6 } },
-    { "atomicAdd of a struct member", "atomicAdd(&s[i % 2].b, x[i] * x[i]);", sig = "const double *x, S *s, int n",
-      before = "struct S { double a, b; };", shape = { 4 } },
+    { "atomicAdd of a struct member", "atomicAdd(&s[i % 2].b, x[i] * x[i]);",
+      sig = "const double *x, S *s, int n", before = "struct S { double a, b; };", shape = { 4 } },
     { "int atomics beside floats", "int k = atomicAdd(&c[0], 1); atomicAdd(&y[i % 3], x[i] * x[i] * (k >= 0));",
       sig = "const double *x, double *y, int *c, int n", shape = { 3 } },
     { "atomicMax on shared double is no function", [[__shared__ unsigned long long m; m = 0; __syncthreads(); atomicMax(&m, (unsigned
@@ -272,13 +314,19 @@ return {
       __syncthreads(); y[i] = x[i] * x[i] * __popc(m) + ((m >> t) & 1 ? x[i] : 0);]] },
     { "atomicAdd_block", [[__shared__ double s; if (t == 0) s = 0; __syncthreads(); atomicAdd_block(&s, x[i] * x[i]); __syncthreads();
       y[i] = s * x[i];]] },
-    { "atomicAdd result of floats unused variable", "double o = atomicAdd(&y[0], x[i] * x[i]); (void)o;", shape = { 1 } },
-    { "atomicAdd result of floats in dead code", "double o = atomicAdd(&y[0], x[i] * x[i]); if (n < 0) y[0] = o;", shape = { 1 },
+    { "atomicAdd result of floats unused variable",
+      "double o = atomicAdd(&y[0], x[i] * x[i]); (void)o;", shape = { 1 } },
+    { "atomicAdd result of floats in dead code",
+      "double o = atomicAdd(&y[0], x[i] * x[i]); if (n < 0) y[0] = o;", shape = { 1 },
       refuses = "the result of an atomic operation on 'y'" },
-    { "atomicAdd result of floats as index", "double o = atomicAdd(&y[0], 1.); z[(int)o] = x[i] * x[i];",
-      sig = "const double *x, double *y, double *z, int n", refuses = "the result of an atomic operation on 'y'" },
+    { "atomicAdd result of floats as index",
+      "double o = atomicAdd(&y[0], 1.); z[(int)o] = x[i] * x[i];",
+      sig = "const double *x, double *y, double *z, int n",
+      refuses = "the result of an atomic operation on 'y'" },
     { "atomicAdd result of floats as condition", [[double o = atomicAdd(&y[0], x[i] * x[i]); if (o > 0.5) z[i] = x[i] * x[i]; else
-      z[i] = x[i];]], sig = "const double *x, double *y, double *z, int n", refuses = "the result of an atomic operation on 'y'" },
+      z[i] = x[i];]],
+      sig = "const double *x, double *y, double *z, int n",
+      refuses = "the result of an atomic operation on 'y'" },
   },
   { title = "indices, pointers, structs, geometry, carved memory",
     { "floor index", "int j = (int)floor(fabs(x[i])*7.3) % n; y[i] = x[j] * x[i];", eps = 1e-06 },
@@ -288,17 +336,21 @@ return {
       y[i] = x[j]*q[t];]], eps = 1e-06 },
     { "int local array", [[int q[4]; for (int j = 0; j < 4; ++j) q[j] = (int)(fabs(x[(i+j)%n])*11); double s = 0; for (int j = 0; j <
       4; ++j) s += x[q[j]%n]*x[i]; y[i] = s;]], eps = 1e-06 },
-    { "bool from float used as number", "bool b = x[i] > 0.1; int c = x[i] > 0; y[i] = b * x[i] * x[i] + c * x[i] - !b * 3.;" },
+    { "bool from float used as number",
+      "bool b = x[i] > 0.1; int c = x[i] > 0; y[i] = b * x[i] * x[i] + c * x[i] - !b * 3.;" },
     { "float truncated to int and back", "y[i] = (double)(int)(x[i]*10) * x[i];", eps = 1e-06 },
-    { "float cast chain", "float f = (float)x[i]; y[i] = (double)f * x[i];", order = 1, eps = 0.001, rtol = 0.01, atol = 0.001,
-      tol = 1e-05 },
+    { "float cast chain", "float f = (float)x[i]; y[i] = (double)f * x[i];", order = 1, eps = 0.001,
+      rtol = 0.01, atol = 0.001, tol = 1e-05 },
     { "pointer walked by ++", "const double *p = x + i; double s = 0; for (int j = i; j < n; ++j) s += *p++ * x[i]; y[i] = s;" },
     { "pointer walked by --", "const double *p = x + i; double s = 1; while (p >= x) { s = s * *p-- + 0.3; } y[i] = s;" },
-    { "post and pre increments in one expression", "int j = i; double s = x[j++ % n]; s *= x[++j % n]; s *= x[--j % n]; y[i] = s + j;" },
+    { "post and pre increments in one expression",
+      "int j = i; double s = x[j++ % n]; s *= x[++j % n]; s *= x[--j % n]; y[i] = s + j;" },
     { "output pointer walked", "double *p = y + i; *p++ = x[i]*x[i]; " },
-    { "output pointer strided", "double *o = y + 3 * i; o[0] = x[i]; o++; *o = x[i]*x[i]; *++o = sin(x[i]);", block = { 4 } },
+    { "output pointer strided",
+      "double *o = y + 3 * i; o[0] = x[i]; o++; *o = x[i]*x[i]; *++o = sin(x[i]);", block = { 4 } },
     { "pointer chosen", "const double *p = i % 2 ? x : w; y[i] = p[i]*p[(i+1)%n];",
-      sig = "const double *x, const double *w, double *y, int n", inputs = { f64(12), f64(12, 0.3) } },
+      sig = "const double *x, const double *w, double *y, int n",
+      inputs = { f64(12), f64(12, 0.3) } },
     { "pointers swapped in loop", [[__shared__ double a[12], b[12]; double *p = a, *q = b; p[t] = x[i]; __syncthreads(); for (int r =
       0; r < 3; ++r) { q[t] = p[t]*p[(t+1)%12]; __syncthreads(); double *u = p; p = q; q = u; } y[i] = p[t];]] },
     { "pointer to chosen output", "double *p = x[i] > 0 ? y : z; p[i] = x[i]*x[i];",
@@ -317,7 +369,8 @@ return {
     { "array of structs local", [[S a[3]; for (int j = 0; j < 3; ++j) { a[j].u = x[(i+j)%n]; a[j].v = j; } a[1] = a[(i%2)*2]; a[0].v =
       a[1].u * a[2].u; y[i] = a[0].v * a[1].u + a[2].v;]], before = "struct S { double u, v; };" },
     { "shared array of structs", [[__shared__ S s[12]; s[t].u = x[i]; s[t].v = x[i]*x[i]; __syncthreads(); S b = s[(t+1)%12];
-      __syncthreads(); s[t].u = b.u * b.v; __syncthreads(); y[i] = s[(t+5)%12].u * s[t].v;]], before = "struct S { double u, v; };" },
+      __syncthreads(); s[t].u = b.u * b.v; __syncthreads(); y[i] = s[(t+5)%12].u * s[t].v;]],
+      before = "struct S { double u, v; };" },
     { "struct in struct array by index", [[struct T { double m[2][2]; }; T a; for (int r = 0; r < 2; ++r) for (int c = 0; c < 2; ++c)
       a.m[r][c] = x[(i+2*r+c)%n]; T b = a; for (int r = 0; r < 2; ++r) for (int c = 0; c < 2; ++c) { double s = 0; for (int k = 0; k <
       2; ++k) s += a.m[r][k]*a.m[k][c]; b.m[r][c] = s; } y[i] = b.m[0][0]*b.m[1][1] - b.m[0][1]*b.m[1][0];]] },
@@ -332,7 +385,8 @@ return {
     { "template recursion unrolled", "y[i] = P<5>::f(x[i]);",
       before = [[template<int N> struct P { __device__ static double f(double v) { return v * P<N-1>::f(v) + N; } }; template<> struct P<0>
       { __device__ static double f(double v) { return 1; } };]] },
-    { "recursion", "y[i] = f(x[i], 3);", before = "__device__ double f(double v, int n) { return n ? v * f(v, n - 1) : 1; }",
+    { "recursion", "y[i] = f(x[i], 3);",
+      before = "__device__ double f(double v, int n) { return n ? v * f(v, n - 1) : 1; }",
       refuses = "recursion" },
     { "function with early returns", "y[i] = f(x[i]) * f(-x[i]);",
       before = [[__device__ double f(double v) { if (v < -0.5) return v * v; double s = 0; for (int j = 0; j < 4; ++j) { s += v; if (s > 1)
@@ -341,9 +395,11 @@ return {
       before = [[template <int N, class F> __device__ double red(const double *p, F f) { double s = p[0]; for (int j = 1; j < N; ++j) s =
       f(s, p[j]); return s; }]] },
     { "2-D blocks ragged", [[int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y; if (c < 5 && r
-      < 3) y[r*5+c] = x[r*5+c] * x[(r+1)%3*5+c] * x[r*5+(c+4)%5];]], n = 15, grid = { 2, 2 }, block = { 4, 2 } },
+      < 3) y[r*5+c] = x[r*5+c] * x[(r+1)%3*5+c] * x[r*5+(c+4)%5];]],
+      n = 15, grid = { 2, 2 }, block = { 4, 2 } },
     { "3-D ragged", [[int a = blockIdx.x*2+threadIdx.x, b = blockIdx.y*2+threadIdx.y, c = blockIdx.z*2+threadIdx.z; if (a < 3 && b < 3
-      && c < 2) { int j = (c*3+b)*3+a; y[j] = x[j]*x[(j+7)%18]; }]], n = 18, grid = { 2, 2, 1 }, block = { 2, 2, 2 } },
+      && c < 2) { int j = (c*3+b)*3+a; y[j] = x[j]*x[(j+7)%18]; }]],
+      n = 18, grid = { 2, 2, 1 }, block = { 2, 2, 2 } },
     { "transposed block with shared tile ragged", [[__shared__ double s[4][5]; int c = blockIdx.x*4+threadIdx.x, r =
       blockIdx.y*4+threadIdx.y; if (c < 6 && r < 3) s[threadIdx.y][threadIdx.x] = x[r*6+c]; __syncthreads(); c =
       blockIdx.y*4+threadIdx.x; r = blockIdx.x*4+threadIdx.y; if (c < 3 && r < 6) y[r*3+c] = s[threadIdx.x][threadIdx.y]*x[c];]],
@@ -366,9 +422,11 @@ return {
       __syncthreads(); double u = a[(t+1)%12]*b[(t+2)%12]; __syncthreads(); a[t] = u; __syncthreads(); y[i] = a[11-t]*b[t];]],
       shared = 192 },
     { "dynamic carved float int", [=[extern __shared__ double s[]; int *q = (int *)(s + 12); s[t] = x[i]; q[t] = (t * 5) % 12;
-      __syncthreads(); y[i] = s[q[t]] * s[t];]=], shared = 192, refuses = "arrays of several types (give all but one a size)" },
+      __syncthreads(); y[i] = s[q[t]] * s[t];]=],
+      shared = 192, refuses = "arrays of several types (give all but one a size)" },
     { "dynamic carved by char", [=[extern __shared__ char raw[]; double *s = (double *)raw; int *q = (int *)(raw + 12 *
-      sizeof(double)); s[t] = x[i]; q[t] = 11 - t; __syncthreads(); y[i] = s[q[t]] * s[t];]=], shared = 192,
+      sizeof(double)); s[t] = x[i]; q[t] = 11 - t; __syncthreads(); y[i] = s[q[t]] * s[t];]=],
+      shared = 192,
       refuses = "arrays of several types (give all but one a size)" },
     { "dynamic reused as another", [[extern __shared__ double s[]; s[t] = x[i]; __syncthreads(); double a = s[(t+1)%12];
       __syncthreads(); s[11-t] = a * a; __syncthreads(); y[i] = s[t] * a;]], shared = 96 },

@@ -1,5 +1,6 @@
---- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua, which says what the fields are:
--- elements that several threads write, threads that have ended, warps.
+--- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua,
+-- which says what the fields are: elements that several threads write, threads that have ended,
+-- warps.
 local flame = require "flame"
 
 local function f64(n, shift)
@@ -25,18 +26,26 @@ return {
       x[i]; y[i] = a;]] },
     { "int table rewritten by several", [=[__shared__ int f[3]; if (t<3) f[t] = t; __syncthreads(); double a = x[f[t%3]]*x[i];
       __syncthreads(); f[t%3] = 5 - t%3; __syncthreads(); y[i] = a*x[f[t%3]];]=] },
-    { "global, all threads same value, no barrier", "double a = y[i] * y[i]; y[0] = x[0]; z[i] = a * y[0] * y[0];",
+    { "global, all threads same value, no barrier",
+      "double a = y[i] * y[i]; y[0] = x[0]; z[i] = a * y[0] * y[0];",
       sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
-    { "global, other element then same value", "double a = i ? y[i] * y[i] : 1.; y[0] = x[0]; z[i] = a * y[0] * y[0];",
+    { "global, other element then same value",
+      "double a = i ? y[i] * y[i] : 1.; y[0] = x[0]; z[i] = a * y[0] * y[0];",
       sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
-    { "global, other element then same value, blocks", "double a = i ? y[i] * y[i] : 1.; y[0] = x[0]; z[i] = a * y[0] * y[0];",
-      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 }, inout = { "y" } },
+    { "global, other element then same value, blocks",
+      "double a = i ? y[i] * y[i] : 1.; y[0] = x[0]; z[i] = a * y[0] * y[0];",
+      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 },
+      inout = { "y" } },
     { "global, other element then same value with if", [[double a = i ? y[i] * y[i] : 1.; if (x[i] > -5) y[0] = x[0]; z[i] = a * y[0]
-      * y[0];]], sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 }, inout = { "y" } },
+      * y[0];]],
+      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 },
+      inout = { "y" } },
     { "global, two stmts", "double a = i ? y[i] * y[i] : 1.; if (i % 2 == 0) y[0] = x[0]; else y[0] = x[0]; z[i] = a * y[0] * y[0];",
-      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 }, inout = { "y" } },
+      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 },
+      inout = { "y" } },
     { "permutation in shared", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); int j = at[t]; s[j] = s[j] * s[j];
-      __syncthreads(); y[i] = s[t] * s[(t+1)%12];]], sig = "const double *x, const int *at, double *y, int n",
+      __syncthreads(); y[i] = s[t] * s[(t+1)%12];]],
+      sig = "const double *x, const int *at, double *y, int n",
       rest = { ints { 5, 4, 3, 2, 1, 0, 6, 7, 8, 9, 10, 11 }, 12 } },
     { "sweep: last writer known", [[__shared__ double s[4]; if (t < 4) s[t] = x[t]; __syncthreads(); double a = s[t/3] * s[(t/3+1)%4];
       __syncthreads(); s[t / 3] = x[t/3 + 4]; __syncthreads(); y[i] = a * s[t/3] * s[3-t/3];]] },
@@ -52,7 +61,8 @@ return {
       __syncthreads(); v = v * x[q[(t+1)&3]] + 0.1; __syncthreads(); } y[i] = v;]=], n = 12 },
     { "two stores of two threads, different elements by data", [=[__shared__ double s[12]; s[t]=1; __syncthreads(); double a =
       s[t]*s[t]*x[i]; __syncthreads(); s[at[t]] = x[i]; __syncthreads(); y[i] = a*s[t]*s[t];]=],
-      sig = "const double *x, const int *at, double *y, int n", rest = { ints { 5, 4, 3, 2, 1, 0, 6, 7, 8, 9, 10, 11 }, 12 } },
+      sig = "const double *x, const int *at, double *y, int n",
+      rest = { ints { 5, 4, 3, 2, 1, 0, 6, 7, 8, 9, 10, 11 }, 12 } },
     { "min found, index flag", [[__shared__ int w; __shared__ double b; if (t==0) { b = x[0]; for (int j = 1; j < n; ++j) b = fmin(b,
       x[j]); } __syncthreads(); if (x[i] == b) w = t; __syncthreads(); double v = x[w]*x[i]; __syncthreads(); if (x[i] > b) w = 0;
       __syncthreads(); y[i] = v * x[w];]] },
@@ -98,7 +108,8 @@ return {
       double b = s[0]*s[0]; __syncthreads(); if (t == 2) s[0] = b; else if (t == 7) s[0] = b; __syncthreads(); y[i] = a*b*s[0];]] },
     { "select stores the same", [[__shared__ double s[3]; s[t % 3] = t > 5 ? x[t % 3] : x[t % 3]; __syncthreads(); double a =
       s[(t+1)%3]*s[t%3]; __syncthreads(); s[t % 3] = a * 0 + x[t%3 + 3]; __syncthreads(); y[i] = a * s[(t+2)%3];]] },
-    { "all threads of all blocks write one out", "y[0] = x[1]*x[2]; if (i) y[i] = x[i];", grid = { 3 }, block = { 4 } },
+    { "all threads of all blocks write one out", "y[0] = x[1]*x[2]; if (i) y[i] = x[i];",
+      grid = { 3 }, block = { 4 } },
     { "all write whole output", "for (int j = 0; j < n; ++j) y[j] = x[j]*x[j];" },
     { "all write whole output twice", [[for (int j = 0; j < n; ++j) y[j] = x[j]*x[j]; __syncthreads(); for (int j = 0; j < n; ++j)
       y[j] = sin(x[j]);]] },
@@ -116,19 +127,22 @@ return {
       0) ? s[t]*s[t] : x[i]; __syncthreads(); s[t%4] = x[t%4 + 4]; __syncthreads(); y[i] = a * (t >= 4 || s[t] < 0.5 ? s[1] :
       s[t]*s[t]);]] },
     { "struct shared by all", [[__shared__ S s; if (t == 0) { s.a = x[0]; s.b = x[1]; } __syncthreads(); double v = s.a*s.b*x[i];
-      __syncthreads(); s.a = x[2]; s.b = x[3]; __syncthreads(); y[i] = v*s.a*s.b;]], before = "struct S { double a, b; };" },
+      __syncthreads(); s.a = x[2]; s.b = x[3]; __syncthreads(); y[i] = v*s.a*s.b;]],
+      before = "struct S { double a, b; };" },
     { "2-D shared rows by several", [[__shared__ double s[3][4]; s[t%3][t%4] = x[(t%3)*4 + t%4]; __syncthreads(); double a =
       s[t/4][t%4]*s[2][3]; __syncthreads(); s[t%3][0] = x[t%3]; __syncthreads(); y[i] = a*s[t%3][t/3]*s[1][0];]] },
     { "global read own, barrier, all store scalar", [[double a = y[i]*y[i]; __syncthreads(); y[3] = x[0]; __syncthreads(); double b =
       y[3]*y[3]; __syncthreads(); y[3] = x[1]; __syncthreads(); z[i] = a*b*y[3]*y[3];]],
       sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
-    { "two blocks write one border", "int j = blockIdx.x * 3 + t; y[j] = x[j]*x[j]; ", n = 12, shape = { 10 }, grid = { 3 },
-      block = { 4 } },
+    { "two blocks write one border", "int j = blockIdx.x * 3 + t; y[j] = x[j]*x[j]; ", n = 12,
+      shape = { 10 }, grid = { 3 }, block = { 4 } },
     { "two blocks write one border, inout read own before", [[int j = blockIdx.x * 3 + t; double a = t > 0 && t < 3 ? y[j] : 1; if (t
       == 0 || t == 3) y[j] = x[j]; else y[j] = a*a; if (j < 10) z[j] = y[j]*y[j];]],
-      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 }, inout = { "y" } },
+      sig = "const double *x, double *y, double *z, int n", grid = { 3 }, block = { 4 },
+      inout = { "y" } },
     { "inout cleared by all after use", [[double a = y[i] * x[i]; __syncthreads(); for (int j = 0; j < n; ++j) y[j] = 0;
-      __syncthreads(); z[i] = a * a + y[i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" },
+      __syncthreads(); z[i] = a * a + y[i];]],
+      sig = "const double *x, double *y, double *z, int n", inout = { "y" },
       refuses = "a loop that overwrites 'y'" },
     { "early return and shared flag", [[__shared__ int f; f = 0; __syncthreads(); if (x[i] > 0.95) f = 1; __syncthreads(); if (f) {
       y[i] = x[i]; return; } y[i] = x[i]*x[i];]] },
@@ -164,18 +178,29 @@ return {
       __shfl_xor_sync(0x55555555u, v * v, 4); y[i] = v;]], n = 32, order = 1 },
     { "shuffle index by data", "double v = __shfl_sync(~0u, x[i], at[i]); y[i] = v * x[i];",
       sig = "const double *x, const int *at, double *y, int n",
-      rest = { ints { 1, 1, 1, 3, 4, 5, 6, 7, 8, 9, 31, 31, 0, 0, 2, 2, 16, 17, 18, 19, 20, 21, 5, 5, 5, 5, 26, 27, 28, 29, 30, 31 }, 32 },
+      rest = {
+        ints { 1, 1, 1, 3, 4, 5, 6, 7, 8, 9, 31, 31, 0, 0, 2, 2, 16, 17, 18, 19, 20, 21, 5, 5, 5, 5,
+          26, 27, 28, 29, 30, 31 }, 32 },
       n = 32, order = 1 },
-    { "shuffle index above 31", "double v = __shfl_sync(~0u, x[i], t + 40); y[i] = v * x[i];", n = 32, order = 1 },
-    { "shuffle up with large delta", "double v = __shfl_up_sync(~0u, x[i] * x[i], 33); y[i] = v * x[i];", n = 32, order = 1 },
+    { "shuffle index above 31", "double v = __shfl_sync(~0u, x[i], t + 40); y[i] = v * x[i];",
+      n = 32, order = 1 },
+    { "shuffle up with large delta",
+      "double v = __shfl_up_sync(~0u, x[i] * x[i], 33); y[i] = v * x[i];", n = 32, order = 1 },
     { "shuffle down with distances above 31, equal and not",
-      "double v = __shfl_down_sync(~0u, x[i] * x[i], n + 2) + __shfl_up_sync(~0u, x[i], 31 + t % 3); y[i] = v * x[i];", n = 32, order = 1 },
-    { "shuffle down delta 0 and per lane", "double v = __shfl_down_sync(~0u, x[i] * x[i], t % 3); y[i] = v * x[i];", n = 32,
+      "double v = __shfl_down_sync(~0u, x[i] * x[i], n + 2) + __shfl_up_sync(~0u, x[i], 31 + t % 3); y[i] = v * x[i];",
+      n = 32, order = 1 },
+    { "shuffle down delta 0 and per lane",
+      "double v = __shfl_down_sync(~0u, x[i] * x[i], t % 3); y[i] = v * x[i];", n = 32,
       order = 1 },
-    { "shuffle up per lane by groups", "double v = __shfl_up_sync(~0u, x[i] * x[i], t % 5, 8); y[i] = v * x[i];", n = 32, order = 1 },
-    { "shuffle xor per lane", "double v = __shfl_xor_sync(~0u, x[i] * x[i], t & 3); y[i] = v * x[i];", n = 32, order = 1 },
-    { "shuffle xor width 4 by 5", "double v = __shfl_xor_sync(~0u, x[i] * x[i], 5, 4); y[i] = v * x[i];", n = 32, order = 1 },
-    { "shuffle group leader width 8", "double v = __shfl_sync(~0u, x[i] * x[i], 3, 8); y[i] = v * x[i] * v;", n = 32, order = 1 },
+    { "shuffle up per lane by groups",
+      "double v = __shfl_up_sync(~0u, x[i] * x[i], t % 5, 8); y[i] = v * x[i];",
+      n = 32, order = 1 },
+    { "shuffle xor per lane",
+      "double v = __shfl_xor_sync(~0u, x[i] * x[i], t & 3); y[i] = v * x[i];", n = 32, order = 1 },
+    { "shuffle xor width 4 by 5",
+      "double v = __shfl_xor_sync(~0u, x[i] * x[i], 5, 4); y[i] = v * x[i];", n = 32, order = 1 },
+    { "shuffle group leader width 8",
+      "double v = __shfl_sync(~0u, x[i] * x[i], 3, 8); y[i] = v * x[i] * v;", n = 32, order = 1 },
     { "scan by shuffles", [[double v = x[i]; for (int d = 1; d < 32; d *= 2) { double u = __shfl_up_sync(~0u, v, d); if (t >= d) v = v
       * 0.9 + u; } y[i] = v * x[i];]], n = 32, order = 1 },
     { "max scan by shuffles", [[double v = x[i]; for (int d = 1; d < 32; d *= 2) { double u = __shfl_up_sync(~0u, v, d); if (t >= d) v
@@ -183,7 +208,8 @@ return {
     { "product reduce by shuffles two warps", [[__shared__ double s[2]; double v = 1 + 0.1*x[i]; for (int d = 16; d; d /= 2) v *=
       __shfl_xor_sync(~0u, v, d); if (t % 32 == 0) s[t/32] = v; __syncthreads(); y[i] = s[0]*s[1]*x[i];]], n = 64, order = 1 },
     { "partial last warp", [[double v = 1 + 0.1*x[i]; for (int d = 16; d; d /= 2) { double u = __shfl_down_sync(~0u, v, d); if (t + d
-      < n) v *= u; } if (t == 0) y[0] = v * v;]], sig = "const double *x, double *y, int n", before = "", inputs = { f64(32) },
+      < n) v *= u; } if (t == 0) y[0] = v * v;]],
+      sig = "const double *x, double *y, int n", before = "", inputs = { f64(32) },
       rest = { 20 }, n = 20, block = { 32 }, order = 1 },
     { "activemask in loop with exits", [[double v = x[i]; for (int r = 0; r < 3; ++r) { unsigned m = __ballot_sync(~0u, v > 0); v = v
       * (1 + 0.1 * __popc(m)); } y[i] = v;]], n = 32, order = 1 },
@@ -194,13 +220,17 @@ return {
     { "any/all as factor", "int a = __any_sync(~0u, x[i] > 0.9), b = __all_sync(~0u, x[i] > -5); y[i] = x[i] * x[i] * (a + 2 * b);",
       n = 32, order = 1 },
     { "match any groups", [[unsigned m = __match_any_sync(~0u, t % 4); double s = 0; for (int j = 0; j < 32; ++j) { double u =
-      __shfl_sync(~0u, x[i]*x[i], j); if (m >> j & 1) s += u; } y[i] = s * x[i];]], n = 32, order = 1 },
+      __shfl_sync(~0u, x[i]*x[i], j); if (m >> j & 1) s += u; } y[i] = s * x[i];]],
+      n = 32, order = 1 },
     { "syncwarp shared", [[__shared__ double s[32]; s[t] = x[i]; __syncwarp(); double a = s[t ^ 1]; __syncwarp(); s[t] = a * a;
       __syncwarp(); y[i] = s[31 - t] * a;]], n = 32, order = 1 },
     { "warp-wide broadcast in loop with break by vote", [[double v = x[i]; for (int r = 0; r < 10; ++r) { v = 0.8 * sin(v) + 0.1 *
-      __shfl_sync(~0u, v, r); if (__all_sync(~0u, fabs(v) < 0.5)) break; } y[i] = v * v;]], n = 32, order = 1 },
-    { "shuffle of int then index", "int j = __shfl_xor_sync(~0u, t, 5); y[i] = x[j] * x[i];", n = 32, order = 1 },
-    { "shuffle float32 value in f64", "float f = (float)x[i]; f = __shfl_xor_sync(~0u, f, 1); y[i] = f * x[i];", n = 32, order = 1,
+      __shfl_sync(~0u, v, r); if (__all_sync(~0u, fabs(v) < 0.5)) break; } y[i] = v * v;]],
+      n = 32, order = 1 },
+    { "shuffle of int then index", "int j = __shfl_xor_sync(~0u, t, 5); y[i] = x[j] * x[i];",
+      n = 32, order = 1 },
+    { "shuffle float32 value in f64",
+      "float f = (float)x[i]; f = __shfl_xor_sync(~0u, f, 1); y[i] = f * x[i];", n = 32, order = 1,
       eps = 0.001, rtol = 0.01, atol = 0.001, tol = 1e-05 },
     { "conditional shuffle value", "double v = __shfl_xor_sync(~0u, t % 2 ? x[i] * x[i] : 3., 1); y[i] = v * x[i];", n = 32,
       order = 1 },
@@ -220,23 +250,27 @@ return {
       ++r) { __syncthreads(); double v = s[(t + 1) % 9]; __syncthreads(); s[t] = sin(v * s[t]) + 0.1; } y[i] = s[t];]] },
     { "gone threads and a shared table bigger than the rest", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); if (t >= 5)
       return; double v = 1; for (int r = 0; r < 3; ++r) { __syncthreads(); v = v * s[(t + r) % 12] + s[11 - t]; __syncthreads(); s[11
-      - t] = v * 0.5; } y[i] = v;]], refuses = "a return of some threads that have stored something" },
+      - t] = v * 0.5; } y[i] = v;]],
+      refuses = "a return of some threads that have stored something" },
     { "gone threads of a ragged block, dynamic", [[extern __shared__ double s[]; if (i >= 9) return; s[t] = x[i]; for (int r = 0; r <
       3; ++r) { __syncthreads(); double v = s[t] * s[t ^ (t < 8 && blockIdx.x < 2 ? 1 : 0)]; __syncthreads(); s[t] = sin(v) + 0.1; }
       y[i] = s[t];]], grid = { 3 }, block = { 4 }, shared = 32 },
     { "gone warps and shuffles", [[if (t >= 32) return; double v = x[i]; for (int r = 0; r < 3; ++r) v = v * 0.5 +
-      __shfl_xor_sync(~0u, v * v, 1 << r); y[i] = v;]], inputs = { f64(64) }, n = 32, block = { 64 }, order = 1 },
+      __shfl_xor_sync(~0u, v * v, 1 << r); y[i] = v;]],
+      inputs = { f64(64) }, n = 32, block = { 64 }, order = 1 },
     { "gone lanes and shuffles", [[if (t >= 20) return; double v = x[i]; for (int r = 0; r < 3; ++r) v = v * 0.5 +
       __shfl_xor_sync(0xfffffu, v * v, 1 << (r % 2)); y[i] = v;]], n = 32, order = 1 },
     { "gone threads and a sum of uniform arguments", [[if (i >= n) return; __shared__ double s[4]; s[t] = x[i] * w[0];
-      __syncthreads(); y[i] = s[t] * s[0] * w[1];]], sig = "const double *x, const double *w, double *y, int n",
+      __syncthreads(); y[i] = s[t] * s[0] * w[1];]],
+      sig = "const double *x, const double *w, double *y, int n",
       inputs = { f64(12), f64(2, 0.7) }, rest = { 10 }, grid = { 3 }, block = { 4 } },
     { "return in the middle of a loop with shared memory", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double v = 1; for
       (int r = 0; r < 12; ++r) { v = v * s[r] + 0.2; if (v < 0 && r > 3) { y[i] = v; return; } } y[i] = v * v;]] },
     { "threads that wait in different loops", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double v = s[t]; for (int r =
       0; r < (t < 6 ? 2 : 4); ++r) v = v * s[(t + r) % 12] + 0.1; __syncthreads(); s[t] = v; __syncthreads(); y[i] = s[t] * s[11 - t];]] },
     { "barrier in a uniform branch", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double v = s[t]; if (n > 4) { v = s[(t +
-      1) % 12]; __syncthreads(); s[t] = v * v; __syncthreads(); v *= s[11 - t]; } y[i] = v * s[t];]] },
+      1) % 12]; __syncthreads(); s[t] = v * v; __syncthreads(); v *= s[11 - t]; }
+      y[i] = v * s[t];]] },
     { "barrier in a uniform branch of shared data", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double v = s[t]; bool up
       = s[0] > s[1]; __syncthreads(); if (up) { s[t] = v * v; __syncthreads(); v *= s[11 - t]; } else { s[11 - t] = v;
       __syncthreads(); v *= s[t]; } y[i] = v;]] },
@@ -260,7 +294,8 @@ return {
     { "matmul tiles ragged with a running maximum", [[__shared__ double p[4][4], q[4][4]; int r = threadIdx.y, c = threadIdx.x; double
       a = 0, m = -9; for (int b = 0; b < 2; ++b) { int k = b * 4; p[r][c] = k + c < 6 && r < 3 ? x[r * 6 + k + c] : 0; q[r][c] = k + r
       < 6 && c < 3 ? x[(k + r) * 3 + c] : 0; __syncthreads(); for (int j = 0; j < 4; ++j) { a += p[r][j] * q[j][c]; m = fmax(m,
-      p[r][j] * q[j][c]); } __syncthreads(); } if (r < 3 && c < 3) y[r * 3 + c] = a * m;]], n = 18, shape = { 9 }, block = { 4, 4 } },
+      p[r][j] * q[j][c]); } __syncthreads(); } if (r < 3 && c < 3) y[r * 3 + c] = a * m;]],
+      n = 18, shape = { 9 }, block = { 4, 4 } },
     { "stencil steps in shared memory with halo", [[__shared__ double s[2][14]; s[0][t + 1] = x[i]; if (t == 0) s[0][0] = s[1][0] =
       0.5; if (t == 11) s[0][13] = s[1][13] = -0.5; __syncthreads(); for (int r = 0; r < 4; ++r) { s[1 - r % 2][t + 1] = s[r % 2][t +
       1] * 0.5 + s[r % 2][t] * s[r % 2][t + 2]; __syncthreads(); } y[i] = s[0][t + 1];]] },
@@ -269,10 +304,12 @@ return {
       __syncthreads(); y[r * 4 + c] = s[r][c] * s[3][3];]], n = 16, block = { 4, 4 }, order = 1 },
     { "gauss elimination in shared memory", [[__shared__ double m[3][4]; int r = threadIdx.y, c = threadIdx.x; m[r][c] = x[r * 4 + c]
       + (r == c ? 4 : 0); for (int k = 0; k < 3; ++k) { __syncthreads(); double f = m[r][k] / m[k][k], v = m[k][c]; __syncthreads();
-      if (r != k) m[r][c] -= f * v; } __syncthreads(); y[r * 4 + c] = m[r][c] * m[r][3];]], n = 12, block = { 4, 3 }, order = 1 },
+      if (r != k) m[r][c] -= f * v; } __syncthreads(); y[r * 4 + c] = m[r][c] * m[r][3];]],
+      n = 12, block = { 4, 3 }, order = 1 },
     { "cyclic reduction sweeps", [[__shared__ double a[8], b[8]; a[t] = 3 + x[i]; b[t] = x[i + 8]; for (int d = 1; d < 8; d *= 2) {
       __syncthreads(); double p = a[t], q = b[t]; if (t >= d) { double f = 0.4 / a[t - d]; p -= f * 0.3; q -= f * b[t - d]; }
-      __syncthreads(); a[t] = p; b[t] = q; } __syncthreads(); y[i] = b[t] / a[t];]], inputs = { f64(16) }, n = 8, order = 1 },
+      __syncthreads(); a[t] = p; b[t] = q; } __syncthreads(); y[i] = b[t] / a[t];]],
+      inputs = { f64(16) }, n = 8, order = 1 },
     { "producer and consumer warps", [[__shared__ double s[2][32]; double a = 0; int w = t / 32, l = t % 32; for (int b = 0; b < 3;
       ++b) { if (w == 0) s[b & 1][l] = x[(l + b) % 64] * x[l]; __syncthreads(); if (w == 1) a = a * 0.5 + s[b & 1][31 - l] * x[i];
       __syncthreads(); } y[i] = a;]], n = 64, order = 1 },
@@ -288,7 +325,8 @@ return {
       0.1 * x[r]; if (__any_sync(0xffffu, v > 0.8)) break; } y[i] = v * v;]], n = 32, order = 1 },
     { "shared array read by data dependent index by several threads", [=[__shared__ double s[4]; if (t < 4) s[t] = x[t];
       __syncthreads(); double a = 1; for (int j = 0; j < 3; ++j) a *= s[at[(i + j) % 12]]; y[i] = a * s[at[i]];]=],
-      sig = "const double *x, const int *at, double *y, int n", rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
+      sig = "const double *x, const int *at, double *y, int n",
+      rest = { ints { 0, 1, 2, 3, 0, 0, 1, 3, 3, 2, 1, 0 }, 12 } },
     { "reads of one shared element in both arms", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double a; if (x[i] > 0) a =
       s[t] * s[0]; else a = s[(t + 6) % 12] + s[0] * s[0]; y[i] = a * a;]] },
     { "reads in a switch", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double a = 0; switch (t % 3) { case 0: a = s[t];
@@ -298,11 +336,14 @@ return {
     { "reads by ?: of two places", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[i]; __syncthreads(); y[i] = (t % 2 ?
       s[t] : s[t + 1]) * (x[i] > 0 ? s[t + 12] : s[23 - t]);]] },
     { "global reads in two arms", "double a; if (i < 6) a = x[i]; else a = x[i - 6]; y[i] = a * a * x[i];" },
-    { "global reads in two arms of uneven places", "double a; if (i % 2) a = x[i]; else a = x[i + 1]; y[i] = a * a;" },
+    { "global reads in two arms of uneven places",
+      "double a; if (i % 2) a = x[i]; else a = x[i + 1]; y[i] = a * a;" },
     { "inout read and written in two arms", [[double a = y[i]; __syncthreads(); if (i < 6) y[i] = a * x[i]; else y[i - 6 + 6] = a * a;
-      __syncthreads(); z[i] = y[11 - i] * y[i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
+      __syncthreads(); z[i] = y[11 - i] * y[i];]],
+      sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
     { "inout written in two arms at crossed places", [[double a = y[i]; __syncthreads(); if (i < 6) y[i + 6] = a * x[i]; else y[i - 6]
-      = a * a; __syncthreads(); z[i] = y[11 - i] * y[i] * a;]], sig = "const double *x, double *y, double *z, int n",
+      = a * a; __syncthreads(); z[i] = y[11 - i] * y[i] * a;]],
+      sig = "const double *x, double *y, double *z, int n",
       inout = { "y" } },
     { "gone threads whose share of a table is copied by others", [[if (t >= 9) return; __shared__ double s[12]; s[t] = x[i]; if (t <
       3) s[t + 9] = x[i] * x[0]; double v = 1; for (int r = 0; r < 3; ++r) { __syncthreads(); double a = s[(t + 3) % 12], b = s[(t + 4
@@ -325,7 +366,8 @@ return {
       y[i] = a * a;]], shape = { 4 }, block = { 4 } },
     { "index set in a loop, inout", "for (int r = 0; r < 3; ++r) { int j = i + r * 4; y[j] = y[j] * x[j]; }", block = { 4 },
       inout = { "y" } },
-    { "index set in a loop, stores overlapping the same", "for (int r = 0; r < 3; ++r) { int j = i + r * 3; y[j] = x[j] * x[j]; }",
+    { "index set in a loop, stores overlapping the same",
+      "for (int r = 0; r < 3; ++r) { int j = i + r * 3; y[j] = x[j] * x[j]; }",
       block = { 4 } },
     { "index set in a loop, shared stores overlapping", [[__shared__ double s[12]; for (int r = 0; r < 3; ++r) { int j = t + r * 3;
       s[j] = x[j] * x[j]; } __syncthreads(); double a = s[t] * s[t + 1]; __syncthreads(); for (int r = 0; r < 3; ++r) { int j = t + r
@@ -339,7 +381,8 @@ return {
       __syncthreads(); double a = 0; for (int k = 0; k < 4; ++k) { int p = (c + k) & 3; a += s[r][p] * s[p][c]; } y[r * 4 + c] = a *
       a;]], n = 16, block = { 4, 4 } },
     { "2-D block, 1-D index of x alone", [[__shared__ double s[4]; int r = threadIdx.y, c = threadIdx.x; if (r == 0) s[c] = x[c];
-      __syncthreads(); double a = s[c] * x[r * 4 + c]; y[r * 4 + c] = a * a;]], n = 16, block = { 4, 4 } },
+      __syncthreads(); double a = s[c] * x[r * 4 + c]; y[r * 4 + c] = a * a;]],
+      n = 16, block = { 4, 4 } },
     { "2-D block, index of both axes by one stride", [[__shared__ double s[8]; int r = threadIdx.y, c = threadIdx.x; if (r < 2) s[r *
       4 + c] = x[r * 4 + c]; __syncthreads(); double a = s[r + c] * x[r * 4 + c]; y[r * 4 + c] = a * a;]], n = 16, block = { 4, 4 } },
     { "shared read at t under two guards", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double a = 0; if (x[i] > 0) a +=
@@ -386,20 +429,24 @@ return {
       __syncthreads(); double a = x[i]; for (int r = 0; r < 3; ++r) a = a * s[(t + r) % 6] + s[r]; __syncthreads(); if (t % 2 == 1)
       s[t / 2] = x[t / 2]; if (t % 2 == 0) s[t / 2] = x[t / 2]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]] },
     { "rows by two loops of other bounds", [[if (i < 3) { for (int j = 0; j < 4; ++j) y[i * 4 + j] = y[i * 4 + j] * x[j]; for (int k =
-      0; k < 4; ++k) y[i * 4 + k] = y[i * 4 + k] * y[i * 4 + k]; }]], sig = "const double *x, double *y, double *z, int n",
+      0; k < 4; ++k) y[i * 4 + k] = y[i * 4 + k] * y[i * 4 + k]; }]],
+      sig = "const double *x, double *y, double *z, int n",
       inout = { "y" } },
     { "rows that overlap in the second loop", [[if (i < 3) { for (int j = 0; j < 4; ++j) y[i * 4 + j] = x[i * 4 + j] * x[j]; }
       __syncthreads(); if (i < 2) { for (int k = 0; k < 8; ++k) y[i * 4 + k] = x[k + 4 * i] * 2; } __syncthreads(); z[i] = y[i] * y[11
       - i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
     { "counters of one start and other bounds", [[__shared__ double s[16]; for (int j = t; j < 8; j += 4) s[j] = x[j]; for (int j = t;
       j < 16; j += 4) if (j >= 8) s[j] = x[j - 8]; __syncthreads(); double a = s[t] * s[15 - t]; __syncthreads(); for (int j = t; j <
-      16; j += 4) s[j] = a * x[j % 12]; __syncthreads(); y[i] = s[t] * s[9];]], shape = { 4 }, block = { 4 } },
+      16; j += 4) s[j] = a * x[j % 12]; __syncthreads(); y[i] = s[t] * s[9];]],
+      shape = { 4 }, block = { 4 } },
     { "counter changed in one of two loops", [[__shared__ double s[16]; for (int j = t; j < 12; j += 4) s[j] = x[j]; __syncthreads();
       double a = s[t] * s[t + 4]; __syncthreads(); for (int j = t; j < 12; j += 4) { s[j] = x[j % 4]; if (x[0] > 5) j += 1; }
-      __syncthreads(); y[i] = a * s[t + 1];]], shape = { 4 }, block = { 4 }, refuses = "a loop that overwrites 's'" },
+      __syncthreads(); y[i] = a * s[t + 1];]],
+      shape = { 4 }, block = { 4 }, refuses = "a loop that overwrites 's'" },
     { "parameter as pitch, changed in between", [[int m = 4; if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[j] * x[i];
       __syncthreads(); m = 2; double a = y[i] * y[11 - i]; __syncthreads(); if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[i
-      * m + j]; __syncthreads(); z[i] = a * y[i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" },
+      * m + j]; __syncthreads(); z[i] = a * y[i];]],
+      sig = "const double *x, double *y, double *z, int n", inout = { "y" },
       refuses = "a loop that overwrites 'y'" },
     { "equality by two threads of each block", [[if (t == 0) y[blockIdx.x] = x[blockIdx.x] * x[0]; if (t == 1) y[blockIdx.x] = x[0] *
       x[blockIdx.x]; if (blockIdx.x == 0 && t > 1) y[t] = x[t];]], grid = { 2 }, block = { 6 } },

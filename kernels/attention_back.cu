@@ -1,0 +1,262 @@
+/*
+** The gradients of attention in f16 and bf16; after attention.cu, which tells shapes and
+** definitions. attention_delta runs first; the other two do not depend on each other. Both compute
+** the scores again, which is 7 products instead of 5, but needs no sum over blocks: nothing is
+** atomic. attention_keys has the scores transposed, one row per key, so that weights and their
+** gradients are left operands as they are. Launch with 128 threads; ceil, LD, STAGES as in
+** attention.cu, TILES and WIDTH as in KEYS and QUERIES below:
+**   attention_delta    (t * h * b + R - 1) / R blocks, R = 128 / LANES, LANES = HEAD / 8 rounded up
+**                      to a power of 2; no dynamic shared memory
+**   attention_keys     ceil(s) * hk * b * PARTS blocks, PARTS = HEAD > 128 ? 2 : 1, and
+**                      2 * LD * (128 * TILES + 2 * STAGES * WIDTH) + 8 * STAGES * WIDTH bytes
+**   attention_queries  ceil(t) * h * b blocks and 2 * LD * (128 * TILES + 2 * STAGES * WIDTH) bytes
+*/
+#ifndef KEYS
+#define KEYS \
+  (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 192 || (HEAD > 64 && MASK) ? 16 : 32), \
+  (HEAD <= 128 ? 2 : 1), 0
+#endif
+#ifndef QUERIES
+#define QUERIES \
+  (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 64 && MASK ? 16 : 32), (HEAD <= 128 ? 2 : 1), HEAD <= 128
+#endif
+typedef tiling<KEYS> keys_tiling;
+typedef tiling<QUERIES> queries_tiling;
+
+constexpr int PARTS = HEAD > 128 ? 2 : 1;
+constexpr int COLUMNS = HEAD / PARTS;        /* of dk and dv that a block of attention_keys makes */
+
+FN u32 two(const element *p) { return p[0] | (u32)p[1] << 16; }
+FN float dot(u32 x, u32 y, float sum) {
+  sum = __fmaf_rn(value_of((element)x), value_of((element)y), sum);
+  return __fmaf_rn(value_of((element)(x >> 16)), value_of((element)(y >> 16)), sum);
+}
+
+/* delta: LANES lanes per row, 8 elements per lane. */
+KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attention_args a) {
+  constexpr int LANES = HEAD == 32 ? 4 : HEAD == 64 ? 8 : HEAD <= 128 ? 16 : 32;
+  const long long row = blockIdx.x * (long long)(THREADS / LANES) + threadIdx.x / LANES;
+  const int c = threadIdx.x % LANES * 8, i = (int)(row % a.t), h = (int)(row / a.t % a.h);
+  const long long b = row / a.t / a.h;
+  const element *const g = from_head(a.dout, a.gs, (int)b, h) + i * a.gs[2] + c;
+  const element *const o = (const element *)a.packed + row * a.d + c;
+  float sum = 0.0f;
+  if (b < a.b && c < a.d) {
+    const bool whole = ((long long)g & 15) == 0;
+    const uint4 x = whole ? *(const uint4 *)g
+                          : make_uint4(two(g), two(g + 2), two(g + 4), two(g + 6));
+    const uint4 y = *(const uint4 *)o;
+    sum = dot(x.w, y.w, dot(x.z, y.z, dot(x.y, y.y, dot(x.x, y.x, 0.0f))));
+  }
+#pragma unroll
+  for (int l = LANES / 2; l > 0; l /= 2) sum += __shfl_xor_sync(~0u, sum, l);
+  if (b < a.b && c == 0) ((float *)a.scratch)[row] = sum;
+}
+
+/* -lse in units of log2, and delta, of the queries that a lane's elements belong to. */
+template <int T> struct by_row {
+  float shift[T][2], delta[T][2];
+  FN void open(const float *lse, const float *sums, int n) {
+#pragma unroll
+    for (int t = 0; t < T; t++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const int row = t * 16 + r * 8 + lane_row();
+        shift[t][r] = row < n ? -LOG2E * lse[row] : 0.0f;
+        delta[t][r] = row < n ? sums[row] : 0.0f;
+      }
+  }
+  FN float shift_of(int t, int, int e) const { return shift[t][e / 2]; }
+  FN float delta_of(int t, int, int e) const { return delta[t][e / 2]; }
+};
+template <int N> struct by_column {
+  float2 shift[N], delta[N];
+  FN void open(const float *lse, const float *sums) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      shift[n] = *(const float2 *)(lse + n * 8 + lane_column());
+      shift[n].x *= -LOG2E;
+      shift[n].y *= -LOG2E;
+      delta[n] = *(const float2 *)(sums + n * 8 + lane_column());
+    }
+  }
+  FN float shift_of(int, int n, int e) const { return e % 2 ? shift[n].y : shift[n].x; }
+  FN float delta_of(int, int n, int e) const { return e % 2 ? delta[n].y : delta[n].x; }
+};
+
+/* Scores s become weights p, gradients of weights dp those of scores. (i0, j0): query and key of
+** the lane's first element. Of a row without a key (lse is NaN) p is NaN, and what a pair does not
+** see has no gradient. */
+template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
+FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, const sight &w, int i0,
+                  int j0, float c) {
+#pragma unroll
+  for (int t = 0; t < T; t++)
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int down = t * 16 + e / 2 * 8, right = n * 8 + e % 2;
+        const int i = i0 + (TRANSPOSED ? right : down), j = j0 + (TRANSPOSED ? down : right);
+        const bool seen = !EDGE || w.seen(i, j);
+        const float lse = x.shift_of(t, n, e),
+                    shift = MASK == 2 ? __fmaf_rn(w.added(i, j), LOG2E, lse) : lse;
+        const float p = exp2_of(seen ? __fmaf_rn(s[t][n][e], c, shift) : shift + minus_inf());
+        s[t][n][e] = p;
+        dp[t][n][e] = seen ? p * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
+      }
+}
+
+/* The queries that see the keys of a block: head after head of a group, block after block of W
+** rows, from block 'first' on. A step has its place in that order; step n lies in stage n %
+** STAGES. */
+struct query_step { int n, h, block; };
+template <int W> struct query_stream {
+  const attention_args &a;
+  element *space;
+  int b, first, blocks;
+  FN element *stage(const query_step &x) const { return space + x.n % STAGES * (2 * W * LD); }
+  FN float *sums(const query_step &x) const { return (float *)(space + STAGES * 2 * W * LD) +
+                                              x.n % STAGES * (2 * W); }
+  FN query_step after(const query_step &x) const {
+    const bool more = x.block + 1 < blocks;
+    return { x.n + 1, more ? x.h : x.h + 1, more ? x.block + 1 : first };
+  }
+  FN void fetch(const query_step &x) const {
+    const int i0 = x.block * W, e = threadIdx.x, i = i0 + e % W;
+    copy_rows<W>(stage(x), matrix(from_head(a.q, a.qs, b, x.h), a.qs[2], a.t, a.d), i0);
+    copy_rows<W>(stage(x) + W * LD, matrix(from_head(a.dout, a.gs, b, x.h), a.gs[2], a.t, a.d), i0);
+    const float *const from = (e < W ? lse_of(a, a.packed) : (const float *)a.scratch) +
+    row_of(a, b, x.h);
+    if (e < 2 * W) copy4(shared_address(sums(x) + e), i < a.t ? from + i : from, i < a.t);
+  }
+  FN void take(const query_step &x, int count) const {
+    if (STAGES == 1 && x.n > 0) {
+      __syncthreads();
+      fetch(x);
+    }
+    arrive();
+    if (STAGES == 2 && x.n + 1 < count) fetch(after(x));
+  }
+};
+
+/* One block of queries for a warp's keys, from 'key' on. */
+template <int T, int W, bool HELD>
+FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4], left<T, HELD> &k,
+                  left<T, HELD> &v, const element *q, int skip, const float *sums, const sight &see,
+                  int i, int j, float c) {
+  const element *const dout = q + W * LD;
+  float s[T][W / 8][4], dp[T][W / 8][4];
+  product_nt(s, k, q);
+  product_nt(dp, v, dout);
+  by_column<W / 8> x;
+  x.open(sums, sums + W);
+  const int i0 = i + lane_column(), j0 = j + lane_row();
+  if (MASK || (CAUSAL && j + 16 * T - 1 > i)) gradients<true, true>(s, dp, x, see, i0, j0, c);
+  else gradients<false, true>(s, dp, x, see, i0, j0, c);
+  u32 p[T][W / 16][4], ds[T][W / 16][4];
+  round_to(p, s);
+  round_to(ds, dp);
+  product_nn(dv, p, dout + skip);
+  product_nn(dk, ds, q + skip);
+}
+
+/* dk and dv of a warp's rows, of which n are there, from element 'to' of the result on. */
+template <int T>
+FN void put_keys(const attention_args &a, long long to, int n, int skip, element *own_k,
+                 element *own_v, const float (&dk)[T][COLUMNS / 8][4],
+                 const float (&dv)[T][COLUMNS / 8][4], float bad) {
+  element *const p = (element *)a.result + (long long)a.b * a.h * a.t * a.d + to;
+  float by[T][2];
+#pragma unroll
+  for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
+  put_rows(p, n, a.d, skip, own_k, dk, by);
+#pragma unroll
+  for (int t = 0; t < T; t++) by[t][0] = by[t][1] = bad;
+  put_rows(p + (long long)a.b * a.hk * a.s * a.d, n, a.d, skip, own_v, dv, by);
+}
+
+KERNEL __launch_bounds__(THREADS,
+                         keys_tiling::blocks)
+  attention_keys(const __grid_constant__ attention_args a) {
+  extern __shared__ __align__(16) element shared[];
+  constexpr int T = keys_tiling::tiles, W = keys_tiling::width, M = keys_tiling::rows;
+  const place x = place_of(blockIdx.x / PARTS, a.s, M, a.hk);
+  const int skip = blockIdx.x % PARTS * COLUMNS, first = x.block * M, row = first + warp_row(T),
+            group = a.h / a.hk;
+  const query_stream<W> queries = { a, shared + 2 * M * LD, x.b, CAUSAL ? first / W : 0,
+                                    (a.t + W - 1) / W };
+  const int count = max(0, queries.blocks - queries.first) * group;
+  element *const own_k = shared + warp_row(T) * LD, *const own_v = own_k + M * LD;
+  query_step now = { 0, x.h * group, queries.first };
+  copy_rows<M>(shared, matrix(from_head(a.k, a.ks, x.b, x.h), a.ks[2], a.s, a.d), first);
+  copy_rows<M>(shared + M * LD, matrix(from_head(a.v, a.vs, x.b, x.h), a.vs[2], a.s, a.d), first);
+  if (count) queries.fetch(now);
+  left<T, keys_tiling::held> k, v;
+  float dk[T][COLUMNS / 8][4], dv[T][COLUMNS / 8][4];
+  clear(dk);
+  clear(dv);
+  arrive();
+  k.open(own_k);
+  v.open(own_v);
+#pragma unroll 1
+  for (; now.n < count; now = queries.after(now)) {
+    queries.take(now, count);
+    if (CAUSAL && row > now.block * W + W - 1) continue;           /* nothing for this warp */
+    step_keys<T, W>(dk, dv, k, v, queries.stage(now), skip, queries.sums(now), sight(a, x.b, now.h),
+                    now.block * W, row, a.scale * LOG2E);
+  }
+  float bad = 1.0f;
+  for (int g = 0; CAUSAL && g < group; g++)
+    if (any_nan(lse_of(a, a.packed) + row_of(a, x.b, x.h * group + g), min(a.t, first + M)))
+      bad = quiet_nan();
+  put_keys<T>(a, (((long long)x.b * a.hk + x.h) * a.s + row) * a.d, a.s - row, skip, own_k, own_v,
+              dk, dv, bad);
+}
+
+KERNEL __launch_bounds__(THREADS,
+                         queries_tiling::blocks)
+  attention_queries(const __grid_constant__ attention_args a) {
+  extern __shared__ __align__(16) element shared[];
+  constexpr int T = queries_tiling::tiles, N = queries_tiling::width, M = queries_tiling::rows;
+  const place x = place_of(blockIdx.x, a.t, M, a.h);
+  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T),
+            kh = x.h / (a.h / a.hk);
+  const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
+  const sight see(a, x.b, x.h);
+  const stream<N> kv = { matrix(from_head(a.k, a.ks, x.b, kh), a.ks[2], a.s, a.d),
+                         matrix(from_head(a.v, a.vs, x.b, kh), a.vs[2], a.s, a.d),
+                         shared + 2 * M * LD };
+  element *const own = shared + warp_row(T) * LD;
+  const long long row0 = row_of(a, x.b, x.h) + row;
+  copy_rows<M>(shared, matrix(from_head(a.q, a.qs, x.b, x.h), a.qs[2], a.t, a.d), first);
+  copy_rows<M>(shared + M * LD, matrix(from_head(a.dout, a.gs, x.b, x.h), a.gs[2], a.t, a.d),
+               first);
+  kv.fetch(0);
+  left<T, queries_tiling::held> q, g;
+  float dq[T][HEAD / 8][4], by[T][2];
+  by_row<T> sums;
+  clear(dq);
+  sums.open(lse_of(a, a.packed) + row0, (const float *)a.scratch + row0, a.t - row);
+  arrive();
+  q.open(own);
+  g.open(own + M * LD);
+#pragma unroll 1
+  for (int n = 0; n < count; n++) {
+    const element *const now = kv.take(n, count);
+    if (CAUSAL && n * N > row + 16 * T - 1) continue;
+    float s[T][N / 8][4], dp[T][N / 8][4];
+    product_nt(s, q, now);
+    product_nt(dp, g, now + N * LD);
+    const int i0 = row + lane_row(), j0 = n * N + lane_column();
+    if (see.edge(row, n * N + N - 1))
+      gradients<true, false>(s, dp, sums, see, i0, j0, a.scale * LOG2E);
+    else gradients<false, false>(s, dp, sums, see, i0, j0, a.scale * LOG2E);
+    u32 ds[T][N / 16][4];
+    round_to(ds, dp);
+    product_nn(dq, ds, now);
+  }
+#pragma unroll
+  for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
+  put_rows((element *)a.result + row0 * a.d, a.t - row, a.d, 0, own, dq, by);
+}

@@ -1,0 +1,116 @@
+--- The tables of a Clifford algebra, in plain Lua, from the squares of its generators: basis
+-- blades, the signed product of each pair, the paths of grades. Nothing here knows of tensors.
+--
+-- A blade is a set of generators, here the bits of an integer: e1 e3 of Cl(3,0) is 101 in binary.
+-- Blades are ordered by grade, and in a grade by their generators: 1, e1, e2, e3, e12, e13, e23,
+-- e123. The product of two blades is the symmetric difference of their sets, with a sign for each
+-- exchange of two generators on the way to ascending order and with the squares of the generators
+-- that both have.
+
+--- The bits of an integer that are set.
+local function count(bits)
+  local n = 0
+  while bits > 0 do bits, n = bits & (bits - 1), n + 1 end
+  return n
+end
+
+--- Coefficient of the product of blades a and b: 1, -1 or 0. The blade is a ~ b.
+local function coefficient(a, b, squares)
+  local exchanges, above, c = 0, a >> 1, 1
+  while above > 0 do above, exchanges = above >> 1, exchanges + count(above & b) end
+  for k, square in ipairs(squares) do
+    if a & b & (1 << k - 1) ~= 0 then c = c * square end
+  end
+  return exchanges % 2 == 0 and c or -c
+end
+
+--- All blades in their order.
+local function blades_of(n)
+  local blades = {}
+  local function extend(bits, first, missing)
+    if missing == 0 then blades[#blades + 1] = bits end
+    for k = first, n - missing + 1 do
+      if missing > 0 then extend(bits | 1 << k - 1, k + 1, missing - 1) end
+    end
+  end
+  for grade = 0, n do extend(0, 1, grade) end
+  return blades
+end
+
+--- "e13"; generators count from 0 where the first one squares to 0, as is usual of G(3,0,1).
+local function name_of(bits, squares)
+  if bits == 0 then return "1" end
+  local text, base = { "e" }, squares[1] == 0 and -1 or 0
+  for k = 1, #squares do if bits & (1 << k - 1) ~= 0 then text[#text + 1] = k + base end end
+  return table.concat(text)
+end
+
+--- The grades (of x, of y, of the result) that products have, numbered by the grade of x, then of
+--- the result, then of y.
+local function paths_of(terms, grades)
+  local paths, number = {}, {}
+  for _, t in ipairs(terms) do
+    local x, y, r = grades[t.x], grades[t.y], grades[t.r]
+    local key = ("%d %d %d"):format(x, r, y)
+    if not number[key] then
+      number[key] = { x, y, r }
+      paths[#paths + 1] = number[key]
+    end
+    t.path = number[key]
+  end
+  table.sort(paths, function(a, b)
+    if a[1] ~= b[1] then return a[1] < b[1] end
+    if a[3] ~= b[3] then return a[3] < b[3] end
+    return a[2] < b[2]
+  end)
+  for p, path in ipairs(paths) do number[path] = p end
+  for _, t in ipairs(terms) do t.p, t.path = number[t.path], nil end
+  return paths
+end
+
+--- What the layers need to know of components: which are scalar, which lie in
+--- a grade all of whose blades square to 0.
+local function note_kinds(t, dims)
+  local length = {}
+  t.even, t.is_scalar, t.null, t.definite = {}, {}, {}, true
+  for g = 0, dims, 2 do t.even[#t.even + 1] = g end
+  for i, g in ipairs(t.grades) do
+    length[g] = (length[g] or 0) + math.abs(t.metric[i])
+    t.definite = t.definite and t.metric[i] == 1
+    t.is_scalar[i] = g == 0 and 1 or 0
+  end
+  for i, g in ipairs(t.grades) do t.null[i] = length[g] == 0 and 1 or 0 end
+end
+
+--- squares: those of the generators, 1, -1 or 0. The result:
+---   size          number of blades blades their names grades their grades, from 0
+---   first, many   by grade (keys 0 to #squares): its first component and how many it has
+---   terms         { x =, y =, r =, c =, p = }: components x times y is c (1
+---                 or -1) times component r, on path p
+---   paths         { grade of x, of y, of the result }
+---   metric        by component: the scalar part of blade times its reverse; definite: are all 1
+---   reverse_signs, involute_signs   by component: the sign that it gets there
+---   is_scalar, null   by component, 1 or 0: is its grade 0; do all blades of its grade square to 0
+---   even          the even grades
+return function(squares)
+  local bits, place = blades_of(#squares), {}
+  local t = { size = #bits, blades = {}, grades = {}, first = {}, many = {}, terms = {},
+    metric = {}, reverse_signs = {}, involute_signs = {} }
+  for i, b in ipairs(bits) do
+    local g = count(b)
+    place[b], t.blades[i], t.grades[i] = i, name_of(b, squares), g
+    t.first[g], t.many[g] = t.first[g] or i, (t.many[g] or 0) + 1
+    t.reverse_signs[i], t.involute_signs[i] = g * (g - 1) // 2 % 2 == 0 and 1 or -1,
+      g % 2 == 0 and 1 or -1
+    t.metric[i] = t.reverse_signs[i] * coefficient(b, b, squares)
+  end
+  for i, a in ipairs(bits) do
+    for j, b in ipairs(bits) do
+      local c = coefficient(a, b, squares)
+      if c ~= 0 then t.terms[#t.terms + 1] = { x = i, y = j, r = place[a ~ b], c = c } end
+    end
+  end
+  t.paths = paths_of(t.terms, t.grades)
+  note_kinds(t, #squares)
+  return t
+end

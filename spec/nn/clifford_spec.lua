@@ -1,0 +1,766 @@
+-- Clifford algebras: products against the definition (blades as sets of generators that are sorted
+-- by exchanges, in plain Lua), numbers known beforehand, laws of the algebra, equivariance of
+-- trained layers under rotations, reflections and translations, gradients.
+
+local flame = require "flame"
+local nn, optim = require "flame.nn", require "flame.optim"
+local clifford = require "flame.clifford"
+
+local F64 = { dtype = "f64" }
+local SIGNATURES = { { 1, 1 }, { 1, 1, 1 }, { 0, 1, 1, 1 }, { 1, -1, 0 }, { 1 }, { -1, 1, 1, 1 } }
+
+local function refused(pattern, f, ...)
+  local ok, message = pcall(f, ...)
+  assert.falsy(ok, "an error was expected: " .. pattern)
+  assert.truthy(tostring(message):find(pattern, 1, true), message)
+end
+local function same(expected, actual, tol)
+  assert.allclose(expected, actual, { rtol = tol or 1e-9, atol = tol or 1e-9 })
+end
+local function title(signature) return "{" .. table.concat(signature, ", ") .. "}" end
+
+-- ---- the definition -----------------------------------------------------------------------------
+--- Sets of generators as bits, by their number, then by their first generators.
+local function sets_of(n)
+  local list = {}
+  for set = 0, 2 ^ n - 1 | 0 do list[#list + 1] = set end
+  local function key(set)
+    local many, text = 0, ""
+    for g = 1, n do if set >> g - 1 & 1 == 1 then many, text = many + 1, text .. g end end
+    return many .. text, many
+  end
+  table.sort(list, function(a, b) return key(a) < key(b) end)
+  local place, grades = {}, {}
+  for i, set in ipairs(list) do place[set], grades[i] = i, select(2, key(set)) end
+  return list, place, grades
+end
+--- The product of two sets: generators in a row, neighbours exchanged until they ascend, equal ones
+--- replaced by their square.
+local function multiply(a, b, squares)
+  local row, sign, set = {}, 1, 0
+  for _, of in ipairs { a, b } do
+    for g = 1, #squares do if of >> g - 1 & 1 == 1 then row[#row + 1] = g end end
+  end
+  local i = 1
+  while i < #row do
+    if row[i] == row[i + 1] then
+      sign = sign * squares[row[i]]
+      table.remove(row, i)
+      table.remove(row, i)
+      i = math.max(i - 1, 1)
+    elseif row[i] > row[i + 1] then
+      row[i], row[i + 1], sign = row[i + 1], row[i], -sign
+      i = math.max(i - 1, 1)
+    else i = i + 1 end
+  end
+  for _, g in ipairs(row) do set = set | 1 << g - 1 end
+  return sign, set
+end
+--- For each pair of blades whose product is not 0: f(i, j, k, sign, grades of the three).
+local function each_pair(squares, f)
+  local sets, place, grades = sets_of(#squares)
+  for i, a in ipairs(sets) do
+    for j, b in ipairs(sets) do
+      local sign, set = multiply(a, b, squares)
+      local k = place[set]
+      if sign ~= 0 then f(i, j, k, sign, grades[i], grades[j], grades[k]) end
+    end
+  end
+  return #sets
+end
+--- Paths by the systems' numbering, "xyr" each.
+local PATHS = {
+  [2] = "000 011 022 110 101 121 112 220 211 202",
+  [3] = "000 011 022 033 110 101 121 112 132 123 220 211 231 202 222 213 330 321 312 303",
+}
+local function path_numbers(dims)
+  local number, n = {}, 0
+  for path in PATHS[dims]:gmatch("%d+") do
+    n = n + 1
+    number[path] = n
+  end
+  return number, n
+end
+--- Lists of lists, r[component][feature], from x, y and the weight of (path,
+--- feature of x, feature of the result).
+local function by_definition(squares, x, y, outputs, weight)
+  local number, r = path_numbers(#squares) , {}
+  local size = each_pair(squares, function() end)
+  for k = 1, size do
+    r[k] = {}
+    for m = 1, outputs do r[k][m] = 0 end
+  end
+  each_pair(squares, function(i, j, k, sign, gi, gj, gk)
+    for m = 1, outputs do
+      for n = 1, #x[1] do
+        r[k][m] = r[k][m] + sign * weight(number[("%d%d%d"):format(gi, gj, gk)], n,
+          m) * x[i][n] * y[j][n]
+      end
+    end
+  end)
+  return r
+end
+
+--- Versors: products of random vectors, whose null generators are as random.
+local function versor(A, many)
+  local v
+  for _ = 1, many do
+    local u = A:embed(flame.randn(A.dims, 1, F64), 1)
+    v = v and A:product(v, u) or u
+  end
+  return v
+end
+
+-- ---- algebras -----------------------------------------------------------------------------------
+
+describe("an algebra", function()
+  it("has its blades by grade, named by their generators", function()
+    assert.equal("1 e1 e2 e12", table.concat(clifford.algebra(2).blades, " "))
+    assert.equal("1 e1 e2 e3 e12 e13 e23 e123",
+      table.concat(clifford.algebra { 1, 1, 1 }.blades, " "))
+    assert.equal("1 e0 e1 e2 e3 e01 e02 e03 e12 e13 e23 e012 e013 e023 e123 e0123",
+      table.concat(clifford.algebra { 0, 1, 1, 1 }.blades, " "))
+    assert.same({ 0, 1, 1, 1, 2, 2, 2, 3 }, clifford.algebra(3).grades)
+    assert.same({ "Cl(3,0)", "G(3,0,1)", "Cl(1,1)" },
+      { tostring(clifford.algebra(3)), tostring(clifford.algebra { 0, 1, 1, 1 }),
+      tostring(clifford.algebra { 1, -1 }) })
+    assert.same({ 3, 8, { 1, 1, 1 } },
+      { clifford.algebra(3).dims, clifford.algebra(3).size, clifford.algebra(3).signature })
+    assert.is_true(rawequal(flame.clifford, clifford))
+    assert.is_true(rawequal(clifford.algebra(3), clifford.algebra { 1, 1, 1 }))
+  end)
+
+  it("numbers paths of grades by the grade of x, of the result and of y", function()
+    for dims in pairs(PATHS) do
+      local given = {}
+      for p, path in ipairs(clifford.algebra(dims).paths) do
+        given[p] = ("%d%d%d"):format(path[1], path[2], path[3])
+      end
+      assert.equal(PATHS[dims], table.concat(given, " "))
+    end
+  end)
+
+  it("refuses what is no signature, and unknown names", function()
+    refused("algebra: need the squares of 1 to 6 generators, as {1, 1, 1}, or their number, got 0",
+      clifford.algebra, 0)
+    refused("got 2.5", clifford.algebra, 2.5)
+    refused("got a list of 7", clifford.algebra, { 1, 1, 1, 1, 1, 1, 1 })
+    refused("got a list of 0", clifford.algebra, {})
+    refused("got string", clifford.algebra, "Cl(3,0)")
+    refused("got nil", clifford.algebra)
+    refused("algebra: generator 2 squares to 2, need 1, -1 or 0", clifford.algebra, { 1, 2 })
+    refused("Algebra has no field 'prodct'; did you mean 'product'?",
+      function() return clifford.algebra(2).prodct end)
+    refused("product: 4 arguments at most, got 5", function()
+      clifford.algebra(2):product(1, 2, 3, 4)
+    end)
+  end)
+end)
+
+-- ---- products -----------------------------------------------------------------------------------
+
+describe("the geometric product", function()
+  for _, squares in ipairs(SIGNATURES) do
+    it("is the definition's for " .. title(squares), function()
+      local A = clifford.algebra(squares)
+      local x, y = flame.randn(A.size, 3, F64), flame.randn(A.size, 3, F64)
+      local a, b, r = x:totable(), y:totable(), flame.zeros(A.size, 3, F64):totable()
+      local many = 0
+      each_pair(squares, function(i, j, k, sign)
+        many = many + 1
+        for n = 1, 3 do r[k][n] = r[k][n] + sign * a[i][n] * b[j][n] end
+      end)
+      same(r, A:product(x, y))
+      if #squares == 4 and squares[1] == 0 then assert.equal(192, many) end
+    end)
+
+    it("is associative, and linear in both, for " .. title(squares), function()
+      local A = clifford.algebra(squares)
+      local x, y, z = flame.randn(A.size, 5, F64), flame.randn(A.size, 5, F64),
+        flame.randn(A.size, 5, F64)
+      same(A:product(A:product(x, y), z), A:product(x, A:product(y, z)))
+      same(A:product(x, y) * 2 - A:product(z, y), A:product(x * 2 - z, y))
+      same(A:product(x, y) * 2 - A:product(x, z), A:product(x, y * 2 - z))
+    end)
+  end
+
+  it("squares e12 and e123 to -1, and has e1 e23 = e123, e2 e13 = -e123", function()
+    local A = clifford.algebra(3)
+    local at = {}
+    for i, name in ipairs(A.blades) do
+      at[name] = flame.one_hot(flame.tensor({ i }, { dtype = "i64" }), 8)[1]:float()
+    end
+    assert.same((-at["1"]):totable(), A:product(at.e12, at.e12):totable())
+    assert.same((-at["1"]):totable(), A:product(at.e123, at.e123):totable())
+    assert.same(at.e123:totable(), A:product(at.e1, at.e23):totable())
+    assert.same((-at.e123):totable(), A:product(at.e2, at.e13):totable())
+  end)
+
+  it("broadcasts the axes after the first, takes views, integers and empty batches", function()
+    local A = clifford.algebra(3)
+    local v, x = flame.randn(8), flame.randn(8, 4, 5)
+    local r = A:product(v, x)
+    assert.same({ 8, 4, 5 }, r.shape)
+    same(A:product(v, x[{ {}, 2, 3 }]), r[{ {}, 2, 3 }], 1e-5)
+    same(r, A:product(v:reshape(8, 1, 1), x:permute(3, 2, 1):contiguous():permute(3, 2, 1)), 1e-5)
+    assert.same({ 8, 4, 5 }, A:product(x[{ {}, { 2 }, {} }], x[{ {}, {}, { 1 } }]).shape)
+    local i = flame.arange(8):reshape(8, 1)
+    assert.equal("f32", A:product(i, i).dtype)
+    same(A:product(i:float(), i:float()), A:product(i, i))
+    assert.equal("f64", A:product(x, x:double()).dtype)
+    assert.same({ 8, 0, 5 }, A:product(flame.zeros(8, 0, 5), x[{ {}, { 1 }, {} }]).shape)
+    assert.same({ 8, 2, 0 },
+      A:product(flame.zeros(8, 2, 0), flame.zeros(8, 2, 0), flame.zeros(20, 0)).shape)
+    local one = A:product(x:to("bf16"), x:to("bf16"))
+    assert.equal("bf16", one.dtype)
+    assert.allclose(A:product(x:to("bf16"):double(), x:to("bf16"):double()), one:double(),
+      { rtol = 0.004, atol = 1e-6 })
+    local wide = flame.randn(8, 1, 2, 1, 2, 1, 3)
+    assert.same(wide.shape, A:product(wide, wide).shape)
+  end)
+
+  it("keeps an infinity to the components that it reaches", function()
+    local A = clifford.algebra { 0, 1, 1, 1 }
+    local x, y = flame.ones(16), flame.ones(16)
+    x[2] = math.huge                                     -- e0 is no factor of the scalar part
+    local r = A:product(x, y):totable()
+    assert.is_true(r[1] > -100 and r[1] < 100)
+    assert.equal(math.huge, r[2])
+  end)
+
+  it("holds across a scope that made its tables", function()
+    local A = clifford.algebra { 1, 1, -1 }
+    local x = flame.randn(8, 2)
+    local first = flame.scope(function() return A:product(x, x):totable() end)
+    assert.same(first, A:product(x, x):totable())
+  end)
+
+  it("is one kernel, its gradients four, two of them for the weight", function()
+    local A = clifford.algebra(3)
+    local x, y, w = flame.randn(8, 6, 10), flame.randn(8, 6, 10), flame.randn(20, 10)
+    local g = flame.randn(8, 6, 10)
+    local function launches(f)
+      f()
+      flame.stats("reset")
+      f()
+      return flame.stats().launches
+    end
+    flame.eval(x, y, w, g)
+    assert.equal(1, launches(function() flame.eval((A:product(x, y))) end))
+    assert.equal(1, launches(function() flame.eval((A:product(x, y, w))) end))
+    assert.equal(5, launches(function()
+      for _, p in ipairs { x, y, w } do p:requires_grad_() end
+      local r = A:product(x, y, w)
+      r:backward(g)
+      flame.eval(r, x.grad, y.grad, w.grad)
+      x.grad, y.grad, w.grad = nil, nil, nil
+    end))
+  end)
+end)
+
+-- ---- numbers known beforehand -------------------------------------------------------------------
+
+--- x[k,n] = sin(1+k+10n), y[k,n] = cos(2+k+7n), w[p,n] = 0.1(p+1)-0.05n, f[p,a,b] =
+--- 0.1(p+1)-0.05a+0.02b, counting from 0.
+local function known_inputs(A)
+  local x, y, w, f = {}, {}, {}, {}
+  for k = 0, A.size - 1 do
+    x[k + 1] = { math.sin(1 + k), math.sin(11 + k) }
+    y[k + 1] = { math.cos(2 + k), math.cos(9 + k) }
+  end
+  for p = 1, #A.paths do
+    w[p] = { 0.1 * p, 0.1 * p - 0.05 }
+    f[p] = { { 0.1 * p, 0.1 * p + 0.02 }, { 0.1 * p - 0.05, 0.1 * p - 0.03 } }
+  end
+  return flame.tensor(x, F64), flame.tensor(y, F64), flame.tensor(w, F64), flame.tensor(f, F64)
+end
+local KNOWN = {
+  [2] = {
+    plain = { { -1.127939, 0.527276 }, { -0.756802, 0.977776 }, { -1.100044, -0.008851 },
+      { 0.098986, -1.396243 } },
+    weighted = { { -0.070504, -0.012160 }, { 0.017713, 0.004442 }, { -0.178504, 0.008176 },
+      { 0.018502, -0.024160 } },
+    normed = { { -1.393367, -0.240308 }, { 0.139451, 0.034970 }, { -1.405369, 0.064372 },
+      { 0.858904, -1.121594 } },
+    full = { { -0.082664, -0.088472 }, { 0.022154, 0.018616 }, { -0.170328, -0.176293 },
+      { -0.005659, -0.005925 } },
+    loss = -0.995935, dx = { { 1, 1, 0.57409 }, { 2, 2, 0.00790 } },
+    dy = { { 1, 2, -0.13929 }, { 3, 1, 3.95025 } }, dw = { { 6, 1, -0.00268 }, { 7, 2, 0.20432 } },
+  },
+  [3] = {
+    weighted = { { 0.607789, -0.054788 }, { 0.434866, -0.068001 }, { 0.310681, -0.005146 },
+      { -0.531020, 0.023562 },
+      { 0.615806, -0.093406 }, { 0.153754, 0.043120 }, { -0.733575, 0.078443 },
+      { -1.046665, 0.142497 } },
+    normed = { { 1.408499, -0.126966 }, { 0.812571, -0.127063 }, { 0.580524, -0.009616 },
+      { -0.992239, 0.044026 },
+      { 0.889893, -0.134980 }, { 0.222188, 0.062312 }, { -1.060079, 0.113356 },
+      { -1.401285, 0.190776 } },
+    full = { { 0.553001, 0.556210 }, { 0.366865, 0.369120 }, { 0.305535, 0.307534 },
+      { -0.507458, -0.510524 },
+      { 0.522400, 0.532425 }, { 0.196874, 0.200558 }, { -0.655132, -0.665475 },
+      { -0.904168, -0.919330 } },
+    loss = -0.933701, dx = { { 1, 1, -0.00039 }, { 2, 2, -0.03061 } },
+    dy = { { 1, 2, 0.22059 }, { 3, 1, -0.59339 } }, dw = { { 6, 1, 0.00570 }, { 7, 2, -0.00971 } },
+  },
+}
+
+describe("known numbers", function()
+  for dims, known in pairs(KNOWN) do
+    it(("of Cl(%d,0): gated, weighted, normed and fully connected"):format(dims), function()
+      local A = clifford.algebra(dims)
+      local x, y, w, f = known_inputs(A)
+      if known.plain then same(known.plain, A:product(x, y), 1e-6) end
+      local o = A:product(A:gelu(x), A:gelu(y), w)
+      same(known.weighted, o, 1e-6)
+      same(known.normed, A:grade_norm(o), 2e-6)
+      same(known.full, A:fully_connected(A:gelu(x), A:gelu(y), f), 1e-6)
+    end)
+
+    it(("of Cl(%d,0): the gradients of gelu, product and norm"):format(dims), function()
+      local A = clifford.algebra(dims)
+      local x, y, w = known_inputs(A)
+      for _, p in ipairs { x, y, w } do p:requires_grad_() end
+      local o = A:grade_norm(A:product(A:gelu(x), A:gelu(y), w))
+      local by = flame.arange(0, A.size - 1, 1, F64):reshape(-1, 1) * 0.1 - flame.arange(0, 1, 1,
+        F64) * 0.2 + 0.3
+      local loss = (o * by):sum()
+      local g = loss:gradients { x, y, w }
+      assert.close(known.loss, loss, 5e-6)
+      for name, p in pairs { dx = x, dy = y, dw = w } do
+        for _, e in ipairs(known[name]) do assert.close(e[3], g[p][{ e[1], e[2] }], 2e-4) end
+      end
+    end)
+  end
+end)
+
+describe("weighted products", function()
+  for dims in pairs(PATHS) do
+    it(("of Cl(%d,0) are the definition's, one weight per path and feature"):format(dims),
+      function()
+      local A, squares = clifford.algebra(dims), clifford.algebra(dims).signature
+      local _, many = path_numbers(dims)
+      local x, y, w = flame.randn(A.size, 3, F64), flame.randn(A.size, 3, F64),
+        flame.randn(many, 3, F64)
+      local t = w:totable()
+      same(by_definition(squares, x:totable(), y:totable(), 3,
+        function(p, n, m) return n == m and t[p][n] or 0 end), A:product(x, y, w))
+      local f = flame.randn(many, 3, 2, F64)
+      local u = f:totable()
+      same(by_definition(squares, x:totable(), y:totable(), 2,
+        function(p, n, m) return u[p][n][m] end), A:fully_connected(x, y, f))
+    end)
+  end
+
+  it("agree where the fully connected weight is diagonal, in any algebra and with batch axes", function()
+    for _, squares in ipairs(SIGNATURES) do
+      local A = clifford.algebra(squares)
+      local x, y = flame.randn(A.size, 2, 3, 4, F64), flame.randn(A.size, 2, 3, 4, F64)
+      local w = flame.randn(#A.paths, 4, F64)
+      same(A:product(x, y, w), A:fully_connected(x, y, w:unsqueeze(3) * flame.eye(4, 4, F64)))
+      same(A:product(x, y), A:product(x, y, flame.ones(#A.paths, 4, F64)))
+    end
+  end)
+
+  it("take one feature and no batch", function()
+    local A = clifford.algebra(2)
+    local x, w = flame.randn(4, 1), flame.randn(10, 1)
+    same(A:product(x, x, w), A:fully_connected(x, x, w:unsqueeze(3)), 1e-5)
+  end)
+end)
+
+-- ---- parts and motions --------------------------------------------------------------------------
+
+describe("parts", function()
+  local A = clifford.algebra(3)
+  it("are taken by grade and put back", function()
+    local x = flame.randn(8, 2, 3)
+    assert.same({ 3, 2, 3 }, A:grade(x, 2).shape)
+    assert.same(x[{ { 5, 7 } }]:totable(), A:grade(x, 2):totable())
+    local whole = flame.zeros(8, 2, 3)
+    for g = 0, 3 do whole = whole + A:embed(A:grade(x, g), g) end
+    assert.same(x:totable(), whole:totable())
+    assert.same(A:embed(A:grade(x, 1), 1):totable(), A:project(x, 1):totable())
+    assert.same(x:totable(), A:project(x, 0, 1, 2, 3):totable())
+    assert.same({ 0, 0, 0, 0, 7, 8, 9, 0 }, A:embed(flame.tensor { 7, 8, 9 }, 2):totable())
+  end)
+
+  it("have the signs of reverse and involution; the reverse of a product is the product of the reverses, exchanged", function()
+    local one = flame.ones(8)
+    assert.same({ 1, 1, 1, 1, -1, -1, -1, -1 }, A:reverse(one):totable())
+    assert.same({ 1, -1, -1, -1, 1, 1, 1, -1 }, A:involute(one):totable())
+    for _, squares in ipairs(SIGNATURES) do
+      local B = clifford.algebra(squares)
+      local x, y = flame.randn(B.size, 2, F64), flame.randn(B.size, 2, F64)
+      same(B:reverse(B:product(x, y)), B:product(B:reverse(y), B:reverse(x)))
+      same(B:involute(B:product(x, y)), B:product(B:involute(x), B:involute(y)))
+    end
+  end)
+
+  it("have a norm, of gradient 0 at 0", function()
+    same({ 3 }, A:norm(flame.tensor { { 1 }, { 2 }, { 0 }, { 0 }, { 0 }, { 0 }, { 2 }, { 0 } }))
+    local B = clifford.algebra { 0, 1, -1 }              -- 1 e0 e1 e2 e01 e02 e12 e012
+    same({ 0, 5, 4 },
+      B:norm(flame.tensor { { 0, 3, 0 }, { 7, 0, 7 }, { 0, 4, 0 }, { 0, 0, 4 }, { 1, 1, 1 },
+      { 1, 1, 1 }, { 0, 0, 0 },
+      { 2, 2, 2 } }))
+    local x = flame.zeros({ 8, 2 }, { requires_grad = true })
+    A:norm(x):sum():backward()
+    assert.equal(0, x.grad:abs():sum():item())
+    local q = flame.randn(8, 4, F64)
+    same(A:product(q, A:reverse(q))[1]:sqrt(), A:norm(q))
+  end)
+
+  it("have inverses where they are versors", function()
+    for _, squares in ipairs(SIGNATURES) do
+      local B = clifford.algebra(squares)
+      local v = versor(B, 2)
+      same(flame.cat({ flame.ones(1, 1, F64), flame.zeros(B.size - 1, 1, F64) }, 1),
+        B:product(v, B:inverse(v)), 1e-7)
+    end
+  end)
+end)
+
+describe("sandwich", function()
+  it("rotates and reflects vectors as matrices do, and blades with them", function()
+    local A = clifford.algebra(3)
+    local u, v = flame.randn(3, F64), flame.randn(3, F64)
+    local function mirror(n)
+      return flame.eye(3, 3, F64) - 2 * n:reshape(3, 1) * n:reshape(1, 3) / (n * n):sum()
+    end
+    local p = flame.randn(3, 7, F64)
+    local x = A:embed(p, 1)
+    local one, two = A:embed(u:reshape(3, 1), 1), A:embed(v:reshape(3, 1), 1)
+    same(mirror(u):matmul(p), A:grade(A:sandwich(one, x), 1))
+    local R = mirror(u):matmul(mirror(v))
+    local rotor = A:product(one, two)
+    same(R:matmul(p), A:grade(A:sandwich(rotor, x), 1))
+    same(flame.zeros(8, 7, F64)[{ { 5, 8 } }], A:sandwich(rotor, x)[{ { 5, 8 } }])
+    local y = flame.randn(8, 7, F64)
+    same(A:product(A:sandwich(rotor, x), A:sandwich(rotor, y)), A:sandwich(rotor, A:product(x, y)))
+    same(A:product(A:sandwich(one, x), A:sandwich(one, y)), A:sandwich(one, A:product(x, y)))
+    local volume = A:embed(flame.ones(1, 1, F64), 3)
+    same(volume, A:sandwich(rotor, volume))
+    same(-volume, A:sandwich(one, volume))
+  end)
+
+  it("turns by twice the angle, from the second vector to the first", function()
+    local A = clifford.algebra(2)
+    local half = math.pi / 6
+    local r = A:product(A:embed(flame.tensor({ math.cos(half), math.sin(half) }, F64), 1),
+      A:embed(flame.tensor({ 1, 0 }, F64), 1))
+    same({ 0, math.cos(2 * half), math.sin(2 * half), 0 },
+      A:sandwich(r, A:embed(flame.tensor({ 1, 0 }, F64), 1)))
+  end)
+
+  it("moves planes of G(3,0,1) by 1 + e01", function()
+    local A = clifford.algebra { 0, 1, 1, 1 }
+    local t = flame.zeros(16, F64)
+    t[1], t[6] = 1, -0.5                                -- by a length of 1 along e1
+    local plane = A:embed(flame.tensor({ -2, 1, 0, 0 }, F64), 1)      -- x = 2
+    local moved = A:grade(A:sandwich(t, plane), 1):totable()
+    assert.close(1, math.abs(moved[1] - -2), 1e-12)
+    same({ 1, 0, 0 }, { moved[2], moved[3], moved[4] })
+  end)
+end)
+
+-- ---- layers -------------------------------------------------------------------------------------
+
+--- A few steps of Adam towards anything, so that no parameter is where it
+--- started; biases first get away from 0.
+local function trained(net, ...)
+  local inputs = { ... }
+  flame.no_grad(function()
+    for name, p in net:named_parameters() do
+      if name:find("bias") then p:copy_(flame.randn(p.shape, { dtype = p.dtype })) end
+    end
+  end)
+  local opt, target = optim.Adam(net:parameters(), { lr = 0.05 }), nil
+  for _ = 1, 5 do
+    local y = net(table.unpack(inputs))
+    target = target or flame.randn(y.shape, { dtype = y.dtype })
+    opt:zero_grad()
+    flame.mse_loss(y, target):backward()
+    opt:step()
+  end
+  net:requires_grad_(false)
+  return net
+end
+
+local function layers(A, n)
+  return {
+    Linear = { clifford.Linear(A, n, n + 1, F64), 1 },
+    GeometricProduct = { clifford.GeometricProduct(A, n, F64), 2 },
+    FullyConnectedProduct = { clifford.FullyConnectedProduct(A, n, n + 2, F64), 2 },
+    GELU = { clifford.GELU(A), 1 },
+    GradeNorm = { clifford.GradeNorm(A), 1 },
+    Layer = { clifford.Layer(A, n, F64), 1 },
+    ["Layer, fully connected"] = { clifford.Layer(A, n, { fully_connected = true, dtype = "f64" }),
+      1 },
+    ["Layer, not normalized"] = { clifford.Layer(A, n, { normalize = false, dtype = "f64" }), 1 },
+  }
+end
+
+describe("trained layers", function()
+  for _, squares in ipairs { { 1, 1 }, { 1, 1, 1 }, { 0, 1, 1, 1 }, { 1, -1 } } do
+    local A = clifford.algebra(squares)
+    local list = layers(A, 3)
+    for name, entry in pairs(list) do
+      it(("of %s commute with versors: %s"):format(tostring(A), name), function()
+        flame.seed(5)
+        local net, xs = entry[1], {}
+        for i = 1, entry[2] do xs[i] = flame.randn(A.size, 4, 3, F64) end
+        if net:count() > 0 then trained(net, table.unpack(xs)) end
+        for _, many in ipairs { 1, 2, 3 } do            -- reflections, rotations, both
+          local v, moved = versor(A, many), {}
+          for i, x in ipairs(xs) do moved[i] = A:sandwich(v, x) end
+          same(A:sandwich(v, net(table.unpack(xs))), net(table.unpack(moved)), 1e-6)
+        end
+      end)
+    end
+  end
+
+  it("do not where the bias goes to all components", function()
+    local A = clifford.algebra(3)
+    local net = trained(clifford.Linear(A, 2, 2, { bias = "all", dtype = "f64" }),
+      flame.randn(8, 4, 2, F64))
+    local x, v = flame.randn(8, 4, 2, F64), versor(A, 2)
+    assert.is_true((A:sandwich(v, net(x)) - net(A:sandwich(v, x))):abs():max():item() > 1e-3)
+    same(net(x), clifford.algebra(3):linear(x, net.weight) + net.bias)
+  end)
+end)
+
+describe("layers", function()
+  local A = clifford.algebra(3)
+
+  it("are what their functions are", function()
+    local x, y = flame.randn(8, 4, 3), flame.randn(8, 4, 3)
+    local linear = clifford.Linear(A, 3, 2)
+    linear.bias:requires_grad_(false):fill_(2)
+    local r = linear(x)
+    for k = 1, 8 do
+      same(x[k]:matmul(linear.weight[A.grades[k] + 1]) + (k == 1 and 2 or 0), r[k], 1e-5)
+    end
+    local p = clifford.GeometricProduct(A, 3)
+    same(A:product(x, y, p.weight), p(x, y))
+    for _, full in ipairs { false, true } do
+      local layer = clifford.Layer(A, 3, { fully_connected = full })
+      local b = A:gelu(layer.linear(x))
+      local o = full and A:fully_connected(A:gelu(x), b, layer.product.weight)
+        or A:product(A:gelu(x), b, layer.product.weight)
+      same(A:grade_norm(o), layer(x), 1e-4)
+      layer.normalize = false
+      same(o, layer(x), 1e-5)
+    end
+  end)
+
+  it("name their parameters, and take a state", function()
+    local a, b = clifford.Layer(A, 4), clifford.Layer(A, 4)
+    local names = {}
+    for name, p in a:named_parameters() do
+      names[#names + 1] = name .. " " .. table.concat(p.shape, "x")
+    end
+    assert.same({ "linear.weight 4x4x4", "linear.bias 4", "product.weight 20x4" }, names)
+    assert.equal(3, #a:parameters())
+    b:load_state_dict(a:state_dict())
+    local x = flame.randn(8, 3, 4)
+    same(a(x), b(x))
+    assert.equal("f64", a:double()(x:double()).dtype)
+    assert.same({ 20, 4, 4 }, clifford.Layer(A, 4, { fully_connected = true }).product.weight.shape)
+    assert.is_nil(clifford.Layer(A, 4, { bias = false }).linear.bias)
+    assert.truthy(tostring(a):find("(linear): Linear(Cl(3,0), in_features=4, out_features=4, bias=true)", 1, true))
+    assert.truthy(tostring(nn.Sequential { clifford.GELU(A), clifford.GradeNorm(A) })
+      :find("GradeNorm(Cl(3,0), eps=1e-06)", 1, true))
+  end)
+
+  it("start with the deviations that keep variances", function()
+    flame.seed(1)
+    local function deviation(module) return module.weight:std():item() end
+    assert.close(1 / 8, deviation(clifford.Linear(A, 64, 64)), 0.005)
+    assert.close(1 / 2, deviation(clifford.GeometricProduct(A, 256)), 0.03)
+    assert.close(1 / math.sqrt(32 * 4), deviation(clifford.FullyConnectedProduct(A, 32, 32)), 0.005)
+    assert.equal(0, clifford.Linear(A, 4, 4).bias:abs():sum():item())
+  end)
+
+  it("keep a zero input zero and finite", function()
+    local layer = clifford.Layer(A, 4)
+    assert.same(flame.zeros(8, 2, 4):totable(), layer(flame.zeros(8, 2, 4)):totable())
+    assert.same(flame.zeros(8, 0, 4):totable(), layer(flame.zeros(8, 0, 4)):totable())
+    local x = flame.zeros({ 8, 2, 4 }, { requires_grad = true })
+    layer(x):sum():backward()
+    assert.is_true(flame.isfinite(x.grad):all():item())
+  end)
+
+  it("run in half types and under autocast", function()
+    local layer = clifford.Layer(A, 4)
+    local x = flame.randn(8, 5, 4)
+    local whole = layer(x)
+    assert.allclose(whole, flame.autocast("bf16", function() return layer(x) end):float(),
+      { rtol = 0.1, atol = 0.1 })
+    layer:bfloat16()
+    local half = layer(x:bfloat16())
+    assert.equal("bf16", half.dtype)
+    assert.allclose(whole, half:float(), { rtol = 0.1, atol = 0.1 })
+    half:sum():backward()
+    assert.equal("bf16", layer.product.weight.grad.dtype)
+  end)
+
+  it("learn a rotation-invariant: the volume that three vectors span", function()
+    flame.seed(2)
+    local v = flame.randn(3, 200, 3)
+    local volume = flame.det(v:permute(2, 1, 3))
+    local x = A:embed(v, 1)
+    local net = nn.ModuleList { clifford.Linear(A, 3, 8), clifford.Linear(A, 3, 8),
+      clifford.Linear(A, 3, 8), clifford.GeometricProduct(A, 8),
+      clifford.FullyConnectedProduct(A, 8, 1) }
+    local function run()
+      return A:grade(net[5](net[4](net[1](x), net[2](x)), net[3](x)), 3):reshape(-1)
+    end
+    local opt, loss = optim.Adam(net:parameters(), { lr = 0.02 }), nil
+    for _ = 1, 150 do
+      loss = flame.mse_loss(run(), volume)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+    end
+    assert.is_true(loss:item() < 0.05 * volume:var():item(), loss:item())
+  end)
+end)
+
+-- ---- gradients ----------------------------------------------------------------------------------
+
+describe("gradients", function()
+  for _, squares in ipairs { { 1, 1 }, { 1, 1, 1 }, { 0, 1, -1 } } do
+    local A = clifford.algebra(squares)
+    local function some(...) return flame.randn(A.size, ..., F64) end
+    it(("are differences: products of %s"):format(tostring(A)), function()
+      flame.seed(3)
+      local x, y = some(2, 2), some(2, 2)
+      assert.is_true(flame.gradcheck(function(a, b) return A:product(a, b) end, { x, y }))
+      assert.is_true(flame.gradcheck(function(a, b) return A:product(a, b) end,
+        { some(1), some(2, 2) }))
+      assert.is_true(flame.gradcheck(function(a, b, w) return A:product(a, b, w) end,
+        { x, y, flame.randn(#A.paths, 2, F64) }))
+      assert.is_true(flame.gradcheck(function(a, b, w) return A:fully_connected(a, b, w) end,
+        { some(2, 2), some(2, 2), flame.randn(#A.paths, 2, 1, F64) }))
+      assert.is_true(flame.gradcheck(function(a) return A:product(a, a) end, { x }))
+    end)
+    it(("are differences: the rest of %s"):format(tostring(A)), function()
+      flame.seed(4)
+      local x = some(2, 2)
+      for _, name in ipairs { "reverse", "involute", "norm", "gelu", "grade_norm" } do
+        assert.is_true(flame.gradcheck(function(a) return A[name](A, a) end, { x }), name)
+      end
+      assert.is_true(flame.gradcheck(function(v, a) return A:sandwich(v, a) end,
+        { versor(A, 2), x }))
+      assert.is_true(flame.gradcheck(function(a)
+        return A:project(a, 0, 2) + A:embed(A:grade(a, 1), 1)
+      end, { x }))
+      assert.is_true(flame.gradcheck(function(a, w, b) return A:linear(a, w, b) end,
+        { x, flame.randn(#squares + 1, 2, 3, F64), flame.randn(3, F64) }))
+      local layer = clifford.Layer(A, 2, F64)
+      assert.is_true(flame.gradcheck(function(a) return layer(a) end, { x }))
+    end)
+  end
+
+  it("have gradients", function()
+    local A = clifford.algebra(2)
+    flame.seed(6)
+    local x, y, w = flame.randn(4, 2, F64), flame.randn(4, 2, F64), flame.randn(10, 2, F64)
+    assert.is_true(flame.gradcheck(function(a, b, c) return A:product(a, b, c) end, { x, y, w },
+      { order = 2 }))
+    assert.is_true(flame.gradcheck(function(a, b, c) return A:fully_connected(a, b, c) end,
+      { x, y, flame.randn(10, 2, 2, F64) }, { order = 2 }))
+    local seed = flame.randn(4, 2, F64)
+    local _, tangent = flame.jvp(function(a) return A:product(a, a) end, x, seed)
+    same(A:product(x, seed) + A:product(seed, x), tangent)
+  end)
+end)
+
+-- ---- mistakes -----------------------------------------------------------------------------------
+
+describe("mistakes", function()
+  local A = clifford.algebra(3)
+  local x = flame.zeros(8, 4, 5)
+
+  it("in multivectors name the function and both facts", function()
+    refused("product: x has 7 components on axis 1, Cl(3,0) has 8", A.product, A,
+      flame.zeros(7, 4, 5), x)
+    refused("product: y has 1 component on axis 1, Cl(3,0) has 8", A.product, A, x, flame.zeros(1))
+    refused("product: y must be a tensor, got number", A.product, A, x, 3)
+    refused("product: x must be a tensor, got nil", A.product, A)
+    refused("product: x has 0 axes, need 1 to 7 (components, …, features)", A.product, A,
+      flame.zeros {}, x)
+    refused("product: x has 8 axes", A.product, A, flame.zeros(8, 1, 1, 1, 1, 1, 1, 1), x)
+    refused("product: x is bool, need numbers", A.product, A, x:gt(0), x)
+    refused(
+      "product: x has shape (8, 4, 5) and y (8, 3, 5): their axes after the first do not go together",
+      A.product, A, x,
+      flame.zeros(8, 3, 5))
+    refused("inverse: v has 2 components on axis 1", A.inverse, A, flame.zeros(2, 3))
+    for _, name in ipairs { "reverse", "involute", "norm", "gelu", "grade_norm" } do
+      refused(name .. ": x has 2 components on axis 1", function()
+        A[name](A, flame.zeros(2, 3))
+      end)
+    end
+    refused("sandwich: v has 4 components", A.sandwich, A, flame.zeros(4, 1), x)
+    refused("grade_norm: x has shape (8), need (components, …, features)", A.grade_norm, A,
+      flame.zeros(8))
+    refused("grade_norm: eps must be a number, got string", A.grade_norm, A, x, "small")
+  end)
+
+  it("in grades name those there are", function()
+    refused("grade: there is no grade 4 in Cl(3,0), grades are 0 to 3", A.grade, A, x, 4)
+    refused("grade: grade must be an integer, got nil", A.grade, A, x)
+    refused("project: need the grades that stay", A.project, A, x)
+    refused("project: there is no grade -1", A.project, A, x, 1, -1)
+    refused("embed: v has shape (4, 5), grade 1 of Cl(3,0) has 3 components on axis 1", A.embed, A,
+      flame.zeros(4, 5), 1)
+    refused("embed: v has shape (), grade 0 of Cl(3,0) has 1 component on axis 1", A.embed, A,
+      flame.zeros {}, 0)
+    refused("embed: v must be a tensor, got table", A.embed, A, { 1, 2, 3 }, 1)
+  end)
+
+  it("in weights name the shape that is needed", function()
+    refused("product: weight has shape (5, 20), need (20, 5): a number for each path and feature",
+      A.product, A, x, x, flame.zeros(5, 20))
+    refused("product: weight is i64, need a float", A.product, A, x, x,
+      flame.zeros({ 20, 5 }, { dtype = "i64" }))
+    refused("product: weight must be a tensor, got number", A.product, A, x, x, 2)
+    refused("product: x and y have no axis of features, which a weight needs", A.product, A,
+      flame.zeros(8), flame.zeros(8),
+      flame.zeros(20, 1))
+    refused("fully_connected: weight has shape (20, 5), need (20, 5, any): a matrix for each path",
+      A.fully_connected, A, x, x,
+      flame.zeros(20, 5))
+    refused("fully_connected: x has shape (8, 4, 5) and y (8, 1, 5), need the same",
+      A.fully_connected, A, x, flame.zeros(8, 1, 5),
+      flame.zeros(20, 5, 2))
+    refused("linear: weight has shape (8, 5, 2), need (4, 5, any): a matrix for each grade",
+      A.linear, A, x, flame.zeros(8, 5, 2))
+    refused("linear: bias has shape (3), need (2): a number for each feature of the result",
+      A.linear, A, x, flame.zeros(4, 5, 2),
+      flame.zeros(3))
+    refused("linear: bias_all must be true or false, got number", A.linear, A, x,
+      flame.zeros(4, 5, 2), flame.zeros(2), 1)
+    refused("linear: x has shape (8)", A.linear, A, flame.zeros(8), flame.zeros(4, 5, 2))
+  end)
+
+  it("in constructors name the module", function()
+    refused("Linear: need an algebra, as clifford.algebra(3), got number", clifford.Linear, 3, 4, 4)
+    refused("Linear: inputs is 0, need a positive integer", clifford.Linear, A, 0, 4)
+    refused("Linear: outputs is nil, need a positive integer", clifford.Linear, A, 4)
+    refused('Linear: bias must be true, false or "all", got some', clifford.Linear, A, 4, 4,
+      { bias = "some" })
+    refused("Linear: no option 'bais'", clifford.Linear, A, 4, 4, { bais = true })
+    refused("GeometricProduct: features is 2.5", clifford.GeometricProduct, A, 2.5)
+    refused("FullyConnectedProduct: outputs is nil", clifford.FullyConnectedProduct, A, 2)
+    refused("GELU: need an algebra", clifford.GELU)
+    refused("GradeNorm: no option 'epsilon'", clifford.GradeNorm, A, { epsilon = 1 })
+    refused("Layer: no option 'normalise'", clifford.Layer, A, 4, { normalise = true })
+    refused("Layer: options are a table, got boolean", clifford.Layer, A, 4, true)
+    refused("Layer: fully_connected must be true or false, got string", clifford.Layer, A, 4,
+      { fully_connected = "yes" })
+    refused("linear: weight has shape (4, 4, 4), need (4, 5, any)", clifford.Layer(A, 4), x)
+  end)
+end)

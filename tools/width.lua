@@ -1,0 +1,165 @@
+--- width: no line of C, CUDA or Lua has more than 100 columns, and C says i++ where the value of an
+-- increment is not used. Prints what is wrong; exit code 1 then. Before that it must see faults
+-- planted here, and pass what is right.
+--
+-- A line may be longer where nothing can be broken:
+--   a literal that begins by column 40, with at most 16 columns after it (what closes it, the head
+--     of a function): the text of a message, of a kernel, the title of a test
+--   a long string of Lua at column 101; a single word, as an address
+--   an annotation of Lua (---@), of which tools/meta.lua reads one line
+-- Tables that the preprocessor reads (*.def) have one entry a line and are no C; what is generated
+-- (lua/meta, spec/golden) is as its generator writes it.
+
+local MOST, BEGINS, AFTER = 100, 40, 16
+local folders = "src lua/flame spec tools examples bench kernels"
+local generated = { "^spec/golden/" }
+
+--- Positions of the long strings and long comments of a Lua text: { first, last } each.
+local function long_strings(text)
+  local list, at = {}, 1
+  while true do
+    at = text:find("[%-%[\"']", at)
+    if not at then return list end
+    local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)
+    if level then
+      local _, last = text:find("]" .. level .. "]", at, true)
+      list[#list + 1] = { at, last or #text }
+      at = list[#list][2] + 1
+    elseif text:find("^%-%-", at) then
+      at = text:find("\n", at, true) or #text + 1
+    elseif text:find("^[\"']", at) then
+      local quote = text:sub(at, at)
+      repeat
+        at = text:find("[\\\n" .. quote .. "]", at + 1) or #text
+        local escape = text:sub(at, at) == "\\"
+        if escape then at = at + 1 end
+      until not escape
+      at = at + 1
+    else
+      at = at + 1
+    end
+  end
+end
+
+--- Is it a literal that makes the line long?
+local function is_literal(line)
+  local at = 1
+  while true do
+    at = line:find("[\"']", at)
+    if not at or at > BEGINS then return false end
+    local quote, last = line:sub(at, at), at
+    repeat
+      last = line:find("[\\" .. quote .. "]", last + 1)
+      local escape = last and line:sub(last, last) == "\\"
+      if escape then last = last + 1 end
+    until not escape
+    if not last then return false end
+    if utf8.len(line:sub(last + 1)) <= AFTER then return true end
+    at = last + 1
+  end
+end
+
+local function columns(line) return utf8.len(line) or #line end
+
+--- first: where the line begins in its file; long: of its long strings.
+local function is_wide(line, first, long)
+  if columns(line) <= MOST then return false end
+  local comment = line:find("^%s*%-%-") or line:find("^%s*/%*") or line:find("^%s*%*%*")
+  if line:find("^%s*%-%-%-@") or not comment and is_literal(line) then return false end
+  if not line:find("^%s*%S+%s+%S") or line:find("^%s*%-%-+ %S+$") then return false end
+  local at = first - 1 + (utf8.offset(line, MOST + 1) or MOST + 1)
+  for _, string in ipairs(long) do
+    if string[1] <= at and at <= string[2] then return false end
+  end
+  return true
+end
+
+--- Does a line of C increment before the use of a value that nobody uses?
+local function is_prefix(line)
+  local code = line:gsub('"[^"]*"', '""'):gsub("/%*.*", "")
+  if code:find("^%*%*") or code:find("^%s*#") or code:find("\\$") then return false end
+  for head in code:gmatch("%f[%w_]for (%b())") do
+    local step = head:match(".*;(.*)%)$") or ""
+    step = "," .. step:gsub("%b()", ""):gsub("%b[]", "")
+    if step:find(",%s*%+%+[%a_*]") or step:find(",%s*%-%-[%a_*]") then return true end
+  end
+  code = ";" .. code:gsub("%f[%w_]for %b()", "for ()"):gsub("%f[%w_]else ", "; ")
+  return code:find("[;{})]%s+%+%+[%a_*][^=(]*;") ~= nil
+    or code:find("[;{})]%s+%-%-[%a_*][^=(]*;") ~= nil
+end
+
+--- What is wrong in a text: list of { line, what }.
+local function faults_of(name, text)
+  local found, number, first = {}, 0, 1
+  local is_lua, is_c = name:find("%.lua$"), name:find("%.[ch]$")
+  local long = is_lua and long_strings(text) or {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    number = number + 1
+    if is_wide(line, first, long) then
+      found[#found + 1] = { number, ("%d columns, %d at most"):format(columns(line), MOST) }
+    end
+    if is_c and is_prefix(line) then
+      found[#found + 1] = { number, "write i++ where no value is used" }
+    end
+    first = first + #line + 1
+  end
+  return found
+end
+
+local x60, x90 = ("x"):rep(60), ("x"):rep(90)
+local wrong_ones = {
+  ["a.c"] = { "int " .. x60 .. " = " .. x60 .. ";", "/* " .. ("word "):rep(20) .. "*/",
+    "f(" .. x60 .. ', "' .. x60 .. '");', 'f("' .. x90 .. '", ' .. x60 .. ");",
+    "for (int i = 0; i < n; ++i) f();", "  ++n;", "if (x) --p->n;", "for (;; i++, ++j) f(a, b);",
+    "} else ++*count;",
+    "/* it's " .. ("word "):rep(20) .. "don't */" },
+  ["a.lua"] = { "local a = [[x]] .. " .. x60 .. " .. " .. x60, "-- " .. ("word "):rep(20),
+    "it([[\n]], " .. x60 .. ", " .. x60 .. ")",
+    "x = a" .. ("\u{e9}"):rep(90) .. " or b or c or d" },
+}
+local right_ones = {
+  ["a.c"] = { 'f("' .. x90 .. '", x);', "  f(L, -2, ++n);", "if (++n > 3) f();", "x = ++y->n;",
+    "for (i = ++j; i < n; i++) a[++k] = i;", "while (*++p) f();", "#define F(i) ++i;",
+    "** for (;; ++i) of a comment", "for (i = 0; i < n; i += f(++j)) g();", "/* http://" .. x90 },
+  ["a.lua"] = { 'it("' .. x90 .. '", function()', "x = [[" .. x60 .. " " .. x60 .. "\n]]",
+    "---@param a any " .. x90, "--[[ " .. x60 .. " " .. x60 .. " ]]", "-- http://" .. x90,
+    "x = '" .. ("\u{e9}"):rep(90) .. "'" },
+}
+local wrong = 0
+local function complain(...)
+  wrong = wrong + 1
+  io.write(("%s:%d: %s\n"):format(...))
+end
+for name, list in pairs(wrong_ones) do
+  for i, text in ipairs(list) do
+    if #faults_of(name, text) == 0 then
+      complain("planted in " .. name, i, "is not seen: " .. text)
+    end
+  end
+end
+for name, list in pairs(right_ones) do
+  for i, text in ipairs(list) do
+    if #faults_of(name, text) > 0 then complain("planted in " .. name, i, "is right: " .. text) end
+  end
+end
+
+local function is_checked(name)
+  for _, pattern in ipairs(generated) do if name:find(pattern) then return false end end
+  return name:find("%.[ch]$") or name:find("%.cu$") or name:find("%.lua$")
+end
+
+local count = 0
+local list = assert(io.popen("git ls-files " .. folders))
+for name in list:lines() do
+  local file = is_checked(name) and io.open(name, "rb")
+  if file then
+    count = count + 1
+    for _, fault in ipairs(faults_of(name, file:read("a"))) do
+      complain(name, fault[1], fault[2])
+    end
+    file:close()
+  end
+end
+list:close()
+io.write(("width: %d files, %d wrong\n"):format(count, wrong))
+os.exit(wrong == 0 and count > 0)
