@@ -79,7 +79,7 @@ local function is_float(x) return x:is_floating_point() end
 local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts",
   tile = "dims", movedim = "source destination", repeat_interleave = "repeats",
   renorm = "p dim maxnorm", threshold = "threshold value", matrix_power = "n",
-  group_norm = "num_groups", scatter_reduce = "dim index src reduce",
+  scatter_reduce = "dim index src reduce",
   index_reduce = "dim index source reduce" }
 
 --- The function with what a table at the end holds under these names (one text) in its place among
@@ -107,20 +107,48 @@ local function placed(op, in_order, text, most)
 end
 internal.placed = placed
 
---- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
-local function def(name, most, f, kind)
-  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
-  local checked = internal.checked(f, name, most)
-  flame[name] = checked
-  if kind ~= "module" then methods[name] = checked end
-  if kind ~= "e" then return f end
-  methods[name .. "_"] = internal.checked(function(x, ...)
+--- f with its result written into x, for name_.
+local function in_place(f, name)
+  return function(x, ...)
     local y = f(x, ...)
     if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
       fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
     end
     return x:copy_(y)
-  end, name .. "_", most)
+  end
+end
+
+--- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
+--- of several forms (text, f, text, f, …) each has its function.
+local function define(text, f, ...)
+  local list = { f }
+  for k = 1, select("#", ...), 2 do
+    local form, g = select(k, ...)
+    text, list[#list + 1] = text .. "\n" .. form, g
+  end
+  local public, name = internal.declare(text, "", table.unpack(list))
+  local scope = text:sub(1, 1)
+  if scope ~= ":" then flame[name] = public end
+  if scope ~= "." then methods[name] = public end
+  if text:find("_?(", 1, true) then
+    for k, g in ipairs(list) do list[k] = in_place(g, name) end
+    methods[name .. "_"] = internal.declare(text, "_", table.unpack(list))
+  end
+  return f
+end
+
+--- Add a function by its declaration, see define; or f as flame.name and x:name with 'most'
+-- arguments.
+--- Kind "e" of the latter: elementwise, also name_.
+local function def(name, ...)
+  local most, f, kind = ...
+  if type(most) == "function" then return define(name, ...) end
+  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
+  local checked = internal.checked(f, name, most)
+  flame[name] = checked
+  if kind ~= "module" then methods[name] = checked end
+  if kind ~= "e" then return f end
+  methods[name .. "_"] = internal.checked(in_place(f, name), name .. "_", most)
 end
 internal.def = def
 

@@ -141,8 +141,8 @@ int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
 int fl_lua_checked(lua_State *L);
-/* The same that reads its arguments by a declaration, see declare.h; upvalues: state, metatable, the
-** declaration (from the first call on what was parsed), the name, and a function for each form. */
+/* The same that reads its arguments by a declaration, see declare.h. Upvalues: state, metatable,
+** the declaration (from the first call on what was parsed), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));

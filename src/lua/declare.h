@@ -12,14 +12,15 @@
 **   default = number | inf | true | false | "word" | an earlier parameter
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
 **
-** Several declarations of a name, a line each, are its forms: the first that fits serves. A
-** parameter is given by position or under its name in a table of options at the end, which is
-** one that has a string key and no metatable with __call or __name; the first parameter is a key
-** only where it may be left out and the options stand first. After "*" parameters are given by
-** name alone; "*factory" is dtype, device and requires_grad there. "id..." takes the arguments
-** that are left, or one list. "..." takes them as they are; a function that has it has no
-** options. An empty table is a list where one fits, else options. nil is as not given; so is
-** false for a parameter with "?" whose type has no booleans (weight = false for none).
+** A line that begins with a space continues the one before. Several declarations of a name, a
+** line each, are its forms: the first that fits serves. A parameter is given by position or
+** under its name in a table of options at the end, which is one that has a string key and no
+** metatable with __call or __name; the first parameter is a key only where it may be left out
+** and the options stand first. After "*" parameters are given by name alone; "*factory" is
+** dtype, device and requires_grad there. "id..." takes the arguments that are left, or one list.
+** "..." takes them as they are; a function that has it has no options. An empty table is a list
+** where one fits, else options. nil is as not given; so is false for a parameter with "?" whose
+** type has no booleans (weight = false for none).
 **
 ** A declaration is parsed at the first call of a function, never before. The result is a userdata
 ** in an upvalue of the function, which alone holds it: Lua's collector frees it with the

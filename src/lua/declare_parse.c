@@ -406,11 +406,24 @@ static const fl_declared *keep(draft *s, int text) {
   return d;
 }
 
+/* Pushes the text with lines joined that begin with a space, to those before them. */
+static void push_joined(lua_State *L, const char *text) {
+  luaL_Buffer out;
+  luaL_buffinit(L, &out);
+  for (const char *p = text; *p != 0; p++) {
+    if (*p != '\n' || p[1] != ' ') luaL_addchar(&out, *p);
+    else while (p[1] == ' ' && p[2] == ' ') p++;
+  }
+  luaL_pushresult(&out);
+}
+
 const fl_declared *fl_declare_parse(lua_State *L, int text) {
   draft s;
   memset(&s.d, 0, sizeof s.d);
   s.L = L;
-  s.start = s.p = luaL_checkstring(L, text);
+  push_joined(L, luaL_checkstring(L, text));
+  text = lua_gettop(L);
+  s.start = s.p = lua_tostring(L, text);
   s.nparams = s.natoms = s.nresults = s.nwords = 0;
   do {
     while (*s.p == '\n' || *s.p == ' ') s.p++;
@@ -418,5 +431,7 @@ const fl_declared *fl_declare_parse(lua_State *L, int text) {
     if (*s.p != '\n' && *s.p != 0) refuse(&s, "expected the end of the line");
     while (*s.p == '\n' || *s.p == ' ') s.p++;
   } while (*s.p != 0);
-  return keep(&s, lua_absindex(L, text));
+  const fl_declared *d = keep(&s, text);
+  lua_remove(L, text);
+  return d;
 }
