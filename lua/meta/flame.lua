@@ -59,24 +59,25 @@ local Module = {}
 ---@field [string] any
 local Algebra = {}
 
---- The multivector that has these components in one grade, and 0 elsewhere: the way back from grade. Points and
---- velocities are embedded as grade 1.
+--- The multivector that has these components in one grade, and 0 elsewhere: the way back from
+--- grade. Points and velocities are embedded as grade 1.
 ---@param v flame.Tensor  (components of the grade, …)
 ---@param grade integer   0 to dims
 ---@return flame.Tensor   (size, …)
 function Algebra:embed(v, grade) end
 
---- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe et al. 2023,
---- "fully connected".) Component k of feature m is the sum over paths p and features n of weight[p][n][m] times
---- the part on path p of component k of x_n y_n. One matrix product per component.
+--- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
+--- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
+--- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
+--- component.
 ---@param x flame.Tensor       (size, …, features)
 ---@param y flame.Tensor       the same shape
 ---@param weight flame.Tensor  (#paths, features, features of the result)
 ---@return flame.Tensor        (size, …, features of the result)
 function Algebra:fully_connected(x, y, weight) end
 
---- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2. The scalar part becomes
---- gelu(x_0), and rotations commute with it.
+--- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
+--- The scalar part becomes gelu(x_0), and rotations commute with it.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:gelu(x) end
@@ -87,16 +88,18 @@ function Algebra:gelu(x) end
 ---@return flame.Tensor
 function Algebra:grade(x, grade) end
 
---- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n sum_k o_k(n)^2 + eps),
---- the sum being over the components of grade g. In algebras with generators that square to -1 or 0 the
---- squares get the signs of the blades', |mean| is taken, and grades in which all blades square to 0 stay as they are.
+--- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
+--- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
+--- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
+--- which all blades square to 0 stay as they are.
 ---@param x flame.Tensor  (size, …, features)
 ---@param eps? number     1e-6
 ---@return flame.Tensor   (size, …, features)
 function Algebra:grade_norm(x, eps) end
 
---- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the scalar part of
---- v times its reverse. Of other multivectors it is no inverse; where that scalar is 0, it is not finite.
+--- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
+--- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
+--- 0, it is not finite.
 ---@param v flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:inverse(v) end
@@ -106,9 +109,9 @@ function Algebra:inverse(v) end
 ---@return flame.Tensor   (size, …)
 function Algebra:involute(x) end
 
---- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is added to the scalar part,
---- which no rotation changes; bias_all = true adds it to every component, as flash-clifford's layer does: then rotations of x
---- do not rotate the result any more.
+--- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
+--- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
+--- as flash-clifford's layer does: then rotations of x do not rotate the result any more.
 ---@param x flame.Tensor       (size, …, features)
 ---@param weight flame.Tensor  (dims + 1, features, features of the result)
 ---@param bias? flame.Tensor   (features of the result)
@@ -116,15 +119,17 @@ function Algebra:involute(x) end
 ---@return flame.Tensor        (size, …, features of the result)
 function Algebra:linear(x, weight, bias, bias_all) end
 
---- The norm of each multivector, the root of |scalar part of x times its reverse|. Its gradient at 0 is 0.
+--- The norm of each multivector, the root of |scalar part of x times its
+--- reverse|. Its gradient at 0 is 0.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (…)
 function Algebra:norm(x) end
 
---- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of
---- blades whose product is c times the component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe
---- et al., both 2023) each summand is multiplied by that of its path, the grades of x, of y and of the result
---- (algebra.paths): features meet their like, and each has weights of its own. Half types are computed in f32.
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i
+--- y_j over the pairs of blades whose product is c times the component's. Axes after the first
+--- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
+--- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
+--- features meet their like, and each has weights of its own. Half types are computed in f32.
 ---@param x flame.Tensor        (size, …, features); without a weight any axes
 ---@param y flame.Tensor        the same
 ---@param weight? flame.Tensor  (#paths, features)
@@ -137,14 +142,16 @@ function Algebra:product(x, y, weight) end
 ---@return flame.Tensor   (size, …)
 function Algebra:project(x, ...) end
 
---- The reverse: of each blade the generators in opposite order, so that grade g gets the sign (-1)^(g (g - 1) / 2).
+--- The reverse: of each blade the generators in opposite order, so that grade
+--- g gets the sign (-1)^(g (g - 1) / 2).
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:reverse(x) end
 
---- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of x (Ruhe et al. 2023): a vector v
---- reflects in the plane that it is normal to, the product of two vectors rotates by twice the angle between them, from
---- the second to the first. In G(3,0,1) translations are among them. Axes after the first broadcast.
+--- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of
+--- x (Ruhe et al. 2023): a vector v reflects in the plane that it is normal to, the product of two
+--- vectors rotates by twice the angle between them, from the second to the first. In G(3,0,1)
+--- translations are among them. Axes after the first broadcast.
 ---@param v flame.Tensor  (size, …), all of its grades even or all odd
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
@@ -830,31 +837,48 @@ function flame.best_device() end
 ---@return flame.Tensor
 function Tensor:bfloat16() end
 
---- x1' w[k] x2 + b[k]: x1 (…, n), x2 (…, m), w (out, n, m).
+---@class flame.options.bilinear
+---@field x2? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+
+--- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.bilinear
 ---@return flame.Tensor
-function flame.bilinear(x1, x2, w, b) end
+function flame.bilinear(x1, x2, weight, bias) end
 Tensor.bilinear = flame.bilinear
 
---- of probabilities; o: {weight =, reduction =}
+---@class flame.options.binary_cross_entropy
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The cross entropy of probabilities.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy
+---@param reduction? "mean"|"sum"|"none"|flame.options.binary_cross_entropy  "mean"
 ---@return flame.Tensor
-function flame.binary_cross_entropy(input, target, weight, o) end
+function flame.binary_cross_entropy(input, target, weight, reduction) end
 Tensor.binary_cross_entropy = flame.binary_cross_entropy
 
---- of logits; o: {weight =, pos_weight =, reduction =}
+---@class flame.options.binary_cross_entropy_with_logits
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field pos_weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The cross entropy of logits; pos_weight is that of the targets that are 1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
+---@param pos_weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
+---@param reduction? "mean"|"sum"|"none"|flame.options.binary_cross_entropy_with_logits  "mean"
 ---@return flame.Tensor
-function flame.binary_cross_entropy_with_logits(input, target, weight, o) end
+function flame.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) end
 Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
@@ -1131,8 +1155,8 @@ Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
 flame.clamp_min_ = flame.clamp_min
---- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs, outputs), normal with
---- deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
+--- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs,
+--- outputs), normal with deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param inputs any
 ---@param outputs any
@@ -1143,8 +1167,8 @@ function clifford.FullyConnectedProduct(algebra, inputs, outputs, o) end
 ---@param algebra flame.Algebra
 function clifford.GELU(algebra) end
 
---- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths, features), normal with
---- deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
+--- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths,
+--- features), normal with deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param features any
 ---@param o table?
@@ -1155,28 +1179,30 @@ function clifford.GeometricProduct(algebra, features, o) end
 ---@param o table?
 function clifford.GradeNorm(algebra, o) end
 
---- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm.
---- Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every component, as
---- there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
+--- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully
+--- connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected =
+--- false, bias = true ("all": of every component, as there), eps = 1e-6, device =, dtype =}.
+--- Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
 --- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
 ---@param algebra flame.Algebra
 ---@param features any
 ---@param o table?
 function clifford.Layer(algebra, features, o) end
 
---- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with deviation
---- 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it to every component, as flash-clifford's
---- layer does, and the result is not equivariant any more; bias = false: none.
---- o: {bias = true, device =, dtype =}
+--- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with
+--- deviation 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it
+--- to every component, as flash-clifford's layer does, and the result is not equivariant any
+--- more; bias = false: none. o: {bias = true, device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param inputs any
 ---@param outputs any
 ---@param o table?
 function clifford.Linear(algebra, inputs, outputs, o) end
 
---- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is Cl(2,0), {1, 1, 1} (or 3)
---- Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares to 0. The table of products is computed from the
---- signature once. Fields: dims, size, signature, blades, grades, paths.
+--- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is
+--- Cl(2,0), {1, 1, 1} (or 3) Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares
+--- to 0. The table of products is computed from the signature once. Fields: dims, size, signature,
+--- blades, grades, paths.
 ---@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
 ---@return flame.Algebra
 function clifford.algebra(signature) end
@@ -1360,22 +1386,34 @@ Tensor.cosh = flame.cosh
 
 Tensor.cosh_ = flame.cosh
 flame.cosh_ = flame.cosh
+---@class flame.options.cosine_embedding_loss
+---@field x2? flame.Tensor
+---@field target? flame.Tensor
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param y flame.Tensor
----@param margin? number|table  0  the table: also {reduction =}
+---@param target flame.Tensor
+---@param margin? number|flame.options.cosine_embedding_loss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.cosine_embedding_loss  "mean"
 ---@return flame.Tensor
-function flame.cosine_embedding_loss(x1, x2, y, margin) end
+function flame.cosine_embedding_loss(x1, x2, target, margin, reduction) end
 Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 
---- sum of products over the product of the norms, along axis 2
+---@class flame.options.cosine_similarity
+---@field y? flame.Tensor
+---@field dim? integer|integer[]
+---@field eps? number  1e-8
+
+--- Sum of products over the product of the norms, along axis 2 (1 where there is one).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d? integer
----@param eps? number
+---@param dim? integer|integer[]|flame.options.cosine_similarity
+---@param eps? number|flame.options.cosine_similarity  1e-8
 ---@return flame.Tensor
-function flame.cosine_similarity(x, y, d, eps) end
+function flame.cosine_similarity(x, y, dim, eps) end
 Tensor.cosine_similarity = flame.cosine_similarity
 
 --- half a sine; o: {periodic =, sym = not periodic, dtype =, device =}
@@ -1421,15 +1459,23 @@ Tensor.cross = flame.cross
 function flame.cross_entropy(input, target, weight, o) end
 Tensor.cross_entropy = flame.cross_entropy
 
+---@class flame.options.ctc_loss
+---@field target? flame.Tensor
+---@field input_lengths? flame.Tensor|integer|integer[]
+---@field target_lengths? flame.Tensor|integer|integer[]
+---@field blank? integer  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field zero_infinity? boolean  false
+
 --- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
 --- lengths as tensors or lists; blank is a class id, the first.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param input_lengths flame.Tensor|integer[]
----@param target_lengths flame.Tensor|integer[]
----@param blank? number|table  1
----@param reduction? string|table  mean
----@param zero_infinity? boolean|table
+---@param input_lengths flame.Tensor|integer|integer[]
+---@param target_lengths flame.Tensor|integer|integer[]
+---@param blank? integer|flame.options.ctc_loss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.ctc_loss  "mean"
+---@param zero_infinity? boolean|flame.options.ctc_loss  false
 ---@return flame.Tensor
 function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
@@ -1803,14 +1849,34 @@ flame.elu_ = flame.elu
 function flame.embedding(ids, w, padding_idx) end
 Tensor.embedding = flame.embedding
 
+---@class flame.options.embedding_bag
+---@field weight? flame.Tensor
+---@field offsets? flame.Tensor
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field mode? "mean"|"sum"|"max"  "mean"
+---@field sparse? boolean  false
+---@field per_sample_weights? flame.Tensor
+---@field include_last_offset? boolean  false
+---@field padding_idx? integer
+
 --- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
 --- positions at which the bags begin.
+--- The positions count from 1.
 ---@param ids flame.Tensor
----@param w flame.Tensor
----@param offsets? flame.Tensor  positions from 1, for ids of one axis
----@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
+---@param weight flame.Tensor
+---@param offsets? flame.Tensor|flame.options.embedding_bag
+---@param max_norm? number|flame.options.embedding_bag
+---@param norm_type? number|flame.options.embedding_bag  2
+---@param scale_grad_by_freq? boolean|flame.options.embedding_bag  false
+---@param mode? "mean"|"sum"|"max"|flame.options.embedding_bag  "mean"
+---@param sparse? boolean|flame.options.embedding_bag  false
+---@param per_sample_weights? flame.Tensor|flame.options.embedding_bag
+---@param include_last_offset? boolean|flame.options.embedding_bag  false
+---@param padding_idx? integer|flame.options.embedding_bag
 ---@return flame.Tensor
-function flame.embedding_bag(ids, w, offsets, ...) end
+function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) end
 Tensor.embedding_bag = flame.embedding_bag
 
 --- zeros too: memory is never left with old values
@@ -2208,15 +2274,22 @@ function flame.func(spec) end
 function flame.gather(x, d, idx) end
 Tensor.gather = flame.gather
 
+---@class flame.options.gaussian_nll_loss
+---@field target? flame.Tensor
+---@field var? flame.Tensor
+---@field full? boolean  false
+---@field eps? number  1e-6
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- Negative log-likelihood of y under a normal of mean x and variance var.
----@param x flame.Tensor
----@param y flame.Tensor
----@param var flame.Tensor?
----@param full? boolean|table
----@param eps? number|table  1e-06
----@param reduction? string|table  mean
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param var flame.Tensor
+---@param full? boolean|flame.options.gaussian_nll_loss  false
+---@param eps? number|flame.options.gaussian_nll_loss  1e-6
+---@param reduction? "mean"|"sum"|"none"|flame.options.gaussian_nll_loss  "mean"
 ---@return flame.Tensor
-function flame.gaussian_nll_loss(x, y, var, full, eps, reduction) end
+function flame.gaussian_nll_loss(input, target, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
 --- a Gaussian of deviation std = 1; o: {periodic =, sym = not periodic, dtype =, device =}
@@ -2374,14 +2447,20 @@ flame.greater_equal_ = flame.greater_equal
 function flame.grid_sample(x, grid, mode, padding_mode, align_corners) end
 Tensor.grid_sample = flame.grid_sample
 
---- normalised over groups of channels
+---@class flame.options.group_norm
+---@field num_groups? integer
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field eps? number  1e-5
+
+--- Normalised over groups of channels, then times weight plus bias.
 ---@param x flame.Tensor
----@param groups integer
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param eps? number
+---@param num_groups integer
+---@param weight? flame.Tensor|flame.options.group_norm
+---@param bias? flame.Tensor|flame.options.group_norm
+---@param eps? number|flame.options.group_norm  1e-5
 ---@return flame.Tensor
-function flame.group_norm(x, groups, w, b, eps) end
+function flame.group_norm(x, num_groups, weight, bias, eps) end
 Tensor.group_norm = flame.group_norm
 
 --- is x1 above x2
@@ -2504,20 +2583,32 @@ Tensor.hfft2 = flame.hfft2
 function flame.hfftn(x, s, dim, norm) end
 Tensor.hfftn = flame.hfftn
 
---- input where the target is 1, max(0, margin - input) where it is -1
+---@class flame.options.hinge_embedding_loss
+---@field target? flame.Tensor
+---@field margin? number  1.0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Input where the target is 1, max(0, margin - input) where it is -1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param margin? number|flame.options.hinge_embedding_loss  1.0
+---@param reduction? "mean"|"sum"|"none"|flame.options.hinge_embedding_loss  "mean"
 ---@return flame.Tensor
-function flame.hinge_embedding_loss(input, target, o) end
+function flame.hinge_embedding_loss(input, target, margin, reduction) end
 Tensor.hinge_embedding_loss = flame.hinge_embedding_loss
 
---- max(0, margin - input target); o: {margin = 1}
+---@class flame.options.hinge_loss
+---@field target? flame.Tensor
+---@field margin? number  1.0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- max(0, margin - input target).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param margin? number|flame.options.hinge_loss  1.0
+---@param reduction? "mean"|"sum"|"none"|flame.options.hinge_loss  "mean"
 ---@return flame.Tensor
-function flame.hinge_loss(input, target, o) end
+function flame.hinge_loss(input, target, margin, reduction) end
 Tensor.hinge_loss = flame.hinge_loss
 
 --- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
@@ -2560,12 +2651,18 @@ Tensor.hsplit = flame.hsplit
 ---@return flame.Tensor
 function flame.hstack(list) end
 
---- squares up to delta, then lines; o: {delta = 1}
+---@class flame.options.huber_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field delta? number  1.0
+
+--- Squares up to delta, then lines.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.huber_loss  "mean"
+---@param delta? number|flame.options.huber_loss  1.0
 ---@return flame.Tensor
-function flame.huber_loss(input, target, o) end
+function flame.huber_loss(input, target, reduction, delta) end
 Tensor.huber_loss = flame.huber_loss
 
 --- f(x), one number, and the product of its second derivatives with v.
@@ -3016,12 +3113,19 @@ function flame.kernel(spec) end
 ---@return table
 function flame.kernel_cache(what) end
 
---- target (log target - input); o: {log_target = false}
+---@class flame.options.kl_div
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
+---@field log_target? boolean  false
+
+--- target (log target - input), input being log-probabilities; log_target: so is the target.
+--- "batchmean" is the sum over the first axis' size.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|"batchmean"|flame.options.kl_div  "mean"
+---@param log_target? boolean|flame.options.kl_div  false
 ---@return flame.Tensor
-function flame.kl_div(input, target, o) end
+function flame.kl_div(input, target, reduction, log_target) end
 Tensor.kl_div = flame.kl_div
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
@@ -3040,12 +3144,16 @@ Tensor.kron = flame.kron
 function flame.kthvalue(x, k, dim, keepdim) end
 Tensor.kthvalue = flame.kthvalue
 
---- mean of |input - target|
+---@class flame.options.l1_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean of |input - target|.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.l1_loss  "mean"
 ---@return flame.Tensor
-function flame.l1_loss(input, target, o) end
+function flame.l1_loss(input, target, reduction) end
 Tensor.l1_loss = flame.l1_loss
 
 --- {code =, op =, message =, hint =} of the last error
@@ -3784,13 +3892,20 @@ function flame.manual_seed(n) end
 ---@return function
 function flame.map(text) end
 
+---@class flame.options.margin_ranking_loss
+---@field x2? flame.Tensor
+---@field target? flame.Tensor
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param y flame.Tensor
----@param margin? number|table  0  the table: also {reduction =}
+---@param target flame.Tensor
+---@param margin? number|flame.options.margin_ranking_loss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.margin_ranking_loss  "mean"
 ---@return flame.Tensor
-function flame.margin_ranking_loss(x1, x2, y, margin) end
+function flame.margin_ranking_loss(x1, x2, target, margin, reduction) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
 --- the value where mask holds, else x
@@ -4002,12 +4117,16 @@ Tensor.moveaxis = flame.moveaxis
 function flame.movedim(x, a, b) end
 Tensor.movedim = flame.movedim
 
---- mean of squared differences; o: {reduction = "mean" | "sum" | "none"}
+---@class flame.options.mse_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean of squared differences.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.mse_loss  "mean"
 ---@return flame.Tensor
-function flame.mse_loss(input, target, o) end
+function flame.mse_loss(input, target, reduction) end
 Tensor.mse_loss = flame.mse_loss
 
 --- Values sorted along the first axis.
@@ -4025,31 +4144,51 @@ Tensor.mul = flame.mul
 
 Tensor.mul_ = flame.mul
 flame.mul_ = flame.mul
---- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
----@param x flame.Tensor
----@param y flame.Tensor
----@param p? number|table  1
----@param margin? number|table  1.0
----@param weight? flame.Tensor|table  the table: also {reduction =}
+---@class flame.options.multi_margin_loss
+---@field target? flame.Tensor
+---@field p? integer  1
+---@field margin? number  1.0
+---@field weight? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes; p
+--- is 1
+--- or 2, weight one for each class.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param p? integer|flame.options.multi_margin_loss  1
+---@param margin? number|flame.options.multi_margin_loss  1.0
+---@param weight? flame.Tensor|flame.options.multi_margin_loss
+---@param reduction? "mean"|"sum"|"none"|flame.options.multi_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.multi_margin_loss(x, y, p, margin, weight) end
+function flame.multi_margin_loss(input, target, p, margin, weight, reduction) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
+
+---@class flame.options.multilabel_margin_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
 --- from 1 in each row, up to the first 0.
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? table  {reduction = "mean"}
----@return flame.Tensor
-function flame.multilabel_margin_loss(x, y, o) end
-Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
-
---- mean over the classes of the binary cross entropies of logits
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.multilabel_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.multilabel_soft_margin_loss(input, target, o) end
+function flame.multilabel_margin_loss(input, target, reduction) end
+Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
+
+---@class flame.options.multilabel_soft_margin_loss
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean over the classes of the binary cross entropies of logits.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param weight? flame.Tensor|number|flame.options.multilabel_soft_margin_loss
+---@param reduction? "mean"|"sum"|"none"|flame.options.multilabel_soft_margin_loss  "mean"
+---@return flame.Tensor
+function flame.multilabel_soft_margin_loss(input, target, weight, reduction) end
 Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 
 --- n positions drawn from each row of probs (any non-negative weights).
@@ -4237,13 +4376,20 @@ Tensor.nextafter = flame.nextafter
 
 Tensor.nextafter_ = flame.nextafter
 flame.nextafter_ = flame.nextafter
---- Log-probabilities (n, classes, …) and class ids (n, …).
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? flame.Tensor|table  weight, or {reduction = "mean", weight =, ignore_index = -100}
----@param rest? table  options behind a weight
+---@class flame.options.nll_loss
+---@field target? flame.Tensor
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param weight? flame.Tensor|flame.options.nll_loss
+---@param ignore_index? integer|flame.options.nll_loss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nll_loss  "mean"
 ---@return flame.Tensor
-function flame.nll_loss(x, y, o, rest) end
+function flame.nll_loss(input, target, weight, ignore_index, reduction) end
 Tensor.nll_loss = flame.nll_loss
 
 --- the module of the pooling function
@@ -5821,13 +5967,22 @@ Tensor.pixel_unshuffle = flame.pixel_unshuffle
 function flame.poisson(x) end
 Tensor.poisson = flame.poisson
 
+---@class flame.options.poisson_nll_loss
+---@field target? flame.Tensor
+---@field log_input? boolean  true
+---@field full? boolean  false
+---@field eps? number  1e-8
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
----@param x flame.Tensor
----@param y flame.Tensor
----@param o table?
----@param ... any
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param log_input? boolean|flame.options.poisson_nll_loss  true
+---@param full? boolean|flame.options.poisson_nll_loss  false
+---@param eps? number|flame.options.poisson_nll_loss  1e-8
+---@param reduction? "mean"|"sum"|"none"|flame.options.poisson_nll_loss  "mean"
 ---@return flame.Tensor
-function flame.poisson_nll_loss(x, y, o, ...) end
+function flame.poisson_nll_loss(input, target, log_input, full, eps, reduction) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
 --- The n-th derivative of digamma.
@@ -6129,13 +6284,20 @@ function flame.rfftfreq(n, spacing, o) end
 function flame.rfftn(x, s, dim, norm) end
 Tensor.rfftn = flame.rfftn
 
---- over its root mean square along the last axes, times w
+---@class flame.options.rms_norm
+---@field normalized_shape? integer|integer[]
+---@field weight? flame.Tensor|number
+---@field eps? number
+
+--- Over the root mean square along the last axes, which are of normalized_shape, times weight;
+--- without
+--- eps that of the dtype.
 ---@param x flame.Tensor
----@param shape integer|integer[]
----@param w? flame.Tensor
----@param eps? number
+---@param normalized_shape integer|integer[]
+---@param weight? flame.Tensor|number|flame.options.rms_norm
+---@param eps? number|flame.options.rms_norm
 ---@return flame.Tensor
-function flame.rms_norm(x, shape, w, eps) end
+function flame.rms_norm(x, normalized_shape, weight, eps) end
 Tensor.rms_norm = flame.rms_norm
 
 --- the generator's state, or sets it
@@ -6431,20 +6593,30 @@ Tensor.slice_scatter = flame.slice_scatter
 function flame.slogdet(x) end
 Tensor.slogdet = flame.slogdet
 
---- huber_loss over beta; o: {beta = 1}
+---@class flame.options.smooth_l1_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field beta? number  1.0
+
+--- huber_loss over beta.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.smooth_l1_loss  "mean"
+---@param beta? number|flame.options.smooth_l1_loss  1.0
 ---@return flame.Tensor
-function flame.smooth_l1_loss(input, target, o) end
+function flame.smooth_l1_loss(input, target, reduction, beta) end
 Tensor.smooth_l1_loss = flame.smooth_l1_loss
 
---- log(1 + exp(-target input))
+---@class flame.options.soft_margin_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- log(1 + exp(-target input)).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.soft_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.soft_margin_loss(input, target, o) end
+function flame.soft_margin_loss(input, target, reduction) end
 Tensor.soft_margin_loss = flame.soft_margin_loss
 
 --- exp(x) over its sum along d
@@ -7176,27 +7348,45 @@ flame.tril_ = flame.tril
 ---@return flame.Tensor
 function flame.tril_indices(rows, columns, offset, o) end
 
---- a is to be nearer to p than to n, by the margin; swap: also p may be the one near to n.
----@param a flame.Tensor
----@param p number
----@param n integer
----@param margin? number|table  1.0
----@param p? number|table  2
----@param eps? number|table  1e-06
----@param swap? boolean|table
----@param reduction? string|table  mean
+---@class flame.options.triplet_margin_loss
+---@field positive? flame.Tensor
+---@field negative? flame.Tensor
+---@field margin? number  1.0
+---@field p? number  2
+---@field eps? number  1e-6
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
+--- positive may be the one near to the negative.
+---@param anchor flame.Tensor
+---@param positive flame.Tensor
+---@param negative flame.Tensor
+---@param margin? number|flame.options.triplet_margin_loss  1.0
+---@param p? number|flame.options.triplet_margin_loss  2
+---@param eps? number|flame.options.triplet_margin_loss  1e-6
+---@param swap? boolean|flame.options.triplet_margin_loss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.triplet_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.triplet_margin_loss(a, p, n, margin, p, eps, swap, reduction) end
+function flame.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction) end
 Tensor.triplet_margin_loss = flame.triplet_margin_loss
+
+---@class flame.options.triplet_margin_with_distance_loss
+---@field positive? flame.Tensor
+---@field negative? flame.Tensor
+---@field distance_function? function
+---@field margin? number  1.0
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- triplet_margin_loss with a distance of one's own: a function of two
 --- tensors that gives one number a row.
----@param a flame.Tensor
----@param p number
----@param n integer
----@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
+--- Without one it is pairwise_distance.
+---@param anchor flame.Tensor
+---@param positive flame.Tensor
+---@param negative flame.Tensor
 ---@return flame.Tensor
-function flame.triplet_margin_with_distance_loss(a, p, n, o) end
+function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
 --- the upper triangle, 0 below
