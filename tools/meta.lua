@@ -230,7 +230,8 @@ local function stub_type(text)
     local name, list = atom:match("^%s*(.-)(%[?%]?)%s*$")
     local kind = OF_ATOM[name] or name:match("^dims") and AXES or name:match('^"') and name
       or name:match("^%u") and "flame." .. name or name
-    out[#out + 1] = list == "[]" and kind:find("|", 1, true) and "(" .. kind .. ")[]" or kind .. list
+    local inner = list == "[]" and kind:find("|", 1, true) and "(" .. kind .. ")" or kind
+    out[#out + 1] = inner .. list
   end
   return table.concat(out, "|")
 end

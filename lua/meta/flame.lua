@@ -406,35 +406,50 @@ Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
 flame.addbmm_ = flame.addbmm
---- x + value a / b; o: {value = 1}
+---@class flame.options.addcdiv
+---@field tensor1? flame.Tensor|number
+---@field tensor2? flame.Tensor|number
+---@field value? number  1
+
+--- x + value a / b.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param tensor1 flame.Tensor|number
+---@param tensor2 flame.Tensor|number
+---@param value? number|flame.options.addcdiv  1
 ---@return flame.Tensor
-function flame.addcdiv(x, a, b, o) end
+function flame.addcdiv(x, tensor1, tensor2, value) end
 Tensor.addcdiv = flame.addcdiv
 
 Tensor.addcdiv_ = flame.addcdiv
 flame.addcdiv_ = flame.addcdiv
---- x + value a b; o: {value = 1}
+---@class flame.options.addcmul
+---@field tensor1? flame.Tensor|number
+---@field tensor2? flame.Tensor|number
+---@field value? number  1
+
+--- x + value a b.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param tensor1 flame.Tensor|number
+---@param tensor2 flame.Tensor|number
+---@param value? number|flame.options.addcmul  1
 ---@return flame.Tensor
-function flame.addcmul(x, a, b, o) end
+function flame.addcmul(x, tensor1, tensor2, value) end
 Tensor.addcmul = flame.addcmul
 
 Tensor.addcmul_ = flame.addcmul
 flame.addcmul_ = flame.addcmul
---- beta x + alpha a b; o: {beta = 1, alpha = 1}
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@class flame.options.addmm
+---@field mat1? flame.Tensor
+---@field mat2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b.
+---@param x flame.Tensor|number
+---@param mat1 flame.Tensor
+---@param mat2 flame.Tensor
 ---@return flame.Tensor
-function flame.addmm(x, a, b, o) end
+function flame.addmm(x, mat1, mat2) end
 Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
@@ -484,14 +499,20 @@ Tensor.affine_grid = flame.affine_grid
 function flame.all(x, d, o) end
 Tensor.all = flame.all
 
---- is |x - y| <= atol + rtol |y| everywhere; 1e-5, 1e-8, false
+---@class flame.options.allclose
+---@field other? flame.Tensor
+---@field rtol? number  1e-5
+---@field atol? number  1e-8
+---@field equal_nan? boolean  false
+
+--- Is |x - other| <= atol + rtol |other| everywhere?
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param rtol? number
----@param atol? number
----@param equal_nan? boolean
+---@param other flame.Tensor
+---@param rtol? number|flame.options.allclose  1e-5
+---@param atol? number|flame.options.allclose  1e-8
+---@param equal_nan? boolean|flame.options.allclose  false
 ---@return boolean
-function flame.allclose(x, y, rtol, atol, equal_nan) end
+function flame.allclose(x, other, rtol, atol, equal_nan) end
 Tensor.allclose = flame.allclose
 
 --- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
@@ -786,13 +807,18 @@ Tensor.avg_pool3d = flame.avg_pool3d
 ---@param o? table?
 function Tensor:backward(seed, o) end
 
---- beta x + alpha a b over batches
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@class flame.options.baddbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b over batches.
+---@param x flame.Tensor|number
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
 ---@return flame.Tensor
-function flame.baddbmm(x, a, b, o) end
+function flame.baddbmm(x, batch1, batch2) end
 Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
@@ -818,7 +844,7 @@ function flame.bartlett_window(n, periodic, o) end
 function flame.batch_norm(x, mean, var, w, b, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
---- 1 with probability p, else 0
+--- 1 with probability p, else 0.
 ---@param p flame.Tensor
 ---@return flame.Tensor
 function flame.bernoulli(p) end
@@ -974,7 +1000,7 @@ Tensor.bmm = flame.bmm
 ---@return flame.Tensor
 function Tensor:bool() end
 
---- all in their common shape
+--- All in their common shape.
 ---@param ... flame.Tensor
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
@@ -1061,9 +1087,12 @@ Tensor.ceil = flame.ceil
 
 Tensor.ceil_ = flame.ceil
 flame.ceil_ = flame.ceil
---- x above 0, else alpha (exp(x / alpha) - 1)
+---@class flame.options.celu
+---@field alpha? number  1
+
+--- x above 0, else alpha (exp(x / alpha) - 1).
 ---@param x flame.Tensor
----@param alpha? number
+---@param alpha? number|flame.options.celu  1
 ---@return flame.Tensor
 function flame.celu(x, alpha) end
 Tensor.celu = flame.celu
@@ -1086,8 +1115,8 @@ Tensor.channel_shuffle = flame.channel_shuffle
 ---@return flame.Tensor
 function Tensor:char() end
 
---- raises when one has a NaN or Inf; else gives them back
----@param ... flame.Tensor
+--- Raises when one has a NaN or Inf; else gives them back.
+---@param ... any
 ---@return any ...
 function flame.check_finite(...) end
 
@@ -1832,9 +1861,12 @@ function flame.einsum(spec, ...) end
 ---@return integer
 function Tensor:element_size() end
 
---- x above 0, else alpha (exp(x) - 1)
+---@class flame.options.elu
+---@field alpha? number  1
+
+--- x above 0, else alpha (exp(x) - 1).
 ---@param x flame.Tensor
----@param alpha? number
+---@param alpha? number|flame.options.elu  1
 ---@return flame.Tensor
 function flame.elu(x, alpha) end
 Tensor.elu = flame.elu
@@ -1917,11 +1949,14 @@ Tensor.eq = flame.eq
 
 Tensor.eq_ = flame.eq
 flame.eq_ = flame.eq
---- same shape and same values
+---@class flame.options.equal
+---@field other? flame.Tensor
+
+--- Same shape and same values.
 ---@param x flame.Tensor
----@param y flame.Tensor
+---@param other flame.Tensor
 ---@return boolean
-function flame.equal(x, y) end
+function flame.equal(x, other) end
 Tensor.equal = flame.equal
 
 --- error function
@@ -2355,6 +2390,9 @@ function Tensor:geometric_(p) end
 function flame.geqrf(x) end
 Tensor.geqrf = flame.geqrf
 
+---@class flame.options.ger
+---@field y? flame.Tensor
+
 --- The same as outer.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2508,7 +2546,7 @@ Tensor.hardshrink = flame.hardshrink
 
 Tensor.hardshrink_ = flame.hardshrink
 flame.hardshrink_ = flame.hardshrink
---- (x + 3) / 6 between 0 and 1
+--- (x + 3) / 6 between 0 and 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.hardsigmoid(x) end
@@ -2516,7 +2554,7 @@ Tensor.hardsigmoid = flame.hardsigmoid
 
 Tensor.hardsigmoid_ = flame.hardsigmoid
 flame.hardsigmoid_ = flame.hardsigmoid
---- x hardsigmoid(x)
+--- x hardsigmoid(x).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.hardswish(x) end
@@ -2524,10 +2562,14 @@ Tensor.hardswish = flame.hardswish
 
 Tensor.hardswish_ = flame.hardswish
 flame.hardswish_ = flame.hardswish
---- x between -1 and 1, or the bounds given
+---@class flame.options.hardtanh
+---@field min_val? number  -1
+---@field max_val? number  1
+
+--- x between -1 and 1, or the bounds given.
 ---@param x flame.Tensor
----@param min_val? number
----@param max_val? number
+---@param min_val? number|flame.options.hardtanh  -1
+---@param max_val? number|flame.options.hardtanh  1
 ---@return flame.Tensor
 function flame.hardtanh(x, min_val, max_val) end
 Tensor.hardtanh = flame.hardtanh
@@ -3197,26 +3239,37 @@ Tensor.le = flame.le
 
 Tensor.le_ = flame.le
 flame.le_ = flame.le
+---@class flame.options.leakcheck
+---@field n? integer  5
+
 --- Run f n times; raise when handles or bytes grow from the second run on.
 ---@param f function
----@param n integer
+---@param n? integer|flame.options.leakcheck  5
+---@return boolean
 function flame.leakcheck(f, n) end
 
---- x above 0, else the slope (0.01) times x
+---@class flame.options.leaky_relu
+---@field negative_slope? number  0.01
+
+--- x above 0, else the slope (0.01) times x.
 ---@param x flame.Tensor
----@param negative_slope? number
+---@param negative_slope? number|flame.options.leaky_relu  0.01
 ---@return flame.Tensor
 function flame.leaky_relu(x, negative_slope) end
 Tensor.leaky_relu = flame.leaky_relu
 
 Tensor.leaky_relu_ = flame.leaky_relu
 flame.leaky_relu_ = flame.leaky_relu
---- x + w (y - x)
+---@class flame.options.lerp
+---@field y? flame.Tensor|number
+---@field weight? flame.Tensor|number
+
+--- x + w (y - x).
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param w number|flame.Tensor
+---@param y flame.Tensor|number
+---@param weight flame.Tensor|number
 ---@return flame.Tensor
-function flame.lerp(x, y, w) end
+function flame.lerp(x, y, weight) end
 Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
@@ -3247,21 +3300,31 @@ Tensor.lgamma = flame.lgamma
 
 Tensor.lgamma_ = flame.lgamma
 flame.lgamma_ = flame.lgamma
---- beta x + alpha a b; o: {beta = 1, alpha = 1}
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
----@return flame.Tensor
-function flame.linalg.addmm(x, a, b, o) end
+---@class flame.options.linalg.addmm
+---@field mat1? flame.Tensor
+---@field mat2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
 
---- beta x + alpha a b over batches
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+--- beta x + alpha a b.
+---@param x flame.Tensor|number
+---@param mat1 flame.Tensor
+---@param mat2 flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.baddbmm(x, a, b, o) end
+function flame.linalg.addmm(x, mat1, mat2) end
+
+---@class flame.options.linalg.baddbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b over batches.
+---@param x flame.Tensor|number
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
+---@return flame.Tensor
+function flame.linalg.baddbmm(x, batch1, batch2) end
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -3518,7 +3581,10 @@ function flame.linalg.mv(x, y) end
 ---@return flame.Tensor
 function flame.linalg.norm(x, p, d, o) end
 
---- all products of two vectors
+---@class flame.options.linalg.outer
+---@field y? flame.Tensor
+
+--- All products of two vectors.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -3712,9 +3778,12 @@ function Tensor:log_normal_(mean, std) end
 function flame.log_softmax(x, d) end
 Tensor.log_softmax = flame.log_softmax
 
---- log(exp(x) + exp(y)) without overflow
----@param x flame.Tensor
----@param y flame.Tensor
+---@class flame.options.logaddexp
+---@field y? flame.Tensor|number
+
+--- log(exp(x) + exp(y)) without overflow.
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.logaddexp(x, y) end
 Tensor.logaddexp = flame.logaddexp
@@ -3787,7 +3856,7 @@ Tensor.logit = flame.logit
 
 Tensor.logit_ = flame.logit
 flame.logit_ = flame.logit
---- log(sigmoid(x))
+--- log(sigmoid(x)).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.logsigmoid(x) end
@@ -4046,7 +4115,10 @@ Tensor.median = flame.median
 ---@return table
 function flame.memory(device) end
 
---- coordinates of all points; then {indexing = "ij" | "xy"}
+---@class flame.options.meshgrid
+---@field tensors? flame.Tensor
+
+--- Coordinates of all points.
 ---@param ... flame.Tensor
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
@@ -4069,7 +4141,7 @@ Tensor.minimum = flame.minimum
 
 Tensor.minimum_ = flame.minimum
 flame.minimum_ = flame.minimum
---- x tanh(softplus(x))
+--- x tanh(softplus(x)).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.mish(x) end
@@ -4101,20 +4173,28 @@ flame.mod_ = flame.mod
 function flame.mode(x, d, o) end
 Tensor.mode = flame.mode
 
+---@class flame.options.moveaxis
+---@field source? integer|integer[]
+---@field destination? integer|integer[]
+
 --- The same as movedim.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param source integer|integer[]
+---@param destination integer|integer[]
 ---@return flame.Tensor
-function flame.moveaxis(x, a, b) end
+function flame.moveaxis(x, source, destination) end
 Tensor.moveaxis = flame.moveaxis
 
---- axis a moved to place b
+---@class flame.options.movedim
+---@field source? integer|integer[]
+---@field destination? integer|integer[]
+
+--- The axes of source moved to the places of destination: numbers, or lists of one length.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param source integer|integer[]
+---@param destination integer|integer[]
 ---@return flame.Tensor
-function flame.movedim(x, a, b) end
+function flame.movedim(x, source, destination) end
 Tensor.movedim = flame.movedim
 
 ---@class flame.options.mse_loss
@@ -4224,11 +4304,16 @@ Tensor.mvlgamma = flame.mvlgamma
 
 Tensor.mvlgamma_ = flame.mvlgamma
 flame.mvlgamma_ = flame.mvlgamma
---- NaN as 0, infinities as the largest finite numbers, or what is given
+---@class flame.options.nan_to_num
+---@field nan? number  0.0
+---@field posinf? number
+---@field neginf? number
+
+--- NaN as 0, infinities as the largest finite numbers, or what is given.
 ---@param x flame.Tensor
----@param nan? number
----@param posinf? number
----@param neginf? number
+---@param nan? number|flame.options.nan_to_num  0.0
+---@param posinf? number|flame.options.nan_to_num
+---@param neginf? number|flame.options.nan_to_num
 ---@return flame.Tensor
 function flame.nan_to_num(x, nan, posinf, neginf) end
 Tensor.nan_to_num = flame.nan_to_num
@@ -5891,7 +5976,10 @@ Tensor.orgqr = flame.orgqr
 function flame.ormqr(x, tau, c, left, transpose) end
 Tensor.ormqr = flame.ormqr
 
---- all products of two vectors
+---@class flame.options.outer
+---@field y? flame.Tensor
+
+--- All products of two vectors.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -6171,7 +6259,7 @@ function Tensor:register_hook(f) end
 function flame.relu(x) end
 Tensor.relu = flame.relu
 
---- x between 0 and 6
+--- x between 0 and 6.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.relu6(x) end
@@ -6201,12 +6289,18 @@ Tensor.renorm = flame.renorm
 
 Tensor.renorm_ = flame.renorm
 flame.renorm_ = flame.renorm
---- each element n times
+---@class flame.options.repeat_interleave
+---@field repeats? integer|flame.Tensor
+---@field dim? integer
+---@field output_size? integer
+
+--- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- output_size is how many there have to be.
 ---@param x flame.Tensor
----@param n integer|flame.Tensor
----@param d? integer
+---@param repeats integer|flame.Tensor
+---@param dim? integer|flame.options.repeat_interleave
 ---@return flame.Tensor
-function flame.repeat_interleave(x, n, d) end
+function flame.repeat_interleave(x, repeats, dim) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
 --- x is tracked from here on, or no longer
@@ -6305,12 +6399,16 @@ Tensor.rms_norm = flame.rms_norm
 ---@return any
 function flame.rng_state(s) end
 
---- shifted by n positions, around the end
+---@class flame.options.roll
+---@field shifts? integer|integer[]
+---@field dims? integer|integer[]
+
+--- Shifted by as many positions, around the end.
 ---@param x flame.Tensor
----@param n integer|integer[]
----@param d? integer|integer[]?
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]|flame.options.roll
 ---@return flame.Tensor
-function flame.roll(x, n, d) end
+function flame.roll(x, shifts, dims) end
 Tensor.roll = flame.roll
 
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
@@ -6476,7 +6574,7 @@ Tensor.select = flame.select
 function flame.select_scatter(x, src, d, i) end
 Tensor.select_scatter = flame.select_scatter
 
---- scaled elu with PyTorch's constants
+--- Scaled elu with PyTorch's constants.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.selu(x) end
@@ -6652,7 +6750,7 @@ Tensor.softshrink = flame.softshrink
 
 Tensor.softshrink_ = flame.softshrink
 flame.softshrink_ = flame.softshrink
---- x / (1 + |x|)
+--- x / (1 + |x|).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.softsign(x) end
@@ -7136,9 +7234,12 @@ Tensor.sum = flame.sum
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
 
---- one line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf
+---@class flame.options.summary
+---@field name? string
+
+--- One line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf.
 ---@param x flame.Tensor
----@param name? string
+---@param name? string|flame.options.summary
 ---@return string
 function flame.summary(x, name) end
 Tensor.summary = flame.summary
@@ -7256,7 +7357,10 @@ Tensor.threshold = flame.threshold
 
 Tensor.threshold_ = flame.threshold
 flame.threshold_ = flame.threshold
---- copies side by side along each axis
+---@class flame.options.tile
+---@field dims? integer
+
+--- Copies side by side along each axis.
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor

@@ -24,9 +24,10 @@ static int misfit(lua_State *L) {
     rest = strstr(text, ": ") + 2;
   if (rest == NULL) return lua_error(L);
   const fl_declared *d = declared_of(L);
-  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(AT_NAME)),
-      "these arguments can not be taken: %s" FL_DO "; it is %.*s", rest, d->form->text.n,
-      d->form->text.at);
+  const char *op = lua_tostring(L, lua_upvalueindex(AT_NAME));
+  const fl_decl_span it = fl_declare_takes(d->form);
+  return fl_lua_fail(L, op, "these arguments can not be taken: %s; it is %s%.*s", rest, op,
+      it.n, it.at);
 }
 
 static int results(lua_State *L, int status, lua_KContext unused) {

@@ -132,6 +132,11 @@ static inline int fl_declare_takes_list(const fl_decl_atom *a) {
 static inline int fl_decl_same(fl_decl_span a, const char *b, size_t n) {
   return (size_t)a.n == n && memcmp(a.at, b, n) == 0;
 }
+/* The form's text behind the name: a function may go by another one, as name_ does. */
+static inline fl_decl_span fl_declare_takes(const fl_decl_form *f) {
+  const int head = (int)strcspn(f->text.at, "(");
+  return (fl_decl_span){ f->text.at + head, f->text.n - head };
+}
 static inline const fl_decl_param *fl_declare_rest(const fl_declared *d,
     const fl_decl_form *f) {
   return f->rest == 1 ? &d->param[f->param + f->nparams] : NULL;

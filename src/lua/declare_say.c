@@ -68,7 +68,7 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
     const double v = lua_tonumber(L, at);
     if (isfinite(v) && v != floor(v)) add(s, " (a / b is a float, a // b an integer)", -1);
   } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
-    add(s, " with names" FL_DO "; the options table comes last", -1);
+    add(s, " with names; the options table comes last", -1);
   }
 }
 
@@ -137,12 +137,13 @@ static int axes_of(const fl_declared *d, const fl_decl_param *p) {
 
 static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
     const fl_decl_misfit *w, const char *op) {
+  const fl_decl_span it = fl_declare_takes(f);
   const int n = w->p != NULL ? w->p->name.n : 0;
   const char *name = w->p != NULL ? w->p->name.at : "";
   switch (w->kind) {
     case FL_MISFIT_MANY:
-      fl_lua_fail(L, op, "%d argument%s at most, got %d" FL_DO "; it is %.*s", f->npos,
-          f->npos == 1 ? "" : "s", (int)w->element, f->text.n, f->text.at);
+      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos,
+          f->npos == 1 ? "" : "s", (int)w->element, op, it.n, it.at);
     case FL_MISFIT_LENGTH:
       fl_lua_fail(L, op, "%.*s must be an integer or a list of %d, got a list of %lld", n, name,
           axes_of(d, w->p), (long long)w->element);
@@ -181,7 +182,9 @@ int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *
   add_given(&given, L, n);
   for (int k = 0; k < d->nforms; k++) {
     if (k > 0) add(&forms, k + 1 < d->nforms ? ", " : " or ", -1);
-    add(&forms, d->form[k].text.at, d->form[k].text.n);
+    const fl_decl_span it = fl_declare_takes(&d->form[k]);
+    add(&forms, op, -1);
+    add(&forms, it.at, it.n);
   }
-  for (;;) fl_lua_fail(L, op, "no form takes (%.120s)" FL_DO "; there is %s", given.at, forms.at);
+  for (;;) fl_lua_fail(L, op, "no form takes (%.120s); there is %s", given.at, forms.at);
 }
