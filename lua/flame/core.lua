@@ -76,7 +76,7 @@ local function is_float(x) return x:is_floating_point() end
 
 -- What has no default in PyTorch, and is written with its name there all the
 -- same: after x, in order.
-local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q",
+local REQUIRED = { quantile = "q", nanquantile = "q",
   renorm = "p dim maxnorm", threshold = "threshold value", matrix_power = "n",
   scatter_reduce = "dim index src reduce",
   index_reduce = "dim index source reduce" }

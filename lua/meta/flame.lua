@@ -515,10 +515,14 @@ Tensor.all = flame.all
 function flame.allclose(x, other, rtol, atol, equal_nan) end
 Tensor.allclose = flame.allclose
 
+---@class flame.options.alpha_dropout
+---@field p? number  0.5
+---@field training? boolean  false
+
 --- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table
+---@param p? number|flame.options.alpha_dropout  0.5
+---@param training? boolean|flame.options.alpha_dropout  false
 ---@return flame.Tensor
 function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
@@ -647,12 +651,18 @@ Tensor.argmax = flame.argmax
 function flame.argmin(x, d, o) end
 Tensor.argmin = flame.argmin
 
+---@class flame.options.argsort
+---@field dim? integer  -1
+---@field descending? boolean  false
+---@field stable? boolean  false
+
 --- Positions that sort x along axis d (the last); always stable.
 ---@param x flame.Tensor
----@param dim? integer|table  -1
----@param descending? boolean|table
+---@param dim? integer|flame.options.argsort  -1
+---@param descending? boolean|flame.options.argsort  false
+---@param stable? boolean|flame.options.argsort  false
 ---@return flame.Tensor
-function flame.argsort(x, dim, descending) end
+function flame.argsort(x, dim, descending, stable) end
 Tensor.argsort = flame.argsort
 
 --- Positions that are not 0, a row each.
@@ -907,11 +917,15 @@ Tensor.binary_cross_entropy = flame.binary_cross_entropy
 function flame.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) end
 Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 
+---@class flame.options.bincount
+---@field weights? flame.Tensor
+---@field minlength? integer  0
+
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
 --- f64). It looks at values, so it evaluates.
 ---@param x flame.Tensor
----@param weights flame.Tensor?
----@param minlength? number|table  0
+---@param weights? flame.Tensor|flame.options.bincount
+---@param minlength? integer|flame.options.bincount  0
 ---@return flame.Tensor
 function flame.bincount(x, weights, minlength) end
 Tensor.bincount = flame.bincount
@@ -1022,12 +1036,18 @@ function flame.broadcast_tensors(...) end
 function flame.broadcast_to(x, shape) end
 Tensor.broadcast_to = flame.broadcast_to
 
+---@class flame.options.bucketize
+---@field boundaries? flame.Tensor
+---@field out_int32? boolean  false
+---@field right? boolean  false
+
 --- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
----@param x flame.Tensor
+---@param x flame.Tensor|number
 ---@param boundaries flame.Tensor
----@param o table?  {right = false, out_int32 = false}
+---@param out_int32? boolean|flame.options.bucketize  false
+---@param right? boolean|flame.options.bucketize  false
 ---@return flame.Tensor
-function flame.bucketize(x, boundaries, o) end
+function flame.bucketize(x, boundaries, out_int32, right) end
 Tensor.bucketize = flame.bucketize
 
 --- as u8
@@ -1303,12 +1323,16 @@ Tensor.conj = flame.conj
 function flame.conj_physical(x, o) end
 Tensor.conj_physical = flame.conj_physical
 
---- pad with a constant.
+---@class flame.options.constant_pad_nd
+---@field pad? integer[]
+---@field value? number  0
+
+--- pad with a constant; pad holds before and after, from the last axis backwards.
 ---@param x flame.Tensor
----@param amounts integer[]  before and after, from the last axis backwards
----@param value? number
+---@param pad integer[]
+---@param value? number|flame.options.constant_pad_nd  0
 ---@return flame.Tensor
-function flame.constant_pad_nd(x, amounts, value) end
+function flame.constant_pad_nd(x, pad, value) end
 Tensor.constant_pad_nd = flame.constant_pad_nd
 
 --- the value, row-major
@@ -1536,36 +1560,50 @@ function flame.cuda.is_available() end
 ---@return any
 function flame.cuda.load(text, entry) end
 
---- running maxima and their positions
+---@class flame.options.cummax
+---@field dim? integer
+
+--- Running maxima and their positions.
 ---@param x flame.Tensor
----@param d integer
----@return flame.Tensor
----@return flame.Tensor
-function flame.cummax(x, d) end
+---@param dim integer
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.cummax(x, dim) end
 Tensor.cummax = flame.cummax
 
---- running minima and their positions
+---@class flame.options.cummin
+---@field dim? integer
+
+--- Running minima and their positions.
 ---@param x flame.Tensor
----@param d integer
----@return flame.Tensor
----@return flame.Tensor
-function flame.cummin(x, d) end
+---@param dim integer
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.cummin(x, dim) end
 Tensor.cummin = flame.cummin
 
---- running products along an axis
+---@class flame.options.cumprod
+---@field dim? integer
+---@field dtype? string
+
+--- Running products along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumprod(x, d) end
+function flame.cumprod(x, dim) end
 Tensor.cumprod = flame.cumprod
 
 Tensor.cumprod_ = flame.cumprod
 flame.cumprod_ = flame.cumprod
---- running sums along an axis
+---@class flame.options.cumsum
+---@field dim? integer
+---@field dtype? string
+
+--- Running sums along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumsum(x, d) end
+function flame.cumsum(x, dim) end
 Tensor.cumsum = flame.cumsum
 
 Tensor.cumsum_ = flame.cumsum
@@ -1807,26 +1845,38 @@ function Tensor:double() end
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
 
+---@class flame.options.dropout1d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout1d  0.5
+---@param training? boolean|flame.options.dropout1d  true
 ---@return flame.Tensor
 function flame.dropout1d(x, p, training) end
 Tensor.dropout1d = flame.dropout1d
 
+---@class flame.options.dropout2d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout2d  0.5
+---@param training? boolean|flame.options.dropout2d  true
 ---@return flame.Tensor
 function flame.dropout2d(x, p, training) end
 Tensor.dropout2d = flame.dropout2d
 
+---@class flame.options.dropout3d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout3d  0.5
+---@param training? boolean|flame.options.dropout3d  true
 ---@return flame.Tensor
 function flame.dropout3d(x, p, training) end
 Tensor.dropout3d = flame.dropout3d
@@ -2063,10 +2113,14 @@ function flame.exponential_window(n, periodic, center, tau, o) end
 ---@return flame.Tensor
 function flame.eye(n, m, o) end
 
+---@class flame.options.feature_alpha_dropout
+---@field p? number  0.5
+---@field training? boolean  false
+
 --- alpha_dropout of whole channels.
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table
+---@param p? number|flame.options.feature_alpha_dropout  0.5
+---@param training? boolean|flame.options.feature_alpha_dropout  false
 ---@return flame.Tensor
 function flame.feature_alpha_dropout(x, p, training) end
 Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
@@ -2246,18 +2300,20 @@ Tensor.frac_ = flame.frac
 flame.frac_ = flame.frac
 --- Largest of windows of kernel_size at places drawn at random (Graham
 --- 2014), as many as output_size asks for.
+--- table of them
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
 ---@return flame.Tensor
 function flame.fractional_max_pool2d(x, kernel, ...) end
 Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 
 --- Largest of windows of kernel_size at places drawn at random (Graham
 --- 2014), as many as output_size asks for.
+--- table of them
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
 ---@return flame.Tensor
 function flame.fractional_max_pool3d(x, kernel, ...) end
 Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
@@ -2653,11 +2709,16 @@ Tensor.hinge_embedding_loss = flame.hinge_embedding_loss
 function flame.hinge_loss(input, target, margin, reduction) end
 Tensor.hinge_loss = flame.hinge_loss
 
+---@class flame.options.histc
+---@field bins? integer  100
+---@field min? number  0
+---@field max? number  0
+
 --- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
 ---@param x flame.Tensor
----@param bins? integer|flame.Tensor|table  100
----@param min? number|table  0
----@param max? number|table  0
+---@param bins? integer|flame.options.histc  100
+---@param min? number|flame.options.histc  0
+---@param max? number|flame.options.histc  0
 ---@return flame.Tensor
 function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
@@ -3177,12 +3238,18 @@ Tensor.kl_div = flame.kl_div
 function flame.kron(x, y) end
 Tensor.kron = flame.kron
 
+---@class flame.options.kthvalue
+---@field k? integer
+---@field dim? integer  -1
+---@field keepdim? boolean  false
+
 --- The k-th smallest along axis d (the last) and the first position where it stands.
 ---@param x flame.Tensor
 ---@param k integer
----@param dim? integer|integer[]|table  -1
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor  values, positions
+---@param dim? integer|flame.options.kthvalue  -1
+---@param keepdim? boolean|flame.options.kthvalue  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
 function flame.kthvalue(x, k, dim, keepdim) end
 Tensor.kthvalue = flame.kthvalue
 
@@ -3799,11 +3866,14 @@ Tensor.logaddexp2_ = flame.logaddexp2
 flame.logaddexp2_ = flame.logaddexp2
 Tensor.logaddexp_ = flame.logaddexp
 flame.logaddexp_ = flame.logaddexp
---- running logsumexp along an axis
+---@class flame.options.logcumsumexp
+---@field dim? integer
+
+--- Running logsumexp along an axis.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.logcumsumexp(x, d) end
+function flame.logcumsumexp(x, dim) end
 Tensor.logcumsumexp = flame.logcumsumexp
 
 --- logarithm of the determinant
@@ -4101,12 +4171,17 @@ flame.maximum_ = flame.maximum
 function flame.mean(x, d, o) end
 Tensor.mean = flame.mean
 
+---@class flame.options.median
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- The lower of the two middle values of all, or along axis d with its position; a row with a
 --- NaN gives NaN, as in PyTorch.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+---@param dim? integer|flame.options.median
+---@param keepdim? boolean|flame.options.median  false
+---@return flame.Tensor values
+---@return flame.Tensor? positions
 function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
@@ -4328,11 +4403,16 @@ flame.nan_to_num_ = flame.nan_to_num
 function flame.nanmean(x, d, o) end
 Tensor.nanmean = flame.nanmean
 
+---@class flame.options.nanmedian
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- As median, without the NaN; NaN where there is nothing else.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+---@param dim? integer|flame.options.nanmedian
+---@param keepdim? boolean|flame.options.nanmedian  false
+---@return flame.Tensor values
+---@return flame.Tensor? positions
 function flame.nanmedian(x, dim, keepdim) end
 Tensor.nanmedian = flame.nanmedian
 
@@ -5648,10 +5728,15 @@ function nn.utils.weight_norm(module, name, dim) end
 ---@return any
 function flame.no_grad(f, ...) end
 
---- positions of what is not 0, one a row
+---@class flame.options.nonzero
+---@field as_tuple? boolean  false
+
+--- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
+--- tensor an axis. Counts first, so it evaluates.
 ---@param x flame.Tensor
----@return flame.Tensor
-function flame.nonzero(x) end
+---@param as_tuple? boolean|flame.options.nonzero  false
+---@return flame.Tensor|flame.Tensor[]
+function flame.nonzero(x, as_tuple) end
 Tensor.nonzero = flame.nonzero
 
 --- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
@@ -6123,6 +6208,9 @@ Tensor.prod = flame.prod
 ---@return any
 function flame.profile(...) end
 
+---@class flame.options.promote_types
+---@field b? string
+
 --- The dtype of a sum of these two dtypes.
 ---@param a string
 ---@param b string
@@ -6536,13 +6624,23 @@ flame.scatter_reduce_ = flame.scatter_reduce
 ---@return any
 function flame.scope(f) end
 
+---@class flame.options.searchsorted
+---@field v? flame.Tensor|number
+---@field out_int32? boolean  false
+---@field right? boolean  false
+---@field side? "left"|"right"
+---@field sorter? flame.Tensor
+
 --- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
 --- (right: behind) equal elements.
 ---@param sorted flame.Tensor
----@param v flame.Tensor
----@param o table?  {right = false, side = none, sorter = none, out_int32 = false}
+---@param v flame.Tensor|number
+---@param out_int32? boolean|flame.options.searchsorted  false
+---@param right? boolean|flame.options.searchsorted  false
+---@param side? "left"|"right"|flame.options.searchsorted
+---@param sorter? flame.Tensor|flame.options.searchsorted
 ---@return flame.Tensor
-function flame.searchsorted(sorted, v, o) end
+function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
 --- starts the generator anew
@@ -6550,9 +6648,10 @@ Tensor.searchsorted = flame.searchsorted
 function flame.seed(n) end
 
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+--- the last ends
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
 ---@return flame.Tensor
 function flame.segment_reduce(x, reduce, o) end
 Tensor.segment_reduce = flame.segment_reduce
@@ -6766,12 +6865,19 @@ flame.softsign_ = flame.softsign
 function flame.solve(a, b, o) end
 Tensor.solve = flame.solve
 
+---@class flame.options.sort
+---@field dim? integer  -1
+---@field descending? boolean  false
+---@field stable? boolean  false
+
 --- Sorted values along axis d (the last) and their positions; always stable.
 ---@param x flame.Tensor
----@param dim? integer|table  -1
----@param descending? boolean|table
----@return flame.Tensor, flame.Tensor  values, positions
-function flame.sort(x, dim, descending) end
+---@param dim? integer|flame.options.sort  -1
+---@param descending? boolean|flame.options.sort  false
+---@param stable? boolean|flame.options.sort  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.sort(x, dim, descending, stable) end
 Tensor.sort = flame.sort
 
 --- Airy's function Ai.
@@ -7383,13 +7489,20 @@ flame.to_ = Tensor.to
 ---@return number|boolean|table
 function Tensor:tolist() end
 
+---@class flame.options.topk
+---@field k? integer
+---@field dim? integer  -1
+---@field largest? boolean  true
+---@field sorted? boolean  true
+
 --- The k largest along axis d (the last), in order, and their positions.
 ---@param x flame.Tensor
 ---@param k integer
----@param dim? integer|integer[]|table  -1
----@param largest? boolean|table  true
----@param sorted? boolean|table  true
----@return flame.Tensor, flame.Tensor  values, positions
+---@param dim? integer|flame.options.topk  -1
+---@param largest? boolean|flame.options.topk  true
+---@param sorted? boolean|flame.options.topk  true
+---@return flame.Tensor values
+---@return flame.Tensor positions
 function flame.topk(x, k, dim, largest, sorted) end
 Tensor.topk = flame.topk
 
@@ -7578,30 +7691,48 @@ function flame.uniform(shape, low, high, o) end
 ---@return flame.Tensor
 function Tensor:uniform_(low, high) end
 
+---@class flame.options.unique
+---@field sorted? boolean  true
+---@field return_inverse? boolean  false
+---@field return_counts? boolean  false
+---@field dim? integer
+
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
 --- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
 --- gradient: backward raises.
 ---@param x flame.Tensor
----@param sorted? boolean|table
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
+---@param sorted? boolean|flame.options.unique  true
+---@param return_inverse? boolean|flame.options.unique  false
+---@param return_counts? boolean|flame.options.unique  false
+---@param dim? integer|flame.options.unique
+---@return flame.Tensor
+---@return flame.Tensor? inverse
+---@return flame.Tensor? counts
 function flame.unique(x, sorted, return_inverse, return_counts, dim) end
 Tensor.unique = flame.unique
 
+---@class flame.options.unique_consecutive
+---@field return_inverse? boolean  false
+---@field return_counts? boolean  false
+---@field dim? integer
+
 --- As unique, of neighbours only, in the order in which they stand.
 ---@param x flame.Tensor
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
+---@param return_inverse? boolean|flame.options.unique_consecutive  false
+---@param return_counts? boolean|flame.options.unique_consecutive  false
+---@param dim? integer|flame.options.unique_consecutive
+---@return flame.Tensor
+---@return flame.Tensor? inverse
+---@return flame.Tensor? counts
 function flame.unique_consecutive(x, return_inverse, return_counts, dim) end
 Tensor.unique_consecutive = flame.unique_consecutive
 
+---@class flame.options.unravel_index
+---@field shape? integer[]
+
 --- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
----@param idx flame.Tensor  from 1
+---@param idx flame.Tensor
 ---@param shape integer[]
 ---@return flame.Tensor[]
 function flame.unravel_index(idx, shape) end
@@ -7620,18 +7751,28 @@ Tensor.unsqueeze = flame.unsqueeze
 function flame.upsample(x, ...) end
 Tensor.upsample = flame.upsample
 
+---@class flame.options.upsample_bilinear
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+
 --- interpolate, bilinear with aligned corners; of four axes.
 ---@param x flame.Tensor
----@param ... any
+---@param size? integer|integer[]|flame.options.upsample_bilinear
+---@param scale_factor? number|number[]|flame.options.upsample_bilinear
 ---@return flame.Tensor
-function flame.upsample_bilinear(x, ...) end
+function flame.upsample_bilinear(x, size, scale_factor) end
 Tensor.upsample_bilinear = flame.upsample_bilinear
+
+---@class flame.options.upsample_nearest
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
 
 --- interpolate, nearest.
 ---@param x flame.Tensor
----@param ... any
+---@param size? integer|integer[]|flame.options.upsample_nearest
+---@param scale_factor? number|number[]|flame.options.upsample_nearest
 ---@return flame.Tensor
-function flame.upsample_nearest(x, ...) end
+function flame.upsample_nearest(x, size, scale_factor) end
 Tensor.upsample_nearest = flame.upsample_nearest
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
