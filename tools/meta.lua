@@ -73,8 +73,8 @@ local function comment_above(lines, at)
 end
 --- The name that a line declares: def("name(…", def([[linalg.name_?(….
 local function declared_in(line)
-  local name = line:match("^[%a_][%w_%.]*%([%[\"]+([%w_%.:]+)%??%(")
-  return name and name:gsub("_$", ""):match("[%w_]+$")
+  local name = line:match("^[%a_][%w_%.]*%([%['\"]+([%w_%.:]+)%??%(")
+  return name and name:gsub("_$", ""):gsub("^[%.:]", "")
 end
 --- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
 local function line_of_call(lines, name)
@@ -274,8 +274,9 @@ local function entry_of_op(op)
 end
 
 --- What the Lua sources say on a function of this name; nil when there is no text.
-local function entry_of_lua(name, f)
-  local base, at, where = name:match("([%w_]+)$"), nil, nil
+--- declared: the name in the declaration, where there is one.
+local function entry_of_lua(name, f, declared)
+  local base, at, where = declared or name:match("([%w_]+)$"), nil, nil
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
@@ -354,7 +355,8 @@ function describe(name, f, kind)
   local e
   if d then
     e = entry_of_declaration(d)
-    local lua = entry_of_lua(d.name, behind(f))
+    local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
+    local lua = entry_of_lua(d.name, behind(f), scope .. d.name)
     e.doc = d.name == base and lua.doc or { "The same as " .. d.name .. "." }
     e.source = lua.source
   elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then

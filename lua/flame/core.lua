@@ -126,6 +126,11 @@ local function define(text, f, ...)
     text, list[#list + 1] = text .. "\n" .. form, g
   end
   local public, name = internal.declare(text, "", table.unpack(list))
+  local group = text:match("^(%a[%w_]*)%.")
+  if group then
+    flame[group][name] = public
+    return f
+  end
   local scope = text:sub(1, 1)
   if scope ~= ":" then flame[name] = public end
   if scope ~= "." then methods[name] = public end

@@ -1090,11 +1090,16 @@ Tensor.cbrt = flame.cbrt
 
 Tensor.cbrt_ = flame.cbrt
 flame.cbrt_ = flame.cbrt
+---@class flame.options.cdist
+---@field y? flame.Tensor
+---@field p? number  2
+---@field compute_mode? string
+
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number|table  2
----@param compute_mode? any
+---@param p? number|flame.options.cdist  2
+---@param compute_mode? string|flame.options.cdist
 ---@return flame.Tensor
 function flame.cdist(x, y, p, compute_mode) end
 Tensor.cdist = flame.cdist
@@ -1495,12 +1500,16 @@ Tensor.cov = flame.cov
 ---@return flame.Tensor
 function Tensor:cpu() end
 
---- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+---@class flame.options.cross
+---@field y? flame.Tensor
+---@field dim? integer
+
+--- Vector product along an axis of size 3; without dim the first such axis, as torch.cross has it.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d integer|table?  or {dim =}
+---@param dim? integer|flame.options.cross
 ---@return flame.Tensor
-function flame.cross(x, y, d) end
+function flame.cross(x, y, dim) end
 Tensor.cross = flame.cross
 
 --- -log softmax at the class; classes on axis 2, ids from 1 or probabilities; o: {reduction =, weight =, ignore_index =, label_smoothing =}
@@ -1742,11 +1751,16 @@ Tensor.device = flame.device
 function flame.diag(x, k) end
 Tensor.diag = flame.diag
 
+---@class flame.options.diag_embed
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param offset? number|table  0
----@param dim1? number|table  -2
----@param dim2? number|table  -1
+---@param offset? integer|flame.options.diag_embed  0
+---@param dim1? integer|flame.options.diag_embed  -2
+---@param dim2? integer|flame.options.diag_embed  -1
 ---@return flame.Tensor
 function flame.diag_embed(x, offset, dim1, dim2) end
 Tensor.diag_embed = flame.diag_embed
@@ -3231,6 +3245,9 @@ function flame.kernel_cache(what) end
 function flame.kl_div(input, target, reduction, log_target) end
 Tensor.kl_div = flame.kl_div
 
+---@class flame.options.kron
+---@field y? flame.Tensor
+
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3399,11 +3416,16 @@ function flame.linalg.baddbmm(x, batch1, batch2) end
 ---@return flame.Tensor
 function flame.linalg.bmm(x, y) end
 
+---@class flame.options.linalg.cdist
+---@field y? flame.Tensor
+---@field p? number  2
+---@field compute_mode? string
+
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number|table  2
----@param compute_mode? any
+---@param p? number|flame.options.linalg.cdist  2
+---@param compute_mode? string|flame.options.linalg.cdist
 ---@return flame.Tensor
 function flame.linalg.cdist(x, y, p, compute_mode) end
 
@@ -3433,39 +3455,56 @@ function flame.linalg.cholesky_inverse(x, o) end
 ---@return flame.Tensor
 function flame.linalg.cholesky_solve(b, l, upper) end
 
+---@class flame.options.linalg.cond
+---@field p? number|"fro"|"nuc"
+
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
 ---@param x flame.Tensor
----@param p number|string|table?
+---@param p? number|"fro"|"nuc"|flame.options.linalg.cond
 ---@return flame.Tensor
 function flame.linalg.cond(x, p) end
 
---- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+---@class flame.options.linalg.cross
+---@field y? flame.Tensor
+---@field dim? integer  -1
+
+--- Vector product along an axis of size 3.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d integer|table?  or {dim =}
+---@param dim? integer|flame.options.linalg.cross  -1
 ---@return flame.Tensor
-function flame.linalg.cross(x, y, d) end
+function flame.linalg.cross(x, y, dim) end
 
 --- Determinants; the gradient exists where they are 0 as well.
 ---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.linalg.det(x) end
 
+---@class flame.options.linalg.diag_embed
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param offset? number|table  0
----@param dim1? number|table  -2
----@param dim2? number|table  -1
+---@param offset? integer|flame.options.linalg.diag_embed  0
+---@param dim1? integer|flame.options.linalg.diag_embed  -2
+---@param dim2? integer|flame.options.linalg.diag_embed  -1
 ---@return flame.Tensor
 function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 
---- the diagonal of two axes, as a last axis
+---@class flame.options.linalg.diagonal
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
+--- The diagonals of two axes, as a last axis.
 ---@param x flame.Tensor
----@param k? integer
----@param a? integer
----@param b? integer
+---@param offset? integer|flame.options.linalg.diagonal  0
+---@param dim1? integer|flame.options.linalg.diagonal  -2
+---@param dim2? integer|flame.options.linalg.diagonal  -1
 ---@return flame.Tensor
-function flame.linalg.diagonal(x, k, a, b) end
+function flame.linalg.diagonal(x, offset, dim1, dim2) end
 
 --- sum of products of two vectors
 ---@param x flame.Tensor
@@ -3515,6 +3554,9 @@ function flame.linalg.inv_ex(x, ...) end
 ---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.linalg.inverse(x) end
+
+---@class flame.options.linalg.kron
+---@field y? flame.Tensor
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
@@ -3596,12 +3638,18 @@ function flame.linalg.matmul(x, y) end
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
---- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is
---- "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
----@param x flame.Tensor  (…, m, n)
----@param ord? number|string|table  fro
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@class flame.options.linalg.matrix_norm
+---@field ord? number|"fro"|"nuc"  "fro"
+---@field dim? integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
+--- -inf.
+---@param x flame.Tensor
+---@param ord? number|"fro"|"nuc"|flame.options.linalg.matrix_norm  "fro"
+---@param dim? integer[]|flame.options.linalg.matrix_norm
+---@param keepdim? boolean|flame.options.linalg.matrix_norm  false
 ---@return flame.Tensor
 function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 
@@ -3618,7 +3666,7 @@ function flame.linalg.matrix_power(x, n) end
 ---@return flame.Tensor
 function flame.linalg.matrix_rank(x, tol, o) end
 
---- the last two axes exchanged
+--- The last two axes exchanged.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_transpose(x) end
@@ -3640,13 +3688,19 @@ function flame.linalg.multi_dot(list) end
 ---@return flame.Tensor
 function flame.linalg.mv(x, y) end
 
---- norm of vectors or matrices
+---@class flame.options.linalg.norm
+---@field ord? number|"fro"|"nuc"
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
 ---@param x flame.Tensor
----@param p? number|string
----@param d? integer|integer[]?
----@param o? table?
+---@param ord? number|"fro"|"nuc"|flame.options.linalg.norm
+---@param dim? integer|integer[]|flame.options.linalg.norm
+---@param keepdim? boolean|flame.options.linalg.norm  false
 ---@return flame.Tensor
-function flame.linalg.norm(x, p, d, o) end
+function flame.linalg.norm(x, ord, dim, keepdim) end
 
 ---@class flame.options.linalg.outer
 ---@field y? flame.Tensor
@@ -3709,10 +3763,14 @@ function flame.linalg.svd(x, ...) end
 ---@return flame.Tensor
 function flame.linalg.svdvals(x) end
 
+---@class flame.options.linalg.tensordot
+---@field y? flame.Tensor
+---@field dims? integer|any[]  2
+
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims integer|table?
+---@param dims? integer|any[]|flame.options.linalg.tensordot  2
 ---@return flame.Tensor
 function flame.linalg.tensordot(x, y, dims) end
 
@@ -3730,30 +3788,42 @@ function flame.linalg.tensorinv(x, o) end
 ---@return flame.Tensor
 function flame.linalg.tensorsolve(a, b, dims) end
 
---- sum of the diagonal
+--- Sum of a matrix' diagonal.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.trace(x) end
 
---- Columns x^0, x^1, … of each element.
----@param x flame.Tensor
----@param o table|integer?  {N = elements of the last axis}
----@return flame.Tensor
-function flame.linalg.vander(x, o) end
+---@class flame.options.linalg.vander
+---@field N? integer
 
---- sums of products along an axis
+--- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
+---@param x flame.Tensor
+---@param N? integer|flame.options.linalg.vander
+---@return flame.Tensor
+function flame.linalg.vander(x, N) end
+
+---@class flame.options.linalg.vecdot
+---@field y? flame.Tensor
+---@field dim? integer  -1
+
+--- Sums of the products along an axis.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d? integer
+---@param dim? integer|flame.options.linalg.vecdot  -1
 ---@return flame.Tensor
-function flame.linalg.vecdot(x, y, d) end
+function flame.linalg.vecdot(x, y, dim) end
 
---- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements
---- of the axes dim as one vector.
+---@class flame.options.linalg.vector_norm
+---@field ord? number  2
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of the elements of the axes dim as one vector; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param ord? number|string|table  2
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@param ord? number|flame.options.linalg.vector_norm  2
+---@param dim? integer|integer[]|flame.options.linalg.vector_norm
+---@param keepdim? boolean|flame.options.linalg.vector_norm  false
 ---@return flame.Tensor
 function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
@@ -5739,12 +5809,17 @@ function flame.no_grad(f, ...) end
 function flame.nonzero(x, as_tuple) end
 Tensor.nonzero = flame.nonzero
 
---- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
---- axes, or a matrix and an ord, the matrix norm.
+---@class flame.options.norm
+---@field p? number|"fro"|"nuc"  2
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
 ---@param x flame.Tensor
----@param p? any
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@param p? number|"fro"|"nuc"|flame.options.norm  2
+---@param dim? integer|integer[]|flame.options.norm
+---@param keepdim? boolean|flame.options.norm  false
 ---@return flame.Tensor
 function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
@@ -7445,10 +7520,14 @@ function flame.tensor(values, o) end
 function flame.tensor_split(x, n, d) end
 Tensor.tensor_split = flame.tensor_split
 
+---@class flame.options.tensordot
+---@field y? flame.Tensor
+---@field dims? integer|any[]  2
+
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims integer|table?
+---@param dims? integer|any[]|flame.options.tensordot  2
 ---@return flame.Tensor
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
@@ -7510,7 +7589,7 @@ Tensor.topk = flame.topk
 ---@return number|boolean|table
 function Tensor:totable() end
 
---- sum of the diagonal
+--- Sum of a matrix' diagonal.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.trace(x) end
@@ -7780,10 +7859,14 @@ Tensor.upsample_nearest = flame.upsample_nearest
 ---@return function
 function flame.value_and_grad(f) end
 
---- Columns x^0, x^1, … of each element.
+---@class flame.options.vander
+---@field N? integer
+---@field increasing? boolean  false
+
+--- As torch.vander: powers fall unless {increasing = true}.
 ---@param x flame.Tensor
----@param N? any
----@param increasing? any
+---@param N? integer|flame.options.vander
+---@param increasing? boolean|flame.options.vander  false
 ---@return flame.Tensor
 function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander
