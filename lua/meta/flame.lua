@@ -1151,24 +1151,35 @@ function flame.check_finite(...) end
 ---@return any
 function flame.checkpoint(f, ...) end
 
---- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
----@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper boolean|table?  {upper = false}
+---@class flame.options.cholesky
+---@field upper? boolean  false
+
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
+--- definite: another raises with its position.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.cholesky  false
 ---@return flame.Tensor
 function flame.cholesky(x, upper) end
 Tensor.cholesky = flame.cholesky
 
---- the inverse of a matrix from its Cholesky factor
----@param x flame.Tensor
----@param o? table?
+---@class flame.options.cholesky_inverse
+---@field upper? boolean  false
+
+--- The inverse of a from the triangle l of its Cholesky factorisation.
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.cholesky_inverse  false
 ---@return flame.Tensor
-function flame.cholesky_inverse(x, o) end
+function flame.cholesky_inverse(l, upper) end
 Tensor.cholesky_inverse = flame.cholesky_inverse
 
+---@class flame.options.cholesky_solve
+---@field l? flame.Tensor
+---@field upper? boolean  false
+
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
----@param b flame.Tensor  (…, n, k)
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
+---@param b flame.Tensor
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.cholesky_solve  false
 ---@return flame.Tensor
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
@@ -1313,19 +1324,23 @@ function flame.concat(list, d) end
 ---@return flame.Tensor
 function flame.concatenate(list, d) end
 
+---@class flame.options.conj
+---@field complex? boolean
+
 --- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.conj(x, o) end
+function flame.conj(x) end
 Tensor.conj = flame.conj
 
---- as conj
+---@class flame.options.conj_physical
+---@field complex? boolean
+
+--- As conj.
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.conj_physical(x, o) end
+function flame.conj_physical(x) end
 Tensor.conj_physical = flame.conj_physical
 
 ---@class flame.options.constant_pad_nd
@@ -1717,7 +1732,7 @@ Tensor.deg2rad = flame.deg2rad
 Tensor.deg2rad_ = flame.deg2rad
 flame.deg2rad_ = flame.deg2rad
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.det(x) end
 Tensor.det = flame.det
@@ -2157,9 +2172,14 @@ Tensor.fft = flame.fft
 function flame.fft2(x, s, dim, norm) end
 Tensor.fft2 = flame.fft2
 
---- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
+---@class flame.options.fftfreq
+---@field d? number  1.0
+---@field dtype? string
+---@field device? string
+
+--- Frequencies of the elements of fft's result.
 ---@param n integer
----@param d? number|table  1
+---@param d? number|flame.options.fftfreq  1.0
 ---@return flame.Tensor
 function flame.fftfreq(n, d) end
 
@@ -2172,9 +2192,13 @@ function flame.fftfreq(n, d) end
 function flame.fftn(x, s, dim, norm) end
 Tensor.fftn = flame.fftn
 
---- The zero frequency to the middle: op(x[, dim]).
+---@class flame.options.fftshift
+---@field dim? integer|integer[]
+---@field complex? boolean
+
+--- The zero frequency to the middle, along all axes or those named.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table  all
+---@param dim? integer|integer[]|flame.options.fftshift
 ---@return flame.Tensor
 function flame.fftshift(x, dim) end
 Tensor.fftshift = flame.fftshift
@@ -2857,11 +2881,15 @@ Tensor.ifft2 = flame.ifft2
 function flame.ifftn(x, s, dim, norm) end
 Tensor.ifftn = flame.ifftn
 
---- the inverse of fftshift
+---@class flame.options.ifftshift
+---@field dim? integer|integer[]
+---@field complex? boolean
+
+--- The inverse of fftshift.
 ---@param x flame.Tensor
----@param d? integer|integer[]?
+---@param dim? integer|integer[]|flame.options.ifftshift
 ---@return flame.Tensor
-function flame.ifftshift(x, d) end
+function flame.ifftshift(x, dim) end
 Tensor.ifftshift = flame.ifftshift
 
 --- The regularised lower incomplete gamma function; differentiable by x,
@@ -2922,11 +2950,13 @@ Tensor.ihfftn = flame.ihfftn
 function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
 
+---@class flame.options.imag
+---@field complex? boolean
+
 --- The imaginary parts of complex numbers (see conj), without the last axis.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.imag(x, o) end
+function flame.imag(x) end
 Tensor.imag = flame.imag
 
 --- x with the slices of src added at the positions idx
@@ -3041,7 +3071,7 @@ function flame.interpolate(x, size, scale_factor, mode, align_corners) end
 Tensor.interpolate = flame.interpolate
 
 --- Inverses. A singular matrix raises with its position in the batch.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.inverse(x) end
 Tensor.inverse = flame.inverse
@@ -3429,9 +3459,13 @@ function flame.linalg.bmm(x, y) end
 ---@return flame.Tensor
 function flame.linalg.cdist(x, y, p, compute_mode) end
 
---- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
----@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper boolean|table?  {upper = false}
+---@class flame.options.linalg.cholesky
+---@field upper? boolean  false
+
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
+--- definite: another raises with its position.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky  false
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
@@ -3442,16 +3476,23 @@ function flame.linalg.cholesky(x, upper) end
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.cholesky_ex(x, ...) end
 
---- the inverse of a matrix from its Cholesky factor
----@param x flame.Tensor
----@param o? table?
+---@class flame.options.linalg.cholesky_inverse
+---@field upper? boolean  false
+
+--- The inverse of a from the triangle l of its Cholesky factorisation.
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_inverse  false
 ---@return flame.Tensor
-function flame.linalg.cholesky_inverse(x, o) end
+function flame.linalg.cholesky_inverse(l, upper) end
+
+---@class flame.options.linalg.cholesky_solve
+---@field l? flame.Tensor
+---@field upper? boolean  false
 
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
----@param b flame.Tensor  (…, n, k)
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
+---@param b flame.Tensor
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_solve  false
 ---@return flame.Tensor
 function flame.linalg.cholesky_solve(b, l, upper) end
 
@@ -3476,7 +3517,7 @@ function flame.linalg.cond(x, p) end
 function flame.linalg.cross(x, y, dim) end
 
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.det(x) end
 
@@ -3538,7 +3579,7 @@ function flame.linalg.einsum(spec, ...) end
 ---@return flame.Tensor
 function flame.linalg.householder_product(x, tau) end
 
---- the inverse of matrices
+--- The same as inverse.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
@@ -3551,7 +3592,7 @@ function flame.linalg.inv(x) end
 function flame.linalg.inv_ex(x, ...) end
 
 --- Inverses. A singular matrix raises with its position in the batch.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.inverse(x) end
 
@@ -3585,7 +3626,7 @@ function flame.linalg.ldl_factor_ex(x, o) end
 ---@return flame.Tensor
 function flame.linalg.ldl_solve(ld, pivots, b, o) end
 
---- logarithm of the determinant
+--- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.logdet(x) end
@@ -3726,8 +3767,9 @@ function flame.linalg.pinv(x, rtol, hermitian) end
 function flame.linalg.qr(x, mode) end
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor sign
+---@return flame.Tensor logarithm
 function flame.linalg.slogdet(x) end
 
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
@@ -3745,12 +3787,20 @@ function flame.linalg.solve(a, b, o) end
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.solve_ex(a, b, ...) end
 
---- x with a x = b for a triangle a.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k)
----@param o table?  {upper = false, left = true, unitriangular = false}
+---@class flame.options.linalg.solve_triangular
+---@field b? flame.Tensor
+---@field upper? boolean  false
+---@field left? boolean  true
+---@field unitriangular? boolean  false
+
+--- x with a x = b, or x a = b where left is false, for a triangle a.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param upper? boolean|flame.options.linalg.solve_triangular  false
+---@param left? boolean|flame.options.linalg.solve_triangular  true
+---@param unitriangular? boolean|flame.options.linalg.solve_triangular  false
 ---@return flame.Tensor
-function flame.linalg.solve_triangular(a, b, o) end
+function flame.linalg.solve_triangular(a, b, upper, left, unitriangular) end
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
 ---@param x flame.Tensor  (…, m, n)
@@ -3946,7 +3996,7 @@ flame.logaddexp_ = flame.logaddexp
 function flame.logcumsumexp(x, dim) end
 Tensor.logcumsumexp = flame.logcumsumexp
 
---- logarithm of the determinant
+--- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.logdet(x) end
@@ -6387,12 +6437,14 @@ function flame.randperm(n, o) end
 function flame.ravel(x) end
 Tensor.ravel = flame.ravel
 
+---@class flame.options.real
+---@field complex? boolean
+
 --- The real parts of complex numbers (see conj), without the last axis; of
 --- real numbers their values.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.real(x, o) end
+function flame.real(x) end
 Tensor.real = flame.real
 
 --- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
@@ -6491,7 +6543,7 @@ Tensor.reshape_as = flame.reshape_as
 function flame.resolve_conj(x) end
 Tensor.resolve_conj = flame.resolve_conj
 
---- the values of x: no tensor here puts off a sign
+--- The values of x, as resolve_conj gives them.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.resolve_neg(x) end
@@ -6525,12 +6577,16 @@ Tensor.rfft = flame.rfft
 function flame.rfft2(x, s, dim, norm) end
 Tensor.rfft2 = flame.rfft2
 
---- the frequencies of rfft
+---@class flame.options.rfftfreq
+---@field d? number  1.0
+---@field dtype? string
+---@field device? string
+
+--- Frequencies of the elements of rfft's result.
 ---@param n integer
----@param spacing? number
----@param o? table?
+---@param d? number|flame.options.rfftfreq  1.0
 ---@return flame.Tensor
-function flame.rfftfreq(n, spacing, o) end
+function flame.rfftfreq(n, d) end
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
@@ -6860,8 +6916,9 @@ function flame.slice_scatter(x, src, d, first, last, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor sign
+---@return flame.Tensor logarithm
 function flame.slogdet(x) end
 Tensor.slogdet = flame.slogdet
 

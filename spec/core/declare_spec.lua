@@ -128,7 +128,7 @@ describe("a type", function()
     takes({ list }, "f(a: axes)", list)
     takes({ 2 }, "f(a: axes)", 2)
     refused("f: a[2] must be an integer, got string 'b'", "f(a: axes)", { 1, "b" })
-    refused("f: a must be an integer or a list of integers, got a tensor", "f(a: axes)", x)
+    refused("f: a must be an axis or a list of axes, got a tensor", "f(a: axes)", x)
   end)
   it("dims(n) takes one or a list of n", function()
     local list = { 1, 2 }

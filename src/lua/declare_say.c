@@ -19,7 +19,7 @@ static void add(line *s, const char *text, int n) {
 /* ---- what is needed -------------------------------------------------------------------------- */
 static const char *const one[] = {
   "a tensor", "a number", "an integer", "true or false", "a string", "a function", "a value",
-  "an integer", "an integer or a list of integers", "an integer or a list of", "a dtype", "a device"
+  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device"
 };
 static const char *const lists[] = {
   "a list of tensors", "a list of numbers", "a list of integers", "a list of booleans",
