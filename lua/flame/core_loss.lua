@@ -259,14 +259,27 @@ def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T
 def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T",
   function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes.
-def("scaled_dot_product_attention", 8, function(q, k, v, ...)
-  local op = "scaled_dot_product_attention"
-  need_tensor(op, "q", q)
-  need_tensor(op, "k", k)
-  need_tensor(op, "v", v)
-  local o = defaults(op, { "attn_mask", "dropout_p", "is_causal", "scale" },
-    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false }, ...)
+-- ---- attention ----------------------------------------------------------------------------------
+local attention = "scaled_dot_product_attention"
+
+--- How many heads of q read one of x: both are (…, heads, time, size).
+local function heads_for_one(name, x, q)
+  if q.ndim < 3 or x.ndim < 3 then
+    fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
+      name, shape_text(x))
+  end
+  local heads, most = x.shape[x.ndim - 2], q.shape[q.ndim - 2]
+  if heads == most then return 1 end
+  if heads == 0 or most % heads ~= 0 then
+    fail(attention, "%s has %d heads, which do not divide the %d of q", name, heads, most)
+  end
+  return most // heads
+end
+
+--- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
+local function composed(q, k, v, o)
+  if o.k_for > 1 then k = k:repeat_interleave(o.k_for, -3) end
+  if o.v_for > 1 then v = v:repeat_interleave(o.v_for, -3) end
   local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
   if o.is_causal then
     local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]
@@ -281,4 +294,80 @@ def("scaled_dot_product_attention", 8, function(q, k, v, ...)
   local p = scores:softmax(-1)
   if o.dropout_p > 0 then p = p:dropout(o.dropout_p) end
   return p:matmul(v)
+end
+
+--- What the op takes on a device. rows: with fewer, all scores fit a cache, and are made faster.
+--- size: most features of a head; even: keys and values have as many, for half types a multiple of
+--- 8.
+local takes = {
+  cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
+  cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
+}
+
+--- Shape, led by ones to four axes.
+local function four(x)
+  local shape = x.shape
+  while #shape < 4 do table.insert(shape, 1, 1) end
+  return shape
+end
+
+--- Are these the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, and of sizes
+--- that the device takes?
+local function shapes_fit(q, k, v, can, o)
+  for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
+  if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
+  if k[1] ~= v[1] or k[2] ~= v[2] or k[3] ~= v[3] then return false end
+  return q[3] >= can.rows and q[4] <= can.size and v[4] <= can.size
+    and (not can.even or q[4] == v[4])
+end
+
+--- Does the mask broadcast to (b, h, t, s), and is it a plain value?
+local function mask_fits(mask, q, shape, keys)
+  if mask.ndim > 4 or mask.device ~= q.device or internal.tracked(mask) then return false end
+  if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
+  local m = four(mask)
+  local whole = { shape[1], shape[2], shape[3], keys }
+  for i = 1, 4 do if m[i] ~= 1 and m[i] ~= whole[i] then return false end end
+  return true
+end
+
+--- Can the op compute this, which keeps no scores? q, k and v with 2 to 4 axes.
+local function fits(q, k, v, o)
+  local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
+  if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
+    return false
+  end
+  if k.dtype ~= q.dtype or v.dtype ~= q.dtype or k.device ~= q.device or v.device ~= q.device then
+    return false
+  end
+  if o.scale and type(o.scale) ~= "number" then return false end
+  local shape, keys = four(q), four(k)
+  if not shapes_fit(shape, keys, four(v), can, o) or can.even and half[q.dtype]
+      and shape[4] % 8 ~= 0 then
+    return false
+  end
+  return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
+end
+
+--- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
+--- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
+--- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
+--- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+---@param ... any  attn_mask, dropout_p = 0, is_causal = false, scale = d ^ -0.5, enable_gqa = false, or a table of them
+def("scaled_dot_product_attention", 9, function(q, k, v, ...)
+  need_tensor(attention, "q", q)
+  need_tensor(attention, "k", k)
+  need_tensor(attention, "v", v)
+  local o = defaults(attention, { "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa" },
+    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false, enable_gqa = false }, ...)
+  if o.attn_mask then need_tensor(attention, "attn_mask", o.attn_mask) end
+  if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
+  o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
+    o.enable_gqa and heads_for_one("v", v, q) or 1
+  if not fits(q, k, v, o) then return composed(q, k, v, o) end
+  local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
+  local y = internal.attention(lifted(q), lifted(k), lifted(v), o.attn_mask or nil,
+    o.scale or q.shape[q.ndim] ^ -0.5, o.is_causal)
+  if q.ndim == 4 then return y end
+  return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)

@@ -10,7 +10,7 @@ return function(nn, shared)
     if d % heads ~= 0 then fail("%s: %d features do not split into %d heads", what, d, heads) end
   end
 
-  --- Causal self-attention over (batch, time, d) with 'heads' heads, as a composition:
+  --- Causal self-attention over (batch, time, d) with 'heads' heads:
   --- softmax(Q K^T / sqrt(d / heads) with the future at -inf) V, then a projection.
   nn.CausalSelfAttention = Module.extend("CausalSelfAttention")
   function nn.CausalSelfAttention:init(d, heads, ...)
@@ -21,17 +21,46 @@ return function(nn, shared)
     self.proj = nn.Linear(d, d, { bias = o.bias })
     self.drop = nn.Dropout(o.dropout or 0)
   end
-  function nn.CausalSelfAttention:forward(x)
+  --- What attention has seen of a text that is written token by token: keys and values of up to
+  --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
+  --- in 'seen'. Nothing is differentiated through it.
+  function nn.CausalSelfAttention:cache(batch, length)
+    positive("CausalSelfAttention:cache", "batch", batch)
+    positive("CausalSelfAttention:cache", "length", length)
+    local w = self.qkv.weight
+    local function rows()
+      return flame.zeros({ batch, self.heads, length, self.d // self.heads },
+        { dtype = w.dtype, device = w.device })
+    end
+    return { k = rows(), v = rows(), seen = 0, length = length }
+  end
+  -- The positions of q see those before them in the cache, which takes up k and v.
+  local function attend_cached(cache, q, k, v, drop)
+    local t, seen = q:size(3), cache.seen
+    if seen + t > cache.length then
+      fail("CausalSelfAttention: %d positions after %d do not fit a cache of %d", t,
+        seen, cache.length)
+    end
+    local o = { device = q.device }
+    local at = flame.arange(t, o) + seen
+    cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
+    cache.v:index_copy_(3, at, v:detach():to(cache.v.dtype))
+    cache.seen = seen + t
+    local mask = flame.arange(cache.length, o):reshape(1, -1):le(at:reshape(t, 1))
+    return flame.scaled_dot_product_attention(q, cache.k:to(q.dtype), cache.v:to(q.dtype),
+      { attn_mask = mask, dropout_p = drop })
+  end
+  --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
+  function nn.CausalSelfAttention:forward(x, cache)
     local b, t, d = x:size(1), x:size(2), self.d
     local h, size = self.heads, self.d // self.heads
     local qkv = self.qkv(x):reshape(b, t, 3, h, size)
     local function part(i) return qkv:select(3, i):transpose(2, 3) end            -- (b, h, t, size)
-    local q, k, v = part(1), part(2), part(3)
-    local scores = q:matmul(k:transpose(-2, -1)) * (1 / math.sqrt(size))
-    local position = flame.arange(0, t - 1, { device = x.device, dtype = "i64" })
-    local future = position:reshape(1, t):gt(position:reshape(t, 1))
-    local weights = self.drop(scores:masked_fill(future, -math.huge):softmax(-1))
-    return self.proj(weights:matmul(v):transpose(2, 3):reshape(b, t, d))
+    local drop = self.drop.training and self.drop.p or 0
+    local y = cache and attend_cached(cache, part(1), part(2), part(3), drop)
+      or flame.scaled_dot_product_attention(part(1), part(2), part(3),
+        { is_causal = true, dropout_p = drop })
+    return self.proj(y:transpose(2, 3):reshape(b, t, d))
   end
   function nn.CausalSelfAttention:extra()
     return self.d .. " features, " .. self.heads .. " heads"
@@ -95,9 +124,9 @@ return function(nn, shared)
     return y:reshape(x:size(1), x:size(2), h, d // h):transpose(2, 3)
   end
 
-  -- What is added to the scores (batch, heads, time, source): -inf where a
-  -- mask says so. nil: nothing.
-  local function bias_of(self, o, q, k, extra)
+  -- What is added to the scores (batch, heads, time, source): -inf where a mask says so, and, if
+  -- 'causal', in the future. nil: nothing.
+  local function bias_of(self, o, q, k, extra, causal)
     local out
     local function add(mask, shape, name)
       local n = 1
@@ -122,7 +151,7 @@ return function(nn, shared)
       elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s }, "attn_mask")
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
     end
-    if o.is_causal then
+    if causal then
       add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s },
         "the causal mask")
     end
@@ -146,14 +175,13 @@ return function(nn, shared)
       (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
     k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
-      if o.is_causal and extra == 0 and not o.attn_mask and not o.key_padding_mask then
-        return flame.scaled_dot_product_attention(q, k, v, { is_causal = true, dropout_p = drop })
-      end
+      local causal = o.is_causal and extra == 0            -- the rows behind are seen by all
       return flame.scaled_dot_product_attention(q, k, v,
-        { attn_mask = bias_of(self, o, q, k, extra), dropout_p = drop })
+        { is_causal = causal or false, dropout_p = drop,
+          attn_mask = bias_of(self, o, q, k, extra, o.is_causal and not causal) })
     end
     local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)),
-      bias_of(self, o, q, k, extra)
+      bias_of(self, o, q, k, extra, o.is_causal)
     local weights = (bias and scores + bias or scores):softmax(-1)
     if drop > 0 then weights = weights:dropout(drop) end
     return weights:matmul(v), weights

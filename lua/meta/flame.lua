@@ -6703,7 +6703,10 @@ function flame.save(path, value) end
 ---@return flame.Tensor
 function flame.scalar_tensor(values, o) end
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes.
+--- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
+--- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
+--- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
+--- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
 ---@param q flame.Tensor
 ---@param k integer
 ---@param v flame.Tensor
@@ -6711,8 +6714,9 @@ function flame.scalar_tensor(values, o) end
 ---@param dropout_p? number|table  0
 ---@param is_causal? boolean|table
 ---@param scale? number|table
+---@param enable_gqa? any
 ---@return flame.Tensor
-function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale) end
+function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 
 --- x with the elements of src stored at the positions idx of axis d

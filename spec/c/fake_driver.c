@@ -243,7 +243,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
                                       unsigned gz,
                                       unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                       fl_cu_stream s, void **params, void **extra) {
-  (void)shared; (void)s; (void)extra;
+  (void)s; (void)extra;
   const uint64_t threads = (uint64_t)bx * by * bz;
   if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
   if (fake.nlaunch < FAKE_LAUNCHES) {
@@ -251,6 +251,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
     snprintf(l->name, sizeof l->name, "%s", ((fake_function *)(void *)f)->name);
     l->grid = gx;
     l->block = bx;
+    l->shared = shared;
   }
   fake.nlaunch++;
   if (fake.on_launch) fake.on_launch(params);

@@ -12,7 +12,7 @@
 #include "cuda/api/api.h"
 
 enum { FAKE_LAUNCHES = 64 };
-typedef struct fake_launch { char name[64]; unsigned grid, block; } fake_launch;
+typedef struct fake_launch { char name[64]; unsigned grid, block, shared; } fake_launch;
 
 typedef struct fake_state {
   /* what to do */

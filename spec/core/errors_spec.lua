@@ -277,3 +277,48 @@ describe("running out of host memory", function()
     assert.same({ 2, 2, 2 }, (a + 1):totable())
   end)
 end)
+
+describe("what rests on a value that failed", function()
+  local function missing(x)
+    return x:index_select(1, flame.full({ x.shape[1] }, 99, { dtype = "i64" }))
+  end
+  local function told(f)
+    local ok, e = pcall(f)
+    assert.is_false(ok)
+    assert.truthy(tostring(e):find("index 99 at position 1 is out of range", 1, true), tostring(e))
+  end
+
+  it("fails with it: a write of what fails to a tensor that has failed", function()
+    for _, from in ipairs { "i16", "f32", "f64" } do
+      for _, when in ipairs { "before", "at the same time" } do
+        local x = missing(flame.ones(2):double())
+        if when == "before" then told(function() flame.eval(x) end) end
+        x:copy_(missing(flame.ones(2):to(from)))
+        told(function() flame.eval(x) end)
+        told(function() x:totable() end)
+        x:copy_(flame.ones(2))
+        assert.same({ 1, 1 }, x:totable())
+      end
+    end
+  end)
+
+  it("fails with it, and writes of it are refused, though it was evaluated alone", function()
+    local kept = flame.ones(1)
+    flame.eval(kept)
+    local x = missing(flame.ones(1))
+    local y, z = x + 1, flame.ones(3) * 2
+    local part = y:unsqueeze(1)
+    kept:copy_(x * 2)
+    local huge = flame.zeros(1000000, 1000000) + flame.rand(1000000, 1000000)      -- not to be had
+    told(function() x:item() end)
+    told(function() y:item() end)
+    told(function() part:item() end)
+    local ok = pcall(huge.sum, huge)
+    huge = ok and nil
+    collectgarbage()
+    collectgarbage()
+    pcall(kept.item, kept)                          -- the first read tells of the write
+    assert.same({ 1 }, kept:totable())
+    assert.same({ 2, 2, 2 }, z:totable())
+  end)
+end)

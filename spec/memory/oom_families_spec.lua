@@ -85,6 +85,16 @@ describe("a failing allocation #oom", function()
       return flame.scaled_dot_product_attention(t, t, t, { is_causal = true }), (block(t, t, t))
     end, x)
   end, function() return ramp(1, 3, 4) end)
+  family("attention without scores", function(x)
+    local mask, list = x:detach():gt(-1):select(4, 1):unsqueeze(3), nil
+    list = with_gradients(function(t)
+      return flame.internal.attention(t, t:flip(3), t, mask, 0.5, true)
+    end, x)
+    local t = x:detach():requires_grad_(true)
+    local y = flame.internal.attention(t, t, t, nil, 0.5, true)
+    list[#list + 1] = flame.autograd.grad(y:square():sum(), t, { create_graph = true })[1]
+    return list
+  end, function() return ramp(1, 2, 5, 4) end)
   family("einsum and rearrange", function(x, y)
     return flame.einsum("bij,bjk->bik", x, y), flame.einsum("bij,bjk->ik", x, y),
       flame.einsum("bii->b", x),

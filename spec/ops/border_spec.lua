@@ -588,7 +588,7 @@ describe("an error", function()
     local at = debug.getinfo(1, "l").currentline + 1
     local e = error_of(function() local y = layer(flame.ones(3, 5)) return y end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
-    at = debug.getinfo(1, "l").currentline + 1
+    at = debug.getinfo(1, "l").currentline + 2
     e = error_of(function()
       local y = nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4))
       return y

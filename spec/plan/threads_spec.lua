@@ -42,6 +42,17 @@ for _, dtype in ipairs { "f32", "f64" } do
   local w = rn(520, 600):requires_grad_(true)
   wide:matmul(w):square():sum():backward()
   tell(dtype .. " gradient", w.grad)
+  local seen = {}
+  for _, t in ipairs { dtype, dtype == "f32" and "bf16" or "f16" } do
+    for _, heads in ipairs { 1, 4 } do
+      local function part(h, n, d) return flame.randn({ 1, h, n, d }, { dtype = t }):requires_grad_(true) end
+      local q, k, v = part(heads, 300, 40), part(1, 530, 40), part(1, 530, 33)
+      local y = flame.scaled_dot_product_attention(q, k, v, { is_causal = heads == 4, enable_gqa = true })
+      y:square():sum():backward()
+      table.move({ y:detach(), q.grad, k.grad, v.grad }, 1, 4, #seen + 1, seen)
+    end
+  end
+  tell(dtype .. " attention", table.unpack(seen))
   for _, n in ipairs { 20, 100, 256 } do
     local x = rn(n, n)
     local s = x:matmul(x:t()) + flame.eye(n, { dtype = dtype }) * n
@@ -74,7 +85,7 @@ describe("our own kernels", function()
   it("give the same bits with AVX2 as with AVX-512, and all but products and convolutions with neither", function()
     local widest, avx2, base = results("FLAME_BLAS=off"), results("FLAME_BLAS=off FLAME_ISA=avx2"),
       results("FLAME_BLAS=off FLAME_ISA=base")
-    assert.equal(54, #widest, table.concat(widest, "\n"))
+    assert.equal(56, #widest, table.concat(widest, "\n"))
     assert.same(widest, avx2)
     local compared = 0
     for i, line in ipairs(base) do
@@ -109,7 +120,7 @@ describe("a result has the same bits on any number of threads", function()
   for other, counts in pairs { [""] = { 2, 3, 4, 7 }, ["FLAME_BLAS=off "] = { 2, 7 } } do
     it("with " .. (other == "" and "the library that is found" or other), function()
       local one = results(other .. "FLAME_THREADS=1")
-      assert.equal(54, #one, table.concat(one, "\n"))
+      assert.equal(56, #one, table.concat(one, "\n"))
       for _, threads in ipairs(counts) do
         local these = results(other .. "FLAME_THREADS=" .. threads)
         for i = 1, math.max(#one, #these) do

@@ -8,6 +8,7 @@
 ** write a home are not cut: they run with a flag that stays 0, as do those between the first and
 ** the last that write one home.
 */
+#include "cpu/attention/attention.h"
 #include "cpu/calls.h"
 #include "cpu/fft/fft_job.h"
 #include "cpu/gemm/matmul.h"
@@ -275,6 +276,7 @@ static const fl_device_table cpu_table = {
 static void choose_loops(fl_cpu *s) {
   s->vm = &fl_vm_base;
   s->scan = &fl_scan_base;
+  s->attention = &fl_attention_base;
 #if defined(__x86_64__)
   const char *cap = fl_env(FL_ENV_FLAME_ISA);
   const int base = !strcmp(cap, "base"), avx2 = !strcmp(cap, "avx2");
@@ -283,9 +285,11 @@ static void choose_loops(fl_cpu *s) {
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     s->vm = &fl_vm_avx512;
     s->scan = &fl_scan_avx512;
+    s->attention = &fl_attention_avx512;
   } else if (!base && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     s->vm = &fl_vm_avx2;
     s->scan = &fl_scan_avx2;
+    s->attention = &fl_attention_avx2;
   }
 #endif
 }

@@ -216,7 +216,8 @@ static void find_resting(const run *r, const fl_fault *f) {
     if (n->base) rests |= n->base->state == FL_PENDING && n->base->rests == RESTS;
     for (int k = 0; !n->base && k < n->nin; k++)
       rests |= n->in[k] && n->in[k]->state == FL_PENDING && n->in[k]->rests == RESTS;
-    const int stays = n->before && !(is_of(p, n->before) && n->before->rests == RESTS);
+    const int stays = n->before && n->before->state != FL_FAILED &&
+                      !(is_of(p, n->before) && n->before->rests == RESTS);
     n->rests = (uint8_t)(!rests ? CLEAN : stays ? REFUSED : RESTS);
   }
 }
@@ -263,6 +264,30 @@ static void note_refused(flame_context *c, const run *r) {
     if (r->program.nodes.at[i]->rests != REFUSED) continue;
     e->untold = 1;
     e->untold_error = c->err;
+  }
+}
+
+static const fl_node *failed_input(const fl_node *n) {
+  if (n->base) return n->base->state == FL_FAILED ? n->base : NULL;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->state == FL_FAILED) return n->in[i];
+  return NULL;
+}
+
+/* What was not of the program, for it had only some values asked for, fails with what it is made
+** of; a write of it is refused. */
+static void fail_dependents(flame_context *c) {
+  fl_engine *e = c->engine;
+  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+    fl_node *n = c->win.nodes.at[i];
+    const fl_node *q = n && n->state == FL_PENDING ? failed_input(n) : NULL;
+    if (!q) continue;
+    if (!n->before || n->before->state == FL_FAILED) fl_node_fail(n, q->error, q->failed_site);
+    else {
+      fl_node_refuse(n);
+      if (!e->untold) e->untold_error = c->err;
+      e->untold = 1;
+    }
   }
 }
 
@@ -365,6 +390,7 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
     }
   }
   close_run(c, &r);
+  if (s != FLAME_OK && *effects) fail_dependents(c);
   c->evaluating = 0;
   return s;
 }

@@ -6,6 +6,8 @@
 ** internal.along(kind, what, x, d, dtype, y, ...): one over x, and y if it is there, along axis d
 ** of x, which is checked here. Its parameters: the elements before, on and behind the axis, then
 ** the integers that follow. The result has x's shape, and its dtype where none is given.
+**
+** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"
@@ -65,4 +67,19 @@ int fl_lua_call_along(lua_State *L) {
   return fl_lua_leave(L, b, m, out, ok ? n_call(b->c, kind, what, y ? 2 : 1, in, in[0]->device,
                                                 dtype, in[0]->shape->rank, in[0]->shape->size, np,
                                                 p, NULL, 0, NULL) : NULL);
+}
+
+int fl_lua_attention(lua_State *L) {
+  static const char op[] = "scaled_dot_product_attention";
+  fl_lua *b = self_of(L);
+  fl_box *q = fl_arg_tensor(L, 1, op, "q"), *k = fl_arg_tensor(L, 2, op, "k"),
+         *v = fl_arg_tensor(L, 3, op, "v");
+  fl_box *mask = fl_arg_tensor_or_nil(L, 4, op, "attn_mask"), *out;
+  const double scale = fl_arg_num(L, 5, op, "scale");
+  const int causal = lua_toboolean(L, 6);
+  out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *in[] = { node_of(b, q), node_of(b, k), node_of(b, v),
+                    mask ? node_of(b, mask) : &fl_none };
+  return fl_lua_leave(L, b, m, out, n_attention(in[0], in[1], in[2], in[3], scale, causal));
 }

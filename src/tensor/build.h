@@ -132,6 +132,10 @@ fl_node *n_embedding(fl_node *ids, fl_node *w);                   /* ids 1-based
 ** reduction: 0 none, 1 mean, 2 sum. ignore: label left out (-100). */
 fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction,
                          int64_t ignore, double smoothing);
+/* softmax(scale q k' + mask) v of q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), all sizes 1 or
+** more; mask: bool (true takes part) or of q's dtype, broadcast to (b, h, t, s), untracked, or
+** fl_none. */
+fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
 /* keeps the lower (upper: the upper) triangle of the last two axes */

@@ -38,7 +38,7 @@ typedef struct fl_call {
   uint8_t in_dtype[FL_CALL_INPUTS];
   int64_t numel, in_numel[FL_CALL_INPUTS];
   int64_t p[FL_CALL_PARAMS];             /* meaning by kind, see calls.def; rest 0 */
-  char what[24];                         /* public op in messages */
+  char what[32];                         /* public op in messages */
   fl_callee *callee;                     /* a reference, or NULL */
   int32_t nscalar;                       /* data of the callee, not part of a plan's key */
   fl_scalar *scalar;                     /* owned by a node's call; NULL in a plan's copy */

@@ -8,6 +8,7 @@
 ** depend on block sizes, position or workers.
 */
 #include "cpu/gemm/matmul.h"
+#include "cpu/vm/vm_turn.h"
 #include "tensor/math.h"
 #include "base/num.h"
 #include <string.h>
@@ -15,9 +16,8 @@
 enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
 
 
-/* Panels of 'w' rows (A: along m) or columns (B: along n), each k groups of w, zero-filled.
-** s: step of the w-dim, t: step along k. */
-#define PACK(name, S, T, FROM) \
+/* TURN(y, w, p, s, k, m): y[q * w + j] = p[j * s + q], q < k, j < m; 0: it can not. */
+#define PACK(name, S, T, FROM, TURN) \
   static void name(T *y, const S *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) { \
     for (int64_t i = 0; i < n; i += w) { \
       const int64_t m = fl_min(w, n - i); \
@@ -29,21 +29,25 @@ enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
         } \
         continue; \
       } \
-      for (int64_t j = 0; j < m; j++) \
-        for (int64_t q = 0; q < k; q++) y[q * w + j] = FROM(p[j * s + q * t]); \
+      if (t != 1 || !TURN(y, w, p, s, k, m)) \
+        for (int64_t j = 0; j < m; j++) \
+          for (int64_t q = 0; q < k; q++) y[q * w + j] = FROM(p[j * s + q * t]); \
       for (int64_t j = m; j < w; j++) \
         for (int64_t q = 0; q < k; q++) y[q * w + j] = 0; \
       y += k * w; \
     } \
   }
 #define AS_IS(x) (x)
-PACK(pack_f64, double, double, AS_IS)
-PACK(pack_f32, float, float, AS_IS)
-PACK(pack_f16, uint16_t, float, fl_f16_value)
-PACK(pack_bf16, uint16_t, float, fl_bf16_value)
+#define TURN_4(y, w, p, s, k, m) (turn_4_bytes(y, w, p, s, k, m, 1), 1)
+#define TURN_8(y, w, p, s, k, m) (turn_8_bytes(y, w, p, s, k, m, 1), 1)
+#define NO_TURN(y, w, p, s, k, m) 0
+PACK(pack_f64, double, double, AS_IS, TURN_8)
+PACK(pack_f32, float, float, AS_IS, TURN_4)
+PACK(pack_f16, uint16_t, float, fl_f16_value, NO_TURN)
+PACK(pack_bf16, uint16_t, float, fl_bf16_value, NO_TURN)
 
-static void pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
-                 int64_t t, int w) {
+void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
+                  int64_t t, int w) {
   const void *p = x;
   if (dtype == FLAME_F64) pack_f64(y, p, n, k, s, t, w);
   else if (dtype == FLAME_F32) pack_f32(y, p, n, k, s, t, w);
@@ -111,10 +115,10 @@ void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s,
   const int64_t ldc = half ? nc : m->n;
   for (int64_t p = 0; p < m->k; p += KC) {
     const int64_t kc = fl_min(KC, m->k - p);
-    pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
-         wide ? g->mr64 : g->mr);
-    pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],
-         wide ? g->nr64 : g->nr);
+    fl_gemm_pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
+                 wide ? g->mr64 : g->mr);
+    fl_gemm_pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],
+                 wide ? g->nr64 : g->nr);
     if (wide) tiles_f64(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
     else tiles_f32(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
   }

@@ -4,7 +4,7 @@
 **   state/    this, worker threads (pool.c), freed memory kept for reuse (blocks.c)
 **   program/  kernels of plans: lowered to programs, and run
 **   gemm/     matrix products
-**   conv/ linalg/ fft/ sort/ scan/    calls (tensor/call.h)
+**   conv/ linalg/ fft/ sort/ scan/ attention/    calls (tensor/call.h)
 ** and above them scatter.c, calls.c (the table of calls) and device.c (the device table).
 */
 #ifndef FL_CPU_STATE_H
@@ -18,6 +18,7 @@ typedef struct fl_cpu {
   fl_threads *pool;
   const fl_vm *vm;
   const struct fl_scan_loops *scan;   /* of the same instruction set */
+  const struct fl_attention_loops *attention;
   char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
   struct fl_fft_cache *fft;           /* fft_cache.c; NULL: not used yet */

@@ -10,6 +10,9 @@
 /* The call over the host, for a function that finds at run time that it can not. */
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
+/* Bytes of shared memory that a block can have. */
+int64_t fl_cuda_shared_limit(const fl_cuda *s);
+
 /* Arguments as cuLaunchKernel has them; results get the contents that they have before. */
 flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param);
 /* call_checked.c: k->checked instead of k, to its end. */

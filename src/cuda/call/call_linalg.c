@@ -81,11 +81,6 @@ flame_status fl_linalg_point(const fl_linalg_work *w, void **to, const char *bas
 
 /* ---- which way ---- */
 
-static int64_t shared_limit(const fl_cuda *s) {
-  int bytes = 0;
-  return s->cu->DeviceGetAttribute(&bytes, FL_CU_SHARED_OPTIN, s->device) == FL_CU_OK ? bytes : 0;
-}
-
 static unsigned warps_for(int64_t n) { return (unsigned)fl_min(fl_max(n, 2), 32); }
 
 /* Elements between columns that are whole packs of 16 bytes. */
@@ -111,7 +106,7 @@ static void try_small(fl_linalg_work *w) {
              fl_max(big, 32)) * w->width + less * 4 + 16;
     if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
-  if (bytes > shared_limit(w->s) - KEPT_FREE) return;
+  if (bytes > fl_cuda_shared_limit(w->s) - KEPT_FREE) return;
   w->way = FL_WAY_SMALL;
   w->shared = bytes;
   w->threads = (unsigned)(32 * warps);

@@ -8,6 +8,7 @@
 #include "cuda/text/embedded.h"
 #include "cuda/compile/headers.h"
 #include "kernel/text.h"
+#include <stdio.h>
 #include <string.h>
 
 #define ENTRY "fl_kernel"               /* name of every generated kernel */
@@ -217,6 +218,15 @@ static fl_module *file_module(fl_cuda *s, const char *file, const char *defines,
   return m;
 }
 
+/* The files that 'names' holds; 0: one is not there. */
+static int put_files(fl_text *t, const char *names) {
+  char name[64];
+  int length;
+  for (; sscanf(names, " %63s%n", name, &length) == 1; names += length)
+    if (!fl_embedded_put(t, name)) return 0;
+  return 1;
+}
+
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude) {
   int fresh = 0;
   fl_module *m = file_module(s, file, defines, prelude, &fresh);
@@ -226,7 +236,7 @@ int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int pre
   fl_text_init(&t, s->mem);
   fl_text_puts(&t, defines);
   if (prelude) fl_text_prelude(&t);
-  const int found = fl_embedded_put(&t, file);
+  const int found = put_files(&t, file);
   return keep_text(s, m, &t, found ? FLAME_OK : FLAME_INTERNAL) != NULL;
 }
 

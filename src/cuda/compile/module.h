@@ -24,7 +24,8 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 
 /* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
 ** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
-** kernels/prelude.cu come first. Queue it for compilation; 0: error kept. */
+** kernels/prelude.cu come first. file: a name, or several with spaces in between, one behind the
+** other in one program. Queue it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
 /* Its entry, at run time. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,

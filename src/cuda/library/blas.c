@@ -5,9 +5,10 @@
 ** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
 ** What the library can not take (integers, odd strides, no library) is left to steps.cu.
 **
-** Pitch. Large products of half types whose rows do not all begin at multiples of 16 bytes (a
-** vocabulary of 50,257) take the library six times as long on an H200, so such a matrix is copied
-** to rows that do, and the result back. Which matrices are, follows from sizes and strides alone.
+** Pitch. Large products of half types take the library six times as long on an H200 where a size
+** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
+** copies with zeros behind, and the result is copied back. Which of them are, follows from sizes
+** and strides alone.
 */
 #include "cuda/library/blas.h"
 #include "base/num.h"
@@ -255,17 +256,21 @@ static int empty(const fl_matmul *m) {
 
 /* ---- pitch ---- */
 
-/* A matrix in column-major form, and where its columns lie now and for the
-** library; take: only if these differ. */
-typedef struct pitched { int64_t length, count, ld, to; int take; } pitched;
+/* A matrix in column-major form, as it lies and as the library gets it: longer columns, more of
+** them. take: these differ. */
+typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
-  const pitched p = { length, count, ld, fl_round_up(length, PITCH), wanted && ld % PITCH != 0 };
+  pitched p = { length, count, ld, fl_round_up(length, PITCH), fl_round_up(count, PITCH), 0 };
+  p.take = wanted && (ld % PITCH != 0 || length != p.to_length || count != p.to_count);
   return p;
 }
 
-/* What is copied of a, b and c; x gets the distances that the library sees.
-** Returns the scratch bytes. */
+static int64_t bytes_of(const pitched *p) {
+  return fl_round_up(p->to_length * p->to_count * 2, 256);
+}
+
+/* What is copied of a, b and c; x gets what the library sees. Returns the scratch bytes. */
 static int64_t set_pitch(call *x, pitched p[3]) {
   const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
   const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
@@ -276,20 +281,30 @@ static int64_t set_pitch(call *x, pitched p[3]) {
   p[2] = pitched_of(x->m, x->n, x->ldc, wanted);
   for (int i = 0; i < 3; i++) {
     if (!p[i].take) continue;
-    *ld[i] = p[i].to;
-    bytes += fl_round_up(p[i].count * p[i].to * 2, 256);
+    *ld[i] = p[i].to_length;
+    bytes += bytes_of(&p[i]);
   }
+  if (bytes == 0) return 0;
+  x->m = fl_round_up(x->m, PITCH);
+  x->n = fl_round_up(x->n, PITCH);
+  x->k = fl_round_up(x->k, PITCH);
   return bytes;
 }
 
-static flame_status pitch(fl_cuda *s, const pitched *p, const void *from, int64_t from_ld, void *to,
-                          int64_t to_ld) {
-  const int64_t blocks = p->count * fl_ceil_div(p->length, 2048);
+/* As struct pitch_args of pitch.cu. */
+typedef struct pitch_args {
+  const void *from;
+  int64_t from_step, rows, cols;
+  void *to;
+  int64_t to_step, to_rows, to_cols;
+} pitch_args;
+
+static flame_status pitch(fl_cuda *s, pitch_args a) {
+  const int64_t blocks = a.to_rows * fl_ceil_div(a.to_cols, 2048);
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(s, "pitch.cu", "", 0, "pitch", &f);
   if (e != FLAME_OK) return e;
-  int64_t count = p->count, length = p->length;
-  void *params[] = { &from, &from_ld, &to, &to_ld, &count, &length };
+  void *params[] = { &a };
   return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)fl_min(blocks, INT32_MAX), 1, 1 },
                         (const unsigned[]){ 256, 1, 1 }, 0, params);
 }
@@ -350,23 +365,27 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
   return failed(s, r, "cublasLtMatmul");
 }
 
-/* The call, with copies of what lies off the library's rows. x: a copy, in the library's order. */
+/* The call, with copies of what the library is slow on. x: a copy, in the library's order. */
 static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b,
                                      char *c) {
   pitched p[3];
-  const char *at[3] = { a, b, c };
-  char *free_at = s->scratch;
+  const char *at[2] = { a, b };
+  char *free_at = s->scratch, *result = c;
   flame_status e = FLAME_OK;
   if (set_pitch(&x, p) == 0) return multiply(s, &x, size, a, b, c);
-  for (int i = 0; i < 3 && e == FLAME_OK; i++) {
-    if (!p[i].take) continue;
-    if (i < 2) e = pitch(s, &p[i], at[i], p[i].ld, free_at, p[i].to);
+  for (int i = 0; i < 2 && e == FLAME_OK; i++) {
+    const pitched *q = &p[i];
+    if (!q->take) continue;
+    e = pitch(s, (pitch_args){ at[i], q->ld, q->count, q->length, free_at, q->to_length,
+                               q->to_count, q->to_length });
     at[i] = free_at;
-    free_at += fl_round_up(p[i].count * p[i].to * 2, 256);
+    free_at += bytes_of(q);
   }
-  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], (char *)(uintptr_t)at[2]);
-  if (e == FLAME_OK && p[2].take) e = pitch(s, &p[2], at[2], p[2].to, c, p[2].ld);
-  return e;
+  if (p[2].take) result = free_at;
+  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], result);
+  if (e != FLAME_OK || !p[2].take) return e;
+  return pitch(s, (pitch_args){ result, p[2].to_length, p[2].count, p[2].length, c, p[2].ld,
+                                p[2].count, p[2].length });
 }
 
 /* k == 0: the product is all zeros. */

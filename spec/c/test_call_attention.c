@@ -1,0 +1,373 @@
+/*
+** Attention as calls on the CPU: random shapes, strides, masks and groups of heads against plain
+** sums in double, every float dtype, every instruction set, and bit for bit the same with one and
+** three workers (which take one pass and two). Inputs are exactly as long as their strides reach,
+** so that a sanitizer sees a read behind them.
+*/
+#include "cpu/calls.h"
+#include "cpu/attention/attention.h"
+#include "tensor/call_attention.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+static char shape_text[300];
+static void check(int ok, const char *what, double seen) {
+  if (ok) { passed++; return; }
+  if (failed++ < 20) printf("call_attention: FAILED %s: %g; %s\n", what, seen, shape_text);
+}
+
+static uint64_t state = 7;
+static uint64_t bits(void) {
+  state += 0x9E3779B97F4A7C15u;
+  uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+static int64_t pick(int64_t lo, int64_t hi) {
+  return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1));
+}
+
+typedef struct setup { flame_context *c; fl_device d; } setup;
+static setup *open_setup(int threads, const fl_vm *vm, const fl_attention_loops *loops) {
+  setup *s = calloc(1, sizeof *s);
+  s->c = calloc(1, sizeof *s->c);
+  if (fl_cpu_open(s->c, &s->d, threads)) abort();
+  fl_cpu *cpu = s->d.state;
+  if (vm) {
+    cpu->vm = vm;
+    cpu->attention = loops;
+  }
+  cpu->stop = &s->c->interrupted;
+  return s;
+}
+static void close_setup(setup *s) {
+  s->d.table->close(&s->d);
+  check(s->c->mem.live_bytes == 0, "memory is given back", (double)s->c->mem.live_bytes);
+  free(s->c);
+  free(s);
+}
+
+/* ---- arrays ---- */
+
+typedef struct array { int64_t n; int dtype; void *p; } array;
+static double get(const array *a, int64_t i) {
+  const fl_scalar v = fl_scalar_load((const char *)a->p + i * fl_dtype_size(a->dtype), a->dtype);
+  return a->dtype == FLAME_BOOL ? (double)v.i : v.d;
+}
+static array noise(int64_t n, int dtype) {
+  array a = { n, dtype, malloc((size_t)(n * fl_dtype_size(dtype))) };
+  for (int64_t i = 0; i < n; i++) {
+    fl_scalar v;
+    if (dtype == FLAME_BOOL) v.i = pick(0, 2) > 0;
+    else v.d = (double)pick(-40, 40) / 32;
+    fl_scalar_store((char *)a.p + i * fl_dtype_size(dtype), dtype, v);
+  }
+  return a;
+}
+
+/* Row-major strides of (b, h, t) with rows of n, or t before h and rows
+** apart; the elements reached over. */
+static int64_t strides(int64_t b, int64_t h, int64_t t, int64_t n, int64_t *stride) {
+  const int64_t row = n + (pick(0, 2) ? 0 : pick(1, 5)), swapped = pick(0, 1);
+  stride[swapped ? 1 : 2] = row;
+  stride[swapped ? 2 : 1] = swapped ? row * h : row * t;
+  stride[0] = row * h * t;
+  if (b > 1 && !pick(0, 3)) stride[0] = 0;
+  return (b - 1) * stride[0] + (h - 1) * stride[1] + (t - 1) * stride[2] + n;
+}
+
+typedef struct problem {
+  fl_attention a;
+  int dtype;
+  double scale;
+  array q, k, v, g, mask;               /* mask.p NULL: none */
+} problem;
+
+static problem make(int dtype) {
+  problem x = { .dtype = dtype };
+  fl_attention *a = &x.a;
+  a->b = pick(1, 3);
+  a->hk = pick(1, 3);
+  a->h = a->hk * pick(1, 3);
+  a->t = pick(0, 3) ? pick(1, 40) : pick(90, 300);
+  a->s = pick(0, 3) ? pick(1, 40) : pick(230, 530);
+  a->d = pick(1, 40);
+  a->d2 = pick(0, 1) ? a->d : pick(1, 40);
+  a->causal = pick(0, 1);
+  x.scale = (double)pick(1, 40) / 40;
+  x.q = noise(strides(a->b, a->h, a->t, a->d, a->qs), dtype);
+  x.k = noise(strides(a->b, a->hk, a->s, a->d, a->ks), dtype);
+  x.v = noise(strides(a->b, a->hk, a->s, a->d2, a->vs), dtype);
+  x.g = noise(strides(a->b, a->h, a->t, a->d2, a->gs), dtype);
+  if (!pick(0, 1)) return x;
+  const int64_t size[] = { a->b, a->h, a->t, a->s };
+  int64_t n = 1, reach = 1;
+  for (int i = 3; i >= 0; i--) {
+    a->ms[i] = pick(0, 2) ? n : 0;
+    if (a->ms[i]) n *= size[i];
+    reach += (size[i] - 1) * a->ms[i];
+  }
+  x.mask = noise(reach, pick(0, 1) ? FLAME_BOOL : dtype);
+  return x;
+}
+static void drop(problem *x) {
+  free(x->q.p);
+  free(x->k.p);
+  free(x->v.p);
+  free(x->g.p);
+  free(x->mask.p);
+}
+
+/* ---- plain sums ---- */
+
+/* p: a row's weights; a row that sees nothing has NaN. Returns log-sum-exp. */
+static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double *p) {
+  const fl_attention *a = &x->a;
+  const int64_t hk = h / (a->h / a->hk);
+  double top = -INFINITY, sum = 0;
+  for (int64_t j = 0; j < a->s; j++) {
+    double s = 0;
+    for (int64_t e = 0; e < a->d; e++)
+      s += get(&x->q, fl_row_at(a->qs, b, h, i) + e) * get(&x->k, fl_row_at(a->ks, b, hk, j) + e);
+    s *= x->scale;
+    if (a->causal && j > i) s = -INFINITY;
+    if (x->mask.p) {
+      const double m = get(&x->mask, fl_row_at(a->ms, b, h, i) + j * a->ms[3]);
+      if (x->mask.dtype != FLAME_BOOL) s += m;
+      else if (m == 0) s = -INFINITY;
+    }
+    p[j] = s;
+    top = s > top ? s : top;
+  }
+  for (int64_t j = 0; j < a->s; j++) sum += p[j] = exp(p[j] - top);
+  for (int64_t j = 0; j < a->s; j++) p[j] /= sum;
+  return top + log(sum);
+}
+
+/* out then lse; dq, dk, dv one behind the other. */
+typedef struct plain { double *out, *lse, *grad; int64_t n_out, n_lse, n_grad; } plain;
+
+static plain oracle(const problem *x) {
+  const fl_attention *a = &x->a;
+  const int64_t rows = a->b * a->h * a->t, nq = rows * a->d, nk = a->b * a->hk * a->s * a->d;
+  plain r = { .n_out = rows * a->d2, .n_lse = rows,
+              .n_grad = nq + nk + a->b * a->hk * a->s * a->d2 };
+  r.out = calloc((size_t)r.n_out, sizeof(double));
+  r.lse = calloc((size_t)rows, sizeof(double));
+  r.grad = calloc((size_t)r.n_grad, sizeof(double));
+  double *p = calloc((size_t)a->s, 2 * sizeof *p), *dp = p + a->s;
+  for (int64_t row = 0; row < rows; row++) {
+    const int64_t b = row / a->t / a->h, h = row / a->t % a->h, i = row % a->t,
+                  hk = h / (a->h / a->hk);
+    double mean = 0;
+    r.lse[row] = weights(x, b, h, i, p);
+    for (int64_t j = 0; j < a->s; j++) {
+      dp[j] = 0;
+      for (int64_t e = 0; e < a->d2; e++) {
+        const double v = get(&x->v, fl_row_at(a->vs, b, hk, j) + e),
+                     g = get(&x->g, fl_row_at(a->gs, b, h, i) + e);
+        r.out[row * a->d2 + e] += p[j] * v;
+        dp[j] += g * v;
+        r.grad[nq + nk + ((b * a->hk + hk) * a->s + j) * a->d2 + e] += p[j] * g;
+      }
+      mean += p[j] * dp[j];
+    }
+    for (int64_t j = 0; j < a->s; j++) {
+      const int hidden = isnan(r.lse[row]) ||
+                         (p[j] == 0 && (!x->mask.p || x->mask.dtype == FLAME_BOOL));
+      const double ds = hidden ? 0 : p[j] * (dp[j] - mean) * x->scale;
+      for (int64_t e = 0; e < a->d; e++) {
+        r.grad[row * a->d + e] += ds * get(&x->k, fl_row_at(a->ks, b, hk, j) + e);
+        r.grad[nq + ((b * a->hk + hk) * a->s + j) * a->d + e] +=
+            ds * get(&x->q, fl_row_at(a->qs, b, h, i) + e);
+      }
+    }
+  }
+  free(p);
+  return r;
+}
+
+/* ---- calls ---- */
+
+enum { BEHIND = 512 };
+static unsigned char *run(setup *s, fl_call *k, const array *const *in, double scale) {
+  char fault[200] = "";
+  const size_t bytes = (size_t)k->numel * (size_t)fl_dtype_size(k->dtype);
+  unsigned char *out = malloc(bytes + BEHIND);
+  const fl_scalar number = { .d = scale };
+  fl_call_run r = { .call = k, .out = out, .fault = fault, .scalar = &number };
+  memset(out, 0xAB, bytes + BEHIND);
+  for (int i = 0; i < k->nin; i++) r.in[i] = in[i]->p;
+  check(fl_calls[k->kind].fits(k), "fits", k->kind);
+  check(fl_cpu_call(&s->d, &r) == FLAME_OK && !fault[0], "runs", k->kind);
+  for (size_t i = bytes; i < bytes + BEHIND; i++)
+    if (out[i] != 0xAB) { check(0, "writes behind its result", (double)(i - bytes)); break; }
+  return out;
+}
+
+static fl_call call_of(const problem *x, int kind, int nin, const array *const *in, int64_t numel) {
+  fl_call k = { .kind = (uint16_t)kind, .nin = (uint8_t)nin, .dtype = (uint8_t)x->dtype,
+                .numel = numel };
+  memcpy(k.p, &x->a, sizeof x->a);
+  for (int i = 0; i < nin; i++) {
+    k.in_dtype[i] = (uint8_t)in[i]->dtype;
+    k.in_numel[i] = in[i]->n;
+  }
+  return k;
+}
+
+static void near(const array *got, const double *want, int64_t n, double tol, const char *what) {
+  double worst = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const double y = get(got, i), off = fabs(y - want[i]) / (1 + fabs(want[i]));
+    if (isnan(y) != isnan(want[i])) worst = INFINITY;
+    else if (!isnan(y) && y != want[i] && off > worst) worst = off;
+  }
+  check(worst <= tol, what, worst);
+}
+
+static void one_case(setup *one, setup *three, int dtype) {
+  static const double eps[FLAME_DTYPE_COUNT] = { [FLAME_F64] = 1e-12, [FLAME_F32] = 2e-5,
+                                                 [FLAME_F16] = 1e-2, [FLAME_BF16] = 8e-2 };
+  problem x = make(dtype);
+  const fl_attention *a = &x.a;
+  const int64_t width = fl_lse_width(dtype), size = fl_dtype_size(dtype);
+  snprintf(shape_text, sizeof shape_text,
+           "%s b %d h %d hk %d t %d s %d d %d d2 %d causal %d mask %s",
+           fl_dtype_name(dtype), (int)a->b, (int)a->h, (int)a->hk, (int)a->t, (int)a->s, (int)a->d,
+           (int)a->d2, (int)a->causal, x.mask.p ? fl_dtype_name(x.mask.dtype) : "none");
+  const plain want = oracle(&x);
+  const array *in[] = { &x.q, &x.k, &x.v, &x.mask };
+  fl_call k = call_of(&x, FL_CALL_attention, x.mask.p ? 4 : 3, in, want.n_out + want.n_lse * width);
+  array packed = { k.numel, dtype, run(one, &k, in, x.scale) };
+  void *again = run(three, &k, in, x.scale);
+  check(!memcmp(packed.p, again, (size_t)(k.numel * size)), "the same bits with three workers", 0);
+  near(&packed, want.out, want.n_out, eps[dtype], "result");
+  array lse = { want.n_lse, dtype == FLAME_F64 ? FLAME_F64 : FLAME_F32,
+                malloc((size_t)want.n_lse * 8) };
+  memcpy(lse.p, (char *)packed.p + want.n_out * size, (size_t)(want.n_lse * width * size));
+  near(&lse, want.lse, want.n_lse, dtype == FLAME_F64 ? 1e-12 : 2e-5, "log-sum-exp");
+  const array *back[] = { &x.g, &packed, &x.q, &x.k, &x.v, &x.mask };
+  fl_call b = call_of(&x, FL_CALL_attention_back, x.mask.p ? 6 : 5, back, want.n_grad);
+  array grad = { want.n_grad, dtype, run(one, &b, back, x.scale) };
+  void *twice = run(three, &b, back, x.scale);
+  check(!memcmp(grad.p, twice, (size_t)(b.numel * size)),
+        "the same bits of gradients with three workers", 0);
+  near(&grad, want.grad, want.n_grad, 4 * eps[dtype], "gradients");
+  void *const owned[] = { packed.p, again, lse.p, grad.p, twice, want.out, want.lse, want.grad };
+  for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+  drop(&x);
+}
+
+static void all_of(const fl_vm *vm, const fl_attention_loops *loops, int n) {
+  static const int dtypes[] = { FLAME_F64, FLAME_F32, FLAME_F16, FLAME_BF16 };
+  setup *one = open_setup(1, vm, loops), *three = open_setup(3, vm, loops);
+  for (int i = 0; i < n; i++) one_case(one, three, dtypes[i % 4]);
+  close_setup(one);
+  close_setup(three);
+}
+
+/* ---- calls that do not fit ---- */
+
+static fl_call fitting(void) {
+  fl_call k = { .kind = FL_CALL_attention, .nin = 4, .dtype = FLAME_F32,
+                .in_dtype = { FLAME_F32, FLAME_F32, FLAME_F32, FLAME_BOOL } };
+  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = 3, .s = 5, .d = 6, .d2 = 7,
+                           .qs = { 72, 18, 6 }, .ks = { 60, 30, 6 },
+                           .vs = { 70, 35, 7 }, .ms = { 0, 0, 5, 1 } };
+  const int64_t n[] = { 144, 120, 140, 15 };
+  memcpy(k.p, &a, sizeof a);
+  memcpy(k.in_numel, n, sizeof n);
+  k.numel = 2 * 4 * 3 * 8;
+  return k;
+}
+static int fits(const fl_call *k) { return fl_calls[k->kind].fits(k); }
+
+static void refuses_what_does_not_fit(void) {
+  const fl_call good = fitting();
+  snprintf(shape_text, sizeof shape_text, "misfits");
+  check(fits(&good), "what fits", 0);
+  for (int i = 0; i < 7; i++) {                        /* b h hk t s d d2 */
+    static const int64_t wrong[] = { 0, -1, 3000, INT64_MAX / 8, INT64_MAX };
+    for (int w = 0; w < 5; w++) {
+      fl_call k = good;
+      k.p[i] = wrong[w];
+      check(!fits(&k), "a wrong size", i * 10 + w);
+    }
+  }
+  for (int i = FL_AP_SIZES; i < FL_AP_COUNT; i++) {
+    const int of_dout = i >= FL_AP_SIZES + 9 && i < FL_AP_SIZES + 12;
+    fl_call k = good;
+    k.p[i] = -1;
+    check(fits(&k) == of_dout, "a negative stride", i);
+    k.p[i] = INT64_MAX;
+    check(fits(&k) == of_dout, "a stride that leaves the input", i);
+  }
+  for (int i = 0; i < 4; i++) {
+    fl_call k = good;
+    k.in_numel[i]--;
+    check(!fits(&k), "an input that is too short", i);
+    k = good;
+    k.in_dtype[i] = FLAME_F64;
+    check(!fits(&k), "an input of another dtype", i);
+  }
+  for (int nin = 0; nin < 7; nin++) {
+    fl_call k = good;
+    k.nin = (uint8_t)nin;
+    check(fits(&k) == (nin == 3 || nin == 4), "a number of inputs", nin);
+  }
+  fl_call k = good;
+  k.numel++;
+  check(!fits(&k), "another size of the result", 0);
+  k = good, k.p[2] = 3;
+  check(!fits(&k), "heads that do not divide", 0);
+  k = good, k.p[7] = 2;
+  check(!fits(&k), "a flag of 2", 0);
+  k = good, k.dtype = k.in_dtype[0] = k.in_dtype[1] = k.in_dtype[2] = FLAME_I64;
+  check(!fits(&k), "integers", 0);
+}
+
+static void refuses_gradients_that_do_not_fit(void) {
+  const fl_call forward = fitting();
+  fl_call good = forward;
+  const int64_t n[] = { 168, forward.numel, 144, 120, 140, 15 }, strides_of_dout[] = { 84, 21, 7 };
+  good.kind = FL_CALL_attention_back;
+  good.nin = 6;
+  for (int i = 0; i < 5; i++) good.in_dtype[i] = FLAME_F32;
+  good.in_dtype[5] = FLAME_BOOL;
+  memcpy(good.in_numel, n, sizeof n);
+  memcpy(good.p + FL_AP_SIZES + 9, strides_of_dout, sizeof strides_of_dout);
+  good.numel = 144 + 120 + 140;
+  check(fits(&good), "a gradient that fits", 0);
+  for (int i = 0; i < 6; i++) {
+    fl_call k = good;
+    k.in_numel[i]--;
+    check(!fits(&k), "an input of the gradient that is too short", i);
+  }
+  for (int i = 0; i < 3; i++) {
+    fl_call k = good;
+    k.p[FL_AP_SIZES + 9 + i]++;
+    check(!fits(&k), "a stride of dout that leaves it", i);
+  }
+  fl_call k = good;
+  k.in_numel[1]++;
+  check(!fits(&k), "a packed result of another size", 0);
+  k = good, k.numel--;
+  check(!fits(&k), "gradients of another size", 0);
+}
+
+int main(void) {
+  all_of(NULL, NULL, 240);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all_of(&fl_vm_avx2, &fl_attention_avx2, 80);
+#endif
+  all_of(&fl_vm_base, &fl_attention_base, 80);
+  refuses_what_does_not_fit();
+  refuses_gradients_that_do_not_fit();
+  printf("call_attention: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,162 @@
+/*
+** Attention on a CUDA device against the fake driver, with the texts through the real NVRTC where
+** there is one: which calls run there, what is launched for them, and that the launches are those
+** that the texts are written for.
+*/
+#include "fake_device.h"
+#include "cuda/call/call.h"
+#include "tensor/call_attention.h"
+
+static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
+
+/* q (2, 4, t, d), k and v (2, 2, s, d), row-major. */
+static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int64_t d2, int mask,
+                       int causal) {
+  const int back = kind == FL_CALL_attention_back, first = back ? 2 : 0;
+  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = t, .s = s, .d = d, .d2 = d2,
+                           .causal = causal, .qs = { 4 * t * d, t * d, d },
+                           .ks = { 2 * s * d, s * d, d }, .vs = { 2 * s * d2, s * d2, d2 },
+                           .gs = { 4 * t * d2, t * d2, d2 },
+                           .ms = { 0, 0, s, 1 } };
+  const int64_t packed = 8 * t * (d2 + fl_lse_width(dtype));
+  fl_call c = { .kind = (uint16_t)kind, .nin = (uint8_t)(first + 3 + (mask != FL_MASK_NONE)),
+                .dtype = (uint8_t)dtype,
+                .numel = back ? 8 * t * d + 4 * s * (d + d2) : packed,
+                .in_numel = { 8 * t * d2, packed } };
+  const int64_t numel[] = { 8 * t * d, 4 * s * d, 4 * s * d2, t * s };
+  memcpy(c.p, &a, sizeof a);
+  memset(c.in_dtype, dtype, sizeof c.in_dtype);
+  memcpy(c.in_numel + first, numel, sizeof numel);
+  if (mask == FL_MASK_BOOL) c.in_dtype[first + 3] = FLAME_BOOL;
+  return c;
+}
+
+typedef struct bench { flame_context c; fl_device d; } bench;
+
+static fl_cuda *open_bench(bench *b, int real) {
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };
+  memset(b, 0, sizeof *b);
+  fake_reset();
+  CHECK(fl_cuda_open_with(&b->c, &b->d, 0, real ? &mixed : &fake_libraries) == FLAME_OK);
+  return b->d.state;
+}
+
+static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
+  int64_t bytes = -2;
+  CHECK(fl_calls[c->kind].fits(c));
+  CHECK(fl_cuda_call_prepare(s, c, &bytes) == FLAME_OK);
+  return bytes;
+}
+
+static void what_kernels_do_not_take_goes_over_the_host(void) {
+  bench b;
+  fl_cuda *s = open_bench(&b, 0);
+  static const struct { int dtype, d, d2, there; } of[] = {
+    { FLAME_F32, 64, 64, 1 }, { FLAME_F32, 5, 5, 1 }, { FLAME_F32, 256, 256, 1 },
+    { FLAME_F32, 257, 257, 0 }, { FLAME_F32, 64, 32, 0 },
+    { FLAME_F64, 64, 64, 0 }, { FLAME_F16, 64, 64, 1 }, { FLAME_F16, 60, 60, 0 },
+    { FLAME_BF16, 256, 256, 1 }, { FLAME_BF16, 264, 264, 0 },
+  };
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+    for (int back = 0; back < 2; back++) {
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 30,
+                                50, of[i].d, of[i].d2, FL_MASK_NONE, 0);
+      const int64_t bytes = scratch_of(s, &c);
+      CHECK(bytes == (!of[i].there ? -1 : back ? 4 * 8 * 30 : 0));
+    }
+  fl_modules_forget(s);
+  close_fake(&b.c, &b.d);
+}
+
+/* blocks of 128 threads */
+typedef struct expected { const char *name; unsigned grid, shared; } expected;
+
+/* The call runs by these launches. */
+static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
+  static char memory[64];
+  char fault[FL_CALL_FAULT];
+  const fl_scalar scale = { .d = 0.5 };
+  fl_call_step t = { .call = *c, .out = { FL_AT_OUT, 0, 0 } };
+  void *at[] = { memory };
+  const fl_binding b = { .ext = at, .out = at, .scalar = &scale };
+  for (int i = 0; i < c->nin; i++) t.in[i] = (fl_place){ FL_AT_EXT, 0, 0 };
+  fake.nlaunch = 0;
+  s->scratch_bytes = 1 << 30;              /* of nothing: the fake driver runs no kernel of these */
+  CHECK(fl_cuda_call_run(s, &t, &b, fault) == FLAME_OK);
+  s->scratch_bytes = 0;
+  CHECK(fake.nlaunch == n);
+  for (int i = 0; i < n && i < fake.nlaunch; i++) {
+    CHECK(strcmp(fake.launch[i].name, e[i].name) == 0);
+    CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].block == 128 &&
+          fake.launch[i].shared == e[i].shared);
+  }
+}
+
+/* Numbers as the heads of the texts have them. */
+static void a_call_is_launched_as_its_text_says(void) {
+  static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
+                                   { "attention_delta", 300 * 8 / 16, 0 },
+                                   { "attention_keys", 4 * 4, 55808 },
+                                   { "attention_queries", 8 * 3, 55296 } };
+  static const expected large[] = { { "attention_forward", 8 * 5, 101376 },
+                                    { "attention_delta", 300 * 8 / 4, 0 },
+                                    { "attention_keys", 4 * 8 * 2, 84608 },
+                                    { "attention_queries", 8 * 5, 101376 } };
+  static const expected single[] = { { "attention_forward", 8 * 10, 30336 },
+                                     { "attention_delta", 300 * 8 / 32, 0 },
+                                     { "attention_keys", 4 * 16, 43264 },
+                                     { "attention_queries", 8 * 10, 43264 } };
+  static const struct { int dtype, d; const expected *e; } of[] =
+      { { FLAME_F16, 64, half }, { FLAME_BF16, 200, large }, { FLAME_F32, 64, single } };
+  for (int i = 0; i < 3; i++)
+    for (int back = 0; back < 2; back++) {
+      bench b;
+      fl_cuda *s = open_bench(&b, 0);
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 300,
+                                500, of[i].d, of[i].d, FL_MASK_NONE, 1);
+      CHECK(scratch_of(s, &c) >= 0);
+      CHECK(fl_modules_build(s) == FLAME_OK);
+      launches(s, &c, back ? 3 : 1, of[i].e + back);
+      close_fake(&b.c, &b.d);
+    }
+}
+
+/* Compiled by the real NVRTC: every size of a head once, with each mask among them. */
+static void real_nvrtc_takes_the_texts(void) {
+  static const int heads[] = { 32, 64, 96, 128, 192, 256 }, dtypes[] = { FLAME_F16, FLAME_BF16 };
+  bench b;
+  const char *reason = "";
+#ifdef __SANITIZE_THREAD__
+  return;
+#endif
+  if (!real_nvrtc(&reason)) {
+    printf("skipped: compiling with NVRTC (%s)\n", reason);
+    return;
+  }
+  fl_cuda *s = open_bench(&b, 1);
+  for (int i = 0; i < 6; i++)
+    for (int back = 0; back < 2; back++) {
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, dtypes[i % 2],
+                                40, 50, heads[i], heads[i], (i + back) % 3, i / 2 % 2);
+      CHECK(scratch_of(s, &c) >= 0);
+    }
+  for (int mask = FL_MASK_NONE; mask <= FL_MASK_FLOAT; mask++) {
+    const fl_call c = call_of(FL_CALL_attention_back, FLAME_F32, 40, 50, heads[2 * mask],
+                              heads[2 * mask], mask, mask % 2);
+    CHECK(scratch_of(s, &c) >= 0);
+  }
+  const flame_status e = fl_modules_build(s);
+  if (e != FLAME_OK) printf("%s\n", b.c.err.message);
+  CHECK(e == FLAME_OK && b.c.stats.compiles == 15);
+  close_fake(&b.c, &b.d);
+}
+
+int main(void) {
+  setenv("FLAME_CACHE_DIR", "off", 1);
+  what_kernels_do_not_take_goes_over_the_host();
+  a_call_is_launched_as_its_text_says();
+  real_nvrtc_takes_the_texts();
+  printf("cuda_attention: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,193 @@
+/*
+** Attention on a CUDA device by kernels/attention.cu, which has the heads of these launches: f32,
+** f16 and bf16 whose keys and values have as many features, at most 256, of half types a multiple
+** of 8. What it has not goes over the host; lua/flame/core_loss.lua records the composition there.
+**
+** How rows and columns are cut is said here and given to the texts as definitions; it follows from
+** the size of a head and the kind of mask alone.
+*/
+#include "cuda/call/call.h"
+#include "base/num.h"
+#include "tensor/call_attention.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* the last: architecture whose instructions these are */
+enum { DEFINES = 256, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };
+enum { FORWARD, DELTA, KEYS, QUERIES, ENTRIES };
+static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys",
+                                        "attention_queries" };
+
+/* The argument of all entries: struct attention_args of attention.cu. */
+typedef struct args {
+  const void *q, *k, *v, *mask, *dout, *packed;
+  void *result, *scratch;
+  long long qs[3], ks[3], vs[3], gs[3], ms[4];
+  int b, h, hk, t, s, d;
+  float scale;
+} args;
+
+typedef struct work {
+  fl_attention a;
+  int mask, half, back;
+  int64_t head;                         /* d, rounded up to what there are kernels for */
+  const char *file;
+  char defines[DEFINES];
+} work;
+
+/* ---- launches ---- */
+
+typedef struct tiling { int64_t tiles, width; int blocks, held; } tiling;
+static tiling tiling_of(const work *w, int entry) {
+  const int64_t head = w->head;
+  const int masked = w->mask != FL_MASK_NONE, two = head <= 64 && !masked, small = head <= 128;
+  if (entry == FORWARD) return (tiling){ two ? 2 : 1, head > 128 && masked ? 32 : 64, 2, small };
+  if (entry == KEYS)
+    return (tiling){ two ? 2 : 1, head > 192 || (head > 64 && masked) ? 16 : 32, small ? 2 : 1, 0 };
+  return (tiling){ two ? 2 : 1, head > 64 && masked ? 16 : 32, small ? 2 : 1, small };
+}
+
+typedef struct shape { int64_t blocks, threads, shared; } shape;
+
+/* Tensor cores: a block has 64 rows a tile, of q or of k, and of dout or of v backward; steps of
+** 'width' rows of the other two, in two stages where there is room. */
+static shape half_shape(const work *w, int entry) {
+  const fl_attention *a = &w->a;
+  const tiling x = tiling_of(w, entry);
+  const int64_t row = 2 * (w->head + 8), stages = w->head > 128 ? 1 : 2, rows = 64 * x.tiles,
+                step = 2 * stages * x.width;
+  const int64_t parts = w->head > 128 ? 2 : 1, lanes = w->head == 32 ? 4 : w->head == 64
+                                                       ? 8 : w->head <= 128 ? 16 : 32;
+  switch (entry) {
+    case FORWARD:
+      return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (rows + step) };
+    case DELTA: return (shape){ fl_ceil_div(a->t * a->h * a->b, THREADS / lanes), THREADS, 0 };
+    case KEYS: return (shape){ fl_ceil_div(a->s, rows) * a->hk * a->b * parts, THREADS,
+                               row * (2 * rows + step) + 8 * stages * x.width };
+    default:
+      return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (2 * rows + step) };
+  }
+}
+
+/* f32: four threads a row, tiles of as many rows as columns. */
+static shape single_shape(const work *w, int entry) {
+  const fl_attention *a = &w->a;
+  const int64_t tile = w->head > 128 ? 16 : 32, row = w->head + 4,
+                back = 4 * tile * (4 * row + 2 * (tile + 1));
+  switch (entry) {
+    case FORWARD:
+      return (shape){ fl_ceil_div(a->t, tile) * a->h * a->b, 4 * tile,
+                      4 * tile * (3 * row + tile + 1) };
+    case DELTA: return (shape){ fl_ceil_div(a->t * a->h * a->b, tile), 4 * tile, 0 };
+    case KEYS: return (shape){ fl_ceil_div(a->s, tile) * a->hk * a->b, 4 * tile, back };
+    default: return (shape){ fl_ceil_div(a->t, tile) * a->h * a->b, 4 * tile, back };
+  }
+}
+
+static shape shape_of(const work *w, int entry) {
+  return (w->half ? half_shape : single_shape)(w, entry);
+}
+
+/* ---- what can run here ---- */
+
+static void put_defines(work *w, int dtype) {
+  static const char *const names[ENTRIES] = { [FORWARD] = "FORWARD", [KEYS] = "KEYS",
+                                              [QUERIES] = "QUERIES" };
+  int n = snprintf(w->defines, DEFINES,
+                   "#define TYPE %d\n#define HEAD %d\n#define CAUSAL %d\n#define MASK %d\n%s",
+                   dtype == FLAME_F32 ? 1 : dtype == FLAME_F16 ? 2 : 3, (int)w->head,
+                   (int)w->a.causal, w->mask, w->half && w->back ? "#define BACKWARD\n" : "");
+  for (int e = 0; w->half && e < ENTRIES; e++) {
+    const tiling x = tiling_of(w, e);
+    if (names[e])
+      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s %d, %d, %d, %d\n",
+                    names[e], (int)x.tiles, (int)x.width, x.blocks, x.held);
+  }
+}
+
+/* 0: not here. */
+static int work_of(fl_cuda *s, const fl_call *c, work *w) {
+  static const int heads[] = { 32, 64, 96, 128, 192, MOST };
+  memset(w, 0, sizeof *w);
+  if (!fl_attention_read(c, &w->a, &w->mask)) return 0;
+  const fl_attention *a = &w->a;
+  const int64_t size[] = { a->b, a->h, a->t, a->s, a->b * a->h * a->t };
+  w->half = fl_dtype_size(c->dtype) == 2;
+  w->back = c->kind == FL_CALL_attention_back;
+  if (c->dtype == FLAME_F64 || a->d != a->d2 || a->d > MOST) return 0;
+  if (w->half && (a->d % 8 || s->arch < TENSOR_CORES)) return 0;
+  for (int i = 0; i < 5; i++) if (size[i] > INT_MAX / 2) return 0;
+  for (int i = 0; w->head < a->d; i++) w->head = heads[i];
+  for (int e = w->back ? DELTA : FORWARD; e <= (w->back ? QUERIES : FORWARD); e++) {
+    const shape x = shape_of(w, e);
+    if (x.blocks > INT_MAX || x.shared > fl_cuda_shared_limit(s)) return 0;
+  }
+  w->file = !w->half ? "attention.cu attention_f32.cu"
+                     : w->back ? "attention.cu attention_back.cu" : "attention.cu";
+  put_defines(w, c->dtype);
+  return 1;
+}
+
+/* ---- calls ---- */
+
+static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
+  work w;
+  if (!work_of(s, c, &w)) return -1;
+  return w.back ? 4 * w.a.b * w.a.h * w.a.t : 0;
+}
+
+static void want(fl_cuda *s, const fl_call *c) {
+  work w;
+  if (work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
+}
+
+static args args_of(const work *w, const fl_call_run *r) {
+  const fl_attention *a = &w->a;
+  void *const *in = r->in + (w->back ? 2 : 0);
+  args x = { .q = in[0], .k = in[1], .v = in[2], .result = r->out, .scratch = r->scratch,
+             .b = (int)a->b, .h = (int)a->h,
+             .hk = (int)a->hk, .t = (int)a->t, .s = (int)a->s, .d = (int)a->d,
+             .scale = (float)r->scalar[0].d };
+  if (w->mask != FL_MASK_NONE) x.mask = in[3];
+  if (w->back) {
+    x.dout = r->in[0];
+    x.packed = r->in[1];
+  }
+  for (int i = 0; i < 3; i++) {
+    x.qs[i] = a->qs[i];
+    x.ks[i] = a->ks[i];
+    x.vs[i] = a->vs[i];
+    x.gs[i] = a->gs[i];
+  }
+  for (int i = 0; i < 4; i++) x.ms[i] = a->ms[i];
+  return x;
+}
+
+static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
+  const shape n = shape_of(w, entry);
+  fl_cu_function f;
+  const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, 0, entry_of[entry], &f);
+  if (e != FLAME_OK) return e;
+  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)n.blocks, 1, 1 },
+                        (const unsigned[]){ (unsigned)n.threads, 1, 1 }, (unsigned)n.shared,
+                        (void *[]){ x });
+}
+
+static flame_status run(fl_cuda *s, const fl_call_run *r) {
+  work w;
+  if (!work_of(s, r->call, &w)) return fl_cuda_call_host(s, r);
+  args x = args_of(&w, r);
+  if (!w.back) return launch(s, &w, FORWARD, &x);
+  flame_status e = FLAME_OK;
+  for (int k = DELTA; k < ENTRIES && e == FLAME_OK; k++) e = launch(s, &w, k, &x);
+  return e;
+}
+
+int64_t fl_cuda_scratch_attention(fl_cuda *s, const fl_call *c) { return scratch_of(s, c); }
+void fl_cuda_modules_attention(fl_cuda *s, const fl_call *c) { want(s, c); }
+flame_status fl_cuda_call_attention(fl_cuda *s, const fl_call_run *r) { return run(s, r); }
+
+int64_t fl_cuda_scratch_attention_back(fl_cuda *s, const fl_call *c) { return scratch_of(s, c); }
+void fl_cuda_modules_attention_back(fl_cuda *s, const fl_call *c) { want(s, c); }
+flame_status fl_cuda_call_attention_back(fl_cuda *s, const fl_call_run *r) { return run(s, r); }

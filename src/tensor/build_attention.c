@@ -1,0 +1,193 @@
+/*
+** Attention as one op (call_attention.h): no array of all scores is kept, forward or backward. q,
+** k, v, the mask and the cotangent are read where they lie: the call's input is the span of memory
+** that a view reaches over. Gradients that are to have gradients themselves are recorded as
+** ordinary ops on all scores.
+*/
+#include "tensor/build_util.h"
+#include "tensor/call_attention.h"
+#include <math.h>
+#include <string.h>
+
+enum { Q, K, V, OPERANDS };
+static const char op[] = "scaled_dot_product_attention";
+
+typedef struct attention {        /* what the backward reads; all held */
+  flame_context *c;
+  fl_node *in[OPERANDS], *mask, *packed;        /* mask: (b, h, t, s), or NULL */
+  double scale;
+  int64_t p[FL_AP_COUNT];
+} attention;
+
+/* The memory that x (4 axes) reaches over, from its first element on, and its strides. A last axis
+** whose elements are apart is copied row-major first, unless 'loose'. */
+static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
+  int64_t n = 1;
+  int plain = 1;
+  for (int a = 0; a < 4; a++) plain &= x->layout->stride[a] >= 0;
+  if (!plain || (!loose && x->layout->size[3] > 1 && x->layout->stride[3] != 1)) x = n_copy(x);
+  if (!x) return NULL;
+  const fl_layout *l = x->layout;
+  for (int a = 0; a < 4; a++) n += (l->size[a] - 1) * l->stride[a];
+  memcpy(stride, l->stride, sizeof *stride * (loose ? 4 : 3));
+  fl_layout *line = fl_layout_of(&x->ctx->layouts, 1, &n, NULL);
+  fl_node *v = fl_node_view(x, line ? fl_layout_retain(line) : NULL, line, x->offset, NULL, 0);
+  return v ? v : fl_no_memory(x->ctx, op);
+}
+
+/* q, k, v and the mask into in[0 …]; how many, 0: an error. */
+static int operands(const attention *s, fl_node **in, int64_t *p) {
+  int64_t *at = p + FL_AP_SIZES;
+  for (int i = 0; i < OPERANDS; i++, at += 3)
+    if (!(in[i] = span_of(s->in[i], 0, at))) return 0;
+  if (!s->mask) return OPERANDS;
+  return (in[OPERANDS] = span_of(s->mask, 1, at + 3)) ? OPERANDS + 1 : 0;
+}
+
+static fl_node *call(const attention *s, int kind, int nin, fl_node *const *in, const int64_t *p,
+                     int64_t numel) {
+  const fl_scalar scale = { .d = s->scale };
+  fl_node *q = s->in[Q];
+  return n_call(s->c, kind, op, nin, in, q->device, q->dtype, 1, &numel, FL_AP_COUNT, p, NULL,
+                1, &scale);
+}
+
+/* Elements from 'first' on as an array of x's sizes. */
+static fl_node *part(fl_node *packed, int64_t first, const fl_node *x) {
+  return n_reshape(n_slice(packed, 0, first, x->shape->numel, 1), 4, x->shape->size);
+}
+
+static fl_node *forward(attention *s) {
+  fl_node *in[OPERANDS + 1];
+  const int n = operands(s, in, s->p);
+  const int64_t rows = s->p[0] * s->p[1] * s->p[3];
+  const int64_t size[] = { s->p[0], s->p[1], s->p[3], s->p[6] };
+  if (!n) return NULL;
+  s->packed = call(s, FL_CALL_attention, n, in, s->p,
+                   rows * (s->p[6] + fl_lse_width(s->in[Q]->dtype)));
+  return n_reshape(n_slice(s->packed, 0, 0, rows * s->p[6], 1), 4, size);
+}
+
+/* ---- gradients ---- */
+
+static flame_status call_back(const attention *s, fl_node *g, fl_node **gin) {
+  fl_node *in[OPERANDS + 3];
+  int64_t p[FL_AP_COUNT], numel = 0;
+  memcpy(p, s->p, sizeof p);
+  const int n = operands(s, in + 2, p);
+  in[0] = span_of(g, 0, p + FL_AP_SIZES + 9);
+  in[1] = s->packed;
+  for (int i = 0; i < OPERANDS; i++) numel += s->in[i]->shape->numel;
+  fl_node *d = n && in[0] ? call(s, FL_CALL_attention_back, n + 2, in, p, numel) : NULL;
+  int64_t at = 0;
+  for (int i = 0; i < OPERANDS; at += s->in[i++]->shape->numel)
+    if (!(gin[i] = d ? part(d, at, s->in[i]) : NULL)) return s->c->err.code;
+  return FLAME_OK;
+}
+
+static fl_node *turned(fl_node *x) {
+  return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL;
+}
+
+/* With the heads of a group on an axis of their own: x has 'group' of them
+** for each head of k and v. */
+static fl_node *grouped(fl_node *x, int64_t group) {
+  const int64_t *n = x->shape->size;
+  return n_reshape(x, 5, (int64_t[]){ n[0], n[1] / group, group, n[2], n[3] });
+}
+
+/* Which scores no row sees (bool, or NULL), and the scores themselves. */
+static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t group,
+                          fl_node **hidden) {
+  flame_context *c = s->c;
+  const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
+  fl_node *y = n_matmul(n_mul(q, n_num(c, s->scale)), turned(k)),
+          *mask = s->mask ? grouped(s->mask, group) : NULL;
+  *hidden = NULL;
+  if (s->p[7]) {
+    fl_node *row = n_iota(c, FLAME_I64, q->device, 2, (int64_t[]){ s->p[3], 1 }, zero, one);
+    *hidden = n_gt(n_iota(c, FLAME_I64, q->device, 1, &s->p[4], zero, one), row);
+    y = n_where(*hidden, n_num(c, -INFINITY), y);
+  }
+  if (!mask) return y;
+  if (mask->dtype != FLAME_BOOL) return n_add(y, mask);
+  fl_node *out = n_logical_not(mask);
+  *hidden = *hidden ? n_logical_or(*hidden, out) : out;
+  return n_where(out, n_num(c, -INFINITY), y);
+}
+
+/* The same by ordinary ops: p = softmax(scores), dp = g v', ds = p (dp - sum(dp p)). */
+static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
+  flame_context *c = s->c;
+  const int64_t group = s->p[1] / s->p[2];
+  fl_node *q = grouped(s->in[Q], group), *k = grouped(s->in[K], 1),
+          *v = grouped(s->in[V], 1), *hidden;
+  fl_node *p = n_softmax(scores_of(s, q, k, group, &hidden), 4), *f = grouped(g, group);
+  fl_node *dp = n_matmul(f, turned(v)), *wide = fl_widen(p);
+  dp = fl_widen(dp);
+  fl_node *ds = n_mul(wide, n_sub(dp, n_sum(n_mul(dp, wide), 1u << 4, 1)));
+  if (ds && hidden) ds = n_where(hidden, n_num(c, 0), ds);
+  ds = ds ? n_mul(n_cast(ds, q->dtype), n_num(c, s->scale)) : NULL;
+  gin[Q] = n_matmul(ds, k);
+  gin[K] = n_matmul(turned(ds), q);
+  gin[V] = n_matmul(turned(p), f);
+  if (!gin[Q] || !gin[K] || !gin[V]) return c->err.code;
+  gin[K] = fl_sum_to(gin[K], k->shape);
+  gin[V] = fl_sum_to(gin[V], v->shape);
+  for (int i = 0; i < OPERANDS; i++)
+    if (!gin[i] || !(gin[i] = n_reshape(gin[i], 4, s->in[i]->shape->size))) return c->err.code;
+  return FLAME_OK;
+}
+
+static flame_status attention_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                                   fl_node **gin) {
+  const attention *s = arg;
+  (void)y, (void)nin;
+  g = n_cast(g, s->in[Q]->dtype);
+  if (!g) return c->err.code;
+  return c->grad_mode ? graph_back(s, g, gin) : call_back(s, g, gin);
+}
+
+static void attention_release(void *arg) {
+  attention *s = arg;
+  for (int i = 0; i < OPERANDS; i++) fl_node_drop(s->in[i]);
+  if (s->mask) fl_node_drop(s->mask);
+  fl_node_drop(s->packed);
+  fl_free(&s->c->mem, s, sizeof *s);
+}
+
+static fl_node *with_rule(fl_node *y, const attention *s) {
+  attention *kept = fl_zalloc(&s->c->mem, sizeof *kept);
+  if (!kept) return fl_no_memory(s->c, op);
+  *kept = *s;
+  for (int i = 0; i < OPERANDS; i++) fl_node_hold(s->in[i]);
+  if (s->mask) fl_node_hold(s->mask);
+  fl_node_hold(s->packed);
+  return n_ruled(y, OPERANDS, kept->in, attention_back, attention_release, kept);
+}
+
+fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal) {
+  if (!q || !k || !v || !mask || !fl_usable(q, op) || !fl_usable(k, op) || !fl_usable(v, op))
+    return NULL;
+  if (!fl_is_none(mask) && !fl_usable(mask, op)) return NULL;
+  flame_context *c = q->ctx;
+  const fl_layout *l = q->shape, *keys = k->shape, *values = v->shape;
+  attention s = { .c = c, .in = { q, k, v }, .scale = scale };
+  if (l->rank != 4 || keys->rank != 4 || values->rank != 4 || l->numel == 0 || keys->numel == 0 ||
+      values->numel == 0 || l->size[0] != keys->size[0] || l->size[3] != keys->size[3] ||
+      memcmp(keys->size, values->size, 3 * sizeof *keys->size)) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+        "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
+    return NULL;
+  }
+  memcpy(s.p, (int64_t[]){ l->size[0], l->size[1], keys->size[1], l->size[2], keys->size[2],
+                           l->size[3], values->size[3], causal },
+         FL_AP_SIZES * sizeof *s.p);
+  const uint8_t mode = c->grad_mode;
+  c->grad_mode = 0;
+  if (!fl_is_none(mask))
+    s.mask = n_expand(mask, 4, (int64_t[]){ l->size[0], l->size[1], l->size[2], keys->size[2] });
+  fl_node *y = fl_is_none(mask) || s.mask ? forward(&s) : NULL;
+  c->grad_mode = mode;
+  return y && mode && (q->entry || k->entry || v->entry) ? with_rule(y, &s) : y;
+}

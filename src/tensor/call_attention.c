@@ -1,0 +1,73 @@
+/* Checks of attention (call_attention.h): do sizes, strides and dtypes agree with the integers? */
+#include "tensor/call_attention.h"
+#include <string.h>
+
+/* Does a view of these sizes and strides stay in the first n elements? */
+static int inside(int axes, const int64_t *size, const int64_t *stride, int64_t n) {
+  __int128_t last = 0;
+  for (int i = 0; i < axes; i++) {
+    if (stride[i] < 0) return 0;
+    last += (__int128_t)(size[i] - 1) * stride[i];
+  }
+  return last < n;
+}
+
+/* Strides over three axes, with a last axis of n elements side by side. */
+static int rows_inside(int64_t b, int64_t h, int64_t t, int64_t n, const int64_t *stride,
+                       int64_t numel) {
+  return inside(4, (const int64_t[]){ b, h, t, n },
+                (const int64_t[]){ stride[0], stride[1], stride[2], 1 }, numel);
+}
+
+static int sizes_fit(const fl_attention *a) {
+  const int64_t size[] = { a->b, a->h, a->hk, a->t, a->s, a->d, a->d2 };
+  for (int i = 0; i < 7; i++) if (size[i] < 1) return 0;
+  return a->d <= FL_HEAD_MOST && a->d2 <= FL_HEAD_MOST && a->h % a->hk == 0 &&
+         (a->causal == 0 || a->causal == 1) &&
+         fl_call_product(4, (const int64_t[]){ a->b, a->h, a->t, 2 * FL_HEAD_MOST }) > 0 &&
+         fl_call_product(4, (const int64_t[]){ a->b, a->hk, a->s, 2 * FL_HEAD_MOST }) > 0;
+}
+
+/* Elements of the packed result of 'attention', of dq, dk and dv; all below 2^63 by sizes_fit. */
+static int64_t packed_size(const fl_attention *a, int dtype) {
+  return a->b * a->h * a->t * (a->d2 + fl_lse_width(dtype));
+}
+static int64_t gradients_size(const fl_attention *a) {
+  int64_t n;
+  return __builtin_add_overflow(a->b * a->h * a->t * a->d, a->b * a->hk * a->s * (a->d + a->d2), &n)
+         ? -1 : n;
+}
+
+static int mask_fits(const fl_call *call, const fl_attention *a, int at, int *mask) {
+  *mask = call->nin == at ? FL_MASK_NONE : call->in_dtype[at] == FLAME_BOOL
+          ? FL_MASK_BOOL : FL_MASK_FLOAT;
+  return *mask == FL_MASK_NONE ||
+         ((*mask == FL_MASK_BOOL || call->in_dtype[at] == call->dtype) &&
+          inside(4, (const int64_t[]){ a->b, a->h, a->t, a->s }, a->ms, call->in_numel[at]));
+}
+
+int fl_attention_read(const fl_call *call, fl_attention *a, int *mask) {
+  const int back = call->kind == FL_CALL_attention_back, first = back ? 2 : 0;
+  _Static_assert(sizeof(fl_attention) == FL_AP_COUNT * sizeof(int64_t),
+                 "the integers of a call, in order");
+  memcpy(a, call->p, sizeof *a);
+  if (!sizes_fit(a) || !fl_is_float(call->dtype) ||
+      (call->nin != first + 3 && call->nin != first + 4))
+    return 0;
+  for (int i = 0; i < first + 3; i++) if (call->in_dtype[i] != call->dtype) return 0;
+  if (!rows_inside(a->b, a->h, a->t, a->d, a->qs, call->in_numel[first]) ||
+      !rows_inside(a->b, a->hk, a->s, a->d, a->ks, call->in_numel[first + 1]) ||
+      !rows_inside(a->b, a->hk, a->s, a->d2, a->vs, call->in_numel[first + 2])) return 0;
+  if (back && (!rows_inside(a->b, a->h, a->t, a->d2, a->gs, call->in_numel[0]) ||
+               call->in_numel[1] != packed_size(a, call->dtype))) return 0;
+  return call->numel == (back ? gradients_size(a) : packed_size(a, call->dtype)) &&
+         mask_fits(call, a, first + 3, mask);
+}
+
+int fl_call_fits_attention(const fl_call *call) {
+  fl_attention a;
+  int mask;
+  return fl_attention_read(call, &a, &mask);
+}
+
+int fl_call_fits_attention_back(const fl_call *call) { return fl_call_fits_attention(call); }

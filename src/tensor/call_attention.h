@@ -1,0 +1,34 @@
+/*
+** Attention as calls: what their integers mean, read in one place by the checks (call_attention.c),
+** by the recorder (build_attention.c) and by every device.
+**
+**     attention       q, k, v [, mask] -> out (b, h, t, d2) row-major, then lse (b, h, t), packed
+**     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv packed, each row-major
+** with q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), out = softmax(s) v along the keys of
+** s = scale q k' + mask, and lse = log(sum(exp(s))), NaN of a row that sees no key. Head i of q
+** reads head i / (h / hk) of k and v. q, k, v, dout and mask are read where they lie: inputs are
+** spans of memory whose first element is element 0; strides, which are never negative, are
+** parameters. The last axis of all but the mask has stride 1. A number of lse takes as many
+** elements as an f32 fills (of half types two), of f64 one. scalar[0].d: scale.
+*/
+#ifndef FL_TENSOR_CALL_ATTENTION_H
+#define FL_TENSOR_CALL_ATTENTION_H
+#include "tensor/call.h"
+
+enum { FL_HEAD_MOST = 1024 };                  /* most of d and d2: scratch follows from them */
+enum { FL_MASK_NONE, FL_MASK_BOOL, FL_MASK_FLOAT };
+/* p: the first eight as here, then qs ks vs gs ms. */
+enum { FL_AP_SIZES = 8, FL_AP_COUNT = FL_AP_SIZES + 16 };
+typedef struct fl_attention {
+  int64_t b, h, hk, t, s, d, d2, causal;       /* causal: key j is seen by row i where j <= i */
+  /* strides over (b, h, t) or (b, hk, s), of dout (gs); mask: (b, h, t, s) */
+  int64_t qs[3], ks[3], vs[3], gs[3], ms[4];
+} fl_attention;
+
+/* 1 when the integers of either kind, dtypes and numbers of elements agree. *mask: FL_MASK_*. */
+int fl_attention_read(const fl_call *call, fl_attention *a, int *mask);
+/* Elements of lse for each row. */
+static inline int64_t fl_lse_width(int dtype) {
+  return dtype == FLAME_F16 || dtype == FLAME_BF16 ? 2 : 1;
+}
+#endif
