@@ -1,5 +1,6 @@
 --- Every public name with its signature and a line on what it does: collected from the op table,
--- from tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
+-- from declarations (src/lua/declare.h), which say all of a function that has one, from
+-- tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
 -- above the definitions. Run by tools/docs from the top of the tree; as a program it prints
 -- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
 --
@@ -66,10 +67,16 @@ local function comment_above(lines, at)
   end
   return doc, tags
 end
+--- The name that a line declares: def("name(…", def([[linalg.name_?(….
+local function declared_in(line)
+  local name = line:match("^[%a_][%w_%.]*%([%['\"]+([%w_%.:]+)%??%(")
+  return name and name:gsub("_$", ""):gsub("^[%.:]", "")
+end
 --- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
     local indent, word, given = line:match("^(%s*)([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
+    if not given then given = declared_in(line) indent, word = "", "def" end
     if given == name and (indent == "" or word:match("^named")) and word ~= "local"
         and word ~= "return" then
       return i
@@ -209,6 +216,41 @@ local function of_signature(text)
   return list, out, { doc }
 end
 
+-- ---- declarations -------------------------------------------------------------------------------
+local OF_ATOM = { T = TENSOR, num = "number", int = "integer", bool = "boolean", str = "string",
+  fn = "function", any = "any", axis = "integer", axes = AXES, dtype = "string", device = "string" }
+--- A type of a declaration as LuaLS writes it.
+local function stub_type(text)
+  local out = {}
+  for atom in text:gmatch("[^|]+") do
+    local name, list = atom:match("^%s*(.-)(%[?%]?)%s*$")
+    local kind = OF_ATOM[name] or name:match("^dims") and AXES or name:match('^"') and name
+      or name:match("^%u") and "flame." .. name or name
+    local inner = list == "[]" and kind:find("|", 1, true) and "(" .. kind .. ")" or kind
+    out[#out + 1] = inner .. list
+  end
+  return table.concat(out, "|")
+end
+--- Parameters and results of the first form; the texts of all.
+local function entry_of_declaration(d)
+  local e = { params = {}, returns = {}, forms = {}, options = {} }
+  for i, p in ipairs(d[1].params) do
+    local open = p.optional or p.default ~= nil
+    local dots = d[1].rest == "list" and i == #d[1].params
+    local kind, default = stub_type(p.type), p.default and "  " .. p.default or ""
+    if dots then e.params[#e.params + 1] = { "...", kind, false }
+    elseif not p.named then e.params[#e.params + 1] = { p.name, kind, open, default } end
+    if i > 1 then e.options[#e.options + 1] = { p.name, kind, default } end
+  end
+  if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
+  for _, r in ipairs(d[1].results) do
+    local kind = r.type == "self" and "any" or stub_type(r.type)
+    e.returns[#e.returns + 1] = kind .. (r.flag and "?" or "") .. (r.name and " " .. r.name or "")
+  end
+  for i, form in ipairs(d) do e.forms[i] = form.text:gsub("^[%.:]", "") end
+  return e
+end
+
 -- ---- the names ----------------------------------------------------------------------------------
 local ops = {}
 for _, op in ipairs(internal.ops()) do ops[op.name] = op end
@@ -228,8 +270,9 @@ local function entry_of_op(op)
 end
 
 --- What the Lua sources say on a function of this name; nil when there is no text.
-local function entry_of_lua(name, f)
-  local base, at, where = name:match("([%w_]+)$"), nil, nil
+--- declared: the name in the declaration, where there is one.
+local function entry_of_lua(name, f, declared)
+  local base, at, where = declared or name:match("([%w_]+)$"), nil, nil
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
@@ -304,9 +347,16 @@ function describe(name, f, kind)
     end
   end
   local inner = name:match("^[%w_]+$") or name:match("^linalg%.") or name:match("^fft%.")
-  local text = signatures[name] or inner and signatures[base]
+  local d = internal.declaration(f)
+  local text = not d and (signatures[name] or inner and signatures[base])
   local e
-  if not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
+  if d then
+    e = entry_of_declaration(d)
+    local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
+    local lua = entry_of_lua(d.name, behind(f), scope .. d.name)
+    e.doc = d.name == base and lua.doc or { "The same as " .. d.name .. "." }
+    e.source = lua.source
+  elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
     local of = signatures[plain[f]] or false
     e = ops[plain[f]] and not of and entry_of_op(ops[plain[f]]) or nil
     if of then
@@ -452,8 +502,13 @@ function meta.collect()
   return list
 end
 
---- "topk(x, k[, d, o])"
+--- "topk(x, k[, d, o])"; of a function that is declared what it says.
 function meta.signature(e)
+  if e.forms then
+    local texts = {}
+    for i, form in ipairs(e.forms) do texts[i] = form:gsub("^[%w_%.:]+%??", e.name) end
+    return table.concat(texts, "; ")
+  end
   local out, optional = {}, 0
   for i, p in ipairs(e.params) do
     local open = p[3] or tostring(p[2]):match("%?$")
@@ -469,13 +524,27 @@ function meta.signature(e)
 end
 
 -- ---- the stub -----------------------------------------------------------------------------------
+--- The class of the table of options that a declaration has; its name, or nil where it has none.
+local function put_options(out, e)
+  if #e.options == 0 then return end
+  local class = "flame.options." .. e.name
+  out[#out + 1] = "---@class " .. class
+  for _, o in ipairs(e.options) do
+    out[#out + 1] = ("---@field %s? %s%s"):format(o[1], o[2], o[3])
+  end
+  out[#out + 1] = ""
+  return class
+end
+
 local function put_function(out, e, head, skip)
+  local options = e.options and put_options(out, e)
   for _, line in ipairs(e.doc) do out[#out + 1] = "---" .. (line ~= "" and " " .. line or "") end
   local names = {}
   for i, p in ipairs(e.params) do
     if i > (skip or 0) then
       names[#names + 1] = p[1]
-      out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", p[2])
+      local kind = options and p[3] and p[2] .. "|" .. options .. p[4] or p[2]
+      out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", kind)
     end
   end
   for _, r in ipairs(e.returns) do

@@ -62,6 +62,17 @@ local function find(what)
   return found
 end
 
+--- What the function of this name in the stub declares, a line for each form; nil: it has none.
+local function declared(name)
+  local place, base = name:match("^(%w+)[%.:]([%w_]+)$")
+  local t = place == "flame" and flame or place == "Tensor" and methods
+  local d = t and type(t[base]) == "function" and internal.declaration(t[base])
+  if not d then return nil end
+  local forms = {}
+  for i, form in ipairs(d) do forms[i] = form.text end
+  return table.concat(forms, "\n")
+end
+
 local function text_of(name)
   local block = blocks[name]
   if block.of then
@@ -80,6 +91,8 @@ local function text_of(name)
     elseif result then results[#results + 1] = result
     else out[#out + 1] = "  " .. line:gsub("^%-%-%-%s?", "") end
   end
+  local forms = declared(name)
+  if forms then return (forms .. "\n" .. table.concat(out, "\n")):gsub("\n+$", "") end
   local params = {}
   for word in block.params:gmatch("[^,%s]+") do
     params[#params + 1] = optional[word] and "[" .. word .. "]" or word

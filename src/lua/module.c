@@ -368,7 +368,8 @@ static int build(lua_State *L) {
   static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape,
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
-                                               fl_reg_internal, fl_reg_io, fl_reg_kernel };
+                                               fl_reg_internal, fl_reg_io, fl_reg_kernel,
+                                               fl_reg_declare };
   static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
       "load", "cuda_load_first", NULL, NULL };
   static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",
