@@ -1,5 +1,6 @@
---- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read each
--- step. flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile"]]]] on the default device.
+--- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
+-- each step. flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile"]]]] on the default
+-- device.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local V, B, T = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), 1024
@@ -33,7 +34,8 @@ local ids = flame.randint({ B, T + 1 }, 1, 50256)
 local function step()
   opt:zero_grad()
   local loss = flame.autocast("bf16", function()
-    return flame.cross_entropy(net(ids:narrow(2, 1, T)):reshape(-1, V), ids:narrow(2, 2, T):reshape(-1))
+    return flame.cross_entropy(net(ids:narrow(2, 1, T)):reshape(-1, V),
+      ids:narrow(2, 2, T):reshape(-1))
   end)
   loss:backward()
   optim.clip_grad_norm(net:parameters(), 1.0)

@@ -1,5 +1,6 @@
 --- Every public name with its signature and a line on what it does: collected from the op table,
--- from tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
+-- from declarations (src/lua/declare.h), which say all of a function that has one, from
+-- tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
 -- above the definitions. Run by tools/docs from the top of the tree; as a program it prints
 -- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
 --
@@ -10,10 +11,6 @@ local flame = require "flame"
 local _ = flame.outer                                    -- loads what is written in Lua
 local internal = flame.internal
 local meta = {}
---- What require "flame.name" gives.
-meta.MODULES = { nn = true, optim = true, data = true, clifford = true }
-local MODULES = meta.MODULES
-
 --- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
 --- that stands twice and a line that can not be read are refused.
 function meta.read_signatures(path)
@@ -70,10 +67,16 @@ local function comment_above(lines, at)
   end
   return doc, tags
 end
+--- The name that a line declares: def("name(…", def([[linalg.name_?(….
+local function declared_in(line)
+  local name = line:match("^[%a_][%w_%.]*%([%['\"]+([%w_%.:]+)%??%(")
+  return name and name:gsub("_$", ""):gsub("^[%.:]", "")
+end
 --- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
     local indent, word, given = line:match("^(%s*)([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
+    if not given then given = declared_in(line) indent, word = "", "def" end
     if given == name and (indent == "" or word:match("^named")) and word ~= "local"
         and word ~= "return" then
       return i
@@ -213,6 +216,41 @@ local function of_signature(text)
   return list, out, { doc }
 end
 
+-- ---- declarations -------------------------------------------------------------------------------
+local OF_ATOM = { T = TENSOR, num = "number", int = "integer", bool = "boolean", str = "string",
+  fn = "function", any = "any", axis = "integer", axes = AXES, dtype = "string", device = "string" }
+--- A type of a declaration as LuaLS writes it.
+local function stub_type(text)
+  local out = {}
+  for atom in text:gmatch("[^|]+") do
+    local name, list = atom:match("^%s*(.-)(%[?%]?)%s*$")
+    local kind = OF_ATOM[name] or name:match("^dims") and AXES or name:match('^"') and name
+      or name:match("^%u") and "flame." .. name or name
+    local inner = list == "[]" and kind:find("|", 1, true) and "(" .. kind .. ")" or kind
+    out[#out + 1] = inner .. list
+  end
+  return table.concat(out, "|")
+end
+--- Parameters and results of the first form; the texts of all.
+local function entry_of_declaration(d)
+  local e = { params = {}, returns = {}, forms = {}, options = {} }
+  for i, p in ipairs(d[1].params) do
+    local open = p.optional or p.default ~= nil
+    local dots = d[1].rest == "list" and i == #d[1].params
+    local kind, default = stub_type(p.type), p.default and "  " .. p.default or ""
+    if dots then e.params[#e.params + 1] = { "...", kind, false }
+    elseif not p.named then e.params[#e.params + 1] = { p.name, kind, open, default } end
+    if i > 1 then e.options[#e.options + 1] = { p.name, kind, default } end
+  end
+  if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
+  for _, r in ipairs(d[1].results) do
+    local kind = r.type == "self" and "any" or stub_type(r.type)
+    e.returns[#e.returns + 1] = kind .. (r.flag and "?" or "") .. (r.name and " " .. r.name or "")
+  end
+  for i, form in ipairs(d) do e.forms[i] = form.text:gsub("^[%.:]", "") end
+  return e
+end
+
 -- ---- the names ----------------------------------------------------------------------------------
 local ops = {}
 for _, op in ipairs(internal.ops()) do ops[op.name] = op end
@@ -232,14 +270,16 @@ local function entry_of_op(op)
 end
 
 --- What the Lua sources say on a function of this name; nil when there is no text.
-local function entry_of_lua(name, f)
-  local base, at, where = name:match("([%w_]+)$"), nil, nil
+--- declared: the name in the declaration, where there is one.
+local function entry_of_lua(name, f, declared)
+  local base, at, where = declared or name:match("([%w_]+)$"), nil, nil
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
-  if name:find(":", 1, true) then                       -- a method: not what has its name elsewhere
-    order, where = {}, own
-    at = line_of_function(lines_of(own), "^%s*function [%w_]+:" .. base .. "%s*%(")
+  local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
+  if method and lines_of(own) then           -- a function of the same name elsewhere is another one
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
+    if at then where, order = own, {} end
   end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
@@ -307,9 +347,16 @@ function describe(name, f, kind)
     end
   end
   local inner = name:match("^[%w_]+$") or name:match("^linalg%.") or name:match("^fft%.")
-  local text = signatures[name] or inner and signatures[base]
+  local d = internal.declaration(f)
+  local text = not d and (signatures[name] or inner and signatures[base])
   local e
-  if not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
+  if d then
+    e = entry_of_declaration(d)
+    local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
+    local lua = entry_of_lua(d.name, behind(f), scope .. d.name)
+    e.doc = d.name == base and lua.doc or { "The same as " .. d.name .. "." }
+    e.source = lua.source
+  elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
     local of = signatures[plain[f]] or false
     e = ops[plain[f]] and not of and entry_of_op(ops[plain[f]]) or nil
     if of then
@@ -344,12 +391,26 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
+--- Modules that scripts require, by their own names.
+local modules = { "nn", "optim", "data", "plot", "image", "clifford" }
+local is_module = {}
+for _, name in ipairs(modules) do is_module[name] = true end
+meta.is_module = is_module
+
+--- Classes whose methods are documented, as they are called: local p = data.progress(…); p:tick(…).
+local function classes()
+  return { Module = require("flame.nn").Module, Plot = require("flame.plot").Plot,
+    Progress = require("flame.script").Progress,
+    EventWriter = require("flame.data_tensorboard").Writer,
+    Algebra = require("flame.clifford").Algebra }
+end
+
 --- What stands in the table flame and in its groups.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
       put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
-    elseif type(f) == "table" and name ~= "internal" and not MODULES[name] then
+    elseif type(f) == "table" and name ~= "internal" and not is_module[name] then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
@@ -389,9 +450,18 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
+--- plot.line(x, …), which is plot.new():line(x, …).
+local function entry_of_plot(name, f)
+  local e = describe("Plot:" .. name, require("flame.plot").Plot[name], "member")
+  e.name, e.kind, e.value = "plot." .. name, "function", f
+  e.params = table.move(e.params, 2, #e.params, 1, {})
+  e.doc = { (e.doc[1]:gsub("^Adds ", "Makes a plot with ")), table.unpack(e.doc, 2) }
+  return e
+end
+
 --- Classes and functions of the modules.
 local function collect_modules(put)
-  for module in pairs(MODULES) do
+  for _, module in ipairs(modules) do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
       if is_class(v, name) then
@@ -402,9 +472,11 @@ local function collect_modules(put)
         end
         put(e)
         e.members = v
-      -- nn.functional is flame
-      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name") then
+      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name")
+          and v ~= require("flame.plot").Plot then                         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
+      elseif module == "plot" and name ~= "save" and rawget(require("flame.plot").Plot, name) then
+        put(entry_of_plot(name, v))
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
       end
@@ -423,16 +495,20 @@ function meta.collect()
   collect_functions(put)
   collect_methods(put)
   collect_modules(put)
-  collect_table(put, "Module:", require("flame.nn").Module, "member")
-  collect_table(put, "Algebra:", require("flame.clifford").Algebra, "member")
+  for name, class in pairs(classes()) do collect_table(put, name .. ":", class, "member") end
   table.sort(list, function(a, b)
     return a.name < b.name or a.name == b.name and a.kind < b.kind
   end)
   return list
 end
 
---- "topk(x, k[, d, o])"
+--- "topk(x, k[, d, o])"; of a function that is declared what it says.
 function meta.signature(e)
+  if e.forms then
+    local texts = {}
+    for i, form in ipairs(e.forms) do texts[i] = form:gsub("^[%w_%.:]+%??", e.name) end
+    return table.concat(texts, "; ")
+  end
   local out, optional = {}, 0
   for i, p in ipairs(e.params) do
     local open = p[3] or tostring(p[2]):match("%?$")
@@ -448,13 +524,27 @@ function meta.signature(e)
 end
 
 -- ---- the stub -----------------------------------------------------------------------------------
+--- The class of the table of options that a declaration has; its name, or nil where it has none.
+local function put_options(out, e)
+  if #e.options == 0 then return end
+  local class = "flame.options." .. e.name
+  out[#out + 1] = "---@class " .. class
+  for _, o in ipairs(e.options) do
+    out[#out + 1] = ("---@field %s? %s%s"):format(o[1], o[2], o[3])
+  end
+  out[#out + 1] = ""
+  return class
+end
+
 local function put_function(out, e, head, skip)
+  local options = e.options and put_options(out, e)
   for _, line in ipairs(e.doc) do out[#out + 1] = "---" .. (line ~= "" and " " .. line or "") end
   local names = {}
   for i, p in ipairs(e.params) do
     if i > (skip or 0) then
       names[#names + 1] = p[1]
-      out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", p[2])
+      local kind = options and p[3] and p[2] .. "|" .. options .. p[4] or p[2]
+      out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", kind)
     end
   end
   for _, r in ipairs(e.returns) do
@@ -497,7 +587,7 @@ local function put_groups(out, list)
       groups[group] = true
       local path = group
       local root = path:match("^[%w_]+")
-      if not MODULES[root] then path = "flame." .. path
+      if not is_module[root] then path = "flame." .. path
       elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
@@ -513,9 +603,12 @@ function meta.stub()
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
   out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
+  for _, name in ipairs { "EventWriter", "Plot", "Progress" } do
+    out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name)
+  end
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
-    local own = MODULES[root]
+    local own = is_module[root]
     if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
     elseif e.kind == "class" then put_function(out, e, e.name)
     elseif e.kind == "both" then

@@ -76,10 +76,9 @@ local function is_float(x) return x:is_floating_point() end
 
 -- What has no default in PyTorch, and is written with its name there all the
 -- same: after x, in order.
-local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts",
-  tile = "dims", movedim = "source destination", repeat_interleave = "repeats",
+local REQUIRED = { quantile = "q", nanquantile = "q",
   renorm = "p dim maxnorm", threshold = "threshold value", matrix_power = "n",
-  group_norm = "num_groups", scatter_reduce = "dim index src reduce",
+  scatter_reduce = "dim index src reduce",
   index_reduce = "dim index source reduce" }
 
 --- The function with what a table at the end holds under these names (one text) in its place among
@@ -107,20 +106,53 @@ local function placed(op, in_order, text, most)
 end
 internal.placed = placed
 
---- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
-local function def(name, most, f, kind)
-  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
-  local checked = internal.checked(f, name, most)
-  flame[name] = checked
-  if kind ~= "module" then methods[name] = checked end
-  if kind ~= "e" then return f end
-  methods[name .. "_"] = internal.checked(function(x, ...)
+--- f with its result written into x, for name_.
+local function in_place(f, name)
+  return function(x, ...)
     local y = f(x, ...)
     if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
       fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
     end
     return x:copy_(y)
-  end, name .. "_", most)
+  end
+end
+
+--- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
+--- of several forms (text, f, text, f, …) each has its function.
+local function define(text, f, ...)
+  local list = { f }
+  for k = 1, select("#", ...), 2 do
+    local form, g = select(k, ...)
+    text, list[#list + 1] = text .. "\n" .. form, g
+  end
+  local public, name = internal.declare(text, "", table.unpack(list))
+  local group = text:match("^(%a[%w_]*)%.")
+  if group then
+    flame[group][name] = public
+    return f
+  end
+  local scope = text:sub(1, 1)
+  if scope ~= ":" then flame[name] = public end
+  if scope ~= "." then methods[name] = public end
+  if text:find("_?(", 1, true) then
+    for k, g in ipairs(list) do list[k] = in_place(g, name) end
+    methods[name .. "_"] = internal.declare(text, "_", table.unpack(list))
+  end
+  return f
+end
+
+--- Add a function by its declaration, see define; or f as flame.name and x:name with 'most'
+-- arguments.
+--- Kind "e" of the latter: elementwise, also name_.
+local function def(name, ...)
+  local most, f, kind = ...
+  if type(most) == "function" then return define(name, ...) end
+  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
+  local checked = internal.checked(f, name, most)
+  flame[name] = checked
+  if kind ~= "module" then methods[name] = checked end
+  if kind ~= "e" then return f end
+  methods[name .. "_"] = internal.checked(in_place(f, name), name .. "_", most)
 end
 internal.def = def
 
@@ -231,9 +263,7 @@ internal.axis_of = axis_of
 
 -- ---- elementwise ---------------------------------------------------------------------------
 local where = flame.where
-local function unary(name, f)
-  def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e")
-end
+local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
 --- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
 local function inside(x, low, high)
@@ -252,77 +282,69 @@ local function number_type(op, x)
   if x.dtype == "bool" then fail(op, "dtype bool is not supported, need a number type") end
   return x
 end
+--- x between 0 and 6.
 unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
+--- x tanh(softplus(x)).
 unary("mish", function(x) return x * x:softplus():tanh() end)
+--- log(sigmoid(x)).
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
+--- x / (1 + |x|).
 unary("softsign", function(x) return x / (x:abs() + 1) end)
+--- (x + 3) / 6 between 0 and 1.
 unary("hardsigmoid", function(x)
   return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6
 end)
+--- x hardsigmoid(x).
 unary("hardswish", function(x)
   return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6
 end)
+--- Scaled elu with PyTorch's constants.
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
---- The one option of op: a number, or by its name.
-local function the_number(op, name, default, v)
-  if type(v) == "number" then return v end
-  return v == nil and default or defaults(op, { name }, { [name] = default }, v)[name]
-end
-def("leaky_relu", 2, function(x, slope)
-  slope = the_number("leaky_relu", "negative_slope", 0.01, slope)
-  if is_float(need_tensor("leaky_relu", "x", x)) then
-    return internal.piecewise("leaky_relu", x, slope)
-  end
+--- x above 0, else the slope (0.01) times x.
+def("leaky_relu_?(x: T, negative_slope = 0.01) -> T", function(x, slope)
+  if is_float(x) then return internal.piecewise("leaky_relu", x, slope) end
   return where(x:gt(0), x, x * slope)
-end, "e")
-def("elu", 2, function(x, alpha)
-  return bent(need_tensor("elu", "x", x), the_number("elu", "alpha", 1, alpha), 1)
-end, "e")
-def("celu", 2, function(x, alpha)
-  alpha = the_number("celu", "alpha", 1, alpha)
+end)
+--- x above 0, else alpha (exp(x) - 1).
+def("elu_?(x: T, alpha = 1) -> T", function(x, alpha) return bent(x, alpha, 1) end)
+--- x above 0, else alpha (exp(x / alpha) - 1).
+def("celu_?(x: T, alpha = 1) -> T", function(x, alpha)
   if alpha == 0 then fail("celu", "alpha is 0, need another number: x is divided by it") end
-  return bent(need_tensor("celu", "x", x), alpha, alpha)
-end, "e")
-def("hardtanh", 3, function(x, low, high)
-  number_type("hardtanh", need_tensor("hardtanh", "x", x))
-  if type(low) == "number" and type(high) == "number" then return inside(x, low, high) end
-  local o = defaults("hardtanh", { "min_val", "max_val" }, { min_val = -1, max_val = 1 }, low, high)
-  return inside(x, o.min_val, o.max_val)
-end, "e")
+  return bent(x, alpha, alpha)
+end)
+--- x between -1 and 1, or the bounds given.
+def("hardtanh_?(x: T, min_val = -1, max_val = 1) -> T", function(x, low, high)
+  return inside(number_type("hardtanh", x), low, high)
+end)
 
 --- The forms with parameters of functions that C has without: called from there.
-function internal.softplus(x, beta, threshold, o)
-  need_tensor("softplus", "x", x)
-  if o ~= nil and type(o) ~= "table" then
-    fail("softplus", "options must be a table, got %s", word(o))
-  end
-  local names = { "beta", "threshold" }
-  o = defaults("softplus", names, { beta = 1, threshold = 20 }, beta, threshold, o)
-  for _, name in ipairs(names) do need_number("softplus", name, o[name]) end
-  local z = x * o.beta
-  return where(z:gt(o.threshold), x, where(z:gt(o.threshold), 0, z):softplus() / o.beta)
-end
+internal.softplus = internal.declare("softplus(x: T, beta = 1, threshold = 20) -> T", "",
+  function(x, beta, threshold)
+    local z = x * beta
+    return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
+  end)
 --- The positions where c holds, a tensor for each axis.
 function internal.where(c) return need_tensor("where", "condition", c):nonzero():unbind(2) end
-function internal.round(x, o)
-  need_tensor("round", "x", x)
-  o = options("round", o, { decimals = 0 })
-  local scale = 10.0 ^ need_int("round", "decimals", o.decimals)
-  return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
-end
-def("nan_to_num", 4, function(x, nan, posinf, neginf)
-  need_tensor("nan_to_num", "x", x)
-  local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
-    bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype] or 0
-  local o = defaults("nan_to_num", { "nan", "posinf", "neginf" },
-    { nan = 0.0, posinf = largest, neginf = -largest }, nan, posinf, neginf)
-  if not is_float(x) then return x:clone() end
-  local y = where(x:isnan(), o.nan, x)
-  y = where(x:eq(math.huge), o.posinf, y)
-  return where(x:eq(-math.huge), o.neginf, y)
-end, "e")
-def("lerp", 3, function(x, y, w) return need_tensor("lerp", "x", x) + w * (y - x) end, "e")
+internal.round = internal.declare("round(x: T, *, decimals: int = 0) -> T", "",
+  function(x, decimals)
+    local scale = 10.0 ^ decimals
+    return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
+  end)
+local largest_of = { f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
+  bf16 = 3.3895313892515355e38, f16 = 65504.0 }
+--- NaN as 0, infinities as the largest finite numbers, or what is given.
+def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
+  function(x, nan, posinf, neginf)
+    if not is_float(x) then return x:clone() end
+    local largest = largest_of[x.dtype]
+    local y = where(x:isnan(), nan, x)
+    y = where(x:eq(math.huge), posinf or largest, y)
+    return where(x:eq(-math.huge), neginf or -largest, y)
+  end)
+--- x + w (y - x).
+def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
+  function(x, y, weight) return x + weight * (y - x) end)
 --- a and b as x is where that is the wider float: the product is not to be rounded before the sum.
 local function as_wide(x, a, b)
   local function lift(v)
@@ -331,18 +353,16 @@ local function as_wide(x, a, b)
   end
   return lift(a), lift(b)
 end
-def("addcmul", 4, function(x, a, b, o)
-  local value = o == nil and 1 or options("addcmul", o, { value = 1 }).value
-  a, b = need_operand("addcmul", "tensor1", a), need_operand("addcmul", "tensor2", b)
-  a, b = as_wide(need_tensor("addcmul", "x", x), a, b)
+--- x + value a b.
+def("addcmul_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(x, a, b, value)
+  a, b = as_wide(x, a, b)
   return x + (value == 1 and a * b or a * b * value)
-end, "e")
-def("addcdiv", 4, function(x, a, b, o)
-  local value = o == nil and 1 or options("addcdiv", o, { value = 1 }).value
-  a, b = need_operand("addcdiv", "tensor1", a), need_operand("addcdiv", "tensor2", b)
-  a, b = as_wide(need_tensor("addcdiv", "x", x), a, b)
+end)
+--- x + value a / b.
+def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(x, a, b, value)
+  a, b = as_wide(x, a, b)
   return x + (value == 1 and a / b or a / b * value)
-end, "e")
+end)
 local half = { f16 = true, bf16 = true }
 --- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions;
 --- where the larger is infinite, it.
@@ -355,32 +375,19 @@ function internal.log_of_sum(x, y, exp, log)
   if is_tensor(y) then y = where(endless, 0, y) end
   return where(endless, whole, log(exp(x - top) + exp(y - top)) + top)
 end
-def("logaddexp", 2, function(x, y)
+--- log(exp(x) + exp(y)) without overflow.
+def("logaddexp_?(x: T|num, y: T|num) -> T", function(x, y)
   local like = is_tensor(x) and x or need_tensor("logaddexp", "y", y)
   local dtype = is_tensor(x) and is_tensor(y) and half[x.dtype] and x.dtype == y.dtype and x.dtype
     or not (is_tensor(x) and is_tensor(y)) and half[like.dtype] and like.dtype
   if dtype then x, y = is_tensor(x) and x:float() or x, is_tensor(y) and y:float() or y end
   local z = internal.log_of_sum(x, y, flame.exp, flame.log)
   return dtype and z:to(dtype) or z
-end, "e")
+end)
 
 -- ---- shapes ------------------------------------------------------------------------------------
-local function sizes_of(op, first, ...)
-  if type(first) == "table" then
-    if select("#", ...) > 0 then fail(op, "sizes come as numbers or as one table, not both") end
-  else
-    first = { first, ... }
-  end
-  local sizes = {}
-  for d = 1, #first do sizes[d] = need_int(op, "size", first[d]) end
-  return sizes
-end
-
---- Axes a moved to the places b: numbers, or lists of one length.
----@param a integer|integer[]
----@param b integer|integer[]
-def("movedim", 3, function(x, a, b)
-  need_tensor("movedim", "x", x)
+--- The axes of source moved to the places of destination: numbers, or lists of one length.
+def("movedim(x: T, source: axes, destination: axes) -> T", function(x, a, b)
   a, b = type(a) == "table" and a or { a }, type(b) == "table" and b or { b }
   if #a ~= #b then fail("movedim", "%d axes and %d places", #a, #b) end
   local order, moved = {}, {}
@@ -401,9 +408,10 @@ def("movedim", 3, function(x, a, b)
   return x.ndim == 0 and x:reshape({}) or x:permute(order)
 end)
 
-def("tile", 9, function(x, ...)
-  local reps = sizes_of("tile", ...)
-  local shape, n = need_tensor("tile", "x", x).shape, math.max(x.ndim, #reps)
+--- Copies side by side along each axis.
+def("tile(x: T, dims...: int) -> T", function(x, ...)
+  local reps = { ... }
+  local shape, n = x.shape, math.max(x.ndim, #reps)
   local apart, whole, joined = {}, {}, {}
   for d = 1, n do
     local size, times = shape[d - n + #shape] or 1, reps[d - n + #reps] or 1
@@ -424,49 +432,58 @@ def("tile", 9, function(x, ...)
   end
   return y
 end)
-def("repeat_interleave", 3, function(x, n, d)
-  need_tensor("repeat_interleave", "x", x)
-  if d == nil then x, d = x:reshape(-1), 1 end
-  d = axis_of("repeat_interleave", x, d)
-  if is_tensor(n) and internal.need_integers("repeat_interleave", "n", n):numel() == 1 then
+--- Positions of x, each as often as its count says; the counts are read here.
+local function by_counts(x, counts, d)
+  local at = {}
+  if #counts ~= x.shape[d] then
+    fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
+  end
+  for i, count in ipairs(counts) do
+    if need_int("repeat_interleave", "count " .. i, count) < 0 then
+      fail("repeat_interleave", "count %d is %d", i, count)
+    end
+    for _ = 1, count do at[#at + 1] = i end
+  end
+  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
+end
+local function repeated(x, n, d)
+  if is_tensor(n) and internal.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
     n = n:item()
   end
-  if is_tensor(n) then                       -- a count for each position: read here
-    local counts, at = n:detach():reshape(-1):totable(), {}
-    if #counts ~= x.shape[d] then
-      fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d])
-    end
-    for i, count in ipairs(counts) do
-      if need_int("repeat_interleave", "count " .. i, count) < 0 then
-        fail("repeat_interleave", "count %d is %d", i, count)
-      end
-      for _ = 1, count do at[#at + 1] = i end
-    end
-    return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
-  end
-  n = need_int("repeat_interleave", "n", n)
+  if is_tensor(n) then return by_counts(x, n:detach():reshape(-1):totable(), d) end
   local wide, last = x:unsqueeze(d + 1).shape, x.shape
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
-end)
+end
+--- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- output_size is how many there have to be.
+def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
+  function(x, n, d, size)
+    if d == nil then x, d = x:reshape(-1), 1 end
+    d = axis_of("repeat_interleave", x, d)
+    local y = repeated(x, n, d)
+    if size and size ~= y.shape[d] then
+      fail("repeat_interleave", "output_size is %d, the result has %d", size, y.shape[d])
+    end
+    return y
+  end)
 local function roll_one(x, n, d)
   d = axis_of("roll", x, d)
   local size = x.shape[d] or 0
-  n = need_int("roll", "n", n)
+  n = need_int("roll", "shifts", n)
   n = size > 0 and n % size or 0
   if n == 0 then return x:clone() end
   return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
 end
-def("roll", 3, function(x, n, d)
-  need_tensor("roll", "x", x)
-  if type(d) == "table" and d.dims then d = options("roll", d, { dims = false }).dims end
+--- Shifted by as many positions, around the end.
+def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
   if d == nil then
-    if type(n) == "table" then fail("roll", "several n need as many axes") end
+    if type(n) == "table" then fail("roll", "several shifts need as many dims") end
     return roll_one(x:reshape(-1), n, 1):reshape(x.shape):clone()
   end
   if type(n) ~= "table" and type(d) ~= "table" then return roll_one(x, n, d) end
   if type(n) ~= "table" or type(d) ~= "table" or #n ~= #d then
-    fail("roll", "n and d must be two numbers, or two tables of one length")
+    fail("roll", "shifts and dims must be two numbers, or two tables of one length")
   end
   for i = 1, #n do x = roll_one(x, n[i], d[i]) end
   return #n == 0 and x:clone() or x
@@ -489,21 +506,17 @@ local function broadcast_shape(op, list)
 end
 internal.broadcast_shape = broadcast_shape
 
-def("broadcast", 64, function(...)
+--- All in their common shape.
+def(".broadcast(tensors...: T) -> T[]", function(...)
   local list = { ... }
   local shape = broadcast_shape("broadcast", list)
   for i = 1, #list do list[i] = list[i]:expand(shape) end
   return list
-end, "module")
-def("meshgrid", 64, function(...)
-  local list, n, shape, o = { ... }, select("#", ...), {}, nil
-  if n > 1 and type(list[n]) == "table" then o, n = list[n], n - 1 end
-  if n == 1 and type(list[1]) == "table" then list, n = list[1], #list[1] end
-  local indexing = options("meshgrid", o, { indexing = "ij" }).indexing
-  if indexing ~= "ij" and indexing ~= "xy" then
-    fail("meshgrid", 'indexing must be "ij" or "xy", got "%s"', tostring(indexing))
-  end
-  for i = 1, n do shape[i] = need_tensor("meshgrid", "tensor " .. i, list[i]):numel() end
+end)
+--- Coordinates of all points.
+def('.meshgrid(tensors...: T, *, indexing: "ij"|"xy" = "ij") -> T[]', function(indexing, ...)
+  local list, n, shape = { ... }, select("#", ...), {}
+  for i = 1, n do shape[i] = list[i]:numel() end
   local out = {}
   for i = 1, n do
     local one = {}
@@ -512,7 +525,7 @@ def("meshgrid", 64, function(...)
     if indexing == "xy" and n > 1 then out[i] = out[i]:transpose(1, 2) end
   end
   return out
-end, "module")
+end)
 
 -- ---- reductions ----------------------------------------------------------------------
 --- f(x) with gradient 0 where x is 0: for roots, whose slope is infinite there.
@@ -525,58 +538,51 @@ local function root(x) return flat_at_0(x, flame.sqrt) end
 internal.flat_at_0, internal.root = flat_at_0, root
 
 -- ---- random ------------------------------------------------------------------------------------
-def("bernoulli", 1, function(p)
-  need_tensor("bernoulli", "p", p)
+--- 1 with probability p, else 0.
+def("bernoulli(p: T) -> T", function(p)
   if not is_float(p) then fail("bernoulli", "p is %s, need a float", p.dtype) end
   local ok = p:detach():ge(0):logical_and(p:detach():le(1)):all()
   if not ok:item() then fail("bernoulli", "p has values outside 0 to 1") end
   return flame.rand_like(p):lt(p):to(p.dtype)
 end)
 -- ---- products -----------------------------------------------------------------------------------
-def("outer", 2, function(x, y)
-  for name, v in pairs { x = need_tensor("outer", "x", x), y = need_tensor("outer", "y", y) } do
+--- All products of two vectors.
+def("outer(x: T, y: T) -> T", function(x, y)
+  for name, v in pairs { x = x, y = y } do
     if v.ndim ~= 1 then
       fail("outer", "%s has shape (%s), need one axis", name, table.concat(v.shape, ", "))
     end
   end
   return x:reshape(-1, 1) * y:reshape(1, -1)
 end)
-local function add_product(name)
-  def(name, 4, function(x, a, b, o)
-    o = options(name, o, { alpha = 1, beta = 1 })
-    local y = need_tensor(name, "a", a):matmul(b)
-    if o.alpha ~= 1 then y = y * o.alpha end
-    return o.beta == 0 and y or o.beta == 1 and x + y or x * o.beta + y
-  end)
+local function add_product(x, a, b, beta, alpha)
+  local y = a:matmul(b)
+  if alpha ~= 1 then y = y * alpha end
+  return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
-add_product("addmm")
-add_product("baddbmm")
+--- beta x + alpha a b.
+def("addmm(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T", add_product)
+--- beta x + alpha a b over batches.
+def("baddbmm(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T", add_product)
 -- ---- comparing and telling ----------------------------------------------------------------------
-def("equal", 2, function(a, b)
-  need_tensor("equal", "a", a)
-  need_tensor("equal", "b", b)
+--- Same shape and same values.
+def("equal(x: T, other: T) -> bool", function(a, b)
   local s, t = a.shape, b.shape
   if #s ~= #t then return false end
   for d = 1, #s do if s[d] ~= t[d] then return false end end
   return a:detach():eq(b:detach()):all():item()
 end)
-def("allclose", 5, function(a, b, rtol, atol, equal_nan)
-  need_tensor("allclose", "a", a)
-  need_tensor("allclose", "b", b)
-  local o = defaults("allclose", { "rtol", "atol", "equal_nan" },
-    { rtol = 1e-5, atol = 1e-8, equal_nan = false },
-    rtol, atol, equal_nan)
+--- Is |x - other| <= atol + rtol |other| everywhere?
+def([[allclose(x: T, other: T, rtol = 1e-5, atol = 1e-8,
+    equal_nan = false) -> bool]], function(a, b, rtol, atol, equal_nan)
   a, b = a:detach():double(), b:detach():double()
   local close = (a:eq(b)):logical_or(
-    ((a - b):abs():le(b:abs() * o.rtol + o.atol)):logical_and(b:isfinite()))
-  if o.equal_nan then close = close:logical_or(a:isnan():logical_and(b:isnan())) end
+    ((a - b):abs():le(b:abs() * rtol + atol)):logical_and(b:isfinite()))
+  if equal_nan then close = close:logical_or(a:isnan():logical_and(b:isnan())) end
   return close:all():item()
 end)
-def("summary", 2, function(x, name)
-  need_tensor("summary", "x", x)
-  if name ~= nil and type(name) ~= "string" then
-    fail("summary", "name must be a string, got %s", word(name))
-  end
+--- One line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf.
+def("summary(x: T, name?: str) -> str", function(x, name)
   local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "),
     x.dtype, x.device,
     x.requires_grad and " requires_grad" or "")
@@ -591,19 +597,18 @@ def("summary", 2, function(x, name)
     v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")
   return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
-def("check_finite", 64, function(...)
+--- Raises when one has a NaN or Inf; else gives them back.
+def(".check_finite(...) -> ...", function(...)
   for i, x in ipairs({ ... }) do
     need_tensor("check_finite", "tensor " .. i, x)
     local bad = x:detach():isfinite():logical_not():sum():item()
     if bad > 0 then fail("check_finite", "tensor %d has %d values that are NaN or Inf", i, bad) end
   end
   return ...
-end, "module")
+end)
 
 --- Run f n times; raise when handles or bytes grow from the second run on.
-def("leakcheck", 2, function(f, n)
-  if not internal.callable(f) then fail("leakcheck", "need a function, got %s", word(f)) end
-  n = n or 5
+def(".leakcheck(f: fn, n: int = 5) -> bool", function(f, n)
   local function count()
     collectgarbage()
     collectgarbage()
@@ -618,4 +623,4 @@ def("leakcheck", 2, function(f, n)
     fail("leakcheck", "%d runs left %d tensors and %d bytes more", n, t - tensors, b - bytes)
   end
   return true
-end, "module")
+end)

@@ -240,15 +240,10 @@ end
 -- ---- order and frequencies ----------------------------------------------------------------------
 --- Without dim: all axes, but for that of the parts where the last of several has 2 elements
 --- ({complex = true | false} says which).
-local function shifted(op, x, sign, ...)
-  need_tensor(op, "x", x)
-  local o = arguments(op, { "dim" },
-    { dim = false, complex = x.ndim > 1 and x.shape[x.ndim] == 2 }, ...)
-  local rank, amounts, axes = o.complex and not o.dim and x.ndim - 1 or x.ndim, {}, {}
-  local dims = type(o.dim) == "number" and { o.dim } or o.dim
-  if dims and type(dims) ~= "table" then
-    fail(op, "dim must be an axis or a list of axes, got %s", internal.word(dims))
-  end
+local function shifted(op, x, sign, dims, complex)
+  if complex == nil then complex = x.ndim > 1 and x.shape[x.ndim] == 2 end
+  local rank, amounts, axes = complex and not dims and x.ndim - 1 or x.ndim, {}, {}
+  if type(dims) == "number" then dims = { dims } end
   if not dims then
     dims = {}
     for d = 1, rank do dims[d] = d end
@@ -260,38 +255,38 @@ local function shifted(op, x, sign, ...)
   end
   return x:roll(amounts, axes)
 end
---- The zero frequency to the middle: op(x[, dim]).
----@param dim? integer|integer[]|table  all
-def("fftshift", 2, function(x, ...) return shifted("fftshift", x, 1, ...) end)
-def("ifftshift", 2, function(x, ...) return shifted("ifftshift", x, -1, ...) end)
+--- The zero frequency to the middle, along all axes or those named.
+def("fftshift(x: T, dim?: axes, *, complex?: bool) -> T",
+  function(x, dim, complex) return shifted("fftshift", x, 1, dim, complex) end)
+--- The inverse of fftshift.
+def("ifftshift(x: T, dim?: axes, *, complex?: bool) -> T",
+  function(x, dim, complex) return shifted("ifftshift", x, -1, dim, complex) end)
 
-local function frequencies(op, n, last, ...)
-  n = need_int(op, "n", n)
-  local o = arguments(op, { "d" },
-    { d = 1.0, dtype = flame.default_dtype(), device = flame.default_device() }, ...)
+local function frequencies(op, n, last, d, dtype, device)
   if n < 1 then fail(op, "n = %d, need at least 1", n) end
   local first = n // 2 - (1 - n % 2)                       -- the largest positive one
-  local how = { dtype = o.dtype, device = o.device }
+  local how = { dtype = dtype or flame.default_dtype(),
+    device = device or flame.default_device() }
   local k = last and flame.arange(0, n // 2, how) or n == 1 and flame.zeros({ 1 }, how)
     or flame.cat({ flame.arange(0, first, how), flame.arange(-(n // 2), -1, how) })
-  return k * (1 / (n * o.d))
+  return k * (1 / (n * d))
 end
---- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
----@param d? number|table  1
----@return flame.Tensor
-def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) end, "module")
-def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
+--- Frequencies of the elements of fft's result.
+def(".fftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
+  function(n, ...) return frequencies("fftfreq", n, false, ...) end)
+--- Frequencies of the elements of rfft's result.
+def(".rfftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
+  function(n, ...) return frequencies("rfftfreq", n, true, ...) end)
 
 -- ---- real and imaginary parts -------------------------------------------------------------------
 --- Whether x holds complex numbers, as fftshift takes it: floats with a last
 --- axis of 2 behind another, unless told.
-local function holds_complex(op, x, ...)
-  need_tensor(op, "x", x)
-  local likely = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
-  local o = arguments(op, {}, { complex = likely }, ...)
-  internal.need_flag(op, "complex", o.complex)
-  if o.complex then need_signal(op, x, true) end
-  return o.complex
+local function holds_complex(op, x, complex)
+  if complex == nil then
+    complex = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
+  end
+  if complex then need_signal(op, x, true) end
+  return complex
 end
 --- x times (1, -1) along its last axis, real and imaginary part.
 function internal.conjugate(x)
@@ -300,32 +295,27 @@ function internal.conjugate(x)
 end
 --- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
----@param o? table  {complex =}
----@return flame.Tensor
-def("conj", 2, function(x, o)
-  return holds_complex("conj", x, o) and internal.conjugate(x) or x:clone()
+def("conj(x: T, *, complex?: bool) -> T", function(x, complex)
+  return holds_complex("conj", x, complex) and internal.conjugate(x) or x:clone()
 end)
-def("conj_physical", 2, function(x, o)
-  return holds_complex("conj_physical", x, o) and internal.conjugate(x) or x:clone()
+--- As conj.
+def("conj_physical(x: T, *, complex?: bool) -> T", function(x, complex)
+  return holds_complex("conj_physical", x, complex) and internal.conjugate(x) or x:clone()
 end)
 --- The real parts of complex numbers (see conj), without the last axis; of
 --- real numbers their values.
----@param o? table  {complex =}
----@return flame.Tensor
-def("real", 2, function(x, o)
-  return holds_complex("real", x, o) and x:select(-1, 1):clone() or x:clone()
+def("real(x: T, *, complex?: bool) -> T", function(x, complex)
+  return holds_complex("real", x, complex) and x:select(-1, 1):clone() or x:clone()
 end)
 --- The imaginary parts of complex numbers (see conj), without the last axis.
----@param o? table  {complex =}
----@return flame.Tensor
-def("imag", 2, function(x, o)
-  if not holds_complex("imag", x, o) then
+def("imag(x: T, *, complex?: bool) -> T", function(x, complex)
+  if not holds_complex("imag", x, complex) then
     fail("imag", "x has shape %s and holds real numbers: complex ones have a last axis of 2",
       shape_text(x))
   end
   return x:select(-1, 2):clone()
 end)
 --- The values of x: no tensor here puts off a conjugation or a sign.
----@return flame.Tensor
-def("resolve_conj", 1, function(x) return need_tensor("resolve_conj", "x", x):clone() end)
-def("resolve_neg", 1, function(x) return need_tensor("resolve_neg", "x", x):clone() end)
+def("resolve_conj(x: T) -> T", function(x) return x:clone() end)
+--- The values of x, as resolve_conj gives them.
+def("resolve_neg(x: T) -> T", function(x) return x:clone() end)

@@ -30,10 +30,11 @@ end
 
 --- The name under which a function, class or word stands in the stub.
 local function find(what)
+  -- of the other classes as help("Plot:line")
   local places = { "flame.", "Tensor:", "Module:", "Algebra:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
-    for _, module in ipairs { "nn.", "optim.", "data.", "clifford." } do
+    for _, module in ipairs { "nn.", "optim.", "data.", "plot.", "image.", "clifford." } do
       if blocks[module .. what] then return module .. what end
     end
     return nil
@@ -55,11 +56,22 @@ local function find(what)
   end
   look(flame, "flame.")
   look(methods, "Tensor:")
-  for _, module in ipairs { "nn", "optim", "data", "clifford" } do
+  for _, module in ipairs { "nn", "optim", "data", "plot", "image", "clifford" } do
     local loaded = package.loaded["flame." .. module]
     if loaded then look(loaded, module .. ".") end
   end
   return found
+end
+
+--- What the function of this name in the stub declares, a line for each form; nil: it has none.
+local function declared(name)
+  local place, base = name:match("^(%w+)[%.:]([%w_]+)$")
+  local t = place == "flame" and flame or place == "Tensor" and methods
+  local d = t and type(t[base]) == "function" and internal.declaration(t[base])
+  if not d then return nil end
+  local forms = {}
+  for i, form in ipairs(d) do forms[i] = form.text end
+  return table.concat(forms, "\n")
 end
 
 local function text_of(name)
@@ -80,6 +92,8 @@ local function text_of(name)
     elseif result then results[#results + 1] = result
     else out[#out + 1] = "  " .. line:gsub("^%-%-%-%s?", "") end
   end
+  local forms = declared(name)
+  if forms then return (forms .. "\n" .. table.concat(out, "\n")):gsub("\n+$", "") end
   local params = {}
   for word in block.params:gmatch("[^,%s]+") do
     params[#params + 1] = optional[word] and "[" .. word .. "]" or word

@@ -126,9 +126,7 @@ local inverse = flame.func {
   end,
 }
 --- Inverses. A singular matrix raises with its position in the batch.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor
-def("inverse", 1, function(x) return inverse(x, "inverse", false) end)
+def("inverse(x: T) -> T", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
 --- Gives Inf where a matrix is singular.
 internal.quiet_inverse = function(x, op) return inverse(x, op, true) end
@@ -225,24 +223,19 @@ end
 def("solve", 3, solve_any)
 linalg.solve = flame.solve
 
-local function solve_triangular(a, b, o)
+--- x with a x = b, or x a = b where left is false, for a triangle a.
+def([[linalg.solve_triangular(a: T, b: T, upper = false, left = true,
+    unitriangular = false) -> T]], function(a, b, upper, left, unitriangular)
   local op = "solve_triangular"
   need_square(op, "a", a)
-  o = options(op, o, { upper = false, left = true, unitriangular = false })
   need_matrix(op, "b", b)
-  if not o.left then
+  if not left then
     a, b = same_batch(op, turned(a), turned(b))
-    return own(turned(triangle(a, b, not o.upper, o.unitriangular)))
+    return own(turned(triangle(a, b, not upper, unitriangular)))
   end
   a, b = same_batch(op, a, b)
-  return triangle(a, b, o.upper, o.unitriangular)
-end
---- x with a x = b for a triangle a.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k)
----@param o table?  {upper = false, left = true, unitriangular = false}
----@return flame.Tensor
-under("solve_triangular", 3, solve_triangular)
+  return triangle(a, b, upper, unitriangular)
+end)
 
 -- ---- Cholesky -----------------------------------------------------------------------------------
 --- The lower triangle, half the diagonal.
@@ -265,33 +258,22 @@ local cholesky = flame.func {
     return (x + turned(x)) * 0.5
   end,
 }
---- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
----@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper boolean|table?  {upper = false}
----@return flame.Tensor
-def("cholesky", 2, function(x, upper)
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
+--- definite: another raises with its position.
+def("cholesky(x: T, upper = false) -> T", function(x, upper)
   need_square("cholesky", "x", x)
-  return cholesky(x, given("cholesky", { "upper" }, { upper = false }, upper).upper)
+  return cholesky(x, upper)
 end)
 linalg.cholesky = flame.cholesky
 
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
----@param b flame.Tensor  (…, n, k)
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
----@return flame.Tensor
-def("cholesky_solve", 3, function(b, l, upper)
-  upper = given("cholesky_solve", { "upper" }, { upper = false }, upper).upper
+def("cholesky_solve(b: T, l: T, upper = false) -> T", function(b, l, upper)
   need_square("cholesky_solve", "l", l)
   l, b = same_batch("cholesky_solve", upper and turned(l) or l, b)
   return triangle(turned(l), triangle(l, b, false, false), true, false)
 end)
 --- The inverse of a from the triangle l of its Cholesky factorisation.
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
----@return flame.Tensor
-def("cholesky_inverse", 2, function(l, upper)
-  upper = given("cholesky_inverse", { "upper" }, { upper = false }, upper).upper
+def("cholesky_inverse(l: T, upper = false) -> T", function(l, upper)
   local lead, _, n = need_square("cholesky_inverse", "l", l)
   local one = eye_like(l, n):expand(joined(lead, n, n))
   local half = triangle(upper and turned(l) or l, one, false, false)
@@ -445,9 +427,7 @@ local det = flame.func {
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor
-def("det", 1, function(x) return det(x) end)
+def("det(x: T) -> T", function(x) return det(x) end)
 linalg.det = flame.det
 
 local slogdet = flame.func {
@@ -464,18 +444,14 @@ local slogdet = flame.func {
   end,
 }
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor, flame.Tensor
-def("slogdet", 1, function(x)
+def("slogdet(x: T) -> sign: T, logarithm: T", function(x)
   local lead = need_square("slogdet", "x", x)
   local _, sign, log = parts(slogdet(x), lead, lead, lead)
   return own(sign:detach(), log)
 end)
 linalg.slogdet = flame.slogdet
 --- Logarithms of determinants; NaN for negative ones.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor
-def("logdet", 1, function(x)
+def("logdet(x: T) -> T", function(x)
   local sign, log = flame.slogdet(x)
   return where(sign:lt(0), 0 / 0, log)
 end)

@@ -1,16 +1,13 @@
---- Losses and the norms that are compositions. Losses take (input, target, options);
--- {reduction = "mean" | "sum" | "none"}.
+--- Losses and the norms that are compositions.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local defaults, where = internal.defaults, flame.where
 
---- A loss of each element as the option "reduction" asks.
-local function reduce(op, y, how)
+--- A loss of each element as "reduction" asks.
+local function reduce(y, how)
   if how == "mean" then return y:mean() end
   if how == "sum" then return y:sum() end
-  if how == "none" then return y end
-  fail(op, 'reduction must be "mean", "sum" or "none", got "%s"', tostring(how))
+  return y
 end
 internal.reduce_loss = reduce
 
@@ -37,50 +34,42 @@ local function need_class_weights(op, w, classes)
   end
 end
 
---- PyTorch's third argument of losses with weights: (x, y, weight, o) as (x, y, o with weight).
-local function with_weight(op, weight, o)
-  if weight == nil or not flame.is_tensor(weight) then
-    if weight ~= nil and o ~= nil then need_tensor(op, "weight", weight) end
-    return weight == nil and o or weight
-  end
-  if o ~= nil and type(o) ~= "table" then
-    fail(op, "options must be a table, got %s", internal.word(o))
-  end
-  local all = { weight = weight }
-  for k, v in pairs(o or {}) do all[k] = v end
-  return all
-end
---- Add a loss: f(x, y, o) gives the value of each element; 'names' are those
---- that may come by position.
-local function loss(name, known, f, names)
-  known.reduction = "mean"
-  def(name, known.weight ~= nil and 4 or 3 + #(names or {}), function(x, y, o, ...)
-    need_tensor(name, "input", x)
-    need_tensor(name, "target", y)
-    if names then o = defaults(name, names, known, o, ...)
-    else o = options(name, known.weight ~= nil and with_weight(name, o, (...)) or o, known) end
-    return reduce(name, f(x, y, o), o.reduction)
-  end)
-end
+--- Mean of squared differences.
+def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, reduction) return reduce((x - y):square(), reduction) end)
 
-loss("mse_loss", {}, function(x, y) return (x - y):square() end)
-loss("l1_loss", {}, function(x, y) return (x - y):abs() end)
-loss("huber_loss", { delta = 1.0 }, function(x, y, o)
-  if not (o.delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", o.delta) end
-  local e = x - y                         -- squared as it is: abs has no second slope at 0
-  local d = e:abs()
-  return flame.where(d:lt(o.delta), e * e * 0.5, (d - 0.5 * o.delta) * o.delta)
-end, { "reduction", "delta" })
-loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
-  if not (o.beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", o.beta) end
-  local e = x - y
-  local d = e:abs()
-  if o.beta == 0 then return d end
-  return flame.where(d:lt(o.beta), e * e * (0.5 / o.beta), d - 0.5 * o.beta)
-end)
-loss("hinge_loss", { margin = 1.0 },
-  function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
-loss("binary_cross_entropy", { weight = false }, function(x, y, o)
+--- Mean of |input - target|.
+def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, reduction) return reduce((x - y):abs(), reduction) end)
+
+--- Squares up to delta, then lines.
+def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean", delta = 1.0) -> T]],
+  function(x, y, reduction, delta)
+    if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
+    local e = x - y                         -- squared as it is: abs has no second slope at 0
+    local d = e:abs()
+    local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
+    return reduce(value, reduction)
+  end)
+
+--- huber_loss over beta.
+def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
+  beta = 1.0) -> T]],
+  function(x, y, reduction, beta)
+    if not (beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", beta) end
+    local e = x - y
+    local d = e:abs()
+    if beta == 0 then return reduce(d, reduction) end
+    return reduce(where(d:lt(beta), e * e * (0.5 / beta), d - 0.5 * beta), reduction)
+  end)
+
+--- max(0, margin - input target).
+def([[hinge_loss(input: T, target: T, margin = 1.0, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, margin, reduction) return reduce((margin - x * y):relu(), reduction) end)
+
+--- The cross entropy of probabilities.
+def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, reduction)
   need_same_shape("binary_cross_entropy", x, y)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
@@ -93,188 +82,182 @@ loss("binary_cross_entropy", { weight = false }, function(x, y, o)
       :clamp({ min = -100 }))
     e = where(edge, e:detach() + slope * (x - v), usual)
   end
-  return o.weight and e * o.weight or e
+  return reduce(weight and e * weight or e, reduction)
 end)
-loss("binary_cross_entropy_with_logits", { weight = false, pos_weight = false }, function(x, y, o)
+
+--- The cross entropy of logits; pos_weight is that of the targets that are 1.
+def([[binary_cross_entropy_with_logits(input: T, target: T, weight?: T|num, pos_weight?: T|num,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, pos_weight, reduction)
   need_same_shape("binary_cross_entropy_with_logits", x, y)
   local hit = (-x):softplus() * y
-  local e = x:softplus() * (1 - y) + (o.pos_weight and hit * o.pos_weight or hit)
-  return o.weight and e * o.weight or e
+  local e = x:softplus() * (1 - y) + (pos_weight and hit * pos_weight or hit)
+  return reduce(weight and e * weight or e, reduction)
 end)
 
-def("kl_div", 3, function(x, y, o)
-  need_tensor("kl_div", "input", x)
-  need_tensor("kl_div", "target", y)
-  o = options("kl_div", o, { reduction = "mean", log_target = false })
+--- target (log target - input), input being log-probabilities; log_target: so is the target.
+--- "batchmean" is the sum over the first axis' size.
+def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "mean",
+    log_target = false) -> T]], function(x, y, reduction, log_target)
   local e
-  if o.log_target then e = y:exp() * (y - x)
-  else e = flame.where(y:ne(0), y * (flame.where(y:ne(0), y, 1):log() - x), 0) end
-  if o.reduction == "batchmean" then return e:sum() / x.shape[1] end
-  return reduce("kl_div", e, o.reduction)
+  if log_target then e = y:exp() * (y - x)
+  else e = where(y:ne(0), y * (where(y:ne(0), y, 1):log() - x), 0) end
+  if reduction == "batchmean" then return e:sum() / x.shape[1] end
+  return reduce(e, reduction)
 end)
 
---- Log-probabilities (n, classes, …) and class ids (n, …).
----@param o? flame.Tensor|table  weight, or {reduction = "mean", weight =, ignore_index = -100}
----@param rest? table  options behind a weight
-def("nll_loss", 4, function(x, y, o, rest)
-  need_tensor("nll_loss", "input", x)
-  need_tensor("nll_loss", "target", y)
-  o = options("nll_loss", with_weight("nll_loss", o, rest),
-    { reduction = "mean", weight = false, ignore_index = -100 })
+--- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
+def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, ignore_index, reduction)
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
   if x.shape[d] == 0 then
     fail("nll_loss", "input has no classes along axis %d, need at least 1", d)
   end
-  need_class_weights("nll_loss", o.weight, x.shape[d])
-  local ignored = y:eq(o.ignore_index)
-  local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
+  need_class_weights("nll_loss", weight, x.shape[d])
+  local ignored = y:eq(ignore_index)
+  local ids = internal.classes(where(ignored, 1, y), x.shape[d])
   local picked = -x:gather(d, ids:unsqueeze(d)):squeeze(d)
-  local w = o.weight and o.weight:take(ids) or flame.ones_like(picked)
-  w = flame.where(ignored, 0, w)
-  local e = flame.where(ignored, 0, picked * w)
-  if o.reduction == "mean" then return e:sum() / w:sum() end
-  return reduce("nll_loss", e, o.reduction)
+  local w = weight and weight:take(ids) or flame.ones_like(picked)
+  w = where(ignored, 0, w)
+  local e = where(ignored, 0, picked * w)
+  if reduction == "mean" then return e:sum() / w:sum() end
+  return reduce(e, reduction)
 end)
 
-def("cosine_similarity", 5, function(x, y, d, eps)
-  need_tensor("cosine_similarity", "x", x)
-  need_tensor("cosine_similarity", "y", y)
-  local o = defaults("cosine_similarity", { "dim", "eps" }, { dim = false, eps = 1e-8 }, d, eps)
-  d = o.dim or (x.ndim > 1 and 2 or 1)
+--- Sum of products over the product of the norms, along axis 2 (1 where there is one).
+def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T", function(x, y, d, eps)
+  d = d or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
   if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
     x, y = table.unpack(flame.broadcast(x, y))
   end
   local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
-  return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
-end)
---- a is to be nearer to p than to n, by the margin; swap: also p may be the one near to n.
-def("triplet_margin_loss", 8, function(a, p, n, ...)
-  local op = "triplet_margin_loss"
-  need_tensor(op, "a", a)
-  need_tensor(op, "p", p)
-  need_tensor(op, "n", n)
-  local o = defaults(op, { "margin", "p", "eps", "swap", "reduction" },
-    { margin = 1.0, p = 2, eps = 1e-6, swap = false, reduction = "mean" }, ...)
-  need_same_rank(op, a, p, n)
-  local near, far = (a - p + o.eps):norm(o.p, -1), (a - n + o.eps):norm(o.p, -1)
-  if o.swap then far = far:minimum((p - n + o.eps):norm(o.p, -1)) end
-  return reduce(op, (near - far + o.margin):relu(), o.reduction)
+  return (x / m:clamp({ min = eps }) * (y / n:clamp({ min = eps }))):sum(d)
 end)
 
+--- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
+--- positive may be the one near to the negative.
+def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p = 2, eps = 1e-6,
+    swap = false, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(a, b, n, margin, p, eps, swap, reduction)
+    need_same_rank("triplet_margin_loss", a, b, n)
+    local near, far = (a - b + eps):norm(p, -1), (a - n + eps):norm(p, -1)
+    if swap then far = far:minimum((b - n + eps):norm(p, -1)) end
+    return reduce((near - far + margin):relu(), reduction)
+  end)
+
 --- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
-loss("poisson_nll_loss", { log_input = true, full = false, eps = 1e-8 }, function(x, y, o)
-  local e = o.log_input and x:exp() - y * x or x - y * (x + o.eps):log()
-  if not o.full then return e end
-  local big = flame.where(y:gt(1), y, 1)
-  return e + flame.where(y:gt(1), big * big:log() - big + (big * (2 * math.pi)):log() * 0.5, 0)
-end, { "log_input", "full" })
-loss("soft_margin_loss", {}, function(x, y) return (-y * x):softplus() end)
-loss("hinge_embedding_loss", { margin = 1.0 }, function(x, y, o)
-  return flame.where(y:ne(1), (o.margin - x):clamp({ min = 0 }), 0) + flame.where(y:ne(-1), x, 0)
-end, { "margin" })
-loss("multilabel_soft_margin_loss", { weight = false }, function(x, y, o)
-  local e = -(y * x:logsigmoid() + (1 - y) * (-x):logsigmoid())
-  return (o.weight and e * o.weight or e):mean(-1)
+def([[poisson_nll_loss(input: T, target: T, log_input = true, full = false, eps = 1e-8,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, log_input, full, eps, reduction)
+  local e = log_input and x:exp() - y * x or x - y * (x + eps):log()
+  if not full then return reduce(e, reduction) end
+  local big = where(y:gt(1), y, 1)
+  local stirling = big * big:log() - big + (big * (2 * math.pi)):log() * 0.5
+  return reduce(e + where(y:gt(1), stirling, 0), reduction)
 end)
---- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
----@param ... any  p = 1, margin = 1, weight, or {p = 1, margin = 1, weight =, reduction = "mean"}
-def("multi_margin_loss", 6, function(x, y, ...)
+
+--- log(1 + exp(-target input)).
+def([[soft_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, reduction) return reduce((-y * x):softplus(), reduction) end)
+
+--- Input where the target is 1, max(0, margin - input) where it is -1.
+def([[hinge_embedding_loss(input: T, target: T, margin = 1.0,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, margin, reduction)
+  local e = where(y:ne(1), (margin - x):clamp({ min = 0 }), 0) + where(y:ne(-1), x, 0)
+  return reduce(e, reduction)
+end)
+
+--- Mean over the classes of the binary cross entropies of logits.
+def([[multilabel_soft_margin_loss(input: T, target: T, weight?: T|num,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, reduction)
+  local e = -(y * x:logsigmoid() + (1 - y) * (-x):logsigmoid())
+  return reduce((weight and e * weight or e):mean(-1), reduction)
+end)
+
+--- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes; p
+-- is 1
+--- or 2, weight one for each class.
+def([[multi_margin_loss(input: T, target: T, p: int = 1, margin = 1.0, weight?: T,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, p, margin, weight, reduction)
   local op = "multi_margin_loss"
-  need_tensor(op, "input", x)
-  need_tensor(op, "target", y)
-  local o = defaults(op, { "p", "margin", "weight" },
-    { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
-  if o.p ~= 1 and o.p ~= 2 then fail(op, "p = %s, need 1 or 2", tostring(o.p)) end
-  need_class_weights(op, o.weight, x.ndim > 0 and x.shape[x.ndim] or 1)
+  if p ~= 1 and p ~= 2 then fail(op, "p = %d, need 1 or 2", p) end
+  need_class_weights(op, weight, x.ndim > 0 and x.shape[x.ndim] or 1)
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
   internal.naming(op)
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
-  local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):relu()
-  if o.p ~= 1 then e = e ^ o.p end
-  if o.weight then e = e * o.weight:take(ids):unsqueeze(-1) end
+  local e = (margin - x:gather(-1, ids:unsqueeze(-1)) + x):relu()
+  if p ~= 1 then e = e ^ p end
+  if weight then e = e * weight:take(ids):unsqueeze(-1) end
   local own = flame.one_hot(ids, n):bool()
-  e = flame.where(own, 0, e):sum(-1) / n
-  return reduce(op, single and e:reshape({}) or e, o.reduction)
+  e = where(own, 0, e):sum(-1) / n
+  return reduce(single and e:reshape({}) or e, reduction)
 end)
+
 --- Negative log-likelihood of y under a normal of mean x and variance var.
----@param ... any  full = false, eps = 1e-6, reduction = "mean", or a table of them
-def("gaussian_nll_loss", 6, function(x, y, var, ...)
-  local op = "gaussian_nll_loss"
-  need_tensor(op, "input", x)
-  need_tensor(op, "target", y)
-  need_tensor(op, "var", var)
-  local o = defaults(op, { "full", "eps", "reduction" },
-    { full = false, eps = 1e-6, reduction = "mean" }, ...)
+def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, var, full, eps, reduction)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
-  var = var + (var:clamp({ min = o.eps }) - var):detach()       -- as PyTorch: the bound has slope 1
+  var = var + (var:clamp({ min = eps }) - var):detach()        -- as PyTorch: the bound has slope 1
   local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
-  return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
+  return reduce(full and e + 0.5 * math.log(2 * math.pi) or e, reduction)
 end)
+
 --- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
----@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
-def("margin_ranking_loss", 5, function(x1, x2, y, ...)
-  local op = "margin_ranking_loss"
-  need_tensor(op, "x1", x1)
-  need_tensor(op, "x2", x2)
-  need_tensor(op, "target", y)
-  local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
-  need_same_rank(op, x1, x2, y)
-  return reduce(op, (-y * (x1 - x2) + o.margin):clamp({ min = 0 }), o.reduction)
+def([[margin_ranking_loss(x1: T, x2: T, target: T, margin = 0,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x1, x2, y, margin, reduction)
+  need_same_rank("margin_ranking_loss", x1, x2, y)
+  return reduce((-y * (x1 - x2) + margin):clamp({ min = 0 }), reduction)
 end)
+
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
----@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
-def("cosine_embedding_loss", 5, function(x1, x2, y, ...)
-  local op = "cosine_embedding_loss"
-  need_tensor(op, "x1", x1)
-  need_tensor(op, "x2", x2)
-  need_tensor(op, "target", y)
-  local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
+def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x1, x2, y, margin, reduction)
   local rank = math.max(x1.ndim, x2.ndim)
   if y.ndim ~= rank - 1 then
-    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y),
-      shape_text(x1), shape_text(x2))
+    fail("cosine_embedding_loss", "target has shape %s, inputs %s and %s: need one axis less",
+      shape_text(y), shape_text(x1), shape_text(x2))
   end
   local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
   local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
-  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1),
-    (cos - o.margin):clamp({ min = 0 }), 0)
-  return reduce(op, e, o.reduction)
+  local e = where(y:eq(1), 1 - cos, 0) + where(y:eq(-1), (cos - margin):clamp({ min = 0 }), 0)
+  return reduce(e, reduction)
 end)
 
 -- ---- norms --------------------------------------------------------------------------------------
 local half = { f16 = true, bf16 = true }
 
---- Without eps the epsilon of the dtype, as PyTorch has it.
+-- What PyTorch has without eps.
 local epsilon = { f64 = 2.0 ^ -52, f32 = 2.0 ^ -23, f16 = 2.0 ^ -10, bf16 = 2.0 ^ -7 }
-def("rms_norm", 4, function(x, shape, w, o)
-  need_tensor("rms_norm", "x", x)
-  if type(w) == "table" then w, o = nil, w end
-  o = defaults("rms_norm", { "eps" }, { eps = epsilon[x.dtype] or 1e-5 }, o)
-  if type(shape) ~= "table" then shape = { shape } end
-  local axes = {}
-  if #shape == 0 then fail("rms_norm", "shape must be a number or a list of sizes") end
-  for k = 1, #shape do internal.need_int("rms_norm", "size", shape[k]) end
-  for k = 1, #shape do
-    axes[k] = -k
-    if x.shape[x.ndim - #shape + k] ~= shape[k] then
-      fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
-        table.concat(shape, ", "))
+
+--- Over the root mean square along the last axes, which are of normalized_shape, times weight;
+-- without
+--- eps that of the dtype.
+def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T",
+  function(x, shape, w, eps)
+    eps = eps or epsilon[x.dtype] or 1e-5
+    if type(shape) ~= "table" then shape = { shape } end
+    local axes = {}
+    if #shape == 0 then
+      fail("rms_norm", "normalized_shape is an empty list, need a size or a list of them")
     end
-  end
-  local v = half[x.dtype] and x:float() or x
-  local y = v * ((v * v):mean(axes, { keepdim = true }) + o.eps):rsqrt()
-  if w then y = y * w end
-  return half[x.dtype] and y:to(x.dtype) or y
-end)
-def("group_norm", 5, function(x, groups, w, b, o)
-  if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
-  return internal.grouped_norm(x, groups,
-    o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
-end)
+    for k = 1, #shape do
+      axes[k] = -k
+      if x.shape[x.ndim - #shape + k] ~= shape[k] then
+        fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
+          table.concat(shape, ", "))
+      end
+    end
+    local v = half[x.dtype] and x:float() or x
+    local y = v * ((v * v):mean(axes, { keepdim = true }) + eps):rsqrt()
+    if w then y = y * w end
+    return half[x.dtype] and y:to(x.dtype) or y
+  end)
+
+--- Normalised over groups of channels, then times weight plus bias.
+def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T",
+  function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
 
 -- ---- attention ----------------------------------------------------------------------------------
 local attention = "scaled_dot_product_attention"

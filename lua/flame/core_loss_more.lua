@@ -1,8 +1,7 @@
 --- Losses that are walked step by step or look at lists of labels, and lookups with options: CTC,
 -- margins over several labels, embedding_bag. core_loss.lua has the others.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local defaults, where, reduce = internal.defaults, flame.where, internal.reduce_loss
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -10,47 +9,41 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 -- ---- margins -----------------------------------------------------------------------------------
 --- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
 --- from 1 in each row, up to the first 0.
----@param o? table  {reduction = "mean"}
-def("multilabel_margin_loss", 3, function(x, y, o)
-  local op = "multilabel_margin_loss"
-  need_tensor(op, "input", x)
-  internal.need_integers(op, "target", y)
-  o = options(op, o, { reduction = "mean" })
-  if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
-    fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x),
-      shape_text(y))
-  end
-  local single = x.ndim < 2
-  if single then x, y = x:reshape(1, -1), y:reshape(1, -1) end
-  local n = x.shape[2]
-  local there = y:ne(0):to("i64"):cumprod(2):bool()             -- up to the first 0
-  local ids = where(there, y:long(), 1)
-  internal.naming(op)
-  ids = internal.classes(ids, n)
-  local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids,
-    there:long()):gt(0)
-  local at = x:gather(2, ids):unsqueeze(3)
-  local e = (1 - at + x:unsqueeze(2)):relu()
-  e = where(there:unsqueeze(3):logical_and(own:logical_not():unsqueeze(2)), e, 0):sum({ 2, 3 }) / n
-  return reduce(op, single and e:reshape({}) or e, o.reduction)
-end)
+def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(x, y, reduction)
+    local op = "multilabel_margin_loss"
+    internal.need_integers(op, "target", y)
+    if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
+      fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x),
+        shape_text(y))
+    end
+    local single = x.ndim < 2
+    if single then x, y = x:reshape(1, -1), y:reshape(1, -1) end
+    local n = x.shape[2]
+    local there = y:ne(0):to("i64"):cumprod(2):bool()             -- up to the first 0
+    local ids = where(there, y:long(), 1)
+    internal.naming(op)
+    ids = internal.classes(ids, n)
+    local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids,
+      there:long()):gt(0)
+    local at = x:gather(2, ids):unsqueeze(3)
+    local e = (1 - at + x:unsqueeze(2)):relu()
+    e = where(there:unsqueeze(3):logical_and(own:logical_not():unsqueeze(2)), e,
+      0):sum({ 2, 3 }) / n
+    return reduce(single and e:reshape({}) or e, reduction)
+  end)
 --- triplet_margin_loss with a distance of one's own: a function of two
 --- tensors that gives one number a row.
----@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
-def("triplet_margin_with_distance_loss", 4, function(a, p, n, o)
-  local op = "triplet_margin_with_distance_loss"
-  need_tensor(op, "a", a)
-  need_tensor(op, "p", p)
-  need_tensor(op, "n", n)
-  o = options(op, o,
-    { distance_function = flame.pairwise_distance, margin = 1.0, swap = false, reduction = "mean" })
-  if not internal.callable(o.distance_function) then
-    fail(op, "distance_function must be a function, got %s", internal.word(o.distance_function))
-  end
-  local near, far = o.distance_function(a, p), o.distance_function(a, n)
-  if o.swap then far = far:minimum(o.distance_function(p, n)) end
-  return reduce(op, (near - far + o.margin):clamp({ min = 0 }), o.reduction)
-end)
+--- Without one it is pairwise_distance.
+def([[triplet_margin_with_distance_loss(anchor: T, positive: T, negative: T, *,
+    distance_function?: fn, margin = 1.0, swap = false,
+    reduction: "mean"|"sum"|"none" = "mean") -> T]],
+  function(a, p, n, distance, margin, swap, reduction)
+    distance = distance or flame.pairwise_distance
+    local near, far = distance(a, p), distance(a, n)
+    if swap then far = far:minimum(distance(p, n)) end
+    return reduce((near - far + margin):clamp({ min = 0 }), reduction)
+  end)
 
 -- ---- connectionist temporal classification ------------------------------------------------------
 --- log(exp a + exp b + exp c) of what may be -inf: with all of them there, -inf and no gradient.
@@ -139,50 +132,42 @@ end
 
 --- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
 --- lengths as tensors or lists; blank is a class id, the first.
----@param target_lengths flame.Tensor|integer[]
----@param input_lengths flame.Tensor|integer[]
----@param ... any  blank = 1, reduction = "mean", zero_infinity = false, or a table of them
-def("ctc_loss", 8, function(input, target, input_lengths, target_lengths, ...)
-  local op, x, y = "ctc_loss", input, target
-  need_tensor(op, "input", x)
-  need_tensor(op, "target", y)
-  local o = defaults(op, { "blank", "reduction", "zero_infinity" },
-    { blank = 1, reduction = "mean", zero_infinity = false }, ...)
-  local single = x.ndim == 2
-  if x.ndim ~= 2 and x.ndim ~= 3 then
-    fail(op, "input has shape %s, need (time, batch, classes)", shape_text(x))
-  end
-  if single then x = x:unsqueeze(2) end
-  local t, n, classes = x.shape[1], x.shape[2], x.shape[3]
-  if o.blank < 1 or o.blank > classes then
-    fail(op, "blank = %d, need 1 to %d", o.blank, classes)
-  end
-  input_lengths = lengths_of(op, "input_lengths", input_lengths, n, t)
-  target_lengths = lengths_of(op, "target_lengths", target_lengths, n, y:numel())
-  local rows, longest = label_rows(op, y, n, target_lengths)
-  if t == 0 then fail(op, "input has no steps") end
-  local e = ctc_losses(x, rows, longest, input_lengths, target_lengths, o.blank)
-  if o.zero_infinity then e = where(e:detach():isinf(), 0, e) end
-  if o.reduction == "mean" then
-    local l = {}
-    for i, v in ipairs(target_lengths) do l[i] = math.max(v, 1) end
-    return (e / flame.tensor(l, { dtype = x.dtype, device = x.device })):mean()
-  end
-  e = reduce(op, e, o.reduction)
-  return single and e:reshape({}) or e
-end)
+def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[],
+    blank: int = 1, reduction: "mean"|"sum"|"none" = "mean", zero_infinity = false) -> T]],
+  function(x, y, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    local op = "ctc_loss"
+    local single = x.ndim == 2
+    if x.ndim ~= 2 and x.ndim ~= 3 then
+      fail(op, "input has shape %s, need (time, batch, classes)", shape_text(x))
+    end
+    if single then x = x:unsqueeze(2) end
+    local t, n, classes = x.shape[1], x.shape[2], x.shape[3]
+    if blank < 1 or blank > classes then
+      fail(op, "blank = %d, need 1 to %d", blank, classes)
+    end
+    input_lengths = lengths_of(op, "input_lengths", input_lengths, n, t)
+    target_lengths = lengths_of(op, "target_lengths", target_lengths, n, y:numel())
+    local rows, longest = label_rows(op, y, n, target_lengths)
+    if t == 0 then fail(op, "input has no steps") end
+    local e = ctc_losses(x, rows, longest, input_lengths, target_lengths, blank)
+    if zero_infinity then e = where(e:detach():isinf(), 0, e) end
+    if reduction == "mean" then
+      local l = {}
+      for i, v in ipairs(target_lengths) do l[i] = math.max(v, 1) end
+      return (e / flame.tensor(l, { dtype = x.dtype, device = x.device })):mean()
+    end
+    e = reduce(e, reduction)
+    return single and e:reshape({}) or e
+  end)
 
 -- ---- products and lookups -----------------------------------------------------------------------
---- x1' w[k] x2 + b[k]: x1 (…, n), x2 (…, m), w (out, n, m).
----@param w flame.Tensor
----@param b? flame.Tensor
-def("bilinear", 4, function(x1, x2, w, b)
+--- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
+def("bilinear(x1: T, x2: T, weight: T, bias?: T) -> T", function(x1, x2, w, b)
   local op = "bilinear"
-  need_tensor(op, "x1", x1)
-  need_tensor(op, "x2", x2)
-  if need_tensor(op, "w", w).ndim ~= 3 or w.shape[2] ~= x1.shape[x1.ndim]
+  if w.ndim ~= 3 or w.shape[2] ~= x1.shape[x1.ndim]
       or w.shape[3] ~= x2.shape[x2.ndim] then
-    fail(op, "x1 has shape %s, x2 %s and w %s, need (out, n, m)", shape_text(x1), shape_text(x2),
+    fail(op, "x1 has shape %s, x2 %s and weight %s, need (out, n, m)", shape_text(x1),
+      shape_text(x2),
       shape_text(w))
   end
   local lead, rows = x1.shape, 1
@@ -239,7 +224,7 @@ internal.embedding = internal.checked(function(ids, w, o, ...)
 end, "embedding", 8)
 
 --- The bag of each of the ids, in a row, and the number of bags.
-local function bags_of(op, ids, w, offsets, o)
+local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim == 2 then
     if offsets then
       fail(op, "offsets are for ids of one axis, ids has shape %s", shape_text(ids))
@@ -265,67 +250,55 @@ local function bags_of(op, ids, w, offsets, o)
     end
     least = i
   end
-  local bags, at, now = #first - (o.include_last_offset and 1 or 0), {}, 0
+  local bags, at, now = #first - (include_last and 1 or 0), {}, 0
   -- behind the last offset: in no bag
-  for i = 1, o.include_last_offset and least - 1 or ids.shape[1] do
+  for i = 1, include_last and least - 1 or ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now
   end
   return flame.tensor(at, { dtype = "i64", device = w.device }), bags
 end
 
-local BAG = { mode = "mean", per_sample_weights = false, padding_idx = false,
-  include_last_offset = false, max_norm = false, norm_type = 2,
-  scale_grad_by_freq = false, sparse = false }
-local BAG_ORDER = { "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse",
-  "per_sample_weights", "include_last_offset", "padding_idx" }
-local function bag_options(op, ids, ...)
-  local o = defaults(op, BAG_ORDER, BAG, ...)
-  if o.mode ~= "mean" and o.mode ~= "sum" and o.mode ~= "max" then
-    fail(op, 'mode must be "mean", "sum" or "max", got "%s"', tostring(o.mode))
-  end
-  local by = o.per_sample_weights
-  if by and o.mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
-  if by and shape_text(need_tensor(op, "per_sample_weights", by)) ~= shape_text(ids) then
+local function check_weights(op, ids, by, mode)
+  if mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
+  if shape_text(by) ~= shape_text(ids) then
     fail(op, "per_sample_weights has shape %s and ids %s", shape_text(by), shape_text(ids))
   end
-  return o
 end
 
 --- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
 --- positions at which the bags begin.
----@param offsets? flame.Tensor  positions from 1, for ids of one axis
----@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
-def("embedding_bag", 11, function(ids, w, offsets, ...)
-  local op = "embedding_bag"
-  need_tensor(op, "ids", ids)
-  need_tensor(op, "w", w)
-  local named = type(offsets) == "table" and offsets
-  local o = bag_options(op, ids, named or ..., select(named and 1 or 2, ...))
-  if named then offsets = nil end
-  local bag, bags = bags_of(op, ids, w, offsets, o)
-  local n = bag:numel()
-  internal.naming(op)
-  local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
-  local rows = internal.embedding(flat, w,
-    { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
-    scale_grad_by_freq = o.scale_grad_by_freq })
-  if o.per_sample_weights then rows = rows * o.per_sample_weights:reshape(-1, 1):narrow(1, 1, n) end
-  local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
-  if o.padding_idx then                                           -- padding belongs to no bag
-    local k = o.padding_idx > 0 and o.padding_idx or w.shape[1] + 1 + o.padding_idx
-    local pad = flat:eq(k)
-    counts = where(pad, 0, counts)
-    rows = where(pad:unsqueeze(2), o.mode == "max" and -math.huge or 0, rows)
-  end
-  local total = flame.zeros({ bags }, { dtype = "i64", device = w.device })
-    :index_add(1, bag, counts)
-  local zero = flame.zeros({ bags, w.shape[2] }, { dtype = w.dtype, device = w.device })
-  if o.mode == "max" then
-    local y = flame.scatter_reduce(zero, 1, bag:unsqueeze(2):expand(rows.shape), rows, "amax",
-      { include_self = false })
-    return where(total:eq(0):unsqueeze(2), 0, y)
-  end
-  local y = zero:index_add(1, bag, rows)
-  return o.mode == "sum" and y or y / total:clamp({ min = 1 }):to(w.dtype):unsqueeze(2)
-end)
+--- The positions count from 1.
+def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: num = 2,
+    scale_grad_by_freq = false, mode: "mean"|"sum"|"max" = "mean", sparse = false,
+    per_sample_weights?: T, include_last_offset = false, padding_idx?: int) -> T]],
+  function(ids, w, offsets, max_norm, norm_type, scale_grad_by_freq, mode, _, by, include_last,
+    padding_idx)
+    local op = "embedding_bag"
+    if by then check_weights(op, ids, by, mode) end
+    local bag, bags = bags_of(op, ids, w, offsets, include_last)
+    local n = bag:numel()
+    internal.naming(op)
+    local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
+    local rows = internal.embedding(flat, w,
+      { padding_idx = padding_idx, max_norm = max_norm, norm_type = norm_type,
+        scale_grad_by_freq = scale_grad_by_freq })
+    if by then rows = rows * by:reshape(-1, 1):narrow(1, 1, n) end
+    local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
+    if padding_idx then                                             -- padding belongs to no bag
+      local k = padding_idx > 0 and padding_idx or w.shape[1] + 1 + padding_idx
+      local pad = flat:eq(k)
+      counts = where(pad, 0, counts)
+      rows = where(pad:unsqueeze(2), mode == "max" and -math.huge or 0, rows)
+    end
+    local total = flame.zeros({ bags }, { dtype = "i64", device = w.device })
+      :index_add(1, bag, counts)
+    local zero = flame.zeros({ bags, w.shape[2] }, { dtype = w.dtype, device = w.device })
+    if mode == "max" then
+      local y = flame.scatter_reduce(zero, 1, bag:unsqueeze(2):expand(rows.shape), rows, "amax",
+        { include_self = false })
+      return where(total:eq(0):unsqueeze(2), 0, y)
+    end
+    local y = zero:index_add(1, bag, rows)
+    return mode == "sum" and y or y / total:clamp({ min = 1 }):to(w.dtype):unsqueeze(2)
+  end)

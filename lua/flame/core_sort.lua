@@ -3,13 +3,9 @@
 -- in terms of scans, so that they can be differentiated as often as one likes.
 -- NaN is above everything; of equal values the first position wins; positions are 1-based.
 local flame, _, internal = ...
-local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor,
-  internal.need_int, internal.def
-local options, defaults, axis_of, call = internal.options, internal.defaults,
-  internal.axis_of, internal.call
-local along = internal.along
-local need_flag = internal.need_flag
-local is_tensor, where, tracked = flame.is_tensor, flame.where, internal.tracked
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local axis_of, call, along = internal.axis_of, internal.call, internal.along
+local where, tracked = flame.where, internal.tracked
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
@@ -22,10 +18,6 @@ local function need_float(op, name, x)
 end
 
 --- Position of an axis as an option: 0-d tensors have axis 1.
-local function axis_option(op, x, d)
-  need_tensor(op, "x", x)
-  return axis_of(op, x, d)
-end
 
 --- Elements before, on and behind axis d, and the sizes of all.
 local function around(x, d)
@@ -58,28 +50,16 @@ local function gather(x, d, at)
 end
 
 -- ---- sorting -----------------------------------------------------------------------------------
-local sort_names, sort_options = { "dim", "descending", "stable" },
-  { dim = -1, descending = false, stable = false }
-
 local function positions(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
   return back("argsort", op, x, d, n, { count, n, descending and 1 or 0 }, rows)
 end
 
-local function sort_arguments(op, x, ...)
-  local o = defaults(op, sort_names, sort_options, ...)
-  need_flag(op, "stable", o.stable)
-  return axis_option(op, x, o.dim), need_flag(op, "descending", o.descending)
-end
-
 --- Positions that sort x along axis d (the last); always stable.
----@param dim? integer|table  -1
----@param descending? boolean|table
-def("argsort", 4, function(x, ...)
-  need_tensor("argsort", "x", x)
-  local d, descending = sort_arguments("argsort", x, ...)
-  return positions("argsort", x, d, descending)
-end)
+def("argsort(x: T, dim: axis = -1, descending = false, stable = false) -> T",
+  function(x, d, descending)
+    return positions("argsort", x, axis_of("argsort", x, d), descending)
+  end)
 
 --- Values of rows by their positions, that a call gave together with them:
 --- the gradient is gather's.
@@ -115,12 +95,9 @@ local function sorted_together(op, x, d, descending)
 end
 
 --- Sorted values along axis d (the last) and their positions; always stable.
----@param dim? integer|table  -1
----@param descending? boolean|table
----@return flame.Tensor, flame.Tensor  values, positions
-def("sort", 4, function(x, ...)
-  need_tensor("sort", "x", x)
-  local d, descending = sort_arguments("sort", x, ...)
+def([[sort(x: T, dim: axis = -1, descending = false,
+    stable = false) -> values: T, positions: T]], function(x, d, descending)
+  d = axis_of("sort", x, d)
   if x.device ~= "cpu" and x.ndim > 0 and x:numel() > 0 then
     return sorted_together("sort", x, d, descending)
   end
@@ -129,23 +106,16 @@ def("sort", 4, function(x, ...)
 end)
 
 --- Values sorted along the first axis.
-def("msort", 1, function(x)
-  local at = positions("msort", need_tensor("msort", "x", x), 1, false)
+def("msort(x: T) -> T", function(x)
+  local at = positions("msort", x, 1, false)
   return gather(x, 1, at)
 end)
 
 -- ---- selecting ---------------------------------------------------------------------------------
 --- The k largest along axis d (the last), in order, and their positions.
----@param o table?  {largest = true, sorted = true}
----@return flame.Tensor, flame.Tensor  values, positions
-def("topk", 5, function(x, k, ...)
-  need_tensor("topk", "x", x)
-  k = need_int("topk", "k", k)
-  local o = defaults("topk", { "dim", "largest", "sorted" },
-    { dim = -1, largest = true, sorted = true }, ...)
-  need_flag("topk", "sorted", o.sorted)
-  local d = axis_of("topk", x, o.dim)
-  local largest = need_flag("topk", "largest", o.largest) and 1 or 0
+def([[topk(x: T, k: int, dim: axis = -1, largest = true,
+    sorted = true) -> values: T, positions: T]], function(x, k, d, largest)
+  d, largest = axis_of("topk", x, d), largest and 1 or 0
   local rows, count, n = rows_of(x, d)
   if k < 0 or k > n or (x.ndim == 0 and k ~= 1) then
     fail("topk", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s")
@@ -173,14 +143,9 @@ local function kth(op, x, d, k, nan)
 end
 
 --- The k-th smallest along axis d (the last) and the first position where it stands.
----@param o table?  {keepdim = false}
----@return flame.Tensor, flame.Tensor  values, positions
-def("kthvalue", 4, function(x, k, ...)
-  need_tensor("kthvalue", "x", x)
-  k = need_int("kthvalue", "k", k)
-  if type((...)) == "boolean" then fail("kthvalue", "axis must be an integer, got boolean") end
-  local o = defaults("kthvalue", { "dim", "keepdim" }, { dim = -1, keepdim = false }, ...)
-  local d, keepdim = axis_of("kthvalue", x, o.dim), need_flag("kthvalue", "keepdim", o.keepdim)
+def([[kthvalue(x: T, k: int, dim: axis = -1,
+    keepdim = false) -> values: T, positions: T]], function(x, k, d, keepdim)
+  d = axis_of("kthvalue", x, d)
   local n = x.shape[d] or 1
   if k < 1 or k > n then
     fail("kthvalue", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s")
@@ -212,46 +177,35 @@ end
 
 --- The lower of the two middle values of all, or along axis d with its position; a row with a
 --- NaN gives NaN, as in PyTorch.
----@param o table?  {keepdim = false}
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
-def("median", 3, function(x, ...)
-  need_tensor("median", "x", x)
-  local o = defaults("median", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
-  need_flag("median", "keepdim", o.keepdim)
-  if o.dim == false then
-    local flat = x:reshape(-1)
-    local n = flat.shape[1]
-    if n == 0 then return nothing("median", x) end
-    return (shared(flat, kth("median", flat, 1, (n + 1) // 2, true)))
-  end
-  local d = axis_of("median", x, o.dim)
-  local n = x.shape[d] or 1
-  if n == 0 then return nothing("median", x, d) end
-  local at = kth("median", x, d, (n + 1) // 2, true)
-  return picked(x, d, x.ndim == 0 and at:reshape({}) or at, o.keepdim)
-end)
+def("median(x: T, dim?: axis, keepdim = false) -> values: T, positions: T if dim",
+  function(x, d, keepdim)
+    if d == nil then
+      local flat = x:reshape(-1)
+      local n = flat.shape[1]
+      if n == 0 then return nothing("median", x) end
+      return (shared(flat, kth("median", flat, 1, (n + 1) // 2, true)))
+    end
+    d = axis_of("median", x, d)
+    local n = x.shape[d] or 1
+    if n == 0 then return nothing("median", x, d) end
+    local at = kth("median", x, d, (n + 1) // 2, true)
+    return picked(x, d, x.ndim == 0 and at:reshape({}) or at, keepdim)
+  end)
 
 --- As median, without the NaN; NaN where there is nothing else.
----@param o table?  {keepdim = false}
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
-def("nanmedian", 3, function(x, ...)
-  need_tensor("nanmedian", "x", x)
-  local o = defaults("nanmedian", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
-  need_flag("nanmedian", "keepdim", o.keepdim)
-  if not is_float(x) then
-    if o.dim == false then return x:median() end
-    return x:median(o.dim, { keepdim = o.keepdim })
-  end
-  local y = o.dim == false and x:reshape(-1) or x
-  local d = o.dim == false and 1 or axis_of("nanmedian", x, o.dim)
-  if (y.shape[d] or 1) == 0 then return nothing("nanmedian", x, o.dim and d) end
-  local rows, count, n = rows_of(y, d)
-  local order = call("argsort", "nanmedian", { rows }, { count, n, 0 }, { count, n }, "i64")
-  local known = rows:reshape(count, n):isnan():logical_not():sum(2, { keepdim = true })
-  local at = order:gather(2, ((known + 1) // 2):clamp(1, n)):reshape(-1)
-  if o.dim == false then return (shared(y, at)) end
-  return picked(y, d, y.ndim == 0 and at:reshape({}) or at, o.keepdim)
-end)
+def("nanmedian(x: T, dim?: axis, keepdim = false) -> values: T, positions: T if dim",
+  function(x, dim, keepdim)
+    if not is_float(x) then return x:median(dim, keepdim) end
+    local y = dim == nil and x:reshape(-1) or x
+    local d = dim == nil and 1 or axis_of("nanmedian", x, dim)
+    if (y.shape[d] or 1) == 0 then return nothing("nanmedian", x, dim and d) end
+    local rows, count, n = rows_of(y, d)
+    local order = call("argsort", "nanmedian", { rows }, { count, n, 0 }, { count, n }, "i64")
+    local known = rows:reshape(count, n):isnan():logical_not():sum(2, { keepdim = true })
+    local at = order:gather(2, ((known + 1) // 2):clamp(1, n)):reshape(-1)
+    if dim == nil then return (shared(y, at)) end
+    return picked(y, d, y.ndim == 0 and at:reshape({}) or at, keepdim)
+  end)
 
 -- ---- scans -------------------------------------------------------------------------------------
 local SUM, PRODUCT, LSE = 0, 1, 2
@@ -349,9 +303,7 @@ end
 
 --- f, the scan 'op', over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
 local function running(name, op, f)
-  def(name, 3, function(x, d, o)
-    need_tensor(name, "x", x)
-    local dtype = o ~= nil and options(name, o, { dtype = false }).dtype
+  def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T", function(x, d, dtype)
     if dtype then x = x:to(dtype) end
     local y
     if tracked(x) then
@@ -363,12 +315,15 @@ local function running(name, op, f)
     return dtype and y.dtype ~= dtype and y:to(dtype) or y
   end)
 end
+--- Running sums along an axis; x is cast to the dtype first.
 running("cumsum", SUM, sums[false])
+--- Running products along an axis; x is cast to the dtype first.
 running("cumprod", PRODUCT, products)
 
 -- Half types are f32 inside where there is a gradient: its weights are
 -- exponentials of differences to the results.
-def("logcumsumexp", 2, function(x, d)
+--- Running logsumexp along an axis.
+def("logcumsumexp(x: T, dim: axis) -> T", function(x, d)
   d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
   if x:numel() == 0 then return x:clone() end
   if tracked(x) and (x.dtype == "f16" or x.dtype == "bf16") then
@@ -380,23 +335,22 @@ end)
 --- Running extremes and where they stand; a NaN stays. Off the tape a GPU goes over x again for the
 --- values, and the CPU takes them at the places: both faster than a gather.
 local function extremes(name, least)
-  def(name, 2, function(x, d)
+  def(name .. "(x: T, dim: axis) -> values: T, positions: T", function(x, d)
     local at = along("extreme", name, x, d, "i64", nil, least, 0)
     if tracked(x) then return gather(x, d, at), at end
     return along("extreme", name, x, d, nil, x.device == "cpu" and at or nil, least, 1), at
   end)
 end
+--- Running maxima and their positions.
 extremes("cummax", 0)
+--- Running minima and their positions.
 extremes("cummin", 1)
 
 -- ---- places and sets ----------------------------------------------------------------------------
 --- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
 --- tensor an axis. Counts first, so it evaluates.
----@param o table?  {as_tuple = false}
-def("nonzero", 2, function(x, o)
-  need_tensor("nonzero", "x", x)
-  o = defaults("nonzero", { "as_tuple" }, { as_tuple = false }, o)
-  if x.ndim == 0 and o.as_tuple then x = x:reshape(1) end
+def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
+  if x.ndim == 0 and as_tuple then x = x:reshape(1) end
   local flat, shape = x:detach(), x.shape
   local input, count = { flat }
   if x.device == "cpu" then
@@ -407,7 +361,7 @@ def("nonzero", 2, function(x, o)
   end
   local at = call("nonzero", "nonzero", input, { count, #shape, table.unpack(shape) },
     { count, #shape }, "i64")
-  if not need_flag("nonzero", "as_tuple", o.as_tuple) then return at end
+  if not as_tuple then return at end
   local list = {}
   for d = 1, #shape do list[d] = at:select(2, d):clone() end
   return list
@@ -436,9 +390,6 @@ local function runs(rows, order, o)
   end
   return out
 end
-
-local set_names = { "sorted", "return_inverse", "return_counts", "dim" }
-local set_options = { sorted = true, return_inverse = false, return_counts = false, dim = false }
 
 --- Order of the rows of x (n, m): by the last column, then by the one before, …
 local function row_order(x)
@@ -477,10 +428,7 @@ end
 
 --- Shared by unique (sort: true) and unique_consecutive.
 local function set_of(op, x, o, sort)
-  for _, name in ipairs(set_names) do
-    if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end
-  end
-  local given = need_tensor(op, "x", x)
+  local given = x
   x = x:detach()
   if x:numel() == 0 then return empty_set(op, x, o) end
   local out
@@ -512,49 +460,31 @@ end
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
 --- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
 --- gradient: backward raises.
----@param sorted? boolean|table
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
-def("unique", 5, function(x, ...)
-  need_tensor("unique", "x", x)
-  return set_of("unique", x, defaults("unique", set_names, set_options, ...), true)
-end)
+def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
+    dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
+  function(x, _, inverse, counts, dim)
+    return set_of("unique", x,
+      { return_inverse = inverse, return_counts = counts, dim = dim }, true)
+  end)
 
 --- As unique, of neighbours only, in the order in which they stand.
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
-def("unique_consecutive", 4, function(x, ...)
-  need_tensor("unique_consecutive", "x", x)
-  local known = { return_inverse = false, return_counts = false, dim = false }
-  return set_of("unique_consecutive", x, defaults("unique_consecutive",
-    { "return_inverse", "return_counts", "dim" }, known, ...), false)
-end)
+def([[unique_consecutive(x: T, return_inverse = false, return_counts = false,
+    dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
+  function(x, inverse, counts, dim)
+    return set_of("unique_consecutive", x,
+      { return_inverse = inverse, return_counts = counts, dim = dim }, false)
+  end)
 
 -- ---- counts -------------------------------------------------------------------------------------
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
 --- f64). It looks at values, so it evaluates.
----@param o table?  {minlength = 0}
-def("bincount", 3, function(x, weights, ...)
-  need_tensor("bincount", "x", x)
-  local minimum
-  if type(weights) == "table" and not is_tensor(weights) then
-    local o = options("bincount", weights, { minlength = 0, weights = false })
-    weights, minimum = o.weights or nil, o.minlength
-  else
-    minimum = defaults("bincount", { "minlength" }, { minlength = 0 }, ...).minlength
-  end
+def("bincount(x: T, weights?: T, minlength: int = 0) -> T", function(x, weights, n)
   if is_float(x) or x.dtype == "bool" then
     fail("bincount", "x is %s, need an integer dtype", x.dtype)
   end
   if x.ndim ~= 1 then fail("bincount", "x has %d axes, need 1", x.ndim) end
-  local n = need_int("bincount", "minlength", minimum)
   if n < 0 then fail("bincount", "minlength = %d, need 0 or more", n) end
   if weights then
-    need_tensor("bincount", "weights", weights)
     if weights.ndim ~= 1 or #weights ~= #x then
       fail("bincount", "weights has shape (%s), x has (%d)", table.concat(weights.shape, ", "), #x)
     end
@@ -576,20 +506,10 @@ def("bincount", 3, function(x, weights, ...)
 end)
 
 --- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
----@param o table?  {bins = 100, min = 0, max = 0}
-def("histc", 4, function(x, ...)
+def("histc(x: T, bins: int = 100, min = 0, max = 0) -> T", function(x, bins, low, high)
   need_float("histc", "x", x)
-  local o = defaults("histc", { "bins", "min", "max" }, { bins = 100, min = 0, max = 0 }, ...)
-  if need_int("histc", "bins", o.bins) < 1 then
-    fail("histc", "bins = %d, need at least 1", o.bins)
-  end
-  for _, name in ipairs { "min", "max" } do
-    if type(o[name]) ~= "number" then
-      fail("histc", "%s must be a number, got %s", name, internal.word(o[name]))
-    end
-  end
+  if bins < 1 then fail("histc", "bins = %d, need at least 1", bins) end
   x = x:detach():reshape(-1)
-  local low, high = o.min, o.max
   if low == high and #x > 0 then low, high = x:amin():item(), x:amax():item() end
   if low == high then low, high = low - 1, high + 1 end
   if not (low < high and high - low < math.huge) then
@@ -597,6 +517,6 @@ def("histc", 4, function(x, ...)
   end
   local inside, wide = x:ge(low):logical_and(x:le(high)), x.dtype == "f64" and x or x:float()
   local at = where(inside,
-    ((wide - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
-  return call("histogram", "histc", { at }, { #x, o.bins, 0 }, { o.bins }, "i64"):to(x.dtype)
+    ((wide - low) * bins / (high - low)):floor():clamp(0, bins - 1) + 1, 0):long()
+  return call("histogram", "histc", { at }, { #x, bins, 0 }, { bins }, "i64"):to(x.dtype)
 end)

@@ -122,34 +122,21 @@ def("can_cast", 2, function(from, to)
   return kind(from) <= kind(to)
 end, "module")
 --- The last two axes exchanged: of real numbers the adjoint.
----@param x flame.Tensor
----@return flame.Tensor
-def("adjoint", 1, function(x) return flame.linalg.matrix_transpose(x) end)
---- pad with a constant.
----@param x flame.Tensor
----@param amounts integer[]  before and after, from the last axis backwards
----@param value? number
----@return flame.Tensor
-def("constant_pad_nd", 3, function(x, amounts, value)
-  return flame.pad(x, amounts, { value = value or 0 })
-end)
+def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) end)
+--- pad with a constant; pad holds before and after, from the last axis backwards.
+def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",
+  function(x, amounts, value) return flame.pad(x, amounts, { value = value }) end)
 --- interpolate under its older name.
 ---@param x flame.Tensor
 ---@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
 ---@return flame.Tensor
 def("upsample", 6, function(x, ...) return flame.interpolate(x, ...) end)
 local function upsampling(name, mode, align)
-  def(name, 3, function(x, ...)
-    local o = {}
-    for i, v in ipairs { ... } do
-      if type(v) == "table" and type(next(v)) == "string" then
-        o = options(name, v, { size = false, scale_factor = false })
-      else o[i == 1 and "size" or "scale_factor"] = v end
-    end
-    return flame.interpolate(x,
-      { size = o.size or nil, scale_factor = o.scale_factor or nil, mode = mode,
-        align_corners = align })
-  end)
+  def(name .. "(x: T, size?: int|int[], scale_factor?: num|num[]) -> T",
+    function(x, size, factor)
+      return flame.interpolate(x,
+        { size = size, scale_factor = factor, mode = mode, align_corners = align })
+    end)
 end
 --- interpolate, nearest.
 upsampling("upsample_nearest", "nearest")
@@ -157,24 +144,15 @@ upsampling("upsample_nearest", "nearest")
 upsampling("upsample_bilinear", "bilinear", true)
 
 --- True everywhere: there are no complex dtypes.
----@param x flame.Tensor
----@return flame.Tensor
-def("isreal", 1, function(x)
-  return flame.ones_like(need_tensor("isreal", "x", x), { dtype = "bool" })
-end)
+def("isreal(x: T) -> T", function(x) return flame.ones_like(x, { dtype = "bool" }) end)
 --- Is the one element of x not 0.
----@param x flame.Tensor
----@return boolean
-def("is_nonzero", 1, function(x)
-  local v = need_tensor("is_nonzero", "x", x):item()
+def("is_nonzero(x: T) -> bool", function(x)
+  local v = x:item()
   return v ~= 0 and v ~= false
 end)
 --- Can the dtype hold negative numbers.
----@param x flame.Tensor
----@return boolean
-def("is_signed", 1, function(x)
-  return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool"
-end)
+def("is_signed(x: T) -> bool",
+  function(x) return x.dtype ~= "u8" and x.dtype ~= "bool" end)
 methods.element_size = internal.checked(function(x)
   return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes()
 end,
@@ -198,20 +176,13 @@ def("broadcast_shapes", 64, function(...)
   return out
 end, "module")
 --- The dtype of a sum of these two dtypes.
----@param a string
----@param b string
----@return string
-def("promote_types", 2, function(a, b)
+def(".promote_types(a: dtype, b: dtype) -> dtype", function(a, b)
   local function one(dtype) return flame.zeros({}, { dtype = dtype, device = "cpu" }) end
   return (one(a) + one(b)).dtype
-end, "module")
+end)
 
 --- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
----@param idx flame.Tensor  from 1
----@param shape integer[]
----@return flame.Tensor[]
-def("unravel_index", 2, function(idx, shape)
-  need_tensor("unravel_index", "idx", idx)
+def(".unravel_index(idx: T, shape: int[]) -> T[]", function(idx, shape)
   local volume = 1
   for d = 1, #shape do volume = volume * shape[d] end
   internal.naming("unravel_index")
@@ -221,7 +192,7 @@ def("unravel_index", 2, function(idx, shape)
     rest = rest:floordiv(shape[d])
   end
   return out
-end, "module")
+end)
 
 -- ---- dropout of channels ------------------------------------------------------------------------
 --- One draw a channel: axis 2, or axis 1 where there is no batch.
@@ -233,23 +204,19 @@ end
 for n = 1, 3 do
   local name = ("dropout%dd"):format(n)
   --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
-  def(name, 4, function(x, ...)
-    need_tensor(name, "x", x)
-    local o = defaults(name, { "p", "training" }, { p = 0.5, training = true }, ...)
+  def(name .. "(x: T, p = 0.5, training = true) -> T", function(x, p, training)
     if x.ndim < 2 then fail(name, "x has %d axes, need channels on axis 2", x.ndim) end
-    if not o.training then return x:clone() end
+    if not training then return x:clone() end
     return x * flame.ones(channels_of(x, n ~= 2 and x.ndim == n + 1),
-      { dtype = x.dtype, device = x.device }):dropout(o.p)
+      { dtype = x.dtype, device = x.device }):dropout(p)
   end)
 end
 -- SELU's value far below 0 stands for what is dropped; scale and shift keep mean and variance.
 local function alpha_dropout(name, shape_of)
-  def(name, 4, function(x, ...)
-    need_tensor(name, "x", x)
-    local o = defaults(name, { "p", "training" }, { p = 0.5, training = false }, ...)
-    local p, low = o.p, -1.7580993408473766
+  def(name .. "(x: T, p = 0.5, training = false) -> T", function(x, p, training)
+    local low = -1.7580993408473766
     if not (p >= 0 and p <= 1) then fail(name, "p = %g, need 0 to 1", p) end
-    if not o.training or p == 0 then return x:clone() end
+    if not training or p == 0 then return x:clone() end
     if p == 1 then return x * 0 end
     local a = ((1 - p) * (1 + p * low * low)) ^ -0.5
     return where(flame.rand(shape_of(x), { device = x.device }):ge(p), x, low) * a - a * low * p
@@ -308,7 +275,8 @@ local function fractional(n)
   --- 2014), as many as output_size asks for.
   ---@param x flame.Tensor
   ---@param kernel integer|integer[]
-  ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+  ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
+  -- table of them
   def(op, 6, function(x, kernel, ...)
     need_tensor(op, "x", x)
     if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
@@ -447,7 +415,8 @@ end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
+-- the last ends
 ---@return flame.Tensor
 def("segment_reduce", 3, function(x, reduce, o)
   local op = "segment_reduce"

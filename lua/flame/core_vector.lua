@@ -5,7 +5,7 @@ local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
 local options, def, axis_of, under = internal.options, internal.def, internal.axis_of,
   internal.under_linalg
-local arguments, is_options = internal.arguments, internal.is_options
+local is_options = internal.is_options
 local part = internal.linalg_parts
 local linalg, is_tensor = flame.linalg, flame.is_tensor
 local shape_text, turned = part.shape_text, part.turned
@@ -22,13 +22,12 @@ local root, flat_at_0 = internal.root, internal.flat_at_0
 --- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in
 --- PyTorch. Of half types in f32: the powers leave their range long before the norm does.
 local vector_norm_of
-function vector_norm_of(x, p, d, o)
+function vector_norm_of(x, p, d, keepdim)
   need_float("norm", x)
   if x.dtype == "f16" or x.dtype == "bf16" then
-    return vector_norm_of(x:float(), p, d, o):to(x.dtype)
+    return vector_norm_of(x:float(), p, d, keepdim):to(x.dtype)
   end
-  local k = o and o.keepdim and { keepdim = true } or nil
-  internal.need_number("norm", "p", p)
+  local k = keepdim and { keepdim = true } or nil
   local function reduce(y, name) return y[name](y, d, k) end
   if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end
@@ -48,32 +47,23 @@ end
 
 --- The norm of one or several axes; all of them where d is nil or false.
 local function vector_norm(op, x, ord, d, keepdim)
-  if type(ord) ~= "number" then fail(op, "ord must be a number, got %s", tostring(ord)) end
   if x.ndim == 0 then x, d, keepdim = x:reshape(1), nil, false end
-  local axes = type(d) == "number" and { d } or d or {}
-  if type(axes) ~= "table" then
-    fail(op, "dim must be an axis or a list of axes, got %s", type(axes))
-  end
-  local all = #axes == 0
-  if all then for k = 1, x.ndim do axes[k] = k end end
-  for i, k in ipairs(axes) do axes[i] = axis_of(op, x, k) end
+  local given, axes = type(d) == "number" and { d } or d or {}, {}
+  for i, k in ipairs(given) do axes[i] = axis_of(op, x, k) end
+  if #axes == 0 then for k = 1, x.ndim do axes[k] = k end end
   local elements = 1
   for _, k in ipairs(axes) do elements = elements * x.shape[k] end
   if elements == 0 and x:numel() == 0 and (ord < 0 or ord == math.huge) then
     fail(op, "ord = %g has no value for axes without elements, x has shape %s", ord, shape_text(x))
   end
-  return vector_norm_of(x, ord, axes, { keepdim = keepdim })
+  return vector_norm_of(x, ord, axes, keepdim)
 end
 
---- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements
---- of the axes dim as one vector.
----@param x flame.Tensor
----@return flame.Tensor
-under("vector_norm", 5, function(x, ...)
+--- The norm of the elements of the axes dim as one vector; x is cast to the dtype first.
+def([[linalg.vector_norm(x: T, ord: num = 2, dim?: axes, keepdim = false, *,
+    dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
   need_float("vector_norm", x)
-  local o = arguments("vector_norm", { "ord", "dim", "keepdim" },
-    { ord = 2, dim = false, keepdim = false, dtype = false }, ...)
-  return vector_norm("vector_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
+  return vector_norm("vector_norm", dtype and x:to(dtype) or x, ord, dim, keepdim)
 end)
 
 local function two_axes(op, x, d)
@@ -116,65 +106,41 @@ local function matrix_norm(op, x, ord, d, keepdim)
   return keepdim and y:reshape(shape):clone() or y
 end
 
---- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is
---- "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
----@param x flame.Tensor  (…, m, n)
----@return flame.Tensor
-under("matrix_norm", 5, function(x, ...)
+--- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
+-- -inf.
+def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: int[], keepdim = false, *,
+    dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
   need_float("matrix_norm", x)
-  local o = arguments("matrix_norm", { "ord", "dim", "keepdim" },
-    { ord = "fro", dim = { -2, -1 }, keepdim = false, dtype = false }, ...)
-  return matrix_norm("matrix_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
+  return matrix_norm("matrix_norm", dtype and x:to(dtype) or x, ord, dim or { -2, -1 }, keepdim)
 end)
 
---- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
---- axes, or a matrix and an ord, the matrix norm.
----@param x flame.Tensor
----@return flame.Tensor
-under("norm", 5, function(x, ...)
+--- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
+def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
+    dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
   need_float("norm", x)
-  local o = arguments("norm", { "ord", "dim", "keepdim" },
-    { ord = false, dim = false, keepdim = false, dtype = false }, ...)
-  if o.dtype then x = x:to(o.dtype) end
-  local d = type(o.dim) == "number" and { o.dim } or o.dim
-  if d and type(d) ~= "table" then
-    fail("norm", "dim must be an axis or a list of axes, got %s", type(d))
+  if dtype then x = x:to(dtype) end
+  local d = type(dim) == "number" and { dim } or dim
+  if ord and (d and #d == 2 or not d and x.ndim == 2 or type(ord) == "string") then
+    return matrix_norm("norm", x, ord, d or { -2, -1 }, keepdim)
   end
-  if o.ord and (d and #d == 2 or not d and x.ndim == 2 or type(o.ord) == "string") then
-    return matrix_norm("norm", x, o.ord, d or { -2, -1 }, o.keepdim)
-  end
-  if o.ord and not d and (x.ndim > 2 or x.ndim == 0) then
+  if ord and not d and (x.ndim > 2 or x.ndim == 0) then
     fail("norm", "ord needs dim: x has %d axes", x.ndim)
   end
-  return vector_norm("norm", x, o.ord or 2, d, o.keepdim)
+  return vector_norm("norm", x, ord or 2, d, keepdim)
 end)
 
 --- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
----@param x flame.Tensor
----@param ... any  p = 2, dim, keepdim = false, or by name; {dtype =}
----@return flame.Tensor
-def("norm", 5, function(x, ...)
+def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
+    dtype?: dtype) -> T]], function(x, p, d, keepdim, dtype)
   need_float("norm", x)
-  local given, by = ...
-  -- no options
-  if select("#", ...) <= 2 and type(given or 2) == "number" and type(by or 1) == "number" then
-    return vector_norm_of(x, given or 2, by)
-  end
-  local o = arguments("norm", { "p", "dim", "keepdim" },
-    { p = false, dim = false, keepdim = false, dtype = false }, ...)
-  local p, d = o.p or 2, o.dim or nil
-  if o.dtype then x = x:to(o.dtype) end
-  if p == "fro" then return vector_norm("norm", x, 2, d, o.keepdim) end
-  if type(p) == "string" then return matrix_norm("norm", x, p, d or { -2, -1 }, o.keepdim) end
-  return vector_norm_of(x, p, d, o)
+  if dtype then x = x:to(dtype) end
+  if p == "fro" then return vector_norm("norm", x, 2, d, keepdim) end
+  if p == "nuc" then return matrix_norm("norm", x, p, d or { -2, -1 }, keepdim) end
+  return vector_norm_of(x, p, d, keepdim)
 end)
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
----@param x flame.Tensor
----@param p number|string|table?
----@return flame.Tensor
-under("cond", 2, function(x, p)
-  if is_options(p) then p = options("cond", p, { p = false }).p or nil end
+def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then
     local s = internal.svdvals(x, "cond")
@@ -192,21 +158,13 @@ end)
 
 -- ---- products -----------------------------------------------------------------------------------
 --- Sum of a matrix' diagonal.
----@param x flame.Tensor  (m, n)
----@return flame.Tensor
-def("trace", 1, function(x)
-  need_tensor("trace", "x", x)
+def("trace(x: T) -> T", function(x)
   if x.ndim ~= 2 then fail("trace", "x has shape %s, need a matrix (two axes)", shape_text(x)) end
   return x:diagonal():sum()
 end)
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
----@param x flame.Tensor
----@param y flame.Tensor
----@return flame.Tensor
-def("kron", 2, function(x, y)
-  need_tensor("kron", "x", x)
-  need_tensor("kron", "y", y)
+def("kron(x: T, y: T) -> T", function(x, y)
   local n = math.max(x.ndim, y.ndim)
   if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
   local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
@@ -230,43 +188,25 @@ local function cross_along(op, x, y, d)
     { at(x, 2) * at(y, 3) - at(x, 3) * at(y, 2), at(x, 3) * at(y, 1) - at(x, 1) * at(y, 3),
     at(x, 1) * at(y, 2) - at(x, 2) * at(y, 1) }, d)
 end
---- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
----@param x flame.Tensor
----@param y flame.Tensor
----@param d integer|table?  or {dim =}
----@return flame.Tensor
-def("cross", 3, function(x, y, d)
-  need_tensor("cross", "x", x)
-  need_tensor("cross", "y", y)
-  if type(d) == "table" then d = options("cross", d, { dim = false }).dim or nil end
+--- Vector product along an axis of size 3; without dim the first such axis, as torch.cross has it.
+def("cross(x: T, y: T, dim?: axis) -> T", function(x, y, d)
   if d == nil then
     for k, size in ipairs(x.shape) do if size == 3 and not d then d = k end end
     if not d then fail("cross", "x has shape %s, no axis has 3 elements", shape_text(x)) end
   end
   return cross_along("cross", x, y, d)
 end)
-under("cross", 3, function(x, y, d)
-  need_tensor("cross", "x", x)
-  need_tensor("cross", "y", y)
-  if type(d) == "table" then d = options("cross", d, { dim = -1 }).dim end
-  return cross_along("cross", x, y, d or -1)
-end)
-under("vecdot", 3, function(x, y, d)
-  need_float("vecdot", x)
-  if type(d) == "table" then d = options("vecdot", d, { dim = -1 }).dim end
-  return (x * need_tensor("vecdot", "y", y)):sum(d or -1)
-end)
+--- Vector product along an axis of size 3.
+def("linalg.cross(x: T, y: T, dim: axis = -1) -> T",
+  function(x, y, d) return cross_along("cross", x, y, d) end)
+--- Sums of the products along an axis.
+def("linalg.vecdot(x: T, y: T, dim: axis = -1) -> T",
+  function(x, y, d) return (need_float("vecdot", x) * y):sum(d) end)
 
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
----@param x flame.Tensor
----@param y flame.Tensor
----@param ... any  p, or {p = 2}
----@return flame.Tensor
-def("cdist", 4, function(x, y, ...)
+def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T", function(x, y, p)
   local op = "cdist"
   need_float(op, x)
-  need_tensor(op, "y", y)
-  local p = internal.defaults(op, { "p", "compute_mode" }, { p = 2, compute_mode = false }, ...).p
   if x.ndim < 2 or y.ndim < 2 then
     fail(op, "x has shape %s and y %s, need two axes or more", shape_text(x), shape_text(y))
   end
@@ -274,7 +214,7 @@ def("cdist", 4, function(x, y, ...)
   if y.shape[y.ndim] ~= m then
     fail(op, "rows of x have %d elements, those of y %d", m, y.shape[y.ndim])
   end
-  if type(p) ~= "number" or not (p >= 0) then fail(op, "p = %s, need p >= 0", tostring(p)) end
+  if not (p >= 0) then fail(op, "p = %s, need p >= 0", tostring(p)) end
   local d = x:unsqueeze(-2) - y:unsqueeze(-3)
   if m == 0 then return d:sum(-1) end
   return vector_norm_of(d, p, -1)
@@ -317,15 +257,8 @@ local function sizes_at(x, axes, out)
 end
 
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
----@param x flame.Tensor
----@param y flame.Tensor
----@param dims integer|table?
----@return flame.Tensor
-def("tensordot", 3, function(x, y, dims)
-  need_tensor("tensordot", "x", x)
-  need_tensor("tensordot", "y", y)
-  if is_options(dims) then dims = options("tensordot", dims, { dims = 2 }).dims end
-  local a, b = dot_axes(x, y, dims or 2)
+def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
+  local a, b = dot_axes(x, y, dims)
   local xs, ys = x.shape, y.shape
   for k = 1, #a do
     local m, n = xs[a[k]], ys[b[k]]
@@ -402,52 +335,39 @@ end)
 
 -- ---- forms --------------------------------------------------------------------------------------
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
----@param x flame.Tensor
----@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
----@return flame.Tensor
-def("diag_embed", 4, function(x, ...)
-  local op = "diag_embed"
-  need_tensor(op, "x", x)
-  local o = internal.defaults(op, { "offset", "dim1", "dim2" },
-    { offset = 0, dim1 = -2, dim2 = -1 }, ...)
-  local k, rank = need_int(op, "offset", o.offset), x.ndim + 1
-  local function axis(d)
-    d = need_int(op, "axis", d)
-    if d == 0 or d > rank or d < -rank then
-      fail(op, "axis %d is out of range, the result has %d axes", d, rank)
+def("diag_embed(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
+  function(x, k, dim1, dim2)
+    local op, rank = "diag_embed", x.ndim + 1
+    local function axis(d)
+      if d == 0 or d > rank or d < -rank then
+        fail(op, "axis %d is out of range, the result has %d axes", d, rank)
+      end
+      return d > 0 and d or d + rank + 1
     end
-    return d > 0 and d or d + rank + 1
-  end
-  if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
-  local a, b = axis(o.dim1), axis(o.dim2)
-  if a == b then fail(op, "dim1 and dim2 are both axis %d", a) end
-  local n = x.shape[x.ndim] + math.abs(k)
-  local first = k >= 0 and { k, 0 } or { 0, -k }        -- zeros before the columns, before the rows
-  local column = flame.arange(1, n, { dtype = "i64", device = x.device })
-  local on = column:reshape(n, 1):eq(column - k)
-  local wide = x:pad({ first[2], n - x.shape[x.ndim] - first[2] }):unsqueeze(-1)
-  local y = flame.where(on, wide, flame.zeros({}, { dtype = x.dtype, device = x.device }))
-  local order, at = {}, 1
-  for d = 1, rank do
-    if d == a then order[d] = rank - 1
-    elseif d == b then order[d] = rank
-    else order[d], at = at, at + 1 end
-  end
-  return a == rank - 1 and b == rank and y or y:permute(order):contiguous()
-end)
+    if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
+    local a, b = axis(dim1), axis(dim2)
+    if a == b then fail(op, "dim1 and dim2 are both axis %d", a) end
+    local n = x.shape[x.ndim] + math.abs(k)
+    local first = k >= 0 and { k, 0 } or { 0,
+      -k }        -- zeros before the columns, before the rows
+    local column = flame.arange(1, n, { dtype = "i64", device = x.device })
+    local on = column:reshape(n, 1):eq(column - k)
+    local wide = x:pad({ first[2], n - x.shape[x.ndim] - first[2] }):unsqueeze(-1)
+    local y = flame.where(on, wide, flame.zeros({}, { dtype = x.dtype, device = x.device }))
+    local order, at = {}, 1
+    for d = 1, rank do
+      if d == a then order[d] = rank - 1
+      elseif d == b then order[d] = rank
+      else order[d], at = at, at + 1 end
+    end
+    return a == rank - 1 and b == rank and y or y:permute(order):contiguous()
+  end)
 
---- Columns x^0, x^1, … of each element.
----@param x flame.Tensor
----@param o table|integer?  {N = elements of the last axis}
----@return flame.Tensor
-under("vander", 2, function(x, o)
-  local op = "vander"
-  need_tensor(op, "x", x)
-  if type(o) == "number" then o = { N = o } end
-  local n = options(op, o, { N = x.shape[x.ndim] or false }).N
+--- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
+def("linalg.vander(x: T, N?: int) -> T", function(x, N)
+  local op, n = "vander", N or x.shape[x.ndim]
   if not n then fail(op, "x is 0-d, need at least one axis, or N") end
   if x.ndim == 0 then x = x:reshape(1) end
-  n = need_int(op, "N", n)
   if n <= 0 or n > 4096 then fail(op, "N = %d, need 1 to 4096", n) end
   if not x:is_floating_point() then x = x:long() end
   local columns = { flame.ones_like(x) }
@@ -455,27 +375,22 @@ under("vander", 2, function(x, o)
   return flame.stack(columns, -1)
 end)
 --- As torch.vander: powers fall unless {increasing = true}.
-def("vander", 3, function(x, ...)
-  local o = internal.defaults("vander", { "N", "increasing" },
-    { N = false, increasing = false }, ...)
-  need_tensor("vander", "x", x)
+def("vander(x: T, N?: int, increasing = false) -> T", function(x, N, increasing)
   if x.ndim ~= 1 then fail("vander", "x has shape %s, need one axis", shape_text(x)) end
-  local y = linalg.vander(x, { N = o.N or x.shape[1] })
-  return o.increasing and y or y:flip(2)
+  local y = linalg.vander(x, N or x.shape[1])
+  return increasing and y or y:flip(2)
 end)
 
-under("matrix_transpose", 1, function(x)
-  need_tensor("matrix_transpose", "x", x)
+--- The last two axes exchanged.
+def("linalg.matrix_transpose(x: T) -> T", function(x)
   if x.ndim < 2 then
     fail("matrix_transpose", "x has shape %s, need two axes or more", shape_text(x))
   end
   return turned(x)
 end)
-under("diagonal", 4, function(x, ...)
-  local o = internal.defaults("diagonal", { "offset", "dim1", "dim2" },
-    { offset = 0, dim1 = -2, dim2 = -1 }, ...)
-  return need_tensor("diagonal", "x", x):diagonal(o.offset, o.dim1, o.dim2)
-end)
+--- The diagonals of two axes, as a last axis.
+def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
+  function(x, offset, dim1, dim2) return x:diagonal(offset, dim1, dim2) end)
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.

@@ -21,13 +21,45 @@ return function(nn, shared)
     self.proj = nn.Linear(d, d, { bias = o.bias })
     self.drop = nn.Dropout(o.dropout or 0)
   end
-  function nn.CausalSelfAttention:forward(x)
+  --- What attention has seen of a text that is written token by token: keys and values of up to
+  --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
+  --- in 'seen'. Nothing is differentiated through it.
+  function nn.CausalSelfAttention:cache(batch, length)
+    positive("CausalSelfAttention:cache", "batch", batch)
+    positive("CausalSelfAttention:cache", "length", length)
+    local w = self.qkv.weight
+    local function rows()
+      return flame.zeros({ batch, self.heads, length, self.d // self.heads },
+        { dtype = w.dtype, device = w.device })
+    end
+    return { k = rows(), v = rows(), seen = 0, length = length }
+  end
+  -- The positions of q see those before them in the cache, which takes up k and v.
+  local function attend_cached(cache, q, k, v, drop)
+    local t, seen = q:size(3), cache.seen
+    if seen + t > cache.length then
+      fail("CausalSelfAttention: %d positions after %d do not fit a cache of %d", t,
+        seen, cache.length)
+    end
+    local o = { device = q.device }
+    local at = flame.arange(t, o) + seen
+    cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
+    cache.v:index_copy_(3, at, v:detach():to(cache.v.dtype))
+    cache.seen = seen + t
+    local mask = flame.arange(cache.length, o):reshape(1, -1):le(at:reshape(t, 1))
+    return flame.scaled_dot_product_attention(q, cache.k:to(q.dtype), cache.v:to(q.dtype),
+      { attn_mask = mask, dropout_p = drop })
+  end
+  --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
+  function nn.CausalSelfAttention:forward(x, cache)
     local b, t, d = x:size(1), x:size(2), self.d
     local h, size = self.heads, self.d // self.heads
     local qkv = self.qkv(x):reshape(b, t, 3, h, size)
     local function part(i) return qkv:select(3, i):transpose(2, 3) end            -- (b, h, t, size)
-    local y = flame.scaled_dot_product_attention(part(1), part(2), part(3), { is_causal = true,
-      dropout_p = self.drop.training and self.drop.p or 0 })
+    local drop = self.drop.training and self.drop.p or 0
+    local y = cache and attend_cached(cache, part(1), part(2), part(3), drop)
+      or flame.scaled_dot_product_attention(part(1), part(2), part(3),
+        { is_causal = true, dropout_p = drop })
     return self.proj(y:transpose(2, 3):reshape(b, t, d))
   end
   function nn.CausalSelfAttention:extra()

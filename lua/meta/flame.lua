@@ -41,6 +41,8 @@ local clifford = {}
 flame.cuda = {}
 ---@class flame.data
 local data = {}
+---@class flame.image
+local image = {}
 flame.linalg = {}
 ---@class flame.nn
 local nn = {}
@@ -50,6 +52,8 @@ nn.utils = {}
 local optim = {}
 optim.lr_scheduler = {}
 optim.schedule = {}
+---@class flame.plot
+local plot = {}
 flame.special = {}
 ---@class flame.Module
 ---@operator call(any): any
@@ -58,6 +62,15 @@ local Module = {}
 ---@class flame.Algebra
 ---@field [string] any
 local Algebra = {}
+
+---@class flame.EventWriter
+local EventWriter = {}
+
+---@class flame.Plot
+local Plot = {}
+
+---@class flame.Progress
+local Progress = {}
 
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
@@ -156,6 +169,28 @@ function Algebra:reverse(x) end
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:sandwich(v, x) end
+
+--- Closes the file; nothing can be added any more. Also at the end of a
+--- block: local w <close> = data.tensorboard(…).
+function EventWriter:close() end
+
+--- Adds the distribution of a tensor's finite values, in 64 bins.
+---@param tag string
+---@param x flame.Tensor
+---@param step integer
+function EventWriter:histogram(tag, x, step) end
+
+--- Adds an image, as flame.plot.image takes it.
+---@param tag string
+---@param x flame.Tensor
+---@param step integer
+function EventWriter:image(tag, x, step) end
+
+--- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
+---@param tag string
+---@param value number | flame.Tensor
+---@param step integer
+function EventWriter:scalar(tag, value, step) end
 
 --- as self[name] = module
 ---@param name string
@@ -311,6 +346,101 @@ function Module:train(on) end
 ---@param set_to_none? boolean|table  true
 function Module:zero_grad(set_to_none) end
 
+--- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
+--- are at 1, 2, … Their width is a part of the least distance of two.
+---@param x flame.Tensor | number[] | string[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
+---@return flame.Plot
+function Plot:bars(x, y, options) end
+
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
+--- how many there are at ticks of the values; x and y are the positions of columns and rows.
+---@param z flame.Tensor | number[][]
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
+---@return flame.Plot
+function Plot:contour(z, options) end
+
+--- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
+--- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
+--- matrix on the axes.
+---@param z flame.Tensor | number[][]
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
+---@return flame.Plot
+function Plot:heatmap(z, options) end
+
+--- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
+--- rule says, 100 at most.
+---@param x flame.Tensor | number[]
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
+---@return flame.Plot
+function Plot:histogram(x, options) end
+
+--- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
+--- proportions and no axes.
+---@param x flame.Tensor
+---@return flame.Plot
+function Plot:image(x) end
+
+--- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
+--- or a position in the palette.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
+---@return flame.Plot
+function Plot:line(x, y, options) end
+
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the
+--- image to one of the plot.
+---@param factor? number  2
+---@return flame.Tensor
+function Plot:pixels(factor) end
+
+--- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
+---@param path string
+---@param options? table  {scale = 2}: pixels of a PNG to one of the plot
+---@return flame.Plot
+function Plot:save(path, options) end
+
+--- Adds points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
+---@return flame.Plot
+function Plot:scatter(x, y, options) end
+
+--- Changes the options of plot.new, and returns the plot.
+---@param options table
+---@return flame.Plot
+function Plot:set(options) end
+
+--- The plot as the text of an SVG file.
+---@return string
+function Plot:svg() end
+
+--- The plot in characters, as print shows it. Colours are escape sequences, by default where the
+--- standard output is a terminal.
+---@param options? table  {columns = 72, rows = 20, colour = true}
+---@return string
+function Plot:text(options) end
+
+--- Prints a line that stays: the step, a text, the rate since the last such line, the time.
+---@param step integer
+---@param text string
+function Progress:line(step, text) end
+
+--- The curve of the losses that were read, as a plot.
+---@return flame.Plot
+function Progress:plot() end
+
+--- Says that a step is done. On a terminal the line is drawn at most five times a second, and
+--- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
+--- for it. Elsewhere it is read only where 'curve' was asked for.
+---@param step integer
+---@param loss? flame.Tensor | number
+function Progress:tick(step, loss) end
+
 --- absolute value
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -406,35 +536,50 @@ Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
 flame.addbmm_ = flame.addbmm
---- x + value a / b; o: {value = 1}
+---@class flame.options.addcdiv
+---@field tensor1? flame.Tensor|number
+---@field tensor2? flame.Tensor|number
+---@field value? number  1
+
+--- x + value a / b.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param tensor1 flame.Tensor|number
+---@param tensor2 flame.Tensor|number
+---@param value? number|flame.options.addcdiv  1
 ---@return flame.Tensor
-function flame.addcdiv(x, a, b, o) end
+function flame.addcdiv(x, tensor1, tensor2, value) end
 Tensor.addcdiv = flame.addcdiv
 
 Tensor.addcdiv_ = flame.addcdiv
 flame.addcdiv_ = flame.addcdiv
---- x + value a b; o: {value = 1}
+---@class flame.options.addcmul
+---@field tensor1? flame.Tensor|number
+---@field tensor2? flame.Tensor|number
+---@field value? number  1
+
+--- x + value a b.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param tensor1 flame.Tensor|number
+---@param tensor2 flame.Tensor|number
+---@param value? number|flame.options.addcmul  1
 ---@return flame.Tensor
-function flame.addcmul(x, a, b, o) end
+function flame.addcmul(x, tensor1, tensor2, value) end
 Tensor.addcmul = flame.addcmul
 
 Tensor.addcmul_ = flame.addcmul
 flame.addcmul_ = flame.addcmul
---- beta x + alpha a b; o: {beta = 1, alpha = 1}
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@class flame.options.addmm
+---@field mat1? flame.Tensor
+---@field mat2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b.
+---@param x flame.Tensor|number
+---@param mat1 flame.Tensor
+---@param mat2 flame.Tensor
 ---@return flame.Tensor
-function flame.addmm(x, a, b, o) end
+function flame.addmm(x, mat1, mat2) end
 Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
@@ -484,20 +629,30 @@ Tensor.affine_grid = flame.affine_grid
 function flame.all(x, d, o) end
 Tensor.all = flame.all
 
---- is |x - y| <= atol + rtol |y| everywhere; 1e-5, 1e-8, false
+---@class flame.options.allclose
+---@field other? flame.Tensor
+---@field rtol? number  1e-5
+---@field atol? number  1e-8
+---@field equal_nan? boolean  false
+
+--- Is |x - other| <= atol + rtol |other| everywhere?
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param rtol? number
----@param atol? number
----@param equal_nan? boolean
+---@param other flame.Tensor
+---@param rtol? number|flame.options.allclose  1e-5
+---@param atol? number|flame.options.allclose  1e-8
+---@param equal_nan? boolean|flame.options.allclose  false
 ---@return boolean
-function flame.allclose(x, y, rtol, atol, equal_nan) end
+function flame.allclose(x, other, rtol, atol, equal_nan) end
 Tensor.allclose = flame.allclose
+
+---@class flame.options.alpha_dropout
+---@field p? number  0.5
+---@field training? boolean  false
 
 --- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table
+---@param p? number|flame.options.alpha_dropout  0.5
+---@param training? boolean|flame.options.alpha_dropout  false
 ---@return flame.Tensor
 function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
@@ -626,12 +781,18 @@ Tensor.argmax = flame.argmax
 function flame.argmin(x, d, o) end
 Tensor.argmin = flame.argmin
 
+---@class flame.options.argsort
+---@field dim? integer  -1
+---@field descending? boolean  false
+---@field stable? boolean  false
+
 --- Positions that sort x along axis d (the last); always stable.
 ---@param x flame.Tensor
----@param dim? integer|table  -1
----@param descending? boolean|table
+---@param dim? integer|flame.options.argsort  -1
+---@param descending? boolean|flame.options.argsort  false
+---@param stable? boolean|flame.options.argsort  false
 ---@return flame.Tensor
-function flame.argsort(x, dim, descending) end
+function flame.argsort(x, dim, descending, stable) end
 Tensor.argsort = flame.argsort
 
 --- Positions that are not 0, a row each.
@@ -786,13 +947,18 @@ Tensor.avg_pool3d = flame.avg_pool3d
 ---@param o? table?
 function Tensor:backward(seed, o) end
 
---- beta x + alpha a b over batches
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@class flame.options.baddbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b over batches.
+---@param x flame.Tensor|number
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
 ---@return flame.Tensor
-function flame.baddbmm(x, a, b, o) end
+function flame.baddbmm(x, batch1, batch2) end
 Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
@@ -818,7 +984,7 @@ function flame.bartlett_window(n, periodic, o) end
 function flame.batch_norm(x, mean, var, w, b, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
---- 1 with probability p, else 0
+--- 1 with probability p, else 0.
 ---@param p flame.Tensor
 ---@return flame.Tensor
 function flame.bernoulli(p) end
@@ -837,38 +1003,59 @@ function flame.best_device() end
 ---@return flame.Tensor
 function Tensor:bfloat16() end
 
---- x1' w[k] x2 + b[k]: x1 (…, n), x2 (…, m), w (out, n, m).
+---@class flame.options.bilinear
+---@field x2? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+
+--- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.bilinear
 ---@return flame.Tensor
-function flame.bilinear(x1, x2, w, b) end
+function flame.bilinear(x1, x2, weight, bias) end
 Tensor.bilinear = flame.bilinear
 
---- of probabilities; o: {weight =, reduction =}
+---@class flame.options.binary_cross_entropy
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The cross entropy of probabilities.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy
+---@param reduction? "mean"|"sum"|"none"|flame.options.binary_cross_entropy  "mean"
 ---@return flame.Tensor
-function flame.binary_cross_entropy(input, target, weight, o) end
+function flame.binary_cross_entropy(input, target, weight, reduction) end
 Tensor.binary_cross_entropy = flame.binary_cross_entropy
 
---- of logits; o: {weight =, pos_weight =, reduction =}
+---@class flame.options.binary_cross_entropy_with_logits
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field pos_weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The cross entropy of logits; pos_weight is that of the targets that are 1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
+---@param pos_weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
+---@param reduction? "mean"|"sum"|"none"|flame.options.binary_cross_entropy_with_logits  "mean"
 ---@return flame.Tensor
-function flame.binary_cross_entropy_with_logits(input, target, weight, o) end
+function flame.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) end
 Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
+
+---@class flame.options.bincount
+---@field weights? flame.Tensor
+---@field minlength? integer  0
 
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
 --- f64). It looks at values, so it evaluates.
 ---@param x flame.Tensor
----@param weights flame.Tensor?
----@param minlength? number|table  0
+---@param weights? flame.Tensor|flame.options.bincount
+---@param minlength? integer|flame.options.bincount  0
 ---@return flame.Tensor
 function flame.bincount(x, weights, minlength) end
 Tensor.bincount = flame.bincount
@@ -957,7 +1144,7 @@ Tensor.bmm = flame.bmm
 ---@return flame.Tensor
 function Tensor:bool() end
 
---- all in their common shape
+--- All in their common shape.
 ---@param ... flame.Tensor
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
@@ -979,12 +1166,18 @@ function flame.broadcast_tensors(...) end
 function flame.broadcast_to(x, shape) end
 Tensor.broadcast_to = flame.broadcast_to
 
+---@class flame.options.bucketize
+---@field boundaries? flame.Tensor
+---@field out_int32? boolean  false
+---@field right? boolean  false
+
 --- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
----@param x flame.Tensor
+---@param x flame.Tensor|number
 ---@param boundaries flame.Tensor
----@param o table?  {right = false, out_int32 = false}
+---@param out_int32? boolean|flame.options.bucketize  false
+---@param right? boolean|flame.options.bucketize  false
 ---@return flame.Tensor
-function flame.bucketize(x, boundaries, o) end
+function flame.bucketize(x, boundaries, out_int32, right) end
 Tensor.bucketize = flame.bucketize
 
 --- as u8
@@ -1027,11 +1220,16 @@ Tensor.cbrt = flame.cbrt
 
 Tensor.cbrt_ = flame.cbrt
 flame.cbrt_ = flame.cbrt
+---@class flame.options.cdist
+---@field y? flame.Tensor
+---@field p? number  2
+---@field compute_mode? string
+
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number|table  2
----@param compute_mode? any
+---@param p? number|flame.options.cdist  2
+---@param compute_mode? string|flame.options.cdist
 ---@return flame.Tensor
 function flame.cdist(x, y, p, compute_mode) end
 Tensor.cdist = flame.cdist
@@ -1044,9 +1242,12 @@ Tensor.ceil = flame.ceil
 
 Tensor.ceil_ = flame.ceil
 flame.ceil_ = flame.ceil
---- x above 0, else alpha (exp(x / alpha) - 1)
+---@class flame.options.celu
+---@field alpha? number  1
+
+--- x above 0, else alpha (exp(x / alpha) - 1).
 ---@param x flame.Tensor
----@param alpha? number
+---@param alpha? number|flame.options.celu  1
 ---@return flame.Tensor
 function flame.celu(x, alpha) end
 Tensor.celu = flame.celu
@@ -1069,8 +1270,8 @@ Tensor.channel_shuffle = flame.channel_shuffle
 ---@return flame.Tensor
 function Tensor:char() end
 
---- raises when one has a NaN or Inf; else gives them back
----@param ... flame.Tensor
+--- Raises when one has a NaN or Inf; else gives them back.
+---@param ... any
 ---@return any ...
 function flame.check_finite(...) end
 
@@ -1080,24 +1281,35 @@ function flame.check_finite(...) end
 ---@return any
 function flame.checkpoint(f, ...) end
 
---- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
----@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper boolean|table?  {upper = false}
+---@class flame.options.cholesky
+---@field upper? boolean  false
+
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
+--- definite: another raises with its position.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.cholesky  false
 ---@return flame.Tensor
 function flame.cholesky(x, upper) end
 Tensor.cholesky = flame.cholesky
 
---- the inverse of a matrix from its Cholesky factor
----@param x flame.Tensor
----@param o? table?
+---@class flame.options.cholesky_inverse
+---@field upper? boolean  false
+
+--- The inverse of a from the triangle l of its Cholesky factorisation.
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.cholesky_inverse  false
 ---@return flame.Tensor
-function flame.cholesky_inverse(x, o) end
+function flame.cholesky_inverse(l, upper) end
 Tensor.cholesky_inverse = flame.cholesky_inverse
 
+---@class flame.options.cholesky_solve
+---@field l? flame.Tensor
+---@field upper? boolean  false
+
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
----@param b flame.Tensor  (…, n, k)
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
+---@param b flame.Tensor
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.cholesky_solve  false
 ---@return flame.Tensor
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
@@ -1242,27 +1454,35 @@ function flame.concat(list, d) end
 ---@return flame.Tensor
 function flame.concatenate(list, d) end
 
+---@class flame.options.conj
+---@field complex? boolean
+
 --- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of
 --- other tensors their values, as real numbers have; {complex = true | false} says which.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.conj(x, o) end
+function flame.conj(x) end
 Tensor.conj = flame.conj
 
---- as conj
+---@class flame.options.conj_physical
+---@field complex? boolean
+
+--- As conj.
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.conj_physical(x, o) end
+function flame.conj_physical(x) end
 Tensor.conj_physical = flame.conj_physical
 
---- pad with a constant.
+---@class flame.options.constant_pad_nd
+---@field pad? integer[]
+---@field value? number  0
+
+--- pad with a constant; pad holds before and after, from the last axis backwards.
 ---@param x flame.Tensor
----@param amounts integer[]  before and after, from the last axis backwards
----@param value? number
+---@param pad integer[]
+---@param value? number|flame.options.constant_pad_nd  0
 ---@return flame.Tensor
-function flame.constant_pad_nd(x, amounts, value) end
+function flame.constant_pad_nd(x, pad, value) end
 Tensor.constant_pad_nd = flame.constant_pad_nd
 
 --- the value, row-major
@@ -1369,22 +1589,34 @@ Tensor.cosh = flame.cosh
 
 Tensor.cosh_ = flame.cosh
 flame.cosh_ = flame.cosh
+---@class flame.options.cosine_embedding_loss
+---@field x2? flame.Tensor
+---@field target? flame.Tensor
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param y flame.Tensor
----@param margin? number|table  0  the table: also {reduction =}
+---@param target flame.Tensor
+---@param margin? number|flame.options.cosine_embedding_loss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.cosine_embedding_loss  "mean"
 ---@return flame.Tensor
-function flame.cosine_embedding_loss(x1, x2, y, margin) end
+function flame.cosine_embedding_loss(x1, x2, target, margin, reduction) end
 Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 
---- sum of products over the product of the norms, along axis 2
+---@class flame.options.cosine_similarity
+---@field y? flame.Tensor
+---@field dim? integer|integer[]
+---@field eps? number  1e-8
+
+--- Sum of products over the product of the norms, along axis 2 (1 where there is one).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d? integer
----@param eps? number
+---@param dim? integer|integer[]|flame.options.cosine_similarity
+---@param eps? number|flame.options.cosine_similarity  1e-8
 ---@return flame.Tensor
-function flame.cosine_similarity(x, y, d, eps) end
+function flame.cosine_similarity(x, y, dim, eps) end
 Tensor.cosine_similarity = flame.cosine_similarity
 
 --- half a sine; o: {periodic =, sym = not periodic, dtype =, device =}
@@ -1413,12 +1645,16 @@ Tensor.cov = flame.cov
 ---@return flame.Tensor
 function Tensor:cpu() end
 
---- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+---@class flame.options.cross
+---@field y? flame.Tensor
+---@field dim? integer
+
+--- Vector product along an axis of size 3; without dim the first such axis, as torch.cross has it.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d integer|table?  or {dim =}
+---@param dim? integer|flame.options.cross
 ---@return flame.Tensor
-function flame.cross(x, y, d) end
+function flame.cross(x, y, dim) end
 Tensor.cross = flame.cross
 
 --- -log softmax at the class; classes on axis 2, ids from 1 or probabilities; o: {reduction =, weight =, ignore_index =, label_smoothing =}
@@ -1430,15 +1666,23 @@ Tensor.cross = flame.cross
 function flame.cross_entropy(input, target, weight, o) end
 Tensor.cross_entropy = flame.cross_entropy
 
+---@class flame.options.ctc_loss
+---@field target? flame.Tensor
+---@field input_lengths? flame.Tensor|integer|integer[]
+---@field target_lengths? flame.Tensor|integer|integer[]
+---@field blank? integer  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field zero_infinity? boolean  false
+
 --- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the
 --- lengths as tensors or lists; blank is a class id, the first.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param input_lengths flame.Tensor|integer[]
----@param target_lengths flame.Tensor|integer[]
----@param blank? number|table  1
----@param reduction? string|table  mean
----@param zero_infinity? boolean|table
+---@param input_lengths flame.Tensor|integer|integer[]
+---@param target_lengths flame.Tensor|integer|integer[]
+---@param blank? integer|flame.options.ctc_loss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.ctc_loss  "mean"
+---@param zero_infinity? boolean|flame.options.ctc_loss  false
 ---@return flame.Tensor
 function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
@@ -1470,36 +1714,50 @@ function flame.cuda.is_available() end
 ---@return any
 function flame.cuda.load(text, entry) end
 
---- running maxima and their positions
+---@class flame.options.cummax
+---@field dim? integer
+
+--- Running maxima and their positions.
 ---@param x flame.Tensor
----@param d integer
----@return flame.Tensor
----@return flame.Tensor
-function flame.cummax(x, d) end
+---@param dim integer
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.cummax(x, dim) end
 Tensor.cummax = flame.cummax
 
---- running minima and their positions
+---@class flame.options.cummin
+---@field dim? integer
+
+--- Running minima and their positions.
 ---@param x flame.Tensor
----@param d integer
----@return flame.Tensor
----@return flame.Tensor
-function flame.cummin(x, d) end
+---@param dim integer
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.cummin(x, dim) end
 Tensor.cummin = flame.cummin
 
---- running products along an axis
+---@class flame.options.cumprod
+---@field dim? integer
+---@field dtype? string
+
+--- Running products along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumprod(x, d) end
+function flame.cumprod(x, dim) end
 Tensor.cumprod = flame.cumprod
 
 Tensor.cumprod_ = flame.cumprod
 flame.cumprod_ = flame.cumprod
---- running sums along an axis
+---@class flame.options.cumsum
+---@field dim? integer
+---@field dtype? string
+
+--- Running sums along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumsum(x, d) end
+function flame.cumsum(x, dim) end
 Tensor.cumsum = flame.cumsum
 
 Tensor.cumsum_ = flame.cumsum
@@ -1559,8 +1817,11 @@ function data.npy(path) end
 ---@return table<string, any>
 function data.options(arguments, spec) end
 
---- A progress line for a loop of 'steps'.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step}
+--- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
+--- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
+--- the loss stands beside the line, 'curve' characters of it.
+---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
+---@return flame.Progress
 function data.progress(o) end
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
@@ -1569,6 +1830,14 @@ function data.random() end
 --- Seeds data.random.
 ---@param seed integer
 function data.seed(seed) end
+
+--- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
+--- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
+--- not there; each writer has a file of its own in it.
+---@param folder string
+---@param options table?  {time = os.time: a function that gives the seconds of events}
+---@return flame.EventWriter
+function data.tensorboard(folder, options) end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
 --- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
@@ -1604,7 +1873,7 @@ Tensor.deg2rad = flame.deg2rad
 Tensor.deg2rad_ = flame.deg2rad
 flame.deg2rad_ = flame.deg2rad
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.det(x) end
 Tensor.det = flame.det
@@ -1638,11 +1907,16 @@ Tensor.device = flame.device
 function flame.diag(x, k) end
 Tensor.diag = flame.diag
 
+---@class flame.options.diag_embed
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param offset? number|table  0
----@param dim1? number|table  -2
----@param dim2? number|table  -1
+---@param offset? integer|flame.options.diag_embed  0
+---@param dim1? integer|flame.options.diag_embed  -2
+---@param dim2? integer|flame.options.diag_embed  -1
 ---@return flame.Tensor
 function flame.diag_embed(x, offset, dim1, dim2) end
 Tensor.diag_embed = flame.diag_embed
@@ -1741,26 +2015,38 @@ function Tensor:double() end
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
 
+---@class flame.options.dropout1d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout1d  0.5
+---@param training? boolean|flame.options.dropout1d  true
 ---@return flame.Tensor
 function flame.dropout1d(x, p, training) end
 Tensor.dropout1d = flame.dropout1d
 
+---@class flame.options.dropout2d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout2d  0.5
+---@param training? boolean|flame.options.dropout2d  true
 ---@return flame.Tensor
 function flame.dropout2d(x, p, training) end
 Tensor.dropout2d = flame.dropout2d
 
+---@class flame.options.dropout3d
+---@field p? number  0.5
+---@field training? boolean  true
+
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table  true
+---@param p? number|flame.options.dropout3d  0.5
+---@param training? boolean|flame.options.dropout3d  true
 ---@return flame.Tensor
 function flame.dropout3d(x, p, training) end
 Tensor.dropout3d = flame.dropout3d
@@ -1795,9 +2081,12 @@ function flame.einsum(spec, ...) end
 ---@return integer
 function Tensor:element_size() end
 
---- x above 0, else alpha (exp(x) - 1)
+---@class flame.options.elu
+---@field alpha? number  1
+
+--- x above 0, else alpha (exp(x) - 1).
 ---@param x flame.Tensor
----@param alpha? number
+---@param alpha? number|flame.options.elu  1
 ---@return flame.Tensor
 function flame.elu(x, alpha) end
 Tensor.elu = flame.elu
@@ -1812,14 +2101,34 @@ flame.elu_ = flame.elu
 function flame.embedding(ids, w, padding_idx) end
 Tensor.embedding = flame.embedding
 
+---@class flame.options.embedding_bag
+---@field weight? flame.Tensor
+---@field offsets? flame.Tensor
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field mode? "mean"|"sum"|"max"  "mean"
+---@field sparse? boolean  false
+---@field per_sample_weights? flame.Tensor
+---@field include_last_offset? boolean  false
+---@field padding_idx? integer
+
 --- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
 --- positions at which the bags begin.
+--- The positions count from 1.
 ---@param ids flame.Tensor
----@param w flame.Tensor
----@param offsets? flame.Tensor  positions from 1, for ids of one axis
----@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
+---@param weight flame.Tensor
+---@param offsets? flame.Tensor|flame.options.embedding_bag
+---@param max_norm? number|flame.options.embedding_bag
+---@param norm_type? number|flame.options.embedding_bag  2
+---@param scale_grad_by_freq? boolean|flame.options.embedding_bag  false
+---@param mode? "mean"|"sum"|"max"|flame.options.embedding_bag  "mean"
+---@param sparse? boolean|flame.options.embedding_bag  false
+---@param per_sample_weights? flame.Tensor|flame.options.embedding_bag
+---@param include_last_offset? boolean|flame.options.embedding_bag  false
+---@param padding_idx? integer|flame.options.embedding_bag
 ---@return flame.Tensor
-function flame.embedding_bag(ids, w, offsets, ...) end
+function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) end
 Tensor.embedding_bag = flame.embedding_bag
 
 --- zeros too: memory is never left with old values
@@ -1860,11 +2169,14 @@ Tensor.eq = flame.eq
 
 Tensor.eq_ = flame.eq
 flame.eq_ = flame.eq
---- same shape and same values
+---@class flame.options.equal
+---@field other? flame.Tensor
+
+--- Same shape and same values.
 ---@param x flame.Tensor
----@param y flame.Tensor
+---@param other flame.Tensor
 ---@return boolean
-function flame.equal(x, y) end
+function flame.equal(x, other) end
 Tensor.equal = flame.equal
 
 --- error function
@@ -1971,10 +2283,14 @@ function flame.exponential_window(n, periodic, center, tau, o) end
 ---@return flame.Tensor
 function flame.eye(n, m, o) end
 
+---@class flame.options.feature_alpha_dropout
+---@field p? number  0.5
+---@field training? boolean  false
+
 --- alpha_dropout of whole channels.
 ---@param x flame.Tensor
----@param p? number|table  0.5
----@param training? boolean|table
+---@param p? number|flame.options.feature_alpha_dropout  0.5
+---@param training? boolean|flame.options.feature_alpha_dropout  false
 ---@return flame.Tensor
 function flame.feature_alpha_dropout(x, p, training) end
 Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
@@ -1997,9 +2313,14 @@ Tensor.fft = flame.fft
 function flame.fft2(x, s, dim, norm) end
 Tensor.fft2 = flame.fft2
 
---- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
+---@class flame.options.fftfreq
+---@field d? number  1.0
+---@field dtype? string
+---@field device? string
+
+--- Frequencies of the elements of fft's result.
 ---@param n integer
----@param d? number|table  1
+---@param d? number|flame.options.fftfreq  1.0
 ---@return flame.Tensor
 function flame.fftfreq(n, d) end
 
@@ -2012,9 +2333,13 @@ function flame.fftfreq(n, d) end
 function flame.fftn(x, s, dim, norm) end
 Tensor.fftn = flame.fftn
 
---- The zero frequency to the middle: op(x[, dim]).
+---@class flame.options.fftshift
+---@field dim? integer|integer[]
+---@field complex? boolean
+
+--- The zero frequency to the middle, along all axes or those named.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table  all
+---@param dim? integer|integer[]|flame.options.fftshift
 ---@return flame.Tensor
 function flame.fftshift(x, dim) end
 Tensor.fftshift = flame.fftshift
@@ -2154,18 +2479,20 @@ Tensor.frac_ = flame.frac
 flame.frac_ = flame.frac
 --- Largest of windows of kernel_size at places drawn at random (Graham
 --- 2014), as many as output_size asks for.
+--- table of them
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
 ---@return flame.Tensor
 function flame.fractional_max_pool2d(x, kernel, ...) end
 Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 
 --- Largest of windows of kernel_size at places drawn at random (Graham
 --- 2014), as many as output_size asks for.
+--- table of them
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
 ---@return flame.Tensor
 function flame.fractional_max_pool3d(x, kernel, ...) end
 Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
@@ -2217,15 +2544,22 @@ function flame.func(spec) end
 function flame.gather(x, d, idx) end
 Tensor.gather = flame.gather
 
+---@class flame.options.gaussian_nll_loss
+---@field target? flame.Tensor
+---@field var? flame.Tensor
+---@field full? boolean  false
+---@field eps? number  1e-6
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- Negative log-likelihood of y under a normal of mean x and variance var.
----@param x flame.Tensor
----@param y flame.Tensor
----@param var flame.Tensor?
----@param full? boolean|table
----@param eps? number|table  1e-06
----@param reduction? string|table  mean
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param var flame.Tensor
+---@param full? boolean|flame.options.gaussian_nll_loss  false
+---@param eps? number|flame.options.gaussian_nll_loss  1e-6
+---@param reduction? "mean"|"sum"|"none"|flame.options.gaussian_nll_loss  "mean"
 ---@return flame.Tensor
-function flame.gaussian_nll_loss(x, y, var, full, eps, reduction) end
+function flame.gaussian_nll_loss(input, target, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
 --- a Gaussian of deviation std = 1; o: {periodic =, sym = not periodic, dtype =, device =}
@@ -2290,6 +2624,9 @@ function Tensor:geometric_(p) end
 ---@return flame.Tensor, flame.Tensor
 function flame.geqrf(x) end
 Tensor.geqrf = flame.geqrf
+
+---@class flame.options.ger
+---@field y? flame.Tensor
 
 --- The same as outer.
 ---@param x flame.Tensor
@@ -2383,14 +2720,20 @@ flame.greater_equal_ = flame.greater_equal
 function flame.grid_sample(x, grid, mode, padding_mode, align_corners) end
 Tensor.grid_sample = flame.grid_sample
 
---- normalised over groups of channels
+---@class flame.options.group_norm
+---@field num_groups? integer
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field eps? number  1e-5
+
+--- Normalised over groups of channels, then times weight plus bias.
 ---@param x flame.Tensor
----@param groups integer
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param eps? number
+---@param num_groups integer
+---@param weight? flame.Tensor|flame.options.group_norm
+---@param bias? flame.Tensor|flame.options.group_norm
+---@param eps? number|flame.options.group_norm  1e-5
 ---@return flame.Tensor
-function flame.group_norm(x, groups, w, b, eps) end
+function flame.group_norm(x, num_groups, weight, bias, eps) end
 Tensor.group_norm = flame.group_norm
 
 --- is x1 above x2
@@ -2438,7 +2781,7 @@ Tensor.hardshrink = flame.hardshrink
 
 Tensor.hardshrink_ = flame.hardshrink
 flame.hardshrink_ = flame.hardshrink
---- (x + 3) / 6 between 0 and 1
+--- (x + 3) / 6 between 0 and 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.hardsigmoid(x) end
@@ -2446,7 +2789,7 @@ Tensor.hardsigmoid = flame.hardsigmoid
 
 Tensor.hardsigmoid_ = flame.hardsigmoid
 flame.hardsigmoid_ = flame.hardsigmoid
---- x hardsigmoid(x)
+--- x hardsigmoid(x).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.hardswish(x) end
@@ -2454,10 +2797,14 @@ Tensor.hardswish = flame.hardswish
 
 Tensor.hardswish_ = flame.hardswish
 flame.hardswish_ = flame.hardswish
---- x between -1 and 1, or the bounds given
+---@class flame.options.hardtanh
+---@field min_val? number  -1
+---@field max_val? number  1
+
+--- x between -1 and 1, or the bounds given.
 ---@param x flame.Tensor
----@param min_val? number
----@param max_val? number
+---@param min_val? number|flame.options.hardtanh  -1
+---@param max_val? number|flame.options.hardtanh  1
 ---@return flame.Tensor
 function flame.hardtanh(x, min_val, max_val) end
 Tensor.hardtanh = flame.hardtanh
@@ -2513,27 +2860,44 @@ Tensor.hfft2 = flame.hfft2
 function flame.hfftn(x, s, dim, norm) end
 Tensor.hfftn = flame.hfftn
 
---- input where the target is 1, max(0, margin - input) where it is -1
+---@class flame.options.hinge_embedding_loss
+---@field target? flame.Tensor
+---@field margin? number  1.0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Input where the target is 1, max(0, margin - input) where it is -1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param margin? number|flame.options.hinge_embedding_loss  1.0
+---@param reduction? "mean"|"sum"|"none"|flame.options.hinge_embedding_loss  "mean"
 ---@return flame.Tensor
-function flame.hinge_embedding_loss(input, target, o) end
+function flame.hinge_embedding_loss(input, target, margin, reduction) end
 Tensor.hinge_embedding_loss = flame.hinge_embedding_loss
 
---- max(0, margin - input target); o: {margin = 1}
+---@class flame.options.hinge_loss
+---@field target? flame.Tensor
+---@field margin? number  1.0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- max(0, margin - input target).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param margin? number|flame.options.hinge_loss  1.0
+---@param reduction? "mean"|"sum"|"none"|flame.options.hinge_loss  "mean"
 ---@return flame.Tensor
-function flame.hinge_loss(input, target, o) end
+function flame.hinge_loss(input, target, margin, reduction) end
 Tensor.hinge_loss = flame.hinge_loss
+
+---@class flame.options.histc
+---@field bins? integer  100
+---@field min? number  0
+---@field max? number  0
 
 --- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
 ---@param x flame.Tensor
----@param bins? integer|flame.Tensor|table  100
----@param min? number|table  0
----@param max? number|table  0
+---@param bins? integer|flame.options.histc  100
+---@param min? number|flame.options.histc  0
+---@param max? number|flame.options.histc  0
 ---@return flame.Tensor
 function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
@@ -2569,12 +2933,18 @@ Tensor.hsplit = flame.hsplit
 ---@return flame.Tensor
 function flame.hstack(list) end
 
---- squares up to delta, then lines; o: {delta = 1}
+---@class flame.options.huber_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field delta? number  1.0
+
+--- Squares up to delta, then lines.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.huber_loss  "mean"
+---@param delta? number|flame.options.huber_loss  1.0
 ---@return flame.Tensor
-function flame.huber_loss(input, target, o) end
+function flame.huber_loss(input, target, reduction, delta) end
 Tensor.huber_loss = flame.huber_loss
 
 --- f(x), one number, and the product of its second derivatives with v.
@@ -2652,11 +3022,15 @@ Tensor.ifft2 = flame.ifft2
 function flame.ifftn(x, s, dim, norm) end
 Tensor.ifftn = flame.ifftn
 
---- the inverse of fftshift
+---@class flame.options.ifftshift
+---@field dim? integer|integer[]
+---@field complex? boolean
+
+--- The inverse of fftshift.
 ---@param x flame.Tensor
----@param d? integer|integer[]?
+---@param dim? integer|integer[]|flame.options.ifftshift
 ---@return flame.Tensor
-function flame.ifftshift(x, d) end
+function flame.ifftshift(x, dim) end
 Tensor.ifftshift = flame.ifftshift
 
 --- The regularised lower incomplete gamma function; differentiable by x,
@@ -2717,12 +3091,42 @@ Tensor.ihfftn = flame.ihfftn
 function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
 
+---@class flame.options.imag
+---@field complex? boolean
+
 --- The imaginary parts of complex numbers (see conj), without the last axis.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.imag(x, o) end
+function flame.imag(x) end
 Tensor.imag = flame.imag
+
+--- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a
+--- channel, i32. With float = true f32 from 0 to 1.
+---@param path string
+---@param options? table  {float = false, device =}
+---@return flame.Tensor
+function image.load(path, options) end
+
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w). Options: columns = 8,
+--- padding = 2 pixels, value = 0 of the padding, normalize = false: the least value of all becomes
+--- 0 and the largest 1.
+---@param x flame.Tensor
+---@param options? table
+---@return flame.Tensor
+function image.make_grid(x, options) end
+
+--- An image, or a batch (n, channels, h, w), in another size {h, w}. A number is the length of the
+--- shorter side; u8 stays u8.
+---@param x flame.Tensor
+---@param size integer | integer[]
+---@param options? table  {mode = "bilinear" (nearest, bicubic, area), antialias = true}
+---@return flame.Tensor
+function image.resize(x, size, options) end
+
+--- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
+---@param path string
+---@param x flame.Tensor
+function image.save(path, x) end
 
 --- x with the slices of src added at the positions idx
 ---@param x flame.Tensor
@@ -2836,7 +3240,7 @@ function flame.interpolate(x, size, scale_factor, mode, align_corners) end
 Tensor.interpolate = flame.interpolate
 
 --- Inverses. A singular matrix raises with its position in the batch.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.inverse(x) end
 Tensor.inverse = flame.inverse
@@ -3025,13 +3429,23 @@ function flame.kernel(spec) end
 ---@return table
 function flame.kernel_cache(what) end
 
---- target (log target - input); o: {log_target = false}
+---@class flame.options.kl_div
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
+---@field log_target? boolean  false
+
+--- target (log target - input), input being log-probabilities; log_target: so is the target.
+--- "batchmean" is the sum over the first axis' size.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|"batchmean"|flame.options.kl_div  "mean"
+---@param log_target? boolean|flame.options.kl_div  false
 ---@return flame.Tensor
-function flame.kl_div(input, target, o) end
+function flame.kl_div(input, target, reduction, log_target) end
 Tensor.kl_div = flame.kl_div
+
+---@class flame.options.kron
+---@field y? flame.Tensor
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
@@ -3040,21 +3454,31 @@ Tensor.kl_div = flame.kl_div
 function flame.kron(x, y) end
 Tensor.kron = flame.kron
 
+---@class flame.options.kthvalue
+---@field k? integer
+---@field dim? integer  -1
+---@field keepdim? boolean  false
+
 --- The k-th smallest along axis d (the last) and the first position where it stands.
 ---@param x flame.Tensor
 ---@param k integer
----@param dim? integer|integer[]|table  -1
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor  values, positions
+---@param dim? integer|flame.options.kthvalue  -1
+---@param keepdim? boolean|flame.options.kthvalue  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
 function flame.kthvalue(x, k, dim, keepdim) end
 Tensor.kthvalue = flame.kthvalue
 
---- mean of |input - target|
+---@class flame.options.l1_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean of |input - target|.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.l1_loss  "mean"
 ---@return flame.Tensor
-function flame.l1_loss(input, target, o) end
+function flame.l1_loss(input, target, reduction) end
 Tensor.l1_loss = flame.l1_loss
 
 --- {code =, op =, message =, hint =} of the last error
@@ -3098,26 +3522,37 @@ Tensor.le = flame.le
 
 Tensor.le_ = flame.le
 flame.le_ = flame.le
+---@class flame.options.leakcheck
+---@field n? integer  5
+
 --- Run f n times; raise when handles or bytes grow from the second run on.
 ---@param f function
----@param n integer
+---@param n? integer|flame.options.leakcheck  5
+---@return boolean
 function flame.leakcheck(f, n) end
 
---- x above 0, else the slope (0.01) times x
+---@class flame.options.leaky_relu
+---@field negative_slope? number  0.01
+
+--- x above 0, else the slope (0.01) times x.
 ---@param x flame.Tensor
----@param negative_slope? number
+---@param negative_slope? number|flame.options.leaky_relu  0.01
 ---@return flame.Tensor
 function flame.leaky_relu(x, negative_slope) end
 Tensor.leaky_relu = flame.leaky_relu
 
 Tensor.leaky_relu_ = flame.leaky_relu
 flame.leaky_relu_ = flame.leaky_relu
---- x + w (y - x)
+---@class flame.options.lerp
+---@field y? flame.Tensor|number
+---@field weight? flame.Tensor|number
+
+--- x + w (y - x).
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param w number|flame.Tensor
+---@param y flame.Tensor|number
+---@param weight flame.Tensor|number
 ---@return flame.Tensor
-function flame.lerp(x, y, w) end
+function flame.lerp(x, y, weight) end
 Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
@@ -3148,21 +3583,31 @@ Tensor.lgamma = flame.lgamma
 
 Tensor.lgamma_ = flame.lgamma
 flame.lgamma_ = flame.lgamma
---- beta x + alpha a b; o: {beta = 1, alpha = 1}
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
----@return flame.Tensor
-function flame.linalg.addmm(x, a, b, o) end
+---@class flame.options.linalg.addmm
+---@field mat1? flame.Tensor
+---@field mat2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
 
---- beta x + alpha a b over batches
----@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+--- beta x + alpha a b.
+---@param x flame.Tensor|number
+---@param mat1 flame.Tensor
+---@param mat2 flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.baddbmm(x, a, b, o) end
+function flame.linalg.addmm(x, mat1, mat2) end
+
+---@class flame.options.linalg.baddbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha a b over batches.
+---@param x flame.Tensor|number
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
+---@return flame.Tensor
+function flame.linalg.baddbmm(x, batch1, batch2) end
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -3170,17 +3615,26 @@ function flame.linalg.baddbmm(x, a, b, o) end
 ---@return flame.Tensor
 function flame.linalg.bmm(x, y) end
 
+---@class flame.options.linalg.cdist
+---@field y? flame.Tensor
+---@field p? number  2
+---@field compute_mode? string
+
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number|table  2
----@param compute_mode? any
+---@param p? number|flame.options.linalg.cdist  2
+---@param compute_mode? string|flame.options.linalg.cdist
 ---@return flame.Tensor
 function flame.linalg.cdist(x, y, p, compute_mode) end
 
---- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
----@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper boolean|table?  {upper = false}
+---@class flame.options.linalg.cholesky
+---@field upper? boolean  false
+
+--- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
+--- definite: another raises with its position.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky  false
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
@@ -3191,52 +3645,76 @@ function flame.linalg.cholesky(x, upper) end
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.cholesky_ex(x, ...) end
 
---- the inverse of a matrix from its Cholesky factor
----@param x flame.Tensor
----@param o? table?
+---@class flame.options.linalg.cholesky_inverse
+---@field upper? boolean  false
+
+--- The inverse of a from the triangle l of its Cholesky factorisation.
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_inverse  false
 ---@return flame.Tensor
-function flame.linalg.cholesky_inverse(x, o) end
+function flame.linalg.cholesky_inverse(l, upper) end
+
+---@class flame.options.linalg.cholesky_solve
+---@field l? flame.Tensor
+---@field upper? boolean  false
 
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
----@param b flame.Tensor  (…, n, k)
----@param l flame.Tensor  (…, n, n)
----@param upper boolean|table?  {upper = false}
+---@param b flame.Tensor
+---@param l flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_solve  false
 ---@return flame.Tensor
 function flame.linalg.cholesky_solve(b, l, upper) end
 
+---@class flame.options.linalg.cond
+---@field p? number|"fro"|"nuc"
+
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
 ---@param x flame.Tensor
----@param p number|string|table?
+---@param p? number|"fro"|"nuc"|flame.options.linalg.cond
 ---@return flame.Tensor
 function flame.linalg.cond(x, p) end
 
---- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+---@class flame.options.linalg.cross
+---@field y? flame.Tensor
+---@field dim? integer  -1
+
+--- Vector product along an axis of size 3.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d integer|table?  or {dim =}
+---@param dim? integer|flame.options.linalg.cross  -1
 ---@return flame.Tensor
-function flame.linalg.cross(x, y, d) end
+function flame.linalg.cross(x, y, dim) end
 
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.det(x) end
 
+---@class flame.options.linalg.diag_embed
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param offset? number|table  0
----@param dim1? number|table  -2
----@param dim2? number|table  -1
+---@param offset? integer|flame.options.linalg.diag_embed  0
+---@param dim1? integer|flame.options.linalg.diag_embed  -2
+---@param dim2? integer|flame.options.linalg.diag_embed  -1
 ---@return flame.Tensor
 function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 
---- the diagonal of two axes, as a last axis
+---@class flame.options.linalg.diagonal
+---@field offset? integer  0
+---@field dim1? integer  -2
+---@field dim2? integer  -1
+
+--- The diagonals of two axes, as a last axis.
 ---@param x flame.Tensor
----@param k? integer
----@param a? integer
----@param b? integer
+---@param offset? integer|flame.options.linalg.diagonal  0
+---@param dim1? integer|flame.options.linalg.diagonal  -2
+---@param dim2? integer|flame.options.linalg.diagonal  -1
 ---@return flame.Tensor
-function flame.linalg.diagonal(x, k, a, b) end
+function flame.linalg.diagonal(x, offset, dim1, dim2) end
 
 --- sum of products of two vectors
 ---@param x flame.Tensor
@@ -3270,7 +3748,7 @@ function flame.linalg.einsum(spec, ...) end
 ---@return flame.Tensor
 function flame.linalg.householder_product(x, tau) end
 
---- the inverse of matrices
+--- The same as inverse.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
@@ -3283,9 +3761,12 @@ function flame.linalg.inv(x) end
 function flame.linalg.inv_ex(x, ...) end
 
 --- Inverses. A singular matrix raises with its position in the batch.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.inverse(x) end
+
+---@class flame.options.linalg.kron
+---@field y? flame.Tensor
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
@@ -3314,7 +3795,7 @@ function flame.linalg.ldl_factor_ex(x, o) end
 ---@return flame.Tensor
 function flame.linalg.ldl_solve(ld, pivots, b, o) end
 
---- logarithm of the determinant
+--- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.logdet(x) end
@@ -3367,12 +3848,18 @@ function flame.linalg.matmul(x, y) end
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
---- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is
---- "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
----@param x flame.Tensor  (…, m, n)
----@param ord? number|string|table  fro
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@class flame.options.linalg.matrix_norm
+---@field ord? number|"fro"|"nuc"  "fro"
+---@field dim? integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
+--- -inf.
+---@param x flame.Tensor
+---@param ord? number|"fro"|"nuc"|flame.options.linalg.matrix_norm  "fro"
+---@param dim? integer[]|flame.options.linalg.matrix_norm
+---@param keepdim? boolean|flame.options.linalg.matrix_norm  false
 ---@return flame.Tensor
 function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 
@@ -3389,7 +3876,7 @@ function flame.linalg.matrix_power(x, n) end
 ---@return flame.Tensor
 function flame.linalg.matrix_rank(x, tol, o) end
 
---- the last two axes exchanged
+--- The last two axes exchanged.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_transpose(x) end
@@ -3411,15 +3898,24 @@ function flame.linalg.multi_dot(list) end
 ---@return flame.Tensor
 function flame.linalg.mv(x, y) end
 
---- norm of vectors or matrices
----@param x flame.Tensor
----@param p? number|string
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
-function flame.linalg.norm(x, p, d, o) end
+---@class flame.options.linalg.norm
+---@field ord? number|"fro"|"nuc"
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
 
---- all products of two vectors
+--- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
+---@param x flame.Tensor
+---@param ord? number|"fro"|"nuc"|flame.options.linalg.norm
+---@param dim? integer|integer[]|flame.options.linalg.norm
+---@param keepdim? boolean|flame.options.linalg.norm  false
+---@return flame.Tensor
+function flame.linalg.norm(x, ord, dim, keepdim) end
+
+---@class flame.options.linalg.outer
+---@field y? flame.Tensor
+
+--- All products of two vectors.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -3440,8 +3936,9 @@ function flame.linalg.pinv(x, rtol, hermitian) end
 function flame.linalg.qr(x, mode) end
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor sign
+---@return flame.Tensor logarithm
 function flame.linalg.slogdet(x) end
 
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
@@ -3459,12 +3956,20 @@ function flame.linalg.solve(a, b, o) end
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.solve_ex(a, b, ...) end
 
---- x with a x = b for a triangle a.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k)
----@param o table?  {upper = false, left = true, unitriangular = false}
+---@class flame.options.linalg.solve_triangular
+---@field b? flame.Tensor
+---@field upper? boolean  false
+---@field left? boolean  true
+---@field unitriangular? boolean  false
+
+--- x with a x = b, or x a = b where left is false, for a triangle a.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param upper? boolean|flame.options.linalg.solve_triangular  false
+---@param left? boolean|flame.options.linalg.solve_triangular  true
+---@param unitriangular? boolean|flame.options.linalg.solve_triangular  false
 ---@return flame.Tensor
-function flame.linalg.solve_triangular(a, b, o) end
+function flame.linalg.solve_triangular(a, b, upper, left, unitriangular) end
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
 ---@param x flame.Tensor  (…, m, n)
@@ -3477,10 +3982,14 @@ function flame.linalg.svd(x, ...) end
 ---@return flame.Tensor
 function flame.linalg.svdvals(x) end
 
+---@class flame.options.linalg.tensordot
+---@field y? flame.Tensor
+---@field dims? integer|any[]  2
+
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims integer|table?
+---@param dims? integer|any[]|flame.options.linalg.tensordot  2
 ---@return flame.Tensor
 function flame.linalg.tensordot(x, y, dims) end
 
@@ -3498,30 +4007,42 @@ function flame.linalg.tensorinv(x, o) end
 ---@return flame.Tensor
 function flame.linalg.tensorsolve(a, b, dims) end
 
---- sum of the diagonal
+--- Sum of a matrix' diagonal.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.trace(x) end
 
---- Columns x^0, x^1, … of each element.
----@param x flame.Tensor
----@param o table|integer?  {N = elements of the last axis}
----@return flame.Tensor
-function flame.linalg.vander(x, o) end
+---@class flame.options.linalg.vander
+---@field N? integer
 
---- sums of products along an axis
+--- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
+---@param x flame.Tensor
+---@param N? integer|flame.options.linalg.vander
+---@return flame.Tensor
+function flame.linalg.vander(x, N) end
+
+---@class flame.options.linalg.vecdot
+---@field y? flame.Tensor
+---@field dim? integer  -1
+
+--- Sums of the products along an axis.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d? integer
+---@param dim? integer|flame.options.linalg.vecdot  -1
 ---@return flame.Tensor
-function flame.linalg.vecdot(x, y, d) end
+function flame.linalg.vecdot(x, y, dim) end
 
---- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements
---- of the axes dim as one vector.
+---@class flame.options.linalg.vector_norm
+---@field ord? number  2
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of the elements of the axes dim as one vector; x is cast to the dtype first.
 ---@param x flame.Tensor
----@param ord? number|string|table  2
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@param ord? number|flame.options.linalg.vector_norm  2
+---@param dim? integer|integer[]|flame.options.linalg.vector_norm
+---@param keepdim? boolean|flame.options.linalg.vector_norm  false
 ---@return flame.Tensor
 function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
@@ -3613,9 +4134,12 @@ function Tensor:log_normal_(mean, std) end
 function flame.log_softmax(x, d) end
 Tensor.log_softmax = flame.log_softmax
 
---- log(exp(x) + exp(y)) without overflow
----@param x flame.Tensor
----@param y flame.Tensor
+---@class flame.options.logaddexp
+---@field y? flame.Tensor|number
+
+--- log(exp(x) + exp(y)) without overflow.
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.logaddexp(x, y) end
 Tensor.logaddexp = flame.logaddexp
@@ -3631,14 +4155,17 @@ Tensor.logaddexp2_ = flame.logaddexp2
 flame.logaddexp2_ = flame.logaddexp2
 Tensor.logaddexp_ = flame.logaddexp
 flame.logaddexp_ = flame.logaddexp
---- running logsumexp along an axis
+---@class flame.options.logcumsumexp
+---@field dim? integer
+
+--- Running logsumexp along an axis.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.logcumsumexp(x, d) end
+function flame.logcumsumexp(x, dim) end
 Tensor.logcumsumexp = flame.logcumsumexp
 
---- logarithm of the determinant
+--- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.logdet(x) end
@@ -3688,7 +4215,7 @@ Tensor.logit = flame.logit
 
 Tensor.logit_ = flame.logit
 flame.logit_ = flame.logit
---- log(sigmoid(x))
+--- log(sigmoid(x)).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.logsigmoid(x) end
@@ -3793,13 +4320,20 @@ function flame.manual_seed(n) end
 ---@return function
 function flame.map(text) end
 
+---@class flame.options.margin_ranking_loss
+---@field x2? flame.Tensor
+---@field target? flame.Tensor
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
----@param y flame.Tensor
----@param margin? number|table  0  the table: also {reduction =}
+---@param target flame.Tensor
+---@param margin? number|flame.options.margin_ranking_loss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.margin_ranking_loss  "mean"
 ---@return flame.Tensor
-function flame.margin_ranking_loss(x1, x2, y, margin) end
+function flame.margin_ranking_loss(x1, x2, target, margin, reduction) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
 --- the value where mask holds, else x
@@ -3926,12 +4460,17 @@ flame.maximum_ = flame.maximum
 function flame.mean(x, d, o) end
 Tensor.mean = flame.mean
 
+---@class flame.options.median
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- The lower of the two middle values of all, or along axis d with its position; a row with a
 --- NaN gives NaN, as in PyTorch.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+---@param dim? integer|flame.options.median
+---@param keepdim? boolean|flame.options.median  false
+---@return flame.Tensor values
+---@return flame.Tensor? positions
 function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
@@ -3940,7 +4479,10 @@ Tensor.median = flame.median
 ---@return table
 function flame.memory(device) end
 
---- coordinates of all points; then {indexing = "ij" | "xy"}
+---@class flame.options.meshgrid
+---@field tensors? flame.Tensor
+
+--- Coordinates of all points.
 ---@param ... flame.Tensor
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
@@ -3963,7 +4505,7 @@ Tensor.minimum = flame.minimum
 
 Tensor.minimum_ = flame.minimum
 flame.minimum_ = flame.minimum
---- x tanh(softplus(x))
+--- x tanh(softplus(x)).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.mish(x) end
@@ -3995,28 +4537,40 @@ flame.mod_ = flame.mod
 function flame.mode(x, d, o) end
 Tensor.mode = flame.mode
 
+---@class flame.options.moveaxis
+---@field source? integer|integer[]
+---@field destination? integer|integer[]
+
 --- The same as movedim.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param source integer|integer[]
+---@param destination integer|integer[]
 ---@return flame.Tensor
-function flame.moveaxis(x, a, b) end
+function flame.moveaxis(x, source, destination) end
 Tensor.moveaxis = flame.moveaxis
 
---- axis a moved to place b
+---@class flame.options.movedim
+---@field source? integer|integer[]
+---@field destination? integer|integer[]
+
+--- The axes of source moved to the places of destination: numbers, or lists of one length.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param source integer|integer[]
+---@param destination integer|integer[]
 ---@return flame.Tensor
-function flame.movedim(x, a, b) end
+function flame.movedim(x, source, destination) end
 Tensor.movedim = flame.movedim
 
---- mean of squared differences; o: {reduction = "mean" | "sum" | "none"}
+---@class flame.options.mse_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean of squared differences.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.mse_loss  "mean"
 ---@return flame.Tensor
-function flame.mse_loss(input, target, o) end
+function flame.mse_loss(input, target, reduction) end
 Tensor.mse_loss = flame.mse_loss
 
 --- Values sorted along the first axis.
@@ -4034,31 +4588,51 @@ Tensor.mul = flame.mul
 
 Tensor.mul_ = flame.mul
 flame.mul_ = flame.mul
---- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
----@param x flame.Tensor
----@param y flame.Tensor
----@param p? number|table  1
----@param margin? number|table  1.0
----@param weight? flame.Tensor|table  the table: also {reduction =}
+---@class flame.options.multi_margin_loss
+---@field target? flame.Tensor
+---@field p? integer  1
+---@field margin? number  1.0
+---@field weight? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes; p
+--- is 1
+--- or 2, weight one for each class.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param p? integer|flame.options.multi_margin_loss  1
+---@param margin? number|flame.options.multi_margin_loss  1.0
+---@param weight? flame.Tensor|flame.options.multi_margin_loss
+---@param reduction? "mean"|"sum"|"none"|flame.options.multi_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.multi_margin_loss(x, y, p, margin, weight) end
+function flame.multi_margin_loss(input, target, p, margin, weight, reduction) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
+
+---@class flame.options.multilabel_margin_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids
 --- from 1 in each row, up to the first 0.
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? table  {reduction = "mean"}
----@return flame.Tensor
-function flame.multilabel_margin_loss(x, y, o) end
-Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
-
---- mean over the classes of the binary cross entropies of logits
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.multilabel_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.multilabel_soft_margin_loss(input, target, o) end
+function flame.multilabel_margin_loss(input, target, reduction) end
+Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
+
+---@class flame.options.multilabel_soft_margin_loss
+---@field target? flame.Tensor
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Mean over the classes of the binary cross entropies of logits.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param weight? flame.Tensor|number|flame.options.multilabel_soft_margin_loss
+---@param reduction? "mean"|"sum"|"none"|flame.options.multilabel_soft_margin_loss  "mean"
+---@return flame.Tensor
+function flame.multilabel_soft_margin_loss(input, target, weight, reduction) end
 Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 
 --- n positions drawn from each row of probs (any non-negative weights).
@@ -4094,11 +4668,16 @@ Tensor.mvlgamma = flame.mvlgamma
 
 Tensor.mvlgamma_ = flame.mvlgamma
 flame.mvlgamma_ = flame.mvlgamma
---- NaN as 0, infinities as the largest finite numbers, or what is given
+---@class flame.options.nan_to_num
+---@field nan? number  0.0
+---@field posinf? number
+---@field neginf? number
+
+--- NaN as 0, infinities as the largest finite numbers, or what is given.
 ---@param x flame.Tensor
----@param nan? number
----@param posinf? number
----@param neginf? number
+---@param nan? number|flame.options.nan_to_num  0.0
+---@param posinf? number|flame.options.nan_to_num
+---@param neginf? number|flame.options.nan_to_num
 ---@return flame.Tensor
 function flame.nan_to_num(x, nan, posinf, neginf) end
 Tensor.nan_to_num = flame.nan_to_num
@@ -4113,11 +4692,16 @@ flame.nan_to_num_ = flame.nan_to_num
 function flame.nanmean(x, d, o) end
 Tensor.nanmean = flame.nanmean
 
+---@class flame.options.nanmedian
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- As median, without the NaN; NaN where there is nothing else.
 ---@param x flame.Tensor
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table
----@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+---@param dim? integer|flame.options.nanmedian
+---@param keepdim? boolean|flame.options.nanmedian  false
+---@return flame.Tensor values
+---@return flame.Tensor? positions
 function flame.nanmedian(x, dim, keepdim) end
 Tensor.nanmedian = flame.nanmedian
 
@@ -4246,13 +4830,20 @@ Tensor.nextafter = flame.nextafter
 
 Tensor.nextafter_ = flame.nextafter
 flame.nextafter_ = flame.nextafter
---- Log-probabilities (n, classes, …) and class ids (n, …).
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? flame.Tensor|table  weight, or {reduction = "mean", weight =, ignore_index = -100}
----@param rest? table  options behind a weight
+---@class flame.options.nll_loss
+---@field target? flame.Tensor
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param weight? flame.Tensor|flame.options.nll_loss
+---@param ignore_index? integer|flame.options.nll_loss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nll_loss  "mean"
 ---@return flame.Tensor
-function flame.nll_loss(x, y, o, rest) end
+function flame.nll_loss(input, target, weight, ignore_index, reduction) end
 Tensor.nll_loss = flame.nll_loss
 
 --- the module of the pooling function
@@ -5426,18 +6017,28 @@ function nn.utils.weight_norm(module, name, dim) end
 ---@return any
 function flame.no_grad(f, ...) end
 
---- positions of what is not 0, one a row
+---@class flame.options.nonzero
+---@field as_tuple? boolean  false
+
+--- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
+--- tensor an axis. Counts first, so it evaluates.
 ---@param x flame.Tensor
----@return flame.Tensor
-function flame.nonzero(x) end
+---@param as_tuple? boolean|flame.options.nonzero  false
+---@return flame.Tensor|flame.Tensor[]
+function flame.nonzero(x, as_tuple) end
 Tensor.nonzero = flame.nonzero
 
---- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two
---- axes, or a matrix and an ord, the matrix norm.
+---@class flame.options.norm
+---@field p? number|"fro"|"nuc"  2
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
 ---@param x flame.Tensor
----@param p? any
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {dtype =}
+---@param p? number|"fro"|"nuc"|flame.options.norm  2
+---@param dim? integer|integer[]|flame.options.norm
+---@param keepdim? boolean|flame.options.norm  false
 ---@return flame.Tensor
 function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
@@ -5754,7 +6355,10 @@ Tensor.orgqr = flame.orgqr
 function flame.ormqr(x, tau, c, left, transpose) end
 Tensor.ormqr = flame.ormqr
 
---- all products of two vectors
+---@class flame.options.outer
+---@field y? flame.Tensor
+
+--- All products of two vectors.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -5824,19 +6428,99 @@ Tensor.pixel_shuffle = flame.pixel_shuffle
 function flame.pixel_unshuffle(x, factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
+--- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they
+--- are at 1, 2, … Their width is a part of the least distance of two.
+---@param x flame.Tensor | number[] | string[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
+---@return flame.Plot
+function plot.bars(x, y, options) end
+
+--- Makes a plot with the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
+--- how many there are at ticks of the values; x and y are the positions of columns and rows.
+---@param z flame.Tensor | number[][]
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
+---@return flame.Plot
+function plot.contour(z, options) end
+
+--- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
+---@param plots flame.Plot[]
+---@param options? table  {columns = 2}
+function plot.grid(plots, options) end
+
+--- Makes a plot with a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
+--- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
+--- matrix on the axes.
+---@param z flame.Tensor | number[][]
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
+---@return flame.Plot
+function plot.heatmap(z, options) end
+
+--- Makes a plot with the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
+--- rule says, 100 at most.
+---@param x flame.Tensor | number[]
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
+---@return flame.Plot
+function plot.histogram(x, options) end
+
+--- Makes a plot with an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
+--- proportions and no axes.
+---@param x flame.Tensor
+---@return flame.Plot
+function plot.image(x) end
+
+--- Makes a plot with a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
+--- or a position in the palette.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
+---@return flame.Plot
+function plot.line(x, y, options) end
+
+--- An empty plot, to which its methods add. xscale and yscale are "linear" or "log", xlim and ylim
+--- {first, last}; legend, grid and axes = false leave these out; width = 640 and height = 400 are
+--- in pixels.
+---@param options? table  {title =, xlabel =, ylabel =, xscale =, yscale =, xlim =, ylim =, legend =, grid =, axes =, width =, height =}
+---@return flame.Plot
+function plot.new(options) end
+
+--- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
+---@param p number
+---@param path string
+---@param options? table  {scale = 2}: pixels of a PNG to one of the plot
+---@return flame.Plot
+function plot.save(p, path, options) end
+
+--- Makes a plot with points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
+---@return flame.Plot
+function plot.scatter(x, y, options) end
+
 --- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
 ---@param x flame.Tensor  means, 0 or more
 ---@return flame.Tensor
 function flame.poisson(x) end
 Tensor.poisson = flame.poisson
 
+---@class flame.options.poisson_nll_loss
+---@field target? flame.Tensor
+---@field log_input? boolean  true
+---@field full? boolean  false
+---@field eps? number  1e-8
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
 --- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
----@param x flame.Tensor
----@param y flame.Tensor
----@param o table?
----@param ... any
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param log_input? boolean|flame.options.poisson_nll_loss  true
+---@param full? boolean|flame.options.poisson_nll_loss  false
+---@param eps? number|flame.options.poisson_nll_loss  1e-8
+---@param reduction? "mean"|"sum"|"none"|flame.options.poisson_nll_loss  "mean"
 ---@return flame.Tensor
-function flame.poisson_nll_loss(x, y, o, ...) end
+function flame.poisson_nll_loss(input, target, log_input, full, eps, reduction) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
 --- The n-th derivative of digamma.
@@ -5888,6 +6572,9 @@ Tensor.prod = flame.prod
 ---@param ... any
 ---@return any
 function flame.profile(...) end
+
+---@class flame.options.promote_types
+---@field b? string
 
 --- The dtype of a sum of these two dtypes.
 ---@param a string
@@ -5990,12 +6677,14 @@ function flame.randperm(n, o) end
 function flame.ravel(x) end
 Tensor.ravel = flame.ravel
 
+---@class flame.options.real
+---@field complex? boolean
+
 --- The real parts of complex numbers (see conj), without the last axis; of
 --- real numbers their values.
 ---@param x flame.Tensor
----@param o? table  {complex =}
 ---@return flame.Tensor
-function flame.real(x, o) end
+function flame.real(x) end
 Tensor.real = flame.real
 
 --- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
@@ -6025,7 +6714,7 @@ function Tensor:register_hook(f) end
 function flame.relu(x) end
 Tensor.relu = flame.relu
 
---- x between 0 and 6
+--- x between 0 and 6.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.relu6(x) end
@@ -6055,12 +6744,18 @@ Tensor.renorm = flame.renorm
 
 Tensor.renorm_ = flame.renorm
 flame.renorm_ = flame.renorm
---- each element n times
+---@class flame.options.repeat_interleave
+---@field repeats? integer|flame.Tensor
+---@field dim? integer
+---@field output_size? integer
+
+--- Each element 'repeats' times behind itself, along an axis; without one of all elements in a row.
+--- output_size is how many there have to be.
 ---@param x flame.Tensor
----@param n integer|flame.Tensor
----@param d? integer
+---@param repeats integer|flame.Tensor
+---@param dim? integer|flame.options.repeat_interleave
 ---@return flame.Tensor
-function flame.repeat_interleave(x, n, d) end
+function flame.repeat_interleave(x, repeats, dim) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
 --- x is tracked from here on, or no longer
@@ -6088,7 +6783,7 @@ Tensor.reshape_as = flame.reshape_as
 function flame.resolve_conj(x) end
 Tensor.resolve_conj = flame.resolve_conj
 
---- the values of x: no tensor here puts off a sign
+--- The values of x, as resolve_conj gives them.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.resolve_neg(x) end
@@ -6122,12 +6817,16 @@ Tensor.rfft = flame.rfft
 function flame.rfft2(x, s, dim, norm) end
 Tensor.rfft2 = flame.rfft2
 
---- the frequencies of rfft
+---@class flame.options.rfftfreq
+---@field d? number  1.0
+---@field dtype? string
+---@field device? string
+
+--- Frequencies of the elements of rfft's result.
 ---@param n integer
----@param spacing? number
----@param o? table?
+---@param d? number|flame.options.rfftfreq  1.0
 ---@return flame.Tensor
-function flame.rfftfreq(n, spacing, o) end
+function flame.rfftfreq(n, d) end
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
@@ -6138,13 +6837,20 @@ function flame.rfftfreq(n, spacing, o) end
 function flame.rfftn(x, s, dim, norm) end
 Tensor.rfftn = flame.rfftn
 
---- over its root mean square along the last axes, times w
+---@class flame.options.rms_norm
+---@field normalized_shape? integer|integer[]
+---@field weight? flame.Tensor|number
+---@field eps? number
+
+--- Over the root mean square along the last axes, which are of normalized_shape, times weight;
+--- without
+--- eps that of the dtype.
 ---@param x flame.Tensor
----@param shape integer|integer[]
----@param w? flame.Tensor
----@param eps? number
+---@param normalized_shape integer|integer[]
+---@param weight? flame.Tensor|number|flame.options.rms_norm
+---@param eps? number|flame.options.rms_norm
 ---@return flame.Tensor
-function flame.rms_norm(x, shape, w, eps) end
+function flame.rms_norm(x, normalized_shape, weight, eps) end
 Tensor.rms_norm = flame.rms_norm
 
 --- the generator's state, or sets it
@@ -6152,12 +6858,16 @@ Tensor.rms_norm = flame.rms_norm
 ---@return any
 function flame.rng_state(s) end
 
---- shifted by n positions, around the end
+---@class flame.options.roll
+---@field shifts? integer|integer[]
+---@field dims? integer|integer[]
+
+--- Shifted by as many positions, around the end.
 ---@param x flame.Tensor
----@param n integer|integer[]
----@param d? integer|integer[]?
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]|flame.options.roll
 ---@return flame.Tensor
-function flame.roll(x, n, d) end
+function flame.roll(x, shifts, dims) end
 Tensor.roll = flame.roll
 
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
@@ -6289,13 +6999,23 @@ flame.scatter_reduce_ = flame.scatter_reduce
 ---@return any
 function flame.scope(f) end
 
+---@class flame.options.searchsorted
+---@field v? flame.Tensor|number
+---@field out_int32? boolean  false
+---@field right? boolean  false
+---@field side? "left"|"right"
+---@field sorter? flame.Tensor
+
 --- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
 --- (right: behind) equal elements.
 ---@param sorted flame.Tensor
----@param v flame.Tensor
----@param o table?  {right = false, side = none, sorter = none, out_int32 = false}
+---@param v flame.Tensor|number
+---@param out_int32? boolean|flame.options.searchsorted  false
+---@param right? boolean|flame.options.searchsorted  false
+---@param side? "left"|"right"|flame.options.searchsorted
+---@param sorter? flame.Tensor|flame.options.searchsorted
 ---@return flame.Tensor
-function flame.searchsorted(sorted, v, o) end
+function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
 --- starts the generator anew
@@ -6303,9 +7023,10 @@ Tensor.searchsorted = flame.searchsorted
 function flame.seed(n) end
 
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+--- the last ends
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
 ---@return flame.Tensor
 function flame.segment_reduce(x, reduce, o) end
 Tensor.segment_reduce = flame.segment_reduce
@@ -6327,7 +7048,7 @@ Tensor.select = flame.select
 function flame.select_scatter(x, src, d, i) end
 Tensor.select_scatter = flame.select_scatter
 
---- scaled elu with PyTorch's constants
+--- Scaled elu with PyTorch's constants.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.selu(x) end
@@ -6439,25 +7160,36 @@ function flame.slice_scatter(x, src, d, first, last, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor sign
+---@return flame.Tensor logarithm
 function flame.slogdet(x) end
 Tensor.slogdet = flame.slogdet
 
---- huber_loss over beta; o: {beta = 1}
+---@class flame.options.smooth_l1_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field beta? number  1.0
+
+--- huber_loss over beta.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.smooth_l1_loss  "mean"
+---@param beta? number|flame.options.smooth_l1_loss  1.0
 ---@return flame.Tensor
-function flame.smooth_l1_loss(input, target, o) end
+function flame.smooth_l1_loss(input, target, reduction, beta) end
 Tensor.smooth_l1_loss = flame.smooth_l1_loss
 
---- log(1 + exp(-target input))
+---@class flame.options.soft_margin_loss
+---@field target? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- log(1 + exp(-target input)).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param o? table?
+---@param reduction? "mean"|"sum"|"none"|flame.options.soft_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.soft_margin_loss(input, target, o) end
+function flame.soft_margin_loss(input, target, reduction) end
 Tensor.soft_margin_loss = flame.soft_margin_loss
 
 --- exp(x) over its sum along d
@@ -6493,7 +7225,7 @@ Tensor.softshrink = flame.softshrink
 
 Tensor.softshrink_ = flame.softshrink
 flame.softshrink_ = flame.softshrink
---- x / (1 + |x|)
+--- x / (1 + |x|).
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.softsign(x) end
@@ -6509,12 +7241,19 @@ flame.softsign_ = flame.softsign
 function flame.solve(a, b, o) end
 Tensor.solve = flame.solve
 
+---@class flame.options.sort
+---@field dim? integer  -1
+---@field descending? boolean  false
+---@field stable? boolean  false
+
 --- Sorted values along axis d (the last) and their positions; always stable.
 ---@param x flame.Tensor
----@param dim? integer|table  -1
----@param descending? boolean|table
----@return flame.Tensor, flame.Tensor  values, positions
-function flame.sort(x, dim, descending) end
+---@param dim? integer|flame.options.sort  -1
+---@param descending? boolean|flame.options.sort  false
+---@param stable? boolean|flame.options.sort  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.sort(x, dim, descending, stable) end
 Tensor.sort = flame.sort
 
 --- Airy's function Ai.
@@ -6977,9 +7716,12 @@ Tensor.sum = flame.sum
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
 
---- one line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf
+---@class flame.options.summary
+---@field name? string
+
+--- One line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf.
 ---@param x flame.Tensor
----@param name? string
+---@param name? string|flame.options.summary
 ---@return string
 function flame.summary(x, name) end
 Tensor.summary = flame.summary
@@ -7079,10 +7821,14 @@ function flame.tensor(values, o) end
 function flame.tensor_split(x, n, d) end
 Tensor.tensor_split = flame.tensor_split
 
+---@class flame.options.tensordot
+---@field y? flame.Tensor
+---@field dims? integer|any[]  2
+
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims integer|table?
+---@param dims? integer|any[]|flame.options.tensordot  2
 ---@return flame.Tensor
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
@@ -7097,7 +7843,10 @@ Tensor.threshold = flame.threshold
 
 Tensor.threshold_ = flame.threshold
 flame.threshold_ = flame.threshold
---- copies side by side along each axis
+---@class flame.options.tile
+---@field dims? integer
+
+--- Copies side by side along each axis.
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
@@ -7120,13 +7869,20 @@ flame.to_ = Tensor.to
 ---@return number|boolean|table
 function Tensor:tolist() end
 
+---@class flame.options.topk
+---@field k? integer
+---@field dim? integer  -1
+---@field largest? boolean  true
+---@field sorted? boolean  true
+
 --- The k largest along axis d (the last), in order, and their positions.
 ---@param x flame.Tensor
 ---@param k integer
----@param dim? integer|integer[]|table  -1
----@param largest? boolean|table  true
----@param sorted? boolean|table  true
----@return flame.Tensor, flame.Tensor  values, positions
+---@param dim? integer|flame.options.topk  -1
+---@param largest? boolean|flame.options.topk  true
+---@param sorted? boolean|flame.options.topk  true
+---@return flame.Tensor values
+---@return flame.Tensor positions
 function flame.topk(x, k, dim, largest, sorted) end
 Tensor.topk = flame.topk
 
@@ -7134,7 +7890,7 @@ Tensor.topk = flame.topk
 ---@return number|boolean|table
 function Tensor:totable() end
 
---- sum of the diagonal
+--- Sum of a matrix' diagonal.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.trace(x) end
@@ -7189,27 +7945,45 @@ flame.tril_ = flame.tril
 ---@return flame.Tensor
 function flame.tril_indices(rows, columns, offset, o) end
 
---- a is to be nearer to p than to n, by the margin; swap: also p may be the one near to n.
----@param a flame.Tensor
----@param p number
----@param n integer
----@param margin? number|table  1.0
----@param p? number|table  2
----@param eps? number|table  1e-06
----@param swap? boolean|table
----@param reduction? string|table  mean
+---@class flame.options.triplet_margin_loss
+---@field positive? flame.Tensor
+---@field negative? flame.Tensor
+---@field margin? number  1.0
+---@field p? number  2
+---@field eps? number  1e-6
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
+--- positive may be the one near to the negative.
+---@param anchor flame.Tensor
+---@param positive flame.Tensor
+---@param negative flame.Tensor
+---@param margin? number|flame.options.triplet_margin_loss  1.0
+---@param p? number|flame.options.triplet_margin_loss  2
+---@param eps? number|flame.options.triplet_margin_loss  1e-6
+---@param swap? boolean|flame.options.triplet_margin_loss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.triplet_margin_loss  "mean"
 ---@return flame.Tensor
-function flame.triplet_margin_loss(a, p, n, margin, p, eps, swap, reduction) end
+function flame.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction) end
 Tensor.triplet_margin_loss = flame.triplet_margin_loss
+
+---@class flame.options.triplet_margin_with_distance_loss
+---@field positive? flame.Tensor
+---@field negative? flame.Tensor
+---@field distance_function? function
+---@field margin? number  1.0
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- triplet_margin_loss with a distance of one's own: a function of two
 --- tensors that gives one number a row.
----@param a flame.Tensor
----@param p number
----@param n integer
----@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
+--- Without one it is pairwise_distance.
+---@param anchor flame.Tensor
+---@param positive flame.Tensor
+---@param negative flame.Tensor
 ---@return flame.Tensor
-function flame.triplet_margin_with_distance_loss(a, p, n, o) end
+function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
 --- the upper triangle, 0 below
@@ -7297,30 +8071,48 @@ function flame.uniform(shape, low, high, o) end
 ---@return flame.Tensor
 function Tensor:uniform_(low, high) end
 
+---@class flame.options.unique
+---@field sorted? boolean  true
+---@field return_inverse? boolean  false
+---@field return_counts? boolean  false
+---@field dim? integer
+
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
 --- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no
 --- gradient: backward raises.
 ---@param x flame.Tensor
----@param sorted? boolean|table
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
+---@param sorted? boolean|flame.options.unique  true
+---@param return_inverse? boolean|flame.options.unique  false
+---@param return_counts? boolean|flame.options.unique  false
+---@param dim? integer|flame.options.unique
+---@return flame.Tensor
+---@return flame.Tensor? inverse
+---@return flame.Tensor? counts
 function flame.unique(x, sorted, return_inverse, return_counts, dim) end
 Tensor.unique = flame.unique
 
+---@class flame.options.unique_consecutive
+---@field return_inverse? boolean  false
+---@field return_counts? boolean  false
+---@field dim? integer
+
 --- As unique, of neighbours only, in the order in which they stand.
 ---@param x flame.Tensor
----@param return_inverse? boolean|table
----@param return_counts? boolean|table
----@param dim? integer|table  none
----@return flame.Tensor, ...  values, then what is asked for
+---@param return_inverse? boolean|flame.options.unique_consecutive  false
+---@param return_counts? boolean|flame.options.unique_consecutive  false
+---@param dim? integer|flame.options.unique_consecutive
+---@return flame.Tensor
+---@return flame.Tensor? inverse
+---@return flame.Tensor? counts
 function flame.unique_consecutive(x, return_inverse, return_counts, dim) end
 Tensor.unique_consecutive = flame.unique_consecutive
 
+---@class flame.options.unravel_index
+---@field shape? integer[]
+
 --- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
----@param idx flame.Tensor  from 1
+---@param idx flame.Tensor
 ---@param shape integer[]
 ---@return flame.Tensor[]
 function flame.unravel_index(idx, shape) end
@@ -7339,18 +8131,28 @@ Tensor.unsqueeze = flame.unsqueeze
 function flame.upsample(x, ...) end
 Tensor.upsample = flame.upsample
 
+---@class flame.options.upsample_bilinear
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+
 --- interpolate, bilinear with aligned corners; of four axes.
 ---@param x flame.Tensor
----@param ... any
+---@param size? integer|integer[]|flame.options.upsample_bilinear
+---@param scale_factor? number|number[]|flame.options.upsample_bilinear
 ---@return flame.Tensor
-function flame.upsample_bilinear(x, ...) end
+function flame.upsample_bilinear(x, size, scale_factor) end
 Tensor.upsample_bilinear = flame.upsample_bilinear
+
+---@class flame.options.upsample_nearest
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
 
 --- interpolate, nearest.
 ---@param x flame.Tensor
----@param ... any
+---@param size? integer|integer[]|flame.options.upsample_nearest
+---@param scale_factor? number|number[]|flame.options.upsample_nearest
 ---@return flame.Tensor
-function flame.upsample_nearest(x, ...) end
+function flame.upsample_nearest(x, size, scale_factor) end
 Tensor.upsample_nearest = flame.upsample_nearest
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
@@ -7358,10 +8160,14 @@ Tensor.upsample_nearest = flame.upsample_nearest
 ---@return function
 function flame.value_and_grad(f) end
 
---- Columns x^0, x^1, … of each element.
+---@class flame.options.vander
+---@field N? integer
+---@field increasing? boolean  false
+
+--- As torch.vander: powers fall unless {increasing = true}.
 ---@param x flame.Tensor
----@param N? any
----@param increasing? any
+---@param N? integer|flame.options.vander
+---@param increasing? boolean|flame.options.vander  false
 ---@return flame.Tensor
 function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander

@@ -279,7 +279,8 @@ describe("wrong values", function()
     raises("cov: aweights has a negative element", flame.cov, flame.zeros(2, 3),
       { aweights = T { 1, -1, 1 } })
     raises("first must be an integer, got a tensor", flame.narrow, flame.zeros(3), 1, T(1), 1)
-    raises("round: options must be a table, got a tensor", flame.round, T(1), T(1))
+    raises("round: 1 argument at most, got 2; it is round(x: T, *, decimals: int = 0) -> T",
+      flame.round, T(1), T(1))
     raises("chain_matmul: tensor 1 must be a tensor, got nil", flame.chain_matmul, nil,
       flame.zeros(2, 2))
     raises("istft: surplus argument: after the required ones come hop_length", flame.istft,
@@ -295,7 +296,7 @@ describe("arguments of a wrong type", function()
     raises("softshrink: lambd must be a number, got boolean", flame.softshrink, x, true)
     raises("softshrink_: lambd must be a number, got boolean", x.softshrink_, x, true)
     raises("fftshift: dim must be an axis or a list of axes, got boolean", flame.fftshift, x, true)
-    raises("addcmul: tensor1 must be a tensor or a number, got nil", flame.addcmul, x)
+    raises("addcmul: tensor1 must be a tensor or a number, got nothing", flame.addcmul, x)
     raises("cat: tensors must be a list of tensors, got a tensor", flame.cat, x)
     raises("sort: descending must be true or false, got a tensor", flame.sort, x, 1, x)
   end)

@@ -179,8 +179,10 @@ describe("arguments by position", function()
       flame.cosine_embedding_loss(m, m, y, { margin = 0.5 }))
     same(flame.multi_margin_loss(m, l, 2, 1.5, flame.arange(4.0)),
       flame.multi_margin_loss(m, l, { p = 2, margin = 1.5, weight = flame.arange(4.0) }))
-    raises("surplus argument", function() return flame.hinge_embedding_loss(x, y, 2, 3) end)
-    raises("mse_loss: options must be a table", function() return flame.mse_loss(x, y, 2) end)
+    raises("hinge_embedding_loss: reduction must be \"mean\", \"sum\" or \"none\", got number 3",
+      function() return flame.hinge_embedding_loss(x, y, 2, 3) end)
+    raises("mse_loss: reduction must be \"mean\", \"sum\" or \"none\", got number 2",
+      function() return flame.mse_loss(x, y, 2) end)
   end)
   it("stand for options of reductions, softmax and windows", function()
     local x = flame.randn(3, 4)

@@ -21,7 +21,7 @@ describe("names from PyTorch", function()
     raises("put: idx is f32, need integers", flame.put, T { 1 }, T { 1 }, T { 2 })
     raises("multilabel_margin_loss: target is f32, need integers", flame.multilabel_margin_loss,
       T { 1 }, T { 1 })
-    raises("repeat_interleave: n is f32, need integers", flame.repeat_interleave,
+    raises("repeat_interleave: repeats is f32, need integers", flame.repeat_interleave,
       T { 1, 2 }, T { 1, 2 })
     eq(T { 1, 1, 2, 2 }, T({ 1, 2 }):repeat_interleave(flame.tensor({ 2 }, { dtype = "i64" })))
     raises("segment_reduce: lengths is f32, need integers", flame.segment_reduce, T { 1, 2 }, "sum",

@@ -234,7 +234,8 @@ describe("arithmetic", function()
   end)
   it("refuses surplus arguments", function()
     fails("exp: 1 argument at most, got 2", flame.exp, flame.zeros(1), 2)
-    fails("relu6: 1 argument at most, got 2", flame.relu6, flame.zeros(1), 2)
+    fails("relu6: 1 argument at most, got 2; it is relu6(x: T) -> T",
+      flame.relu6, flame.zeros(1), 2)
   end)
 end)
 

@@ -42,6 +42,22 @@ describe("examples", function()
     assert.close(tonumber(own), tonumber(turned), 1e-3)
   end)
 
+  it("gpt2.lua learns, writes with caches, and goes on as if it had not stopped", function()
+    local name = os.tmpname()
+    local usual = "examples/gpt2.lua --device cpu --steps 24 --every 12 --context 32 --sample 12"
+    local whole, status = run(usual)
+    assert.equal(0, status, whole)
+    local first, last = whole:match "validation ([%d.]+).-validation ([%d.]+)"
+    assert.is_true(tonumber(last) < tonumber(first), whole)
+    assert.truthy(whole:find "%-%-%- sample %-%-%-\n.")
+    run(("%s --stop 12 --save %s"):format(usual, name))
+    local rest = run(("%s --resume %s"):format(usual, name))
+    os.remove(name)
+    local function last_line(o) return o:match "step 24/24  (loss [%d.]+  validation [%d.]+)" end
+    assert.is_string(last_line(whole), whole)
+    assert.equal(last_line(whole), last_line(rest), rest)
+  end)
+
   it("vae.lua learns to draw and writes a picture", function()
     local name = os.tmpname()
     local output, status = run(("examples/vae.lua --device cpu --epochs 1 --images 500 --out %s.png"):format(name))

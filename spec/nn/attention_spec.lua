@@ -419,3 +419,35 @@ describe("modules of nn", function()
     assert.is_true(flame.equal(dropping(x), dropping(x)))
   end)
 end)
+
+describe("a cache of keys and values", function()
+  it("gives what attention over the whole text gives, however it is cut", function()
+    flame.manual_seed(5)
+    local net = nn.CausalSelfAttention(16, 4)
+    local x = flame.randn(3, 12, 16)
+    local whole = net(x)
+    for _, pieces in ipairs { { 12 }, { 1, 1, 1, 9 }, { 5, 7 }, { 4, 1, 1, 1, 5 } } do
+      local cache, parts, from = net:cache(3, 14), {}, 1
+      flame.no_grad(function()
+        for k, n in ipairs(pieces) do
+          parts[k] = net(x:narrow(2, from, n), cache)
+          from = from + n
+        end
+      end)
+      assert.equal(12, cache.seen)
+      assert.allclose(whole:totable(), flame.cat(parts, 2):totable(), { rtol = 1e-5, atol = 1e-6 })
+    end
+  end)
+  it("says what does not fit", function()
+    local net = nn.CausalSelfAttention(8, 2)
+    local cache = net:cache(1, 4)
+    net(flame.randn(1, 3, 8), cache)
+    local ok, e = pcall(net, flame.randn(1, 2, 8), cache)
+    assert.is_false(ok)
+    assert.matches("2 positions after 3 do not fit a cache of 4", tostring(e))
+    assert.equal(3, cache.seen)
+    for _, wrong in ipairs { { 0, 4 }, { 1, -1 }, { 1.5, 4 }, {} } do
+      assert.has_error(function() net:cache(table.unpack(wrong)) end)
+    end
+  end)
+end)

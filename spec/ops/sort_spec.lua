@@ -135,8 +135,8 @@ describe("sort", function()
   it("says what is wrong with its arguments", function()
     local x = flame.ones(2, 3)
     fails("sort: axis 3 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)", x.sort, x, 3)
-    fails("sort: descending must be true or false, got number", x.sort, x, 1, { descending = 1 })
-    fails("sort: no option 'ascending', there is: descending dim stable; did you mean 'descending'?",
+    fails("sort: descending must be true or false, got number 1", x.sort, x, 1, { descending = 1 })
+    fails("sort: no option 'ascending', there is: dim descending stable; did you mean 'descending'?",
       x.sort, x, 1, { ascending = true })
     fails("topk: k = 4, axis 2 has 3 elements", x.topk, x, 4)
     fails("kthvalue: k = 0, axis 2 has 3 elements", x.kthvalue, x, 0)

@@ -141,6 +141,9 @@ int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
 int fl_lua_checked(lua_State *L);
+/* The same that reads its arguments by a declaration, see declare.h. Upvalues: state, metatable,
+** the declaration (from the first call on what was parsed), the name, a function for each form. */
+int fl_lua_declared(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
 /* The same in a trampoline, which has no upvalues. */
@@ -290,7 +293,7 @@ typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_l
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
-  fl_reg_kernel[], fl_reg_explain[];
+  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);

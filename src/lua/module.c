@@ -213,6 +213,14 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
   return lua_gettop(L);
 }
 
+/* The parts of the library that are modules of their own. */
+static int is_chapter(const char *name) {
+  static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford" };
+  for (size_t i = 0; i < sizeof chapters / sizeof *chapters; i++)
+    if (strcmp(name, chapters[i]) == 0) return 1;
+  return 0;
+}
+
 /* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
 ** among the methods. Unknown names are nil. */
 static int module_index(lua_State *L) {
@@ -226,8 +234,7 @@ static int module_index(lua_State *L) {
   } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
-  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0 ||
-      strcmp(name, "clifford") == 0) {
+  if (is_chapter(name)) {
     if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
     lua_pushfstring(L, "flame.%s", name);
     lua_call(L, 1, 1);
@@ -362,7 +369,7 @@ static int build(lua_State *L) {
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
-                                               fl_reg_explain };
+                                               fl_reg_explain, fl_reg_declare };
   static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
       "load", "cuda_load_first", NULL, NULL };
   static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",

@@ -128,7 +128,9 @@ static void name_outermost(lua_State *L, fl_error *e) {
   if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 4)) return;
   for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++) {
     if (!lua_getinfo(L, "Slf", &ar)) return;
-    const int ours = lua_tocfunction(L, -1) == fl_lua_checked && lua_getupvalue(L, -1, 4) != NULL;
+    const lua_CFunction f = lua_tocfunction(L, -1);
+    const int ours = (f == fl_lua_checked || f == fl_lua_declared) &&
+      lua_getupvalue(L, -1, 4) != NULL;
     if (ours && lua_tostring(L, -1) != NULL)
       snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
     lua_pop(L, 1 + ours);

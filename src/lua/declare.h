@@ -1,0 +1,145 @@
+/*
+** Declarations of public functions: one text says what a function takes and gives, and its
+** arguments are read by it.
+**
+**   decl    = scope name ["_?"] "(" params ")" ["->" results]
+**   scope   = none: flame.f and x:f | "." flame.f alone | ":" x:f alone | linalg.f | nn.Class
+**           | Class:f
+**   param   = id ["?"] [":" type] ["=" default] | id "..." [":" type] | "..." | "*" | "*factory"
+**   type    = atom {"|" atom}; without one the default's
+**   atom    = T num int bool str fn any axis axes dims(n) dtype device Class "word", and those
+**             with "[]"
+**   default = number | inf | true | false | "word" | an earlier parameter
+**   result  = [id ":"] type ["if" flag] | "..." | "self"
+**
+** A line that begins with a space continues the one before. Several declarations of a name, a
+** line each, are its forms: the first that fits serves. A parameter is given by position or
+** under its name in a table of options at the end, which is one that has a string key and no
+** metatable with __call or __name; the first parameter is a key only where it may be left out
+** and the options stand first. After "*" parameters are given by name alone; "*factory" is
+** dtype, device and requires_grad there. "id..." takes the arguments that are left, or one list.
+** "..." takes them as they are; a function that has it has no options. An empty table is a list
+** where one fits, else options. nil is as not given; so is false for a parameter with "?" whose
+** type has no booleans (weight = false for none).
+**
+** A declaration is parsed at the first call of a function, never before. The result is a userdata
+** in an upvalue of the function, which alone holds it: Lua's collector frees it with the
+** function, and nothing in it changes after parsing. Its texts point into the declaration, which
+** its first user value holds. All coroutines of a state may call the function; a state has one
+** thread, so there is no lock.
+*/
+#ifndef FL_LUA_DECLARE_H
+#define FL_LUA_DECLARE_H
+#include "lua/binding.h"
+
+enum { FL_DECL_FORMS = 8, FL_DECL_PARAMS = 32, FL_DECL_ATOMS = 96, FL_DECL_RESULTS = 24 };
+
+typedef enum fl_decl_atom_kind {
+  FL_ATOM_T, FL_ATOM_NUM, FL_ATOM_INT, FL_ATOM_BOOL, FL_ATOM_STR, FL_ATOM_FN, FL_ATOM_ANY,
+  FL_ATOM_AXIS, FL_ATOM_AXES, FL_ATOM_DIMS, FL_ATOM_DTYPE, FL_ATOM_DEVICE, FL_ATOM_CLASS,
+  FL_ATOM_WORD
+} fl_decl_atom_kind;
+
+typedef struct fl_decl_span { const char *at; int n; } fl_decl_span;    /* in the text */
+
+typedef struct fl_decl_atom {
+  uint8_t kind, list;        /* list: a list of what 'kind' says */
+  int n;                     /* dims(n) */
+  fl_decl_span text;              /* the class, or the word without its quotes */
+} fl_decl_atom;
+
+typedef enum fl_decl_default_kind {
+  FL_DEFAULT_NONE, FL_DEFAULT_INT, FL_DEFAULT_NUM, FL_DEFAULT_BOOL, FL_DEFAULT_WORD,
+  FL_DEFAULT_PARAM
+} fl_decl_default_kind;
+
+typedef struct fl_decl_param {
+  fl_decl_span name, type, given;           /* type, given: as written, for pages; may be empty */
+  uint16_t plain;                      /* bit t: a value of Lua type t fits as it is */
+  uint8_t tensor, whole;               /* a tensor fits; numbers must be whole, become integers */
+  uint8_t optional, named;             /* "?"; behind "*" */
+  uint8_t atom, natoms;                /* in fl_declared.atom */
+  uint8_t by_default;                  /* fl_decl_default_kind */
+  int64_t i;                           /* the default, its user value or its parameter */
+  double d;
+} fl_decl_param;
+
+typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
+
+/* One form. Parameters stand on the stack in the order in which they are declared, then what
+** "id..." or "..." took. */
+typedef struct fl_decl_form {
+  fl_decl_span scope, text;                 /* scope: "", ".", ":", "linalg.", "nn.", "Class:" */
+  uint8_t param, nparams;              /* without "id..." */
+  uint8_t npos;                        /* of them by position: the first ones */
+  uint8_t rest;                        /* 0: none, 1: "id...", the next param, 2: "..." */
+  uint8_t options_first;               /* a table of options may be the first argument */
+  uint8_t result, nresults;
+} fl_decl_form;
+
+typedef struct fl_declared {
+  fl_decl_span name;
+  int nforms, in_place;                /* in_place: there is a name_ too */
+  const fl_decl_form *form;
+  const fl_decl_param *param;
+  const fl_decl_atom *atom;
+  const fl_decl_result *result;
+} fl_declared;
+
+/* Parses the string at 'text' and pushes the userdata. Raises where the text can not be read,
+** with the place: it is a fault of the library. (declare_parse.c) */
+const fl_declared *fl_declare_parse(lua_State *L, int text);
+
+/* Reads the arguments, which are all that is on the stack, by the declaration in upvalue
+** 'holder', behind which the function's name stands: leaves the parameters of the form that
+** fits, with room for one value more, and returns the form's number. Raises in the function's
+** name. (declare_read.c) */
+enum { FL_DECL_NAME = -1 };              /* from one upvalue to the next: their indices descend */
+int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
+
+/* Why a form does not take its arguments. (declare_read.c) */
+typedef enum fl_decl_misfit_kind {
+  FL_FITS, FL_MISFIT_MANY,             /* more arguments than parameters: 'element' of them */
+  FL_MISFIT_TYPE,                      /* the value at 'at' */
+  FL_MISFIT_ELEMENT,                   /* element 'element', at 'at', of a list or of "id..." */
+  FL_MISFIT_LENGTH,                    /* the list at 'at' has not the length that dims(n) names */
+  FL_MISFIT_MISSING, FL_MISFIT_TWICE,
+  FL_MISFIT_OPTION,                    /* the key at 'at' is no parameter */
+  FL_MISFIT_KEY,                       /* the key at 'at' is no string */
+  FL_MISFIT_MIXED                      /* numbers and a list in "id..." */
+} fl_decl_misfit_kind;
+typedef struct fl_decl_misfit {
+  fl_decl_misfit_kind kind;
+  const fl_decl_param *p;
+  int at;
+  int64_t element;
+} fl_decl_misfit;
+
+/* Has the table at i a string key, and is it no object? */
+int fl_declare_is_options(lua_State *L, int i);
+/* Raises what is wrong with the n arguments, of which one misfit for each form is known.
+** (declare_say.c) */
+int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
+    const char *op) __attribute__((noreturn));
+/* Is a number of this kind an integer? */
+static inline int fl_declare_is_whole(fl_decl_atom_kind kind) {
+  return kind == FL_ATOM_INT || kind == FL_ATOM_AXIS || kind == FL_ATOM_AXES ||
+    kind == FL_ATOM_DIMS;
+}
+static inline int fl_declare_takes_list(const fl_decl_atom *a) {
+  return a->list || a->kind == FL_ATOM_AXES || a->kind == FL_ATOM_DIMS;
+}
+static inline int fl_decl_same(fl_decl_span a, const char *b, size_t n) {
+  return (size_t)a.n == n && memcmp(a.at, b, n) == 0;
+}
+/* The form's text behind the name: a function may go by another one, as name_ does. */
+static inline fl_decl_span fl_declare_takes(const fl_decl_form *f) {
+  const int head = (int)strcspn(f->text.at, "(");
+  return (fl_decl_span){ f->text.at + head, f->text.n - head };
+}
+static inline const fl_decl_param *fl_declare_rest(const fl_declared *d,
+    const fl_decl_form *f) {
+  return f->rest == 1 ? &d->param[f->param + f->nparams] : NULL;
+}
+
+#endif

@@ -1,0 +1,339 @@
+/*
+** Arguments by a declaration. They are read where they stand on the stack. The quick way serves a
+** call of one form by position, each argument of a type that is seen at once; every other call
+** tries its forms in order without changing anything, then places the parameters of the first that
+** fits.
+*/
+#include "lua/declare.h"
+
+/* The arguments as they came: n of them, and what the last one is. */
+typedef struct call { int n, keyed, empty; } call;
+
+/* ---- values ---------------------------------------------------------------------------------- */
+int fl_declare_is_options(lua_State *L, int i) {
+  if (!fl_is_options(L, i)) return 0;
+  const int object = luaL_getmetafield(L, i, "__call") != LUA_TNIL ||
+    luaL_getmetafield(L, i, "__name") != LUA_TNIL;
+  if (object) lua_pop(L, 1);
+  return !object;
+}
+
+static int is_proxy(lua_State *L, int i) {
+  if (luaL_getmetafield(L, i, "__index") == LUA_TNIL) return 0;
+  lua_pop(L, 1);
+  return 1;
+}
+
+static int names_class(lua_State *L, const fl_decl_atom *a) {
+  size_t n = 0;
+  const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
+  const size_t want = (size_t)a->text.n;
+  if (name == NULL || n < want || memcmp(name + n - want, a->text.at, want) != 0) return 0;
+  return n == want || name[n - want - 1] == '.';
+}
+
+/* An object whose class, or one that it is derived from, has the name: the metatable's __name,
+** or that of the tables which __index of the metatables leads to. */
+static int is_of_class(lua_State *L, const fl_decl_atom *a, int i) {
+  const int top = lua_gettop(L);
+  int found = 0;
+  if (!lua_getmetatable(L, i)) return 0;
+  for (int depth = 0; depth < 16 && !found; depth++) {
+    const int class = lua_gettop(L);
+    luaL_checkstack(L, 8, "classes");
+    lua_pushliteral(L, "__name");
+    lua_rawget(L, class);
+    found = names_class(L, a);
+    if (found || !lua_getmetatable(L, class)) break;
+    lua_pushliteral(L, "__index");
+    if (lua_rawget(L, -2) != LUA_TTABLE) break;
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+static int is_whole(lua_State *L, int i) {
+  int ok = 0;
+  if (lua_type(L, i) == LUA_TNUMBER) lua_tointegerx(L, i, &ok);
+  return ok;
+}
+
+static int is_device(const char *s) { return strcmp(s, "cpu") == 0 || strncmp(s, "cuda", 4) == 0; }
+
+/* Is the value at i one of the kind, which is not a list? */
+static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
+  const int t = lua_type(L, i);
+  size_t n = 0;
+  const char *s = t == LUA_TSTRING ? lua_tolstring(L, i, &n) : NULL;
+  switch ((fl_decl_atom_kind)a->kind) {
+    case FL_ATOM_T: return box_at(L, i) != NULL;
+    case FL_ATOM_NUM: return t == LUA_TNUMBER;
+    case FL_ATOM_INT: case FL_ATOM_AXIS: case FL_ATOM_AXES: case FL_ATOM_DIMS:
+      return is_whole(L, i);
+    case FL_ATOM_BOOL: return t == LUA_TBOOLEAN;
+    case FL_ATOM_STR: return t == LUA_TSTRING;
+    case FL_ATOM_FN: return fl_is_callable(L, i);
+    case FL_ATOM_ANY: return t != LUA_TNIL;
+    case FL_ATOM_DTYPE: return s != NULL && fl_dtype_of_name(s) >= 0;
+    case FL_ATOM_DEVICE: return s != NULL && is_device(s);
+    case FL_ATOM_CLASS: return is_of_class(L, a, i);
+    case FL_ATOM_WORD: return s != NULL && fl_decl_same(a->text, s, n);
+  }
+  return 0;
+}
+
+static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_param *p, int at,
+    int64_t element) {
+  *why = (fl_decl_misfit){ kind, p, at, element };
+  return 0;
+}
+
+/* A list for the atom? One with a metatable that answers for it is taken as it is. */
+static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
+    fl_decl_misfit *why) {
+  if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
+  if (is_proxy(L, i)) return 1;
+  if (fl_is_options(L, i)) return 0;
+  const int64_t n = (int64_t)lua_rawlen(L, i);
+  const int dims = a->kind == FL_ATOM_DIMS && !a->list;
+  if (dims && n != a->n) return misfit(why, FL_MISFIT_LENGTH, p, i, n);
+  for (int64_t k = 1; k <= n; k++) {
+    lua_rawgeti(L, i, k);
+    if (!is_one(L, a, lua_gettop(L))) return misfit(why, FL_MISFIT_ELEMENT, p, lua_gettop(L), k);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* A value that is there, for the parameter. */
+static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
+    fl_decl_misfit *why) {
+  const int t = lua_type(L, i), top = lua_gettop(L);
+  if (p->plain >> t & 1 || (p->tensor && box_at(L, i) != NULL)) return 1;
+  if (p->optional && t == LUA_TBOOLEAN && !lua_toboolean(L, i)) return 1;
+  misfit(why, FL_MISFIT_TYPE, p, i, 0);
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    const fl_decl_atom *a = &d->atom[k];
+    if ((a->list || !is_one(L, a, i)) && !is_list(L, a, p, i, why)) continue;
+    lua_settop(L, top);                  /* an element that another atom did not take */
+    return 1;
+  }
+  return 0;
+}
+
+static int takes_list(const fl_declared *d, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    const fl_decl_atom *a = &d->atom[k];
+    if (fl_declare_takes_list(a) || a->kind == FL_ATOM_ANY) return 1;
+  }
+  return 0;
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+/* How many arguments are by position; the one behind them is the table of options. */
+static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
+  const int place = c->n - 1;
+  if (f->rest == 2 || (!c->keyed && !c->empty) || (place == 0 && !f->options_first)) return c->n;
+  if (c->keyed) return place;
+  if (place < f->npos) return takes_list(d, &d->param[f->param + place]) ? c->n : place;
+  return f->rest == 1 && place == f->npos ? c->n : place;
+}
+
+/* "id...": values from 'first' to 'last', or one list. */
+static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
+    int last, fl_decl_misfit *why) {
+  const int table = first == last && lua_type(L, first) == LUA_TTABLE;
+  if (table && !fl_declare_is_options(L, first)) {
+    const int64_t n = luaL_len(L, first);
+    for (int64_t k = 1; k <= n; k++) {
+      lua_geti(L, first, k);
+      const int at = lua_gettop(L);
+      if (!fits(L, d, p, at, why)) return misfit(why, FL_MISFIT_ELEMENT, p, at, k);
+      lua_pop(L, 1);
+    }
+    return 1;
+  }
+  for (int i = first; i <= last; i++) {
+    if (fits(L, d, p, i, why)) continue;
+    const int mixed = lua_type(L, i) == LUA_TTABLE && first < last && !fl_is_options(L, i);
+    return misfit(why, mixed ? FL_MISFIT_MIXED : FL_MISFIT_ELEMENT, p, i, i - first + 1);
+  }
+  return 1;
+}
+
+/* The number of the parameter of a name among those of the form, "id..." with them; -1: none. */
+static int param_of(const fl_declared *d, const fl_decl_form *f, const char *name, size_t n) {
+  const fl_decl_param *p = &d->param[f->param];
+  for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
+    if (fl_decl_same(p[j].name, name, n)) return j;
+  }
+  return -1;
+}
+
+/* Did parameter j come by position, as one of m? */
+static int came(lua_State *L, const fl_decl_form *f, int j, int m) {
+  return j < f->npos && j < m && !lua_isnil(L, j + 1);
+}
+
+/* The key below the top and the value on it; m arguments came by position. */
+static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, int m,
+    fl_decl_misfit *why) {
+  const int at = lua_gettop(L);
+  size_t n = 0;
+  if (lua_type(L, at - 1) != LUA_TSTRING) return misfit(why, FL_MISFIT_KEY, NULL, at - 1, 0);
+  const char *name = lua_tolstring(L, at - 1, &n);
+  const int j = param_of(d, f, name, n);
+  if (j < 0) return misfit(why, FL_MISFIT_OPTION, NULL, at - 1, 0);
+  const fl_decl_param *p = &d->param[f->param + j];
+  const int rest = j == f->nparams;
+  if (rest ? m > f->npos : came(L, f, j, m)) return misfit(why, FL_MISFIT_TWICE, p, at, 0);
+  const int list = rest && lua_type(L, at) == LUA_TTABLE;
+  return list ? rest_fits(L, d, p, at, at, why) : fits(L, d, p, at, why);
+}
+
+/* Leaves what does not fit on the stack, for the message. */
+static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
+    fl_decl_misfit *why) {
+  const int m = by_position(d, f, c), opts = m < c->n ? c->n : 0;
+  const fl_decl_param *p = &d->param[f->param];
+  if (m > f->npos && f->rest == 0) return misfit(why, FL_MISFIT_MANY, NULL, 0, m);
+  for (int j = 0; j < f->npos && j < m; j++) {
+    if (came(L, f, j, m) && !fits(L, d, &p[j], j + 1, why)) return 0;
+  }
+  const int rest = m > f->npos && f->rest == 1;
+  if (rest && !rest_fits(L, d, &p[f->nparams], f->npos + 1, m, why)) return 0;
+  if (opts) {
+    lua_pushnil(L);
+    while (lua_next(L, opts)) {
+      if (!option_fits(L, d, f, m, why)) return 0;
+      lua_pop(L, 1);
+    }
+  }
+  for (int j = 0; j < f->nparams; j++) {
+    if (p[j].optional || p[j].by_default || came(L, f, j, m)) continue;
+    lua_pushlstring(L, p[j].name.at, (size_t)p[j].name.n);
+    const int missing = !opts || lua_rawget(L, opts) == LUA_TNIL;
+    lua_pop(L, 1);
+    if (missing) return misfit(why, FL_MISFIT_MISSING, &p[j], j + 1 <= m ? j + 1 : 0, 0);
+  }
+  return 1;
+}
+
+/* ---- placing --------------------------------------------------------------------------------- */
+/* base: the stack index before the first parameter. */
+static void push_default(lua_State *L, const fl_decl_param *p, int holder, int base) {
+  switch ((fl_decl_default_kind)p->by_default) {
+    case FL_DEFAULT_NONE: lua_pushnil(L); break;
+    case FL_DEFAULT_INT: lua_pushinteger(L, p->i); break;
+    case FL_DEFAULT_NUM: lua_pushnumber(L, p->d); break;
+    case FL_DEFAULT_BOOL: lua_pushboolean(L, (int)p->i); break;
+    case FL_DEFAULT_WORD: lua_getiuservalue(L, holder, (int)p->i); break;
+    case FL_DEFAULT_PARAM: lua_pushvalue(L, base + 1 + (int)p->i); break;
+  }
+}
+
+/* Numbers that are whole become integers, false where nothing is meant nil; a tensor is one
+** that lives. */
+static void settle(lua_State *L, const fl_decl_param *p, int i, const char *op) {
+  const fl_box *x = p->tensor ? box_at(L, i) : NULL;
+  if (x != NULL && x->t == NULL) fl_arg_tensor(L, i, op, "x");
+  if (p->whole && lua_type(L, i) == LUA_TNUMBER && !lua_isinteger(L, i)) {
+    lua_pushinteger(L, lua_tointeger(L, i));
+    lua_replace(L, i);
+  }
+  if (p->optional && !(p->plain >> LUA_TBOOLEAN & 1) && lua_isboolean(L, i)) {
+    lua_pushnil(L);
+    lua_replace(L, i);
+  }
+}
+
+/* The list on top becomes its elements. */
+static void spread(lua_State *L, const char *op) {
+  const int list = lua_gettop(L);
+  const int64_t n = luaL_len(L, list);
+  if (n > 900000 || !lua_checkstack(L, (int)n + 8))
+    fl_lua_fail(L, op, "a list of %lld is too long", (long long)n);
+  for (int64_t k = 1; k <= n; k++) lua_geti(L, list, k);
+  lua_remove(L, list);
+}
+
+static void place_rest(lua_State *L, const fl_decl_param *p, int first, const char *op) {
+  if (lua_gettop(L) == first && lua_type(L, first) == LUA_TTABLE) spread(L, op);
+  for (int i = first; i <= lua_gettop(L); i++) settle(L, p, i, op);
+}
+
+/* The arguments, which fit, become the parameters. The options stand at 1 meanwhile, or nil. */
+static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
+    int holder, const char *op) {
+  const int m = by_position(d, f, c), named = f->nparams - f->npos;
+  const fl_decl_param *p = &d->param[f->param], *rest = fl_declare_rest(d, f);
+  lua_settop(L, c->n);
+  luaL_checkstack(L, f->nparams + 8, "arguments");
+  if (m == c->n) lua_pushnil(L);
+  lua_insert(L, 1);
+  lua_settop(L, 1 + (m > f->npos ? m : f->npos));
+  lua_settop(L, lua_gettop(L) + named);
+  if (m > f->npos && named > 0) lua_rotate(L, 2 + f->npos, named);
+  for (int j = 0; j < f->nparams; j++) {
+    if (lua_isnil(L, j + 2) && m < c->n) {
+      lua_pushlstring(L, p[j].name.at, (size_t)p[j].name.n);
+      lua_rawget(L, 1);
+      lua_replace(L, j + 2);
+    }
+    if (lua_isnil(L, j + 2)) {
+      push_default(L, &p[j], holder, 1);
+      lua_replace(L, j + 2);
+    }
+    settle(L, &p[j], j + 2, op);
+  }
+  if (rest != NULL && m <= f->npos && m < c->n) {
+    lua_pushlstring(L, rest->name.at, (size_t)rest->name.n);
+    if (lua_rawget(L, 1) == LUA_TNIL) lua_pop(L, 1);
+  }
+  if (rest != NULL) place_rest(L, rest, f->nparams + 2, op);
+  lua_remove(L, 1);
+}
+
+/* Every argument fits as it is, and none is a table: defaults are all that is missing. */
+static int read_quickly(lua_State *L, const fl_declared *d, int holder, int n) {
+  const fl_decl_form *f = d->form;
+  const fl_decl_param *p = &d->param[f->param];
+  if (n > f->npos || f->rest) return 0;
+  for (int j = 0; j < n; j++) {
+    const int t = lua_type(L, j + 1);
+    if (t == LUA_TUSERDATA && p[j].tensor) {
+      const fl_box *x = box_at(L, j + 1);
+      if (x != NULL && x->t != NULL) continue;
+    }
+    if (!(p[j].plain >> t & 1) && !(p[j].whole && lua_isinteger(L, j + 1))) return 0;
+  }
+  for (int j = n; j < f->nparams; j++) if (!p[j].optional && !p[j].by_default) return 0;
+  if (f->nparams > n + 8) luaL_checkstack(L, f->nparams - n + 8, "arguments");
+  for (int j = n; j < f->nparams; j++) push_default(L, &p[j], holder, 0);
+  return 1;
+}
+
+static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
+  fl_decl_misfit why[FL_DECL_FORMS];
+  call c = { n, 0, 0 };
+  const char *op = lua_tostring(L, holder + FL_DECL_NAME);
+  if (d->form->rest != 2) while (c.n > 0 && lua_isnil(L, c.n)) c.n--;
+  luaL_checkstack(L, 8 * FL_DECL_FORMS + FL_DECL_PARAMS, "arguments");
+  if (c.n > 0 && lua_type(L, c.n) == LUA_TTABLE) {
+    c.keyed = fl_declare_is_options(L, c.n);
+    lua_pushnil(L);
+    c.empty = !lua_next(L, c.n) && !is_proxy(L, c.n) && !fl_is_callable(L, c.n);
+    lua_settop(L, c.n);
+  }
+  for (int k = 0; k < d->nforms; k++) {
+    if (!form_fits(L, d, &d->form[k], &c, &why[k])) continue;
+    place(L, d, &d->form[k], &c, holder, op);
+    return k;
+  }
+  return fl_declare_refuse(L, d, why, c.n, op);
+}
+
+int fl_declare_read(lua_State *L, const fl_declared *d, int holder) {
+  const int n = lua_gettop(L);
+  return d->nforms == 1 && read_quickly(L, d, holder, n) ? 0 : read_slowly(L, d, holder, n);
+}

@@ -1,0 +1,190 @@
+/*
+** What a call is told whose arguments do not fit: the function's name, what is needed and what
+** came, and where there is one the remedy. Several forms are told together, with what was given.
+*/
+#include "lua/declare.h"
+#include <math.h>
+#include <stdio.h>
+
+typedef struct line { char at[400]; size_t n; } line;       /* cut where it is full */
+
+static void add(line *s, const char *text, int n) {
+  const size_t room = sizeof s->at - 1 - s->n, want = n < 0 ? strlen(text) : (size_t)n;
+  const size_t k = want < room ? want : room;
+  memcpy(s->at + s->n, text, k);
+  s->n += k;
+  s->at[s->n] = 0;
+}
+
+/* ---- what is needed -------------------------------------------------------------------------- */
+static const char *const one[] = {
+  "a tensor", "a number", "an integer", "true or false", "a string", "a function", "a value",
+  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device"
+};
+static const char *const lists[] = {
+  "a list of tensors", "a list of numbers", "a list of integers", "a list of booleans",
+  "a list of strings", "a list of functions", "a list", "a list of integers",
+  "a list of integers", "a list of integers", "a list of dtypes", "a list of devices"
+};
+
+static void add_atom(line *s, const fl_decl_atom *a, int element) {
+  char text[64];
+  const int list = a->list && !element;
+  if (a->kind == FL_ATOM_WORD) {
+    add(s, list ? "a list of \"" : "\"", -1);
+    add(s, a->text.at, a->text.n);
+    add(s, "\"", 1);
+  } else if (a->kind == FL_ATOM_CLASS) {
+    add(s, list ? "a list of " : strchr("AEIOU", a->text.at[0]) ? "an " : "a ", -1);
+    add(s, a->text.at, a->text.n);
+  } else if (a->kind == FL_ATOM_DIMS && !list) {
+    snprintf(text, sizeof text, "%s %d", one[a->kind], a->n);
+    add(s, element ? "an integer" : text, -1);
+  } else {
+    const int axis = element && a->kind == FL_ATOM_AXES;
+    add(s, list ? lists[a->kind] : axis ? "an integer" : one[a->kind], -1);
+  }
+}
+
+/* "a tensor, a number or "none""; of an element of a list what the list holds. */
+static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
+  for (int k = 0; k < p->natoms; k++) {
+    if (k > 0) add(s, k + 1 < p->natoms ? ", " : " or ", -1);
+    add_atom(s, &d->atom[p->atom + k], element);
+  }
+}
+
+/* The remedy where there is one: the word that may be meant, or the other division. */
+static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
+    int at) {
+  char hint[64];
+  if (lua_type(L, at) == LUA_TSTRING) {
+    fl_word_guess g = fl_word_begin(lua_tostring(L, at));
+    for (int k = p->atom; k < p->atom + p->natoms; k++) {
+      if (d->atom[k].kind == FL_ATOM_WORD) fl_word_offer(&g, d->atom[k].text.at, d->atom[k].text.n);
+    }
+    add(s, fl_word_hint(&g, hint), -1);
+  } else if (p->whole && lua_type(L, at) == LUA_TNUMBER) {
+    const double v = lua_tonumber(L, at);
+    if (isfinite(v) && v != floor(v)) add(s, " (a / b is a float, a // b an integer)", -1);
+  } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
+    add(s, " with names; the options table comes last", -1);
+  }
+}
+
+static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
+  return 0;
+}
+
+static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
+  line s = { "", 0 };
+  char place[32] = "";
+  add_types(&s, d, w->p, w->kind == FL_MISFIT_ELEMENT);
+  if (takes(d, w->p, FL_ATOM_DTYPE) && lua_type(L, w->at) == LUA_TSTRING)
+    add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool)", -1);
+  add(&s, ", got ", -1);
+  add(&s, w->at ? fl_arg_found(L, w->at) : "nothing", -1);
+  if (w->at) add_remedy(&s, L, d, w->p, w->at);
+  if (w->kind == FL_MISFIT_ELEMENT) snprintf(place, sizeof place, "[%lld]", (long long)w->element);
+  fl_lua_fail(L, op, "%.*s%s must be %s", w->p->name.n, w->p->name.at, place, s.at);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+static int is_key(const fl_decl_form *f, int j) {
+  return j > 0 || f->options_first || f->npos == 0;
+}
+
+/* Names that options may have, in the order of the declaration, once each over all forms. */
+static void add_names(line *s, const fl_declared *d, fl_word_guess *g) {
+  for (int k = 0; k < d->nforms; k++) {
+    const fl_decl_form *f = &d->form[k];
+    for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
+      const fl_decl_param *p = &d->param[f->param + j];
+      int told = !is_key(f, j);
+      for (const fl_decl_param *q = d->param; q < p && !told; q++) {
+        told = fl_decl_same(q->name, p->name.at, (size_t)p->name.n);
+      }
+      if (told) continue;
+      if (s->n > 0) add(s, " ", 1);
+      add(s, p->name.at, p->name.n);
+      if (g != NULL) fl_word_offer(g, p->name.at, p->name.n);
+    }
+  }
+}
+
+static void say_option(lua_State *L, const fl_declared *d, const fl_decl_misfit *w,
+    const char *op) {
+  line s = { "", 0 };
+  char hint[64] = "";
+  if (w->kind == FL_MISFIT_KEY) {
+    add_names(&s, d, NULL);
+    fl_lua_fail(L, op, "options have names (%s), got a key %s", s.at, fl_arg_found(L, w->at));
+  }
+  fl_word_guess g = fl_word_begin(lua_tostring(L, w->at));
+  add_names(&s, d, &g);
+  if (s.n == 0) add(&s, "none", -1);
+  fl_lua_fail(L, op, "no option '%.60s', there is: %s%s", lua_tostring(L, w->at), s.at,
+      fl_word_hint(&g, hint));
+}
+
+static int axes_of(const fl_declared *d, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    if (d->atom[k].kind == FL_ATOM_DIMS) return d->atom[k].n;
+  }
+  return 0;
+}
+
+static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
+    const fl_decl_misfit *w, const char *op) {
+  const fl_decl_span it = fl_declare_takes(f);
+  const int n = w->p != NULL ? w->p->name.n : 0;
+  const char *name = w->p != NULL ? w->p->name.at : "";
+  switch (w->kind) {
+    case FL_MISFIT_MANY:
+      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos,
+          f->npos == 1 ? "" : "s", (int)w->element, op, it.n, it.at);
+    case FL_MISFIT_LENGTH:
+      fl_lua_fail(L, op, "%.*s must be an integer or a list of %d, got a list of %lld", n, name,
+          axes_of(d, w->p), (long long)w->element);
+    case FL_MISFIT_TWICE:
+      fl_lua_fail(L, op, "%.*s is given by position and by name" FL_DO "; give it once", n, name);
+    case FL_MISFIT_MIXED:
+      fl_lua_fail(L, op, "%.*s come as values or as one list, not both", n, name);
+    case FL_MISFIT_OPTION: case FL_MISFIT_KEY: say_option(L, d, w, op); break;
+    case FL_FITS: case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_MISSING: break;
+  }
+  say_type(L, d, w, op);
+}
+
+/* ---- several forms --------------------------------------------------------------------------- */
+static int is_unknown_in_all(const fl_declared *d, const fl_decl_misfit *w) {
+  for (int k = 0; k < d->nforms; k++) {
+    if (w[k].kind != FL_MISFIT_OPTION && w[k].kind != FL_MISFIT_KEY) return 0;
+  }
+  return 1;
+}
+
+/* What came, from the stack as the call found it: the misfits are above it. */
+static void add_given(line *s, lua_State *L, int n) {
+  for (int i = 1; i <= n; i++) {
+    if (i > 1) add(s, ", ", -1);
+    const int table = lua_type(L, i) == LUA_TTABLE, options = fl_declare_is_options(L, i);
+    add(s, options ? "options" : table ? "a table" : fl_arg_found(L, i), -1);
+  }
+}
+
+int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
+    const char *op) {
+  line given = { "", 0 }, forms = { "", 0 };
+  luaL_checkstack(L, 64, "arguments");
+  if (d->nforms == 1 || is_unknown_in_all(d, why)) say_one(L, d, d->form, why, op);
+  add_given(&given, L, n);
+  for (int k = 0; k < d->nforms; k++) {
+    if (k > 0) add(&forms, k + 1 < d->nforms ? ", " : " or ", -1);
+    const fl_decl_span it = fl_declare_takes(&d->form[k]);
+    add(&forms, op, -1);
+    add(&forms, it.at, it.n);
+  }
+  for (;;) fl_lua_fail(L, op, "no form takes (%.120s); there is %s", given.at, forms.at);
+}
