@@ -1058,6 +1058,9 @@ function Tensor:byte() end
 ---@return string
 function Tensor:bytes() end
 
+---@class flame.options.can_cast
+---@field to? string
+
 --- May the one dtype be stored in the other, as torch.can_cast has it: floats
 --- not in integers, numbers not in bool.
 ---@param from string
@@ -1723,7 +1726,7 @@ function flame.default_device(name) end
 ---@return string
 function flame.default_dtype(dtype) end
 
---- degrees as radians
+--- Degrees as radians.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.deg2rad(x) end
@@ -3129,6 +3132,9 @@ function flame.is_grad_enabled() end
 function flame.is_nonzero(x) end
 Tensor.is_nonzero = flame.is_nonzero
 
+---@class flame.options.is_same_size
+---@field y? flame.Tensor
+
 --- Have both the same shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3189,13 +3195,13 @@ Tensor.isnan = flame.isnan
 
 Tensor.isnan_ = flame.isnan
 flame.isnan_ = flame.isnan
---- is x -Inf
+--- Is x -Inf.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isneginf(x) end
 Tensor.isneginf = flame.isneginf
 
---- is x +Inf
+--- Is x +Inf.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isposinf(x) end
@@ -6292,7 +6298,7 @@ Tensor.polygamma = flame.polygamma
 
 Tensor.polygamma_ = flame.polygamma
 flame.polygamma_ = flame.polygamma
---- x itself
+--- x itself.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.positive(x) end
@@ -6370,7 +6376,7 @@ Tensor.qr = flame.qr
 function flame.quantile(x, q, dim, keepdim) end
 Tensor.quantile = flame.quantile
 
---- radians as degrees
+--- Radians as degrees.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.rad2deg(x) end
@@ -6548,6 +6554,9 @@ Tensor.resolve_conj = flame.resolve_conj
 ---@return flame.Tensor
 function flame.resolve_neg(x) end
 Tensor.resolve_neg = flame.resolve_neg
+
+---@class flame.options.result_type
+---@field y? flame.Tensor|number
 
 --- The dtype of a sum of the two.
 ---@param x flame.Tensor|number

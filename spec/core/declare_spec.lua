@@ -405,7 +405,9 @@ describe("a declared function of the library", function()
       local _, form = oracle.names(page[name])
       if form.open or form.rest then return end
       local args = {}
-      for k, q in ipairs(form.positional) do args[k] = q.optional and x or FIRST[q.atoms[1].kind] end
+      for k, q in ipairs(form.positional) do
+        args[k] = q.optional and x or FIRST[q.atoms[1].kind]
+      end
       args[#form.positional + 1] = print
       local ok, message = pcall(f, table.unpack(args, 1, #form.positional + 1))
       assert.is_false(ok)
