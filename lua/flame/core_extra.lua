@@ -341,14 +341,12 @@ local function for_mean(d, ...)
   return given ~= d and d or nil, { dim = given.dim, keepdim = given.keepdim or keepdim or false }
 end
 --- std and mean.
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1,
--- keepdim = false}
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
 add("std_mean", 4, function(x, ...)
   return need_tensor("std_mean", "x", x):std(...), x:mean(for_mean(...))
 end)
 --- var and mean.
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1,
--- keepdim = false}
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
 add("var_mean", 4, function(x, ...)
   return need_tensor("var_mean", "x", x):var(...), x:mean(for_mean(...))
 end)

@@ -399,8 +399,7 @@ end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
--- the last ends
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 def("segment_reduce", 3, function(x, reduce, o)
   local op = "segment_reduce"

@@ -6792,10 +6792,9 @@ Tensor.searchsorted = flame.searchsorted
 function flame.seed(n) end
 
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
---- the last ends
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 function flame.segment_reduce(x, reduce, o) end
 Tensor.segment_reduce = flame.segment_reduce
