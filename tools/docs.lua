@@ -34,7 +34,7 @@ print("only there.")
 section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.",
   function(e) return e.kind == "both" end)
 section("Functions", "`flame.name(…)`.", function(e)
-  return e.kind == "function" and not meta.MODULES[e.name:match("^(%w+)%.")]
+  return e.kind == "function" and not meta.is_module[e.name:match("^(%w+)%.")]
 end)
 section("Methods", "`x:name(…)`; x stands first in the list of arguments.",
   function(e) return e.kind == "method" end)
@@ -42,17 +42,27 @@ section("Writes", "Methods that change the value of `x` and return it; also as `
   function(e) return e.kind == "write" end)
 section("Modules", "`local nn = require \"flame.nn\"`.",
   function(e) return e.name:match("^nn%.") ~= nil end)
-section("Methods of modules", "`net:name(…)`.", function(e)
-  return e.name:match("^Module:") ~= nil
-end)
+local function methods_of(class)
+  return function(e) return e.kind == "member" and e.name:match("^%w+") == class end
+end
+section("Methods of modules", "`net:name(…)`.", methods_of "Module")
 section("Optimisers", "`local optim = require \"flame.optim\"`.",
   function(e) return e.name:match("^optim%.") ~= nil end)
 section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
+section("Methods of progress lines",
+  "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
+section("Methods of writers of event files",
+  "`local w = data.tensorboard(folder)`, then `w:name(…)`.", methods_of "EventWriter")
+section("Plots", "`local plot = require \"flame.plot\"`: [plots](plots.md).",
+  function(e) return e.name:match("^plot%.") ~= nil end)
+section("Methods of plots", "`local p = plot.new()`, then `p:name(…)`.", methods_of "Plot")
 section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [clifford](clifford.md).",
   function(e) return e.name:match("^clifford%.") ~= nil end)
 section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
-  function(e) return e.name:match("^Algebra:") ~= nil end)
+  methods_of "Algebra")
+section("Images", "`local image = require \"flame.image\"`.",
+  function(e) return e.name:match("^image%.") ~= nil end)
 
 print([[
 

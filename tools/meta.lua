@@ -11,10 +11,6 @@ local flame = require "flame"
 local _ = flame.outer                                    -- loads what is written in Lua
 local internal = flame.internal
 local meta = {}
---- What require "flame.name" gives.
-meta.MODULES = { nn = true, optim = true, data = true, clifford = true }
-local MODULES = meta.MODULES
-
 --- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
 --- that stands twice and a line that can not be read are refused.
 function meta.read_signatures(path)
@@ -280,9 +276,10 @@ local function entry_of_lua(name, f, declared)
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
-  if name:find(":", 1, true) then                       -- a method: not what has its name elsewhere
-    order, where = {}, own
-    at = line_of_function(lines_of(own), "^%s*function [%w_]+:" .. base .. "%s*%(")
+  local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
+  if method and lines_of(own) then           -- a function of the same name elsewhere is another one
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
+    if at then where, order = own, {} end
   end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
@@ -398,12 +395,26 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
+--- Modules that scripts require, by their own names.
+local modules = { "nn", "optim", "data", "plot", "image", "clifford" }
+local is_module = {}
+for _, name in ipairs(modules) do is_module[name] = true end
+meta.is_module = is_module
+
+--- Classes whose methods are documented, as they are called: local p = data.progress(…); p:tick(…).
+local function classes()
+  return { Module = require("flame.nn").Module, Plot = require("flame.plot").Plot,
+    Progress = require("flame.script").Progress,
+    EventWriter = require("flame.data_tensorboard").Writer,
+    Algebra = require("flame.clifford").Algebra }
+end
+
 --- What stands in the table flame and in its groups.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
       put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
-    elseif type(f) == "table" and name ~= "internal" and not MODULES[name] then
+    elseif type(f) == "table" and name ~= "internal" and not is_module[name] then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
@@ -443,9 +454,18 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
+--- plot.line(x, …), which is plot.new():line(x, …).
+local function entry_of_plot(name, f)
+  local e = describe("Plot:" .. name, require("flame.plot").Plot[name], "member")
+  e.name, e.kind, e.value = "plot." .. name, "function", f
+  e.params = table.move(e.params, 2, #e.params, 1, {})
+  e.doc = { (e.doc[1]:gsub("^Adds ", "Makes a plot with ")), table.unpack(e.doc, 2) }
+  return e
+end
+
 --- Classes and functions of the modules.
 local function collect_modules(put)
-  for module in pairs(MODULES) do
+  for _, module in ipairs(modules) do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
       if is_class(v, name) then
@@ -456,9 +476,11 @@ local function collect_modules(put)
         end
         put(e)
         e.members = v
-      -- nn.functional is flame
-      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name") then
+      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name")
+          and v ~= require("flame.plot").Plot then                         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
+      elseif module == "plot" and name ~= "save" and rawget(require("flame.plot").Plot, name) then
+        put(entry_of_plot(name, v))
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
       end
@@ -477,8 +499,7 @@ function meta.collect()
   collect_functions(put)
   collect_methods(put)
   collect_modules(put)
-  collect_table(put, "Module:", require("flame.nn").Module, "member")
-  collect_table(put, "Algebra:", require("flame.clifford").Algebra, "member")
+  for name, class in pairs(classes()) do collect_table(put, name .. ":", class, "member") end
   table.sort(list, function(a, b)
     return a.name < b.name or a.name == b.name and a.kind < b.kind
   end)
@@ -570,7 +591,7 @@ local function put_groups(out, list)
       groups[group] = true
       local path = group
       local root = path:match("^[%w_]+")
-      if not MODULES[root] then path = "flame." .. path
+      if not is_module[root] then path = "flame." .. path
       elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
@@ -586,9 +607,12 @@ function meta.stub()
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
   out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
+  for _, name in ipairs { "EventWriter", "Plot", "Progress" } do
+    out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name)
+  end
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
-    local own = MODULES[root]
+    local own = is_module[root]
     if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
     elseif e.kind == "class" then put_function(out, e, e.name)
     elseif e.kind == "both" then

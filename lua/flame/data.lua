@@ -1,6 +1,6 @@
 --- Data: readers of files (numbers come unchanged), batches, and small helpers for scripts.
--- Nothing here touches the global random state: shuffling and data.random have generators of
--- their own. A gzip file is read wherever a file is.
+-- Event files are in data_tensorboard.lua. Nothing here touches the global random state: shuffling
+-- and data.random have generators of their own. A gzip file is read wherever a file is.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
@@ -499,6 +499,17 @@ function data.drawn_digits(n)
   end
   local pixels = flame.from_bytes(table.concat(rows), { n, 28, 28 }, "u8")
   return pixels:float() / 255, flame.tensor(labels, { dtype = "i64" })
+end
+
+--- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
+--- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
+--- not there; each writer has a file of its own in it.
+---@param folder string
+---@param options table?  {time = os.time: a function that gives the seconds of events}
+---@return flame.EventWriter
+function data.tensorboard(folder, options)
+  return require("flame.data_tensorboard").open(folder,
+    options_of("tensorboard", options, { time = false }))
 end
 
 -- ---- for scripts --------------------------------------------------------------------------------

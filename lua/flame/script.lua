@@ -98,8 +98,10 @@ end
 
 local Progress = {}
 Progress.__index = Progress
+script.Progress = Progress
 
 local REFRESH, READ_EVERY = 0.2, 50     -- seconds between drawings, steps between reads of the loss
+local KEPT = 512                        -- losses for the curve, at most
 
 local function duration(seconds)
   local s = math.floor(seconds + 0.5)
@@ -118,17 +120,25 @@ local function count(v)
   return ("%d"):format(math.floor(v + 0.5))
 end
 
---- A progress line for a loop of 'steps'.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step}
+--- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
+--- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
+--- the loss stands beside the line, 'curve' characters of it.
+---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
+---@return flame.Progress
 function script.progress(o)
   if type(o) ~= "table" or math.type(o.steps) ~= "integer" then
     internal.fail("progress", "need {steps = a whole number}")
   end
+  local curve = o.curve or 16
+  if math.type(curve) ~= "integer" or curve < 0 or curve > 200 then
+    internal.fail("progress",
+      ("curve must be an integer from 0 to 200, got %s"):format(tostring(curve)))
+  end
   local now = internal.io_now()
-  return setmetatable(
-    { steps = o.steps, unit = o.unit or "steps", each = o.each or 1, from = o.from or 0,
-    start = now, done = o.from or 0, last = now, mark = o.from or 0, marked = now, drawn = 0,
-    read = -READ_EVERY, terminal = internal.io_terminal() }, Progress)
+  return setmetatable({ steps = o.steps, unit = o.unit or "steps", each = o.each or 1,
+    from = o.from or 0, start = now, done = o.from or 0, last = now, mark = o.from or 0,
+    marked = now, drawn = 0, read = -READ_EVERY, terminal = internal.io_terminal(), curve = curve,
+    keep = o.curve ~= nil, steps_read = {}, losses = {} }, Progress)
 end
 
 local function rate(self)
@@ -146,23 +156,57 @@ local function wipe(self)
   if self.terminal and self.drawn > 0 then io.write("\r\27[K") end
 end
 
+-- Keeps a loss; where there are too many, of two neighbours their mean.
+local function keep(self, step, loss)
+  local steps, losses = self.steps_read, self.losses
+  if #losses >= KEPT then
+    for i = 1, KEPT // 2 do
+      steps[i], losses[i] = steps[2 * i], (losses[2 * i - 1] + losses[2 * i]) / 2
+    end
+    for i = KEPT // 2 + 1, KEPT do steps[i], losses[i] = nil, nil end
+  end
+  steps[#steps + 1], losses[#losses + 1] = step, loss
+end
+
+local blocks = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }
+-- The losses as blocks of so many heights; NaN and infinities are "!".
+local function curve_of(losses, columns)
+  local n, lo, hi = #losses, math.huge, -math.huge
+  for _, v in ipairs(losses) do
+    if v > -math.huge and v < math.huge then lo, hi = math.min(lo, v), math.max(hi, v) end
+  end
+  local out = {}
+  for c = 1, math.min(n, columns) do
+    local first, last, sum = (c - 1) * n // math.min(n, columns) + 1,
+      c * n // math.min(n, columns), 0
+    for i = first, last do sum = sum + losses[i] end
+    local t = (sum / (last - first + 1) - lo) / (hi > lo and hi - lo or 1)
+    out[c] = t == t and math.abs(t) < 2
+      and blocks[math.max(1, math.min(8, math.floor(t * 7.999) + 1))] or "!"
+  end
+  return #out > 1 and "  " .. table.concat(out) or ""
+end
+
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
---- the loss (a 0-d tensor, may be nil) is read every 50 steps at most: reading waits for it.
+--- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
+--- for it. Elsewhere it is read only where 'curve' was asked for.
 ---@param step integer
----@param loss flame.Tensor?
+---@param loss? flame.Tensor | number
 function Progress:tick(step, loss)
   self.done, self.last = step, internal.io_now()
-  if not self.terminal or self.last - self.drawn < REFRESH then return end
-  if loss and step - self.read >= READ_EVERY then
-    self.read, self.loss = step, ("  loss %.3f"):format(loss:item())
+  local due = self.terminal and self.last - self.drawn >= REFRESH
+  if loss and step - self.read >= READ_EVERY and (due or self.keep) then
+    local v = flame.is_tensor(loss) and loss:item() or loss
+    self.read, self.loss = step, ("  loss %.3f"):format(v)
+    keep(self, step, v)
   end
+  if not due then return end
   local spent, speed = self.last - self.start, rate(self)
   local left = speed and (self.steps - step) * self.each / speed
   wipe(self)
-  io.write(
-    ("step %d/%d%s%s  %s%s"):format(step, self.steps, self.loss or "", rate_text(self),
-    duration(spent),
-    left and " of " .. duration(spent + left) or ""))
+  io.write(("step %d/%d%s%s%s  %s%s"):format(step, self.steps, self.loss or "",
+    curve_of(self.losses, self.curve), rate_text(self),
+    duration(spent), left and " of " .. duration(spent + left) or ""))
   io.flush()
   self.drawn = self.last
 end
@@ -179,6 +223,13 @@ function Progress:line(step, text)
   io.flush()
   self.done, self.mark, self.last, self.marked, self.drawn = step, step, internal.io_now(),
     internal.io_now(), 0
+end
+
+--- The curve of the losses that were read, as a plot.
+---@return flame.Plot
+function Progress:plot()
+  return require("flame.plot").new({ xlabel = "step", ylabel = "loss" })
+    :line(self.steps_read, self.losses)
 end
 
 return script

@@ -41,6 +41,8 @@ local clifford = {}
 flame.cuda = {}
 ---@class flame.data
 local data = {}
+---@class flame.image
+local image = {}
 flame.linalg = {}
 ---@class flame.nn
 local nn = {}
@@ -50,6 +52,8 @@ nn.utils = {}
 local optim = {}
 optim.lr_scheduler = {}
 optim.schedule = {}
+---@class flame.plot
+local plot = {}
 flame.special = {}
 ---@class flame.Module
 ---@operator call(any): any
@@ -58,6 +62,15 @@ local Module = {}
 ---@class flame.Algebra
 ---@field [string] any
 local Algebra = {}
+
+---@class flame.EventWriter
+local EventWriter = {}
+
+---@class flame.Plot
+local Plot = {}
+
+---@class flame.Progress
+local Progress = {}
 
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
@@ -156,6 +169,28 @@ function Algebra:reverse(x) end
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:sandwich(v, x) end
+
+--- Closes the file; nothing can be added any more. Also at the end of a
+--- block: local w <close> = data.tensorboard(…).
+function EventWriter:close() end
+
+--- Adds the distribution of a tensor's finite values, in 64 bins.
+---@param tag string
+---@param x flame.Tensor
+---@param step integer
+function EventWriter:histogram(tag, x, step) end
+
+--- Adds an image, as flame.plot.image takes it.
+---@param tag string
+---@param x flame.Tensor
+---@param step integer
+function EventWriter:image(tag, x, step) end
+
+--- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
+---@param tag string
+---@param value number | flame.Tensor
+---@param step integer
+function EventWriter:scalar(tag, value, step) end
 
 --- as self[name] = module
 ---@param name string
@@ -310,6 +345,101 @@ function Module:train(on) end
 --- table, fills them with 0 instead.
 ---@param set_to_none? boolean|table  true
 function Module:zero_grad(set_to_none) end
+
+--- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
+--- are at 1, 2, … Their width is a part of the least distance of two.
+---@param x flame.Tensor | number[] | string[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
+---@return flame.Plot
+function Plot:bars(x, y, options) end
+
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
+--- how many there are at ticks of the values; x and y are the positions of columns and rows.
+---@param z flame.Tensor | number[][]
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
+---@return flame.Plot
+function Plot:contour(z, options) end
+
+--- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
+--- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
+--- matrix on the axes.
+---@param z flame.Tensor | number[][]
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
+---@return flame.Plot
+function Plot:heatmap(z, options) end
+
+--- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
+--- rule says, 100 at most.
+---@param x flame.Tensor | number[]
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
+---@return flame.Plot
+function Plot:histogram(x, options) end
+
+--- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
+--- proportions and no axes.
+---@param x flame.Tensor
+---@return flame.Plot
+function Plot:image(x) end
+
+--- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
+--- or a position in the palette.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
+---@return flame.Plot
+function Plot:line(x, y, options) end
+
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the
+--- image to one of the plot.
+---@param factor? number  2
+---@return flame.Tensor
+function Plot:pixels(factor) end
+
+--- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
+---@param path string
+---@param options? table  {scale = 2}: pixels of a PNG to one of the plot
+---@return flame.Plot
+function Plot:save(path, options) end
+
+--- Adds points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
+---@return flame.Plot
+function Plot:scatter(x, y, options) end
+
+--- Changes the options of plot.new, and returns the plot.
+---@param options table
+---@return flame.Plot
+function Plot:set(options) end
+
+--- The plot as the text of an SVG file.
+---@return string
+function Plot:svg() end
+
+--- The plot in characters, as print shows it. Colours are escape sequences, by default where the
+--- standard output is a terminal.
+---@param options? table  {columns = 72, rows = 20, colour = true}
+---@return string
+function Plot:text(options) end
+
+--- Prints a line that stays: the step, a text, the rate since the last such line, the time.
+---@param step integer
+---@param text string
+function Progress:line(step, text) end
+
+--- The curve of the losses that were read, as a plot.
+---@return flame.Plot
+function Progress:plot() end
+
+--- Says that a step is done. On a terminal the line is drawn at most five times a second, and
+--- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
+--- for it. Elsewhere it is read only where 'curve' was asked for.
+---@param step integer
+---@param loss? flame.Tensor | number
+function Progress:tick(step, loss) end
 
 --- absolute value
 ---@param x flame.Tensor
@@ -1690,8 +1820,11 @@ function data.npy(path) end
 ---@return table<string, any>
 function data.options(arguments, spec) end
 
---- A progress line for a loop of 'steps'.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step}
+--- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
+--- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
+--- the loss stands beside the line, 'curve' characters of it.
+---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
+---@return flame.Progress
 function data.progress(o) end
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
@@ -1700,6 +1833,14 @@ function data.random() end
 --- Seeds data.random.
 ---@param seed integer
 function data.seed(seed) end
+
+--- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
+--- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
+--- not there; each writer has a file of its own in it.
+---@param folder string
+---@param options table?  {time = os.time: a function that gives the seconds of events}
+---@return flame.EventWriter
+function data.tensorboard(folder, options) end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
 --- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
@@ -2961,6 +3102,34 @@ Tensor.im2col = flame.im2col
 ---@return flame.Tensor
 function flame.imag(x) end
 Tensor.imag = flame.imag
+
+--- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a
+--- channel, i32. With float = true f32 from 0 to 1.
+---@param path string
+---@param options? table  {float = false, device =}
+---@return flame.Tensor
+function image.load(path, options) end
+
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w). Options: columns = 8,
+--- padding = 2 pixels, value = 0 of the padding, normalize = false: the least value of all becomes
+--- 0 and the largest 1.
+---@param x flame.Tensor
+---@param options? table
+---@return flame.Tensor
+function image.make_grid(x, options) end
+
+--- An image, or a batch (n, channels, h, w), in another size {h, w}. A number is the length of the
+--- shorter side; u8 stays u8.
+---@param x flame.Tensor
+---@param size integer | integer[]
+---@param options? table  {mode = "bilinear" (nearest, bicubic, area), antialias = true}
+---@return flame.Tensor
+function image.resize(x, size, options) end
+
+--- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
+---@param path string
+---@param x flame.Tensor
+function image.save(path, x) end
 
 --- x with the slices of src added at the positions idx
 ---@param x flame.Tensor
@@ -6264,6 +6433,77 @@ Tensor.pixel_shuffle = flame.pixel_shuffle
 ---@return flame.Tensor
 function flame.pixel_unshuffle(x, factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
+
+--- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they
+--- are at 1, 2, … Their width is a part of the least distance of two.
+---@param x flame.Tensor | number[] | string[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
+---@return flame.Plot
+function plot.bars(x, y, options) end
+
+--- Makes a plot with the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
+--- how many there are at ticks of the values; x and y are the positions of columns and rows.
+---@param z flame.Tensor | number[][]
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
+---@return flame.Plot
+function plot.contour(z, options) end
+
+--- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
+---@param plots flame.Plot[]
+---@param options? table  {columns = 2}
+function plot.grid(plots, options) end
+
+--- Makes a plot with a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
+--- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
+--- matrix on the axes.
+---@param z flame.Tensor | number[][]
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
+---@return flame.Plot
+function plot.heatmap(z, options) end
+
+--- Makes a plot with the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
+--- rule says, 100 at most.
+---@param x flame.Tensor | number[]
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
+---@return flame.Plot
+function plot.histogram(x, options) end
+
+--- Makes a plot with an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
+--- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
+--- proportions and no axes.
+---@param x flame.Tensor
+---@return flame.Plot
+function plot.image(x) end
+
+--- Makes a plot with a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
+--- or a position in the palette.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
+---@return flame.Plot
+function plot.line(x, y, options) end
+
+--- An empty plot, to which its methods add. xscale and yscale are "linear" or "log", xlim and ylim
+--- {first, last}; legend, grid and axes = false leave these out; width = 640 and height = 400 are
+--- in pixels.
+---@param options? table  {title =, xlabel =, ylabel =, xscale =, yscale =, xlim =, ylim =, legend =, grid =, axes =, width =, height =}
+---@return flame.Plot
+function plot.new(options) end
+
+--- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
+---@param p number
+---@param path string
+---@param options? table  {scale = 2}: pixels of a PNG to one of the plot
+---@return flame.Plot
+function plot.save(p, path, options) end
+
+--- Makes a plot with points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
+---@return flame.Plot
+function plot.scatter(x, y, options) end
 
 --- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
 ---@param x flame.Tensor  means, 0 or more

@@ -6,6 +6,7 @@
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
 --     it must compile, no more. What stands in ```plan blocks must be among what the program
 --     writes to the standard error (plans, with flame.debug(1));
+--   * its pictures, ![…](…), are what its code writes under these names;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
@@ -108,6 +109,16 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
+--- The text without fenced blocks and without `code`.
+local function prose_of(text)
+  local out, fenced = {}, false
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    if line:match("^```") then fenced = not fenced
+    elseif not fenced then out[#out + 1] = line:gsub("`[^`]*`", "") end
+  end
+  return table.concat(out, "\n")
+end
+
 -- The defaults of a newcomer; and sanitizers let an allocation beyond all
 -- bounds fail, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
@@ -126,13 +137,20 @@ local function run_page(page, text)
   local said, ok =
     output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment,
       quote(interpreter), quote(name)))
-  local printed = printed_by(folder .. "/printed")
+  local printed, pictures = printed_by(folder .. "/printed"), {}
+  for picture in prose_of(text):gmatch("!%[[^%]]*%]%(([^)%s]+)%)") do
+    pictures[picture] = read(folder .. "/" .. picture:match("[^/]*$")) or ""
+  end
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
   for _, block in ipairs(blocks_of(text)) do
     local plan = table.concat(block.lines, "\n")
     assert(block.kind ~= "plan" or said:find(plan, 1, true),
       ("%s:%d: this is not printed, but:\n%s"):format(page, block.first, said))
+  end
+  for picture, bytes in pairs(pictures) do
+    assert(read("docs/" .. picture) == bytes,
+      ("%s: its code does not write %s as it stands in docs/: make golden"):format(page, picture))
   end
   for line, comments in pairs(wanted) do
     local got = printed[line] or {}
@@ -155,16 +173,6 @@ local function anchors_of(text)
     end
   end
   return anchors
-end
-
---- The text without fenced blocks and without `code`.
-local function prose_of(text)
-  local out, fenced = {}, false
-  for line in (text .. "\n"):gmatch("(.-)\n") do
-    if line:match("^```") then fenced = not fenced
-    elseif not fenced then out[#out + 1] = line:gsub("`[^`]*`", "") end
-  end
-  return table.concat(out, "\n")
 end
 
 local function check_links(page, text)

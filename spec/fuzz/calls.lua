@@ -11,7 +11,7 @@
 --   number of calls, list of faults
 local flame = require "flame"
 local nn = require "flame.nn"
-local clifford = require "flame.clifford"
+local clifford, plot = require "flame.clifford", require "flame.plot"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -23,7 +23,8 @@ local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", 
   "^stats$", "^memory$", "^empty_cache$", "^checkpoint$", "^seed$",
   "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$",
   "^synchronize$", "^last_error$", "^kernel", "^numpy", "^dlpack", "^from_dlpack",
-  "^to_dlpack", "^internal" }
+  "^to_dlpack", "^internal", "^plot%.save$", "^image%.load$", "^image%.save$", "^Plot:",
+  "^Progress:", "^EventWriter:" }
 
 local function skipped(name)
   for _, pattern in ipairs(SKIP) do if name:find(pattern) then return true end end
@@ -284,6 +285,11 @@ local function tensors_in(v, out, depth)
   return out
 end
 local function use(results)
+  for _, v in pairs(results) do
+    if type(v) == "table" and getmetatable(v) == plot.Plot and one_in(8) then
+      assert(v:svg() and v:pixels(0.5) and tostring(v))
+    end
+  end
   for _, y in ipairs(tensors_in(results, {}, 3)) do
     flame.eval(y)
     y:totable()

@@ -322,6 +322,49 @@ describe("data.progress", function()
     assert.equal(syncs, flame.stats().syncs)
     assert.truthy(out[1]:find("^step 10/10  loss 1%.000"), out[1])
   end)
+
+  -- What ticks with these losses write on a terminal, each drawn.
+  local function drawn(p, losses)
+    local out, library = {}, _G.io
+    local real = library.write
+    p.terminal = true
+    library.write = function(...) out[#out + 1] = table.concat { ... } end
+    local ok, why = pcall(function()
+      for i, loss in ipairs(losses) do
+        p.drawn = -1
+        p:tick(50 * i, loss)
+      end
+    end)
+    library.write = real
+    assert(ok, why)
+    return out
+  end
+  it("draws the curve of the loss beside the line", function()
+    local losses = {}
+    for i = 1, 8 do losses[i] = flame.tensor(9 - i) end
+    local out = drawn(data.progress { steps = 400, curve = 8 }, losses)
+    assert.truthy(out[1]:find("^step 50/400  loss 8%.000  [%d.]"), out[1])
+    assert.truthy(out[#out]:find("loss 1.000  █▇▆▅▄▃▂▁", 1, true), out[#out])
+    losses[9], losses[10] = 0 / 0, 2
+    assert.truthy(drawn(data.progress { steps = 500, curve = 10 },
+      losses)[#losses]:find("▁!▂", 1, true))
+    out = drawn(data.progress { steps = 500, curve = 0 }, losses)
+    assert.is_nil(out[#out]:find("▁", 1, true))
+    out = drawn(data.progress { steps = 500, curve = 3 }, { 1, 1, 1, 1 })
+    assert.truthy(out[#out]:find("▁▁▁", 1, true))
+  end)
+  it("keeps losses for a plot, a bounded number of them, where the curve is asked for", function()
+    local p = data.progress { steps = 10 ^ 6 | 0, curve = 16 }
+    for step = 1, 200000 do p:tick(step, step % 100) end
+    assert.is_true(#p.losses > 200 and #p.losses <= 512)
+    assert.equal(#p.losses, #p.steps_read)
+    assert.truthy(p:plot():svg():find(">loss<", 1, true))
+    p = data.progress { steps = 10 }
+    p:tick(1, flame.tensor(1))
+    assert.equal(0, #p.losses)
+    assert.truthy(p:plot():svg():find("no data", 1, true))
+    assert.is_false(pcall(data.progress, { steps = 1, curve = -1 }))
+  end)
 end)
 
 describe("batches made ahead", function()

@@ -28,6 +28,10 @@ describe("a failing allocation #oom", function()
     local v, i = x:max(2)
     return x:sum(), x:mean(1), x:var(2), v, i, x:cumsum(1), x:logsumexp(2), x:argmin(1)
   end, function() return ramp(5, 7) end)
+  family("the bytes of a PNG", function(x)
+    local bytes = internal.io_png_bytes(x)
+    return flame.from_bytes(bytes, { #bytes }, "u8")
+  end, function() return ramp(4, 6):abs():byte() end)
   family("views", function(x)
     return x:t(), x:reshape(3, 8), x[{ { 2, 3 }, {} }], x:unsqueeze(1):expand(2, 4, 6),
       x:narrow(2, 2, 3),

@@ -164,9 +164,22 @@ void fl_zip_close(fl_zip *z);
 /* Names without ".npy", no two the same. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
+/* ---- deflate (deflate.c) --------------------------------------------------------------------- */
+enum { FL_DEFLATE_WORK = 65536 };               /* values that it works with */
+/* n bytes, in rows of 'row' that resemble the ones before (at least 1), packed to at most 'most' at
+** 'to'. Returns how many, 0 where there is no room. */
+size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char *to, size_t most,
+                  uint32_t *work);
+
 /* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
 /* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w), channels
 ** 1 to 4: grey, grey with alpha, colour, colour with alpha. */
+/* a file: n bytes in a block of 'held' */
+typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
+/* The file of an image; 'name' is for messages. The caller drops it; after a
+** failure it is empty. */
+flame_status fl_png_pack(flame_context *c, const char *name, fl_node *n, fl_png *to);
+void fl_png_drop(flame_context *c, fl_png *p);
 flame_status fl_png_save(flame_context *c, const char *path, fl_node *n);
 /* The same: what was saved comes back, but for (1, h, w), which comes as (h, w). */
 fl_node *fl_png_read(flame_context *c, const char *path, int device);

@@ -1,8 +1,8 @@
 /*
 ** PNG files of images, written: 8 or 16 bits a channel, grey or colour, with alpha or without.
-** Pixels are not compressed (deflate's stored blocks), so that writing needs no library; a viewer
-** or optimiser may pack them. Channels come as planes, as networks have them. png_read.c reads
-** them.
+** Pixels are packed by deflate.c, so that writing needs no library and gives the same bytes
+** everywhere; where that does not make them shorter they are in deflate's stored blocks. Channels
+** come as planes, as networks have them. png_read.c reads them.
 */
 #include "io/io.h"
 #include <string.h>
@@ -19,15 +19,13 @@ static void put32(unsigned char *p, uint32_t v) {
   for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> (24 - 8 * i));
 }
 
-/* length, type, data, checksum of type and data */
-static flame_status chunk(fl_writer *o, const char *type, const void *data, size_t n) {
-  unsigned char head[8], tail[4];
-  put32(head, (uint32_t)n);
-  memcpy(head + 4, type, 4);
-  put32(tail, fl_io_crc(fl_io_crc(0, type, 4), data, n));
-  flame_status e = fl_writer_write(o, head, sizeof head);
-  if (e == FLAME_OK && n) e = fl_writer_write(o, data, n);
-  return e == FLAME_OK ? fl_writer_write(o, tail, sizeof tail) : e;
+/* Length, type, data and checksum of type and data. Returns what follows. */
+static unsigned char *chunk(unsigned char *p, const char *type, const void *data, size_t n) {
+  put32(p, (uint32_t)n);
+  memcpy(p + 4, type, 4);
+  if (data != p + 8) memcpy(p + 8, data, n);
+  put32(p + 8 + n, fl_io_crc(0, p + 4, 4 + n));
+  return p + 12 + n;
 }
 
 /* Rows of pixels, each behind its filter byte 0. Returns a value that 16 bits do not hold, or 0. */
@@ -77,63 +75,95 @@ static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
   return (size_t)(p + 4 - to);
 }
 
-static flame_status write_chunks(fl_writer *o, const image *v, const unsigned char *data,
-                                 size_t n) {
+enum { AROUND = 8 + 12 + 13 + 12 + 12 };     /* bytes of a file beside the packed pixels */
+
+/* The file of the rows in 'raw' (n bytes) at 'to', which has room for stored
+** ones. Returns its length. */
+static size_t assemble(const image *v, const unsigned char *raw, size_t n, uint32_t *work,
+                       unsigned char *to) {
   static const unsigned char signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };
-  unsigned char head[13] = { 0 };
+  static const unsigned char types[5] = { 0, 0, 4, 2, 6 };      /* by channels */
+  unsigned char head[13] = { 0 }, *p = to;
   put32(head, (uint32_t)v->width);
   put32(head + 4, (uint32_t)v->height);
-  static const unsigned char types[5] = { 0, 0, 4, 2, 6 };      /* by channels */
   head[8] = v->wide ? 16 : 8;
   head[9] = types[v->channels];
-  flame_status e = fl_writer_write(o, signature, sizeof signature);
-  if (e == FLAME_OK) e = chunk(o, "IHDR", head, sizeof head);
-  if (e == FLAME_OK) e = chunk(o, "IDAT", data, n);
-  return e == FLAME_OK ? chunk(o, "IEND", "", 0) : e;
+  memcpy(p, signature, sizeof signature);
+  p = chunk(p + sizeof signature, "IHDR", head, sizeof head);
+  const size_t most = n + 5 * (n / STORED + 1),
+               packed = fl_deflate(raw, n, n / (size_t)v->height, p + 10, most, work);
+  size_t bytes;
+  if (packed) {
+    p[8] = 0x78, p[9] = 0x01;                                   /* zlib's header */
+    put32(p + 10 + packed, adler(raw, n));
+    bytes = packed + 6;
+  } else bytes = stored(raw, n, p + 8);
+  p = chunk(p, "IDAT", p + 8, bytes);
+  return (size_t)(chunk(p, "IEND", "", 0) - to);
 }
 
-/* raw and packed are as long as the image asks for. */
-static flame_status write_image(flame_context *c, const char *path, const image *v,
-                                unsigned char *raw, size_t n, unsigned char *packed) {
-  fl_writer o;
-  const int32_t beyond = rows_of(v, raw);
-  if (beyond != 0)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
-                   "%.150s: the value %d is not in the range of a PNG of i32, "
-                                  "0 to 65535" FL_DO ": divide, or save u8", path, (int)beyond);
-  const size_t bytes = stored(raw, n, packed);
-  flame_status e = fl_writer_open(&o, c, "save", path);
-  if (e == FLAME_OK) e = write_chunks(&o, v, packed, bytes);
-  if (e == FLAME_OK) e = fl_writer_commit(&o);
-  fl_writer_close(&o);
+/* An image of planes into 'to'; 'name' is for messages. */
+static flame_status pack(flame_context *c, const char *name, const image *v, size_t raw_bytes,
+                         fl_png *to) {
+  fl_mem *m = &c->mem;
+  const size_t work_bytes = FL_DEFLATE_WORK * sizeof(uint32_t);
+  unsigned char *raw = fl_alloc(m, raw_bytes);
+  uint32_t *work = raw ? fl_alloc(m, work_bytes) : NULL;
+  flame_status e = FLAME_OK;
+  if (work) {
+    const int32_t beyond = rows_of(v, raw);
+    if (beyond != 0)
+      e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                  "%.150s: the value %d is not in the range of a PNG of i32, "
+                  "0 to 65535" FL_DO ": divide, or save u8", name, (int)beyond);
+    else to->n = assemble(v, raw, raw_bytes, work, to->at);
+  } else e = FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for an image");
+  fl_free(m, work, work_bytes);
+  fl_free(m, raw, raw_bytes);
   return e;
 }
 
-flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
+flame_status fl_png_pack(flame_context *c, const char *name, fl_node *n, fl_png *to) {
   const fl_layout *l = n->shape;
   const int64_t *s = l->size + (l->rank == 3);
-  const image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1], n->dtype == FLAME_I32 };
+  image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1], n->dtype == FLAME_I32 };
   const int fits = (n->dtype == FLAME_U8 || v.wide) && (l->rank == 2 || l->rank == 3) &&
                    v.channels >= 1 && v.channels <= 4 && v.height > 0 &&
                    v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
+  *to = (fl_png){ NULL, 0, 0 };
   if (!fits)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
-                   "%.150s: a PNG needs u8 or i32 of shape (h, w) or (1 to 4, h, w), "
-                   "below 2^30 values", path);
-  const size_t raw_bytes = (size_t)((v.wide + 1) * l->numel + v.height),
-               packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
+                   "%.150s: a PNG needs u8 or i32 of shape (h, w) or (1 to 4, h, w), below 2^30 values",
+                   name);
+  const size_t raw_bytes = (size_t)((v.wide + 1) * l->numel + v.height);
   size_t bytes = 0;
-  image w = v;
   void *planes = fl_io_bytes_of(c, n, &bytes);
   if (!planes) return c->err.code;
-  unsigned char *raw = fl_alloc(&c->mem, raw_bytes),
-                *packed = raw ? fl_alloc(&c->mem, packed_bytes) : NULL;
-  w.planes = planes;
-  const flame_status e = packed ? write_image(c, path, &w, raw, raw_bytes, packed)
+  v.planes = planes;
+  to->held = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6 + AROUND;
+  to->at = fl_alloc(&c->mem, to->held);
+  const flame_status e = to->at ? pack(c, name, &v, raw_bytes, to)
                                 : FL_FAIL(c, FLAME_NO_MEMORY, "save",
                                           "no host memory for an image");
-  fl_free(&c->mem, packed, packed_bytes);
-  fl_free(&c->mem, raw, raw_bytes);
   fl_free(&c->mem, planes, bytes);
+  if (e != FLAME_OK) fl_png_drop(c, to);
+  return e;
+}
+
+void fl_png_drop(flame_context *c, fl_png *p) {
+  fl_free(&c->mem, p->at, p->held);
+  *p = (fl_png){ NULL, 0, 0 };
+}
+
+flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
+  fl_writer o;
+  fl_png p;
+  flame_status e = fl_png_pack(c, path, n, &p);
+  if (e != FLAME_OK) return e;
+  e = fl_writer_open(&o, c, "save", path);
+  if (e == FLAME_OK) e = fl_writer_write(&o, p.at, p.n);
+  if (e == FLAME_OK) e = fl_writer_commit(&o);
+  fl_writer_close(&o);
+  fl_png_drop(c, &p);
   return e;
 }

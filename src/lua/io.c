@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include <assert.h>
 #include <errno.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,9 +28,13 @@ static int arg_device_or_default(lua_State *L, int i, const char *op) {
 }
 
 /* ---- open files as userdata ------------------------------------------------------------- */
+typedef struct packed { flame_context *c; fl_png file; } packed;
 typedef struct holder {
   void (*close)(void *file);
-  union { fl_archive archive; fl_parts parts; fl_zip zip; fl_reader in; void *folder; } of;
+  union {
+    fl_archive archive; fl_parts parts; fl_zip zip; fl_reader in; void *folder;
+    packed png;
+  } of;
 } holder;
 
 static void close_archive(void *file) { fl_safetensors_close(file); }
@@ -37,6 +42,10 @@ static void close_parts(void *file) { fl_parts_close(file); }
 static void close_zip(void *file) { fl_zip_close(file); }
 static void close_reader(void *file) { if (((fl_reader *)file)->c) fl_reader_close(file); }
 
+static void close_png(void *file) {
+  packed *p = file;
+  if (p->c) fl_png_drop(p->c, &p->file);
+}
 static void close_folder(void *file) { fl_folder_close(*(void **)file); }
 
 static int holder_gc(lua_State *L) {
@@ -265,6 +274,20 @@ static int io_save_npy(lua_State *L) { return save_as(L, save_npy); }
 static int io_save_png(lua_State *L) { return save_as(L, save_png); }
 static int io_save_csv(lua_State *L) { return save_as(L, save_csv); }
 
+/* (tensor) -> the bytes of a PNG file. */
+static int io_png_bytes(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, "save", "image");
+  holder *h = holder_new(L, close_png);
+  h->of.png.c = b->c;
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  fl_lua_leave_status(L, b, m, n ? fl_png_pack(b->c, "image", n, &h->of.png.file) : b->c->err.code);
+  lua_pushlstring(L, (const char *)h->of.png.file.at, h->of.png.file.n);
+  holder_close(h);
+  return 1;
+}
+
 /* ---- text and folders ------------------------------------------------------------------------ */
 
 /* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, unpacked when gzip;
@@ -318,6 +341,30 @@ static int io_list(lua_State *L) {
   if (ok) return 1;
   lua_pushnil(L);
   lua_pushstring(L, strerror(why));
+  return 2;
+}
+
+/* (path) -> true: the folder is there, made with those above it where they
+** were not; or nil and why. */
+static int io_make_folder(lua_State *L) {
+  luaL_checkstring(L, 1);
+  const char *path = arg_path(L, 1, "make_folder");
+  const size_t n = strlen(path);
+  char *part = (char *)lua_newuserdatauv(L, n + 1, 0);
+  memcpy(part, path, n + 1);
+  int failed = 0;
+  for (size_t i = 1; i <= n; i++) {
+    if (part[i] != '/' && part[i] != 0) continue;
+    part[i] = 0;
+    failed = mkdir(part, 0777) != 0 && errno != EEXIST ? errno : 0;
+    part[i] = path[i];
+  }
+  void *folder = failed ? NULL : fl_folder_open(path);           /* it may be a file */
+  if (!failed && folder == NULL) failed = errno;
+  fl_folder_close(folder);
+  if (!failed) return lua_pushboolean(L, 1), 1;
+  lua_pushnil(L);
+  lua_pushstring(L, strerror(failed));
   return 2;
 }
 
@@ -381,8 +428,9 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
   { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
   { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
-  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 },
-  { "io_terminal", io_terminal, 0 },
+  { "io_png_bytes", io_png_bytes, 0 },
+  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_make_folder", io_make_folder, 0 },
+  { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };

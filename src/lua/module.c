@@ -213,6 +213,14 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
   return lua_gettop(L);
 }
 
+/* The parts of the library that are modules of their own. */
+static int is_chapter(const char *name) {
+  static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford" };
+  for (size_t i = 0; i < sizeof chapters / sizeof *chapters; i++)
+    if (strcmp(name, chapters[i]) == 0) return 1;
+  return 0;
+}
+
 /* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
 ** among the methods. Unknown names are nil. */
 static int module_index(lua_State *L) {
@@ -226,8 +234,7 @@ static int module_index(lua_State *L) {
   } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
-  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0 ||
-      strcmp(name, "clifford") == 0) {
+  if (is_chapter(name)) {
     if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
     lua_pushfstring(L, "flame.%s", name);
     lua_call(L, 1, 1);

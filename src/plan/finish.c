@@ -1,6 +1,6 @@
 /*
-** From groups to the plan: which cells need memory, whether writes may happen in place,
-** order, addresses of intermediates, steps, and equal kernels merged into one launch.
+** From groups to the plan: which cells need memory, order, addresses of intermediates, steps, and
+** equal kernels merged into one launch.
 */
 #include "base/hooks.h"
 #include "plan/planner.h"
@@ -9,9 +9,7 @@
 
 enum { LAST_STAGE = INT32_MAX };
 
-/* ---- memory wanted, writes in place --------------------------------------------------------- */
-
-static int is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
+/* ---- memory wanted -------------------------------------------------------------------------- */
 
 static void mark_stored(fl_planner *P) {
   for (int64_t g = 0; g < P->group.n; g++) {
@@ -22,157 +20,6 @@ static void mark_stored(fl_planner *P) {
     }
   }
   for (int64_t t = 0; t < P->cell.n; t++) if (P->cell.at[t].live) P->cell.at[t].stored = 1;
-}
-
-static int writes_cell(const fl_group *G, int32_t t) {
-  if (!is_kernel(G)) return G->cell == t;
-  for (int64_t i = 0; i < G->access.n; i++)
-    if (G->access.at[i].store && G->access.at[i].ref == t) return 1;
-  return 0;
-}
-
-static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
-  return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
-}
-
-/* Does group H read the old value of a home? same: each point only where t is stored in H. */
-static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
-  int reads = 0;
-  *same = 1;
-  if (!is_kernel(H)) {
-    const fl_node *n = P->cell.at[H->cell].node;
-    for (int i = 0; i < n->nin; i++) {
-      int64_t off;
-      const fl_ref r = fl_plan_target(P->p, fl_plan_read(P, H->cell, i), &off);
-      if (r < 0 && in_home(P, r, home) && !(i == 0 && H->kind == FL_G_SCATTER)) reads = 1;
-    }
-    *same = 0;
-    return reads;
-  }
-  for (int64_t i = 0; i < H->access.n; i++) {
-    const fl_access *a = &H->access.at[i];
-    if (a->store || a->iota || !in_home(P, a->ref, home)) continue;
-    reads = 1;
-    for (int64_t j = 0; j < H->access.n; j++) {
-      const fl_access *w = &H->access.at[j];
-      if (!w->store || w->ref != t) continue;
-      const int64_t off = P->p->ext.at[~a->ref]->offset;
-      if (a->gstride || w->map.offset != a->map.offset + off ||
-          memcmp(w->map.stride, a->map.stride, sizeof(int64_t) * H->nd)) *same = 0;
-    }
-  }
-  return reads;
-}
-
-/* A product that takes longer than an interrupt may wait: steps that write a home are not cut. */
-static int is_long(const fl_planner *P, const fl_group *G) {
-  if (G->kind == FL_G_CALL) return 1;              /* nobody knows */
-  if (G->kind != FL_G_MATMUL) return 0;
-  const fl_node *n = P->cell.at[G->cell].node, *a = n->nin ? n->in[0] : NULL;
-  if (!a || a->shape->rank == 0) return 0;
-  return (double)n->shape->numel * (double)a->shape->size[a->shape->rank - 1] > 0x1p30;
-}
-
-/* Which groups write a cell that has a home, and which read a home's old value: lists through
-** 'entry', so that each home looks at its own groups only. */
-typedef struct { int32_t group, next; } link;
-typedef struct {
-  int32_t *writer, *reader;                    /* first link of each cell, of each home; -1: none */
-  struct { link *at; int64_t n, cap; } entry;
-  int32_t last_check;                          /* stage of the last group that may report */
-} homes;
-
-static int add_link(fl_planner *P, homes *h, int32_t *first, int64_t group) {
-  if (*first >= 0 && h->entry.at[*first].group == group) return 1;
-  link *l = FL_PUSH(P->mem, &h->entry);
-  if (!l) return 0;
-  *l = (link){ (int32_t)group, *first };
-  *first = (int32_t)(h->entry.n - 1);
-  return 1;
-}
-
-static int add_reader(fl_planner *P, homes *h, fl_ref ref, int64_t group) {
-  if (ref >= 0 || ref == INT32_MIN) return 1;
-  const int32_t home = fl_program_home(P->p, P->p->ext.at[~ref]->buffer);
-  return home < 0 || add_link(P, h, &h->reader[home], group);
-}
-
-static int add_writer(fl_planner *P, homes *h, fl_ref t, int64_t group) {
-  return P->cell.at[t].home < 0 || add_link(P, h, &h->writer[t], group);
-}
-
-static int link_group(fl_planner *P, homes *h, int64_t g) {
-  const fl_group *G = &P->group.at[g];
-  int ok = 1;
-  if (G->faulty && G->stage > h->last_check) h->last_check = G->stage;
-  for (int64_t i = 0; ok && is_kernel(G) && i < G->access.n; i++) {
-    const fl_access *a = &G->access.at[i];
-    if (a->iota) continue;
-    ok = a->store ? add_writer(P, h, a->ref, g) : add_reader(P, h, a->ref, g);
-  }
-  if (is_kernel(G)) return ok;
-  const fl_node *n = P->cell.at[G->cell].node;
-  for (int i = 0; ok && i < n->nin; i++) {
-    int64_t off;
-    ok = add_reader(P, h, fl_plan_target(P->p, fl_plan_read(P, G->cell, i), &off), g);
-  }
-  return ok && add_writer(P, h, G->cell, g);
-}
-
-static void close_homes(fl_planner *P, homes *h) {
-  fl_free(P->mem, h->writer, sizeof *h->writer * (size_t)P->cell.n);
-  fl_free(P->mem, h->reader, sizeof *h->reader * (size_t)P->p->homes.n);
-  FL_DROP(P->mem, &h->entry);
-}
-
-static int open_homes(fl_planner *P, homes *h) {
-  memset(h, 0, sizeof *h);
-  if (P->p->homes.n == 0) return 1;
-  h->writer = fl_alloc(P->mem, sizeof *h->writer * (size_t)P->cell.n);
-  h->reader = fl_alloc(P->mem, sizeof *h->reader * (size_t)P->p->homes.n);
-  int ok = h->writer && h->reader;
-  for (int64_t t = 0; ok && t < P->cell.n; t++) h->writer[t] = -1;
-  for (int64_t i = 0; ok && i < P->p->homes.n; i++) h->reader[i] = -1;
-  for (int64_t g = 0; ok && g < P->group.n; g++) ok = link_group(P, h, g);
-  return ok;
-}
-
-/* The stage of the last group that must be done before t is written (the checks, and readers of the
-** old value); -1: t's own writer reads other points than it writes. */
-static int32_t last_reader(const fl_planner *P, const homes *h, int32_t t, int32_t writers) {
-  const int32_t home = P->cell.at[t].home;
-  int32_t last = h->last_check;
-  for (int32_t i = h->reader[home]; i >= 0; i = h->entry.at[i].next) {
-    const fl_group *H = &P->group.at[h->entry.at[i].group];
-    int same;
-    if (!reads_home(P, H, home, t, &same)) continue;
-    if (!writes_cell(H, t)) { if (H->stage > last) last = H->stage; }
-    else if (!same || writers > 1) return -1;
-  }
-  return last;
-}
-
-/* May cell t be stored straight into its home? Else it goes through the arena and a copy at
-** the end. Moves the writer to a later stage where that is all it takes. */
-static int in_place(fl_planner *P, const homes *h, int32_t t) {
-  int32_t writers = 0;
-  for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
-    const fl_group *G = &P->group.at[h->entry.at[i].group];
-    writers++;
-    if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target as it was */
-  }
-  if (FL_PLANTED(P->c, FL_PLANT_ORDER)) return writers > 0;
-  const int32_t last = last_reader(P, h, t, writers);
-  if (last < 0) return 0;
-  for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
-    fl_group *W = &P->group.at[h->entry.at[i].group];
-    if (W->stage > last) continue;
-    if (writers > 1 || last + 1 >= W->limit || W->closed) return 0;
-    W->stage = last + 1;
-    for (int64_t k = 0; k < W->deps.n; k++)
-      if (W->stage < P->group.at[W->deps.at[k]].limit) P->group.at[W->deps.at[k]].limit = W->stage;
-  }
-  return writers > 0;
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -241,7 +88,7 @@ static void touch(fl_planner *P, fl_ref ref, int32_t step) {
 static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
   for (int64_t i = 0; i < G->access.n; i++)
     if (!G->access.at[i].iota) touch(P, G->access.at[i].ref, step);
-  if (is_kernel(G)) return;
+  if (fl_plan_is_kernel(G)) return;
   const fl_node *n = P->cell.at[G->cell].node;
   touch(P, G->cell, step);
   for (int i = 0; i < n->nin; i++) {
@@ -543,20 +390,20 @@ static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
   turn *at = *turns = fl_alloc(P->mem, *cap);
   if (!at) return 0;
   *n = 0;
-  homes h;
-  const int ok = open_homes(P, &h);
+  fl_homes h;
+  const int ok = fl_homes_open(P, &h);
   for (int64_t t = 0; ok && t < P->p->nodes.n; t++) {
     fl_cell *c = &P->cell.at[t];
-    if (c->home < 0 || in_place(P, &h, (int32_t)t)) continue;
+    if (c->home < 0 || fl_homes_in_place(P, &h, (int32_t)t)) continue;
     c->place = (fl_place){ .where = FL_AT_ARENA };
     at[(*n)++] = (turn){ -1, (int32_t)t, LAST_STAGE };
     if (c->base_home) at[(*n)++] = (turn){ -1, (int32_t)t, 0 };
   }
-  close_homes(P, &h);
+  fl_homes_close(P, &h);
   if (!ok) return 0;
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
-    if (is_kernel(G) && G->access.n == 0) continue;
+    if (fl_plan_is_kernel(G) && G->access.n == 0) continue;
     at[(*n)++] = (turn){ (int32_t)g, -1, G->stage };
   }
   qsort(at, (size_t)*n, sizeof *at, by_stage);

@@ -4,7 +4,8 @@
 **   classify.c  each program node becomes a cell: view, deferred or anchored
 **   place.c     each anchored cell is put into a group, in program order
 **   emit.c      pulls the expressions of a cell into a group's instruction list
-**   finish.c    hazards of in-place writes, order, memory, kernels -> fl_plan
+**   homes.c     writes in place and what they must wait for
+**   finish.c    order, memory, kernels -> fl_plan
 **
 ** A deferred cell is elementwise work that is written into whoever needs it (recomputed where
 ** several do). An anchored cell is computed in exactly one group: kept values, reductions,
@@ -103,6 +104,22 @@ typedef struct fl_planner {
   int32_t bin[256];                                    /* newest group by space hash */
   int failed;                                          /* out of memory */
 } fl_planner;
+
+static inline int fl_plan_is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
+
+/* homes.c. Which groups write a cell that has a home, and which read a home's old value: lists
+** through 'entry', so that each home looks at its own groups only. */
+typedef struct fl_home_link { int32_t group, next; } fl_home_link;
+typedef struct fl_homes {
+  int32_t *writer, *reader;                    /* first link of each cell, of each home; -1: none */
+  struct { fl_home_link *at; int64_t n, cap; } entry;
+  int32_t last_check;                          /* stage of the last group that may report */
+} fl_homes;
+int fl_homes_open(fl_planner *P, fl_homes *h);      /* 0: no memory; to be closed all the same */
+void fl_homes_close(fl_planner *P, fl_homes *h);
+/* May cell t be stored straight into its home? Else it goes through the arena and a copy at the
+** end. Moves the writer to a later stage where that is all it takes. */
+int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 
 /* kernelize.c: the group as a kernel; operand places and store targets resolved from cells.
 ** Returns 0 when memory is out. *empty: there is nothing to run. */
