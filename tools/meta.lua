@@ -355,6 +355,10 @@ function describe(name, f, kind)
     local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
     local lua = entry_of_lua(d.name, behind(f), scope .. d.name)
     e.doc = d.name == base and lua.doc or { "The same as " .. d.name .. "." }
+    if #e.doc == 0 and signatures[base] then        -- of those that a loop declares
+      local _, _, doc = of_signature(signatures[base])
+      e.doc = doc
+    end
     e.source = lua.source
   elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
     local of = signatures[plain[f]] or false

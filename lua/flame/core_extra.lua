@@ -6,10 +6,10 @@ local fail, need_tensor, need_int = internal.failf, internal.need_tensor, intern
 local defaults, axis_of, is_tensor = internal.defaults, internal.axis_of, flame.is_tensor
 local where = flame.where
 
-local function add(name, most, f, kind)
-  if rawget(flame, name) == nil and rawget(methods, name) == nil then
-    internal.def(name, most, f, kind)
-  end
+--- As def, of a name or a declaration.
+local function add(text, ...)
+  local name = text:match("^([%w_]-)_?%??%(") or text
+  if rawget(flame, name) == nil and rawget(methods, name) == nil then internal.def(text, ...) end
 end
 --- Another name of what there is; the in-place form too.
 local function alias(name, of)
@@ -49,9 +49,7 @@ local function float_dtype(x, y)
   if a == b then return a end
   return (a == "f64" or b == "f64") and "f64" or "f32"
 end
-local function unary(name, f)
-  add(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e")
-end
+local function unary(name, f) add(name .. "_?(x: T) -> T", f) end
 local function float(x) return x:is_floating_point() and x or x:float() end
 --- A function of several steps: integers as f32; half types in f32, rounded once at the end.
 local function smooth(x, f)
@@ -118,7 +116,9 @@ add("heaviside", 2, function(x, values)
   end
   return where(x:detach():eq(0), values, x:detach():gt(0):to(x.dtype))
 end, "e")
+--- Degrees as radians.
 unary("deg2rad", function(x) return x * (math.pi / 180) end)
+--- Radians as degrees.
 unary("rad2deg", function(x) return x * (180 / math.pi) end)
 --- Is the sign bit set; -0.0 has it.
 add("signbit", 1, function(x)
@@ -127,12 +127,15 @@ add("signbit", 1, function(x)
   if x.dtype == "bool" then return flame.zeros_like(x) end
   return x:is_floating_point() and flame.copysign(1, x):lt(0) or x:lt(0)
 end)
+--- x itself.
 unary("positive", function(x)
   if x.dtype == "bool" then fail("positive", "dtype bool is not supported, need a number type") end
   return x:clone()
 end)
-add("isposinf", 1, function(x) return need_tensor("isposinf", "x", x):detach():eq(math.huge) end)
-add("isneginf", 1, function(x) return need_tensor("isneginf", "x", x):detach():eq(-math.huge) end)
+--- Is x +Inf.
+add("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
+--- Is x -Inf.
+add("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
 --- |x - y| <= atol + rtol |y|, element by element.
 ---@param rtol? number  1e-5
 ---@param atol? number  1e-8

@@ -7,15 +7,14 @@ local smooth, pair, add = internal.smooth, internal.pair, internal.add_name
 local where, is_tensor = flame.where, flame.is_tensor
 
 local function unary(name, f)
-  add(name, 1, function(x) return smooth(need_tensor(name, "x", x), f) end, "e")
+  add(name .. "_?(x: T) -> T", function(x) return smooth(x, f) end)
 end
 --- A function that loses digits in f32 on the way: f64 within, x's dtype outside.
 local function careful(name, f)
-  add(name, 1, function(x)
-    need_tensor(name, "x", x)
+  add(name .. "_?(x: T) -> T", function(x)
     local dtype = x:is_floating_point() and x.dtype or "f32"
     return f(x:double()):to(dtype)
-  end, "e")
+  end)
 end
 --- c[1] + c[2] z + c[3] z² + …
 local function polynomial(z, c)

@@ -57,13 +57,8 @@ end, "module")
 flame.asarray = flame.as_tensor
 for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
 --- Have both the same shape.
----@param x flame.Tensor
----@param y flame.Tensor
----@return boolean
-def("is_same_size", 2, function(x, y)
-  return table.concat(need_tensor("is_same_size", "x", x).shape,
-    " ") == table.concat(need_tensor("is_same_size", "y", y).shape, " ")
-end)
+def("is_same_size(x: T, y: T) -> bool",
+  function(x, y) return table.concat(x.shape, " ") == table.concat(y.shape, " ") end)
 --- x in another dtype; without one, the name of x's.
 ---@param x flame.Tensor
 ---@param dtype? string
@@ -84,43 +79,32 @@ methods.apply_ = internal.checked(function(x, f)
   return x:copy_(flame.tensor(values, { dtype = x.dtype, device = x.device }):reshape(x.shape))
 end, "apply_", 2)
 --- The angle of a real number: pi below 0, else 0.
----@param x flame.Tensor
----@return flame.Tensor
-def("angle", 1, function(x)
-  need_tensor("angle", "x", x)
+def("angle(x: T) -> T", function(x)
   x = x:is_floating_point() and x or x:float()
   return where(x:isnan(), x, x:lt(0):to(x.dtype) * math.pi)
 end)
 --- False: there are no complex dtypes.
----@param x flame.Tensor
----@return boolean
-def("is_complex", 1, function(x)
-  need_tensor("is_complex", "x", x)
-  return false
-end)
+def("is_complex(x: T) -> bool", function() return false end)
 --- The dtype of a sum of the two.
----@param x flame.Tensor|number
----@param y flame.Tensor|number
----@return string
-def("result_type", 2, function(x, y)
-  local function none(v, name)
-    if not flame.is_tensor(v) then return internal.need_operand("result_type", name, v) end
+def("result_type(x: T|num, y: T|num) -> dtype", function(x, y)
+  if not flame.is_tensor(x) and not flame.is_tensor(y) then
+    fail("result_type", "x or y must be a tensor, both are numbers")
+  end
+  local function none(v)
+    if not flame.is_tensor(v) then return v end
     return flame.zeros({ 0 }, { dtype = v.dtype, device = v.device })
   end
-  return (none(x, "x") + none(y, "y")).dtype
+  return (none(x) + none(y)).dtype
 end)
 --- May the one dtype be stored in the other, as torch.can_cast has it: floats
 --- not in integers, numbers not in bool.
----@param from string
----@param to string
----@return boolean
-def("can_cast", 2, function(from, to)
+def(".can_cast(from: dtype, to: dtype) -> bool", function(from, to)
   local function kind(dtype)
     local x = flame.zeros({ 0 }, { dtype = dtype })
     return dtype == "bool" and 0 or x:is_floating_point() and 2 or 1
   end
   return kind(from) <= kind(to)
-end, "module")
+end)
 --- The last two axes exchanged: of real numbers the adjoint.
 def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) end)
 --- pad with a constant; pad holds before and after, from the last axis backwards.
@@ -415,8 +399,7 @@ end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
--- the last ends
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 def("segment_reduce", 3, function(x, reduce, o)
   local op = "segment_reduce"

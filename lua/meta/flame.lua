@@ -1188,6 +1188,9 @@ function Tensor:byte() end
 ---@return string
 function Tensor:bytes() end
 
+---@class flame.options.can_cast
+---@field to? string
+
 --- May the one dtype be stored in the other, as torch.can_cast has it: floats
 --- not in integers, numbers not in bool.
 ---@param from string
@@ -1864,7 +1867,7 @@ function flame.default_device(name) end
 ---@return string
 function flame.default_dtype(dtype) end
 
---- degrees as radians
+--- Degrees as radians.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.deg2rad(x) end
@@ -3298,6 +3301,9 @@ function flame.is_grad_enabled() end
 function flame.is_nonzero(x) end
 Tensor.is_nonzero = flame.is_nonzero
 
+---@class flame.options.is_same_size
+---@field y? flame.Tensor
+
 --- Have both the same shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3358,13 +3364,13 @@ Tensor.isnan = flame.isnan
 
 Tensor.isnan_ = flame.isnan
 flame.isnan_ = flame.isnan
---- is x -Inf
+--- Is x -Inf.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isneginf(x) end
 Tensor.isneginf = flame.isneginf
 
---- is x +Inf
+--- Is x +Inf.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isposinf(x) end
@@ -6532,7 +6538,7 @@ Tensor.polygamma = flame.polygamma
 
 Tensor.polygamma_ = flame.polygamma
 flame.polygamma_ = flame.polygamma
---- x itself
+--- x itself.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.positive(x) end
@@ -6610,7 +6616,7 @@ Tensor.qr = flame.qr
 function flame.quantile(x, q, dim, keepdim) end
 Tensor.quantile = flame.quantile
 
---- radians as degrees
+--- Radians as degrees.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.rad2deg(x) end
@@ -6788,6 +6794,9 @@ Tensor.resolve_conj = flame.resolve_conj
 ---@return flame.Tensor
 function flame.resolve_neg(x) end
 Tensor.resolve_neg = flame.resolve_neg
+
+---@class flame.options.result_type
+---@field y? flame.Tensor|number
 
 --- The dtype of a sum of the two.
 ---@param x flame.Tensor|number
@@ -7023,10 +7032,9 @@ Tensor.searchsorted = flame.searchsorted
 function flame.seed(n) end
 
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
---- the last ends
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 function flame.segment_reduce(x, reduce, o) end
 Tensor.segment_reduce = flame.segment_reduce

@@ -347,6 +347,79 @@ describe("what a declaration says", function()
   end)
 end)
 
+-- ---- the library's own -----------------------------------------------------------------------
+--- Calls of docs/ops.md by name, those that are declarations.
+local function declared_on_the_page()
+  local calls = {}
+  for line in io.lines("docs/ops.md") do
+    local call = line:gsub("\\|", "\1"):match("^| `([^`]*%b()[^`]*)` |")
+    call = call and call:gsub("\1", "|")
+    local name = call and call:match("^[%w_%.]+")
+    if name then calls[name] = calls[name] or call end
+  end
+  return calls
+end
+--- Every function with a declaration: name -> function.
+local function declared_functions()
+  local all = {}
+  local function look(t, prefix)
+    for name, f in next, t do
+      if type(f) == "function" and internal.declaration(f) then
+        local d = internal.declaration(f)
+        if d.name == name then all[prefix .. name] = f end
+      end
+    end
+  end
+  look(internal.methods, "")
+  look(flame, "")
+  look(flame.linalg, "linalg.")
+  return all
+end
+--- A value that the first parameter takes.
+local FIRST = { T = x, int = 1, num = 1, fn = print, dtype = "f32" }
+
+describe("a declared function of the library", function()
+  local page = declared_on_the_page()
+  local functions, count = declared_functions(), 0
+  for name, f in pairs(functions) do
+    count = count + 1
+    it(name .. " stands on the page as it is", function()
+      local text = assert(page[name], name .. " is not in docs/ops.md")
+      local form = internal.declaration(f)[1]
+      assert.equal(form.text:match("%(.*"), text:match("%(.*"))
+    end)
+    it(name .. " tells the options that the page names, and the nearest", function()
+      local names, form = oracle.names(page[name])
+      if form.open then return end
+      local p = form.positional[1] or form.rest
+      local first = FIRST[p.atoms[1].kind]
+      local wrong = names[1] and names[1] .. "q" or "nothing"
+      local ok, message = pcall(f, first, { [wrong] = 1 })
+      assert.is_false(ok)
+      local base = name:match("[%w_]+$")
+      local told = #names > 0 and table.concat(names, " ") or "none"
+      local want = (": %s: no option '%s', there is: %s"):format(base, wrong, told)
+      assert.truthy(message:find(want, 1, true), message .. "\nis not " .. want)
+    end)
+    it(name .. " refuses an argument too many and one of no type that it takes", function()
+      local _, form = oracle.names(page[name])
+      if form.open or form.rest then return end
+      local args = {}
+      for k, q in ipairs(form.positional) do
+        args[k] = q.optional and x or FIRST[q.atoms[1].kind]
+      end
+      args[#form.positional + 1] = print
+      local ok, message = pcall(f, table.unpack(args, 1, #form.positional + 1))
+      assert.is_false(ok)
+      assert.truthy(message:find(": " .. name:match("[%w_]+$") .. ": ", 1, true), message)
+      ok, message = pcall(f, coroutine.create(print))
+      assert.is_false(ok)
+      assert.truthy(message:find(" must be ", 1, true), message)
+    end)
+  end
+  it("is one of many", function() assert.is_true(count > 60, tostring(count)) end)
+end)
+
 -- ---- random declarations and calls ----------------------------------------------------------
 local random = math.random
 local function pick(list) return list[random(#list)] end

@@ -391,10 +391,12 @@ describe("dtypes of results", function()
     assert.same({ false, true, false, true, true },
       { flame.can_cast("f64", "i32"), flame.can_cast("i64", "f16"),
       flame.can_cast("i8", "bool"), flame.can_cast("f64", "f16"), flame.can_cast("bool", "u8") })
-    raises("no dtype 'x'", flame.can_cast, "x", "f32")
+    raises("can_cast: from must be a dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool), got string 'x'",
+      flame.can_cast, "x", "f32")
   end)
   it("result_type, is_complex and angle", function()
     assert.equal("f32", flame.result_type(T({ 1 }, { dtype = "i64" }), 1.5))
+    raises("result_type: x or y must be a tensor, both are numbers", flame.result_type, 1, 2)
     assert.equal("i64", flame.result_type(T({ 1 }, { dtype = "i64" }), T({ 1 }, { dtype = "u8" })))
     assert.is_false(flame.is_complex(flame.zeros(2)))
     eq(T { math.pi, 0, 0 }, flame.angle(T { -1, 0, 2 }))

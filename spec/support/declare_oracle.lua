@@ -284,4 +284,14 @@ function oracle.read(text, is_tensor, args)
   return nil, #forms == 1 and why or "forms"
 end
 
+--- The names that options of a call of this form may have, in its order.
+function oracle.names(text)
+  local form, names = form_of(text), {}
+  for _, p in ipairs(form.all) do
+    if p ~= form.positional[1] or form.options_first then names[#names + 1] = p.name end
+  end
+  if form.rest then names[#names + 1] = form.rest.name end
+  return names, form
+end
+
 return oracle
