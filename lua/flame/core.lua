@@ -109,7 +109,7 @@ internal.placed = placed
 --- f with its result written into x, for name_.
 local function in_place(f, name)
   return function(x, ...)
-    local y = f(x, ...)
+    local y = f(need_tensor(name .. "_", "x", x), ...)
     if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
       fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
     end

@@ -240,6 +240,7 @@ local function bags_of(op, ids, w, offsets, include_last)
   if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then
     fail(op, "offsets has %d axes, need 1", offsets.ndim)
   end
+  if offsets.dtype == "bool" then fail(op, "offsets is bool, need integers") end
   local first, least = offsets:totable(), 1
   if #first == 0 then fail(op, "offsets has no elements, the first is 1") end
   for k, i in ipairs(first) do

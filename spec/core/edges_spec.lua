@@ -181,6 +181,9 @@ describe("arguments by position", function()
       flame.multi_margin_loss(m, l, { p = 2, margin = 1.5, weight = flame.arange(4.0) }))
     raises("hinge_embedding_loss: reduction must be \"mean\", \"sum\" or \"none\", got number 3",
       function() return flame.hinge_embedding_loss(x, y, 2, 3) end)
+    raises("embedding_bag: offsets is bool, need integers", flame.embedding_bag,
+      flame.arange(2), m, flame.ones(2):bool())
+    raises("logaddexp_: x must be a tensor, got number", x.logaddexp_, 3, x)
     raises("mse_loss: reduction must be \"mean\", \"sum\" or \"none\", got number 2",
       function() return flame.mse_loss(x, y, 2) end)
   end)
