@@ -3,6 +3,7 @@
 ** came, and where there is one the remedy. Several forms are told together, with what was given.
 */
 #include "lua/declare.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -48,6 +49,7 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
 
 /* "a tensor, a number or "none""; of an element of a list what the list holds. */
 static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
+  assert(p);
   for (int k = 0; k < p->natoms; k++) {
     if (k > 0) add(s, k + 1 < p->natoms ? ", " : " or ", -1);
     add_atom(s, &d->atom[p->atom + k], element);
@@ -129,6 +131,7 @@ static void say_option(lua_State *L, const fl_declared *d, const fl_decl_misfit 
 }
 
 static int axes_of(const fl_declared *d, const fl_decl_param *p) {
+  assert(p);
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
     if (d->atom[k].kind == FL_ATOM_DIMS) return d->atom[k].n;
   }
