@@ -136,8 +136,7 @@ local function define(text, f, ...)
   if scope ~= "." then methods[name] = public end
   if text:find("_?(", 1, true) then
     for k, g in ipairs(list) do list[k] = in_place(g, name) end
-    local written = text:gsub("%((%w+): T|num", "(%1: T")   -- written into: a tensor
-    methods[name .. "_"] = internal.declare(written, "_", table.unpack(list))
+    methods[name .. "_"] = internal.declare(text, "_", table.unpack(list))
   end
   return f
 end

@@ -19,7 +19,7 @@ void fl_signals_hold(sigset_t *mask) {
   pthread_mutex_unlock(&lock);
 }
 
-int fl_signals_wait(const sigset_t *mask) {
+int fl_signals_pending(const sigset_t *mask) {
   sigset_t pending;
   if (sigpending(&pending) != 0) return 0;
   for (int i = 0; i < NUMBERS; i++)

@@ -15,6 +15,6 @@
 /* *mask: what the thread had blocked, for the other two. */
 void fl_signals_hold(sigset_t *mask);
 /* Does one wait that the release will deliver? */
-int fl_signals_wait(const sigset_t *mask);
+int fl_signals_pending(const sigset_t *mask);
 void fl_signals_release(const sigset_t *mask);
 #endif

@@ -123,8 +123,8 @@ static void note_read(fl_cell *cell, const fl_node *x) {
   }
 }
 
-/* Is it dearer to read its arrays at each use than to store it once? */
-static int is_dear_to_repeat(const fl_cell *cell) {
+/* Does reading its arrays at each use cost more than storing it once? */
+static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
   if (cell->consumers < 2) return 0;
   if (cell->cost > FL_REPEAT_LIMIT) return 1;
@@ -178,7 +178,7 @@ static void measure(fl_planner *P, int32_t t) {
     P->cell.at[dearest].anchored = 1;
     sum_up(P, t, 1, &dearest);
   }
-  if (is_dear_to_repeat(cell)) cell->anchored = 1;
+  if (is_costly_to_repeat(cell)) cell->anchored = 1;
   if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
     cell->hoist = FL_HOIST_MAY;
 }

@@ -127,7 +127,7 @@ static int start(crew *w, pthread_t *thread, int want) {
 ** are; the handler then tells. */
 static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
   const flame_status e = fl_cuda_poll(s);
-  if (e != FLAME_OK || fl_signals_wait(mask)) atomic_store(&w->stop, 1);
+  if (e != FLAME_OK || fl_signals_pending(mask)) atomic_store(&w->stop, 1);
   return e;
 }
 
