@@ -36,10 +36,20 @@ return function(nn, shared)
   end
   -- The positions of q see those before them in the cache, which takes up k and v.
   local function attend_cached(cache, q, k, v, drop)
+    local op = "CausalSelfAttention"
+    if type(cache) ~= "table" or not flame.is_tensor(cache.k) then
+      fail("%s: cache must come from its cache(batch, length), got %s", op,
+        flame.internal.word(cache))
+    end
     local t, seen = q:size(3), cache.seen
+    local of, batch, heads = cache.k.shape, q:size(1), q:size(2)
+    if of[1] ~= batch or of[2] ~= heads or of[4] ~= q:size(4) then
+      fail("%s: x has batch %d, heads %d, size %d, the cache (%d, %d, %d); make one for this batch", op,
+        batch, heads, q:size(4), of[1], of[2], of[4])
+    end
     if seen + t > cache.length then
-      fail("CausalSelfAttention: %d positions after %d do not fit a cache of %d", t,
-        seen, cache.length)
+      fail("%s: %d positions after %d do not fit a cache of %d; make a longer one", op, t, seen,
+        cache.length)
     end
     local o = { device = q.device }
     local at = flame.arange(t, o) + seen

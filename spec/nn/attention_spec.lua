@@ -438,6 +438,27 @@ describe("a cache of keys and values", function()
       assert.allclose(whole:totable(), flame.cat(parts, 2):totable(), { rtol = 1e-5, atol = 1e-6 })
     end
   end)
+  it("serves under autocast, in half types and in f64, evaluated or not", function()
+    flame.manual_seed(6)
+    for _, dtype in ipairs { "f32", "f64", "bf16", "f16" } do
+      for _, half in ipairs { false, "bf16" } do
+        local net = nn.CausalSelfAttention(16, 2):to(dtype)
+        local x = flame.randn(2, 6, 16):to(dtype)
+        local cache, parts = net:cache(2, 8), {}
+        flame.no_grad(function()
+          local whole = flame.autocast(half, net, x)
+          for k = 1, 6 do
+            parts[k] = flame.autocast(half, net, x:narrow(2, k, 1), cache)
+            if k % 2 == 0 then flame.eval(parts[k], cache.k) end
+          end
+          local far = (whole:double() - flame.cat(parts, 2):double()):abs():amax():item()
+          local bound = (half or dtype:find "16") and 0.03 or 1e-5
+          assert.is_true(far <= bound, ("%s, autocast %s: %g"):format(dtype, tostring(half), far))
+        end)
+        assert.equal(dtype, cache.k.dtype)
+      end
+    end
+  end)
   it("says what does not fit", function()
     local net = nn.CausalSelfAttention(8, 2)
     local cache = net:cache(1, 4)
@@ -446,6 +467,14 @@ describe("a cache of keys and values", function()
     assert.is_false(ok)
     assert.matches("2 positions after 3 do not fit a cache of 4", tostring(e))
     assert.equal(3, cache.seen)
+    for _, wrong in ipairs { 3, {}, "cache", flame.ones(2) } do
+      local fine, why = pcall(net, flame.randn(1, 1, 8), wrong)
+      assert.is_false(fine)
+      assert.matches("cache must come from its cache%(batch, length%)", tostring(why))
+    end
+    local more, why = pcall(net, flame.randn(2, 1, 8), cache)
+    assert.is_false(more)
+    assert.matches("x has batch 2, heads 2, size 4, the cache %(1, 2, 4%)", tostring(why))
     for _, wrong in ipairs { { 0, 4 }, { 1, -1 }, { 1.5, 4 }, {} } do
       assert.has_error(function() net:cache(table.unpack(wrong)) end)
     end
