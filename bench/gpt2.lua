@@ -1,36 +1,17 @@
 --- One training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, the loss read
--- each step. flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile"]]]] on the default
--- device.
+-- each step, on the default device; from the root of the repository:
+--   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small"]]]]
+-- small: 2 layers of 32 and T = 16, for a specification.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
-local V, B, T = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), 1024
-local steps = tonumber(arg[3] or 40)
-local Block = nn.Module.extend("Block")
-function Block:init(width, heads)
-  self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-  self.attention = nn.CausalSelfAttention(width, heads)
-  self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-end
-function Block:forward(x)
-  x = x + self.attention(self.norm1(x))
-  return x + self.down(self.up(self.norm2(x)):gelu("tanh"))
-end
-local GPT = nn.Module.extend("GPT")
-function GPT:init()
-  self.token, self.position = nn.Embedding(V, 768), nn.Embedding(T, 768)
-  self.blocks = nn.ModuleList {}
-  for _ = 1, 12 do self.blocks:append(Block(768, 12)) end
-  self.norm = nn.LayerNorm(768)
-  for _, p in ipairs(self:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
-end
-function GPT:forward(x)
-  local h = self.token(x) + self.position(flame.arange(x:size(2)))
-  for _, block in ipairs(self.blocks) do h = block(h) end
-  return flame.linear(self.norm(h), self.token.weight)
-end
-local net = GPT()
+local V, B, steps = tonumber(arg[1] or 50304), tonumber(arg[2] or 16), tonumber(arg[3] or 40)
+local small = arg[4] == "small"
+local T = small and 16 or 1024
+local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
+  heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
+for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
-local ids = flame.randint({ B, T + 1 }, 1, 50256)
+local ids = flame.randint({ B, T + 1 }, 1, V)
 local function step()
   opt:zero_grad()
   local loss = flame.autocast("bf16", function()

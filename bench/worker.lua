@@ -95,34 +95,11 @@ case("mlp_step", function()
   end
 end)
 
-local Block = nn.Module.extend("Block")
-function Block:init(width, heads, dropout)
-  self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-  self.attention = nn.CausalSelfAttention(width, heads, { dropout = dropout })
-  self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-  self.drop = nn.Dropout(dropout)
-end
-function Block:forward(x)
-  x = x + self.drop(self.attention(self.norm1(x)))
-  return x + self.drop(self.down(self.up(self.norm2(x)):gelu()))
-end
-
-local GPT = nn.Module.extend("GPT")
-function GPT:init(vocabulary, width, heads, layers, context, dropout)
-  self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-  self.blocks = nn.ModuleList {}
-  for _ = 1, layers do self.blocks:append(Block(width, heads, dropout)) end
-  self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, { bias = false })
-end
-function GPT:forward(x)
-  local h = self.token(x) + self.position(flame.arange(x:size(2)))
-  for _, block in ipairs(self.blocks) do h = block(h) end
-  return self.head(self.norm(h))
-end
-
+local GPT = dofile "bench/gpt.lua"
 for _, dtype in ipairs { "f32", "bf16" } do     -- the model of examples/chargpt.lua --size large
   case("gpt_step_" .. dtype, function()
-    local net = GPT(65, small and 32 or 384, small and 2 or 6, small and 1 or 6, 256, 0.2)
+    local net = GPT { vocabulary = 65, width = small and 32 or 384, heads = small and 2 or 6,
+      layers = small and 1 or 6, context = 256, dropout = 0.2 }
     local opt = optim.AdamW(net:parameters(), { lr = 1e-3 })
     local n = small and 2 or 64
     local x, t = flame.randint({ n, 256 }, 1, 65), flame.randint({ n, 256 }, 1, 65)

@@ -216,3 +216,35 @@ describe("a training loop", function()
     assert.is_true(last < 0.3 * first)
   end)
 end)
+
+describe("a value that many steps read", function()
+  -- blocks that add to what the one before gave: repeated in each reader the
+  -- bytes grow with the square
+  local function moved(depth, dtype, kept)
+    local w, h = flame.randn(64, 64):to(dtype), flame.randn(256, 64):to(dtype)
+    flame.eval(w, h)
+    local before = flame.stats().bytes_moved
+    for _ = 1, depth do h = h + h:layer_norm { 64 }:matmul(w) end
+    flame.eval(kept and h or h:sum())
+    return flame.stats().bytes_moved - before
+  end
+
+  it("is stored once when it is made of several arrays", function()
+    for _, dtype in ipairs { "f32", "f64", "bf16", "f16" } do
+      for _, kept in ipairs { false, true } do
+        local few, many = moved(6, dtype, kept), moved(12, dtype, kept)
+        assert.is_true(many < 2.1 * few, ("%s: %d bytes, then %d"):format(dtype, few, many))
+      end
+    end
+  end)
+  it("is read where it lies when it is made of one or two", function()
+    local x, y = flame.randn(64, 64), flame.randn(64, 64)
+    flame.eval(x, y)
+    local before = flame.stats()
+    local h = x + y
+    local a, b = (h * 2):sum(1), (h * 3):sum(2)
+    flame.eval(a, b)
+    local after = flame.stats()
+    assert.is_true(after.bytes_moved - before.bytes_moved <= 4 * 64 * 64 * 4 + 2 * 64 * 4)
+  end)
+end)
