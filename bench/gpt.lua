@@ -1,5 +1,6 @@
 --- The transformer that benchmarks train; dofile from the root of the repository.
--- gpt { vocabulary =, width =, heads =, layers =, context =, dropout = 0, tied = false, gelu = "none" }
+-- gpt { vocabulary =, width =, heads =, layers =, context =, dropout = 0,
+-- tied = false, gelu = "none" }
 local flame = require "flame"
 local nn = require "flame.nn"
 
