@@ -1,6 +1,6 @@
 --- width: no line of C, CUDA or Lua has more than 100 columns, and C says i++ where the value of an
--- increment is not used. Prints what is wrong; exit code 1 then. Before that it must see faults
--- planted here, and pass what is right.
+-- increment is not used; and no file of src/ or lua/flame/ has more than 600 lines. Prints what is
+-- wrong; exit code 1 then. Before that it must see faults planted here, and pass what is right.
 --
 -- A line may be longer where nothing can be broken:
 --   a literal that begins by column 40, with at most 16 columns after it (what closes it, the head
@@ -10,7 +10,7 @@
 -- Tables that the preprocessor reads (*.def) have one entry a line and are no C; what is generated
 -- (lua/meta, spec/golden) is as its generator writes it.
 
-local MOST, BEGINS, AFTER = 100, 40, 16
+local MOST, BEGINS, AFTER, LINES = 100, 40, 16, 600
 local folders = "src lua/flame spec tools examples bench kernels"
 local generated = { "^spec/golden/" }
 
@@ -103,6 +103,10 @@ local function faults_of(name, text)
     end
     first = first + #line + 1
   end
+  local lines = select(2, text:gsub("\n", ""))
+  if lines > LINES and (name:find("^src/") or name:find("^lua/flame/")) then
+    found[#found + 1] = { lines, ("%d lines, %d at most"):format(lines, LINES) }
+  end
   return found
 end
 
@@ -116,6 +120,7 @@ local wrong_ones = {
   ["a.lua"] = { "local a = [[x]] .. " .. x60 .. " .. " .. x60, "-- " .. ("word "):rep(20),
     "it([[\n]], " .. x60 .. ", " .. x60 .. ")",
     "x = a" .. ("\u{e9}"):rep(90) .. " or b or c or d" },
+  ["src/a.c"] = { ("i++;\n"):rep(LINES + 1) }, ["lua/flame/a.lua"] = { ("f()\n"):rep(LINES + 1) },
 }
 local right_ones = {
   ["a.c"] = { 'f("' .. x90 .. '", x);', "  f(L, -2, ++n);", "if (++n > 3) f();", "x = ++y->n;",
@@ -124,6 +129,7 @@ local right_ones = {
   ["a.lua"] = { 'it("' .. x90 .. '", function()', "x = [[" .. x60 .. " " .. x60 .. "\n]]",
     "---@param a any " .. x90, "--[[ " .. x60 .. " " .. x60 .. " ]]", "-- http://" .. x90,
     "x = '" .. ("\u{e9}"):rep(90) .. "'" },
+  ["src/a.c"] = { ("i++;\n"):rep(LINES) }, ["spec/a.lua"] = { ("f()\n"):rep(LINES + 1) },
 }
 local wrong = 0
 local function complain(...)
@@ -133,13 +139,15 @@ end
 for name, list in pairs(wrong_ones) do
   for i, text in ipairs(list) do
     if #faults_of(name, text) == 0 then
-      complain("planted in " .. name, i, "is not seen: " .. text)
+      complain("planted in " .. name, i, "is not seen: " .. text:sub(1, 200))
     end
   end
 end
 for name, list in pairs(right_ones) do
   for i, text in ipairs(list) do
-    if #faults_of(name, text) > 0 then complain("planted in " .. name, i, "is right: " .. text) end
+    if #faults_of(name, text) > 0 then
+      complain("planted in " .. name, i, "is right: " .. text:sub(1, 200))
+    end
   end
 end
 

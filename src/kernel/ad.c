@@ -69,7 +69,7 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
   return v;
 }
 
-/* ---- dynamic shared memory -------------------------------------------------------------- */
+/* ---- what is used ---------------------------------------------------------------------------- */
 
 static int see_used_stmt(void *arg, fl_kstmt *s) {
   uint8_t *used = arg;
@@ -81,29 +81,6 @@ static int see_used_expr(void *arg, fl_kexpr *x) {
   uint8_t *used = arg;
   if (x->kind == FL_KX_LOAD) used[x->var] = 1;
   return 1;
-}
-
-static int32_t first_view(const fl_kfunc *f, int32_t v) {
-  if (v < 0 || !f->vars[v].dynamic) return v;
-  for (int i = 0; i < v; i++)
-    if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
-  return v;
-}
-
-static int unify_stmt(void *arg, fl_kstmt *s) {
-  s->var = first_view(arg, s->var);
-  return 1;
-}
-
-static int unify_expr(void *arg, fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD) x->var = first_view(arg, x->var);
-  return 1;
-}
-
-/* All views of one type begin at byte 0: they are one array. */
-static void unify_views(fl_kfunc *f) {
-  const fl_kvisitor v = {unify_stmt, unify_expr, f};
-  fl_kwalk_block(&v, f->body);
 }
 
 /* ---- set up ----------------------------------------------------------------------------- */
@@ -247,7 +224,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
                   MOST_STATEMENTS);
     return 0;
   }
-  unify_views(d->f);
+  fl_kad_unify_views(d->f);
   if (reverse) {
     classify_sites(d, f);
     fl_kad_normalise(d);

@@ -406,3 +406,26 @@ void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r)
   fl_kloop_update_keep(l, keep, 1);
 }
 
+/* ---- dynamic shared memory ---- */
+
+static int32_t first_view(const fl_kfunc *f, int32_t v) {
+  if (v < 0 || !f->vars[v].dynamic) return v;
+  for (int i = 0; i < v; i++)
+    if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
+  return v;
+}
+
+static int unify_stmt(void *arg, fl_kstmt *s) {
+  s->var = first_view(arg, s->var);
+  return 1;
+}
+
+static int unify_expr(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) x->var = first_view(arg, x->var);
+  return 1;
+}
+
+void fl_kad_unify_views(fl_kfunc *f) {
+  const fl_kvisitor v = {unify_stmt, unify_expr, f};
+  fl_kwalk_block(&v, f->body);
+}

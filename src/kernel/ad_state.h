@@ -198,4 +198,8 @@ static inline fl_kexpr *kx_op(fl_kad_state *d, int op, fl_kexpr *x, fl_kexpr *y)
 static inline void kx_set(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *x) {
   fl_kstmt_assign(d->f, b, v, x);
 }
+
+/* All views of dynamic shared memory of one type begin at byte 0: they become
+** one array (ad_slots.c). */
+void fl_kad_unify_views(fl_kfunc *f);
 #endif

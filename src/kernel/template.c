@@ -165,12 +165,6 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   return 1;
 }
 
-static void give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from) {
-  *to = *from;
-  to->name = t->name;
-  to->n = (int32_t)strlen(t->name);
-}
-
 /* Is there the type that an enable_if is asked for? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
@@ -192,10 +186,11 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       const int drops = fl_pattern_drops(p, t[i].init);
       fl_front_close(p, back);
       if (drops) return 0;
-      give(&env[i], &t[i], &one);
+      fl_template_give(&env[i], &t[i], &one);
     }
     if (t[i].is_pack) {
-      if (!env[i].name) give(&env[i], &t[i], &(fl_symbol){ .kind = FL_SYM_PACK, .offset = -1 });
+      if (!env[i].name)
+        fl_template_give(&env[i], &t[i], &(fl_symbol){ .kind = FL_SYM_PACK, .offset = -1 });
       continue;
     }
     if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
@@ -203,117 +198,6 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       env[i].v = fl_val_expr(fl_val_convert(p, env[i].v.e, t[i].type->scalar));
   }
   return !p->failed;
-}
-
-/* ---- deduction ------------------------------------------------------------------------------- */
-
-/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the
-** array. NULL: it cannot be. */
-static const fl_ctype *meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref) {
-  const fl_ctype *t = v->type;
-  const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
-  if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
-  if (array) return is_array ? t : NULL;
-  if (pointer)
-    return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
-  if (v->kind == FL_V_POINTER) return fl_ctype_pointer(p->a, t, v->is_const);
-  return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
-}
-
-int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
-  for (int i = 0; i < d->n; i++)
-    if (fl_ktok_is(t, d->t[i].name)) return i;
-  return -1;
-}
-
-void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type) {
-  fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type };
-  if (type && !d->env[i].name && !d->t[i].type) give(&d->env[i], &d->t[i], &s);
-}
-
-void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value) {
-  fl_symbol s = { .kind = FL_SYM_CONSTANT, .offset = -1 };
-  if (d->env[i].name || !d->t[i].type) return;
-  s.v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, value));
-  give(&d->env[i], &d->t[i], &s);
-}
-
-void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
-                      const fl_ctype *type) {
-  if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
-  const fl_symbol *args = type->s->members->inner;
-  for (int k = 0; k < of->n_tparams; k++, i += 2) {
-    const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
-    const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
-    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* more than a name: not deduced */
-    if (which < 0) continue;
-    if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
-    else fl_deduce_value(p, d, which, args[k].v.e->value.i);
-  }
-}
-
-/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens
-** at size[0], size[1] … */
-static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
-                                  const int64_t *size, int n) {
-  for (int k = 0; k < n; k++) {
-    if (!type || type->kind != FL_C_ARRAY) return NULL;
-    const int which = fl_deduce_index(d, &p->toks.at[size[k]]);
-    if (which >= 0) fl_deduce_value(p, d, which, type->count);
-    type = type->of;
-  }
-  return type;
-}
-
-/* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
-static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
-                       const fl_cvalue *v) {
-  int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
-  int64_t name = -1, size[FL_K_MAX_RANK];
-  for (int64_t k = i; k < end; k++) {
-    const fl_ktok *t = &p->toks.at[k];
-    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    if (c == '(' && p->toks.at[k + 1].punct == '&') array = boxed = 1;
-    if (c == '(' && p->toks.at[k + 1].punct == '*') boxed = 1;
-    stars += c == '*' || (c == '[' && !boxed);
-    ref |= c == '&' || c == FL_PU_LAND;
-    if (c == '[' && boxed && n < FL_K_MAX_RANK) size[n++] = k + 1;
-    if (c == '[') boxed = 1;
-    const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") ||
-                        fl_ktok_is(t, "volatile");
-    if (t->kind == FL_TOK_NAME && !skipped && name < 0) name = k;
-    if (c == '=') break;
-  }
-  if (name < 0 || stars > 1) return;
-  const int which = fl_deduce_index(d, &p->toks.at[name]);
-  const fl_ctype *type = element_of(p, d, meet(p, v, stars, array, ref), size, n);
-  if (which >= 0) fl_deduce_type(d, which, type);
-  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n)
-                                 : NULL;
-  if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
-}
-
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
-                        const fl_cvalue *v, int n);
-
-static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
-  int depth = 1, arg = 0;
-  int64_t from = open + 1;
-  for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') -
-             (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
-             2 * (ch == FL_PU_SHR);
-    if (depth && !(ch == ',' && depth == 1)) continue;
-    int64_t dots = from;
-    while (dots < i &&
-           !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS))
-      dots++;
-    if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
-    if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
-    from = i + 1;
-  }
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -331,7 +215,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];
     if (f->type) continue;
-    if (i < c->n) f->type = meet(p, &c->args[i], 0, 0, f->by_reference);
+    if (i < c->n) f->type = fl_deduce_meet(p, &c->args[i], 0, 0, f->by_reference);
     if (!f->type) return 0;
   }
   return !p->failed;
@@ -343,52 +227,21 @@ static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
   return NULL;
 }
 
-/* The elements of a pack, all of them types or constants as its parameter says. */
-static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t,
-                      const fl_symbol *from, int n) {
-  fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list),
-            s = { .kind = FL_SYM_PACK, .offset = -1 };
-  if (!list) return;
-  for (int i = 0; i < n; i++) {
-    give(&list[i], t, &from[i]);
-    if (t->type && t->type->kind == FL_C_SCALAR && list[i].v.e)
-      list[i].v = fl_val_expr(fl_val_convert(p, list[i].v.e, t->type->scalar));
-  }
-  s.inner = list;
-  s.n_inner = n;
-  give(to, t, &s);
-}
-
-/* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
-                        const fl_cvalue *v, int n) {
-  fl_symbol list[16], *const to = &d->env[d->n - 1];
-  const fl_ktparam *t = &d->t[d->n - 1];
-  const fl_ktparam one = { .name = t->name };
-  if (!t->is_pack || t->type || to->name || n > 16) return;
-  for (int k = 0; k < n; k++) {
-    list[k] = (fl_symbol){ .name = NULL };
-    const fl_kdeduction each = { &one, 1, &list[k] };
-    deduce_one(p, &each, i, end, &v[k]);
-    if (!list[k].name) return;
-  }
-  give_pack(p, to, t, list, n);
-}
-
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
   const int n = d->n_tparams;
   fl_symbol *env = fl_karena_new(p->a, (size_t)(n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
   if (!env || !one || (c->n_given > n && !packs)) return NULL;
-  for (int i = 0; i < c->n_given && i < plain; i++) give(&env[i], &d->tparams[i], &c->given[i]);
+  for (int i = 0; i < c->n_given && i < plain; i++)
+    fl_template_give(&env[i], &d->tparams[i], &c->given[i]);
   if (packs && c->n_given > plain)
-    give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
+    fl_template_give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
   const fl_kdeduction found = { d->tparams, n, env };
   if (n) {
     const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
-    deduce(p, &found, d->open, c);
+    fl_template_deduce(p, &found, d->open, c);
     fl_front_close(p, back);
     if (!fl_template_bind(p, d->tparams, n, env)) return NULL;
   }
@@ -457,7 +310,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   if (!args || !fl_front_enter(p)) return NULL;
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
   if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
-  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
   if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
@@ -495,7 +348,8 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   if (!args || !one) return;
   if (fl_template_args(p, args, FL_K_MAX_TPARAMS) != t->n_tparams && !p->failed)
     fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
-  for (int i = 0; i < t->n_tparams && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  for (int i = 0; i < t->n_tparams && !p->failed; i++)
+    fl_template_give(&args[i], &t->tparams[i], &args[i]);
   one->args = args;
   one->at = p->at;
   one->next = t->instances;
@@ -583,7 +437,8 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   fl_symbol args[FL_K_MAX_TPARAMS];
   memset(args, 0, sizeof args);
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  for (int i = 0; i < n && i < t->n_tparams; i++) give(&args[i], &t->tparams[i], &args[i]);
+  for (int i = 0; i < n && i < t->n_tparams; i++)
+    fl_template_give(&args[i], &t->tparams[i], &args[i]);
   if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   if (p->failed || !fl_front_enter(p)) return fl_val_none();

@@ -7,6 +7,15 @@ enum { FL_K_MAX_TPARAMS = 8 };
 /* env[i].name NULL: not yet */
 typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;
 
+/* Parameter t is 'from'; a pack's elements are, all types or constants as t says. */
+void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from);
+void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from,
+                           int n);
+/* What the arguments of c tell of the parameters; the formals begin at the '(' of token 'open'. */
+void fl_template_deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c);
+/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the
+** array. NULL: it cannot be. */
+const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref);
 /* of the parameter of that name, -1 */
 int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);
 void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type);

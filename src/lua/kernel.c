@@ -7,10 +7,7 @@
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char key_kernel = 0;              /* registry: the metatable */
 
@@ -47,59 +44,6 @@ int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k) {
   fl_kunit_message(k->unit, told + strlen(e->op) + 2, text, sizeof text);
   retell(e, text);
   return fl_lua_raise(L, b);
-}
-
-/* ---- where the text stands in the script ---- */
-
-static int count_lines(const char *from, const char *to) {
-  int n = 0;
-  for (; from < to; from++) n += *from == '\n';
-  return n;
-}
-
-/* Line of 'text' in the script's own text; not before 'line' if it is there as well. */
-static int find_text(const char *script, const char *text, int line) {
-  const char *from = script;
-  for (int i = 1; i < line && from; i++) from = (from = strchr(from, '\n')) ? from + 1 : NULL;
-  const char *at = from ? strstr(from, text) : NULL;
-  if (!at) at = strstr(script, text);
-  return at ? 1 + count_lines(script, at) : 0;
-}
-
-/* The script's own text is read for it: of a regular file that is no larger than scripts are. */
-static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
-  enum { MOST = 1 << 20 };
-  struct stat st;
-  const int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return 0;
-  int at = 0;
-  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= MOST) {
-    char *all = (char *)lua_newuserdatauv(L, (size_t)st.st_size + 1, 0);
-    ssize_t n = 0, more = 1;
-    while (n < st.st_size && (more = read(fd, all + n, (size_t)(st.st_size - n))) > 0) n += more;
-    all[n] = 0;
-    at = find_text(all, text, line);
-    lua_pop(L, 1);
-  }
-  close(fd);
-  return at;
-}
-
-/* The innermost frame of the script: its label, and the line where the text begins (0 unknown). */
-static int where_is(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
-  lua_Debug ar;
-  label[0] = 0;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline < 0 || strncmp(ar.source, "=flame", 6) == 0 ||
-        strncmp(ar.source, "=[flame", 7) == 0 || strstr(ar.source, "lua/flame/")) continue;
-    snprintf(label, LUA_IDSIZE, "%s", ar.short_src);
-    int line = 0;
-    if (*ar.source == '@') line = find_in_file(L, ar.source + 1, text, ar.currentline);
-    else if (*ar.source != '=') line = find_text(ar.source, text, ar.currentline);
-    return line > 0 ? line : ar.currentline;
-  }
-  return 0;
 }
 
 /* ---- objects ---- */
@@ -236,7 +180,7 @@ static int kernel_new(lua_State *L) {
   int noption = 0;
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL) return fl_lua_raise(L, b);
-  const int first = where_is(L, text, label);
+  const int first = fl_kernel_place(L, text, label);
   const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
   if (given > most)
     return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible",

@@ -48,6 +48,16 @@ typedef struct fl_kplan {
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 
+/* kernel_geometry.c. Raises what no device takes. */
+int fl_kplan_check(lua_State *L, const fl_kplan *p, const fl_kfunc *f);
+/* Threads of a block of which nobody said how many. */
+int64_t fl_kplan_block(const fl_kfunc *f);
+/* n elements, in blocks of the usual size, unless the script said otherwise. */
+void fl_kplan_geometry(lua_State *L, fl_kplan *p, const fl_kernel_box *k, int64_t n);
+
+/* The innermost frame of the script: its label, and the line where the text begins, 0 where that
+** is unknown (kernel_place.c). */
+int fl_kernel_place(lua_State *L, const char *text, char label[LUA_IDSIZE]);
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 /* The same or an error of op. */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);

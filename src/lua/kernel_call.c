@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
+enum { SECTION = 256 };
 #define MOST_ELEMENTS (INT64_C(1) << 50)
 
 typedef fl_kplan plan;
@@ -109,52 +109,6 @@ static int64_t numel_of(const fl_sizes *s) {
   int64_t n = 1;
   for (int i = 0; i < s->n; i++) if (__builtin_mul_overflow(n, s->at[i], &n)) return INT64_MAX / 16;
   return n;
-}
-
-/* ---- geometry ---- */
-
-static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
-  static const int64_t most_block[3] = { 1024, 1024, 64 },
-                       most_grid[3] = { 2147483647, 65535, 65535 };
-  const int64_t *grid = p->p + FL_KP_GRID, *block = p->p + FL_KP_BLOCK;
-  for (int i = 0; i < 3; i++) {
-    if (grid[i] < 1 || grid[i] > most_grid[i]) return fl_lua_fail(L, p->name,
-        "grid.%c = %lld, need 1 to %lld", "xyz"[i], (long long)grid[i], (long long)most_grid[i]);
-    if (block[i] < 1 || block[i] > most_block[i]) return fl_lua_fail(L, p->name,
-        "block.%c = %lld, need 1 to %lld", "xyz"[i], (long long)block[i], (long long)most_block[i]);
-  }
-  const int64_t threads = block[0] * block[1] * block[2];
-  if (threads > 1024) return fl_lua_fail(L, p->name,
-      "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
-      (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
-  if (f->max_threads && threads > f->max_threads) return fl_lua_fail(L, p->name,
-      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d"
-      FL_DO ": give a smaller block", (long long)block[0], (long long)block[1], (long long)block[2],
-      (long long)threads, (int)f->max_threads);
-  if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
-      "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
-  return 0;
-}
-
-/* Threads of a block of which nobody said how many. */
-static int64_t usual_block(const fl_kfunc *f) {
-  return f->max_threads > 0 && f->max_threads < 256 ? f->max_threads : 256;
-}
-
-/* n elements, in blocks of the usual size, unless the script said otherwise. */
-static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
-  for (int i = 0; i < 3; i++) {
-    p->p[FL_KP_BLOCK + i] = k->has_block ? k->block[i] : i == 0 ? usual_block(k->k->f) : 1;
-    p->p[FL_KP_GRID + i] = k->has_grid ? k->grid[i] : 1;
-  }
-  const int64_t threads = p->p[FL_KP_BLOCK];
-  if (!k->has_grid && threads > 0) {
-    const int64_t blocks = (n + threads - 1) / threads;
-    p->p[FL_KP_GRID] = blocks > 0 ? blocks : 1;
-  }
-  p->p[FL_KP_SHARED] = k->shared;
-  p->p[FL_KP_COUNT_ARGS] = k->nparam;
-  check_geometry(L, p, k->k->f);
 }
 
 static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
@@ -424,7 +378,7 @@ int fl_kernel_call(lua_State *L) {
     fl_kplan_scalar(L, &p, q, k->omit, lua_gettop(L));
     lua_pop(L, 1);
   }
-  set_geometry(L, &p, k, n);
+  fl_kplan_geometry(L, &p, k, n);
   const int tracked = p.tracked && b->c->grad_mode;
   fl_kfunction *f = tracked && k->recorder ? recorder(L, &p, k) : k->k;
   make_ready(L, b, &p, f);
@@ -457,12 +411,12 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
   for (int i = 0; i < 3; i++) {
     if (p->p[FL_KP_GRID] == 0 && k->has_grid) p->p[FL_KP_GRID + i] = k->grid[i];
     if (p->p[FL_KP_BLOCK] == 0 && i == 0)
-      p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : usual_block(k->k->f);
+      p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : fl_kplan_block(k->k->f);
   }
   if (p->p[FL_KP_GRID] == 0) fl_lua_fail(L, p->name, "launch needs {grid = …}: how many blocks");
   p->p[FL_KP_SHARED] = fl_option_int(L, 2, p->name, "shared", k->shared);
   p->p[FL_KP_COUNT_ARGS] = k->nparam;
-  check_geometry(L, p, k->k->f);
+  fl_kplan_check(L, p, k->k->f);
 }
 
 /* A written handle: neither a view nor tracked. */
@@ -598,10 +552,10 @@ int fl_kernel_run(lua_State *L) {
   }
   p.p[FL_KP_COUNT_ARGS] = k->nparam;
   if (p.p[FL_KP_BLOCK] == 0) {                           /* by elements: grid.x counts them */
-    p.p[FL_KP_BLOCK] = usual_block(k->k->f);
+    p.p[FL_KP_BLOCK] = fl_kplan_block(k->k->f);
     p.p[FL_KP_GRID] = (p.p[FL_KP_GRID] + p.p[FL_KP_BLOCK] - 1) / p.p[FL_KP_BLOCK];
   }
-  check_geometry(L, &p, k->k->f);
+  fl_kplan_check(L, &p, k->k->f);
   for (int i = 0; i < k->nparam; i++) {
     lua_settop(L, 4);
     lua_geti(L, 4, i + 1);

@@ -9,32 +9,10 @@
 ** Ours works in f64, so f32 is widened. Library workspaces are the documented sizes, with
 ** blocks of 64.
 */
-#include "cpu/linalg/linalg_one.h"
+#include "cpu/linalg/linalg_room.h"
 #include "cpu/linalg/dense.h"
-#include "base/num.h"
-#include <float.h>
 #include <math.h>
-#include <string.h>
 
-enum { SMALL = 24, SMALL_SPECTRUM = 3, BLOCK = 64 };      /* up to these sizes: ours */
-
-typedef struct room { char *at; } room;
-
-/* The next n bytes of the working memory. */
-static void *take(room *r, int64_t n) {
-  void *p = r->at;
-  r->at += (n + 63) & ~(int64_t)63;
-  return p;
-}
-static double *doubles(room *r, int64_t n) { return take(r, n * (int64_t)sizeof(double)); }
-
-static int32_t as_length(int64_t n) { return n < INT32_MAX ? (int32_t)n : INT32_MAX; }
-
-/* Of gesdd: a tall or wide matrix goes by way of its triangle. */
-static int64_t svd_work(int64_t m, int64_t n) {
-  const int64_t k = m < n ? m : n;
-  return 4 * k * k + (3 * BLOCK + 10) * k + fl_max(m, n);
-}
 
 /* In doubles, what either way takes. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
@@ -58,42 +36,6 @@ int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
 }
 
 /* ---- elements --------------------- */
-
-static int64_t width(const fl_linalg_one *o) { return o->is64 ? 8 : 4; }
-
-static void load(const fl_linalg_one *o, double *y, const void *x, int64_t n) {
-  const float *f = x;
-  if (o->is64) memcpy(y, x, sizeof *y * (size_t)n);
-  else for (int64_t i = 0; i < n; i++) y[i] = f[i];
-}
-
-static void store(const fl_linalg_one *o, void *y, const double *x, int64_t n) {
-  float *f = y;
-  if (o->is64) memcpy(y, x, sizeof *x * (size_t)n);
-  else for (int64_t i = 0; i < n; i++) f[i] = (float)x[i];
-}
-
-static double element(const fl_linalg_one *o, const void *x, int64_t i) {
-  return o->is64 ? ((const double *)x)[i] : ((const float *)x)[i];
-}
-
-static void put(const fl_linalg_one *o, void *x, int64_t i, double v) {
-  if (o->is64) ((double *)x)[i] = v;
-  else ((float *)x)[i] = (float)v;
-}
-
-static void fill(const fl_linalg_one *o, void *x, int64_t n, double v) {
-  for (int64_t i = 0; i < n; i++) put(o, x, i, v);
-}
-
-static int all_finite(const fl_linalg_one *o, const void *x, int64_t n) {
-  for (int64_t i = 0; i < n; i++) if (!isfinite(element(o, x, i))) return 0;
-  return 1;
-}
-
-static int stopped(const fl_linalg_one *o) {
-  return atomic_load_explicit(o->stop, memory_order_relaxed) != 0;
-}
 
 static void copy(const fl_linalg_one *o, void *y, const void *x, int64_t n) {
   memcpy(y, x, (size_t)(n * width(o)));
@@ -295,202 +237,6 @@ static int determinant_one(const fl_linalg_one *o, const void *a, void *det, voi
   return FL_LINALG_OK;
 }
 
-/* ---- f64 helpers for determinants' gradients and exponentials --------------------- */
-
-static void product64(const fl_linalg_one *o, int64_t n, const double *a, const double *b,
-                      double *c) {
-  const double one = 1, zero = 0;
-  const int in = (int)n;
-  if (n > SMALL && o->lib64)
-    o->lib64->gemm("N", "N", &in, &in, &in, &one, b, &in, a, &in, &zero, c, &in, 1, 1);
-  else fl_dense_product(n, n, n, a, b, c);
-}
-
-static void transpose64(int64_t n, double *x) {
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j < i; j++) {
-      const double t = x[i * n + j];
-      x[i * n + j] = x[j * n + i];
-      x[j * n + i] = t;
-    }
-}
-
-/* u, s, vh of a square a (destroyed). */
-static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double *s,
-                 double *vh, room r) {
-  const int in = (int)n, lwork = as_length(svd_work(n, n));
-  if (n <= SMALL || !o->lib64)
-    return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)));
-  int *iwork = take(&r, 8 * n * 4), info;
-  double *work = doubles(&r, lwork);
-  o->lib64->gesdd("S", &in, &in, a, &in, s, vh, &in, u, &in, work, &lwork, iwork, &info, 1);
-  return info == 0;
-}
-
-/* Determinant of an orthogonal q: 1 or -1. */
-static double side_of(int64_t n, const double *q, room r) {
-  double *t = doubles(&r, n * n);
-  int64_t *perm = take(&r, n * 8), zero;
-  memcpy(t, q, sizeof *t * (size_t)(n * n));
-  double side = fl_dense_lu(n, n, t, perm, &zero);
-  for (int64_t i = 0; i < n; i++) side = t[i * n + i] < 0 ? -side : side;
-  return side;
-}
-
-/* det(a) and the transposed inverse for an a far from singular: 1. */
-static int regular(int64_t n, const double *a, double *c, room r) {
-  double *lu = doubles(&r, n * n), *one = doubles(&r, n * n);
-  int64_t *perm = take(&r, n * 8), zero;
-  memcpy(lu, a, sizeof *lu * (size_t)(n * n));
-  double det = fl_dense_lu(n, n, lu, perm, &zero), low = INFINITY, high = 0;
-  for (int64_t i = 0; i < n; i++) {
-    const double u = fabs(lu[i * n + i]);
-    det *= lu[i * n + i];
-    low = u < low ? u : low;
-    high = u > high ? u : high;
-  }
-  if (!(low > high * DBL_EPSILON * 64 * (double)n) || !isnormal(det)) return 0;
-  memset(one, 0, sizeof *one * (size_t)(n * n));
-  for (int64_t i = 0; i < n; i++) one[i * n + i] = det;
-  fl_dense_lu_solve(n, n, lu, perm, one, c);
-  transpose64(n, c);
-  return 1;
-}
-
-/* The gradient of det, also where a is singular: det(U V) U P V' with P the products of all
-** singular values but one. */
-static int cofactor_one(const fl_linalg_one *o, const void *in, void *out, room r) {
-  const int64_t n = o->f->n;
-  double *a = doubles(&r, n * n), *c = doubles(&r, n * n), *u = doubles(&r, n * n),
-         *vh = doubles(&r, n * n);
-  double *s = doubles(&r, n), *p = doubles(&r, n);
-  load(o, a, in, n * n);
-  if (!regular(n, a, c, r)) {
-    if (!all_finite(o, in, n * n) || !svd64(o, n, a, u, s, vh, r)) {
-      fill(o, out, n * n, NAN);
-      return FL_LINALG_OK;
-    }
-    double side = side_of(n, u, r) * side_of(n, vh, r);
-    for (int64_t i = 0; i < n; side *= s[i], i++) p[i] = side;
-    for (int64_t i = n - 1, first = 1; i >= 0; i--, first = 0) {
-      side = first ? 1 : side * s[i + 1];
-      p[i] *= side;
-    }
-    for (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < n; j++) u[i * n + j] *= p[j];
-    product64(o, n, u, vh, c);
-  }
-  store(o, out, c, n * n);
-  return FL_LINALG_OK;
-}
-
-/* The gradient of <g, cofactor(a)>: in the basis of the singular vectors, where a is diagonal,
-** it is made of products of all singular values but two. */
-static int cofactor_grad_one(const fl_linalg_one *o, const void *in, const void *seed,
-                             void *out, room r) {
-  const int64_t n = o->f->n;
-  double *a = doubles(&r, n * n), *u = doubles(&r, n * n), *vh = doubles(&r, n * n),
-         *g = doubles(&r, n * n);
-  double *h = doubles(&r, n * n), *d = doubles(&r, n * n), *s = doubles(&r, n),
-         *after = doubles(&r, n + 1);
-  load(o, a, in, n * n);
-  if (!all_finite(o, in, n * n) || !svd64(o, n, a, u, s, vh, r)) {
-    fill(o, out, n * n, NAN);
-    return FL_LINALG_OK;
-  }
-  const double side = side_of(n, u, r) * side_of(n, vh, r);
-  load(o, g, seed, n * n);
-  transpose64(n, u);
-  transpose64(n, vh);
-  product64(o, n, u, g, a);
-  product64(o, n, a, vh, h);                     /* h = u' g v */
-  transpose64(n, u);
-  transpose64(n, vh);
-  memset(d, 0, sizeof *d * (size_t)(n * n));
-  after[n] = 1;
-  for (int64_t i = n - 1; i >= 0; i--) after[i] = after[i + 1] * s[i];
-  double before = side;
-  for (int64_t k = 0; k < n; before *= s[k], k++) {
-    double between = 1;
-    for (int64_t l = k + 1; l < n; between *= s[l], l++) {
-      const double p = before * between * after[l + 1];
-      d[k * n + k] += p * h[l * n + l];
-      d[l * n + l] += p * h[k * n + k];
-      d[k * n + l] = -p * h[l * n + k];
-      d[l * n + k] = -p * h[k * n + l];
-    }
-  }
-  product64(o, n, u, d, a);
-  product64(o, n, a, vh, h);
-  store(o, out, h, n * n);
-  return FL_LINALG_OK;
-}
-
-/* ---- exponential --------------------- */
-
-/* The Padé form of degree q of exp(a): x; even powers in p, all of them n x n. */
-static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, double *x, room r) {
-  double *a2 = doubles(&r, n * n), *power = doubles(&r, n * n), *u = doubles(&r, n * n),
-         *v = doubles(&r, n * n);
-  double *t = doubles(&r, n * n);
-  int64_t *perm = take(&r, n * 8), zero;
-  double c[16] = { 1 };
-  for (int i = 1; i <= q; i++) c[i] = c[i - 1] * (q - i + 1) / ((double)(2 * q - i + 1) * i);
-  product64(o, n, a, a, a2);
-  for (int64_t i = 0; i < n * n; i++) u[i] = v[i] = power[i] = 0;
-  for (int64_t i = 0; i < n; i++) power[i * n + i] = 1;
-  for (int e = 0; e <= q && !stopped(o); e += 2) {
-    if (e) {
-      product64(o, n, power, a2, t);
-      memcpy(power, t, sizeof *t * (size_t)(n * n));
-    }
-    for (int64_t i = 0; i < n * n; i++) {
-      v[i] += c[e] * power[i];
-      u[i] += c[e + 1] * power[i];
-    }
-  }
-  if (stopped(o)) return;
-  product64(o, n, a, u, t);                      /* odd part */
-  for (int64_t i = 0; i < n * n; i++) {
-    u[i] = v[i] - t[i];
-    v[i] += t[i];
-  }
-  fl_dense_lu(n, n, u, perm, &zero);
-  fl_dense_lu_solve(n, n, u, perm, v, x);
-}
-
-/* Scaling and squaring; limits of the degrees as Higham (2005) has them for f64. */
-static int exp_one(const fl_linalg_one *o, const void *in, void *out, room r) {
-  static const struct { int degree; double limit; } forms[] = {
-    { 3, 0.01495585217958292 }, { 5, 0.2539398330063230 }, { 7, 0.9504178996162932 },
-    { 9, 2.097847961257068 },
-    { 13, 5.371920351148152 } };
-  const int64_t n = o->f->n;
-  double *a = doubles(&r, n * n), *x = doubles(&r, n * n), *t = doubles(&r, n * n), norm = 0;
-  load(o, a, in, n * n);
-  for (int64_t j = 0; j < n; j++) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += fabs(a[i * n + j]);
-    if (!(sum <= norm)) norm = sum;
-  }
-  if (!isfinite(norm)) {
-    fill(o, out, n * n, NAN);
-    return FL_LINALG_OK;
-  }
-  int f = 0, squarings = 0;
-  while (f < 4 && norm > forms[f].limit) f++;
-  if (norm > forms[f].limit) frexp(norm / forms[f].limit, &squarings);
-  for (int64_t i = 0; i < n * n; i++) a[i] = ldexp(a[i], -squarings);
-  pade(o, n, forms[f].degree, a, x, r);
-  for (int i = 0; i < squarings && !stopped(o); i++) {
-    product64(o, n, x, x, t);
-    double *other = x;
-    x = t;
-    t = other;
-  }
-  store(o, out, x, n * n);
-  return FL_LINALG_OK;
-}
-
 /* ---- orthogonal factors --------------------- */
 
 /* The library's LQ of the transpose: L is our R, its Q ours, both as they lie. */
@@ -606,9 +352,9 @@ int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *con
     case FL_CALL_cholesky: return cholesky_one(o, in[0], out[0], &r);
     case FL_CALL_lu: return lu_one(o, in[0], out[0], out[1], &r);
     case FL_CALL_determinant: return determinant_one(o, in[0], out[0], out[1], out[2], &r);
-    case FL_CALL_cofactor: return cofactor_one(o, in[0], out[0], r);
-    case FL_CALL_cofactor_grad: return cofactor_grad_one(o, in[0], in[1], out[0], r);
-    case FL_CALL_matrix_exp: return exp_one(o, in[0], out[0], r);
+    case FL_CALL_cofactor: return fl_linalg_cofactor(o, in[0], out[0], r);
+    case FL_CALL_cofactor_grad: return fl_linalg_cofactor_grad(o, in[0], in[1], out[0], r);
+    case FL_CALL_matrix_exp: return fl_linalg_exp(o, in[0], out[0], r);
     case FL_CALL_qr: return qr_one(o, in[0], out[0], out[1], &r);
     case FL_CALL_svd: return svd_one(o, in[0], out[0], out[1], out[2], &r);
     default: return eigh_one(o, in[0], out[0], out[1], &r);
