@@ -574,7 +574,8 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return second && !second->refusal ? second : first;
 }
 
-fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+/* Where an element goes to the threads that ask first, no order of the sums can be kept. */
+static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = derived(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;
   fl_kad_request free = *r;
@@ -582,5 +583,11 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   res = derived(a, f, &free);
   if (res) res->unordered_line = res->taken_line;
   if (res) res->any_order = 1;
+  return res;
+}
+
+fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = ordered(a, f, r);
+  fl_kad_tell("adjoint", f, r, res);
   return res;
 }

@@ -137,6 +137,8 @@ void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* f with barriers of the block for those of warps in loops that all its threads go through together
 ** (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+/* ad_tell.c: x is what became of the request; NULL: nothing */
+void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */
