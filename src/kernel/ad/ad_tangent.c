@@ -183,7 +183,7 @@ static fl_kblock along(fl_kad_state *d, fl_kblock in) {
 static void of_pointer(fl_kad_state *d, int v) {
   const fl_kvar x = d->f->vars[v];
   const int want = d->r->want[x.param], output = (want & FL_KAD_OUTPUT) && !x.is_const;
-  const int result = d->written[v] || output;
+  const int result = fl_kad_written(d, v) || output;
   d->shadow[v] = fl_kad_param_new(d, result ? FL_KAD_TANGENT_RESULT : FL_KAD_TANGENT, v, "t_",
                                   fl_kad_type(x.type), 1, !result);
 }

@@ -14,8 +14,8 @@ static void put_request(fl_text *t, const fl_kfunc *f, const fl_kad_request *r) 
 }
 
 static void put_result(fl_text *t, const fl_kad *x) {
-  fl_text_printf(t, "%016" PRIx64 ", %d plain, %d by block, %d atomic, roles", fl_ktree_hash(x->func),
-                 (int)x->n_plain, (int)x->n_block, (int)x->n_atomic);
+  fl_text_printf(t, "%016" PRIx64 ", %d plain, %d by block, %d atomic, roles",
+                 fl_ktree_hash(x->func), (int)x->n_plain, (int)x->n_block, (int)x->n_atomic);
   for (int i = 0; i < x->n_params; i++)
     fl_text_printf(t, " %d%s%s%s", x->params[i].role, x->params[i].seeded ? "s" : "",
                    x->params[i].through ? "t" : "", x->params[i].stores ? "w" : "");

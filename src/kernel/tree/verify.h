@@ -18,6 +18,6 @@ void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body);
 /* FLAME_DEBUG=6 also tells in a line what became of a kernel: "kernel 'k' 0123456789abcdef: …", the
 ** number being that of its tree; tools/verdicts collects and compares these lines. */
 int fl_kpass_is_told(void);
-uint64_t fl_ktree_hash(const fl_kfunc *f);           /* of what fl_ktree_print writes; 0: no memory */
+uint64_t fl_ktree_hash(const fl_kfunc *f);           /* of what is printed; 0: no memory */
 void fl_kpass_tell(const fl_kfunc *f, const char *what);
 #endif
