@@ -414,7 +414,7 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
   local shape, n = x.shape, math.max(x.ndim, #reps)
   local apart, whole, joined = {}, {}, {}
   for d = 1, n do
-    local size, times = shape[d - n + #shape] or 1, reps[d - n + #reps] or 1
+    local size, times = rawget(shape, d - n + #shape) or 1, reps[d - n + #reps] or 1
     table.move({ 1, size }, 1, 2, #apart + 1, apart)
     table.move({ times, size }, 1, 2, #whole + 1, whole)
     joined[d] = times * size
@@ -496,7 +496,7 @@ local function broadcast_shape(op, list)
   for d = 1, n do
     shape[d] = 1
     for i = 1, #list do
-      local s = list[i].shape[d - n + list[i].ndim] or 1
+      local s = rawget(list[i].shape, d - n + list[i].ndim) or 1
       if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op,
         "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
       if s ~= 1 then shape[d] = s end

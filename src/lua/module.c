@@ -278,7 +278,8 @@ static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f)
   lua_pushlightuserdata(L, b);
   lua_pushvalue(L, AT_META);
   lua_pushvalue(L, AT_METHODS);
-  lua_pushcclosure(L, f, 3);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_sizes);
+  lua_pushcclosure(L, f, FL_UPVALUE_SIZES);
   lua_setfield(L, AT_META, name);
 }
 
@@ -344,6 +345,7 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
   fl_cycles_init(L, b);
+  fl_sizes_metatable(L, b);
   fl_scope_metatable(L, b);
   fl_guard_metatable(L, b);
 }

@@ -166,7 +166,7 @@ static int mm_lt(lua_State *L) { return fl_lua_fail(L, "<", COMPARED); }
 static int mm_le(lua_State *L) { return fl_lua_fail(L, "<=", COMPARED); }
 static int mm_concat(lua_State *L) {
   for (int i = 1; i <= 2; i++) {
-    if (box_at(L, i) == NULL && !lua_isstring(L, i))
+    if (box_at(L, i) == NULL && !lua_isstring(L, i) && !fl_is_sizes(L, i))
       return fl_lua_fail(L, "..", "can not join a tensor and a %s", luaL_typename(L, i));
   }
   luaL_tolstring(L, 1, NULL);
