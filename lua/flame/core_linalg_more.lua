@@ -138,6 +138,7 @@ internal.def("lu_unpack", 2, function(lu, pivots)
   need_tensor("lu_unpack", "lu", lu)
   need_tensor("lu_unpack", "pivots", pivots)
   if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
+  if pivots.ndim == 0 then fail("lu_unpack", "pivots is 0-d, need (…, %d)", lu.shape[lu.ndim]) end
   local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
   local k = math.min(m, n)
   local like = { dtype = lu.dtype, device = lu.device }

@@ -186,7 +186,7 @@ extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key
 fl_key_error, fl_key_guard,
   /* registry keys */
   fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned,
-  fl_key_watch, fl_key_sizes;
+  fl_key_watch, fl_key_sizes, fl_key_newaxis;
 
 /* ---- entering -------------------------------------------------------------------------------- */
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);
@@ -241,6 +241,7 @@ fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name);
 fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name);
 fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name);
 const char *fl_arg_found(lua_State *L, int i);
+const char *fl_arg_no_number(lua_State *L, int i);
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name);
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
 fl_node *fl_factor_node(fl_lua *b, double v);

@@ -304,7 +304,8 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   add_meta(L, b, "__close", box_close);
   add_meta(L, b, "__eq", box_eq);
   add_meta(L, b, "__tostring", fl_print_tostring);
-  lua_pushliteral(L, "flame.tensor");
+  /* what Lua's own functions say they got in place of a number or a text */
+  lua_pushliteral(L, "a tensor: write x:item()");
   lua_setfield(L, AT_META, "__name");
   lua_pushboolean(L, 0);
   lua_setfield(L, AT_META, "__metatable");
@@ -393,6 +394,8 @@ static int build(lua_State *L) {
   add_group(L, b, "autograd", autograd);
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&fl_key_newaxis);
+  lua_setfield(L, AT_MODULE, "newaxis");
   lua_pushvalue(L, AT_INTERNAL);
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);
