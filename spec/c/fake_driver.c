@@ -52,7 +52,7 @@ static int fake_trip(const char *name) {
 
 static int fake_releases(const char *name) {
   return strstr(name, "Destroy") || strstr(name, "Free") || strstr(name, "Release") ||
-         strstr(name, "Unload") || strcmp(name, "CtxPop") == 0;
+         strstr(name, "Unload") || strstr(name, "EndCapture") || strcmp(name, "CtxPop") == 0;
 }
 
 static void fake_add(int64_t *count, int64_t n) {

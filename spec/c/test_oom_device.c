@@ -259,12 +259,17 @@ static int replays(flame_context *c) {
   for (int run = 0; good && run < RUNS; run++) {
     const float in = run < OTHER ? 1 : 2;
     float first[16] = { 0 }, last[16] = { 0 };
-    flame_tensor *a = flame_matmul(run < OTHER ? x : x2, m), *b = flame_matmul(a, m);
-    flame_tensor *y = flame_matmul(b, m), *z = flame_matmul(y, m);
+    flame_tensor *y = flame_matmul(run < OTHER ? x : x2, m), *z = y;
+    for (int i = 1; i < 5; i++) {
+      flame_tensor *next = flame_matmul(z, m);
+      if (i > 1) flame_free(z);
+      z = next;
+    }
     good = z && flame_read(z, last, sizeof last) == FLAME_OK &&
-           flame_read(b, first, sizeof first) == FLAME_OK;
-    if (good) CHECK(first[3] == 4 * in && last[5] == 16 * in, "replays", run);
-    flame_free(a); flame_free(b); flame_free(y);
+           flame_read(y, first, sizeof first) == FLAME_OK;
+    if (good && fake.nlaunch == 0)               /* else our own kernels, which are not computed */
+      CHECK(first[3] == 2 * in && last[5] == 32 * in, "replays", run);
+    flame_free(y);
     if (run == HELD) held = z;
     else flame_free(z);
   }

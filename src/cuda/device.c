@@ -143,7 +143,7 @@ static void close_state(fl_cuda *s) {
     host_only = 1;
     pushed = 0;
   }
-  fl_replay_let_go(s, pushed);
+  fl_replay_let_go(s, !host_only);
   fl_prepared_let_go(s);
   FL_DROP(s->mem, &s->ran.out);
   fl_blas_close(s, host_only);

@@ -1,7 +1,9 @@
 /* Recordings of runs as CUDA graphs: see replay.h. */
 #include "cuda/replay.h"
 #include "base/env.h"
+#include "base/hooks.h"
 #include <string.h>
+#include <unistd.h>
 
 enum { RECORDINGS = 4, SEEN = 8, LEAST = 3, MOST_MADE = 64, CAPTURE_RELAXED = 2 };
 enum { REPLAY_NEVER, REPLAY_THIRD, REPLAY_ALWAYS };    /* FLAME_REPLAY */
@@ -69,7 +71,7 @@ static void free_span(fl_recording *w, span *x, int driver) {
   x->graph = NULL;
 }
 
-/* driver: the context is current; else only memory is given back. */
+/* driver: else only host memory is given back. */
 static void free_recording(fl_mem *m, fl_recording *w, int driver) {
   for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
   for (int64_t i = 0; i < w->nodes.n; i++)
@@ -100,9 +102,10 @@ void fl_replay_free(fl_plan *p) {
   if (!r) return;
   p->replay = NULL;
   if (r->s) {
-    const int entered = fl_cuda_try_enter(r->s);
-    drop_recordings(r, entered);
-    if (entered) fl_cuda_leave(r->s);
+    const int ours = r->s->pid == getpid();
+    const int pushed = ours && r->s->cu->CtxPush(r->s->context) == FL_CU_OK;
+    drop_recordings(r, ours);
+    if (pushed) fl_cuda_leave(r->s);
     if (r->s->ran.plan == p) r->s->ran.plan = NULL;
     if (r->prev) r->prev->next = r->next;
     else r->s->replays = r->next;
@@ -198,6 +201,7 @@ static uint64_t hash_of(const fl_cuda *s, const fl_replay *r, const fl_plan *p,
 
 static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, const fl_plan *p,
                   const fl_binding *b) {
+  if (FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) return 1;
   if (w->epoch != s->epoch || w->nread != p->nread || w->arena != b->arena) return 0;
   for (int64_t i = 0; i < r->frozen.n; i++)
     if (w->frozen[i] != frozen_address(b, r->frozen.at[i])) return 0;
@@ -261,7 +265,7 @@ static int is_bound(const fl_recording *w, const fl_plan *p, const fl_binding *b
 /* Our kernels in the graphs get what this run binds. */
 static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
   flame_status e = FLAME_OK;
-  if (is_bound(w, p, b)) return e;
+  if (is_bound(w, p, b) || FL_PLANTED(s->ctx, FL_PLANT_BOUND)) return e;
   for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++) e = set_node(s, w, &w->nodes.at[i], b);
   for (int64_t i = 0; i < w->tables.n && e == FLAME_OK; i++) e = set_table(s, &w->tables.at[i], b);
   if (e == FLAME_OK) keep_binding(w, p, b);
@@ -360,7 +364,8 @@ static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_b
                           uint64_t hash) {
   for (int i = 0; i < RECORDINGS; i++) {
     fl_recording *w = r->recording[i];
-    if (!w || w->hash != hash || !serves(s, r, w, p, b)) continue;
+    if (!w || (w->hash != hash && !FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) ||
+        !serves(s, r, w, p, b)) continue;
     w->used = ++r->clock;
     w->next = 0;
     return w;

@@ -24,7 +24,7 @@ typedef struct fl_recording fl_recording;
 /* What hangs on a plan, made when it is prepared. */
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
-/* Closing. driver: its context is current, so that graphs are given back. */
+/* Closing. driver: graphs are given back; else only host memory is. */
 void fl_replay_let_go(fl_cuda *s, int driver);
 /* Before the first step. *w: the recording that serves this run, or an empty one, which the run
 ** fills; NULL: step by step. */

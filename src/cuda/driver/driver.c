@@ -78,10 +78,6 @@ flame_status fl_cuda_enter(fl_cuda *s) {
   return fl_cuda_check(s, s->cu->CtxPush(s->context), "cuCtxPushCurrent");
 }
 
-int fl_cuda_try_enter(fl_cuda *s) {
-  return !s->dead && s->pid == getpid() && s->cu->CtxPush(s->context) == FL_CU_OK;
-}
-
 void fl_cuda_leave(fl_cuda *s) {
   fl_cu_context c;
   s->cu->CtxPop(&c);

@@ -4,10 +4,12 @@
 ** runs, and from then on each of them is copied out behind the step that makes it.
 */
 #include "cuda/driver/state.h"
+#include "base/hooks.h"
 #include <string.h>
 
 void fl_soon_forget(fl_cuda *s) {
-  for (int i = 0; i < FL_PLAN_READS; i++) s->soon[i].bytes = 0;
+  for (int i = 0; i < FL_PLAN_READS && !FL_PLANTED(s->ctx, FL_PLANT_SOON); i++)
+    s->soon[i].bytes = 0;
 }
 
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {

@@ -118,8 +118,6 @@ typedef struct fl_cuda {
 
 /* ---- driver.c ---- */
 flame_status fl_cuda_enter(fl_cuda *s);
-/* The same for giving back: 0 without an error where that is not possible. */
-int fl_cuda_try_enter(fl_cuda *s);
 void fl_cuda_leave(fl_cuda *s);
 /* A driver result as a status; a sticky one marks device and context dead. */
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call);
