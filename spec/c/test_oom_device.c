@@ -250,8 +250,8 @@ static flame_tensor *square(flame_context *c, float number) {
   return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 4, 4 }, data);
 }
 
-/* Products of products, again and again: from the third time on as graphs, in which the fake computes
-** them too. One result is held, and the last runs have another input. */
+/* Products of products, again and again: from the third time on as graphs, in which the fake
+** computes them too. One result is held, and the last runs have another input. */
 static int replays(flame_context *c) {
   enum { RUNS = 7, HELD = 3, OTHER = 5 };
   flame_tensor *m = square(c, 0.5f), *x = square(c, 1), *x2 = square(c, 2), *held = NULL;

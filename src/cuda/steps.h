@@ -1,4 +1,5 @@
-/* Steps of a plan on the device: queued one by one, by a run or by a recording of one (replay.h). */
+/* Steps of a plan on the device: queued one by one, by a run or by a
+** recording of one (replay.h). */
 #ifndef FL_CUDA_STEPS_H
 #define FL_CUDA_STEPS_H
 #include "cuda/prepared.h"
