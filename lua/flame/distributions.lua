@@ -230,7 +230,8 @@ local function value_of(self, what, value, wanted, like)
 end
 
 local shared = { extend = extend, constructor = constructor, need = need, take = take, new = new,
-  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of, check = check,
+  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of,
+    check = check,
   fail = fail, never = function() return false end }
 
 -- ---- what all have ------------------------------------------------------------------------------
@@ -279,7 +280,7 @@ function Distribution:sample(...)
   return flame.no_grad(function() return self:draw(size) end)
 end
 function Distribution.properties:has_rsample() return true end
-Distribution.shown = false                               -- names in tostring, unless 'names'
+Distribution.shown = false                               -- names in tostring, else 'names'
 
 --- The logarithm of the density, or of the probability of a count or class.
 ---@param value flame.Tensor|number  (…, batch, event)
