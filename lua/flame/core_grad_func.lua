@@ -56,7 +56,7 @@ function Context:__close() self._again, self._kept = nil, nil end
 local function reducible(given, shape)
   for k = 0, #shape - 1 do
     local n = shape[#shape - k]
-    if n ~= 1 and n ~= given[#given - k] then return false end
+    if n ~= 1 and n ~= rawget(given, #given - k) then return false end
   end
   return #given >= #shape
 end

@@ -137,8 +137,9 @@ return function(distributions, shared)
   Poisson.properties.has_rsample = shared.never
   constructor(Poisson, "rate: T|num",
     --- Counts of events that come one by one, rate of them on average.
-    function(rate, validate) return simple(Poisson, validate, { "rate", rate,
-      need.not_negative }) end)
+    function(rate, validate)
+      return simple(Poisson, validate, { "rate", rate, need.not_negative })
+    end)
   function Poisson:draw(size) return flame.poisson(self.rate:expand(size)) end
   function Poisson:log_prob(value)
     local x = value_of(self, "log_prob", value, need.count)

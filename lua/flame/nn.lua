@@ -222,7 +222,7 @@ local function walk(self, visit, prefix, seen, again)
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
     if type(value) == "table" and order[value] == nil then
-      if getmetatable(value) == nil and not seen[value] then
+      if not getmetatable(value) and not seen[value] then
         seen[value] = true
         for i, part in ipairs(value) do item(prefix .. tostring(key) .. "." .. i, part) end
       end

@@ -98,7 +98,7 @@ return function(nn, shared)
     for name, m in net:named_modules() do
       if nn.is(m, nn.LoRA) and rawget(m, "layer") then list[#list + 1] = { name, m } end
     end
-    if #list == 0 then fail(op, "the network has no adapters\1: nn.lora.attach(net)") end
+    if #list == 0 then fail(op, "the network has no adapters\1: call nn.lora.attach(net)") end
     return list
   end
 
@@ -121,7 +121,7 @@ return function(nn, shared)
       for name, m in net:named_modules() do
         if #weights_of(m) > 0 and is_target(name, targets) then
           if rawget(m, slot_of(weights_of(m)[1])) then
-            fail("lora.attach", "layer '%s' has an adapter\1: nn.lora.remove(net) takes it away", name)
+            fail("lora.attach", "layer '%s' has an adapter\1: call nn.lora.remove(net)", name)
           end
           names[#names + 1], layers[#layers + 1] = name, m
         end
@@ -182,7 +182,7 @@ return function(nn, shared)
         table.concat(p.A.shape, ", "), table.concat(p.B.shape, ", "), table.concat(w.shape, ", "))
     end
     if old and (rawget(old, "base") or old.A.shape[1] ~= rank) then
-      fail("lora.load", "'%s' is there, %s\1: nn.lora.remove(net) takes it away", owner,
+      fail("lora.load", "'%s' is there, %s\1: call nn.lora.remove(net)", owner,
         rawget(old, "base") and "merged" or "with another rank")
     end
   end

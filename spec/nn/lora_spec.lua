@@ -180,7 +180,7 @@ describe("adapters", function()
   end)
   it("refuse what does not fit", function()
     local net = nn.Sequential { nn.Linear(3, 2), nn.GELU() }
-    refused("the network has no adapters: nn.lora.attach(net)", nn.lora.merge, net)
+    refused("the network has no adapters: call nn.lora.attach(net)", nn.lora.merge, net)
     refused("no linear, convolution or attention layer whose name holds 'atention'", nn.lora.attach,
       net,
       { targets = "atention" })
@@ -188,7 +188,7 @@ describe("adapters", function()
     refused("rank is 0", nn.lora.attach, net, 0)
     refused("no option 'rnak'", nn.lora.attach, net, { rnak = 2 })
     nn.lora.attach(net)
-    refused("layer '1' has an adapter: nn.lora.remove(net) takes it away", nn.lora.attach, net)
+    refused("layer '1' has an adapter: call nn.lora.remove(net)", nn.lora.attach, net)
     local state = nn.lora.state_dict(net)
     refused("there is no layer for '1.lora' in the network", nn.lora.load, nn.Linear(3, 2), state)
     refused("'1.lora' has A (8, 3) and B (2, 8), the weight is (2, 5)", nn.lora.load,
