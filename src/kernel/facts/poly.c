@@ -135,7 +135,8 @@ int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
     return all;
   }
   if (s >= FL_KSYM_VAR)
-    return !fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) && !k->level[s - FL_KSYM_VAR];
+    return !fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
+           k->uniform->level[s - FL_KSYM_VAR] == FL_KEQUAL_GRID;
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 

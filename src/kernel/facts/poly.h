@@ -7,6 +7,7 @@
 #define FL_KERNEL_POLY_H
 #include "kernel/facts/access.h"
 #include "kernel/facts/defs.h"
+#include "kernel/facts/uniform.h"
 
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12,
        FL_KPOLY_SEEN = 48 };
@@ -35,8 +36,7 @@ struct fl_kindices {
   fl_klimits *used;                         /* of it */
   fl_karena arena;                          /* of what follows */
   fl_kdefs *defs;
-  uint8_t *level;                           /* by variable: how equal it is in threads (index.c) */
-  int changed;
+  fl_kuniform *uniform;
   struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
   struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
 };
