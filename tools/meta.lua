@@ -405,7 +405,7 @@ local function is_class(v, name)
 end
 
 --- Modules that scripts require, by their own names.
-local modules = { "nn", "optim", "data", "plot", "image", "clifford", "distributions" }
+local modules = { "nn", "optim", "data", "plot", "image", "clifford", "distributions", "diffusion" }
 local is_module = {}
 for _, name in ipairs(modules) do is_module[name] = true end
 meta.is_module = is_module
@@ -417,7 +417,8 @@ local function classes()
     EventWriter = require("flame.data_tensorboard").Writer,
     Algebra = require("flame.clifford").Algebra,
     Distribution = require("flame.distributions").Distribution,
-    Transform = require("flame.distributions").Transform }
+    Transform = require("flame.distributions").Transform,
+    Schedule = require("flame.diffusion").Schedule }
 end
 
 --- What stands in the table flame and in its groups.
