@@ -269,6 +269,14 @@ local function entry_of_op(op)
   return { params = params, returns = { TENSOR }, doc = { op.doc } }
 end
 
+--- The line where the declaration of 'name' begins whose function stands at line 'at'.
+local function first_line(lines, at, name)
+  local last = name:match("([%w_]+)$")
+  for i = at, math.max(at - 4, 1), -1 do
+    if lines[i]:find("[%.:]" .. last .. "%(") then return i end
+  end
+  return at
+end
 --- What the Lua sources say on a function of this name; nil when there is no text.
 --- declared: the name in the declaration, where there is one.
 local function entry_of_lua(name, f, declared)
@@ -277,6 +285,7 @@ local function entry_of_lua(name, f, declared)
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
   local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
+    or name:find("^nn%.lora%.")
   if method and lines_of(own) then           -- a function of the same name elsewhere is another one
     at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
     if at then where, order = own, {} end
@@ -292,7 +301,7 @@ local function entry_of_lua(name, f, declared)
       or line_of_function(lines, "^%s*local function " .. base .. "%s*%(")
       or line_of_function(lines, "^%s*[%w_%.]+%." .. base .. "%s*=")
   end
-  if not at then at = info.linedefined end
+  if not at then at = lines and first_line(lines, info.linedefined, base) or info.linedefined end
   if not lines then return nil end
   local doc, tags = comment_above(lines, at)
   local names = parameters(f)

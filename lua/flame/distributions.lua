@@ -230,8 +230,8 @@ local function value_of(self, what, value, wanted, like)
 end
 
 local shared = { extend = extend, constructor = constructor, need = need, take = take, new = new,
-  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of, check = check,
-  fail = fail, never = function() return false end }
+  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of,
+  check = check, fail = fail, never = function() return false end }
 
 -- ---- what all have ------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ flame.linalg = {}
 ---@class flame.nn
 local nn = {}
 nn.init = {}
+nn.lora = {}
 nn.utils = {}
 ---@class flame.optim
 local optim = {}
@@ -250,6 +251,11 @@ function Module:buffers() end
 --- The modules that the module itself holds: a list, or for child in net:children() do … end.
 function Module:children() end
 
+--- A deep copy: modules, parameters and buffers of its own with the same values, shared ones
+--- shared, hooks that run with the copy. Gradients are not copied; functions are shared.
+---@return flame.Module
+function Module:clone() end
+
 --- Number of elements of all parameters.
 function Module:count() end
 
@@ -285,6 +291,15 @@ function Module:float() end
 ---@param ... any
 ---@return any
 function Module:forward(...) end
+
+---@class flame.options.Module:freeze
+---@field patterns? string
+
+--- Stops the training of the parameters in whose names a pattern of Lua is found, as
+--- "^encoder%." or "bias$"; gives their names. Their gradients go.
+---@param ... string
+---@return any
+function Module:freeze(...) end
 
 --- the buffer at a dotted path
 ---@param path string
@@ -325,6 +340,17 @@ function Module:named_modules() end
 
 --- for name, parameter in net:named_parameters() do … end
 function Module:named_parameters() end
+
+---@class flame.options.Module:parameter_groups
+---@field groups? any
+
+--- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
+--- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
+--- which a pattern is found in its name; a group without patterns takes those that are left,
+--- else they make one of their own. Frozen parameters are left out.
+---@param groups any
+---@return any
+function Module:parameter_groups(groups) end
 
 --- Parameters in order of first assignment, shared ones once.
 ---@return flame.Tensor[]
@@ -378,6 +404,14 @@ function Module:to(...) end
 --- Training mode for the module and all below it.
 ---@param on any
 function Module:train(on) end
+
+---@class flame.options.Module:unfreeze
+---@field patterns? string
+
+--- Trains the parameters again in whose names a pattern of Lua is found; gives their names.
+---@param ... string
+---@return any
+function Module:unfreeze(...) end
 
 --- Sets .grad of every parameter to nil; set_to_none = false, also in a
 --- table, fills them with 0 instead.
@@ -2831,6 +2865,18 @@ Tensor.full_like = flame.full_like
 ---@return function
 function flame.func(spec) end
 
+---@class flame.options.functional_call
+---@field values? any
+
+--- net(…) with other values: those of the table by name stand for the network's parameters and
+--- buffers during the call, and gradients go to them; what is not named is as it is. A shared
+--- parameter is replaced wherever it stands.
+---@param net any
+---@param values any
+---@param ... any
+---@return any ...
+function flame.functional_call(net, values, ...) end
+
 --- for each place of idx the element of x at that position of axis d
 ---@param x flame.Tensor
 ---@param d integer
@@ -5197,6 +5243,20 @@ function nn.AdaptiveMaxPool3d(...) end
 ---@return flame.Module
 function nn.AlphaDropout(self, x) end
 
+---@class flame.options.nn.AveragedModel
+---@field model? flame.Module
+---@field decay? number
+---@field avg_fn? function
+---@field use_buffers? boolean  false
+
+--- A copy of a network whose parameters are the mean of those given to update_parameters
+--- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old and 1 - d
+--- times the new; avg_fn(averaged, current, count) is another rule. use_buffers: buffers are
+--- averaged too, else they are those of the last update. averaged(…) calls the copy.
+---@param ... any
+---@return flame.Module
+function nn.AveragedModel(...) end
+
 --- the module of the pooling function
 ---@param ... any
 ---@return flame.Module
@@ -5423,6 +5483,23 @@ function nn.EmbeddingBag(n, d, ...) end
 ---@return flame.Module
 function nn.FeatureAlphaDropout(self, x) end
 
+---@class flame.options.nn.FeedForward
+---@field features? integer
+---@field hidden? integer
+---@field activation? string  "gelu"
+---@field dropout? number  0
+---@field bias? boolean  true
+---@field out_features? integer
+---@field device? string
+---@field dtype? string
+
+--- Two linear layers over the last axis with an activation between them, a function's name as
+--- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
+--- acts behind the activation.
+---@param ... any
+---@return flame.Module
+function nn.FeedForward(...) end
+
 --- axes 2 to last as one
 ---@param first? integer
 ---@param last? integer
@@ -5443,6 +5520,19 @@ function nn.FractionalMaxPool2d(...) end
 ---@param ... any
 ---@return flame.Module
 function nn.FractionalMaxPool3d(...) end
+
+---@class flame.options.nn.GEGLU
+---@field in_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- x goes through one matrix to twice the features; the second half, through gelu, gates the
+--- first.
+---@param ... any
+---@return flame.Module
+function nn.GEGLU(...) end
 
 --- The module of flame.gelu.
 ---@param ... any
@@ -5671,6 +5761,21 @@ function nn.LeakyReLU(...) end
 ---@param ... any
 ---@return flame.Module
 function nn.Linear(inputs, outputs, ...) end
+
+---@class flame.options.nn.LoRA
+---@field rows? integer
+---@field columns? integer
+---@field rank? integer  8
+---@field scale? number  1
+---@field dropout? number  0
+---@field device? string
+---@field dtype? string
+
+--- The adapter of a weight of so many rows and columns: A starts as a linear layer's weight, B at
+--- 0, so that nothing changes at first. scale is alpha / rank.
+---@param ... any
+---@return flame.Module
+function nn.LoRA(...) end
 
 --- The module of flame.local_response_norm.
 ---@param ... any
@@ -5948,6 +6053,19 @@ function nn.Softshrink(...) end
 ---@return flame.Module
 function nn.Softsign(...) end
 
+---@class flame.options.nn.SwiGLU
+---@field in_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- x goes through one matrix to twice the features; the second half, through silu, gates the
+--- first.
+---@param ... any
+---@return flame.Module
+function nn.SwiGLU(...) end
+
 --- The module of flame.tanh.
 ---@param ... any
 ---@return flame.Module
@@ -6222,6 +6340,58 @@ function nn.init.zeros(x, ...) end
 ---@return flame.Tensor
 function nn.init.zeros_(x, ...) end
 
+--- Is m a module of the class, or of one that extends it? false for anything else.
+---@param m any
+---@param class table  nn.Linear
+---@return boolean
+function nn.is(m, class) end
+
+---@class flame.options.nn.lora.attach
+---@field rank? integer  8
+---@field alpha? number
+---@field dropout? number  0
+---@field targets? string|string[]
+
+--- Gives adapters to the linear, convolution and attention layers of a network in whose names a
+--- pattern of Lua among targets is found, all without targets, and freezes every other parameter.
+--- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Gives the
+--- names of the layers.
+---@param net flame.Module
+---@param rank? integer|flame.options.nn.lora.attach  8
+---@param alpha? number|flame.options.nn.lora.attach
+---@param dropout? number|flame.options.nn.lora.attach  0
+---@param targets? string|string[]|flame.options.nn.lora.attach
+---@return any
+function nn.lora.attach(net, rank, alpha, dropout, targets) end
+
+--- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
+--- have none get them, of the saved rank and scale; they act, merged they are not.
+---@param net flame.Module
+---@param state table<string, flame.Tensor>
+---@return flame.Module
+function nn.lora.load(net, state) end
+
+--- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
+--- the sums then. The weights as they were are kept for unmerge.
+---@param net flame.Module
+---@return flame.Module
+function nn.lora.merge(net) end
+
+--- Takes the adapters away; what is merged stays in the weights. The parameters stay frozen.
+---@param net flame.Module
+---@return flame.Module
+function nn.lora.remove(net) end
+
+--- The adapters' tensors by name, and nothing else: what to save.
+---@param net flame.Module
+---@return any
+function nn.lora.state_dict(net) end
+
+--- The weights as they were before merge, bit for bit; the adapters act again.
+---@param net flame.Module
+---@return flame.Module
+function nn.lora.unmerge(net) end
+
 --- As optim.clip_grad_norm and optim.clip_grad_value.
 ---@param ... any
 function nn.utils.clip_grad_norm(...) end
@@ -6239,6 +6409,15 @@ function nn.utils.clip_grad_value(params, c) end
 ---@param params flame.Tensor[]
 ---@param c number
 function nn.utils.clip_grad_value_(params, c) end
+
+---@class flame.options.nn.utils.is_parametrized
+---@field name? string
+
+--- Is this name of a module, or any where none is given, a parametrisation?
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.is_parametrized
+---@return boolean
+function nn.utils.is_parametrized(module, name) end
 
 --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
 ---@param x flame.Tensor
@@ -6269,6 +6448,33 @@ function nn.utils.pad_sequence(list, batch_first, padding_value) end
 --- All values in one vector, in the list's order.
 ---@param params flame.Tensor[]
 function nn.utils.parameters_to_vector(params) end
+
+---@class flame.options.nn.utils.register_parametrization
+---@field name? string
+---@field parametrization? flame.Module
+---@field unsafe? boolean  false
+
+--- From here on module[name] reads as parametrization(original), computed at each read; original
+--- is a parameter under module.parametrizations[name]. Several are applied in order. A
+--- parametrization with a method right_inverse(weight) says what original begins as, else it is
+--- the weight; with unsafe the result may have another shape or dtype.
+---@param module flame.Module
+---@param name string
+---@param parametrization flame.Module
+---@return flame.Module
+function nn.utils.register_parametrization(module, name, parametrization) end
+
+---@class flame.options.nn.utils.remove_parametrizations
+---@field name? string
+---@field leave_parametrized? boolean  true
+
+--- The name as a parameter again: with the present value, or with leave_parametrized = false that
+--- of original.
+---@param module flame.Module
+---@param name string
+---@param leave_parametrized? boolean|flame.options.nn.utils.remove_parametrizations  true
+---@return flame.Module
+function nn.utils.remove_parametrizations(module, name, leave_parametrized) end
 
 --- the weight as a parameter again, with its present value
 ---@param module any
@@ -6302,6 +6508,16 @@ function nn.utils.unpack_sequence(packed) end
 ---@param batch_first? boolean  false
 ---@return flame.Tensor[]
 function nn.utils.unpad_sequence(x, lengths, batch_first) end
+
+---@class flame.options.nn.utils.update_bn
+---@field model? flame.Module
+
+--- Runs inputs through a network for its batch norms alone: their statistics become the means
+--- over these inputs, as is needed after averaging. batches: a list of inputs, or what a for loop
+--- goes through; of several values the first is the input.
+---@param batches any
+---@param model flame.Module
+function nn.utils.update_bn(batches, model) end
 
 --- The way back, into the same handles.
 ---@param vector any

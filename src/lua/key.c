@@ -1,7 +1,7 @@
-/* See key.h. A key gives one item an axis: a number (drops the axis), {} (whole), {i},
-** {first, last}, {first, last, step}, an index tensor, or a mask (which covers as many axes as it
-** has). A new axis stands between them: it is put into x's sizes where it is met, and is whole from
-** then on. */
+/* See key.h. A key gives one item an axis: a number (drops the axis), {} (whole), {i}, {first,
+** last}, {first, last, step}, an index tensor, or a mask (which covers as many axes as it has). A
+** new axis stands between them: it is put into x's sizes where it is met, and is whole from then
+** on. */
 #include "lua/key.h"
 
 int fl_key_named(const fl_key *k, int axis) {
