@@ -335,7 +335,7 @@ local function text_of_class(name)
     "Nll"):gsub("KL", "Kl")
   words = words:gsub("(%l)(%u)", "%1_%2"):gsub("(%d)(%u)", "%1_%2"):lower()
   for _, try in ipairs { words, (words:gsub("_loss$", "")), (words:gsub("_", "")) } do
-    if flame[try] then return "The module of flame." .. try .. "." end
+    if rawget(flame, try) then return "The module of flame." .. try .. "." end
   end
   return ""
 end
@@ -345,9 +345,10 @@ local describe
 function describe(name, f, kind)
   local base = name:match("([%w_]+)$")
   if name:match("^special%.") then                        -- most of them stand for others
-    local of = flame[base] == f and base
+    local own = rawget(flame, base)
+    local of = own == f and base
     for other, g in pairs(flame) do
-      if g == f and (not of or other < of) and flame[base] ~= f then of = other end
+      if g == f and (not of or other < of) and own ~= f then of = other end
     end
     if of then
       local e = describe(of, f, "both")
@@ -405,7 +406,7 @@ local function is_class(v, name)
 end
 
 --- Modules that scripts require, by their own names.
-local modules = { "nn", "optim", "data", "plot", "image", "clifford", "distributions", "diffusion" }
+local modules = internal.chapters
 local is_module = {}
 for _, name in ipairs(modules) do is_module[name] = true end
 meta.is_module = is_module

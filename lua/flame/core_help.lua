@@ -35,9 +35,8 @@ local function find(what)
     "Schedule:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
-    for _, module in ipairs { "nn.", "optim.", "data.", "plot.", "image.", "clifford.",
-      "distributions.", "diffusion." } do
-      if blocks[module .. what] then return module .. what end
+    for _, module in ipairs(internal.chapters) do
+      if blocks[module .. "." .. what] then return module .. "." .. what end
     end
     return nil
   end
@@ -58,8 +57,7 @@ local function find(what)
   end
   look(flame, "flame.")
   look(methods, "Tensor:")
-  for _, module in ipairs { "nn", "optim", "data", "plot", "image", "clifford", "distributions",
-    "diffusion" } do
+  for _, module in ipairs(internal.chapters) do
     local loaded = package.loaded["flame." .. module]
     if loaded then look(loaded, module .. ".") end
   end

@@ -442,5 +442,5 @@ end)
 for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed",
   "cholesky_solve", "cholesky_inverse", "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum",
   "addmm", "baddbmm" } do
-  linalg[name] = linalg[name] or flame[name] or methods[name]
+  linalg[name] = linalg[name] or rawget(flame, name) or methods[name]
 end

@@ -334,4 +334,4 @@ require "flame.distributions_joint"(distributions, shared)
 require "flame.distributions_transform"(distributions, shared)
 require "flame.distributions_pairs"(distributions, shared)
 
-return distributions
+return internal.namespace(distributions, "distributions")

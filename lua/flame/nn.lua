@@ -107,7 +107,7 @@ local REQUIRED = {
 --- The constructor of a class of this library, with those arguments by position or by name.
 local function by_name(class, init)
   local name = class.__name
-  if nn[name] ~= class then return init end
+  if rawget(nn, name) ~= class then return init end
   for pattern, names in pairs(REQUIRED) do
     if name:find(pattern) then return flame.internal.placed(name, init, names) end
   end
@@ -562,4 +562,4 @@ for _, class in pairs(nn) do
 end
 for _, t in ipairs { nn.init, nn.utils } do flame.internal.limit(t) end
 
-return nn
+return flame.internal.namespace(nn, "nn")

@@ -523,4 +523,4 @@ require "flame.optim_schedule"(optim, shared)
 internal.limit(optim)
 internal.limit(Optimizer)
 
-return optim
+return internal.namespace(optim, "optim")

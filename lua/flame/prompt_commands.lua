@@ -95,8 +95,8 @@ local function module_name(v)
   if type(v) ~= "table" then return nil end
   for name in pairs((modules())) do
     local t = flame
-    for field in name:gmatch("[%w_]+") do t = type(t) == "table" and t[field] or nil end
-    if name == "flame" and v == flame or t ~= nil and t == v then return name end
+    for field in (flame.has(name) and name or ""):gmatch("[%w_]+") do t = t[field] end
+    if v == t and (name == "flame" or t ~= flame) then return name end
   end
 end
 

@@ -3300,6 +3300,12 @@ Tensor.hardtanh = flame.hardtanh
 
 Tensor.hardtanh_ = flame.hardtanh
 flame.hardtanh_ = flame.hardtanh
+--- Is there a function, class or table of this name? flame.has("topk"), flame.has("nn.Linear").
+--- An unknown name itself raises.
+---@param name string
+---@return boolean
+function flame.has(name) end
+
 --- 0 below 0, 1 above, 'values' at 0.
 ---@param x flame.Tensor
 ---@param values flame.Tensor
