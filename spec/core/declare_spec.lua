@@ -141,8 +141,12 @@ describe("a type", function()
   it("T[] takes lists of tensors", function()
     local list = { x, y }
     takes({ list, 1 }, "f(tensors: T[], dim: axis = 1)", list)
+    local holes = { nil, x, nil, y }
+    takes({ holes }, "f(list: any[])", holes)
     refused("f: tensors[2] must be a tensor, got number 4", "f(tensors: T[])", { x, 4 })
     refused("f: tensors must be a list of tensors, got a tensor", "f(tensors: T[])", x)
+    refused("f: tensors must be a list of tensors, got table; of a module: net:parameters()",
+      "f(tensors: T[])", nn.Linear(2, 2))
   end)
   it("of words takes one of them and tells the nearest", function()
     refused('loss: reduction must be "none", "mean" or "sum", got string \'maen\'; '

@@ -58,6 +58,11 @@ static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int
   }
 }
 
+static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
+  return 0;
+}
+
 /* The remedy where there is one: the word that may be meant, or the other division. */
 static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
     int at) {
@@ -73,6 +78,9 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
     if (isfinite(v) && v != floor(v)) add(s, " (a / b is a float, a // b an integer)", -1);
   } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
     add(s, " with names; the options table comes last", -1);
+  } else if (takes(d, p, FL_ATOM_T) &&
+      fl_declare_is_of_class(L, (fl_decl_span){ "Module", 6 }, at)) {
+    add(s, FL_DO "; of a module: net:parameters()", -1);
   }
 }
 
@@ -85,10 +93,6 @@ static void say_self(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
       d->name.at);
 }
 
-static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
-  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
-  return 0;
-}
 
 static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
   line s = { "", 0 };
