@@ -284,6 +284,13 @@ max(x: T, other: T) -> T]]
     refused("max: no option 'keepdims', there is: dim keepdim other; did you mean 'keepdim'?", MAX,
       x, { keepdims = true })
   end)
+  it("tell an option that none has, though another thing does not fit in some", function()
+    local text = "f(a = 1, b = 2)\nf(d: device, a = 1, b = 2)"
+    refused("f: no option 'zz', there is: a b", text, { zz = 1 })
+    refused("f: no option 'zz', there is: a b", text, "cuda", { zz = 1 })
+    refused("f: no form takes (options); there is f(a = 1, b = 2) or f(d: device, a = 1, b = 2)",
+      text, { a = "s" })
+  end)
   it("do not change an argument for one that follows", function()
     assert.equal(2, takes({ 3.0, "a" }, "f(a: int, b: int)\nf(a: num, b: str)", 3.0, "a"))
   end)

@@ -146,7 +146,7 @@ describe("options that do not exist", function()
       return optim.lr_scheduler.CosineAnnealingLR(opt, 3, o)
     end)
     refused("chained: 2 arguments at most, got 3", optim.schedule.chained,
-      { optim.schedule.step(opt, 2) }, opt, {})
+      { optim.schedule.step(opt, 2) }, opt, 3)
   end)
   it("are refused by readers and helpers", function()
     local path = os.tmpname()

@@ -220,7 +220,7 @@ local function parted(form, args)
     return n - 1, last
   end
   local m = getmetatable(last)
-  if next(last) ~= nil or m and (m.__index or m.__call) then return n end
+  if next(last) ~= nil or m and (m.__index or m.__call or m.__name) then return n end
   local p = form.positional[n]
   if n == 1 and p and not p.optional and not p.defaulted then return n end
   local list = p and takes_list(p) or form.rest and n == #form.positional + 1

@@ -368,7 +368,7 @@ static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
   if (c.n > 0 && lua_type(L, c.n) == LUA_TTABLE) {
     c.keyed = fl_declare_is_options(L, c.n);
     lua_pushnil(L);
-    c.empty = !lua_next(L, c.n) && !is_proxy(L, c.n) && !fl_is_callable(L, c.n);
+    c.empty = !lua_next(L, c.n) && !is_proxy(L, c.n) && !is_object(L, c.n);
     lua_settop(L, c.n);
   }
   for (int k = 0; k < d->nforms; k++) {

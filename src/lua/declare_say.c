@@ -49,12 +49,18 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
   }
 }
 
-/* "a tensor, a number or "none""; of an element of a list what the list holds. */
+/* "a tensor, a number or "none""; of an element of a list what the lists hold. */
 static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
+  int lists = 0, n = 0;
   assert(p);
+  const fl_decl_atom *atom = &d->atom[p->atom];
+  for (int k = 0; k < p->natoms; k++) lists += fl_declare_takes_list(&atom[k]);
+  const int some = element && lists > 0, all = some ? lists : p->natoms;
   for (int k = 0; k < p->natoms; k++) {
-    if (k > 0) add(s, k + 1 < p->natoms ? ", " : " or ", -1);
-    add_atom(s, &d->atom[p->atom + k], element);
+    if (some && !fl_declare_takes_list(&atom[k])) continue;
+    if (n > 0) add(s, n + 1 < all ? ", " : " or ", -1);
+    add_atom(s, &atom[k], element);
+    n++;
   }
 }
 
@@ -177,11 +183,22 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-static int is_unknown_in_all(const fl_declared *d, const fl_decl_misfit *w) {
+/* The misfit of an option that no form has, NULL where there is none. */
+static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
+    const fl_decl_misfit *w) {
+  const fl_decl_form *last = &d->form[d->nforms - 1];
+  const int n = last->param + last->nparams + (last->rest == 1);
+  int keys = 0;
   for (int k = 0; k < d->nforms; k++) {
-    if (w[k].kind != FL_MISFIT_OPTION && w[k].kind != FL_MISFIT_KEY) return 0;
+    keys += w[k].kind == FL_MISFIT_KEY;
+    if (w[k].kind != FL_MISFIT_OPTION) continue;
+    size_t length = 0;
+    const char *name = lua_tolstring(L, w[k].at, &length);
+    int known = 0;
+    for (int j = 0; j < n; j++) known |= fl_decl_same(d->param[j].name, name, length);
+    if (!known) return &w[k];
   }
-  return 1;
+  return keys == d->nforms ? w : NULL;
 }
 
 /* What came, from the stack as the call found it: the misfits are above it. */
@@ -197,7 +214,9 @@ int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *
     const char *op) {
   line given = { "", 0 }, forms = { "", 0 };
   luaL_checkstack(L, 64, "arguments");
-  if (d->nforms == 1 || is_unknown_in_all(d, why)) say_one(L, d, d->form, why, op);
+  const fl_decl_misfit *option = unknown_in_all(L, d, why);
+  if (d->nforms == 1) say_one(L, d, d->form, why, op);
+  if (option != NULL) say_option(L, d, option, op);
   add_given(&given, L, n);
   for (int k = 0; k < d->nforms; k++) {
     if (k > 0) add(&forms, k + 1 < d->nforms ? ", " : " or ", -1);
