@@ -396,7 +396,7 @@ local function is_class(v, name)
 end
 
 --- Modules that scripts require, by their own names.
-local modules = { "nn", "optim", "data", "plot", "image", "clifford" }
+local modules = { "nn", "optim", "data", "plot", "image", "clifford", "distributions" }
 local is_module = {}
 for _, name in ipairs(modules) do is_module[name] = true end
 meta.is_module = is_module
@@ -406,7 +406,9 @@ local function classes()
   return { Module = require("flame.nn").Module, Plot = require("flame.plot").Plot,
     Progress = require("flame.script").Progress,
     EventWriter = require("flame.data_tensorboard").Writer,
-    Algebra = require("flame.clifford").Algebra }
+    Algebra = require("flame.clifford").Algebra,
+    Distribution = require("flame.distributions").Distribution,
+    Transform = require("flame.distributions").Transform }
 end
 
 --- What stands in the table flame and in its groups.

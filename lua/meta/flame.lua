@@ -41,6 +41,8 @@ local clifford = {}
 flame.cuda = {}
 ---@class flame.data
 local data = {}
+---@class flame.distributions
+local distributions = {}
 ---@class flame.image
 local image = {}
 flame.linalg = {}
@@ -169,6 +171,40 @@ function Algebra:reverse(x) end
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:sandwich(v, x) end
+
+--- The probability of a draw up to a value.
+---@param value flame.Tensor|number
+---@return flame.Tensor
+function Distribution:cdf(value) end
+
+--- Minus the mean of log_prob over draws.
+---@return flame.Tensor  (batch)
+function Distribution:entropy() end
+
+--- The same distribution over a larger batch, to whose shape its own is broadcast.
+---@param shape integer[]
+---@return flame.Distribution
+function Distribution:expand(shape) end
+
+--- The value up to which the share of a draw lies: the inverse of cdf.
+---@param share flame.Tensor|number  0 to 1
+---@return flame.Tensor
+function Distribution:icdf(share) end
+
+--- The logarithm of the density, or of the probability of a count or class.
+---@param value flame.Tensor|number  (…, batch, event)
+---@return flame.Tensor  (…, batch)
+function Distribution:log_prob(value) end
+
+--- Draws that the gradient follows to the parameters.
+---@param ... integer|integer[]  axes of independent draws, before the batch's
+---@return flame.Tensor  (draws, batch, event)
+function Distribution:rsample(...) end
+
+--- Draws, without gradients.
+---@param ... integer|integer[]  axes of independent draws, before the batch's
+---@return flame.Tensor  (draws, batch, event)
+function Distribution:sample(...) end
 
 --- Closes the file; nothing can be added any more. Also at the end of a
 --- block: local w <close> = data.tensorboard(…).
@@ -440,6 +476,22 @@ function Progress:plot() end
 ---@param step integer
 ---@param loss? flame.Tensor | number
 function Progress:tick(step, loss) end
+
+--- y = t(x), elementwise and strictly monotone.
+---@param x flame.Tensor
+---@return flame.Tensor
+function Transform:forward(x) end
+
+--- x with t(x) = y.
+---@param y flame.Tensor
+---@return flame.Tensor
+function Transform:inv(y) end
+
+--- log |dy / dx|, element by element.
+---@param x flame.Tensor
+---@param y flame.Tensor  t(x)
+---@return flame.Tensor
+function Transform:log_abs_det_jacobian(x, y) end
 
 --- absolute value
 ---@param x flame.Tensor
@@ -1978,6 +2030,244 @@ function Tensor:dim() end
 ---@return flame.Tensor
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
+
+---@class flame.options.distributions.AffineTransform
+---@field scale? flame.Tensor|number
+
+--- y = loc + scale x; scale is not 0.
+---@param loc flame.Tensor|number
+---@param scale flame.Tensor|number
+---@return flame.Transform
+function distributions.AffineTransform(loc, scale) end
+
+---@class flame.options.distributions.Bernoulli
+---@field logits? flame.Tensor|number
+---@field validate_args? boolean
+
+--- 1 with probability probs, else 0; logits are log(p / (1 - p)).
+---@param probs? flame.Tensor|number|flame.options.distributions.Bernoulli
+---@param logits? flame.Tensor|number|flame.options.distributions.Bernoulli
+---@return flame.Distribution
+function distributions.Bernoulli(probs, logits) end
+
+---@class flame.options.distributions.Beta
+---@field concentration0? flame.Tensor|number
+---@field validate_args? boolean
+
+--- The beta distribution on 0 to 1: density proportional to x^(concentration1 - 1)
+--- (1 - x)^(concentration0 - 1).
+---@param concentration1 flame.Tensor|number
+---@param concentration0 flame.Tensor|number
+---@return flame.Distribution
+function distributions.Beta(concentration1, concentration0) end
+
+---@class flame.options.distributions.Binomial
+---@field probs? flame.Tensor|number
+---@field logits? flame.Tensor|number
+---@field validate_args? boolean
+
+--- How many of total_count trials succeed, each with probability probs.
+---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
+---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
+---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
+---@return flame.Distribution
+function distributions.Binomial(total_count, probs, logits) end
+
+---@class flame.options.distributions.Categorical
+---@field logits? flame.Tensor
+---@field validate_args? boolean
+
+--- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
+---@param probs? flame.Tensor|flame.options.distributions.Categorical
+---@param logits? flame.Tensor|flame.options.distributions.Categorical
+---@return flame.Distribution
+function distributions.Categorical(probs, logits) end
+
+--- One transform after the other, in the order of the list.
+---@param parts any
+---@return flame.Transform
+function distributions.ComposeTransform(parts) end
+
+---@class flame.options.distributions.Dirichlet
+---@field validate_args? boolean
+
+--- Dirichlet's distribution of shares that sum to 1 along the last axis of concentration.
+---@param concentration flame.Tensor
+---@return flame.Distribution
+function distributions.Dirichlet(concentration) end
+
+--- y = exp(x).
+---@return flame.Transform
+function distributions.ExpTransform() end
+
+---@class flame.options.distributions.Exponential
+---@field validate_args? boolean
+
+--- Waiting times between events that come rate a unit of time.
+---@param rate flame.Tensor|number
+---@return flame.Distribution
+function distributions.Exponential(rate) end
+
+---@class flame.options.distributions.Gamma
+---@field rate? flame.Tensor|number
+---@field validate_args? boolean
+
+--- The gamma distribution: density rate^a x^(a - 1) exp(-rate x) / gamma(a), a the
+--- concentration.
+---@param concentration flame.Tensor|number
+---@param rate flame.Tensor|number
+---@return flame.Distribution
+function distributions.Gamma(concentration, rate) end
+
+---@class flame.options.distributions.Geometric
+---@field logits? flame.Tensor|number
+---@field validate_args? boolean
+
+--- Failures before the first success of trials that succeed with probability probs.
+---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
+---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
+---@return flame.Distribution
+function distributions.Geometric(probs, logits) end
+
+---@class flame.options.distributions.Independent
+---@field reinterpreted_batch_ndims? integer
+---@field validate_args? boolean
+
+--- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
+---@param base_dist flame.Distribution
+---@param reinterpreted_batch_ndims integer
+---@return flame.Distribution
+function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
+
+---@class flame.options.distributions.Laplace
+---@field scale? flame.Tensor|number
+---@field validate_args? boolean
+
+--- Laplace's distribution around loc: e to the power -|x - loc| / scale, over 2 scale.
+---@param loc flame.Tensor|number
+---@param scale flame.Tensor|number
+---@return flame.Distribution
+function distributions.Laplace(loc, scale) end
+
+---@class flame.options.distributions.LogNormal
+---@field scale? flame.Tensor|number
+---@field validate_args? boolean
+
+--- Numbers whose logarithms are normal, with mean loc and standard deviation scale.
+---@param loc flame.Tensor|number
+---@param scale flame.Tensor|number
+---@return flame.Distribution
+function distributions.LogNormal(loc, scale) end
+
+---@class flame.options.distributions.MixtureSameFamily
+---@field component_distribution? flame.Distribution
+---@field validate_args? boolean
+
+--- One of the distributions along the last axis of the component's batch, drawn by the
+--- mixture, a Categorical over that axis.
+---@param mixture_distribution flame.Categorical
+---@param component_distribution flame.Distribution
+---@return flame.Distribution
+function distributions.MixtureSameFamily(mixture_distribution, component_distribution) end
+
+---@class flame.options.distributions.MultivariateNormal
+---@field covariance_matrix? flame.Tensor
+---@field precision_matrix? flame.Tensor
+---@field scale_tril? flame.Tensor
+---@field validate_args? boolean
+
+--- The normal distribution of vectors: mean loc (…, n) and one of covariance_matrix, its
+--- inverse precision_matrix, or scale_tril, a lower triangular root of the covariance.
+---@param loc flame.Tensor
+---@param covariance_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
+---@param precision_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
+---@param scale_tril? flame.Tensor|flame.options.distributions.MultivariateNormal
+---@return flame.Distribution
+function distributions.MultivariateNormal(loc, covariance_matrix, precision_matrix, scale_tril) end
+
+---@class flame.options.distributions.Normal
+---@field scale? flame.Tensor|number
+---@field validate_args? boolean
+
+--- The normal distribution of mean loc and standard deviation scale.
+---@param loc flame.Tensor|number
+---@param scale flame.Tensor|number
+---@return flame.Distribution
+function distributions.Normal(loc, scale) end
+
+---@class flame.options.distributions.Poisson
+---@field validate_args? boolean
+
+--- Counts of events that come one by one, rate of them on average.
+---@param rate flame.Tensor|number
+---@return flame.Distribution
+function distributions.Poisson(rate) end
+
+--- y = 1 / (1 + exp(-x)).
+---@return flame.Transform
+function distributions.SigmoidTransform() end
+
+---@class flame.options.distributions.StudentT
+---@field loc? flame.Tensor|number  0
+---@field scale? flame.Tensor|number  1
+---@field validate_args? boolean
+
+--- Student's t distribution of df degrees of freedom, moved by loc and stretched by scale.
+---@param df flame.Tensor|number
+---@param loc? flame.Tensor|number|flame.options.distributions.StudentT  0
+---@param scale? flame.Tensor|number|flame.options.distributions.StudentT  1
+---@return flame.Distribution
+function distributions.StudentT(df, loc, scale) end
+
+--- y = tanh(x).
+---@return flame.Transform
+function distributions.TanhTransform() end
+
+--- The class of maps of values, strictly monotone and element by element.
+---@param self any
+---@param x flame.Tensor
+function distributions.Transform(self, x) end
+
+---@class flame.options.distributions.TransformedDistribution
+---@field transforms? any
+---@field validate_args? boolean
+
+--- The values of a distribution after a transform or a list of them.
+---@param base_distribution flame.Distribution
+---@param transforms any
+---@return flame.Distribution
+function distributions.TransformedDistribution(base_distribution, transforms) end
+
+---@class flame.options.distributions.Uniform
+---@field high? flame.Tensor|number
+---@field validate_args? boolean
+
+--- All numbers from low to high alike; high above low.
+---@param low flame.Tensor|number
+---@param high flame.Tensor|number
+---@return flame.Distribution
+function distributions.Uniform(low, high) end
+
+---@class flame.options.distributions.kl_divergence
+---@field q? flame.Distribution
+
+--- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.
+---@param p flame.Distribution
+---@param q flame.Distribution
+---@return flame.Tensor
+function distributions.kl_divergence(p, q) end
+
+--- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
+--- batch's shape. It takes the place of one that is there.
+---@param p string    as "Normal"
+---@param q string
+---@param f function
+function distributions.register_kl(p, q, f) end
+
+--- Whether constructors and log_prob look at values, and raise at the first that is wrong. It is
+--- so from the start; each look evaluates, so a tight loop may turn it off.
+---@param on boolean
+function distributions.set_default_validate_args(on) end
 
 --- quotient, a float; o: {rounding_mode = "floor" | "trunc"}
 ---@param x flame.Tensor|number

@@ -12,6 +12,7 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 local clifford, plot = require "flame.clifford", require "flame.plot"
+local D = require "flame.distributions"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -24,7 +25,7 @@ local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", 
   "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$",
   "^synchronize$", "^last_error$", "^kernel", "^numpy", "^dlpack", "^from_dlpack",
   "^to_dlpack", "^internal", "^plot%.save$", "^image%.load$", "^image%.save$", "^Plot:",
-  "^Progress:", "^EventWriter:" }
+  "^Progress:", "^EventWriter:", "^distributions%.set_default", "^distributions%.register_kl$" }
 
 local function skipped(name)
   for _, pattern in ipairs(SKIP) do if name:find(pattern) then return true end end
@@ -60,6 +61,35 @@ local function of_algebra(f)
   end
 end
 
+--- Distributions of the theme's last axis and of none, and transforms.
+local function a_distribution()
+  local n = theme.shape[#theme.shape] or 1
+  local one = flame.ones(n)
+  local normal = D.Normal(one, 0.5)
+  return pick {
+    function() return normal end, function() return D.Gamma(one * 0.5, 2) end,
+    function() return D.Beta(one, 2) end, function() return D.StudentT(3) end,
+    function() return D.Uniform(0, one) end, function() return D.Bernoulli(one * 0.25) end,
+    function() return D.Poisson(one) end, function() return D.Categorical(flame.ones(n + 1)) end,
+    function() return D.Dirichlet(flame.ones(n + 1)) end, function() return D.LogNormal(0, 1) end,
+    function() return D.Independent(normal, 1) end, function() return D.Binomial(3, one * 0.5) end,
+    function() return D.TransformedDistribution(normal, { D.TanhTransform() }) end,
+    function() return D.MultivariateNormal(flame.zeros(n), flame.eye(n)) end,
+    function() return D.MixtureSameFamily(D.Categorical(flame.ones(n + 1)),
+      D.Normal(flame.zeros(n + 1), 1)) end }()
+end
+local function a_transform()
+  return pick { D.ExpTransform(), D.TanhTransform(), D.AffineTransform(1, -2),
+    D.ComposeTransform { D.SigmoidTransform(), D.ExpTransform() } }
+end
+--- A method of a class as a function of one of its objects.
+local function of_object(make, name)
+  return function(...)
+    local object = make()
+    return object[name](object, ...)
+  end
+end
+
 --- Calls by name: { name =, call = f, params =, options =, class = is it a class of modules }.
 local function collect()
   local list = {}
@@ -69,7 +99,9 @@ local function collect()
       and (of == "nn" and nn or of == "clifford" and clifford or {})[own]
       or type(e.value) == "function" and e.value
     local method = call and e.name:find "^Algebra:" ~= nil
-    if method then call = of_algebra(call) end
+    if method then call = of_algebra(call)
+    elseif e.name:find "^Distribution:" then call = of_object(a_distribution, e.name:match ":(.*)")
+    elseif e.name:find "^Transform:" then call = of_object(a_transform, e.name:match ":(.*)") end
     if call and not skipped(e.name) then
       list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e),
         class = e.kind == "class", sized = method or of == "clifford" }
@@ -217,6 +249,8 @@ local function of_type(name, kind, options)
   if word == "string" then return pick(WORDS) end
   if word:find '^"' then return word:sub(2, -2) end
   if word == "function" then return pick(FUNCTIONS) end
+  if word == "flame.Distribution" then return a_distribution() end
+  if word == "flame.Transform" then return a_transform() end
   if word == "flame.Algebra" then return pick(algebras) end
   if word == "table" then
     if #options == 0 then return integers() end

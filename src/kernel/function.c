@@ -3,11 +3,11 @@
 */
 #include "kernel/function.h"
 #include "base/hash.h"
-#include "kernel/builtins.h"
-#include "kernel/includes.h"
-#include "kernel/lexer.h"
-#include "kernel/text.h"
-#include "kernel/text_check.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/front/includes.h"
+#include "kernel/front/lexer.h"
+#include "kernel/text/text.h"
+#include "kernel/text/text_check.h"
 #include <stdio.h>
 #include <ctype.h>
 #include <string.h>
@@ -286,7 +286,7 @@ static void put_line(const fl_kunit *u, fl_text *t) {
   fl_text_puts(t, "\"\n");
 }
 
-extern const char fl_polygamma_text[];      /* kernel/polygamma.h, embedded */
+extern const char fl_polygamma_text[];      /* kernel/lanes/polygamma.h, embedded */
 
 static int see_polygamma(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_CALL && x->op == FL_KB_POLYGAMMA) *(int *)arg = 1;

@@ -215,7 +215,8 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 static int is_chapter(const char *name) {
-  static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford" };
+  static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
+    "distributions" };
   for (size_t i = 0; i < sizeof chapters / sizeof *chapters; i++)
     if (strcmp(name, chapters[i]) == 0) return 1;
   return 0;

@@ -1,0 +1,433 @@
+/*
+** Index classes. Two analyses:
+** - How equal is a value in the threads of a launch: a fixed point over the variables, falling
+**   from "same in the grid" through "same in the block" to "unknown"; what is assigned under
+**   a condition is at most as equal as the condition.
+** - Is an index a mixed-radix number of the thread (and loop counters)? Written as a sum of
+**   stride * digit, the smallest stride a nonzero constant, each next stride the one before
+**   times a bound that its digit is known to stay under. Bounds come from the conditions
+**   around the access and from the launch (threadIdx.x < blockDim.x).
+** Sums are taken as exact: an index that overflows its type is no index.
+*/
+#include "kernel/facts/route.h"
+#include "kernel/tree/builtins.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRID, BLOCK_WIDE, NONE };            /* falling */
+typedef fl_kroute route;
+typedef fl_kdigit digit;
+
+/* ---- equality of threads --------------------------------------------------------------------- */
+
+static int worse(int a, int b) { return a > b ? a : b; }
+
+static int level_of(const fl_kindices *k, const fl_kexpr *x) {
+  int l = GRID;
+  if (x->kind == FL_KX_SPECIAL)
+    return x->op <= FL_KSPECIAL_TID_Z ? NONE : x->op <= FL_KSPECIAL_BID_Z ? BLOCK_WIDE : GRID;
+  if (x->kind == FL_KX_VAR) return k->var[x->var].level;
+  if (x->kind == FL_KX_LOAD) {
+    const fl_kvar *v = &k->f->vars[x->var];
+    const int constant =
+        v->kind == FL_KV_TABLE || (v->kind == FL_KV_POINTER && v->is_const);
+    if (!constant && !(v->kind == FL_KV_ARRAY && v->param >= 0)) return NONE;
+    if (v->kind == FL_KV_ARRAY && k->var[x->var].level) return NONE;
+  }
+  for (int i = 0; i < x->n; i++) l = worse(l, level_of(k, x->x[i]));
+  return l;
+}
+
+static void lower(fl_kindices *k, int32_t var, int level) {
+  if (var < 0 || k->var[var].level >= level) return;
+  k->var[var].level = (uint8_t)level;
+  k->changed = 1;
+}
+
+static int jumps(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE ||
+        jumps(s->body) || jumps(s->other))
+      return 1;
+  return 0;
+}
+
+/* The worst condition in the block that decides about a jump. */
+static int jump_level(const fl_kindices *k, fl_kblock b) {
+  int l = GRID;
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    if (s->x[0] && (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) &&
+        (jumps(s->body) || jumps(s->other)))
+      l = worse(l, level_of(k, s->x[0]));
+    l = worse(l, worse(jump_level(k, s->body), jump_level(k, s->other)));
+  }
+  return l;
+}
+
+static void spread(fl_kindices *k, fl_kblock b, int around) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    int inner = around;
+    if (s->kind == FL_KS_ASSIGN) lower(k, s->var, worse(around, level_of(k, s->x[0])));
+    if (s->result >= 0) lower(k, s->result, NONE);
+    if (s->kind == FL_KS_STORE && k->f->vars[s->var].kind == FL_KV_ARRAY)
+      lower(k, s->var, NONE);
+    if ((s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && s->x[0])
+      inner = worse(inner, level_of(k, s->x[0]));
+    if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK)
+      inner = worse(inner, jump_level(k, s->body));
+    spread(k, s->body, inner);
+    spread(k, s->other, inner);
+  }
+}
+
+/* ---- definitions ----------------------------------------------------------------------------- */
+
+/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled
+** blocks in it, too, unless a jump may pass them by. Outside of loops there is one value. */
+static void extend(fl_kindices *k, fl_kblock b, int32_t end, int nested) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
+    if (v && v->def == s->x[0]) v->until = end;
+    if (s->kind == FL_KS_BLOCK) extend(k, s->body, end, 1);
+    const int jump = s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
+    if (nested && (jump || jumps(s->body) || jumps(s->other))) return;
+  }
+}
+
+static void define(fl_kindices *k, fl_kblock b, int32_t loop, int depth) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    assert(k->var);
+    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
+    k->order++;
+    if (v) {
+      if (v->defs < 100) v->defs++;
+      if (v->defs == 1) v->def = s->x[0], v->order = k->order;
+      if (v->defs == 2 && loop >= 0) v->step = s->x[0], v->step_loop = loop;
+    }
+    if (s->result >= 0) k->var[s->result].defs = 100;
+    if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < k->f->n_loops)
+      k->loop_order[s->label] = k->order;
+    const int in = depth + (s->kind == FL_KS_LOOP);
+    define(k, s->body, -1, in);
+    define(k, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1, in);
+  }
+  extend(k, b, depth ? k->order : INT32_MAX, 0);
+}
+
+static int is_zero(const fl_kindices *k, const fl_kexpr *x) {
+  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type)) x = x->x[0];
+  if (x->kind == FL_KX_CONST) return x->value.i == 0 && fl_kt_is_int(x->type);
+  return x->kind == FL_KX_VAR && k->var[x->var].zero;
+}
+
+/* Variables that are given 0 alone, or each other: places in arrays that
+** pointers change between. */
+static int see_nonzero(void *arg, fl_kstmt *s) {
+  fl_kindices *k = arg;
+  const int32_t v = s->kind == FL_KS_ASSIGN && !is_zero(k, s->x[0]) ? s->var : s->result;
+  if (v >= 0 && k->var[v].zero) k->var[v].zero = 0, k->changed = 1;
+  return 1;
+}
+
+static void find_zeros(fl_kindices *k) {
+  const fl_kvisitor see = { see_nonzero, NULL, k };
+  for (int i = 0; i < k->f->n_vars; i++)
+    k->var[i].zero = fl_kt_is_int(k->f->vars[i].type) && !k->var[i].param && k->var[i].defs;
+  do {
+    k->changed = 0;
+    fl_kwalk_block(&see, k->f->body);
+  } while (k->changed);
+}
+
+fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
+  fl_kindices *k = fl_zalloc(m, sizeof *k);
+  if (!k) return NULL;
+  k->m = m;
+  k->f = f;
+  k->geometry = geometry;
+  k->var = fl_zalloc(m, ((size_t)f->n_vars + 1) * sizeof *k->var);
+  k->loop_order = fl_zalloc(m, ((size_t)f->n_loops + 1) * sizeof *k->loop_order);
+  k->quotients = fl_zalloc(m, sizeof *k->quotients);
+  k->seen = fl_zalloc(m, sizeof *k->seen);
+  if (!k->var || !k->loop_order || !k->quotients || !k->seen) { fl_kindices_free(k); return NULL; }
+  for (int i = 0; i < f->n_vars; i++) k->var[i].param = f->vars[i].param >= 0;
+  define(k, f->body, -1, 0);
+  find_zeros(k);
+  do {
+    k->changed = 0;
+    spread(k, f->body, GRID);
+  } while (k->changed);
+  return k;
+}
+
+void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used) {
+  k->launched = l;
+  k->used = used;
+}
+
+void fl_kindices_free(fl_kindices *k) {
+  if (!k) return;
+  fl_free(k->m, k->var, ((size_t)k->f->n_vars + 1) * sizeof *k->var);
+  fl_free(k->m, k->loop_order, ((size_t)k->f->n_loops + 1) * sizeof *k->loop_order);
+  fl_free(k->m, k->quotients, sizeof *k->quotients);
+  fl_free(k->m, k->seen, sizeof *k->seen);
+  fl_free(k->m, k, sizeof *k);
+}
+
+int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) { return level_of(k, x) == GRID; }
+
+int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
+  return level_of(k, x) <= BLOCK_WIDE;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+typedef struct coverage {
+  uint8_t thread[3], block[3];
+  int32_t loops[FL_KPOLY_TERMS];
+  int n_loops;
+} coverage;
+
+static int cover(const route *r, int32_t s, coverage *c) {
+  int32_t base = s;
+  if (s >= FL_KSYM_VAR) {
+    base = fl_kroute_counter(r, s - FL_KSYM_VAR);
+    if (base == -2 || c->n_loops == FL_KPOLY_TERMS) return 0;
+    c->loops[c->n_loops++] = r->k->var[s - FL_KSYM_VAR].step_loop;
+  }
+  for (int axis = 0; axis < 3; axis++) {
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_TID_X + axis) c->thread[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_BID_X + axis) c->block[axis] = 1;
+  }
+  return 1;
+}
+
+/* Splits into digits; 0: a term holds two of them, or none and is not the same everywhere. */
+static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c) {
+  *n = 0;
+  for (int i = 0; i < p->n; i++) {
+    int32_t s = -1;
+    for (int q = 0; q < p->t[i].n; q++) {
+      if (fl_kpoly_is_uniform(r->k, p->t[i].s[q])) continue;
+      if (s >= 0) return 0;
+      s = p->t[i].s[q];
+    }
+    if (s < 0) continue;                                 /* a shift, the same for all */
+    if (s >= FL_KSYM_QUOTIENT) return 0;
+    for (int j = 0; j < *n; j++)
+      if (d[j].s == s) return 0;
+    d[*n] = (digit){ .s = s, .stride = p->t[i] };
+    fl_kterm_drop(&d[(*n)++].stride, s);
+    if (!cover(r, s, c)) return 0;
+  }
+  return *n > 0;
+}
+
+static fl_kindex judge(const route *r, const coverage *c) {
+  const int g = r->k->geometry;
+  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) &&
+                     (c->thread[2] || g & FL_KG_BLOCK_Z1);
+  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) &&
+                    (c->block[2] || g & FL_KG_GRID_Z1);
+  if (!thread) return FL_KI_OTHER;
+  if (!block) return FL_KI_THREAD_IN_BLOCK;
+  for (int i = 0; i < r->at.n_loops; i++) {
+    int seen = 0;
+    for (int j = 0; j < c->n_loops; j++) seen |= c->loops[j] == r->at.loops[i];
+    if (!seen) return FL_KI_OWN;
+  }
+  return FL_KI_INJECTIVE;
+}
+
+fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
+                          const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  coverage c;
+  digit d[FL_KPOLY_TERMS];
+  int n;
+  const int level = level_of(k, index);
+  if (level == GRID) return FL_KI_UNIFORM_GRID;
+  if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
+    return FL_KI_OTHER;
+  memset(&c, 0, sizeof c);
+  fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad || !split(&r, &p, d, &n, &c) || !fl_kroute_is_chain(&r, d, n)) return FL_KI_OTHER;
+  return judge(&r, &c);
+}
+
+/* ---- residues -------------------------------------------------------------------------------- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  fl_kresidue x = { 0, 0, 0 };
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r)) return (fl_kresidue){ 1, 0, 0 };
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad) return (fl_kresidue){ 1, 0, 0 };
+  for (int i = 0; i < p.n; i++) {
+    if (p.t[i].n) x.mod = common_divisor(x.mod, p.t[i].c);
+    else x.rest = p.t[i].c;
+  }
+  for (int i = 0; i < k->seen->n && !x.same; i++)
+    if (fl_kpoly_same(&k->seen->at[i], &p)) x.same = i + 1;
+  if (!x.same && k->seen->n < FL_KPOLY_SEEN) {
+    k->seen->at[k->seen->n++] = p;
+    x.same = k->seen->n;
+  }
+  return x;
+}
+
+/* ---- which thread ---------------------------------------------------------------------------- */
+
+int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
+  route r = { .k = k, .goal = s };
+  if (!fl_kroute_find(&r)) return 0;
+  *at = r.at;
+  return 1;
+}
+
+/* The terms of p without a digit. */
+static fl_kpoly shift_of(const fl_kindices *k, const fl_kpoly *p) {
+  fl_kpoly r = { 0 };
+  for (int i = 0; i < p->n; i++) {
+    int uniform = 1;
+    for (int q = 0; q < p->t[i].n; q++) uniform &= fl_kpoly_is_uniform(k, p->t[i].s[q]);
+    if (uniform) r.t[r.n++] = p->t[i];
+  }
+  return r;
+}
+
+/* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
+static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
+                      fl_kterm *q) {
+  for (int i = 0; i < n; i++) {
+    int ok, least = 1;
+    if (used[i] || d[i].stride.c <= 0) continue;
+    *q = fl_kterm_ratio(&d[i].stride, unit, &ok);
+    for (int j = 0; j < n; j++) {
+      int divides = 0;
+      if (j != i && !used[j]) (void)fl_kterm_ratio(&d[i].stride, &d[j].stride, &divides);
+      least &= !divides;
+    }
+    if (ok && least) return i;
+  }
+  return -1;
+}
+
+/* One thread has each set of digits: no axis twice, none left out. */
+static int are_all(const route *r, const digit *d, int n, const coverage *c) {
+  const fl_kindex class = judge(r, c);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KSPECIAL_TID_X + d[i].s - FL_KSYM_GLOBAL
+                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL))
+        return 0;
+  return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
+}
+
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
+                     fl_kdigits *out) {
+  route r = { .k = k, .goal = s };
+  coverage c;
+  digit d[FL_KPOLY_TERMS];
+  uint8_t used[FL_KPOLY_TERMS] = { 0 };
+  fl_kterm unit = { 1, 0, { 0 } }, q;
+  int n;
+  memset(out, 0, sizeof *out);
+  memset(&c, 0, sizeof c);
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops) return 0;
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad || !split(&r, &p, d, &n, &c) || n > FL_KDIGITS || !are_all(&r, d, n, &c)) return 0;
+  for (int count = 0; count < n; count++) {
+    const int i = next_digit(d, n, used, &unit, &q);
+    if (i < 0 || (count == 0 && q.n)) return 0;
+    if (count) out->modulus[count - 1] = q;
+    else out->scale = q.c;
+    out->symbol[count] = d[i].s;
+    used[i] = 1;
+    unit = d[i].stride;
+  }
+  out->n = n;
+  out->whole = p;
+  out->shift = shift_of(k, &p);
+  out->unique = n == 1 || fl_kroute_is_chain(&r, d, n);
+  return 1;
+}
+
+/* ---- numbers with bounds --------------------------------------------------------------------- */
+
+static int is_number(int32_t s) {                         /* of the thread: not negative */
+  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
+}
+
+/* Marks the parameters of a product as needed positive; 0: other things are in it. */
+static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
+  for (int i = 0; i < t->n; i++) {
+    if (t->s[i] < FL_KSYM_VAR) continue;
+    if (t->s[i] >= FL_KSYM_QUOTIENT || k->f->vars[t->s[i] - FL_KSYM_VAR].param < 0) return 0;
+    need[k->f->vars[t->s[i] - FL_KSYM_VAR].param] = 1;
+  }
+  return t->c > 0;
+}
+
+/* The quotient of a number of the thread that d is; NULL: it is none. */
+static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) {
+  if (d->n != 1 || d->c != 1 || d->s[0] < FL_KSYM_QUOTIENT) return NULL;
+  const fl_kquotient *q = &k->quotients->at[d->s[0] - FL_KSYM_QUOTIENT];
+  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0])
+         ? q : NULL;
+}
+
+/* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
+static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
+  for (int i = 0; i < 2 && d->n == 2; i++) {
+    const fl_kterm *a = &d->t[i];
+    fl_kterm big = d->t[!i];
+    if (a->c != 1 || a->n != 1 || big.c >= 0) continue;
+    for (int j = 0; j < big.n; j++) {
+      const fl_kterm one = { 1, 1, { big.s[j] } };
+      const fl_kquotient *q = quotient_of(k, &one), *inner = quotient_of(k, a);
+      int ok = q != NULL;
+      if (!ok || (!inner && !is_number(a->s[0]))) continue;
+      *m = big;
+      fl_kterm_drop(m, one.s[0]);
+      m->c = -m->c;
+      const fl_kterm whole = inner ? fl_kterm_product(&inner->m, m, &ok) : *m;
+      if (!ok || !fl_kterm_same(&whole, &q->m) || whole.c != q->m.c) continue;
+      if (q->a.t[0].s[0] != (inner ? inner->a.t[0].s[0] : a->s[0])) continue;
+      return need_positive(k, &whole, need);
+    }
+  }
+  return 0;
+}
+
+int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
+                    uint8_t *need) {
+  route r = { .k = k, .goal = s };
+  fl_kterm by;
+  int ok;
+  if (d->bad || !fl_kroute_find(&r)) return 0;
+  if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
+  if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
+  if (is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
+  const fl_kquotient *q = quotient_of(k, &d->t[0]);
+  if (!q || !need_positive(k, &q->m, need)) return 0;
+  if (!m) return 1;
+  /* i / w < h where i < w * h or i / w < h is known */
+  const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);
+  if (!ok || !need_positive(k, m, need)) return 0;
+  if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
+  for (int i = 0; i < r.n; i++)
+    if (fl_kroute_says_below(&r, i, d->t[0].s[0], m)) return 1;
+  return 0;
+}
