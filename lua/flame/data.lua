@@ -268,6 +268,7 @@ end)
 -- ---- batches ------------------------------------------------------------------------------------
 
 local Batches = { __name = "Batches" }
+internal.named_classes.Batches = Batches
 Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })

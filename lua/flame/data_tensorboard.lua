@@ -63,6 +63,7 @@ end
 -- ---- a writer -----------------------------------------------------------------------------------
 
 local Writer = { __name = "EventWriter" }
+internal.named_classes.EventWriter = Writer
 
 --- Puts a method with its declaration (src/lua/declare.h) into the class; messages call it
 --- tensorboard.name.

@@ -11,6 +11,8 @@
 -- the first input, weights made of others.
 local flame = require "flame"
 
+flame.internal.load()                                  -- what flame.internal gets from Lua
+
 local nn = {}
 
 --- Raises with the script's line, however deep in the library it is called.
@@ -53,6 +55,7 @@ end)
 ---@field training boolean
 local Module = {}
 Module.__name = "Module"
+flame.internal.named_classes.Module = Module
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
@@ -482,7 +485,6 @@ end
 
 local shared = { fail = fail, positive = positive, class = class, call = call, put = put,
   is_module = is_module, kinds = kinds, marked = marked }
-flame.internal.load()                                  -- what flame.internal gets from Lua
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)

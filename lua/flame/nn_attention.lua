@@ -24,18 +24,18 @@ return function(nn, shared)
   --- What attention has seen of a text that is written token by token: keys and values of up to
   --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
   --- in 'seen'. Nothing is differentiated through it.
-  local CACHE = "CausalSelfAttention:cache"
-  shared.put(nn.CausalSelfAttention, CACHE .. "(batch: int, length: int) -> table",
+  shared.put(nn.CausalSelfAttention, "CausalSelfAttention:cache(batch: int, length: int) -> table",
     function(self, batch, length)
-    positive(CACHE, "batch", batch)
-    positive(CACHE, "length", length)
+    local op = "CausalSelfAttention:cache"
+    positive(op, "batch", batch)
+    positive(op, "length", length)
     local w = self.qkv.weight
     local function rows()
       return flame.zeros({ batch, self.heads, length, self.d // self.heads },
         { dtype = w.dtype, device = w.device })
     end
     return { k = rows(), v = rows(), seen = 0, length = length }
-  end, CACHE)
+  end, "CausalSelfAttention:cache")
   -- The positions of q see those before them in the cache, which takes up k and v.
   local function attend_cached(cache, q, k, v, drop)
     local op = "CausalSelfAttention"

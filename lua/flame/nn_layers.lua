@@ -24,7 +24,6 @@ return function(nn, shared)
     return x
   end
 
-  --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   local function append(self, item)
     self[#self + 1] = item
     return self
@@ -33,6 +32,7 @@ return function(nn, shared)
     for _, item in ipairs(list or {}) do self:append(item) end
     return self
   end
+  --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   class("nn.ModuleList(modules?: Module[])", append_all)
   --- One more at the end.
   put(nn.ModuleList, "ModuleList:append(module: Module) -> self", append)
@@ -186,13 +186,13 @@ return function(nn, shared)
       self.elementwise_affine)
   end
 
-  --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
   local function set_chance(self, p)
     if not (p >= 0 and p <= 1) then
       fail("%s: p = %g, need 0 <= p <= 1", getmetatable(self).__name, p)
     end
     self.p = p
   end
+  --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
   class("nn.Dropout(p = 0.5, inplace = false)", set_chance)
   call(nn.Dropout, "(x: T) -> T", function(self, x)
     if not self.training or self.p == 0 then return x end
@@ -210,8 +210,8 @@ return function(nn, shared)
   call(nn.FeatureAlphaDropout, "(x: T) -> T", function(self, x)
     return self.training and flame.feature_alpha_dropout(x, self.p, true) or x
   end)
-  --- Whole channels (axis 2) are zeroed with probability p while training.
   for n = 1, 3 do
+    --- Whole channels (axis 2) are zeroed with probability p while training.
     local made = class(("nn.Dropout%dd(p = 0.5, inplace = false)"):format(n), set_chance,
       nn.Dropout)
     local f = ("dropout%dd"):format(n)

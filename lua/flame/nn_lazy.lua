@@ -62,10 +62,9 @@ return function(nn, shared)
     return w
   end
   local utils = nn.utils
-  local function restore(op)
-    --- The weight as a parameter again, with its present value.
-    put(utils, ('nn.utils.%s(module: Module, name: str = "weight") -> Module'):format(op),
-      function(module, name)
+  local function restore(text)
+    local op = text:match("([%w_]+)%(")
+    put(utils, text, function(module, name)
       local entry = made[module] and made[module][name]
       if not entry then fail("%s: '%s' is not made of others", op, name) end
       entry.hook.remove()
@@ -95,7 +94,8 @@ return function(nn, shared)
       return value
     end)
   end)
-  restore "remove_weight_norm"
+  --- The weight as a parameter again, with its present value.
+  restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
   --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
   --- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
@@ -130,5 +130,6 @@ return function(nn, shared)
       return value
     end)
   end)
-  restore "remove_spectral_norm"
+  --- The weight as a parameter again, with its present value.
+  restore 'nn.utils.remove_spectral_norm(module: Module, name: str = "weight") -> Module'
 end

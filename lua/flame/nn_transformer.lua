@@ -129,9 +129,8 @@ return function(nn, shared)
       tgt_is_causal = tgt_is_causal, memory_is_causal = memory_is_causal })
   end)
   --- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
-  shared.put(nn.Transformer,
-    "nn.Transformer.generate_square_subsequent_mask(size: int, *factory) -> T",
-    function(n, dtype, device, requires_grad)
+  shared.put(nn.Transformer, [[nn.Transformer.generate_square_subsequent_mask(size: int, *factory)
+    -> T]], function(n, dtype, device, requires_grad)
       return flame.full({ n, n }, -math.huge,
         { dtype = dtype, device = device, requires_grad = requires_grad }):triu(1)
     end)

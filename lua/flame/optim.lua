@@ -25,6 +25,7 @@ local pin = internal.pin
 local Optimizer = {}
 Optimizer.__index = Optimizer
 Optimizer.__name = "Optimizer"
+internal.named_classes.Optimizer = Optimizer
 
 --- Puts a function with its declaration into a table.
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
@@ -272,8 +273,6 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   return loss
 end)
 
-Optimizer.follow = follow
-
 -- ---- saving -------------------------------------------------------------------------------------
 
 local function copy_of(value)
@@ -493,7 +492,7 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
   end)
 end)
 
-local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin,
+local shared = { make_class = make_class, follow = follow, fail = fail, number = number, pin = pin, unpin = unpin,
   put = put, copy_of = copy_of }
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)

@@ -332,6 +332,8 @@ return function(optim, shared)
       or math.abs(run.loss - before) < group.tolerance_change
   end
 
+  flame.internal.named_classes.LBFGS = lbfgs
+  --- One step, for which the closure runs several times; gives the first loss.
   put(lbfgs, "LBFGS:step(closure: fn) -> any", function(self, closure)
     local group = self.groups[1]
     local run = { group = group, params = group.params, state = self:state_of(group.params[1]),
@@ -346,7 +348,7 @@ return function(optim, shared)
     end
     return flame.no_grad(function()
       self.steps = self.steps + 1
-      self:follow()
+      shared.follow(self)
       run.state = self:state_of(group.params[1])
       run.loss, run.g = run.evaluate()
       local state = run.state
@@ -367,11 +369,9 @@ return function(optim, shared)
   -- ---- scaled losses ----------------------------------------------------------------------------
   ---@class flame.GradScaler
   local GradScaler = { __name = "GradScaler" }
+  flame.internal.named_classes.GradScaler = GradScaler
   GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
 
-  --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
-  --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
-  --- A device may stand before the options, as in torch.amp.
   local SCALER = [[init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
     growth_interval: int = 2000, enabled = true) -> GradScaler]]
   local function scaler(init_scale, growth, backoff, interval, enabled)
@@ -386,6 +386,9 @@ return function(optim, shared)
     return setmetatable({ now = init_scale, growth = growth, backoff = backoff,
       interval = interval, tracker = 0, enabled = enabled, seen = {} }, GradScaler)
   end
+  --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
+  --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
+  --- A device may stand before the options, as in torch.amp.
   optim.GradScaler = flame.internal.declare("optim.GradScaler(" .. SCALER
     .. "\noptim.GradScaler(device: device, " .. SCALER, "", scaler,
     function(_, ...) return scaler(...) end)

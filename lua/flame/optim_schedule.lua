@@ -13,6 +13,7 @@ return function(optim, shared)
 
   ---@class flame.Schedule
   local Schedule = { __name = "Schedule" }
+  flame.internal.named_classes.Schedule = Schedule
   local fields = { opt = true, at = true, base = true, rate = true, also = true, more = true,
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = flame.internal.closed("a schedule", Schedule, fields)
@@ -24,14 +25,14 @@ return function(optim, shared)
     return self.opt.lr
   end)
 
-  -- Rates for the present count; 'count' where another schedule counts for this one.
-  function Schedule:apply(count)
+  --- Sets the rates of a count, by default the present one.
+  put(Schedule, "Schedule:apply(count?: num)", function(self, count)
     for i, group in ipairs(self.opt.groups) do
       local base = self.base[i] or group.lr
       group.lr = self.rate(count or self.at, base, i)
       if self.also then self.also(count or self.at, group) end
     end
-  end
+  end)
 
   --- The rates now, a list over the groups.
   put(Schedule, "Schedule:get_last_lr() -> num[]", function(self)
@@ -302,6 +303,7 @@ return function(optim, shared)
 
   -- ---- by a measure -----------------------------------------------------------------------------
   local Plateau = setmetatable({ __name = "ReduceOnPlateau" }, { __index = Schedule })
+  flame.internal.named_classes.ReduceOnPlateau = Plateau
   Plateau.__index, Plateau.__newindex = flame.internal.closed("reduce_on_plateau", Plateau, fields)
 
   local function is_better(o, a, best)

@@ -97,6 +97,7 @@ end)
 -- ---- progress -----------------------------------------------------------------------------------
 
 local Progress = { __name = "Progress" }
+internal.named_classes.Progress = Progress
 Progress.__index = Progress
 script.Progress = Progress
 
