@@ -20,8 +20,8 @@ local function load_blocks()
       blocks["Tensor:" .. alias] = blocks["Tensor:" .. alias] or { of = of, comment = {} }
       comment = {}
     elseif line:match("^%-%-%-") and not line:match("^%-%-%-@class")
-        and not line:match("^%-%-%-@field") and not line:match("^%-%-%-@overload") then
-      comment[#comment + 1] = line
+        and not line:match("^%-%-%-@field") then
+      if not line:match("^%-%-%-@overload") then comment[#comment + 1] = line end
     else
       comment = {}
     end

@@ -115,7 +115,7 @@ def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
   end
   need_class_weights("nll_loss", weight, x.shape[d])
   local ignored = y:eq(ignore_index)
-  local ids = internal.named_classes(where(ignored, 1, y), x.shape[d])
+  local ids = internal.classes(where(ignored, 1, y), x.shape[d])
   local picked = -x:gather(d, ids:unsqueeze(d)):squeeze(d)
   local w = weight and weight:take(ids) or flame.ones_like(picked)
   w = where(ignored, 0, w)
@@ -185,7 +185,7 @@ def([[multi_margin_loss(input: T, target: T, p: int = 1, margin = 1.0, weight?: 
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
   internal.naming(op)
-  local n, ids = x.shape[x.ndim], internal.named_classes(y, x.shape[x.ndim])
+  local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
   local e = (margin - x:gather(-1, ids:unsqueeze(-1)) + x):relu()
   if p ~= 1 then e = e ^ p end
   if weight then e = e * weight:take(ids):unsqueeze(-1) end

@@ -23,7 +23,7 @@ def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none"
     local there = y:ne(0):to("i64"):cumprod(2):bool()             -- up to the first 0
     local ids = where(there, y:long(), 1)
     internal.naming(op)
-    ids = internal.named_classes(ids, n)
+    ids = internal.classes(ids, n)
     local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids,
       there:long()):gt(0)
     local at = x:gather(2, ids):unsqueeze(3)
