@@ -49,7 +49,8 @@ section("Calls of modules", "`net(…)`, of those that take more than one tensor
   function(e) return e.kind == "call" end)
 section("Methods of modules", "`net:name(…)`.", methods_of "Module")
 local others = {}                                      -- classes of methods that stand elsewhere
-for name in ("Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Progress EventWriter Plot Algebra Distribution Transform"):gmatch("%S+") do
+for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Progress
+    EventWriter Plot Algebra Distribution Transform]]):gmatch("%S+") do
   others[name] = true
 end
 section("Methods of some modules", "`layer:name(…)`.",

@@ -96,7 +96,8 @@ local function add(self, op, tag, step, value)
 end
 
 --- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
-put("EventWriter:scalar(tag: str, value: num|T, step: int) -> self", function(self, tag, value, step)
+put("EventWriter:scalar(tag: str, value: num|T, step: int) -> self",
+  function(self, tag, value, step)
   need("scalar", tag, step)
   if flame.is_tensor(value) then
     if value:numel() ~= 1 then

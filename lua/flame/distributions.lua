@@ -215,7 +215,7 @@ local function value_of(self, what, value, wanted, like)
   if not value:is_floating_point() then value = value:to(like.dtype) end
   local own, given, of = joined(self.batch_shape, self.event_shape), value.shape, #self.event_shape
   for k = 0, math.max(#own, of) - 1 do
-    local n, m = own[#own - k] or 1, given[#given - k]
+    local n, m = rawget(own, #own - k) or 1, rawget(given, #given - k)
     local fits = n == m or k >= of and (n == 1 or m == 1 or m == nil)
     if not fits then
       fail(op, "%s: value has shape (%s), draws have (%s)", what, table.concat(given, ", "),
@@ -230,8 +230,8 @@ local function value_of(self, what, value, wanted, like)
 end
 
 local shared = { extend = extend, constructor = constructor, need = need, take = take, new = new,
-  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of, check = check,
-  fail = fail, never = function() return false end }
+  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of,
+  check = check, fail = fail, never = function() return false end }
 
 -- ---- what all have ------------------------------------------------------------------------------
 

@@ -125,7 +125,9 @@ return function(distributions, shared)
     return where(inside, share, where(x:lt(0), 0, 1))
   end
   function Binomial.properties:mean() return self.total_count * self.probs end
-  function Binomial.properties:variance() return self.total_count * self.probs * (1 - self.probs) end
+  function Binomial.properties:variance()
+    return self.total_count * self.probs * (1 - self.probs)
+  end
   function Binomial.properties:mode()
     return ((self.total_count + 1) * self.probs):floor():minimum(self.total_count)
   end
@@ -135,7 +137,9 @@ return function(distributions, shared)
   Poisson.properties.has_rsample = shared.never
   constructor(Poisson, "rate: T|num",
     --- Counts of events that come one by one, rate of them on average.
-    function(rate, validate) return simple(Poisson, validate, { "rate", rate, need.not_negative }) end)
+    function(rate, validate)
+      return simple(Poisson, validate, { "rate", rate, need.not_negative })
+    end)
   function Poisson:draw(size) return flame.poisson(self.rate:expand(size)) end
   function Poisson:log_prob(value)
     local x = value_of(self, "log_prob", value, need.count)

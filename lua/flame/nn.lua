@@ -7,6 +7,7 @@
 -- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
 -- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
 -- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
+-- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_lora.lua;
 -- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
 -- the first input, weights made of others.
 local flame = require "flame"
@@ -174,7 +175,7 @@ local function walk(self, visit, prefix, seen, again)
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
     if type(value) == "table" and order[value] == nil then
-      if getmetatable(value) == nil and not seen[value] then
+      if not getmetatable(value) and not seen[value] then
         seen[value] = true
         for i, part in ipairs(value) do item(prefix .. tostring(key) .. "." .. i, part) end
       end
@@ -483,7 +484,11 @@ local function positive(what, name, value)
   if value < 1 then fail("%s: %s is %d, need a positive integer", what, name, value) end
 end
 
-local shared = { fail = fail, positive = positive, class = class, call = call, put = put,
+--- The same with the name apart.
+local function raise(op, message, ...) flame.internal.fail(op, message:format(...)) end
+
+local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,
+  call = call, put = put,
   is_module = is_module, kinds = kinds, marked = marked }
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
@@ -495,5 +500,11 @@ require "flame.nn_conv"(nn, shared)
 require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
+shared.order, shared.hooks, shared.fields, shared.collect = order, hooks, fields, collect
+require "flame.nn_copy"(nn, shared)
+require "flame.nn_average"(nn, shared)
+require "flame.nn_parametrize"(nn, shared)
+require "flame.nn_gated"(nn, shared)
+require "flame.nn_lora"(nn, shared)
 
 return nn

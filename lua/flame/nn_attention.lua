@@ -110,7 +110,9 @@ return function(nn, shared)
     self.out_proj = nn.Linear(d, d, bias, device, dtype)
     if bias then nn.init.zeros(self.out_proj.bias) end
     if add_bias_kv then                                    -- one more key and value, learnt
-      local function row() return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, as))) end
+      local function row()
+        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, as)))
+      end
       self.bias_k = row()
       self.bias_v = row()
     end
@@ -195,8 +197,8 @@ return function(nn, shared)
 
   call(nn.MultiheadAttention, [[(query: T, key: T = query, value: T = key, key_padding_mask?: T,
     need_weights = true, attn_mask?: T, average_attn_weights = true, is_causal = false)
-    -> T, weights: T if need_weights]], function(self, query, key, value, padding_mask, need_weights,
-      attn_mask, average, is_causal)
+    -> T, weights: T if need_weights]], function(self, query, key, value, padding_mask,
+      need_weights, attn_mask, average, is_causal)
     local flat = query.ndim == 2
     local function come(x)
       if x.ndim ~= (flat and 2 or 3) then
@@ -257,7 +259,8 @@ return function(nn, shared)
   class([[nn.TransformerEncoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
     norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
-    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device, dtype)
+    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
+      dtype)
     local as = { bias = bias, dtype = dtype, device = device }
     rawset(self, "again", function()
       return nn.TransformerEncoderLayer(d, heads, hidden, p, activation, eps, batch_first,

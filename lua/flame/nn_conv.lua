@@ -146,8 +146,8 @@ return function(nn, shared)
   end
 
   -- ---- padding ----------------------------------------------------------------------------------
-  --- A module that pads n axes by a number on all sides, or by {left, right, top, bottom, …} as :pad
-  --- takes it; value: of the constant.
+  --- A module that pads n axes by a number on all sides, or by {left, right, top, bottom, …} as
+  --- :pad takes it; value: of the constant.
   local function padding_module(text, n, mode)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, amount, value)

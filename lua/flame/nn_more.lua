@@ -146,8 +146,12 @@ return function(nn, shared)
       local shown = {}
       for _, name in ipairs(names) do
         local v = self.options[name]
-        if type(v) == "table" and not getmetatable(v) then v = "(" .. table.concat(v, ", ") .. ")" end
-        if v ~= nil and not flame.is_tensor(v) then shown[#shown + 1] = name .. "=" .. tostring(v) end
+        if type(v) == "table" and not getmetatable(v) then
+          v = "(" .. table.concat(v, ", ") .. ")"
+        end
+        if v ~= nil and not flame.is_tensor(v) then
+          shown[#shown + 1] = name .. "=" .. tostring(v)
+        end
       end
       return table.concat(shown, ", ")
     end

@@ -207,9 +207,9 @@ return function(nn, shared)
     return y, last
   end
 
-  -- The parameters behind the sizes, and the sequences of a call: x (steps, n, inputs), (n, steps,
-  -- inputs) with batch_first, or without n; a list {h0, c0} may stand for both states. It gives y, h
-  -- and, of an LSTM, c. A packed sequence gives a packed one.
+  -- names: the parameters behind the sizes. A call takes x (steps, n, inputs), (n, steps, inputs)
+  -- with batch_first, or without n; a list {h0, c0} may stand for both states. It gives y, h and,
+  -- of an LSTM, c. A packed sequence gives a packed one.
   local function layer(declaration, mode, names)
     local name, order = declaration:match("%.(%w+)%("), {}
     for word in names:gmatch("%S+") do order[#order + 1] = word end
@@ -259,7 +259,8 @@ return function(nn, shared)
   -- A call takes (x[, h[, c]]) with x (n, inputs) or (inputs), and gives h and, of an LSTM, c.
   local function cell(declaration, mode)
     local name = declaration:match("%.(%w+)%(")
-    local made = class(declaration, function(self, input_size, hidden_size, bias, kind, device, dtype)
+    local made = class(declaration, function(self, input_size, hidden_size, bias, ...)
+      local kind, device, dtype = ...
       if mode then kind, device, dtype = mode, kind, device end
       local o = { device = device, dtype = dtype }
       positive(name, "input_size", input_size)

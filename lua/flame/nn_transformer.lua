@@ -40,7 +40,8 @@ return function(nn, shared)
   class([[nn.TransformerDecoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
     norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
-    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device, dtype)
+    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
+      dtype)
     local as = { bias = bias, dtype = dtype, device = device }
     rawset(self, "again", function()
       return nn.TransformerDecoderLayer(d, heads, hidden, p, activation, eps, batch_first,

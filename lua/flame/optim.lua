@@ -32,7 +32,9 @@ local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(te
 
 local function number(what, name, value, low)
   if type(value) ~= "number" or value ~= value or value < low then
-    fail("%s: %s is %s, need a number of at least %g", what, name, tostring(value), low)
+    local tensor = flame.is_tensor(value)
+    fail("%s: %s is %s, need a number of at least %g%s", what, name,
+      tensor and "a tensor" or tostring(value), low, tensor and "\1: write x:item()" or "")
   end
 end
 
@@ -492,8 +494,8 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
   end)
 end)
 
-local shared = { make_class = make_class, follow = follow, fail = fail, number = number, pin = pin, unpin = unpin,
-  put = put, copy_of = copy_of }
+local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
+  pin = pin, unpin = unpin, put = put, copy_of = copy_of }
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)
 

@@ -62,7 +62,8 @@ return function(optim, shared)
 
   --- Liu et al. 2020: Adam that waits until the second moment can be trusted.
   make_class([[optim.RAdam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
-    weight_decay = 0, decoupled_weight_decay = false, OPTIONS) -> Optimizer]], function(group, p, g, state)
+    weight_decay = 0, decoupled_weight_decay = false, OPTIONS) -> Optimizer]],
+    function(group, p, g, state)
       local b1, b2 = betas_of(group)
       local from, t = p, state.step
       if group.decoupled_weight_decay then from = p * (1 - group.lr * group.weight_decay)

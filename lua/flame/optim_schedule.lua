@@ -160,7 +160,9 @@ return function(optim, shared)
   --- Down to 0 in total_iters steps, as (1 - t)^power.
   put(schedule, [[optim.schedule.polynomial(opt: Optimizer, total_iters = 5, power = 1)
     -> Schedule]], function(opt, total, power)
-    return start(opt, function(at, base) return base * (1 - math.min(at, total) / total) ^ power end)
+    return start(opt, function(at, base)
+      return base * (1 - math.min(at, total) / total) ^ power
+    end)
   end)
 
   -- The function of group i: one for all, or one of a list.
@@ -176,7 +178,9 @@ return function(optim, shared)
   --- lr_lambda is another name of f.
   put(schedule, [[optim.schedule.lambda(opt: Optimizer, f?: fn|fn[], *, lr_lambda?: fn|fn[])
     -> Schedule]], function(opt, f, lr_lambda)
-    return start(opt, function(at, base, i) return base * factor("lambda", f or lr_lambda, i)(at) end)
+    return start(opt, function(at, base, i)
+      return base * factor("lambda", f or lr_lambda, i)(at)
+    end)
   end)
   --- The product of a function's values at the steps 1, 2, … as factor of the
   --- optimiser's rate; a list has one a group. lr_lambda is another name of f.

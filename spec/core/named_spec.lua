@@ -248,7 +248,8 @@ describe("a module's state", function()
     raises("Bilinear: gradient 1 of a backward hook must be a tensor, got number", gradients)
     give = function(gi) return gi[1] end
     raises("Bilinear: a backward hook returns a list with a gradient for each argument, or nothing; got a tensor", gradients)
-    raises("register_full_backward_hook: f must be a function, got nothing", layer.register_full_backward_hook, layer)
+    raises("register_full_backward_hook: f must be a function, got nothing",
+      layer.register_full_backward_hook, layer)
   end)
   it("calls a backward hook once where an argument has no part in the result", function()
     local First, calls = nn.Module.extend("First"), 0

@@ -65,6 +65,8 @@ local CLASSES = {
   { "^ChannelShuffle$", "groups" },
   { "^Unfold$", "dilation" }, { "^Fold$", "dilation" }, { "^%a+$", "inplace", only = [[ReLU ReLU6
     SELU SiLU Mish Tanh Sigmoid LogSigmoid Softsign Hardsigmoid Hardswish]] },
+  { "^AveragedModel$", "use_buffers", layer }, { "^GEGLU$", "bias", 2, 2 },
+  { "^SwiGLU$", "bias", 2, 2 }, { "^FeedForward$", "activation", 4 }, { "^LoRA$", "dropout", 2, 2 },
   { "Pad%dd$", false },
   { "^%a+$", false,
     only = "Identity Module ModuleDict ModuleList ParameterDict ParameterList Sequential Unflatten" },

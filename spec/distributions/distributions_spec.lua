@@ -135,7 +135,8 @@ describe("distributions: draws", function()
   end)
   it("of a mixture come from its parts", function()
     flame.seed(4)
-    local d = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }), D.Normal(t { -2, 1 }, t { 0.5, 1 }))
+    local d = D.MixtureSameFamily(D.Categorical(t { 0.3, 0.7 }),
+      D.Normal(t { -2, 1 }, t { 0.5, 1 }))
     local x = d:sample(N)
     assert.is_true(distance(d, x) < LIMIT)
     assert.allclose(d.mean, x:mean(), { atol = 0.03 })
@@ -187,7 +188,9 @@ describe("distributions: draws", function()
       for _, dtype in ipairs { "f64", "f32" } do
         local function draws(device)
           local args = {}
-          for i = 2, #c do args[i - 1] = flame.full({ 5000 }, c[i], { dtype = dtype, device = device }) end
+          for i = 2, #c do
+            args[i - 1] = flame.full({ 5000 }, c[i], { dtype = dtype, device = device })
+          end
           flame.seed(2)
           return D[c[1]](table.unpack(args)):sample(3):cpu():bytes()
         end
@@ -255,7 +258,7 @@ describe("distributions: gradients", function()
     { "Laplace", flame.square, { 0, 2 }, { 0, 8 } },                 -- 2 scale²
     { "Exponential", self, { 2 }, { -0.25 } },
     { "Gamma", self, { 0.4, 2 }, { 0.5, -0.1 } },                    -- a / rate
-    { "Gamma", flame.log, { 3, 1 }, { math.pi ^ 2 / 6 - 1.25, -1 } },        -- digamma(a) - log rate
+    { "Gamma", flame.log, { 3, 1 }, { math.pi ^ 2 / 6 - 1.25, -1 } },       -- digamma(a) - log rate
     { "Gamma", flame.log, { 50, 1 }, { 0.0202013333, -1 } },
     { "Beta", self, { 2, 3 }, { 3 / 25, -2 / 25 } },                 -- a / (a + b)
     { "Beta", flame.log, { 0.5, 1 }, { 4, -0.9348022 } },

@@ -447,7 +447,9 @@ describe("nn.init and nn.utils", function()
       return m(x, bad)
     end,
       ["cutoffs must rise"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 5, 3 }) end,
-      ["cutoffs must be a list of integers, got nothing"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9) end } do
+      ["cutoffs must be a list of integers, got nothing"] = function()
+        return nn.AdaptiveLogSoftmaxWithLoss(6, 9)
+      end } do
       local ok, why = pcall(f)
       assert.is_false(ok)
       assert.is_truthy(why:find(text, 1, true), why)

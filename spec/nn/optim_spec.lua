@@ -56,9 +56,12 @@ describe("optimisers", function()
     refused("parameter 2 was given before", optim.SGD, { p, p })
     refused("SGD: 6 arguments at most, got 7", optim.SGD, { p }, 1, 2, 3, 4, false, 6)
     refused("need 2 axes", optim.Muon, { p })
-    refused('line_search_fn must be "strong_wolfe", got string', optim.LBFGS, { p }, { line_search_fn = "armijo" })
-    refused("step: closure must be a function, got nothing", function() optim.LBFGS({ p }):step() end)
-    refused("step: closure must be a function, got number", function() optim.SGD({ p }):step(3) end)
+    refused('line_search_fn must be "strong_wolfe", got string', optim.LBFGS, { p },
+      { line_search_fn = "armijo" })
+    refused("step: closure must be a function, got nothing",
+      function() optim.LBFGS({ p }):step() end)
+    refused("step: closure must be a function, got number",
+      function() optim.SGD({ p }):step(3) end)
   end)
 
   it("add a group later, with what is left out as in the constructor", function()

@@ -26,7 +26,8 @@ int fl_word_distance(const char *p, const char *q, int limit) {
   return row[n % 3][m];
 }
 
-int fl_word_limit(const char *word) { return strlen(word) > 4 ? 11 : 6; }    /* two slips, or one */
+/* One slip, or two in a word that is long enough to be known after them. */
+int fl_word_limit(const char *word) { return strlen(word) > 7 ? 11 : 6; }
 
 fl_word_guess fl_word_begin(const char *word) {
   return (fl_word_guess){ word, fl_word_limit(word), "" };

@@ -279,7 +279,8 @@ static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f)
   lua_pushlightuserdata(L, b);
   lua_pushvalue(L, AT_META);
   lua_pushvalue(L, AT_METHODS);
-  lua_pushcclosure(L, f, 3);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_sizes);
+  lua_pushcclosure(L, f, FL_UPVALUE_SIZES);
   lua_setfield(L, AT_META, name);
 }
 
@@ -304,7 +305,8 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   add_meta(L, b, "__close", box_close);
   add_meta(L, b, "__eq", box_eq);
   add_meta(L, b, "__tostring", fl_print_tostring);
-  lua_pushliteral(L, "flame.tensor");
+  /* what Lua's own functions say they got in place of a number or a text */
+  lua_pushliteral(L, "a tensor: write x:item()");
   lua_setfield(L, AT_META, "__name");
   lua_pushboolean(L, 0);
   lua_setfield(L, AT_META, "__metatable");
@@ -345,6 +347,7 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
   fl_cycles_init(L, b);
+  fl_sizes_metatable(L, b);
   fl_scope_metatable(L, b);
   fl_guard_metatable(L, b);
 }
@@ -392,6 +395,8 @@ static int build(lua_State *L) {
   add_group(L, b, "autograd", autograd);
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&fl_key_newaxis);
+  lua_setfield(L, AT_MODULE, "newaxis");
   lua_pushvalue(L, AT_INTERNAL);
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);

@@ -8,6 +8,7 @@
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/cover_form.h"
+#include "kernel/facts/defs.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,10 +182,7 @@ static const poly *next_of(walk *w, const poly *p) {
 }
 
 static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
-  static const uint8_t opposite[FL_KO_COUNT] = {
-    [FL_KO_LT] = FL_KO_GE, [FL_KO_GE] = FL_KO_LT, [FL_KO_LE] = FL_KO_GT, [FL_KO_GT] = FL_KO_LE,
-    [FL_KO_EQ] = FL_KO_NE, [FL_KO_NE] = FL_KO_EQ };
-  const int op = truth ? x->op : opposite[x->op];
+  const int op = truth ? x->op : fl_kop_negated(x->op);
   const poly *a = poly_of(w, x->x[0]), *b = poly_of(w, x->x[1]);
   switch (op) {
     case FL_KO_LT: return add_guard(g, a, b);
@@ -343,32 +341,14 @@ static int has_counter(const poly *p) {
   return 0;
 }
 
-static const fl_kexpr *inside_casts(const fl_kexpr *x) {
-  while (x->kind == FL_KX_CAST && is_index_type(x->type)) x = x->x[0];
-  return x;
-}
-
 /* for (v = …; v < to; v += by): v, or -1. Casts keep a v that stays in range (cover_launch.c). One
 ** that begins where another counter is takes other values in each of its rounds. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
-  const fl_kexpr *c = s->x[0];
-  const fl_kstmt *step = s->other.first;
-  if (s->post || !c || !step || step->next || step->kind != FL_KS_ASSIGN) return -1;
-  const int32_t v = step->var;
-  const fl_kexpr *add = inside_casts(step->x[0]);
-  if (!is_index_type(w->f->vars[v].type) || add->kind != FL_KX_BINARY || add->op != FL_KO_ADD ||
-      c->kind != FL_KX_BINARY || c->op != FL_KO_LT) return -1;
-  const fl_kexpr *old = inside_casts(add->x[0]), *x = inside_casts(c->x[0]);
-  if (old->kind != FL_KX_VAR || old->var != v || x->kind != FL_KX_VAR || x->var != v) return -1;
-  *l = (fl_kc_loop){ before[v].p, poly_of(w, add->x[1]), poly_of(w, c->x[1]) };
-  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to) ? v : -1;
-}
-
-typedef struct search { int32_t var; int found; } search;
-static int find_assignment(void *arg, fl_kstmt *s) {
-  search *x = arg;
-  if ((s->kind == FL_KS_ASSIGN && s->var == x->var) || s->result == x->var) x->found = 1;
-  return 1;
+  fl_kcount c;
+  if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
+  *l = (fl_kc_loop){ before[c.step.var].p, poly_of(w, c.step.by), poly_of(w, c.bound) };
+  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to)
+         && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
 }
 
 /* Stores inside the loop, down to 'end' of the list, stay where the index moves with it: a
@@ -394,21 +374,18 @@ static int loop(walk *w, fl_kstmt *s) {
   forget(w, s->body.first);
   forget(w, s->other.first);
   const int32_t v = counter_of(w, s, before, &l);
-  search x = { v, v < 0 };
-  const fl_kvisitor find = { find_assignment, NULL, &x };
-  fl_kwalk_block(&find, s->body);
   fl_kc_store *const list = w->list;
   const guards now = w->now;
   const int32_t counter = FL_KC_COUNTER + w->n_loops;
-  w->off += x.found;
-  if (!x.found) {
+  w->off += v < 0;
+  if (v >= 0) {
     w->out->loops[w->n_loops++] = l;
     w->env[v] = (value){ symbol(w, counter, 1), NULL };
   }
   w->branches++;
   const int left = labelled(w, s);
   w->branches--;
-  w->off -= x.found;
+  w->off -= v < 0;
   if (left != NOWHERE) w->list = list, w->now = now;     /* later rounds are not sure */
   keep_moving(w, list, counter);
   forget(w, s->body.first);

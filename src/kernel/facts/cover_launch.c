@@ -6,6 +6,8 @@
 ** below the product of all are taken.
 */
 #include "kernel/facts/cover_form.h"
+#include "kernel/tree/verify.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef struct digit { int32_t symbol; int64_t weight, range; } digit;
@@ -303,7 +305,7 @@ static int find_answer(const fl_kcover *c, int param, int64_t n, const fl_kcover
   return 0;
 }
 
-int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
+static int all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
   if (!c || n < 1) return 0;
   fl_kc_memo *m = &c->memo[param % FL_KC_MEMOS], now = { .param = param + 1, .n = n };
   const ask q = { c, l, NULL, 0 };
@@ -316,4 +318,17 @@ int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l)
   now.answer = find_answer(c, param, n, l);
   *m = now;
   return now.answer;
+}
+
+int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
+  const int answer = all(c, param, n, l);
+  if (c && fl_kpass_is_told()) {
+    char text[200];
+    snprintf(text, sizeof text, "cover of %d, %lld elements, by %lld %lld %lld blocks of %lld %lld "
+             "%lld: %d", param, (long long)n, (long long)l->grid[0], (long long)l->grid[1],
+             (long long)l->grid[2], (long long)l->block[0], (long long)l->block[1],
+             (long long)l->block[2], answer);
+    fl_kpass_tell(c->f, text);
+  }
+  return answer;
 }

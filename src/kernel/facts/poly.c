@@ -125,11 +125,6 @@ void fl_kpoly_join(fl_kpoly *p) {
 
 /* ---- symbols ---------------------------------------------------------------------------- */
 
-int fl_kpoly_is_counter(const fl_kindices *k, int32_t var) {
-  const fl_kvarinfo *v = &k->var[var];
-  return v->defs == 2 && v->step && !v->param && v->order < k->loop_order[v->step_loop];
-}
-
 int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
   if (s >= FL_KSYM_QUOTIENT) {
     const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
@@ -140,7 +135,7 @@ int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
     return all;
   }
   if (s >= FL_KSYM_VAR)
-    return !fl_kpoly_is_counter(k, s - FL_KSYM_VAR) && k->var[s - FL_KSYM_VAR].level == 0;
+    return !fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) && !k->level[s - FL_KSYM_VAR];
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
@@ -155,20 +150,21 @@ static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr
 /* Is the place in the body of the loop? What was computed before the loop is not. */
 static int in_loop(const fl_kindices *k, const fl_kplace *at, int32_t loop) {
   for (int i = 0; i < at->n_loops; i++)
-    if (at->loops[i] == loop) return at->order > k->loop_order[loop];
+    if (at->loops[i] == loop) return at->order > k->defs->loop_order[loop];
   return 0;
 }
 
 static fl_kpoly expand_var(const fl_kindices *k, const fl_kplace *at, int32_t var, int depth) {
-  const fl_kvarinfo *v = &k->var[var];
+  const fl_kdef *v = &k->defs->var[var];
   if (v->zero) return (fl_kpoly){ .n = 0 };
-  if (v->defs == 1 && !v->param && v->order <= at->order && at->order <= v->until) {
+  if (fl_kdef_at(k->defs, var, at->order)) {
     fl_kplace there = *at;
     there.order = v->order;
-    return expand(k, &there, v->def, depth + 1);
+    return expand(k, &there, v->value, depth + 1);
   }
-  if (v->defs == 0 && v->param) return symbol(FL_KSYM_VAR + var);
-  if (fl_kpoly_is_counter(k, var) && in_loop(k, at, v->step_loop)) return symbol(FL_KSYM_VAR + var);
+  if (fl_kdef_is_given(k->defs, var)) return symbol(FL_KSYM_VAR + var);
+  if (fl_kdef_is_counter(k->defs, var) && in_loop(k, at, v->step_loop))
+    return symbol(FL_KSYM_VAR + var);
   return (fl_kpoly){ .bad = 1 };
 }
 

@@ -6,6 +6,7 @@
 #ifndef FL_KERNEL_POLY_H
 #define FL_KERNEL_POLY_H
 #include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
 
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12,
        FL_KPOLY_SEEN = 48 };
@@ -26,23 +27,15 @@ typedef struct fl_kpoly { int n, bad; fl_kterm t[FL_KPOLY_TERMS]; } fl_kpoly;
 ** and put together again cancels. */
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
 
-typedef struct fl_kvarinfo {
-  uint8_t level, defs, param, zero;         /* zero: it is never anything else */
-  int32_t order, until, step_loop;          /* places of the definition and up to
-                                            ** which it holds; loop that steps it */
-  const fl_kexpr *def;                      /* of the only one, or the first of a counter */
-  const fl_kexpr *step;                     /* the second, if it stands in a loop's step */
-} fl_kvarinfo;
-
 struct fl_kindices {
   fl_mem *m;
   const fl_kfunc *f;
   int geometry;
   const fl_klaunched *launched;             /* NULL: not known */
   fl_klimits *used;                         /* of it */
-  fl_kvarinfo *var;
-  int32_t *loop_order;                      /* place of each loop */
-  int32_t order;
+  fl_karena arena;                          /* of what follows */
+  fl_kdefs *defs;
+  uint8_t *level;                           /* by variable: how equal it is in threads (index.c) */
   int changed;
   struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
   struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
@@ -74,8 +67,6 @@ void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
 /* |big / small|; *ok: it is one term. */
 fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
-/* Is a variable the counter of a loop: set before it, stepped by it? */
-int fl_kpoly_is_counter(const fl_kindices *k, int32_t var);
 /* Is symbol s the same in all threads of the launch? */
 int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
 
