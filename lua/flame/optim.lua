@@ -202,8 +202,7 @@ put(Optimizer, "Optimizer:zero_grad(set_to_none = true)", function(self, set_to_
   end
 end)
 
---- The state of p for this rule, made at its first step.
-function Optimizer:state_of(p)
+local function state_of(self, p)
   local state = self.state[p]
   if not state then
     state = { step = 0 }
@@ -211,6 +210,8 @@ function Optimizer:state_of(p)
   end
   return state
 end
+--- The state of a parameter for this rule, made at its first step.
+put(Optimizer, "Optimizer:state_of(parameter: T) -> table", state_of)
 
 local state_for
 
@@ -229,7 +230,7 @@ local function update_all(self)
     for _, p in ipairs(group.params) do
       local g = p.grad
       if g then
-        local state = self:state_of(p)
+        local state = state_of(self, p)
         state.step = state.step + 1
         self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p

@@ -1248,9 +1248,14 @@ function Optimizer:load_state_dict(state) end
 ---@return table
 function Optimizer:state_dict() end
 
---- The state of p for this rule, made at its first step.
----@param p number
-function Optimizer:state_of(p) end
+---@class flame.options.Optimizer:state_of
+---@field parameter? flame.Tensor
+
+--- The state of a parameter for this rule, made at its first step.
+---@param parameter flame.Tensor
+---@overload fun(options: flame.options.Optimizer:state_of): table
+---@return table
+function Optimizer:state_of(parameter) end
 
 ---@class flame.options.Optimizer:step
 ---@field closure? function
