@@ -1,12 +1,12 @@
 /*
-** Where the variables of a function get their values, found once over a body; which loops count, and
-** by what. All that looks through a variable to its value, or asks whether one is a counter, asks
-** here.
+** Where the variables of a function get their values, found once over a body; which loops count,
+** and by what. All that looks through a variable to its value, or asks whether one is a counter,
+** asks here.
 **
 ** Places are the numbers of statements in the order of the text, from 1; all of a construct's parts
 ** are behind it. In
-**   int i = blockIdx.x * blockDim.x + threadIdx.x;      place 1 (DECL), 2: i has one value
-**   for (int j = i; j < n; j += 32) y[j] = i;           3, 4: j = i; 5: the loop, 6: y[j] = i; 7: step
+**   int i = blockIdx.x * blockDim.x + threadIdx.x;    1: DECL, 2: i has one value
+**   for (int j = i; j < n; j += 32) y[j] = i;         3, 4: j = i; 5: loop, 6: y[j] = i, 7: step
 ** i is looked through, j is a counter: count 2, value 'i', step 'j + 32' of loop 0.
 */
 #ifndef FL_KERNEL_DEFS_H
@@ -40,7 +40,7 @@ static inline const fl_kexpr *fl_kdef_only(const fl_kdefs *d, int32_t var) {
   const fl_kdef *v = &d->var[var];
   return v->count == 1 && !v->param ? v->value : NULL;
 }
-/* That value where it is the variable's at place 'order': set before, in the same round of loops. */
+/* That value where it is the variable's at place 'order': set before, in the same round. */
 static inline const fl_kexpr *fl_kdef_at(const fl_kdefs *d, int32_t var, int32_t order) {
   const fl_kdef *v = &d->var[var];
   return v->order <= order && order <= v->until ? fl_kdef_only(d, var) : NULL;
@@ -72,8 +72,8 @@ typedef struct fl_kstep { int32_t var; int op; const fl_kexpr *by; int exact; } 
 int fl_kstep_of(const fl_kfunc *f, const fl_kstmt *s, fl_kstep *out);
 
 /* while (v op bound) { body; v += by; } where the step does nothing else. op: with v on the left,
-** LT to NE; 'direct': v itself is compared, without conversions. That the body leaves v alone is for
-** the caller to ask (fl_kassigned). */
+** LT to NE; 'direct': v itself is compared, without conversions. That the body leaves v alone is
+** for the caller to ask (fl_kassigned). */
 typedef struct fl_kcount {
   fl_kstep step;
   int op, direct;
