@@ -150,6 +150,7 @@ local TRIES <const> = 200
 --- between bounds that bisection narrows. log_slope(t) is the logarithm of the derivative by t.
 --- It looks at values, so it evaluates.
 local function solve(lower, upper, shares, log_slope, start, first, last)
+  if start:numel() == 0 then return start end
   local t, low, high = start, flame.full_like(start, first), flame.full_like(start, last)
   local below = lower:le(0.5)
   local goal = where(below, lower, upper):log()

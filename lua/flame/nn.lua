@@ -7,9 +7,9 @@
 -- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
 -- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
 -- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
--- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_lora.lua;
--- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
--- the first input, weights made of others.
+-- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_grouped.lua,
+-- nn_lora.lua; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's
+-- size from the first input, weights made of others.
 local flame = require "flame"
 
 flame.internal.load()                                  -- what flame.internal gets from Lua
@@ -505,6 +505,7 @@ require "flame.nn_copy"(nn, shared)
 require "flame.nn_average"(nn, shared)
 require "flame.nn_parametrize"(nn, shared)
 require "flame.nn_gated"(nn, shared)
+require "flame.nn_grouped"(nn, shared)
 require "flame.nn_lora"(nn, shared)
 
 return flame.internal.namespace(nn, "nn")

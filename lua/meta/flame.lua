@@ -7290,6 +7290,34 @@ function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 ---@field lambd? number  0.5
 ---@field inplace? boolean  false
 
+---@class flame.options.nn.GroupedQueryAttention
+---@field embed_dim? integer
+---@field num_heads? integer
+---@field num_kv_heads? integer
+---@field head_dim? integer
+---@field causal? boolean  true
+---@field bias? boolean  false
+---@field out_bias? boolean  false
+---@field dropout? number  0
+---@field qk_norm? boolean  false
+---@field rotary_dim? integer
+---@field rope_base? number  10000
+---@field rope_scaling? any
+---@field interleaved? boolean  false
+---@field eps? number  1e-6
+---@field device? string
+---@field dtype? string
+
+--- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
+--- the same keys and values; positions turn queries and keys (rotary; the first rotary_dim
+--- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
+--- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
+--- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache = of
+--- its method}).
+---@param ... any
+---@return flame.Module
+function nn.GroupedQueryAttention(...) end
+
 --- The module of flame.hardshrink.
 ---@param lambd? number|flame.options.nn.Hardshrink  0.5
 ---@param inplace? boolean|flame.options.nn.Hardshrink  false
