@@ -113,8 +113,8 @@ static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
          ? v : NULL;
 }
 
-/* What fl_klimit can say: a block has at least one thread along x, so threads <= BLOCK * n is n > 0;
-** it has at most BLOCK of them, so n > 0 is that. */
+/* As fl_klimit can say it: a block has at least one thread along x, so threads <= BLOCK * n is
+** n > 0; it has at most BLOCK of them, so n > 0 is that. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);

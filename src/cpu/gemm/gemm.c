@@ -68,7 +68,8 @@ void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64
         T *out = c + i * ldc + j; \
         const int64_t mi = fl_min(g->MR, m - i), nj = fl_min(nr, n - j); \
         const int fits = mi == g->MR && nj == nr; \
-        (j < whole ? g->TILE : g->HALF)(k, pa, b, fits ? out : edge, fits ? ldc : nr, fits && add); \
+        (j < whole ? g->TILE : g->HALF)(k, pa, b, fits ? out : edge, fits ? ldc : nr, \
+                                        fits && add); \
         for (int64_t r = 0; r < mi && !fits; r++) \
           for (int64_t q = 0; q < nj; q++) \
             out[r * ldc + q] = add ? out[r * ldc + q] + edge[r * nr + q] : edge[r * nr + q]; \
