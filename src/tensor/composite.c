@@ -222,14 +222,8 @@ fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double
 fl_node *n_gelu(fl_node *x, int tanh_form) {
   if (!x || !need_float(x, "gelu")) return NULL;
   flame_context *c = x->ctx;
-  fl_node *f = fl_widen(x), *t;
-  if (tanh_form) {
-    fl_node *cube = n_mul(n_mul(n_square(f), f), n_num(c, 0.044715));
-    t = n_tanh(
-        n_mul(n_add(f, cube), n_num(c, 0.79788456080286535588))); /* sqrt(2 / pi) */
-  } else {
-    t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
-  }
+  if (tanh_form) return n_gelu_tanh(x);
+  fl_node *f = fl_widen(x), *t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
   return back_to(n_mul(n_mul(n_add(t, n_num(c, 1)), n_num(c, 0.5)), f), x->dtype);
 }
 
