@@ -1,7 +1,7 @@
 /*
 ** What FLAME_CHECK compiles into user kernels: each access to memory, each barrier and each shuffle
-** of the text that src/kernel/text_check.c writes goes through a function here. The rules are those
-** of the CPU (src/kernel/lane_check.c, lane_warp.c);
+** of the text that src/kernel/text/text_check.c writes goes through a function here. The rules are
+** those of the CPU (src/kernel/lanes/lane_check.c, lane_warp.c);
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
 ** - A cell stands for one element of global or shared memory: its last writer and its last two

@@ -1,7 +1,7 @@
 /*
-** The end of exact sums (src/kernel/text.c, src/cuda/call/ordered.c): out[i] += the 128-bit integer
-** that the threads have added up, scaled back. One thread an element; reads 20 bytes and moves
-** sizeof(T) * 2 of the result. REAL: float or double, defined by the host.
+** The end of exact sums (src/kernel/text/text.c, src/cuda/call/ordered.c): out[i] += the 128-bit
+** integer that the threads have added up, scaled back. One thread an element; reads 20 bytes and
+** moves sizeof(T) * 2 of the result. REAL: float or double, defined by the host.
 */
 struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };
 

@@ -45,11 +45,28 @@ section("Modules", "`local nn = require \"flame.nn\"`.",
 local function methods_of(class)
   return function(e) return e.kind == "member" and e.name:match("^%w+") == class end
 end
+section("Calls of modules", "`net(…)`, of those that take more than one tensor.",
+  function(e) return e.kind == "call" end)
 section("Methods of modules", "`net:name(…)`.", methods_of "Module")
+local others = {}                                      -- classes of methods that stand elsewhere
+for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Progress
+    EventWriter Plot Algebra Distribution Transform]]):gmatch("%S+") do
+  others[name] = true
+end
+section("Methods of some modules", "`layer:name(…)`.",
+  function(e) return e.kind == "member" and not others[e.name:match("^%w+")] end)
 section("Optimisers", "`local optim = require \"flame.optim\"`.",
   function(e) return e.name:match("^optim%.") ~= nil end)
+section("Methods of optimisers", "`opt:name(…)`.", function(e)
+  return methods_of "Optimizer" (e) or methods_of "LBFGS" (e) or methods_of "GradScaler" (e)
+end)
+section("Methods of schedules", "`schedule:name(…)`.", function(e)
+  return methods_of "Schedule" (e) or methods_of "ReduceOnPlateau" (e)
+end)
 section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
+section("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
+  methods_of "Batches")
 section("Methods of progress lines",
   "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
 section("Methods of writers of event files",
@@ -61,6 +78,18 @@ section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [cl
   function(e) return e.name:match("^clifford%.") ~= nil end)
 section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
   methods_of "Algebra")
+section("Distributions",
+  "`local distributions = require \"flame.distributions\"`: [distributions](distributions.md).",
+  function(e) return e.name:match("^distributions%.") ~= nil end)
+section("Methods of distributions", "`local d = distributions.Normal(0, 1)`, then `d:name(…)`.",
+  methods_of "Distribution")
+section("Methods of transforms", "`local t = distributions.ExpTransform()`, then `t:name(…)`.",
+  methods_of "Transform")
+section("Diffusion",
+  "`local diffusion = require \"flame.diffusion\"`: [diffusion](diffusion.md).",
+  function(e) return e.name:match("^diffusion%.") ~= nil end)
+section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
+  methods_of "Schedule")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

@@ -9,6 +9,7 @@ for i, name in ipairs(order) do rank[name] = i end
 -- Folders inside a layer, in order; files of the layer's own folder may use all of them, and
 -- headers there are for other layers and tests.
 local inner = {
+  kernel = { "tree", "front", "facts", "ad", "lanes", "text" },
   cpu = { "vm", "state", "program", "gemm", "conv", "linalg", "fft", "sort", "scan", "attention" },
   cuda = { "api", "text", "driver", "compile", "library", "call" },
 }

@@ -169,8 +169,8 @@ local function enlarged(geometry, roles)
   return geometry, 0
 end
 
--- A gather counts elements and threads in an int (FL_KAD_GATHER_MOST of src/kernel/ad.h); tests set
--- this to -1 to have the sums by atomics.
+-- A gather counts elements and threads in an int (FL_KAD_GATHER_MOST of src/kernel/ad/ad.h); tests
+-- set this to -1 to have the sums by atomics.
 internal.kernel_gather = 0x7fffffff - (1 << 21)
 
 local function may_gather(call)

@@ -138,6 +138,7 @@ internal.def("lu_unpack", 2, function(lu, pivots)
   need_tensor("lu_unpack", "lu", lu)
   need_tensor("lu_unpack", "pivots", pivots)
   if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
+  if pivots.ndim == 0 then fail("lu_unpack", "pivots is 0-d, need (…, %d)", lu.shape[lu.ndim]) end
   local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
   local k = math.min(m, n)
   local like = { dtype = lu.dtype, device = lu.device }
@@ -155,7 +156,7 @@ under("householder_product", 2, function(x, tau)
   local op = "householder_product"
   need_tensor(op, "x", x)
   need_tensor(op, "tau", tau)
-  local m, n, k = x.shape[x.ndim - 1], x.shape[x.ndim], tau.shape[tau.ndim]
+  local m, n, k = rawget(x.shape, x.ndim - 1), rawget(x.shape, x.ndim), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
     fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x),
       shape_text(tau))
@@ -189,7 +190,7 @@ internal.def("ormqr", 5, function(x, tau, c, ...)
   local op = "ormqr"
   for name, t in pairs { x = x, tau = tau, c = c } do part.need_real(op, name, t) end
   local o = internal.defaults(op, { "left", "transpose" }, { left = true, transpose = false }, ...)
-  local m, k = x.shape[x.ndim - 1], tau.shape[tau.ndim]
+  local m, k = rawget(x.shape, x.ndim - 1), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or c.ndim ~= x.ndim or tau.ndim ~= x.ndim - 1 or k > x.shape[x.ndim] or k > m
     or c.shape[o.left and c.ndim - 1 or c.ndim] ~= m then
     fail(op,
@@ -455,7 +456,7 @@ under("ldl_solve", 4, function(ld, pivots, b, o)
   need_tensor(op, "pivots", pivots)
   local n = ld.shape[ld.ndim]
   if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n
-      or pivots.shape[pivots.ndim] ~= n or
+      or rawget(pivots.shape, pivots.ndim) ~= n or
     pivots:numel() * n ~= ld:numel() then
     fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)",
       shape_text(ld), shape_text(b),

@@ -5,10 +5,10 @@
 */
 #ifndef KERNEL_PROBLEM_H
 #define KERNEL_PROBLEM_H
-#include "kernel/ad.h"
-#include "kernel/access.h"
-#include "kernel/lane.h"
-#include "kernel/source.h"
+#include "kernel/ad/ad.h"
+#include "kernel/facts/access.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
 #include "tensor/dtype.h"
 #include <math.h>
 #include <stdio.h>

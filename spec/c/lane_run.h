@@ -4,8 +4,8 @@
 */
 #ifndef LANE_RUN_H
 #define LANE_RUN_H
-#include "kernel/lane.h"
-#include "kernel/source.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
 #include "tensor/dtype.h"
 #include <stdio.h>
 #include <stdlib.h>

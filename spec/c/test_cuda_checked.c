@@ -7,8 +7,8 @@
 #include "cuda/call/call.h"
 #include "cuda/cuda.h"
 #include "cuda/run.h"
-#include "kernel/source.h"
-#include "kernel/lane.h"
+#include "kernel/front/source.h"
+#include "kernel/lanes/lane.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 ** Values lie in (-1, 1), with p in (0.2, 1.2).
 */
 #include "kernel_problem.h"
-#include "kernel/text.h"
+#include "kernel/text/text.h"
 
 enum { TURNED = 16, STAYS = 32, ORDERS = 3 };
 static int passed, failed, verbose;

@@ -1,16 +1,16 @@
 /*
-** Kernels with their checks compiled in (kernel/text_check.h): the text of every source that the
-** front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua,
+** Kernels with their checks compiled in (kernel/text/text_check.h): the text of every source that
+** the front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua,
 ** compiles with kernels/check.cu before it; what stands where in shared memory; which asserts there
 ** are. What the checks find needs a GPU: spec/kernel/gradient/kernel_plants_spec.lua with
 ** FLAME_DEVICE=cuda.
 */
 #include "cuda/text/embedded.h"
-#include "kernel/ad.h"
-#include "kernel/lane.h"
-#include "kernel/source.h"
-#include "kernel/text.h"
-#include "kernel/text_check.h"
+#include "kernel/ad/ad.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
+#include "kernel/text/text.h"
+#include "kernel/text/text_check.h"
 #include "kernel_sources.h"
 #include <dlfcn.h>
 #include <stdio.h>

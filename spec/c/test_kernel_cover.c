@@ -1,12 +1,12 @@
 /*
-** Outputs that need no zeros first (kernel/cover.h). Each kernel here is asked over many launches
-** and scalars; where the answer is "all is written", the kernel runs on a poisoned output and none
-** of the poison may be left. 'want' says which kernels are to be recognised at their usual
-** launch: the near misses among them never may be.
+** Outputs that need no zeros first (kernel/facts/cover.h). Each kernel here is asked over many
+** launches and scalars; where the answer is "all is written", the kernel runs on a poisoned
+** output and none of the poison may be left. 'want' says which kernels are to be recognised at
+** their usual launch: the near misses among them never may be.
 */
-#include "kernel/cover.h"
-#include "kernel/lane.h"
-#include "kernel/source.h"
+#include "kernel/facts/cover.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,11 @@
 ** same; what is outside is refused with line and reason and keeps its signature; broken texts
 ** and failing allocations neither crash nor leak.
 */
-#include "kernel/access.h"
-#include "kernel/builtins.h"
-#include "kernel/source.h"
-#include "kernel/text.h"
+#include "kernel/ad/partial.h"
+#include "kernel/facts/access.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/front/source.h"
+#include "kernel/text/text.h"
 #include "kernel_sources.h"
 #include <dlfcn.h>
 #include <math.h>

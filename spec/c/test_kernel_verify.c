@@ -1,11 +1,11 @@
 /*
-** The verifier of kernel trees (kernel/verify.h): a tree as it is read is well formed, and each
-** invariant, broken on purpose, is seen. (That what the passes make is well formed is checked while
-** all specs run.)
+** The verifier of kernel trees (kernel/tree/verify.h): a tree as it is read is well formed, and
+** each invariant, broken on purpose, is seen. (That what the passes make is well formed is
+** checked while all specs run.)
 */
-#include "kernel/builtins.h"
-#include "kernel/source.h"
-#include "kernel/verify.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/front/source.h"
+#include "kernel/tree/verify.h"
 #include <stdio.h>
 #include <string.h>
 

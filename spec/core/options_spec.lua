@@ -65,6 +65,8 @@ local CLASSES = {
   { "^ChannelShuffle$", "groups" },
   { "^Unfold$", "dilation" }, { "^Fold$", "dilation" }, { "^%a+$", "inplace", only = [[ReLU ReLU6
     SELU SiLU Mish Tanh Sigmoid LogSigmoid Softsign Hardsigmoid Hardswish]] },
+  { "^AveragedModel$", "use_buffers", layer }, { "^GEGLU$", "bias", 2, 2 },
+  { "^SwiGLU$", "bias", 2, 2 }, { "^FeedForward$", "activation", 4 }, { "^LoRA$", "dropout", 2, 2 },
   { "Pad%dd$", false },
   { "^%a+$", false,
     only = "Identity Module ModuleDict ModuleList ParameterDict ParameterList Sequential Unflatten" },
@@ -146,7 +148,7 @@ describe("options that do not exist", function()
       return optim.lr_scheduler.CosineAnnealingLR(opt, 3, o)
     end)
     refused("chained: 2 arguments at most, got 3", optim.schedule.chained,
-      { optim.schedule.step(opt, 2) }, opt, {})
+      { optim.schedule.step(opt, 2) }, opt, 3)
   end)
   it("are refused by readers and helpers", function()
     local path = os.tmpname()
@@ -190,7 +192,8 @@ describe("options of functions", function()
     refused("anomaly: need true or false, got table", flame.autograd.anomaly, {})
     refused("timer: 0 arguments at most, got 1", flame.timer, x)
     for _, name in ipairs { "is_tensor", "element_size", "free" } do
-      refused(name .. ": 1 argument at most, got 2", flame[name] or x[name], x, {})
+      local f = flame.has(name) and flame[name] or x[name]
+      refused(name .. ": 1 argument at most, got 2", f, x, {})
     end
     local y = x:new_zeros(2, 3, { dtype = "i64" })
     assert.same({ "i64", 2, 3 }, { y.dtype, table.unpack(y.shape) })
@@ -204,35 +207,36 @@ describe("arguments that nothing would look at", function()
     refused("ReflectionPad2d: 1 argument at most, got 2", nn.ReflectionPad2d, 1, 5)
     refused("Linear: bias is given by position and by name", nn.Linear, 2, 2, true,
       { bias = false })
-    refused("Linear: the options table comes last", nn.Linear, 2, 2, { bias = false }, "cpu")
-    refused("Sequential: need a list, got a table with the key a", nn.Sequential, { a = nn.ReLU() })
-    refused("Sequential: a list of modules, or modules; not both", nn.Sequential,
+    refused("bias must be true or false, got table with names; the options table comes last",
+      nn.Linear, 2, 2, { bias = false }, "cpu")
+    refused("Sequential: no option 'a', there is: modules", nn.Sequential, { a = nn.ReLU() })
+    refused("Sequential: modules come as values or as one list, not both", nn.Sequential,
       { nn.ReLU() }, nn.ReLU())
     refused("ModuleList: 1 argument at most, got 2", nn.ModuleList, nn.ReLU(), nn.ReLU())
-    refused("ModuleList: need a list, got a module", nn.ModuleList, nn.ReLU())
+    refused("ModuleList: modules must be a list of Module, got table", nn.ModuleList, nn.ReLU())
     refused("UpsamplingBilinear2d: no option 'mode'", nn.UpsamplingBilinear2d, { mode = "nearest" })
   end)
   it("are refused by calls", function()
     local x, h = flame.ones(2, 3, 4), flame.zeros(1, 3, 5)
     refused("Linear: 1 argument at most, got 2", nn.Linear(4, 2), x, x)
-    refused("ReLU: 1 argument at most, got 2", nn.ReLU(), x, { inplace = true })
-    refused("MaxPool1d: 1 arguments at most, got 2", nn.MaxPool1d(2), x, 2)
-    refused("GRU: 1 argument after x at most, got 2", nn.GRU(4, 5), x, h, h)
-    refused("GRU: no option 'h', there is: h0", nn.GRU(4, 5), x, { h = h })
-    refused("LSTM: a table of states comes last", nn.LSTM(4, 5), x, { h, h }, h)
-    refused("LSTMCell: no option 'h0', there is: c h", nn.LSTMCell(4, 5), x[1],
+    refused("ReLU: no option 'inplace', there is: x", nn.ReLU(), x, { inplace = true })
+    refused("MaxPool1d: 1 argument at most, got 2", nn.MaxPool1d(2), x, 2)
+    refused("GRU: 2 arguments at most, got 3", nn.GRU(4, 5), x, h, h)
+    refused("GRU: no option 'h', there is: x h0", nn.GRU(4, 5), x, { h = h })
+    refused("LSTM: a list of states is {h0, c0}", nn.LSTM(4, 5), x, { h, h }, h)
+    refused("LSTMCell: no option 'h0', there is: x h c", nn.LSTMCell(4, 5), x[1],
       { h0 = h[1], c = h[1] })
-    refused("h0 must be a tensor, got number", nn.RNN(4, 5), x, 0)
-    refused("TransformerEncoderLayer: the options table comes last", layer(), x,
+    refused("h0 must be a tensor or a list of tensors, got number", nn.RNN(4, 5), x, 0)
+    refused("got table with names; the options table comes last", layer(), x,
       { is_causal = true }, x)
     refused("MultiheadAttention: no option 'is_casual'", nn.MultiheadAttention(4, 2), x,
       { is_casual = true })
     refused("MultiheadAttention: attn_mask must be a tensor, got table",
       nn.MultiheadAttention(4, 2), x, { attn_mask = {} })
-    refused("parameters: 1 argument at most, got 2", function()
+    refused("parameters: 0 arguments at most, got 1", function()
       nn.Linear(1, 1):parameters(false)
     end)
-    refused("Threshold: need threshold and value", nn.Threshold(), x)
+    refused("Threshold: threshold must be a number, got nothing", nn.Threshold)
     assert.same({ 2, 3, 2 }, nn.Linear(4, 2)(x, nil).shape)
     local gru, lstm = nn.GRU(4, 5), nn.LSTM(4, 5)
     assert.is_true(flame.equal((gru(x, h + 1)), (gru(x, { h0 = h + 1 }))))

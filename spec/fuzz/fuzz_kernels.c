@@ -6,11 +6,11 @@
 */
 #include "fuzz.h"
 #include "../c/kernel_sources.h"
-#include "kernel/access.h"
-#include "kernel/ad.h"
-#include "kernel/lane.h"
-#include "kernel/source.h"
-#include "kernel/text.h"
+#include "kernel/facts/access.h"
+#include "kernel/ad/ad.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
+#include "kernel/text/text.h"
 
 enum { ARRAY = 256, MAX_ARGS = 24, MAX_MEMORY = 64, GOOD = sizeof good / sizeof *good,
        BAD = sizeof bad / sizeof *bad };

@@ -1,5 +1,5 @@
 /*
-** User kernels on the CPU: blocks in lockstep (kernel/lane.h), handed to the workers where
+** User kernels on the CPU: blocks in lockstep (kernel/lanes/lane.h), handed to the workers where
 ** their order does not show in the result.
 */
 #include "cpu/calls.h"

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "base/env.h"
 #include "engine/evaluate.h"
-#include "kernel/lane.h"
+#include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stdlib.h>
 #include <string.h>

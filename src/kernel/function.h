@@ -8,10 +8,10 @@
 */
 #ifndef FL_KERNEL_FUNCTION_H
 #define FL_KERNEL_FUNCTION_H
-#include "kernel/ad.h"
-#include "kernel/cover.h"
-#include "kernel/lane.h"
-#include "kernel/source.h"
+#include "kernel/ad/ad.h"
+#include "kernel/facts/cover.h"
+#include "kernel/lanes/lane.h"
+#include "kernel/front/source.h"
 #include "tensor/call.h"
 
 /* How a call's p[] describes a launch: grid, block, dynamic shared bytes, number of arguments,
@@ -44,7 +44,7 @@ typedef struct fl_kfunction {
   uint8_t guarded;       /* it is that: its text wants the prelude and kernels/check.cu before it */
   fl_kcover *cover;      /* which outputs launches write whole; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it */
-  uint8_t sums;          /* exact sums (kernel/text.h): two parameters more, two launches */
+  uint8_t sums;          /* exact sums (kernel/text/text.h): two parameters more, two launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* 1 + number of the sum that a parameter is, or 0 */
   int32_t registers, spilled;   /* as the last device reported; -1: unknown */
 } fl_kfunction;

@@ -3,7 +3,7 @@
 ** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/core_kernel.lua) on top
 ** of the internal functions here.
 */
-#include "kernel/record.h"
+#include "kernel/ad/record.h"
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
@@ -430,7 +430,7 @@ static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int r
 }
 
 /* kernel -> the kernel that records what atomics return, the one that reads it, how many there are;
-** or nothing where there are none (kernel/record.h). */
+** or nothing where there are none (kernel/ad/record.h). */
 static int kernel_record(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);

@@ -5,7 +5,7 @@
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H
-#include "kernel/access.h"
+#include "kernel/facts/access.h"
 #include "kernel/function.h"
 #include "lua/binding.h"
 
@@ -28,7 +28,7 @@ typedef struct fl_kernel_box {
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
-  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/record.h);
+  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/ad/record.h);
                                        ** NULL: k itself. Held by the configuration */
   int records;                         /* values for each thread */
 } fl_kernel_box;

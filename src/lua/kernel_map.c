@@ -3,7 +3,7 @@
 ** differentiates like any other. a1, a2, … are the operands, N the table of helpers in
 ** core_kernel.lua. A function without an op there makes core_kernel.lua write a kernel.
 */
-#include "kernel/builtins.h"
+#include "kernel/tree/builtins.h"
 #include "lua/kernel.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /*
-** User kernels with their checks compiled in (kernel/text_check.h, kernels/check.cu): a cell
+** User kernels with their checks compiled in (kernel/text/text_check.h, kernels/check.cu): a cell
 ** for each element that is written, a structure for each block that waits, a record for the
 ** first fault. The blocks run in waves, so that what a block needs is bounded; between two
 ** waves the record is read, and a fault ends the launch with the message of the CPU.
 */
 #include "cuda/call/call.h"
-#include "kernel/text_check.h"
+#include "kernel/text/text_check.h"
 #include <stddef.h>
 #include <string.h>
 

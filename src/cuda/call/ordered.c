@@ -1,7 +1,7 @@
 /*
 ** Gradient sums of user kernels that do not depend on the order of the threads. The derived
 ** kernel is launched twice: the first finds the largest magnitude of each sum, the second adds
-** integers scaled by it (kernel/text.c); kernels/ordered.cu turns these into floats. 48 bits
+** integers scaled by it (kernel/text/text.c); kernels/ordered.cu turns these into floats. 48 bits
 ** below the largest summand are kept for f32, 61 for f64.
 */
 #include "cuda/call/ordered.h"

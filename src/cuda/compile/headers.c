@@ -36,7 +36,7 @@ const char fl_header_text[] =
 
 /* Headers of C++: what C's have, in namespace std too, and what fl_kstd_text has. */
 static const char cpp[] = "#include <fl_std>\n";
-extern const char fl_kstd_text[];           /* kernel/std.cu, embedded */
+extern const char fl_kstd_text[];           /* kernel/front/std.cu, embedded */
 static const char fl_std[] =
   "#pragma once\n#include <stdint.h>\n#define FL_STD_ALL\nnamespace std {\n"
 #define U(t) "using ::" #t ";"

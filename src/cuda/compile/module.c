@@ -7,7 +7,7 @@
 #include "cuda/compile/module.h"
 #include "cuda/text/embedded.h"
 #include "cuda/compile/headers.h"
-#include "kernel/text.h"
+#include "kernel/text/text.h"
 #include <stdio.h>
 #include <string.h>
 

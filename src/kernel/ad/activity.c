@@ -1,0 +1,286 @@
+/*
+** What the derivative has to know of each variable, of the whole function at once:
+** - varied: depends on an input through real numbers; useful: an output depends on it so;
+**   active: both. Integers, booleans and piecewise constant functions carry nothing.
+** - marks of statements: REVERSE (has an adjoint); FORWARD (part of the replay): it makes a
+**   value that is read when the derivative is computed, in a partial derivative, an index or a
+**   condition, or from which such a value is made. All else is not replayed, not stored and not
+**   restored: linear code needs nothing. The code that goes back through a loop asks anew, for
+**   the loop alone: what is only read after the loop is not made again in it.
+*/
+#include "kernel/ad/ad_state.h"
+
+/* Does operand i of a call carry a derivative? 1: yes, 2: it has none (to be refused). */
+static int call_flows(const fl_kexpr *x, int i) {
+  const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
+  if (b->rule != FL_KBR_FLOAT && b->rule != FL_KBR_FLOATI) return 0;
+  if (i >= 3 || !fl_kt_is_float(x->x[i]->type)) return 0;
+  return !b->d[i] ? 2 : strcmp(b->d[i], "0") != 0;
+}
+
+int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
+  if (!x || !fl_kt_is_float(x->type)) return 0;
+  switch (x->kind) {
+  case FL_KX_VAR: case FL_KX_LOAD: return set[x->var];
+  case FL_KX_UNARY: case FL_KX_CAST: return fl_kad_flows(set, x->x[0]);
+  case FL_KX_BINARY: return fl_kad_flows(set, x->x[0]) || fl_kad_flows(set, x->x[1]);
+  case FL_KX_SELECT: return fl_kad_flows(set, x->x[1]) || fl_kad_flows(set, x->x[2]);
+  case FL_KX_CALL:
+    for (int i = 0; i < x->n; i++)
+      if (call_flows(x, i) && fl_kad_flows(set, x->x[i])) return 1;
+    return 0;
+  default: return 0;
+  }
+}
+
+static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
+
+/* All that x depends on through real numbers becomes useful. */
+static int mark_sources(uint8_t *set, const fl_kexpr *x) {
+  int changed = 0;
+  if (!x || !fl_kt_is_float(x->type)) return 0;
+  switch (x->kind) {
+  case FL_KX_VAR: case FL_KX_LOAD: return mark(set, x->var);
+  case FL_KX_SELECT:
+    return mark_sources(set, x->x[1]) | mark_sources(set, x->x[2]);
+  case FL_KX_CALL:
+    for (int i = 0; i < x->n; i++)
+      if (call_flows(x, i)) changed |= mark_sources(set, x->x[i]);
+    return changed;
+  default:
+    for (int i = 0; i < x->n; i++) changed |= mark_sources(set, x->x[i]);
+    return changed;
+  }
+}
+
+typedef struct pass { fl_kad_state *d; int changed; } pass;
+
+/* The value that a statement puts into its variable, and where else it goes. */
+static fl_kexpr *value_of(const fl_kstmt *s) {
+  switch (s->kind) {
+  case FL_KS_ASSIGN: return s->x[0];
+  case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE: return s->x[1];
+  default: return NULL;
+  }
+}
+
+static int see_varied(void *arg, fl_kstmt *s) {
+  pass *p = arg;
+  fl_kad_state *d = p->d;
+  const int flows = fl_kad_flows(d->varied, value_of(s));
+  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  if (flows && to >= 0 && fl_kt_is_float(d->f->vars[to].type))
+    p->changed |= mark(d->varied, to);
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->varied[s->var]
+      && fl_kt_is_float(d->f->vars[s->result].type))
+    p->changed |= mark(d->varied, s->result);
+  return 1;
+}
+
+static int see_useful(void *arg, fl_kstmt *s) {
+  pass *p = arg;
+  fl_kad_state *d = p->d;
+  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->useful[s->result])
+    p->changed |= mark(d->useful, s->var);
+  if (value_of(s) && to >= 0 && d->useful[to])
+    p->changed |= mark_sources(d->useful, value_of(s));
+  return 1;
+}
+
+static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
+  pass p = {d, 1};
+  const fl_kvisitor v = {see, NULL, &p};
+  while (p.changed) {
+    p.changed = 0;
+    fl_kwalk_block(&v, d->body);
+  }
+}
+
+/* Arrays of dynamic shared memory are one piece of memory. */
+static void join_dynamic(fl_kad_state *d, uint8_t *set) {
+  int any = 0;
+  for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];
+  for (int i = 0; any && i < d->n0; i++)
+    if (d->f->vars[i].dynamic && fl_kt_is_float(d->f->vars[i].type)) set[i] = 1;
+}
+
+void fl_kad_activity(fl_kad_state *d) {
+  for (int i = 0; i < d->n0; i++) {
+    const fl_kvar *v = &d->f->vars[i];
+    const int want = v->param >= 0 ? d->r->want[v->param] : 0;
+    if (!fl_kt_is_float(v->type) || v->kind == FL_KV_TABLE) continue;
+    d->varied[i] = (want & FL_KAD_INPUT) != 0;
+    d->useful[i] = (want & FL_KAD_OUTPUT) && v->kind == FL_KV_POINTER && !v->is_const;
+  }
+  spread(d, see_varied);
+  join_dynamic(d, d->varied);
+  spread(d, see_varied);
+  spread(d, see_useful);
+  join_dynamic(d, d->useful);
+  spread(d, see_useful);
+  for (int i = 0; i < d->n0; i++) d->active[i] = d->varied[i] && d->useful[i];
+}
+
+/* ---- what is read ----------------------------------------------------------------------- */
+
+void fl_kad_values(fl_kset s, const fl_kexpr *x) {
+  if (!x) return;
+  if (x->var >= 0) fl_kset_add(s, x->var);
+  for (int i = 0; i < x->n; i++) fl_kad_values(s, x->x[i]);
+}
+
+static void product(const fl_kad_state *d, fl_kset s, const fl_kexpr *x, const fl_kexpr *y) {
+  if (fl_kad_flows(d->active, x)) fl_kad_values(s, y);
+  if (fl_kad_flows(d->active, y)) fl_kad_values(s, x);
+}
+
+static void call_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
+  switch (x->op) {
+  case FL_KB_ADD_RN: case FL_KB_SUB_RN: break;
+  case FL_KB_MUL_RN: case FL_KB_FMA: product(d, s, x->x[0], x->x[1]); break;
+  default: fl_kad_values(s, x);
+  }
+  for (int i = 0; i < x->n; i++)
+    if (call_flows(x, i)) fl_kad_partials(d, s, x->x[i]);
+}
+
+void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
+  if (!fl_kad_flows(d->active, x)) return;
+  switch (x->kind) {
+  case FL_KX_LOAD: fl_kad_values(s, x->x[0]); return;
+  case FL_KX_SELECT: fl_kad_values(s, x->x[0]); break;
+  case FL_KX_CALL: call_partials(d, s, x); return;
+  case FL_KX_BINARY:
+    if (x->op == FL_KO_MUL) product(d, s, x->x[0], x->x[1]);
+    if (x->op == FL_KO_DIV) {
+      fl_kad_values(s, x->x[1]);
+      if (fl_kad_flows(d->active, x->x[1])) fl_kad_values(s, x->x[0]);
+    }
+    break;
+  default: break;
+  }
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) fl_kad_partials(d, s, x->x[i]);
+}
+
+void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
+  const int to = t->kind == FL_KS_SHUFFLE ? t->result : t->var;
+  if (to < 0 || !d->active[to]) return;
+  switch (t->kind) {
+  case FL_KS_ASSIGN: fl_kad_partials(d, s, t->x[0]); return;
+  case FL_KS_STORE:
+    fl_kad_values(s, t->x[0]);
+    fl_kad_partials(d, s, t->x[1]);
+    return;
+  case FL_KS_ATOMIC:
+    fl_kad_values(s, t->x[0]);
+    fl_kad_partials(d, s, t->x[1]);
+    if (t->op != FL_KA_ADD && t->op != FL_KA_SUB) fl_kad_values(s, t->x[1]);
+    return;
+  case FL_KS_SHUFFLE:
+    for (int i = 0; i < 4; i++)
+      if (i != 1) fl_kad_values(s, t->x[i]);
+    fl_kad_partials(d, s, t->x[1]);
+    return;
+  default: return;
+  }
+}
+
+/* ---- marks ------------------------------------------------------------------------------ */
+
+typedef struct marker { fl_kad_state *d; fl_kset s; } marker;
+
+static int mark_block(marker *m, const fl_kblock *b);
+
+static int mark_stmt(marker *m, fl_kstmt *s) {
+  fl_kad_state *d = m->d;
+  const int to = s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE ? s->result : s->var;
+  const int needed = (to >= 0 && fl_kset_has(m->s, to))
+                  || (s->result >= 0 && fl_kset_has(m->s, s->result));
+  int marks = needed ? FL_KN_FORWARD : 0;
+  switch (s->kind) {
+  case FL_KS_ASSIGN: case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE:
+  case FL_KS_VOTE:
+    if (to >= 0 && d->active[to]) marks |= FL_KN_REVERSE;
+    if (needed)
+      for (int i = 0; i < 4; i++) fl_kad_values(m->s, s->x[i]);
+    fl_kad_reads(d, m->s, s);
+    break;
+  case FL_KS_BARRIER:
+    marks = (d->keep_forward ? FL_KN_FORWARD : 0) | (d->keep_reverse ? FL_KN_REVERSE : 0);
+    if (marks) fl_kad_values(m->s, s->x[0]);
+    break;
+  case FL_KS_RETURN: marks = FL_KN_FORWARD; break;
+  case FL_KS_IF: case FL_KS_LOOP:
+    marks = mark_block(m, &s->body) | mark_block(m, &s->other);
+    if (marks) fl_kad_values(m->s, s->x[0]);
+    break;
+  default: return 0;
+  }
+  fl_kad_note *note = fl_kad_note_of(d, s);
+  if (note) note->marks = (uint8_t)marks;
+  return marks;
+}
+
+static int mark_block(marker *m, const fl_kblock *b) {
+  int marks = 0;
+  for (fl_kstmt *s = b->first; s; s = s->next) marks |= mark_stmt(m, s);
+  return marks;
+}
+
+static void barriers(fl_kad_state *d, fl_kset s) {
+  for (int i = 0; i < d->n0; i++) {
+    const fl_kvar *v = &d->f->vars[i];
+    if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !fl_kad_written(d, i))) continue;
+    if (fl_kset_has(s, i) && fl_kad_written(d, i)) d->keep_forward = 1;
+    if (d->active[i]) d->keep_reverse = 1;
+  }
+}
+
+void fl_kad_need(fl_kad_state *d) {
+  marker m = {d, fl_kset_new(d)};
+  fl_kset before = fl_kset_new(d);
+  const size_t bytes = (size_t)d->words * sizeof *before;
+  if (!m.s || !before) return;
+  do {
+    memcpy(before, m.s, bytes);
+    mark_block(&m, &d->body);
+    const int f = d->keep_forward, r = d->keep_reverse;
+    barriers(d, m.s);
+    if (f != d->keep_forward || r != d->keep_reverse) before[0] = ~m.s[0];
+  } while (memcmp(before, m.s, bytes));
+}
+
+void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
+  marker m = {d, fl_kset_new(d)};
+  fl_kset before = fl_kset_new(d);
+  const size_t bytes = (size_t)d->words * sizeof *before;
+  if (!m.s || !before) return;
+  if (condition) fl_kad_values(m.s, loop->x[0]);
+  do {
+    memcpy(before, m.s, bytes);
+    mark_block(&m, &loop->body);
+    mark_block(&m, &loop->other);
+  } while (memcmp(before, m.s, bytes));
+}
+
+/* ---- v = v + e -------------------------------------------------------------------------- */
+
+/* x without its leftmost leaf 'var', of a chain of + and -; NULL: no such chain. */
+static fl_kexpr *without(fl_kad_state *d, fl_kexpr *x, int var) {
+  if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return NULL;
+  fl_kexpr *l = x->x[0], *r = x->x[1];
+  const int add = x->op == FL_KO_ADD;
+  if (l->kind == FL_KX_VAR && l->var == var) {
+    if (fl_kreads(r, var)) return NULL;
+    return add ? r : fl_kexpr_unary(d->a, FL_KO_NEG, r);
+  }
+  if (add && r->kind == FL_KX_VAR && r->var == var) return fl_kreads(l, var) ? NULL : l;
+  fl_kexpr *rest = fl_kreads(r, var) ? NULL : without(d, l, var);
+  return rest ? kx_op(d, x->op, rest, r) : NULL;
+}
+
+fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s) {
+  if (s->kind != FL_KS_ASSIGN || !fl_kt_is_float(s->x[0]->type)) return NULL;
+  return without(d, s->x[0], s->var);
+}

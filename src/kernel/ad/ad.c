@@ -1,0 +1,585 @@
+/*
+** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is
+** told of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
+*/
+#include "kernel/ad/ad_state.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- small things ----------------------------------------------------------------------- */
+
+void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
+  char what[256];
+  va_list list;
+  if (d->res->refusal || d->a->failed) return;
+  if (line < 1) line = d->f->line;
+  va_start(list, fmt);
+  vsnprintf(what, sizeof what, fmt, list);
+  va_end(list);
+  d->res->refusal_line = line;
+  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated"
+                                     FL_DO "; "
+                                     "give vjp = ... or mark the argument nodiff",
+                                     d->f->name, line, what);
+}
+
+fl_kset fl_kset_new(fl_kad_state *d) {
+  return fl_karena_new(d->a, (size_t)d->words * sizeof(uint64_t));
+}
+
+fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s) {
+  fl_kset r = fl_kset_new(d);
+  if (r) memcpy(r, s, (size_t)d->words * sizeof *r);
+  return r;
+}
+
+fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s) {
+  if (!s->note) s->note = fl_karena_new(d->a, sizeof(fl_kad_note));
+  return s->note;
+}
+
+int fl_kad_local(fl_kad_state *d, int type, const char *name) {
+  return name ? fl_kvar_add(d->f, FL_KV_LOCAL, type, name, 1) : -1;
+}
+
+int fl_kad_array(fl_kad_state *d, int type, const char *name, int64_t count) {
+  return name ? fl_kvar_add(d->f, FL_KV_ARRAY, type, name, count) : -1;
+}
+
+const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var) {
+  return fl_karena_printf(d->a, "%s%s", prefix, d->f->vars[var].name);
+}
+
+/* The leaf of its parameter that variable v is; -1: not of a struct. */
+static int leaf_of(const fl_kfunc *f, int v) {
+  const fl_kparam *p = &f->params[f->vars[v].param];
+  return p->is_struct && !p->is_pointer ? v - p->first_var : -1;
+}
+
+int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
+                     int is_pointer, int is_const) {
+  const char *name = source < 0 ? prefix : fl_kad_name(d, prefix, source);
+  const int v = name ? fl_kparam_add(d->f, name, type, is_pointer, is_const) : -1;
+  if (v < 0 || d->f->n_params > d->n_cap) return -1;
+  fl_kad_param *p = &d->res->params[d->f->n_params - 1];
+  p->role = (uint8_t)role;
+  p->type = (uint8_t)type;
+  p->param = source < 0 ? -1 : d->f->vars[source].param;
+  p->leaf = source < 0 ? -1 : leaf_of(d->f, source);
+  return v;
+}
+
+/* ---- what is used ---------------------------------------------------------------------------- */
+
+static int see_used_stmt(void *arg, fl_kstmt *s) {
+  uint8_t *used = arg;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) used[s->var] = 1;
+  return 1;
+}
+
+static int see_used_expr(void *arg, fl_kexpr *x) {
+  uint8_t *used = arg;
+  if (x->kind == FL_KX_LOAD) used[x->var] = 1;
+  return 1;
+}
+
+/* ---- set up ----------------------------------------------------------------------------- */
+
+/* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
+** in front of it (NULL: none), the place to ask for indices made outside. */
+typedef struct classify {
+  fl_kad_state *d;
+  const fl_kindices *k;
+  const fl_kstmt *s, *loop, *before;
+  uint8_t *inside;
+} classify;
+
+static int is_outside(const classify *c, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!is_outside(c, x->x[i])) return 0;
+  return 1;
+}
+
+/* An index made before the loop and used in it: other threads have others, this one has it
+** again and again. */
+static void classify_index(classify *c, int site, const fl_kexpr *index) {
+  if (site < 0 || site >= c->d->n_sites0) return;
+  const fl_kindex class = fl_kindex_class(c->k, c->s, index);
+  c->d->site_index[site] = (uint8_t)class;
+  c->d->site_residue[site] = fl_kindex_residue(c->k, c->s, index);
+  if (c->loop) c->d->site_rounds[site] = fl_kindex_rounds(c->k, c->s, index);
+  c->d->site_own[site] = class == FL_KI_INJECTIVE
+      || (c->loop && c->before && is_outside(c, index)
+          && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) classify_index(arg, x->site, x->x[0]);
+  return 1;
+}
+
+static void classify_block(classify *c, const fl_kblock *b) {
+  const fl_kvisitor loads = {NULL, see_load, c};
+  const fl_kstmt *last = NULL;
+  for (fl_kstmt *s = b->first; s && !c->d->a->failed; s = s->next) {
+    const int outermost = s->kind == FL_KS_LOOP && !c->loop;
+    c->s = s;
+    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
+    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
+    if (outermost) {
+      memset(c->inside, 0, (size_t)c->d->f->n_vars);
+      fl_kassigned_by(s, c->inside);
+      c->loop = s;
+      c->before = last;
+    }
+    classify_block(c, &s->body);
+    classify_block(c, &s->other);
+    if (outermost) c->loop = NULL;
+    last = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL ? s : NULL;
+  }
+}
+
+static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
+  fl_kindices *k = fl_kindices_new(d->a->mem, f, d->r->geometry);
+  classify c = {.d = d, .k = k, .inside = fl_karena_new(d->a, (size_t)f->n_vars + 1)};
+  if (k && c.inside) {
+    fl_kindices_launch(k, d->r->launched, &d->res->limits);
+    classify_block(&c, &f->body);
+    fl_kad_meets(d, f, k);
+    fl_kad_rounds(d, f, k);
+    fl_kad_behind(d, f, k);
+  } else if (!d->a->failed) d->a->failed = FL_KARENA_MEMORY;
+  fl_kindices_free(k);
+}
+
+/* A record for each parameter and each variable that there is now. */
+static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
+  d->n0 = d->f->n_vars;
+  d->words = d->n0 / 64 + 1;
+  uint8_t *bytes = fl_karena_new(d->a, 4 * ((size_t)d->n0 + 1));
+  d->shadow = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->shadow);
+  d->defs = fl_kdefs_new(d->a, d->f, d->body);
+  if (!bytes || !d->shadow || !d->defs || d->a->failed) return 0;
+  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes};
+  for (int i = 0; i < 4; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
+  for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
+  for (int p = 0; p < f->n_params; p++) {
+    fl_kad_param *x = &d->res->params[p];
+    const fl_kparam *of = &f->params[p];
+    x->param = p;
+    x->leaf = -1;
+    x->type = of->is_struct && !of->is_pointer ? FL_KT_VOID : of->type;
+  }
+  return 1;
+}
+
+/* Every statement is compared with those around it and with the sites that it
+** may meet: time goes with the square. */
+enum { MOST_STATEMENTS = 10000 };
+
+static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
+
+static int64_t statements(const fl_kfunc *f) {
+  int64_t n = 0;
+  fl_kwalk_block(&(fl_kvisitor){ count_statement, NULL, &n }, f->body);
+  return n;
+}
+
+int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
+  fl_karena *a = d->a;
+  d->n_cap = f->n_params + f->n_vars + FL_KAD_KEPT_MOST + 1;
+  d->res = fl_karena_new(a, sizeof *d->res);
+  d->f = fl_kfunc_clone(a, f);
+  if (!d->res || !d->f) return 0;
+  d->res->params = fl_karena_new(a, (size_t)d->n_cap * sizeof *d->res->params);
+  d->n_sites0 = f->n_sites;
+  d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->site_rounds = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_rounds);
+  d->var_rounds = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *d->var_rounds);
+  d->site_behind = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_behind);
+  d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
+  d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->shared_offset = -1; d->regions = 2;
+  if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
+      || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
+  if (!f->has_body) {
+    fl_kad_refuse(d, f->refusal_line, "%s: this",
+                  f->refusal ? f->refusal : "a kernel without body");
+    return 0;
+  }
+  if (reverse && statements(f) > MOST_STATEMENTS) {
+    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)",
+                  MOST_STATEMENTS);
+    return 0;
+  }
+  fl_kad_unify_views(d->f);
+  if (reverse) {
+    classify_sites(d, f);
+    fl_kad_normalise(d);
+    fl_kad_hold_elements(d);
+    fl_kad_hold_loads(d);
+    fl_kpass_done("canonical form", d->f, d->body);
+  } else d->body = d->f->body;
+  return set_up_vars(d, f);
+}
+
+/* ---- what cannot be derived whatever the place ------------------------------------------ */
+
+typedef struct bits { fl_kad_state *d; int line, back; } bits;
+
+static int see_bits(void *arg, fl_kexpr *x) {
+  bits *b = arg;
+  if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS) return 1;
+  if (fl_kt_is_float(x->type)) b->back = 1;
+  else if (fl_kad_flows(b->d->varied, x->x[0]) && !b->line) b->line = x->line ? x->line : 1;
+  return 1;
+}
+
+/* An atomic that sees numbers of another type in memory. */
+static int see_seen(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
+            flows = fl_kad_flows(b->d->varied, s->x[1]);
+  b->back |= real || flows;
+  if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
+  return 1;
+}
+
+/* A real number taken apart into bits and put together again loses its derivative unseen. */
+static void refuse_bits(fl_kad_state *d) {
+  bits b = {d, 0, 0};
+  const fl_kvisitor v = {see_seen, see_bits, &b};
+  fl_kwalk_block(&v, d->body);
+  if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");
+}
+
+static int see_atomic(void *arg, fl_kstmt *s) {
+  fl_kad_state *d = arg;
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->active[s->result])
+    fl_kad_refuse(d, s->line, "the result of an atomic operation on '%s' (it depends on the "
+                  "order of the threads)", d->f->vars[s->var].source);
+  return 1;
+}
+
+/* Views of dynamic shared memory that are used, with two types: one may overwrite what the other
+** has, unseen. */
+static void refuse_dynamic(fl_kad_state *d) {
+  int n = 0, v = -1;
+  uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
+  const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
+  if (!used) return;
+  fl_kwalk_block(&see, d->body);
+  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
+  for (int i = 0; i < d->n0; i++)
+    if (d->f->vars[i].dynamic && d->active[i]) v = i;
+  if (v < 0) return;
+  const int line = d->f->vars[v].line;
+  if (n > 1)
+    fl_kad_refuse(d, line,
+                  "dynamic shared memory with arrays of several types (give all but one a size)");
+  if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
+}
+
+/* Blocks that wait for each other by a counter may read what others wrote; going back, nobody
+** waits. */
+static int see_foreign(void *arg, fl_kexpr *x) {
+  fl_kad_state *d = arg;
+  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
+      && fl_kad_written(d, x->var)
+      && !(x->site >= 0 && x->site < d->n_sites0 && d->site_own[x->site]))
+    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
+                  "an atomic whose result is used,", d->f->vars[x->var].source);
+  return 1;
+}
+
+static void refuse_foreign(fl_kad_state *d) {
+  const fl_kvisitor v = {NULL, see_foreign, d};
+  if (d->f->replays) fl_kwalk_block(&v, d->body);
+}
+
+void fl_kad_refuse_early(fl_kad_state *d) {
+  const fl_kvisitor v = {see_atomic, NULL, d};
+  refuse_foreign(d);
+  refuse_bits(d);
+  refuse_dynamic(d);
+  fl_kwalk_block(&v, d->body);
+}
+
+/* ---- shadows ---------------------------------------------------------------------------- */
+
+static void shadow_pointer(fl_kad_state *d, int v) {
+  const fl_kvar x = d->f->vars[v];
+  const int want = d->r->want[x.param], output = (want & FL_KAD_OUTPUT) && !x.is_const;
+  const int type = fl_kad_type(x.type);
+  int role = FL_KAD_WORK;
+  if (!fl_kad_written(d, v) && !output) role = FL_KAD_GRAD;
+  else if (fl_kad_written(d, v) && !d->zeroes[v]) role = FL_KAD_COTANGENT;
+  d->shadow[v] = fl_kad_param_new(d, role, v, "grad_", role == FL_KAD_COTANGENT ? x.type : type, 1,
+                                  role == FL_KAD_COTANGENT);
+  if (d->shadow[v] < 0) return;
+  fl_kad_param *p = &d->res->params[d->f->n_params - 1];
+  p->seeded = (uint8_t)output;
+  p->through = role == FL_KAD_COTANGENT;
+}
+
+static void barrier(fl_kad_state *d, fl_kblock *b) {
+  fl_kstmt *s = fl_kstmt_new(d->a, b, FL_KS_BARRIER, 0);
+  if (s) s->op = FL_KBAR_BLOCK;
+}
+
+/* for (e = first; e < count; e += by) array[e] = 0 */
+static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_kexpr *count,
+                  fl_kexpr *by, int dynamic) {
+  const int e = fl_kad_local(d, FL_KT_I64, "e");
+  if (e < 0) return;
+  kx_set(d, b, e, first);
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
+  if (!s) return;
+  fl_kexpr *at = dynamic ? fl_kad_at(d, array, kx_var(d, e)) : kx_var(d, e);
+  fl_kstmt_store(d->f, &s->body, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
+  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), by));
+}
+
+static fl_kexpr *special(fl_kad_state *d, int what) {
+  return fl_kexpr_cast(d->a, FL_KT_I64, fl_kexpr_special(d->a, what));
+}
+
+/* x + bx * (y + by * z) of the thread, or the number of threads. */
+static fl_kexpr *thread_number(fl_kad_state *d) {
+  fl_kexpr *z = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_TID_Z));
+  fl_kexpr *y = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
+                      kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_Y), z));
+  return kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_X), y);
+}
+
+static fl_kexpr *thread_count(fl_kad_state *d) {
+  return kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
+               kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_BDIM_Z)));
+}
+
+int fl_kad_shared_bytes(fl_kad_state *d) {
+  if (d->shared_offset < 0)
+    d->shared_offset = fl_kad_param_new(d, FL_KAD_SHARED, -1, "shared_bytes", FL_KT_I64, 0, 0);
+  return d->shared_offset;
+}
+
+fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
+  const fl_kvar x = d->f->vars[var];
+  if (!x.dynamic) return kx_int(d, x.count);
+  const int bytes = fl_kad_shared_bytes(d);
+  return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
+}
+
+void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
+                        fl_kexpr *from_at, fl_kexpr *count) {
+  const int e = fl_kad_local(d, FL_KT_I64, "e");
+  if (e < 0) return;
+  barrier(d, b);
+  /* each thread copies all, or its share */
+  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
+  if (!s) return;
+  fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
+  fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
+  kx_set(d, &s->other, e,
+         kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
+  barrier(d, b);
+}
+
+static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
+  const fl_kvar x = d->f->vars[v];
+  fl_kexpr *count = fl_kad_shared_count(d, v);
+  if (x.dynamic) {
+    d->shadow[v] = v;
+  } else {
+    const char *name = fl_kad_name(d, "d_", v);
+    d->shadow[v] = name ? fl_kvar_add(d->f, FL_KV_SHARED, fl_kad_type(x.type), name, x.count) : -1;
+  }
+  if (d->shadow[v] < 0 || d->a->failed) return;
+  clear(d, b, d->shadow[v], thread_number(d), count, thread_count(d), x.dynamic);
+}
+
+static void make_shadows(fl_kad_state *d, fl_kblock *b) {
+  int shared = 0;
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
+    if (!d->active[v]) continue;
+    const int kind = d->f->vars[v].kind, type = fl_kad_type(d->f->vars[v].type);
+    const int64_t n = d->f->vars[v].count;
+    if (kind == FL_KV_POINTER) {
+      shadow_pointer(d, v);
+    } else if (kind == FL_KV_SHARED) {
+      shadow_shared(d, v, b);
+      shared = 1;
+    } else if (kind == FL_KV_ARRAY) {
+      d->shadow[v] = fl_kad_array(d, type, fl_kad_name(d, "d_", v), n);
+      if (d->shadow[v] >= 0)
+        clear(d, b, d->shadow[v], kx_int(d, 0), kx_int(d, n), kx_int(d, 1), 0);
+    } else {
+      d->shadow[v] = fl_kad_local(d, type, fl_kad_name(d, "d_", v));
+      if (d->shadow[v] >= 0) kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
+    }
+  }
+  if (shared) barrier(d, b);
+}
+
+/* The derivatives of scalar parameters and of arrays in structs, once per thread at the end. */
+static void add_scalars(fl_kad_state *d, fl_kblock *b) {
+  const int mode = !d->returns ? FL_KM_BLOCK : d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
+    const fl_kvar x = d->f->vars[v];
+    if (!d->active[v] || x.param < 0 || x.kind == FL_KV_POINTER) continue;
+    if (!(d->r->want[x.param] & FL_KAD_INPUT)) continue;
+    const int to = fl_kad_param_new(d, FL_KAD_GRAD_SCALAR, v, "grad_", fl_kad_type(x.type), 1, 0);
+    if (to < 0) return;
+    d->res->params[d->f->n_params - 1].count = x.count;
+    for (int64_t e = 0; e < x.count; e++) {
+      fl_kexpr *g = x.kind == FL_KV_LOCAL ? kx_var(d, d->shadow[v])
+                                          : fl_kexpr_load(d->f, d->shadow[v], kx_int(d, e));
+      fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, kx_int(d, e), g, -1);
+      d->res->n_block += mode == FL_KM_BLOCK;
+      d->res->n_atomic += mode != FL_KM_BLOCK;
+    }
+  }
+}
+
+/* ---- roles ------------------------------------------------------------------------------ */
+
+typedef struct touched { uint8_t *read, *written; } touched;
+
+static int see_written(void *arg, fl_kstmt *s) {
+  touched *t = arg;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) t->written[s->var] = 1;
+  return 1;
+}
+
+static int see_read(void *arg, fl_kexpr *x) {
+  touched *t = arg;
+  if (x->kind == FL_KX_LOAD) t->read[x->var] = 1;
+  return 1;
+}
+
+/* What the source's own parameters have become: known only when the code is there. */
+void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
+  touched t = {fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
+               fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  const fl_kvisitor v = {see_written, see_read, &t};
+  if (!t.read || !t.written) return;
+  fl_kwalk_block(&v, d->f->body);
+  for (int i = 0; i < d->f->n_vars; i++) {
+    const fl_kvar *x = &d->f->vars[i];
+    if (x->kind != FL_KV_POINTER || x->param >= n_params) continue;
+    const fl_kparam *p = &d->f->params[x->param];
+    const int leaf = p->is_struct && !p->is_pointer;
+    const int role = t.written[i] ? (tangent ? FL_KAD_RESULT : FL_KAD_SCRATCH)
+                   : t.read[i] ? FL_KAD_ORIGINAL : FL_KAD_UNUSED;
+    if (!leaf) d->res->params[x->param].role = (uint8_t)role;
+    else if (role == FL_KAD_SCRATCH)
+      fl_kad_refuse(d, x->line, "'%s', which is read and written inside a struct (pass it as a "
+                    "parameter of its own),", x->source);
+  }
+}
+
+fl_kad *fl_kad_finish(fl_kad_state *d) {
+  if (!d->res) return NULL;
+  if (d->res->refusal) {
+    d->res->func = NULL;
+    return d->res;
+  }
+  if (d->a->failed) {
+    d->a->most = 0;                                       /* room for the message */
+    if ((d->a->failed == FL_KARENA_DEEP || d->a->failed == FL_KARENA_LARGE) && d->f)
+      d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
+                                         "differentiated"
+                                         FL_DO "; give vjp = ... or mark the argument "
+                                         "nodiff", d->f->name, d->f->line);
+    return d->res->refusal ? d->res : NULL;
+  }
+  if (d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED) {
+    fl_kad_refuse(d, d->f->line,
+                  "a kernel whose derivative needs %lld bytes of static shared memory "
+                  "(extern __shared__ may have more)", (long long)d->f->shared_bytes);
+    d->res->func = NULL;
+    return d->res;
+  }
+  d->res->func = d->f;
+  d->res->n_params = d->f->n_params;
+  for (int i = 0; i < d->res->n_params; i++)
+    if (d->res->params[i].role == FL_KAD_SHARED) d->res->params[i].count = d->regions;
+  return d->res;
+}
+
+/* *again: see fl_kad_state. */
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                       const uint8_t *in_thread, int32_t *again) {
+  fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
+  fl_kblock first = {0}, forward = {0}, reverse = {0};
+  if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);
+
+  fl_kad_activity(&d);
+  fl_kad_refuse_early(&d);
+  fl_kad_need(&d);
+  fl_kad_modes(&d);
+  fl_kad_strong(&d);
+  fl_kset keep = fl_kset_new(&d);
+  if (!keep || fl_kad_dead(&d)) return fl_kad_finish(&d);
+  make_shadows(&d, &first);
+  d.top = !d.returns;
+  fl_kad_sweep(&d, &d.body, keep, &forward, &reverse);
+  fl_kblock_append(&first, forward);
+  fl_kblock_append(&first, reverse);
+  add_scalars(&d, &first);
+  *again = d.again;
+  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
+  d.f->body = first;
+  fl_kfunc_number_loops(d.f);
+  fl_kpass_done("synthesis", d.f, d.f->body);
+  fl_kad_tidy(&d);
+  fl_kad_roles(&d, f->n_params, 0);
+  if (!fl_kad_dead(&d))
+    d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
+                        : fl_karena_printf(a, "%s_vjp", f->name);
+  return fl_kad_finish(&d);
+}
+
+/* Until no variable more is asked to be the thread's own. */
+static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  int32_t again = 0;
+  fl_kad *res = adjoint(a, f, r, NULL, &again);
+  uint8_t *in_thread = again ? fl_karena_new(a, (size_t)f->n_vars + 1) : NULL;
+  while (again) {
+    if (!in_thread) return NULL;
+    in_thread[again - 1] = 1;
+    again = 0;
+    res = adjoint(a, f, r, in_thread, &again);
+  }
+  return res;
+}
+
+static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *first = settled(a, f, r);
+  const fl_kfunc *g = first && first->refusal && !a->failed ? fl_kad_widen(a, f, r) : NULL;
+  fl_kad *second = g ? settled(a, g, r) : NULL;
+  return second && !second->refusal ? second : first;
+}
+
+/* Where an element goes to the threads that ask first, no order of the sums can be kept. */
+static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = derived(a, f, r);
+  if (!res || !res->func || !r->deterministic || !res->taken_line) return res;
+  fl_kad_request free = *r;
+  free.deterministic = 0;
+  res = derived(a, f, &free);
+  if (res) res->unordered_line = res->taken_line;
+  if (res) res->any_order = 1;
+  return res;
+}
+
+fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = ordered(a, f, r);
+  fl_kad_tell("adjoint", f, r, res);
+  return res;
+}

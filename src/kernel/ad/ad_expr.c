@@ -1,0 +1,291 @@
+/*
+** The adjoint of an expression: d(value) flows to the variables and loads in it.
+**
+** First the values that partial derivatives ask for are put into variables (each subexpression
+** once: 'seen'), bottom up; then the derivative is passed down. The arms of a SELECT are worked
+** out inside an IF, so that guarded loads stay guarded and a chosen arm's NaN stays out.
+** Derivatives of halves are computed in F32.
+*/
+#include "kernel/ad/ad_state.h"
+#include "kernel/ad/partial.h"
+
+typedef struct fl_kad_seen { const fl_kexpr *x; int32_t var; struct fl_kad_seen *next; } seen;
+
+typedef struct part {
+  const fl_kexpr *x;
+  fl_kexpr *value;           /* NULL: not asked for */
+  struct part *kid[FL_K_MAX_ARGS];
+  int active;
+} part;
+
+static int is_leaf(const fl_kexpr *x) {
+  return x->kind == FL_KX_VAR || x->kind == FL_KX_CONST || x->kind == FL_KX_SPECIAL;
+}
+
+/* Evaluated again rather than kept: casts of leaves and leaf + constant, integers. */
+static int is_cheap(const fl_kexpr *x) {
+  if (is_leaf(x)) return 1;
+  if (!fl_kt_is_int(x->type)) return 0;
+  if (x->kind == FL_KX_CAST) return fl_kt_is_int(x->x[0]->type) && is_cheap(x->x[0]);
+  return x->kind == FL_KX_BINARY && x->depth <= 3 && x->op <= FL_KO_MUL && is_cheap(x->x[0])
+      && is_cheap(x->x[1]);
+}
+
+/* A variable with the value 'value', which is that of source expression x. */
+static fl_kexpr *keep(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *value) {
+  for (const seen *s = d->seen; s; s = s->next)
+    if (fl_kexpr_same(s->x, x)) return kx_var(d, s->var);
+  if (!value) return NULL;
+  const int v = fl_ktemp(d->f, value->type);
+  if (v < 0) return NULL;
+  kx_set(d, b, v, value);
+  seen *s = fl_karena_new(d->a, sizeof *s);
+  if (!s) return NULL;
+  *s = (seen){x, v, d->seen};
+  d->seen = s;
+  return kx_var(d, v);
+}
+
+fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
+  if (!x || is_leaf(x)) return x;
+  const int v = fl_ktemp(d->f, x->type);
+  if (v < 0) return NULL;
+  kx_set(d, b, v, x);
+  return kx_var(d, v);
+}
+
+/* x over the values of its parts. */
+static fl_kexpr *again(fl_kad_state *d, const part *p) {
+  fl_kexpr *x[FL_K_MAX_ARGS];
+  for (int i = 0; i < p->x->n; i++) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
+  return fl_kexpr_over(d->a, p->x, x);
+}
+
+/* Which operands of an active node must have values in variables. */
+static int wants(const part *p, int i, int need, const int *active) {
+  const fl_kexpr *x = p->x;
+  if (x->kind == FL_KX_LOAD) return 1;
+  if (x->kind == FL_KX_BINARY && x->op == FL_KO_MUL) return need || active[1 - i];
+  if (x->kind == FL_KX_BINARY && x->op == FL_KO_DIV) return need || i == 1 || active[1];
+  if (x->kind != FL_KX_CALL) return need;
+  if (x->op == FL_KB_ADD_RN || x->op == FL_KB_SUB_RN) return need;
+  if (x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN)
+    return need || (i < 2 && active[1 - i]);
+  return 1;
+}
+
+static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need) {
+  part *p = fl_karena_new(d->a, sizeof *p);
+  int active[FL_K_MAX_ARGS] = {0};
+  if (!p || d->a->failed) return NULL;
+  p->x = x;
+  p->active = fl_kad_flows(d->active, x);
+  fl_kexpr *self = (fl_kexpr *)(uintptr_t)x;          /* shared, never changed */
+  if (is_leaf(x) || (!p->active && is_cheap(x))) {
+    p->value = self;
+    return p;
+  }
+  if (!p->active || x->kind == FL_KX_SELECT) {
+    if (need) p->value = keep(d, b, x, self);
+    if (p->active && x->kind == FL_KX_SELECT) p->kid[0] = prepare(d, b, x->x[0], 1);
+    return p;
+  }
+  for (int i = 0; i < x->n; i++) active[i] = fl_kad_flows(d->active, x->x[i]);
+  for (int i = 0; i < x->n; i++)
+    if (!(p->kid[i] = prepare(d, b, x->x[i], wants(p, i, need, active)))) return NULL;
+  if (need) p->value = keep(d, b, x, again(d, p));
+  return p;
+}
+
+/* ---- sums into shadows ------------------------------------------------------------------ */
+
+fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
+  if (!d->f->vars[var].dynamic) return index;
+  const int size = fl_kt_size(d->f->vars[var].type);
+  return kx_op(d, FL_KO_ADD, index, kx_op(d, FL_KO_DIV, kx_var(d, d->shared_offset),
+                                          kx_int(d, size)));
+}
+
+/* Reports and messages name the line of the access that the sum belongs to. */
+static void at_line(fl_kstmt *s, const fl_kexpr *x) {
+  if (s && x->line) s->line = x->line;
+}
+
+static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *index,
+                        fl_kexpr *seed) {
+  const int v = x->var, to = d->shadow[v], kind = d->f->vars[v].kind;
+  if (to < 0) return;
+  const int work = kind == FL_KV_POINTER && fl_kad_written(d, v);
+  int how = kind == FL_KV_ARRAY ? FL_KAD_ADD_PLAIN : FL_KAD_ADD_ATOMIC;
+  int mode = d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
+  if (x->site >= 0 && x->site < d->n_sites0 && kind != FL_KV_ARRAY) {
+    const int class = d->site_index[x->site];
+    how = d->site_add[x->site];
+    if (kind == FL_KV_POINTER && !work && d->top && class <= FL_KI_UNIFORM_BLOCK
+        && class != FL_KI_OTHER) how = FL_KAD_ADD_BLOCK;
+  }
+  seed = fl_kexpr_cast(d->a, d->f->vars[to].type, seed);
+  index = fl_kad_at(d, v, index);
+  if (how == FL_KAD_ADD_PLAIN || how == FL_KAD_ADD_STORE) {
+    const int p = d->f->vars[to].param;
+    if (how == FL_KAD_ADD_STORE && p >= 0 && d->res->params[p].role == FL_KAD_GRAD) {
+      d->res->params[p].stores = 1;
+      at_line(fl_kstmt_store(d->f, b, to, index, seed), x);
+    } else {
+      at_line(fl_kstmt_accumulate(d->f, b, to, index, seed), x);
+    }
+    d->res->n_plain += kind == FL_KV_POINTER;
+    return;
+  }
+  if (kind == FL_KV_SHARED || work) {          /* read again in this launch: now, not later */
+    if (mode == FL_KM_ORDERED && !d->res->unordered_line)
+      d->res->unordered_line = x->line ? x->line : 1;
+    mode = FL_KM_FREE;
+  }
+  if (how == FL_KAD_ADD_BLOCK) mode = FL_KM_BLOCK;
+  d->res->n_block += mode == FL_KM_BLOCK;
+  d->res->n_atomic += mode != FL_KM_BLOCK;
+  at_line(fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, index, seed, -1), x);
+}
+
+static void add_variable(fl_kad_state *d, fl_kblock *b, int var, fl_kexpr *seed) {
+  const int to = d->shadow[var];
+  if (to < 0) return;
+  seed = fl_kexpr_cast(d->a, d->f->vars[to].type, seed);
+  kx_set(d, b, to, kx_op(d, FL_KO_ADD, kx_var(d, to), seed));
+}
+
+/* ---- passing down ----------------------------------------------------------------------- */
+
+static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
+  return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;
+}
+
+static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
+
+/* seed op x, MUL or DIV. seed: cheap to have twice. */
+static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
+  fl_kexpr *r = kx_op(d, op, seed, x);
+  if (!d->strong || !r || x->kind == FL_KX_CONST) return r;
+  fl_kexpr *zero = fl_kexpr_zero(d->a, r->type);
+  return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, seed, zero), r, zero);
+}
+
+static void arm(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
+  seen *outer = d->seen;
+  const int top = d->top;
+  d->top = 0;
+  part *p = prepare(d, b, x, 0);
+  if (p) pass(d, b, p, seed);
+  d->top = (uint8_t)top;
+  d->seen = outer;
+}
+
+static void pass_select(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
+  fl_kstmt *s = fl_kstmt_if(d->f, b, p->kid[0] ? p->kid[0]->value : NULL);
+  if (!s) return;
+  if (fl_kad_flows(d->active, p->x->x[1])) arm(d, &s->body, p->x->x[1], seed);
+  if (fl_kad_flows(d->active, p->x->x[2])) arm(d, &s->other, p->x->x[2], seed);
+  if (!s->body.first && s->other.first) {
+    s->body = s->other;
+    s->other.first = s->other.last = NULL;
+    s->x[0] = fl_kexpr_unary(d->a, FL_KO_NOT, s->x[0]);
+  }
+}
+
+static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
+  const fl_kexpr *x = p->x;
+  fl_kexpr *at[FL_K_MAX_ARGS] = {0};
+  const int linear = x->op == FL_KB_ADD_RN || x->op == FL_KB_SUB_RN || x->op == FL_KB_FMA
+                  || x->op == FL_KB_MUL_RN;
+  fl_kexpr *call = NULL, *r = NULL;
+  if (!linear) {
+    for (int i = 0; i < x->n; i++) at[i] = fl_kad_atom(d, b, p->kid[i]->value);
+    call = fl_kexpr_call(d->a, x->op, x->type, x->n, at);
+    r = p->value ? p->value : keep(d, b, x, call);
+  }
+  for (int i = 0; i < x->n && !fl_kad_dead(d); i++) {
+    if (!p->kid[i]->active) continue;
+    fl_kexpr *g = seed;
+    if (linear) {
+      if (x->op == FL_KB_SUB_RN && i == 1) g = fl_kexpr_unary(d->a, FL_KO_NEG, seed);
+      if ((x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN) && i < 2)
+        g = scaled(d, FL_KO_MUL, seed, p->kid[1 - i]->value);
+    } else {
+      fl_kexpr *slope = call ? fl_kbuiltin_partial(d->a, call, i, r) : NULL;
+      if (!slope) {
+        fl_kad_refuse(d, x->line, "%s()", fl_kbuiltins[x->op].name64[0]
+                      ? fl_kbuiltins[x->op].name64 : fl_kbuiltins[x->op].name32);
+        return;
+      }
+      if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
+      if (slope->kind != FL_KX_CONST || slope->value.d != 1)
+        g = scaled(d, FL_KO_MUL, seed, real(d, slope));
+      if (g != seed && fl_kad_chooses(x))                 /* the seed may be infinite */
+        g = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), g,
+                            fl_kexpr_zero(d->a, g->type));
+    }
+    const uint8_t strong = d->strong;
+    d->strong |= (uint8_t)fl_kad_chooses(x);
+    pass(d, b, p->kid[i], g);
+    d->strong = strong;
+  }
+}
+
+static void pass_binary(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
+  const part *l = p->kid[0], *r = p->kid[1];
+  switch (p->x->op) {
+  case FL_KO_ADD: case FL_KO_SUB:
+    if (l->active) pass(d, b, l, seed);
+    if (r->active)
+      pass(d, b, r, p->x->op == FL_KO_ADD ? seed : fl_kexpr_unary(d->a, FL_KO_NEG, seed));
+    return;
+  case FL_KO_MUL:
+    if (l->active) pass(d, b, l, scaled(d, FL_KO_MUL, seed, real(d, r->value)));
+    if (r->active) pass(d, b, r, scaled(d, FL_KO_MUL, seed, real(d, l->value)));
+    return;
+  case FL_KO_DIV: {
+    fl_kexpr *t = fl_kad_atom(d, b, scaled(d, FL_KO_DIV, seed, real(d, r->value)));
+    if (l->active) pass(d, b, l, t);
+    if (r->active) {
+      fl_kexpr *q = kx_op(d, FL_KO_DIV, real(d, l->value), real(d, r->value));
+      pass(d, b, r, fl_kexpr_unary(d->a, FL_KO_NEG, scaled(d, FL_KO_MUL, t, q)));
+    }
+    return;
+  }
+  default: return;
+  }
+}
+
+/* seed: any expression of the type fl_kad_type(x->type). */
+static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
+  const fl_kexpr *x = p->x;
+  if (!seed || !p->active || fl_kad_dead(d)) return;
+  if (x->kind == FL_KX_VAR) {
+    add_variable(d, b, x->var, seed);
+    return;
+  }
+  if (x->kind == FL_KX_LOAD) {
+    add_element(d, b, x, p->kid[0]->value, seed);
+    return;
+  }
+  seed = fl_kad_atom(d, b, seed);
+  switch (x->kind) {
+  case FL_KX_UNARY: pass(d, b, p->kid[0], fl_kexpr_unary(d->a, FL_KO_NEG, seed)); return;
+  case FL_KX_CAST:
+    pass(d, b, p->kid[0], fl_kexpr_cast(d->a, fl_kad_type(x->x[0]->type), seed));
+    return;
+  case FL_KX_SELECT: pass_select(d, b, p, seed); return;
+  case FL_KX_CALL: pass_call(d, b, p, seed); return;
+  case FL_KX_BINARY: pass_binary(d, b, p, seed); return;
+  default: return;
+  }
+}
+
+void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
+  if (!seed || !fl_kad_flows(d->active, x) || fl_kad_dead(d)) return;
+  d->seen = NULL;
+  seed = fl_kexpr_cast(d->a, fl_kad_type(x->type), seed);
+  part *p = prepare(d, b, x, 0);
+  if (p) pass(d, b, p, seed);
+}

@@ -1,0 +1,247 @@
+/*
+** Loops, there and back: which way is taken, and what both need. An iteration's state is what it
+** reads and an iteration assigns. Values from before the loop that are read when going back
+** through earlier statements are kept, and put back behind the loop's reverse code.
+*/
+#include "kernel/ad/ad_loop.h"
+
+/* ---- what an iteration reads ------------------------------------------------------------ */
+
+static void note_read(fl_kset reads, fl_kset done, const fl_kset now, int words) {
+  for (int i = 0; i < words; i++) reads[i] |= now[i] & ~done[i];
+}
+
+/* Adds to 'reads' what the block reads and has not assigned; 'done': assigned so far for
+** sure. 'flows': count reads of active values too (they matter for adjoints, not replays). */
+void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows) {
+  for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
+    const int marks = fl_kad_marks(s);
+    if (s->kind == FL_KS_DECL) fl_kset_add(done, s->var);
+    if (!marks) continue;
+    fl_kset now = fl_kset_new(d);
+    if (!now) return;
+    const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
+    if (marks & FL_KN_FORWARD || control || flows)
+      for (int i = 0; i < 4; i++) fl_kad_values(now, s->x[i]);
+    if (marks & FL_KN_FORWARD && (s->accumulate || s->kind == FL_KS_ATOMIC))
+      fl_kset_add(now, s->var);
+    fl_kad_reads(d, now, s);
+    note_read(reads, done, now, d->words);
+    if (s->kind == FL_KS_ASSIGN && (flows || marks & FL_KN_FORWARD)) fl_kset_add(done, s->var);
+    if (s->result >= 0 && (flows || marks & FL_KN_FORWARD)) fl_kset_add(done, s->result);
+    if (!control) continue;
+    fl_kset x = fl_kset_copy(d, done), y = fl_kset_copy(d, done);
+    if (!x || !y) return;
+    fl_kloop_exposed(d, &s->body, reads, x, flows);
+    fl_kloop_exposed(d, &s->other, reads, s->kind == FL_KS_IF ? y : x, flows);
+    for (int i = 0; s->kind == FL_KS_IF && i < d->words; i++) done[i] = x[i] & y[i];
+  }
+}
+
+typedef struct writes { fl_kset needed, all; int barrier; const fl_kad_state *d; } writes;
+
+static int see_write(void *arg, fl_kstmt *s) {
+  writes *w = arg;
+  const int forward = fl_kad_marks(s) & FL_KN_FORWARD;
+  const int to = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC
+                 ? s->var : -1;
+  if (to >= 0) fl_kset_add(w->all, to);
+  if (s->result >= 0) fl_kset_add(w->all, s->result);
+  if (forward && to >= 0) fl_kset_add(w->needed, to);
+  if (forward && s->result >= 0) fl_kset_add(w->needed, s->result);
+  if (s->kind == FL_KS_BARRIER && fl_kad_marks(s) && (!w->barrier || s->op == FL_KBAR_BLOCK))
+    w->barrier = s->op + 1;
+  return 1;
+}
+
+/* ---- the loop's sets -------------------------------------------------------------------- */
+
+static int see_marks(void *arg, fl_kstmt *s) {
+  fl_kmarks *m = arg;
+  fl_kad_note *note = s->note;
+  if (note && m->at && m->back) note->marks = m->at[m->n];
+  if (note && m->at && !m->back) m->at[m->n] = note->marks;
+  m->n++;
+  return 1;
+}
+
+void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back) {
+  const fl_kvisitor see = {see_marks, NULL, m};
+  for (int turn = back ? 1 : 0; turn < 2; turn++) {
+    if (turn && !back && !(m->at = fl_karena_new(l->d->a, (size_t)m->n + 1))) return;
+    m->n = 0;
+    m->back = back;
+    fl_kwalk_block(&see, l->s->body);
+    fl_kwalk_block(&see, l->s->other);
+  }
+}
+
+static fl_kset assigned_by(fl_kloop *l) {
+  writes w = {fl_kset_new(l->d), fl_kset_new(l->d), 0, l->d};
+  const fl_kvisitor see = {see_write, NULL, &w};
+  if (!w.needed || !w.all) return NULL;
+  fl_kwalk_stmt(&see, l->s);
+  l->all = w.all;
+  l->barrier = w.barrier;
+  return w.needed;
+}
+
+static int begin(fl_kloop *l) {
+  fl_kad_state *d = l->d;
+  l->pre = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->pre + 1);
+  l->snap = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->snap + 1);
+  l->final = fl_karena_new(d->a, (size_t)d->n0 + 1);
+  l->pre_region = fl_karena_new(d->a, 2 * (size_t)d->n0 * sizeof *l->pre_region + 1);
+  if (!l->pre || !l->snap || !l->final || !l->pre_region || !(l->before = assigned_by(l))) return 0;
+  l->snap_region = l->pre_region + d->n0;
+  for (int i = 0; i < d->n0; i++) l->pre[i] = l->snap[i] = -1;
+  for (const fl_kstmt *s = l->s->other.first; s; s = s->next)
+    l->returns_step |= fl_kad_marks(s) & FL_KN_REVERSE;
+  return 1;
+}
+
+/* What the reverse code runs again: marks for that, and the sets that follow from them. */
+int fl_kloop_look_back(fl_kloop *l, int condition) {
+  fl_kad_state *d = l->d;
+  fl_kset done = fl_kset_new(d);
+  fl_kad_need_again(d, l->s, condition);
+  l->writes = assigned_by(l);
+  l->reads = fl_kset_new(d);
+  if (!done || !l->writes || !l->reads) return 0;
+  fl_kloop_exposed(d, &l->s->body, l->reads, done, 0);
+  fl_kloop_exposed(d, &l->s->other, l->reads, done, 0);
+  l->state = fl_kset_copy(d, l->reads);
+  for (int i = 0; l->state && i < d->words; i++) l->state[i] &= l->writes[i];
+  return l->state != NULL;
+}
+
+/* ---- values before the loop ------------------------------------------------------------- */
+
+/* n elements of an array. */
+void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
+                       fl_kexpr *from_at, int64_t n) {
+  const int j = fl_ktemp(d->f, FL_KT_I64);
+  if (j < 0) return;
+  kx_set(d, b, j, kx_int(d, 0));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, j), kx_int(d, n)));
+  if (!s) return;
+  fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, j)));
+  fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, j)), x);
+  kx_set(d, &s->other, j, kx_op(d, FL_KO_ADD, kx_var(d, j), kx_int(d, 1)));
+}
+
+/* Can the block keep a copy of shared array x? A barrier in the loop says that all its threads
+** come by. */
+int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
+  return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
+      && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
+}
+
+int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count) {
+  return name ? fl_kvar_add(d->f, FL_KV_SHARED, type, name, count) : -1;
+}
+
+fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
+  return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
+}
+
+/* The shared array v as it was before the loop: kept, or put back. */
+static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
+  fl_kad_state *d = l->d;
+  const int dynamic = d->f->vars[v].dynamic;
+  fl_kexpr *kept = fl_kloop_region(d, v, dynamic ? kx_int(d, l->pre_region[v]) : NULL);
+  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
+  if (back) fl_kad_copy_shared(d, b, v, zero, l->pre[v], kept, count);
+  else fl_kad_copy_shared(d, b, l->pre[v], kept, v, zero, count);
+}
+
+/* Keep the values before the loop of all in 'set' that it assigns. */
+void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2)
+      continue;
+    const fl_kvar x = d->f->vars[v];
+    if (x.kind == FL_KV_LOCAL) {
+      l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
+      kx_set(d, b, l->pre[v], kx_var(d, v));
+    } else if (x.kind == FL_KV_ARRAY) {
+      l->pre[v] = fl_kad_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
+      fl_kloop_copy_array(d, b, l->pre[v], kx_int(d, 0), v, kx_int(d, 0), x.count);
+    } else if (fl_kloop_can_copy_shared(l, &x)) {
+      if (x.dynamic) l->pre[v] = v, l->pre_region[v] = d->regions++;
+      else l->pre[v] = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
+      move_shared(l, b, v, 0);
+    } else {
+      fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
+                    "(write to a second array),", x.source);
+    }
+  }
+}
+
+void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(set, v) || l->pre[v] < 0) continue;
+    const fl_kvar x = d->f->vars[v];
+    if (x.kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
+    else if (x.kind == FL_KV_ARRAY)
+      fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->pre[v], kx_int(d, 0), x.count);
+    else move_shared(l, b, v, 1);
+  }
+}
+
+/* After the loop: 'keep' loses what was put back and gains what the reverse code reads. */
+void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
+  fl_kad_state *d = l->d;
+  fl_kset cond = fl_kset_new(d);
+  if (!cond) return;
+  fl_kad_values(cond, l->s->x[0]);
+  for (int i = 0; i < d->words; i++) {
+    keep[i] &= ~l->before[i];
+    if (replayed) keep[i] |= (l->reads[i] | cond[i]) & ~l->before[i];
+  }
+  for (int v = 0; v < d->n0; v++)
+    if (l->final[v]) fl_kset_add(keep, v);
+}
+
+/* The loop once more, for the values that are needed of it. */
+fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, l->s->x[0]);
+  if (!s) return NULL;
+  s->post = l->s->post;
+  s->line = l->s->line;
+  fl_kad_primal(d, &l->s->body, &s->body);
+  fl_kad_primal(d, &l->s->other, &s->other);
+  return s;
+}
+
+/* ---- entry ------------------------------------------------------------------------------ */
+
+/* A loop with values that are needed but without an adjoint of its own. */
+static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kloop_save_before(l, keep, f);
+  fl_kloop_replay_loop(l, f);
+  fl_kloop_put_back(l, keep, r);
+  fl_kloop_update_keep(l, keep, 0);
+}
+
+void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
+                 fl_kblock *reverse) {
+  fl_kloop l = {.d = d, .s = s};
+  const int top = d->top;
+  if (!begin(&l)) return;
+  d->top = 0;
+  if (!(fl_kad_marks(s) & FL_KN_REVERSE)) {
+    plain_loop(&l, keep, forward, reverse);
+  } else {
+    fl_kloop_move_marks(&l.outer, &l, 0);
+    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l))
+      fl_kloop_one_pass(&l, keep, forward, reverse);
+    else if (fl_kloop_look_back(&l, 0)) fl_kloop_stored_loop(&l, keep, forward, reverse);
+    fl_kloop_move_marks(&l.outer, &l, 1);
+  }
+  d->top = (uint8_t)top;
+}
+

@@ -1,0 +1,407 @@
+/*
+** Who else adds to the same element of a shadow, and which elements are written more than once.
+** Plain += is right where no two threads can have the same element: one injective index for all
+** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared
+** memory only loads that no barrier separates can meet.
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct access {
+  const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops;
+} access;
+typedef struct accesses {
+  fl_kad_state *d;
+  access *at;
+  int n, cap, loops;
+} accesses;
+
+static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var, int site) {
+  if (l->n == l->cap) {
+    const int cap = l->cap ? 2 * l->cap : 32;
+    access *at = fl_karena_new(l->d->a, (size_t)cap * sizeof *at);
+    if (!at) return;
+    if (l->n) memcpy(at, l->at, (size_t)l->n * sizeof *at);
+    l->at = at;
+    l->cap = cap;
+  }
+  l->at[l->n++] = (access){s, index, var, site, l->loops};
+}
+
+/* The loads that the adjoint of x goes to. */
+static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
+  if (!fl_kad_flows(l->d->active, x)) return;
+  if (x->kind == FL_KX_LOAD) {
+    push(l, s, x->x[0], x->var, x->site);
+    return;
+  }
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) loads_of(l, s, x->x[i]);
+}
+
+static const fl_kexpr *value_of(const fl_kstmt *s) {
+  if (!(fl_kad_marks(s) & FL_KN_REVERSE)) return NULL;
+  if (s->kind == FL_KS_ASSIGN) return s->x[0];
+  return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC || s->kind == FL_KS_SHUFFLE
+         ? s->x[1] : NULL;
+}
+
+static int writes(const fl_kstmt *s) { return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC; }
+
+/* loads: the active loads; else the writes. */
+static void collect(accesses *l, const fl_kblock *b, int loads) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (loads && value_of(s)) loads_of(l, s, value_of(s));
+    if (!loads && writes(s)) push(l, s, s->x[0], s->var, s->site);
+    l->loops += s->kind == FL_KS_LOOP;
+    collect(l, &s->body, loads);
+    collect(l, &s->other, loads);
+    l->loops -= s->kind == FL_KS_LOOP;
+  }
+}
+
+typedef fl_kad_affine affine;
+
+affine fl_kad_split(const fl_kexpr *x) {
+  affine r = {x, 1, 0};
+  if (x->kind == FL_KX_CONST) return (affine){NULL, 1, x->value.i};
+  if (x->kind == FL_KX_CAST && fl_kt_is_int(x->x[0]->type)
+      && fl_kt_size(x->type) >= fl_kt_size(x->x[0]->type) && x->x[0]->type >= FL_KT_I32)
+    return fl_kad_split(x->x[0]);
+  if (x->kind != FL_KX_BINARY) return r;
+  const affine p = fl_kad_split(x->x[0]), q = fl_kad_split(x->x[1]);
+  if (x->op == FL_KO_ADD && !q.core) return (affine){p.core, p.mul, p.add + q.add};
+  if (x->op == FL_KO_ADD && !p.core) return (affine){q.core, q.mul, p.add + q.add};
+  if (x->op == FL_KO_SUB && !q.core) return (affine){p.core, p.mul, p.add - q.add};
+  if (x->op == FL_KO_MUL && !q.core && q.add && q.add < 1 << 20 && q.add > -(1 << 20))
+    return (affine){p.core, p.mul * q.add, p.add * q.add};
+  if (x->op == FL_KO_MUL && !p.core && p.add && p.add < 1 << 20 && p.add > -(1 << 20))
+    return (affine){q.core, q.mul * p.add, q.add * p.add};
+  return r;
+}
+
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
+  if (!x) return 1;
+  if (x->var >= 0 && d->defs->var[x->var].count > !d->defs->var[x->var].param) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!fl_kad_steady(d, x->x[i])) return 0;
+  return 1;
+}
+
+/* Is every assignment to v free of what tells threads apart? (A counter of an inner loop.) */
+static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
+  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(d->defs, x->var)) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!thread_free(d, x->x[i], v)) return 0;
+  return 1;
+}
+
+static int is_counter(const fl_kad_state *d, const fl_kblock *b, int v) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->result == v) return 0;
+    if (s->kind == FL_KS_ASSIGN && s->var == v && !thread_free(d, s->x[0], v)) return 0;
+    if (!is_counter(d, &s->body, v) || !is_counter(d, &s->other, v)) return 0;
+  }
+  return 1;
+}
+
+/* Pairs of counters that stand for each other in two indices. */
+enum { MAX_PAIRS = 8 };
+typedef struct pairs { int32_t a[MAX_PAIRS], b[MAX_PAIRS]; int n; } pairs;
+
+static int same_variable(const fl_kad_state *d, int a, int b, pairs *p) {
+  const fl_kvar *x = &d->f->vars[a], *y = &d->f->vars[b];
+  for (int i = 0; i < p->n; i++)
+    if (p->a[i] == a || p->b[i] == b) return p->a[i] == a && p->b[i] == b;
+  if (p->n == MAX_PAIRS) return 0;
+  if (a != b && (x->param >= 0 || y->param >= 0 || x->type != y->type
+                 || !is_counter(d, &d->body, a) || !is_counter(d, &d->body, b))) return 0;
+  p->a[p->n] = a;
+  p->b[p->n++] = b;
+  return 1;
+}
+
+/* The same number, but for the counters of loops. Both indices are injective, so mixed-radix
+** numbers with the thread among the digits; with the same strides the digits of an element are
+** the same whichever of the two made it, and so is the thread. */
+static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr *b, pairs *p) {
+  if (a->kind != b->kind || a->type != b->type || a->op != b->op || a->n != b->n
+      || (a->kind == FL_KX_CONST && a->value.i != b->value.i)) return 0;
+  if (a->kind == FL_KX_LOAD) return fl_kexpr_same(a, b);
+  if (a->kind == FL_KX_VAR && !same_variable(d, a->var, b->var, p)) return 0;
+  for (int i = 0; i < a->n; i++)
+    if (!same_digits(d, a->x[i], b->x[i], p)) return 0;
+  return 1;
+}
+
+/* Of both: known, and never the same number; with 'one': always the same
+** function of thread and counters. */
+static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
+  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
+  const fl_kresidue *a = &d->site_residue[p->site], *b = &d->site_residue[q->site];
+  if (one) return a->same && a->same == b->same;
+  int64_t x = a->mod, y = b->mod;
+  while (y) {
+    const int64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return x ? (a->rest - b->rest) % x != 0 : a->rest != b->rest;
+}
+
+/* Can no two threads have one element in p and q, whatever the numbers behind their indices? */
+static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
+  if (residues_say(d, p, q, 0)) return 1;
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
+  const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
+  if (!a.core && !b.core) return apart != 0;
+  if (a.core && b.core && a.mul != b.mul) return 0;
+  return mul == 0 ? apart != 0 : apart % mul != 0;
+}
+
+static int is_own(const fl_kad_state *d, const access *p) {
+  return p->site >= 0 && p->site < d->n_sites0 && d->site_own[p->site];
+}
+
+/* Can two threads have the same element in accesses p and q of one array? (Each index alone
+** is injective.) */
+static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
+  pairs renamed = {.n = 0};
+  if (residues_say(d, p, q, 0) || residues_say(d, p, q, 1)) return 0;
+  if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
+  if (!fl_kad_steady(d, a.core) && p->loops + q->loops == 0) return 1;
+  const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
+  return apart >= (a.mul < 0 ? -a.mul : a.mul);
+}
+
+/* ---- shared memory: which loads can follow one another without a barrier ---------------- */
+
+/* pair: access k, then i, with no barrier in between. */
+typedef struct meeting meeting;
+struct meeting {
+  fl_kad_state *d;
+  const accesses *l;
+  uint8_t *bad;                  /* of loads */
+  void (*pair)(meeting *m, int i, int k);    /* NULL: the accesses alone are asked */
+  int how;                       /* of stores: FL_KAD_MEETS… */
+};
+
+static void loads_meet(meeting *m, int i, int k) {
+  const access *p = &m->l->at[i], *q = &m->l->at[k];
+  if (m->d->f->vars[p->var].kind != FL_KV_SHARED ||
+      (q->var != p->var && !m->d->f->vars[q->var].dynamic))
+    return;
+  const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
+                 || !fl_kad_steady(m->d, p->index);
+  if (apart && (k != i || !fl_kad_steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
+}
+
+static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
+  for (int i = 0; i < m->l->n; i++) {
+    if (m->l->at[i].s != s) continue;
+    for (int k = 0; k < m->l->n; k++)
+      if (live[k] && m->pair) m->pair(m, i, k);
+    live[i] = 1;
+  }
+}
+
+int fl_kad_has_barrier(const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if ((s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) || fl_kad_has_barrier(&s->body)
+        || fl_kad_has_barrier(&s->other)) return 1;
+  return 0;
+}
+
+static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
+
+/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one
+** round without pairs finds them, one more with them is all. Each level is gone through once for
+** each loop around it. */
+static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
+  const size_t n = (size_t)m->l->n;
+  uint8_t *before = fl_karena_new(m->d->a, n);
+  if (!before) return;
+  meeting none = *m;
+  none.pair = NULL;
+  for (int pairs = m->pair == NULL; pairs < 2; pairs++) {
+    meeting *now = pairs ? m : &none;
+    memcpy(before, live, n);
+    meetings(now, &s->body, live);
+    meetings(now, &s->other, live);
+    for (size_t i = 0; i < n; i++) live[i] |= before[i];
+  }
+}
+
+static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
+  const size_t n = (size_t)m->l->n;
+  for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
+    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) memset(live, 0, n);
+    if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
+      meetings(m, &s->body, live);                        /* one thread here, another there */
+      meetings(m, &s->other, live);
+    } else if (s->kind == FL_KS_IF) {                     /* all threads take one way */
+      uint8_t *other = fl_karena_new(m->d->a, n);
+      if (!other) return;
+      memcpy(other, live, n);
+      meetings(m, &s->body, live);
+      meetings(m, &s->other, other);
+      for (size_t i = 0; i < n; i++) live[i] |= other[i];
+    } else if (s->kind == FL_KS_LOOP) {
+      meetings_of_loop(m, s, live);
+    } else {
+      meet(m, live, s);
+    }
+  }
+}
+
+/* Is p the only load of its array, and evaluated once for each element? */
+static int is_only_load(const accesses *l, const access *p) {
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
+  return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
+                                  && l->d->site_index[p->site] == FL_KI_INJECTIVE));
+}
+
+static void load_modes(fl_kad_state *d) {
+  accesses l = {d, NULL, 0, 0, 0};
+  collect(&l, &d->body, 1);
+  uint8_t *bad = fl_karena_new(d->a, (size_t)l.n + 1), *live = fl_karena_new(d->a, (size_t)l.n + 1);
+  if (!bad || !live) return;
+  meeting m = {d, &l, bad, loads_meet, 0};
+  meetings(&m, &d->body, live);
+  for (int i = 0; i < l.n; i++) {
+    const access *p = &l.at[i];
+    const int kind = d->f->vars[p->var].kind;
+    const int class = p->site < d->n_sites0 && p->site >= 0 ? d->site_index[p->site] : FL_KI_OTHER;
+    int meets = bad[i];
+    if (kind == FL_KV_SHARED) {
+      meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
+    } else if (kind == FL_KV_POINTER) {
+      meets |= !is_own(d, p);
+      for (int k = 0; k < l.n && !meets; k++)
+        meets = l.at[k].var == p->var && !are_apart(d, p, &l.at[k])
+             && (!is_own(d, &l.at[k]) || may_meet(d, p, &l.at[k]));
+    }
+    if (p->site >= 0 && p->site < d->n_sites0)
+      d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : kind == FL_KV_POINTER
+                                       && is_only_load(&l, p) ? FL_KAD_ADD_STORE
+                                                              : FL_KAD_ADD_PLAIN);
+  }
+}
+
+/* ---- elements written more than once ---------------------------------------------------- */
+
+/* Most writes to 'var' on one way through the block. */
+static int most_writes(const fl_kblock *b, int var) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    n += writes(s) && s->var == var;
+    const int x = most_writes(&s->body, var), y = most_writes(&s->other, var);
+    n += s->kind == FL_KS_IF ? (x > y ? x : y) : x + y;
+  }
+  return n;
+}
+
+/* Does the index of p tell the threads apart that reach its array, with
+** 'rounds' the rounds of loops, too? */
+static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
+  const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
+  if (class == FL_KI_INJECTIVE) return 1;
+  return !rounds && (class == FL_KI_OWN
+                     || (class == FL_KI_THREAD_IN_BLOCK &&
+                         d->f->vars[p->var].kind == FL_KV_SHARED));
+}
+
+/* p and q give an element to one thread (in one round): their indices are one
+** number that tells them apart. */
+static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
+  pairs renamed = {.n = 0};
+  if (!tells_apart(d, p, rounds) || !tells_apart(d, q, rounds)) return 0;
+  if (residues_say(d, p, q, 1)) return 1;
+  return a.core && b.core && a.mul == b.mul && a.add == b.add &&
+         same_digits(d, a.core, b.core, &renamed);
+}
+
+/* Is there a store that loses what was in an element? */
+static int overwrites(const accesses *stores, int v) {
+  for (int i = 0; i < stores->n; i++)
+    if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
+        && !stores->at[i].s->accumulate) return 1;
+  return 0;
+}
+
+static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
+
+/* Are elements that p and q both write written by one thread? */
+static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
+  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
+  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) &&
+         fl_kad_has_pair(d, p->site, q->site);
+}
+
+static void mark_meeting(fl_kad_state *d, const access *p, int how) {
+  if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= (uint8_t)how;
+}
+
+static void stores_meet(meeting *m, int i, int k) {
+  fl_kad_state *d = m->d;
+  const access *p = &m->l->at[i], *q = &m->l->at[k];
+  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) ||
+      !is_store(q))
+    return;
+  if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
+  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1)
+                            ? FL_KAD_MEETS_ALIKE : 0);
+  mark_meeting(d, p, how);
+  mark_meeting(d, q, how);
+}
+
+/* Stores of one array that may write one element in different threads meet as well. A barrier is
+** between threads of one block alone. */
+static void meet_others(fl_kad_state *d, const accesses *all) {
+  meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
+  uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
+  if (!live) return;
+  for (int i = 0; i < all->n; i++) {
+    const int kind = d->f->vars[all->at[i].var].kind;
+    meeting any = {d, all, NULL, stores_meet,
+                   FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
+    for (int k = 0; k < i; k++) stores_meet(&any, i, k);
+  }
+  meetings(&at_once, &d->body, live);
+}
+
+static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
+  if (!overwrites(stores, v)) return 0;
+  const int once = most_writes(&d->body, v) <= 1;
+  for (int i = 0; i < stores->n; i++) {
+    const access *p = &stores->at[i];
+    if (p->var != v) continue;
+    const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
+    if (p->loops && class != FL_KI_INJECTIVE) return 1;
+    if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
+    for (int k = 0; k < i; k++) {
+      const access *q = &stores->at[k];
+      if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
+    }
+  }
+  return 0;
+}
+
+void fl_kad_modes(fl_kad_state *d) {
+  accesses loads = {d, NULL, 0, 0, 0}, stores = {d, NULL, 0, 0, 0};
+  load_modes(d);
+  collect(&loads, &d->body, 1);
+  collect(&stores, &d->body, 0);
+  meet_others(d, &stores);
+  for (int v = 0; v < d->n0 && !d->a->failed; v++) {
+    const fl_kvar *var = &d->f->vars[v];
+    if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
+    int zero = var->kind != FL_KV_POINTER;
+    for (int i = 0; i < loads.n; i++) zero |= loads.at[i].var == v;
+    if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
+      zero |= overwrites(&stores, v);
+    d->zeroes[v] = (uint8_t)(zero || needs_zero(d, &stores, v));
+  }
+}

@@ -1,0 +1,247 @@
+/*
+** Loops in one pass: where the iterations' adjoints commute (locals are made and used up within
+** an iteration or only summed into; an array element belongs to one iteration), each iteration
+** goes forward and back at once, in the original order. Grid-stride loops and sums are such.
+*/
+#include "kernel/ad/ad_loop.h"
+
+int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
+  fl_kusage *u = arg;
+  const int mine = s->kind == FL_KS_ASSIGN && s->var == u->var;
+  if (s->kind == FL_KS_DECL && s->var == u->var) u->declared = 1;
+  if (s->result == u->var) u->sets = 1;
+  if (mine && fl_kad_added(u->d, s)) {
+    u->sums = 1;
+    return 1;
+  }
+  if (mine) u->sets = 1;
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == u->var) {
+    u->sums |= s->accumulate || s->kind == FL_KS_ATOMIC;
+    u->sets |= s->kind == FL_KS_STORE && !s->accumulate;
+  }
+  for (int i = 0; i < 4; i++) u->reads |= fl_kreads(s->x[i], u->var);
+  return 1;
+}
+
+/* Reads of v in the block b, outside statement 'but'. */
+static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s == but) continue;
+    if ((s->accumulate || s->kind == FL_KS_ATOMIC) && s->var == v) return 1;
+    for (int i = 0; i < 4; i++)
+      if (fl_kreads(s->x[i], v)) return 1;
+    if (read_outside(&s->body, but, v) || read_outside(&s->other, but, v)) return 1;
+  }
+  return 0;
+}
+
+int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
+  return 0;
+}
+
+/* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
+static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
+  const fl_kstmt *s = b->first;
+  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but))
+    s = s->next;
+  if (!s) return 0;
+  if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
+  const fl_kblock rest = {s->next, b->last};
+  if (s->next && read_outside(&rest, NULL, v)) return 1;
+  return read_after(&s->body, but, v) || read_after(&s->other, but, v);
+}
+
+/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b
+** with one e, one m and all b within |m|, where e tells the rounds of the loop apart. */
+typedef struct same_index {
+  const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close;
+} same_index;
+
+static void check_index(same_index *c, const fl_kexpr *x, int site) {
+  const fl_kad_state *d = c->l->d;
+  const int known = site >= 0 && site < d->n_sites0, loop = c->l->s->label;
+  const fl_kad_affine a = fl_kad_split(x);
+  if (!c->any) c->first = a, c->least = c->most = a.add;
+  if (a.add < c->least) c->least = a.add;
+  if (a.add > c->most) c->most = a.add;
+  c->any = 1;
+  if (!known || (d->site_index[site] != FL_KI_INJECTIVE
+                 && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
+  else if (!a.core || !c->first.core || a.mul != c->first.mul ||
+           !fl_kexpr_same(a.core, c->first.core))
+    c->close = 0;
+  else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->close = 0;
+}
+
+static int see_index_stmt(void *arg, fl_kstmt *s) {
+  same_index *c = arg;
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
+    check_index(c, s->x[0], s->site);
+  return 1;
+}
+
+static int see_index_expr(void *arg, fl_kexpr *x) {
+  same_index *c = arg;
+  if (x->kind == FL_KX_LOAD && x->var == c->var) check_index(c, x->x[0], x->site);
+  return 1;
+}
+
+static int own_elements(fl_kloop *l, int v) {
+  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
+  const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
+  const int loop = l->s->label, apart = loop >= 0 && loop < 64 && l->d->var_rounds[v] >> loop & 1;
+  fl_kwalk_stmt(&see, l->s);
+  return c.ok && (c.close || apart);
+}
+
+/* Does the adjoint of variable v pass from one iteration to another only as a sum? */
+static int commutes(fl_kloop *l, int v, fl_kset carried) {
+  fl_kad_state *d = l->d;
+  const fl_kvar *x = &d->f->vars[v];
+  fl_kusage u = {v, 0, 0, 0, 0, d};
+  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
+  fl_kwalk_stmt(&see, l->s);
+  const int needed = fl_kset_has(l->writes, v);
+  switch (x->kind) {
+  case FL_KV_LOCAL:
+    if (!d->active[v]) return 1;
+    if (u.sums && !u.sets && !u.reads) return 1;
+    return !fl_kset_has(carried, v) && (u.declared || !read_outside(&d->body, l->s, v));
+  case FL_KV_ARRAY:
+    if (u.declared) return 1;
+    if (needed) return 0;
+    return !d->active[v] || (!u.sets && !u.reads);
+  case FL_KV_POINTER:
+    if (!d->active[v] && !needed) return 1;
+    if (needed && read_after(&d->body, l->s, v)) return 0;
+    if (!needed && !u.reads && (!u.sets || !d->zeroes[v])) return 1;
+    return own_elements(l, v);
+  default: return !d->active[v] && !needed;
+  }
+}
+
+static int see_ordered(void *arg, fl_kstmt *s) {
+  int *bad = arg;
+  *bad |= s->kind == FL_KS_BARRIER || s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
+  return 1;
+}
+
+int fl_kloop_is_one_pass(fl_kloop *l) {
+  fl_kad_state *d = l->d;
+  int bad = 0;
+  const fl_kvisitor see = {see_ordered, NULL, &bad};
+  fl_kset carried = fl_kset_new(d), done = fl_kset_new(d);
+  if (!carried || !done) return 0;
+  fl_kwalk_stmt(&see, l->s);
+  fl_kloop_exposed(d, &l->s->body, carried, done, 1);
+  fl_kloop_exposed(d, &l->s->other, carried, done, 1);
+  for (int v = 0; v < d->n0 && !bad; v++)
+    if (fl_kset_has(l->all, v)) bad = !commutes(l, v, carried);
+  return !bad;
+}
+
+/* Is the state after the loop read by anything? */
+static int results_read(fl_kloop *l, fl_kset head) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(l->before, v)) continue;
+    const int memory = d->f->vars[v].kind == FL_KV_POINTER;
+    if (memory ? read_after(&d->body, l->s, v) : read_outside(&d->body, l->s, v)) return 1;
+    if (fl_kset_has(head, v) && d->carried && fl_kset_has(d->carried, v)) return 1;
+  }
+  return 0;
+}
+
+/* Elements of arrays are put back one by one: by the rounds. */
+static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;
+    fl_kset_add(to, v);
+    fl_kset_del(from, v);
+  }
+}
+
+/* What a round starts with, and a later round or what follows reads: rb leaves the round's first
+** values, so the last ones are kept behind fb and put back by 'again'. */
+static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
+                         fl_kblock *again) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    if (d->f->vars[v].kind != FL_KV_LOCAL || !fl_kassigned(rb, v, NULL)) continue;
+    if (!fl_kset_has(head, v) && !read_outside(&l->s->other, NULL, v)) continue;
+    const int after = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "after_", v));
+    kx_set(d, fb, after, kx_var(d, v));
+    kx_set(d, again, v, kx_var(d, after));
+  }
+}
+
+/* Is one element of v all that a round reads of it, and all that it changes for others? If
+** something overwrites the element after the loop its cotangent is 0 there, whatever the round
+** finds. */
+static int stays_in_element(fl_kloop *l, int v) {
+  fl_kad_state *d = l->d;
+  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
+  const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
+  fl_kwalk_stmt(&see, l->s);
+  int ok = c.ok && c.close && c.most == c.least && d->f->vars[v].kind == FL_KV_POINTER;
+  for (int w = 0; w < d->n0 && ok; w++) {
+    fl_kusage u = {w, 0, 0, 0, 0, d};
+    const fl_kvisitor usage = {fl_kloop_see_usage, NULL, &u};
+    if (w == v || !d->active[w] || !fl_kset_has(l->all, w)) continue;
+    fl_kwalk_stmt(&usage, l->s);
+    ok = d->f->vars[w].kind == FL_KV_LOCAL && (u.sets || u.reads);
+  }
+  return ok;
+}
+
+/* The forward code drops the loop, so it must leave what the first round reads. */
+static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
+  fl_kad_state *d = l->d;
+  if (!d->wished && !(d->wished = fl_kset_new(d))) return;
+  for (int v = 0; v < d->n0; v++)
+    if (fl_kset_has(head, v))
+      fl_kset_add(fl_kset_has(l->before, v) && stays_in_element(l, v) ? d->wished : keep, v);
+}
+
+void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  fl_kset head = fl_kset_copy(d, l->reads), inner = fl_kset_new(d), old = fl_kset_copy(d, keep);
+  fl_kblock fb = {0}, rb = {0}, again = {0};
+  if (!head || !inner || !old) return;
+  fl_kad_values(head, l->s->x[0]);
+  const int replay = results_read(l, head);
+  if (replay) {
+    fl_kloop_save_before(l, head, f);
+    fl_kloop_save_before(l, keep, f);
+    fl_kloop_move_marks(&l->outer, l, 1);
+    fl_kloop_replay_loop(l, f);
+    if (!fl_kloop_look_back(l, 1)) return;
+    fl_kloop_put_back(l, head, r);
+  }
+  move_arrays(d, keep, inner);
+  if (!replay) fl_kloop_save_before(l, keep, r);
+  fl_kset outer = d->carried;
+  d->carried = fl_kset_copy(d, head);
+  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads the elements of another */
+    if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
+  fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
+  if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
+  d->carried = outer;
+  keep_results(l, head, &fb, &rb, &again);
+  fl_kstmt *s = fl_kstmt_loop(d->f, r, l->s->x[0]);
+  if (!s) return;
+  s->post = l->s->post;
+  s->line = l->s->line;
+  fl_kblock_append(&s->body, fb);
+  fl_kblock_append(&s->body, rb);
+  fl_kblock_append(&s->body, again);
+  if (!l->returns_step) fl_kad_primal(d, &l->s->other, &s->other);
+  fl_kloop_put_back(l, old, r);
+  fl_kloop_update_keep(l, keep, 1);
+  if (!replay) keep_begin(l, head, keep);
+  for (int v = 0; v < d->n0; v++)
+    if (fl_kset_has(old, v) && d->f->vars[v].kind == FL_KV_POINTER) fl_kset_add(keep, v);
+}
+

@@ -1,0 +1,408 @@
+/*
+** Loops that must go back from the last iteration to the first. The forward code counts the
+** iterations, keeping a snapshot of the state before each of the first S. If there were no more
+** than S, each snapshot is at hand. If there were more, binomial checkpointing: with s free slots
+** the last of l iterations is reached by running ahead and leaving snapshots so that no iteration
+** runs more than r times, r being the least with C(s + r, s) >= l. Any trip count, fixed memory.
+**
+** Integer counters that move by the same amount each time are computed from the iteration's
+** number and are not stored.
+*/
+#include "kernel/ad/ad_loop.h"
+
+/* ---- counters --------------------------------------------------------------------------- */
+
+static int invariant(const fl_kloop *l, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!invariant(l, x->x[i])) return 0;
+  return 1;
+}
+
+static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    const fl_kad_note *note = s->note;
+    fl_kstep step;
+    if (s->kind == FL_KS_IF && note && note->step) look_for_counters(l, &s->body);
+    if (s->kind != FL_KS_ASSIGN || !fl_kset_has(l->state, s->var)) continue;
+    const int v = s->var, type = l->d->f->vars[v].type;
+    if (!fl_kstep_of(l->d->f, s, &step) || !step.exact || !invariant(l, step.by) ||
+        fl_kassigned(&l->s->body, v, NULL) + fl_kassigned(&l->s->other, v, NULL) != 1 ||
+        l->n_counters == FL_KLOOP_COUNTERS) continue;
+    const int n = l->n_counters++;
+    l->counter[n].var = v;
+    l->counter[n].by = step.by;
+    l->counter[n].op = step.op;
+    l->counter[n].start = fl_kad_local(l->d, type, fl_kad_name(l->d, "first_", v));
+    fl_kset_del(l->state, v);
+  }
+}
+
+/* The counters as they are at the begin of iteration 'at'. */
+static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
+  fl_kad_state *d = l->d;
+  for (int i = 0; i < l->n_counters; i++) {
+    const int v = l->counter[i].var, type = d->f->vars[v].type;
+    fl_kexpr *by = fl_kexpr_cast(d->a, type, (fl_kexpr *)(uintptr_t)l->counter[i].by);
+    fl_kexpr *n = fl_kexpr_cast(d->a, type, kx_var(d, at));
+    kx_set(d, b, v, kx_op(d, l->counter[i].op, kx_var(d, l->counter[i].start),
+                          kx_op(d, FL_KO_MUL, n, by)));
+  }
+}
+
+/* ---- snapshots -------------------------------------------------------------------------- */
+
+/* Is all that the loop stores in the shared array written anew in each iteration before the array
+** is read? Its stores in the loop are at the same places in all iterations, for sure, and come
+** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
+static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
+  if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
+    return invariant(l, s->x[0]) && !fl_kreads(s->x[1], v);
+  if (s->kind != FL_KS_IF || !s->body.first || !s->other.first) return 0;
+  const fl_kstmt *x = s->body.last, *y = s->other.last;
+  return x->kind == FL_KS_STORE && y->kind == FL_KS_STORE && kills(l, x, v) && kills(l, y, v)
+      && fl_kexpr_same(x->x[0], y->x[0]) && s->body.first == x && s->other.first == y
+      && !fl_kreads(s->x[0], v);
+}
+
+static int written_anew(const fl_kloop *l, int v) {
+  fl_kusage u = {v, 0, 0, 0, 0, l->d};
+  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
+  int begun = 0;
+  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
+    for (fl_kstmt *s = b->first; s; s = s->next) {
+      if (kills(l, s, v)) {
+        if (u.reads) return 0;
+        begun = 1;
+        continue;
+      }
+      u.sets = u.sums = 0;
+      fl_kwalk_stmt(&see, s);
+      if (u.sets || u.sums || (u.reads && !begun)) return 0;
+    }
+  return begun;
+}
+
+/* Is the place of s one that the loop writes anew? */
+static int is_written_anew(const fl_kloop *l, const fl_kstmt *s) {
+  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
+    for (const fl_kstmt *t = b->first; t; t = t->next)
+      if (kills(l, t, s->var)) {
+        const fl_kstmt *k = t->kind == FL_KS_IF ? t->body.last : t;
+        if (fl_kad_steady(l->d, s->x[0]) && fl_kexpr_same(k->x[0], s->x[0])) return 1;
+      }
+  return 0;
+}
+
+typedef struct later { const fl_kloop *l; int var, found; } later;
+
+static int see_later(void *arg, fl_kstmt *s) {
+  later *c = arg;
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
+    c->found |= !is_written_anew(c->l, s);
+  return !c->found;
+}
+
+/* Does anything store to v after the loop where the loop does not, in the
+** round of the loop around it? */
+static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
+  later c = {l, v, 0};
+  const fl_kvisitor see = {see_later, NULL, &c};
+  fl_kstmt *s = b->first;
+  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s))
+    s = s->next;
+  if (!s) return 0;
+  if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
+  const fl_kblock rest = {s->next, b->last};
+  if (s == l->s || s->kind != FL_KS_LOOP) fl_kwalk_block(&see, rest);
+  else if (fl_kloop_holds(&s->body, l->s)) fl_kwalk_block(&see, s->other);
+  return c.found;
+}
+
+typedef struct settled { const fl_kloop *l; int var, ok; } settled;
+
+static int see_settled(void *arg, fl_kexpr *x) {
+  settled *c = arg;
+  const fl_kad_state *d = c->l->d;
+  if (x->kind == FL_KX_LOAD && x->var == c->var
+      && (x->site < 0 || x->site >= d->n_sites0 ||
+          !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
+  return 1;
+}
+
+static int see_settling(void *arg, fl_kstmt *s) {
+  settled *c = arg;
+  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate)))
+    c->ok = 0;
+  return 1;
+}
+
+/* Do all reads of v in the loop find what it holds after the loop? */
+static int reads_final_values(const fl_kloop *l, int v) {
+  const int kind = l->d->f->vars[v].kind, memory = kind == FL_KV_POINTER || kind == FL_KV_SHARED;
+  settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && memory};
+  const fl_kvisitor see = {see_settling, see_settled, &c};
+  if (c.ok) fl_kwalk_stmt(&see, l->s);
+  return c.ok;
+}
+
+/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the
+** loop is asked for if 'keep' has it. */
+static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
+                          int *dynamic) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    const fl_kvar x = d->f->vars[v];
+    const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
+    const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
+    if (memory && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    if (!fl_kset_has(l->state, v)) continue;
+    if (x.kind == FL_KV_SHARED && written_anew(l, v)) {
+      l->final[v] = (uint8_t)stored_later(l, &d->body, v);
+      fl_kset_del(l->state, v);
+    } else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
+    else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
+    else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
+    else if (memory)
+      fl_kad_refuse(d, l->s->line, "a loop in which '%s' is read and rewritten (write to a second "
+                    "array or to a local)", x.source);
+    else *bytes += x.count * fl_kt_size(x.type);
+  }
+}
+
+static void make_slots(fl_kloop *l, fl_kset keep) {
+  fl_kad_state *d = l->d;
+  int64_t bytes = 0, shared = 0;
+  int dynamic = 0;
+  measure_state(l, keep, &bytes, &shared, &dynamic);
+  if (!bytes && !shared && !dynamic) return;
+  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 256;
+  l->slots = bytes ? room / bytes : 16;
+  if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
+  if (shared && l->slots > 16) l->slots = 16;
+  if (dynamic && l->slots > FL_KLOOP_DYNAMIC) l->slots = FL_KLOOP_DYNAMIC;
+  if (l->slots < 4) l->slots = 4;
+  if (l->slots * shared > FL_KLOOP_SHARED) {
+    fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
+    return;
+  }
+  d->res->n_slots += (int32_t)(l->slots * (bytes + 8));
+  for (int v = 0; v < d->n0; v++) {
+    if (!fl_kset_has(l->state, v)) continue;
+    const fl_kvar x = d->f->vars[v];
+    const char *name = fl_kad_name(d, "slots_", v);
+    if (x.dynamic) {
+      l->snap[v] = v;
+      l->snap_region[v] = d->regions;
+      d->regions += (int32_t)l->slots;
+      continue;
+    }
+    l->snap[v] = x.kind == FL_KV_SHARED ? fl_kloop_shared_array(d, x.type, name, l->slots * x.count)
+                                        : fl_kad_array(d, x.type, name, l->slots * x.count);
+  }
+  l->pos = fl_kad_array(d, FL_KT_I64, "slot_of", l->slots);
+}
+
+/* The shared array v, by the whole block. */
+static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back) {
+  fl_kad_state *d = l->d;
+  const fl_kvar x = d->f->vars[v];
+  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
+  fl_kexpr *slot = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+  if (x.dynamic)
+    slot = fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->snap_region[v])));
+  if (back) fl_kad_copy_shared(d, b, v, zero, l->snap[v], slot, count);
+  else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
+}
+
+/* Copy the state into slot 'at' (an I64 expression) or back. */
+static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
+  fl_kad_state *d = l->d;
+  at = fl_kad_atom(d, b, at);
+  for (int v = 0; v < d->n0 && at; v++) {
+    if (l->snap[v] < 0) continue;
+    const fl_kvar x = d->f->vars[v];
+    fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+    if (x.kind == FL_KV_LOCAL && back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
+    else if (x.kind == FL_KV_LOCAL) fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
+    else if (x.kind == FL_KV_SHARED) move_shared(l, b, v, at, back);
+    else if (back) fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
+    else fl_kloop_copy_array(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
+  }
+}
+
+static void barrier_between(fl_kloop *l, fl_kblock *b) {
+  fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
+  if (s) s->op = (uint8_t)(l->barrier - 1);
+}
+
+static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
+  fl_kad_state *d = l->d;
+  fl_kloop_save_before(l, keep, f);
+  for (int i = 0; i < l->n_counters; i++)
+    kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
+  kx_set(d, f, l->trips, kx_int(d, 0));
+  fl_kstmt *s = fl_kstmt_loop(d->f, f, l->s->x[0]);
+  if (!s) return;
+  s->post = l->s->post;
+  s->line = l->s->line;
+  if (l->slots) {
+    fl_kexpr *fits = kx_op(d, FL_KO_LT, kx_var(d, l->trips), kx_int(d, l->slots));
+    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, fits);
+    if (!c) return;
+    move_state(l, &c->body, kx_var(d, l->trips), 0);
+    fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->trips), kx_var(d, l->trips));
+  }
+  fl_kloop_keep_round(l, &s->body);
+  fl_kad_primal(d, &l->s->body, &s->body);
+  fl_kad_primal(d, &l->s->other, &s->other);
+  kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
+}
+
+/* m = how far to run from p before the next snapshot, on the way to iteration k. */
+static void choose_step(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
+  const int reach = fl_kad_local(d, FL_KT_I64, "reach"), r = fl_kad_local(d, FL_KT_I64, "runs");
+  kx_set(d, b, left, kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_var(d, l->p)),
+                           kx_int(d, 1)));
+  kx_set(d, b, s, kx_op(d, FL_KO_SUB, kx_int(d, l->slots + 1), kx_var(d, l->sp)));
+  kx_set(d, b, reach, kx_int(d, 1));
+  kx_set(d, b, r, kx_int(d, 0));
+  fl_kstmt *w = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, reach), kx_var(d, left)));
+  if (!w) return;
+  kx_set(d, &w->body, r, kx_op(d, FL_KO_ADD, kx_var(d, r), kx_int(d, 1)));
+  fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
+  kx_set(d, &w->body, reach, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach), sum),
+                                   kx_var(d, r)));
+  /* The part after the snapshot: C(s + r - 1, s - 1), but at least one iteration before it. */
+  fl_kexpr *right = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach),
+                                                                kx_var(d, s)), sum));
+  fl_kexpr *most = kx_op(d, FL_KO_SUB, kx_var(d, left), kx_int(d, 1));
+  kx_set(d, b, l->m, kx_op(d, FL_KO_SUB, kx_var(d, left),
+                           fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
+}
+
+/* Rounds k to p are taken back, the last first: what it overwrote may be of a round before. */
+static void undo_rounds(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int q = fl_kad_local(d, FL_KT_I64, "back");
+  if (q < 0) return;
+  kx_set(d, b, q, kx_var(d, l->k));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_GE, kx_var(d, q), kx_var(d, l->p)));
+  if (!s) return;
+  set_counters(l, &s->body, q);
+  fl_kloop_undo_round(l, &s->body);
+  kx_set(d, &s->other, q, kx_op(d, FL_KO_SUB, kx_var(d, q), kx_int(d, 1)));
+}
+
+/* Bring the state to the begin of iteration k, from the newest snapshot. */
+static void approach(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
+  barrier_between(l, b);
+  move_state(l, b, top, 1);
+  kx_set(d, b, l->p, fl_kexpr_load(d->f, l->pos, top));
+  fl_kexpr *short_of = kx_op(d, FL_KO_LT, kx_var(d, l->p), kx_var(d, l->k));
+  if (l->n_counters) {
+    fl_kstmt *c = fl_kstmt_if(d->f, b, short_of);
+    if (c && l->n_undo) undo_rounds(l, &c->body);
+    if (c) set_counters(l, &c->body, l->p);
+  }
+  fl_kstmt *w = fl_kstmt_loop(d->f, b, short_of);
+  if (!w) return;
+  choose_step(l, &w->body);
+  fl_kexpr *more = kx_op(d, FL_KO_GT, kx_var(d, l->m), kx_int(d, 0));
+  fl_kstmt *run = fl_kstmt_loop(d->f, &w->body, more);
+  if (!run) return;
+  fl_kad_primal(d, &l->s->body, &run->body);
+  fl_kad_primal(d, &l->s->other, &run->body);
+  kx_set(d, &run->other, l->p, kx_op(d, FL_KO_ADD, kx_var(d, l->p), kx_int(d, 1)));
+  kx_set(d, &run->other, l->m, kx_op(d, FL_KO_SUB, kx_var(d, l->m), kx_int(d, 1)));
+  fl_kstmt *c = fl_kstmt_if(d->f, &w->body, short_of);
+  if (!c) return;
+  move_state(l, &c->body, kx_var(d, l->sp), 0);
+  fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->sp), kx_var(d, l->p));
+  kx_set(d, &c->body, l->sp, kx_op(d, FL_KO_ADD, kx_var(d, l->sp), kx_int(d, 1)));
+}
+
+static void reverse_pass(fl_kloop *l, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  fl_kset inner = fl_kset_new(d), outer = d->carried, taken = d->taken_back;
+  fl_kblock fb = {0}, rb = {0};
+  if (!inner) return;
+  d->carried = l->reads;
+  for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
+  d->taken_back = fl_kset_copy(d, inner);
+  fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
+  if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
+  d->carried = outer;
+  d->taken_back = taken;
+  kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), kx_int(d, 1)));
+  if (l->slots)
+    kx_set(d, r, l->sp, fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, kx_var(d, l->trips),
+                                                    kx_int(d, l->slots)),
+                                        kx_var(d, l->trips), kx_int(d, 1)));
+  fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), kx_int(d, 0)));
+  if (!s) return;
+  if (l->slots) approach(l, &s->body);
+  else barrier_between(l, &s->body);
+  set_counters(l, &s->body, l->k);
+  fl_kloop_undo_round(l, &s->body);
+  fl_kblock_append(&s->body, fb);
+  fl_kblock_append(&s->body, rb);
+  if (l->slots) {
+    fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
+    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, kx_op(d, FL_KO_EQ, fl_kexpr_load(d->f, l->pos, top),
+                                                    kx_var(d, l->k)));
+    if (c) kx_set(d, &c->body, l->sp, top);
+  }
+  kx_set(d, &s->other, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_int(d, 1)));
+  barrier_between(l, r);
+}
+
+void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  look_for_counters(l, &l->s->body);
+  look_for_counters(l, &l->s->other);
+  l->trips = fl_kad_local(d, FL_KT_I64, "trips");
+  l->k = fl_kad_local(d, FL_KT_I64, "k");
+  make_slots(l, keep);
+  if (l->slots) {
+    l->p = fl_kad_local(d, FL_KT_I64, "p");
+    l->m = fl_kad_local(d, FL_KT_I64, "ahead");
+    l->sp = fl_kad_local(d, FL_KT_I64, "held");
+  }
+  if (fl_kad_dead(d)) return;
+  reverse_pass(l, r);
+  fl_kloop_move_marks(&l->outer, l, 1);
+  count_pass(l, keep, f);
+  fl_kloop_put_back(l, keep, r);
+  fl_kloop_update_keep(l, keep, 1);
+}
+
+/* ---- dynamic shared memory ---- */
+
+static int32_t first_view(const fl_kfunc *f, int32_t v) {
+  if (v < 0 || !f->vars[v].dynamic) return v;
+  for (int i = 0; i < v; i++)
+    if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
+  return v;
+}
+
+static int unify_stmt(void *arg, fl_kstmt *s) {
+  s->var = first_view(arg, s->var);
+  return 1;
+}
+
+static int unify_expr(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) x->var = first_view(arg, x->var);
+  return 1;
+}
+
+void fl_kad_unify_views(fl_kfunc *f) {
+  const fl_kvisitor v = {unify_stmt, unify_expr, f};
+  fl_kwalk_block(&v, f->body);
+}

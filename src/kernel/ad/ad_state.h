@@ -1,0 +1,208 @@
+/*
+** What the files of AD share while one function is derived. 'f' is at once source and result:
+** a clone of the kernel, normalised (norm.c), whose body is taken out, read, and replaced. Its
+** first n0 variables are the source's, later ones are made here. Expressions of the source
+** are shared freely by what is built; fl_kad_tidy copies everything once at the end.
+*/
+#ifndef FL_KERNEL_AD_STATE_H
+#define FL_KERNEL_AD_STATE_H
+#include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
+#include "kernel/ad/ad.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/tree/verify.h"
+#include <string.h>
+
+typedef uint64_t *fl_kset;       /* bits by variable of the source */
+
+enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that sums over a block take in CUDA text */
+enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
+
+/* Marks on a statement of the source (fl_kad_note). */
+enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
+typedef struct fl_kad_note {
+  uint8_t marks;
+  uint8_t step;                  /* IF made around the step of a loop with breaks */
+} fl_kad_note;
+
+/* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
+enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
+
+/* A store to an element that other threads may write as well, at this place or another; with no
+** barrier in between; so at this place, or at one with the same index. JOINED: it stands for
+** several stores. */
+enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
+       FL_KAD_MEETS_JOINED = 8 };
+
+/* Two stores whose elements are one thread's own, together. */
+typedef struct fl_kad_pair { int32_t site, other; struct fl_kad_pair *next; } fl_kad_pair;
+
+/* Threads may be gone where 'when' is true at s, before a barrier. */
+enum { FL_KAD_GONE = 32 };
+typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
+
+typedef struct fl_kad_state {
+  fl_karena *a;
+  fl_kfunc *f;
+  const fl_kad_request *r;
+  fl_kad *res;
+  fl_kblock body;            /* of the source, normalised */
+  int32_t n0, words;
+  uint8_t *varied, *useful, *active;   /* n0 each */
+  fl_kdefs *defs;            /* of 'body' */
+  int32_t *shadow;           /* n0: variable with the derivative, -1 */
+  uint8_t *zeroes;           /* n0: a STORE clears the shadow element afterwards */
+  uint8_t *strong_var;       /* n0: its cotangent may be 0 where the slopes of its
+                             ** value are not finite */
+  uint8_t strong;            /* such a value is at work: 0 times anything is 0 */
+  int32_t n_sites0;
+  uint8_t *site_index;       /* n_sites0: fl_kindex of the access in the source */
+  uint8_t *site_own;         /* n_sites0: no other thread has the same index */
+  uint64_t *site_rounds;     /* n_sites0: fl_kindex_rounds */
+  uint64_t *var_rounds;      /* of the source's variables: loops (as there) whose rounds have
+                             ** elements of their own of this array, if site_rounds says so of
+                             ** each access */
+  fl_kresidue *site_residue; /* n_sites0 */
+  uint64_t *site_behind;     /* n_sites0: loops (as there) in which a load sees final values:
+                             ** fl_kindex_is_behind of all stores to its array */
+  uint8_t *site_meets;       /* n_sites0: FL_KAD_MEETS… of a store */
+  fl_kad_pair *own_pairs;
+  uint8_t *site_add;         /* n_sites0: FL_KAD_ADD_… of an active load */
+  const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
+                             ** as it reads them; NULL: none */
+  int32_t again;             /* 1 + a variable: derive again with that one among them; 0: no need */
+  int32_t n_cap;             /* of res->params */
+  int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, -1 */
+  int32_t regions;           /* of dynamic shared memory: the source's, the shadows', copies */
+  fl_kad_gone gone[FL_KAD_GONE];
+  int32_t n_gone;
+  uint8_t leave;             /* threads may have ended: what they share is left to the others */
+  uint8_t returns;           /* threads may be gone at the end: no sums over the block there */
+  uint8_t top;               /* the statement at work is reached by all threads */
+  uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
+  fl_kset taken_back;        /* arrays of the loop around that are restored round by round
+                             ** (ad_undo.c); NULL: none */
+  fl_kset wished;            /* arrays to restore where that is easily done: their old values meet
+                             ** cotangents of 0; NULL: none */
+  fl_kset carried;           /* read by the next iteration of the loop around; NULL: none */
+  struct fl_kad_seen *seen;  /* values already in a variable, of the statement at work */
+} fl_kad_state;
+
+static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
+static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
+static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
+/* Is the variable assigned or stored to anywhere? */
+static inline int fl_kad_written(const fl_kad_state *d, int v) { return d->defs->var[v].count > 0; }
+fl_kset fl_kset_new(fl_kad_state *d);
+fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s);
+static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) {
+  for (int i = 0; i < d->words; i++) s[i] |= more[i];
+}
+
+/* The first refusal stays. */
+void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...)
+  __attribute__((format(printf, 3, 4)));
+static inline int fl_kad_dead(const fl_kad_state *d) {
+  return d->a->failed || d->res->refusal != NULL || d->again;
+}
+static inline int fl_kad_type(int type) { return type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32; }
+fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);
+static inline int fl_kad_marks(const fl_kstmt *s) {
+  return s->note ? ((const fl_kad_note *)s->note)->marks : 0;
+}
+int fl_kad_local(fl_kad_state *d, int type, const char *name);        /* new variable */
+int fl_kad_array(fl_kad_state *d, int type, const char *name, int64_t count);
+int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
+                     int is_pointer, int is_const);                   /* its variable */
+const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
+
+/* ad.c: the steps that both modes share */
+int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse);
+void fl_kad_refuse_early(fl_kad_state *d);
+void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
+fl_kad *fl_kad_finish(fl_kad_state *d);
+/* count elements of shared memory, by all threads of the block, between barriers */
+void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
+                        fl_kexpr *from_at, fl_kexpr *count);
+int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
+fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
+/* ad_strong.c: strong_var */
+void fl_kad_strong(fl_kad_state *d);
+int fl_kad_chooses(const fl_kexpr *x);        /* min, max and alike: of the others the slope is 0 */
+/* ad_meet.c: site_meets and own_pairs of f, the source as written */
+void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other);
+/* ad_rounds.c: var_rounds */
+void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+/* ad_behind.c: site_behind */
+void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+/* f with barriers of the block for those of warps in loops that all its threads go through together
+** (ad_barrier.c); NULL: there are none. */
+fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+/* ad_tell.c: x is what became of the request; NULL: nothing */
+void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
+/* norm.c */
+void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
+/* norm_memory.c */
+void fl_kad_hold_elements(fl_kad_state *d);
+/* norm_loads.c */
+void fl_kad_hold_loads(fl_kad_state *d);      /* of arrays that are in_thread */
+/* activity.c */
+int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* on a path of real numbers */
+void fl_kad_activity(fl_kad_state *d);
+void fl_kad_need(fl_kad_state *d);            /* marks */
+/* Marks inside a loop for its reverse code alone (with 'condition': which asks the condition). */
+void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
+void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads */
+void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
+void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
+void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
+/* is no variable of x assigned twice? */
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
+int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
+/* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
+fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
+/* x = mul * core + add (core NULL: x is the constant add). */
+typedef struct fl_kad_affine { const fl_kexpr *core; int64_t mul, add; } fl_kad_affine;
+fl_kad_affine fl_kad_split(const fl_kexpr *x);
+
+/* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
+void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
+fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
+fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
+/* ad_sweep.c: forward and reverse code of a block */
+/* A copy of one statement without its parts. */
+fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+/* The old value of v is kept in *f and put back at the begin of *r, where it will be read. */
+void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r);
+void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
+void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
+                  fl_kblock *reverse);
+void fl_kad_prepend(fl_kblock *b, fl_kblock first);
+/* ad_warp.c: have all threads of a block that come to s the same x? What they read in shared memory
+** counts as such where the place is the same. */
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
+/* a shuffle or vote */
+void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
+/* ad_loop.c */
+void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
+                 fl_kblock *reverse);
+/* ad_tidy.c: drops what is not used, renumbers variables and accesses */
+void fl_kad_tidy(fl_kad_state *d);
+
+/* Short builders */
+static inline fl_kexpr *kx_var(fl_kad_state *d, int v) { return fl_kexpr_var(d->f, v); }
+static inline fl_kexpr *kx_int(fl_kad_state *d, int64_t i) {
+  return fl_kexpr_int(d->a, FL_KT_I64, i);
+}
+static inline fl_kexpr *kx_op(fl_kad_state *d, int op, fl_kexpr *x, fl_kexpr *y) {
+  return fl_kexpr_binary(d->a, op, x, y);
+}
+static inline void kx_set(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *x) {
+  fl_kstmt_assign(d->f, b, v, x);
+}
+
+/* All views of dynamic shared memory of one type begin at byte 0: they become
+** one array (ad_slots.c). */
+void fl_kad_unify_views(fl_kfunc *f);
+#endif

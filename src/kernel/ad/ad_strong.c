@@ -1,0 +1,134 @@
+/*
+** Where a cotangent may be 0 for the branch that was taken: of variables that are read or
+** overwritten inside a branch, in an arm of ?:, or in min and max, of local arrays whose place is
+** chosen by reals, and of what these are made of. There 0 times a slope is 0 even where the slope
+** is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct walk {
+  fl_kad_state *d;
+  fl_kset read, assigned, chosen;          /* chosen: integers that reals decide */
+  int32_t *lost, *inside;        /* assignments in the IF that lose an old value; all there */
+  int changed;
+} walk;
+
+static int see_read(void *arg, fl_kexpr *x) {
+  walk *w = arg;
+  if (x->var >= 0 && x->var < w->d->n0) fl_kset_add(w->read, x->var);
+  return 1;
+}
+
+static int see_assigned(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE) fl_kset_add(w->assigned, s->var);
+  if (s->result >= 0) fl_kset_add(w->assigned, s->result);
+  return 1;
+}
+
+/* All that is read in the branch and not made there. */
+static void branch(walk *w, const fl_kblock *b) {
+  const fl_kvisitor v = {see_assigned, see_read, w};
+  memset(w->read, 0, (size_t)w->d->words * sizeof *w->read);
+  memset(w->assigned, 0, (size_t)w->d->words * sizeof *w->assigned);
+  fl_kwalk_block(&v, *b);
+  for (int i = 0; i < w->d->n0; i++)
+    if (fl_kset_has(w->read, i) && !fl_kset_has(w->assigned, i)) w->d->strong_var[i] = 1;
+}
+
+static int see_lost(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  if (s->kind == FL_KS_DECL || s->var < 0) return 1;
+  w->inside[s->var]++;
+  w->lost[s->var] += s->kind == FL_KS_STORE ? !s->accumulate : s->kind == FL_KS_ASSIGN &&
+                     !fl_kreads(s->x[0], s->var);
+  return 1;
+}
+
+/* What has an old value that the IF may lose. */
+static void overwritten(walk *w, fl_kstmt *s) {
+  const fl_kvisitor v = {see_lost, NULL, w};
+  memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);
+  fl_kwalk_stmt(&v, s);
+  for (int i = 0; i < w->d->n0; i++)
+    if (w->lost[i] && w->inside[i] < w->d->defs->var[i].count) w->d->strong_var[i] = 1;
+}
+
+static int see_branch(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  if (s->kind != FL_KS_IF) return 1;
+  branch(w, &s->body);
+  branch(w, &s->other);
+  overwritten(w, s);
+  return 1;
+}
+
+/* Do reals decide what x is? */
+static int is_chosen(const walk *w, const fl_kexpr *x) {
+  if (fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var))) return 1;
+  for (int i = 0; i < x->n; i++)
+    if (is_chosen(w, x->x[i])) return 1;
+  return 0;
+}
+
+static int see_chosen(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  if (s->kind != FL_KS_ASSIGN || fl_kset_has(w->chosen, s->var) || !is_chosen(w, s->x[0])) return 1;
+  fl_kset_add(w->chosen, s->var);
+  w->changed = 1;
+  return 1;
+}
+
+static int mark(void *arg, fl_kexpr *x) {
+  walk *w = arg;
+  if (x->var >= 0 && x->var < w->d->n0 && !w->d->strong_var[x->var])
+    w->d->strong_var[x->var] = w->changed = 1;
+  return 1;
+}
+
+static int see_choice(void *arg, fl_kexpr *x) {
+  const fl_kvisitor v = {NULL, mark, arg};
+  if (x->kind == FL_KX_SELECT) {
+    fl_kwalk_expr(&v, x->x[1]);
+    fl_kwalk_expr(&v, x->x[2]);
+  } else if (fl_kad_chooses(x)) {
+    fl_kwalk_expr(&v, x);
+  } else if (x->kind == FL_KX_LOAD && ((walk *)arg)->d->f->vars[x->var].kind == FL_KV_ARRAY
+             && is_chosen(arg, x->x[0])) {
+    (void)mark(arg, x);
+  }
+  return 1;
+}
+
+static int see_source(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  const fl_kvisitor v = {NULL, mark, w};
+  if ((s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE) && w->d->strong_var[s->var]
+      && fl_kt_is_float(w->d->f->vars[s->var].type))
+    fl_kwalk_expr(&v, s->x[s->kind == FL_KS_STORE]);
+  return 1;
+}
+
+int fl_kad_chooses(const fl_kexpr *x) {
+  return x->kind == FL_KX_CALL && (x->op == FL_KB_FMAX || x->op == FL_KB_FMIN || x->op == FL_KB_FDIM
+                                   || x->op == FL_KB_SATURATE);
+}
+
+void fl_kad_strong(fl_kad_state *d) {
+  walk w = {.d = d, .read = fl_kset_new(d), .assigned = fl_kset_new(d), .chosen = fl_kset_new(d),
+            .lost = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *w.lost)};
+  w.inside = w.lost ? w.lost + d->n0 : NULL;
+  const fl_kvisitor branches = {see_branch, see_choice, &w}, sources = {see_source, NULL, &w},
+                    chosen = {see_chosen, NULL, &w};
+  d->strong_var = fl_karena_new(d->a, (size_t)d->n0 + 1);
+  if (!w.read || !w.assigned || !w.chosen || !w.lost || !d->strong_var) return;
+  do {
+    w.changed = 0;
+    fl_kwalk_block(&chosen, d->body);
+  } while (w.changed);
+  fl_kwalk_block(&branches, d->body);
+  do {
+    w.changed = 0;
+    fl_kwalk_block(&sources, d->body);
+  } while (w.changed);
+}

@@ -1,0 +1,274 @@
+/*
+** Statements, there and back. For each one: 'forward' code, which redoes what the derivative
+** needs and keeps values about to be lost, and 'reverse' code, which runs in the opposite order
+** and finds the state as it was before the statement.
+**
+** 'keep' holds the variables whose value at this point the reverse code of earlier statements
+** will read: an assignment to one of them saves the old value in a fresh variable, and the
+** reverse code puts it back. Nothing else is saved. DECLs are dropped: saved state must live
+** from the forward to the reverse code.
+*/
+#include "kernel/ad/ad_loop.h"
+
+void fl_kad_prepend(fl_kblock *b, fl_kblock first) {
+  fl_kblock_append(&first, *b);
+  if (first.first) *b = first;
+}
+
+fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
+  fl_kstmt *r = fl_kstmt_new(d->a, b, s->kind, s->line);
+  if (!r) return NULL;
+  fl_kstmt *const next = r->next;
+  *r = *s;
+  r->next = next;
+  r->note = NULL;
+  r->body.first = r->body.last = r->other.first = r->other.last = NULL;
+  return r;
+}
+
+void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out) {
+  for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
+    if (!(fl_kad_marks(s) & FL_KN_FORWARD)) continue;
+    fl_kstmt *r = fl_kad_copy(d, out, s);
+    if (!r) return;
+    fl_kad_primal(d, &s->body, &r->body);
+    fl_kad_primal(d, &s->other, &r->other);
+  }
+}
+
+void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  if (read || fl_kset_has(keep, v)) {
+    const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
+    kx_set(d, f, old, kx_var(d, v));
+    kx_set(d, r, v, kx_var(d, old));
+  }
+  fl_kset_del(keep, v);
+}
+
+static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kset reads = fl_kset_new(d);
+  const int marks = fl_kad_marks(s), v = s->var;
+  if (!reads) return;
+  fl_kad_reads(d, reads, s);
+  if (marks & FL_KN_FORWARD) {
+    fl_kad_save(d, v, fl_kset_has(reads, v), keep, f, r);
+    fl_kad_copy(d, f, s);
+    fl_kset_del(reads, v);
+  }
+  fl_kset_join(d, keep, reads);
+  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
+  const int dv = d->shadow[v];
+  fl_kexpr *added = fl_kad_added(d, s), *seed = kx_var(d, dv);
+  d->strong = d->strong_var[v];
+  if (added) {
+    fl_kad_expr(d, r, added, seed);
+    d->strong = 0;
+    return;
+  }
+  if (fl_kad_flows(d->active, s->x[0])) {
+    const int t = fl_ktemp(d->f, d->f->vars[dv].type);
+    if (t < 0) return;
+    kx_set(d, r, t, seed);
+    seed = kx_var(d, t);
+  }
+  kx_set(d, r, dv, fl_kexpr_zero(d->a, d->f->vars[dv].type));
+  fl_kad_expr(d, r, s->x[0], seed);
+  d->strong = 0;
+}
+
+static int meets(const fl_kad_state *d, const fl_kstmt *s) {
+  if (s->kind != FL_KS_STORE || d->f->vars[s->var].kind == FL_KV_ARRAY) return 0;
+  return s->site >= 0 && s->site < d->n_sites0 ? d->site_meets[s->site] : ~0;
+}
+
+/* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once
+** where other threads may take it, too. */
+static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
+  const int to = d->shadow[s->var];
+  fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
+  const int flows = fl_kad_flows(d->active, s->x[1]);
+  if (clear && meets(d, s) & FL_KAD_MEETS) {
+    const int type = d->f->vars[to].type, old = flows ? fl_ktemp(d->f, type) : -1;
+    if (!d->res->taken_line) d->res->taken_line = s->line ? s->line : 1;
+    if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) ||
+        old < 0)
+      return NULL;
+    return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
+  }
+  if (flows)
+    seed = fl_kad_atom(d, r, fl_kexpr_cast(d->a, fl_kad_type(d->f->vars[to].type),
+                                           fl_kexpr_load(d->f, to, at)));
+  if (clear) fl_kstmt_store(d->f, r, to, at, fl_kexpr_zero(d->a, d->f->vars[to].type));
+  return seed;
+}
+
+/* The old value of an element would be put back by each thread that wrote it, while others still
+** read the new one. Where threads keep what they read, only loops that are run again ask for it. In
+** global memory, and where rounds are taken back, two parts of an array are taken for what they
+** seem. */
+static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
+  const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
+                                       || (d->taken_back && fl_kset_has(d->taken_back, s->var));
+  if (!(how & FL_KAD_MEETS_AT_ONCE)) return 1;
+  if (!d->in_thread || !d->in_thread[s->var]) d->again = s->var + 1;
+  else if (parts && !(how & FL_KAD_MEETS_ALIKE)) return 1;
+  else
+    fl_kad_refuse(d, s->line,
+                  "an element of '%s' that several threads may write and whose old value is needed "
+                  "(let one thread write it)", d->f->vars[s->var].source);
+  return 0;
+}
+
+static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kset reads = fl_kset_new(d);
+  const int marks = fl_kad_marks(s), v = s->var;
+  if (!reads) return;
+  fl_kad_reads(d, reads, s);
+  if (marks & FL_KN_FORWARD) {
+    const int wished = d->wished && fl_kset_has(d->wished, v) &&
+                       !(meets(d, s) & FL_KAD_MEETS_AT_ONCE);
+    if (wished || fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
+      if (!is_own_to_restore(d, s)) return;
+      const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
+      kx_set(d, f, old, fl_kexpr_load(d->f, v, s->x[0]));
+      fl_kstmt_store(d->f, r, v, s->x[0], kx_var(d, old));
+      fl_kad_values(reads, s->x[0]);
+    }
+    fl_kad_copy(d, f, s);
+  }
+  fl_kset_join(d, keep, reads);
+  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
+  fl_kexpr *seed = take_element(d, s, r, !s->accumulate && d->zeroes[v]);
+  d->strong = d->strong_var[v];
+  if (seed) fl_kad_expr(d, r, s->x[1], seed);
+  d->strong = 0;
+}
+
+static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  const int marks = fl_kad_marks(s), v = s->var;
+  const int used = s->result >= 0 && (marks & FL_KN_FORWARD || d->active[s->result]);
+  fl_kset reads = fl_kset_new(d);
+  if (!reads) return;
+  if (used) {
+    fl_kad_refuse(d, s->line, "the result of an atomic operation on '%s' (it depends on the "
+                  "order of the threads)", d->f->vars[v].source);
+    return;
+  }
+  if (marks & FL_KN_FORWARD) {
+    if (d->f->vars[v].kind != FL_KV_SHARED || fl_kset_has(keep, v)) {
+      fl_kad_refuse(d, s->line, "an atomic operation on '%s', whose values are read again,",
+                    d->f->vars[v].source);
+      return;
+    }
+    fl_kad_copy(d, f, s);
+  }
+  fl_kad_reads(d, reads, s);
+  fl_kset_join(d, keep, reads);
+  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
+  if (s->op != FL_KA_ADD && s->op != FL_KA_SUB) {
+    static const char *const names[] = {"Add", "Sub", "Max", "Min", "And", "Or", "Xor", "Exch",
+                                        "CAS", "Inc", "Dec"};
+    fl_kad_refuse(d, s->line, "atomic%s on '%s'", names[s->op], d->f->vars[v].source);
+    return;
+  }
+  fl_kexpr *seed = take_element(d, s, r, 0);
+  if (!seed) return;
+  fl_kad_expr(d, r, s->x[1], s->op == FL_KA_ADD ? seed : fl_kexpr_unary(d->a, FL_KO_NEG, seed));
+}
+
+/* ---- blocks ----------------------------------------------------------------------------- */
+
+static void branch(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kset other = fl_kset_copy(d, keep);
+  const int top = d->top, c = fl_kad_local(d, FL_KT_BOOL, "branch");
+  fl_kblock ft = {0}, fe = {0}, rt = {0}, re = {0};
+  if (!other) return;
+  d->top = 0;
+  fl_kad_sweep(d, &s->body, keep, &ft, &rt);
+  fl_kad_sweep(d, &s->other, other, &fe, &re);
+  d->top = (uint8_t)top;
+  fl_kset_join(d, keep, other);
+  if (!ft.first && !fe.first && !rt.first && !re.first) return;
+  kx_set(d, f, c, s->x[0]);
+  fl_kstmt *fi = ft.first || fe.first ? fl_kstmt_if(d->f, f, kx_var(d, c)) : NULL;
+  fl_kstmt *ri = rt.first || re.first ? fl_kstmt_if(d->f, r, kx_var(d, c)) : NULL;
+  if (fi) fi->body = ft, fi->other = fe;
+  if (ri) ri->body = rt, ri->other = re;
+}
+
+static void one(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  switch (s->kind) {
+  case FL_KS_ASSIGN: assign(d, s, keep, f, r); return;
+  case FL_KS_STORE: store(d, s, keep, f, r); return;
+  case FL_KS_ATOMIC: atomic(d, s, keep, f, r); return;
+  case FL_KS_SHUFFLE: case FL_KS_VOTE: fl_kad_warp(d, s, keep, f, r); return;
+  case FL_KS_IF: branch(d, s, keep, f, r); return;
+  case FL_KS_LOOP: fl_kad_loop(d, s, keep, f, r); return;
+  case FL_KS_BARRIER:
+    fl_kad_copy(d, f, s);
+    fl_kad_copy(d, r, s);
+    return;
+  case FL_KS_RETURN: fl_kad_copy(d, f, s); return;
+  default: return;
+  }
+}
+
+/* ---- shared arrays kept whole ------------------------------------------------------------ */
+
+typedef struct meeting { const fl_kad_state *d; int var, found; } meeting;
+
+static int see_meeting(void *arg, fl_kstmt *s) {
+  meeting *m = arg;
+  m->found |= s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD &&
+              meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
+  return 1;
+}
+
+/* Array v before s and back behind it, by the whole block. */
+static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
+  const fl_kvar x = d->f->vars[v];
+  const int kept = x.dynamic
+                   ? v : fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", v), x.count);
+  if (kept < 0) return;
+  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL),
+           *zero = kx_int(d, 0);
+  fl_kad_copy_shared(d, f, kept, at, v, zero, fl_kad_shared_count(d, v));
+  fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
+}
+
+/* All threads come to s, in which several may write an element whose old value is needed. */
+static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
+  if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
+    return;
+  for (int v = 0; v < d->n0 && d->in_thread; v++) {
+    const fl_kvar x = d->f->vars[v];
+    meeting m = {d, v, 0};
+    const fl_kvisitor see = {see_meeting, NULL, &m};
+    if (x.kind != FL_KV_SHARED || !d->in_thread[v] || !fl_kset_has(keep, v)) continue;
+    if (!x.dynamic && x.count * fl_kt_size(x.type) > FL_KLOOP_SHARED / 4) continue;
+    fl_kwalk_stmt(&see, s);
+    if (!m.found) continue;
+    keep_whole(d, v, f, back);
+    fl_kset_del(keep, v);
+  }
+}
+
+static int has_own_barrier(const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) return 1;
+  return 0;
+}
+
+void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
+                  fl_kblock *reverse) {
+  const int together = has_own_barrier(b);          /* so all threads are there */
+  for (fl_kstmt *s = b->first; s && !fl_kad_dead(d); s = s->next) {
+    fl_kblock f = {NULL, NULL}, r = {NULL, NULL}, back = {NULL, NULL};
+    if (!fl_kad_marks(s)) continue;
+    if (together) keep_around(d, s, keep, &f, &back);
+    one(d, s, keep, &f, &r);
+    fl_kblock_append(&r, back);
+    fl_kblock_append(forward, f);
+    fl_kad_prepend(reverse, r);
+  }
+}

@@ -1,0 +1,259 @@
+/*
+** Forward mode: beside each statement on active numbers stands the one for their tangents,
+** before it, so that it reads the same values. Control flow is that of the source, jumps
+** included. Arms of a SELECT are taken apart into an IF, so guarded loads stay guarded.
+*/
+#include "kernel/ad/ad_state.h"
+#include "kernel/ad/partial.h"
+
+static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
+
+static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
+  return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;
+}
+
+/* x + y where either may be zero (NULL). */
+static fl_kexpr *sum(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
+  return !x ? y : !y ? x : kx_op(d, FL_KO_ADD, x, y);
+}
+
+static fl_kexpr *negative(fl_kad_state *d, fl_kexpr *x) {
+  return x ? fl_kexpr_unary(d->a, FL_KO_NEG, x) : NULL;
+}
+
+static fl_kexpr *times(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
+  return t ? kx_op(d, FL_KO_MUL, t, real(d, x)) : NULL;
+}
+
+/* Functions that are finite where their slopes are not. */
+static int has_steep_ends(int op) {
+  return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW ||
+         op == FL_KB_ASIN
+      || op == FL_KB_ACOS || op == FL_KB_ACOSH;
+}
+
+/* t times the slope; 0 where t is 0 and the slope is infinite: what was not
+** chosen does not move. */
+static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
+  if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
+  t = fl_kad_atom(d, b, t);
+  slope = fl_kad_atom(d, b, slope);
+  if (!t || !slope) return NULL;
+  fl_kexpr *moves = kx_op(d, FL_KO_NE, t, fl_kexpr_zero(d->a, t->type));
+  fl_kexpr *use = kx_op(d, FL_KO_LOR, moves,
+                        fl_kexpr_call(d->a, FL_KB_ISFINITE, FL_KT_BOOL, 1, &slope));
+  return times(d, t, fl_kexpr_select(d->a, use, slope, fl_kexpr_zero(d->a, slope->type)));
+}
+
+static fl_kexpr *of_select(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
+  const int type = fl_kad_type(x->type), t = fl_ktemp(d->f, type);
+  fl_kstmt *s = fl_kstmt_if(d->f, b, x->x[0]);
+  if (!s || t < 0) return NULL;
+  for (int i = 1; i < 3; i++) {
+    fl_kblock *arm = i == 1 ? &s->body : &s->other;
+    fl_kexpr *g = fl_kad_flows(d->active, x->x[i]) ? tangent(d, arm, x->x[i]) : NULL;
+    kx_set(d, arm, t, g ? g : fl_kexpr_zero(d->a, type));
+  }
+  return kx_var(d, t);
+}
+
+static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
+  fl_kexpr *at[FL_K_MAX_ARGS] = {0}, *all = NULL;
+  if (x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN) {
+    fl_kexpr *p = times(d, tangent(d, b, x->x[0]), x->x[1]);
+    p = sum(d, p, times(d, tangent(d, b, x->x[1]), x->x[0]));
+    return x->op == FL_KB_FMA ? sum(d, p, tangent(d, b, x->x[2])) : p;
+  }
+  for (int i = 0; i < x->n; i++) at[i] = fl_kad_atom(d, b, x->x[i]);
+  fl_kexpr *call = fl_kexpr_call(d->a, x->op, x->type, x->n, at);
+  fl_kexpr *r = fl_kad_atom(d, b, call);
+  for (int i = 0; i < x->n && call && !fl_kad_dead(d); i++) {
+    if (!fl_kad_flows(d->active, x->x[i])) continue;
+    fl_kexpr *slope = fl_kbuiltin_partial(d->a, call, i, r);
+    if (!slope) {
+      fl_kad_refuse(d, x->line, "%s()", fl_kbuiltins[x->op].name64[0]
+                    ? fl_kbuiltins[x->op].name64 : fl_kbuiltins[x->op].name32);
+      return NULL;
+    }
+    if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
+    fl_kexpr *g = tangent(d, b, x->x[i]);
+    fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g
+                   : along_slope(d, b, g, slope, x->op);
+    if (part && fl_kad_chooses(x))                  /* the other's tangent may be NaN */
+      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)),
+                             part, fl_kexpr_zero(d->a, part->type));
+    all = sum(d, all, part);
+  }
+  return all;
+}
+
+/* The tangent of x, NULL: zero. */
+static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
+  if (!fl_kad_flows(d->active, x) || fl_kad_dead(d)) return NULL;
+  switch (x->kind) {
+  case FL_KX_VAR: return kx_var(d, d->shadow[x->var]);
+  case FL_KX_LOAD: {
+    fl_kexpr *g = fl_kexpr_load(d->f, d->shadow[x->var], fl_kad_at(d, x->var, x->x[0]));
+    return g ? fl_kexpr_cast(d->a, fl_kad_type(x->type), g) : NULL;
+  }
+  case FL_KX_UNARY: return negative(d, tangent(d, b, x->x[0]));
+  case FL_KX_CAST: {
+    fl_kexpr *g = tangent(d, b, x->x[0]);
+    return g ? fl_kexpr_cast(d->a, fl_kad_type(x->type), g) : NULL;
+  }
+  case FL_KX_SELECT: return of_select(d, b, x);
+  case FL_KX_CALL: return of_call(d, b, x);
+  default: break;
+  }
+  fl_kexpr *p = tangent(d, b, x->x[0]), *q = tangent(d, b, x->x[1]);
+  switch (x->op) {
+  case FL_KO_ADD: return sum(d, p, q);
+  case FL_KO_SUB: return sum(d, p, negative(d, q));
+  case FL_KO_MUL: return sum(d, times(d, p, x->x[1]), times(d, q, x->x[0]));
+  case FL_KO_DIV: {                                   /* (p - q * (x / y)) / y */
+    fl_kexpr *over = real(d, x->x[1]);
+    fl_kexpr *t = sum(d, p, negative(d, q ? kx_op(d, FL_KO_MUL, q, real(d, x)) : NULL));
+    return t ? kx_op(d, FL_KO_DIV, t, over) : NULL;
+  }
+  default: return NULL;
+  }
+}
+
+/* As 'type', zero written out. */
+static fl_kexpr *value(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int type) {
+  fl_kexpr *g = tangent(d, b, x);
+  return g ? fl_kexpr_cast(d->a, type, g) : fl_kexpr_zero(d->a, type);
+}
+
+static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
+  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  const int shadow = to >= 0 && to < d->n0 ? d->shadow[to] : -1;
+  if (shadow < 0 || !d->active[to]) return;
+  const int type = d->f->vars[shadow].type;
+  switch (s->kind) {
+  case FL_KS_DECL: if (shadow != to) fl_kstmt_decl(d->f, b, shadow); return;
+  case FL_KS_ASSIGN: kx_set(d, b, shadow, value(d, b, s->x[0], type)); return;
+  case FL_KS_STORE: {
+    fl_kexpr *g = value(d, b, s->x[1], type), *at = fl_kad_at(d, to, s->x[0]);
+    if (s->accumulate) fl_kstmt_accumulate(d->f, b, shadow, at, g);
+    else fl_kstmt_store(d->f, b, shadow, at, g);
+    return;
+  }
+  case FL_KS_ATOMIC: {
+    if (s->op != FL_KA_ADD && s->op != FL_KA_SUB) {
+      fl_kad_refuse(d, s->line, "an atomic operation other than add on '%s'",
+                    d->f->vars[to].source);
+      return;
+    }
+    fl_kexpr *g = value(d, b, s->x[1], type), *at = fl_kad_at(d, to, s->x[0]);
+    fl_kstmt_atomic(d->f, b, s->op, s->mode, shadow, at, g, -1);
+    return;
+  }
+  case FL_KS_SHUFFLE: {
+    fl_kexpr *g = fl_kad_atom(d, b, value(d, b, s->x[1], type));
+    fl_kstmt *r = fl_kstmt_new(d->a, b, FL_KS_SHUFFLE, s->line);
+    if (!r) return;
+    r->op = s->op;
+    r->result = shadow;
+    for (int i = 0; i < 4; i++) r->x[i] = i == 1 ? g : s->x[i];
+    return;
+  }
+  default: return;
+  }
+}
+
+static fl_kblock along(fl_kad_state *d, fl_kblock in) {
+  fl_kblock out = {NULL, NULL};
+  fl_kstmt *next;
+  for (fl_kstmt *s = in.first; s && !fl_kad_dead(d); s = next) {
+    next = s->next;
+    s->next = NULL;
+    if (s->kind == FL_KS_PRINTF || s->kind == FL_KS_ASSERT) continue;
+    statement(d, &out, s);
+    s->body = along(d, s->body);
+    s->other = along(d, s->other);
+    const fl_kblock one = {s, s};
+    fl_kblock_append(&out, one);
+  }
+  return out;
+}
+
+/* ---- parameters ------------------------------------------------------------------------- */
+
+static void of_pointer(fl_kad_state *d, int v) {
+  const fl_kvar x = d->f->vars[v];
+  const int want = d->r->want[x.param], output = (want & FL_KAD_OUTPUT) && !x.is_const;
+  const int result = fl_kad_written(d, v) || output;
+  d->shadow[v] = fl_kad_param_new(d, result ? FL_KAD_TANGENT_RESULT : FL_KAD_TANGENT, v, "t_",
+                                  fl_kad_type(x.type), 1, !result);
+}
+
+/* A scalar parameter's tangent comes by value; an array leaf's is copied into an array. */
+static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
+  const fl_kvar x = d->f->vars[v];
+  const int type = fl_kad_type(x.type), input = d->r->want[x.param] & FL_KAD_INPUT;
+  if (x.kind == FL_KV_LOCAL && input) {
+    d->shadow[v] = fl_kad_param_new(d, FL_KAD_TANGENT_SCALAR, v, "t_", type, 0, 0);
+    return;
+  }
+  int from = -1;
+  if (input) from = fl_kad_param_new(d, FL_KAD_TANGENT_ARRAY, v, "t_", type, 1, 1);
+  if (input && from >= 0) d->res->params[d->f->n_params - 1].count = x.count;
+  const char *name = fl_kad_name(d, "t_", v);
+  if (x.kind == FL_KV_LOCAL) {
+    d->shadow[v] = fl_kad_local(d, type, name);
+    if (d->shadow[v] >= 0) kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
+    return;
+  }
+  d->shadow[v] = fl_kad_array(d, type, name, x.count);
+  for (int64_t e = 0; e < x.count && !d->a->failed; e++)
+    fl_kstmt_store(d->f, b, d->shadow[v], kx_int(d, e),
+                   from < 0 ? fl_kexpr_zero(d->a, type) : fl_kexpr_load(d->f, from, kx_int(d, e)));
+}
+
+static void of_local(fl_kad_state *d, int v) {
+  const fl_kvar x = d->f->vars[v];
+  const int type = fl_kad_type(x.type);
+  if (x.kind == FL_KV_SHARED && x.dynamic) {
+    fl_kad_shared_bytes(d);
+    d->shadow[v] = v;
+    return;
+  }
+  const char *name = fl_kad_name(d, "t_", v);
+  d->shadow[v] = name ? fl_kvar_add(d->f, (fl_kvkind)x.kind, type, name, x.count) : -1;
+}
+
+static void make_tangents(fl_kad_state *d, fl_kblock *b) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
+    if (!d->active[v]) continue;
+    const fl_kvar *x = &d->f->vars[v];
+    if (x->kind == FL_KV_POINTER) of_pointer(d, v);
+    else if (x->param >= 0) of_value(d, v, b);
+    else of_local(d, v);
+  }
+}
+
+static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad_state d = {.a = a, .r = r};
+  fl_kblock first = {NULL, NULL};
+  if (!fl_kad_set_up(&d, f, 0)) return fl_kad_finish(&d);
+  fl_kad_activity(&d);
+  fl_kad_refuse_early(&d);
+  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
+  make_tangents(&d, &first);
+  fl_kblock_append(&first, along(&d, d.body));
+  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
+  d.f->body = first;
+  fl_kad_tidy(&d);
+  fl_kad_roles(&d, f->n_params, 1);
+  if (!fl_kad_dead(&d))
+    d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
+                        : fl_karena_printf(a, "%s_jvp", f->name);
+  return fl_kad_finish(&d);
+}
+
+fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = forward_mode(a, f, r);
+  fl_kad_tell("tangent", f, r, res);
+  return res;
+}

@@ -1,0 +1,138 @@
+/*
+** The last step: statements without effect go, with the branches and loops they leave empty;
+** variables that nothing mentions any more go; variables, accesses and loops are numbered anew.
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct tidy { fl_kad_state *d; uint8_t *live; int changed; } tidy;
+
+static void touch(tidy *t, int v) {
+  if (v >= 0 && !t->live[v]) t->live[v] = 1, t->changed = 1;
+}
+
+static void touch_expr(tidy *t, const fl_kexpr *x) {
+  if (!x) return;
+  touch(t, x->var);
+  for (int i = 0; i < x->n; i++) touch_expr(t, x->x[i]);
+}
+
+static int in_memory(const tidy *t, int v) {
+  const int kind = t->d->f->vars[v].kind;
+  return kind == FL_KV_POINTER;
+}
+
+static int live_block(tidy *t, const fl_kblock *b);
+
+/* Has s an effect? Then what it reads is live. */
+static int live_stmt(tidy *t, const fl_kstmt *s) {
+  int live;
+  switch (s->kind) {
+  case FL_KS_ASSIGN: live = t->live[s->var]; break;
+  case FL_KS_STORE: live = t->live[s->var] || in_memory(t, s->var); break;
+  case FL_KS_SHUFFLE: case FL_KS_VOTE: live = s->result >= 0 && t->live[s->result]; break;
+  case FL_KS_DECL: return t->live[s->var];
+  case FL_KS_ATOMIC:
+    live = t->live[s->var] || in_memory(t, s->var) || (s->result >= 0 && t->live[s->result]);
+    break;
+  case FL_KS_IF: case FL_KS_LOOP: case FL_KS_BLOCK:
+    live = live_block(t, &s->body);
+    live |= live_block(t, &s->other);
+    break;
+  default: live = 1;
+  }
+  if (!live) return 0;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) touch(t, s->var);
+  if (s->result >= 0) touch(t, s->result);
+  for (int i = 0; i < 4; i++) touch_expr(t, s->x[i]);
+  return 1;
+}
+
+static int live_block(tidy *t, const fl_kblock *b) {
+  int live = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next) live |= live_stmt(t, s);
+  return live;
+}
+
+static fl_kblock prune(tidy *t, fl_kblock b) {
+  fl_kblock out = {NULL, NULL};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s; s = next) {
+    next = s->next;
+    s->next = NULL;
+    if (!live_stmt(t, s)) continue;
+    if (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) {
+      s->body = prune(t, s->body);
+      s->other = prune(t, s->other);
+      if (s->kind == FL_KS_IF && !s->body.first && s->other.first) {
+        s->body = s->other;
+        s->other.first = s->other.last = NULL;
+        s->x[0] = fl_kexpr_unary(t->d->a, FL_KO_NOT, s->x[0]);
+      }
+    }
+    const fl_kblock one_stmt = {s, s};
+    fl_kblock_append(&out, one_stmt);
+  }
+  return out;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------- */
+
+static int see_use(void *arg, fl_kstmt *s) {
+  tidy *t = arg;
+  fl_kfunc *f = t->d->f;
+  touch(t, s->var);
+  touch(t, s->result);
+  f->uses_barrier |= s->kind == FL_KS_BARRIER;
+  f->uses_warp |= s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
+  f->uses_atomics |= s->kind == FL_KS_ATOMIC;
+  return 1;
+}
+
+static int see_read(void *arg, fl_kexpr *x) {
+  touch(arg, x->var);
+  return 1;
+}
+
+static void renumber(tidy *t) {
+  fl_kfunc *f = t->d->f;
+  const fl_kvisitor v = {see_use, see_read, t};
+  int32_t *map = fl_karena_new(t->d->a, (size_t)f->n_vars * sizeof *map);
+  if (!map) return;
+  memset(t->live, 0, (size_t)f->n_vars);
+  f->uses_barrier = f->uses_warp = f->uses_atomics = f->uses_printf = 0;
+  f->uses_shared = 0;
+  f->shared_bytes = 0;
+  fl_kwalk_block(&v, f->body);
+  int n = 0;
+  for (int i = 0; i < f->n_vars; i++) {
+    fl_kvar *x = &f->vars[i];
+    map[i] = -1;
+    if (!t->live[i] && x->param < 0) continue;
+    map[i] = n;
+    if (x->kind == FL_KV_SHARED) {
+      f->uses_shared = 1;
+      f->shared_bytes = (f->shared_bytes + 15) / 16 * 16 + x->count * fl_kt_size(x->type);
+    }
+    if (n != i) f->vars[n] = *x;
+    n++;
+  }
+  f->shared_bytes = (f->shared_bytes + 15) / 16 * 16;
+  for (int p = 0; p < f->n_params; p++)
+    if (f->params[p].n_vars) f->params[p].first_var = map[f->params[p].first_var];
+  f->n_vars = n;
+  f->n_sites = f->n_labels = f->n_loops = 0;
+  f->body = fl_kblock_clone(f, &f->body, map);
+}
+
+void fl_kad_tidy(fl_kad_state *d) {
+  tidy t = {d, NULL, 1};
+  t.live = fl_karena_new(d->a, (size_t)d->f->n_vars + 1);
+  if (!t.live || d->a->failed) return;
+  while (t.changed) {
+    t.changed = 0;
+    live_block(&t, &d->f->body);
+  }
+  d->f->body = prune(&t, d->f->body);
+  renumber(&t);
+  fl_kpass_done("tidying", d->f, d->f->body);
+}

@@ -1,0 +1,195 @@
+/*
+** Loops whose stores to an array are taken back: going back, each round does so first, and the
+** array is what it was before the round. The place of a store must be known from the loop's
+** counters alone, and each round has its own. Where the old elements come from:
+** - global memory of which the loop is the first writer, each element once: the launch's argument
+**   (zeros of a fresh output);
+** - else a second array of its size, which keeps them as the rounds come by, one for each store
+**   whose places may be another's. In shared memory it needs no barrier: between two barriers an
+**   element that a thread writes is its own.
+*/
+#include "kernel/ad/ad_loop.h"
+
+typedef struct undo {
+  fl_kloop *l; int var, n, ok, apart, meets; fl_kad_affine first; int64_t least, most;
+} undo;
+
+static int count_writes(const fl_kblock *b, int v) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    n += ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == v)
+       + count_writes(&s->body, v) + count_writes(&s->other, v);
+  return n;
+}
+
+/* Is v written by nothing that may stand before the loop? */
+static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s == loop) return 1;
+    const int in_body = fl_kloop_holds(&s->body, loop);
+    if (in_body || fl_kloop_holds(&s->other, loop))
+      return s->kind != FL_KS_LOOP && is_first_writer(in_body ? &s->body : &s->other, loop, v);
+    const fl_kblock parts[] = {s->body, s->other};
+    if (((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == v)
+        || count_writes(&parts[0], v) + count_writes(&parts[1], v)) return 0;
+  }
+  return 0;
+}
+
+/* Does 'goal' come before the statement 'use' of the loop's body? */
+static int precedes(const fl_kloop *l, const fl_kstmt *goal, const fl_kstmt *use) {
+  for (const fl_kstmt *s = l->s->body.first; s && s != use; s = s->next)
+    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
+  return 0;
+}
+
+static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
+  for (const fl_kstmt *s = l->s->body.first; s; s = s->next)
+    if (s == goal) return 1;
+  return 0;
+}
+
+/* x, of the statement 'use' of the body, by the loop's counters as a round begins and what the loop
+** does not change; NULL: it is not. */
+static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
+  const fl_kstmt *one = NULL;
+  if ((x->kind == FL_KX_LOAD && fl_kad_written(l->d, x->var)) || depth > 20) return NULL;
+  if (x->kind == FL_KX_VAR && fl_kset_has(l->all, x->var)) {
+    const int n = fl_kassigned(&l->s->body, x->var, &one);
+    for (int i = 0; i < l->n_counters; i++)
+      if (l->counter[i].var == x->var) return one && precedes(l, one, use) ? NULL : x;
+    if (n != 1 || fl_kassigned(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
+    return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
+  }
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; i++)
+    if (!(k[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
+  return fl_kexpr_over(l->d->a, x, k);
+}
+
+/* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what
+** the body has around it. 0: not known. */
+static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal,
+                    const fl_kstmt **use, fl_kexpr **guard) {
+  fl_kad_state *d = l->d;
+  for (fl_kstmt *s = b->first; s; s = s->next) {
+    const int in_body = fl_kloop_holds(&s->body, goal);
+    if (s != goal && !in_body && !fl_kloop_holds(&s->other, goal)) continue;
+    if (!*use) *use = s;
+    if (s == goal || s->kind != FL_KS_IF) return s == goal;
+    fl_kexpr *c = by_counters(l, s->x[0], *use, 0);
+    if (!c) return 0;
+    if (!in_body) c = fl_kexpr_unary(d->a, FL_KO_NOT, c);
+    *guard = *guard ? kx_op(d, FL_KO_LAND, *guard, c) : c;
+    return guard_of(l, in_body ? &s->body : &s->other, goal, use, guard);
+  }
+  return 0;
+}
+
+static int see_store(void *arg, fl_kstmt *s) {
+  undo *u = arg;
+  fl_kloop *l = u->l;
+  if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != u->var) return 1;
+  const int known = s->site >= 0 && s->site < l->d->n_sites0 && l->s->label >= 0 &&
+                    l->s->label < 64;
+  const fl_kad_affine a = fl_kad_split(s->x[0]);
+  if (!u->n++) u->first = a, u->least = u->most = a.add;
+  if (a.add < u->least) u->least = a.add;
+  if (a.add > u->most) u->most = a.add;
+  const fl_kstmt *use = NULL;
+  fl_kexpr *guard = NULL, *at = NULL;
+  if (known && s->kind == FL_KS_STORE && a.core && u->first.core &&
+      guard_of(l, &l->s->body, s, &use, &guard))
+    at = by_counters(l, s->x[0], use, 0);
+  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) ||
+      l->d->site_meets[s->site] & u->meets
+      || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
+  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};
+  if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
+                || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul))) u->apart = 0;
+  return 1;
+}
+
+/* The launch's argument. */
+static int from_argument(fl_kloop *l, const undo *u, int first) {
+  fl_kad_state *d = l->d;
+  const int v = u->var, fresh = d->r->want[d->f->vars[v].param] & FL_KAD_FRESH;
+  const int original = fresh ? -1 : fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_",
+                                                     d->f->vars[v].type, 1, 1);
+  for (int i = first; i < l->n_undo; i++) l->undo[i].original = original;
+  return fresh || original >= 0;
+}
+
+/* Arrays filled by fl_kloop_keep_round. */
+static int from_copies(fl_kloop *l, const undo *u, int first) {
+  fl_kad_state *d = l->d;
+  for (int i = first; i < l->n_undo; i++) {
+    struct fl_kloop_undo *to = &l->undo[i];
+    const fl_kvar x = d->f->vars[u->var];
+    to->copied = 1;
+    if (i > first && u->apart) to->original = to[-1].original, to->region = to[-1].region;
+    else if (x.kind == FL_KV_POINTER)
+      to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
+    else if (x.dynamic) to->original = u->var, to->region = d->regions++;
+    else to->original = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", u->var), x.count);
+    if (to->original < 0) return 0;
+  }
+  return 1;
+}
+
+/* An array whose elements no other thread has where the proof says so, with a
+** parameter of its own. */
+static int is_array(const fl_kad_state *d, const fl_kvar *x) {
+  if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
+  return x->kind == FL_KV_POINTER && x->param >= 0
+      && (!d->f->params[x->param].is_struct || d->f->params[x->param].is_pointer);
+}
+
+int fl_kloop_can_undo(fl_kloop *l, int v) {
+  fl_kad_state *d = l->d;
+  const fl_kvar x = d->f->vars[v];
+  const int first = l->n_undo;
+  undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = FL_KAD_MEETS_ALIKE};
+  const fl_kvisitor see = {see_store, NULL, &u};
+  if (!is_array(d, &x)) return 0;
+  if (u.ok) fl_kwalk_stmt(&see, l->s);
+  if (u.ok) {
+    const int given = x.kind == FL_KV_POINTER && u.apart && is_first_writer(&d->body, l->s, v);
+    if (given ? from_argument(l, &u, first) : from_copies(l, &u, first)) return 1;
+  }
+  l->n_undo = first;
+  return 0;
+}
+
+static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
+  fl_kad_state *d = l->d;
+  return u->region < 0 ? u->at
+                       : kx_op(d, FL_KO_ADD, fl_kloop_region(d, u->var, kx_int(d, u->region)),
+                                       fl_kexpr_cast(d->a, FL_KT_I64, u->at));
+}
+
+/* Where code goes that a round runs when it comes to the store. */
+static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo *u) {
+  fl_kstmt *s = u->guard ? fl_kstmt_if(l->d->f, b, u->guard) : NULL;
+  return s ? &s->body : b;
+}
+
+void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  for (int i = 0; i < l->n_undo; i++) {
+    const struct fl_kloop_undo *u = &l->undo[i];
+    if (u->copied)
+      fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u),
+                     fl_kexpr_load(d->f, u->var, u->at));
+  }
+}
+
+void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  for (int i = 0; i < l->n_undo; i++) {
+    const struct fl_kloop_undo *u = &l->undo[i];
+    fl_kstmt_store(d->f, guarded(l, b, u), u->var, u->at,
+                   u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
+                                   : fl_kexpr_load(d->f, u->original, kept_at(l, u)));
+  }
+}

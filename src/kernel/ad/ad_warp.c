@@ -1,0 +1,254 @@
+/*
+** Shuffles, there and back: all lanes that took this lane's value give their derivative to it.
+** A lane is asked only if it is there: named in the mask and not gone, as a ballot says.
+**
+** Where all lanes shift by the same, the lane that took this one's value is known: one shuffle.
+** Where all read one lane, the sum of the group goes to it. Else each lane asks all others
+** which lane they took.
+*/
+#include "kernel/ad/ad_state.h"
+#include "kernel/facts/uniform.h"
+
+typedef struct back {
+  fl_kad_state *d;
+  fl_kblock *b;
+  const fl_kstmt *s;
+  fl_kexpr *seed, *zero;
+  fl_kexpr *here;                /* U32: who is there */
+  fl_kexpr *self, *lane, *base;  /* I32: in the warp, in the group of 'width', its begin */
+  fl_kexpr *by;                  /* I32: x[2] */
+  int width;
+} back;
+
+static fl_kexpr *cast_i32(fl_kad_state *d, fl_kexpr *x) {
+  return fl_kexpr_cast(d->a, FL_KT_I32, x);
+}
+
+static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_KT_I32, i); }
+
+/* ---- the same in all lanes? ------------------------------------------------------------- */
+
+/* Do all threads of a block that come to s have the same x? shared: what they read in shared memory
+** counts as such where the place is the same. */
+static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
+  const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
+  return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
+}
+
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
+  return is_equal(d, s, x, 1);
+}
+
+/* ---- asking other lanes ----------------------------------------------------------------- */
+
+/* The number of this lane in groups of 'width' lanes. */
+static fl_kexpr *lane_of(fl_kad_state *d, int width) {
+  fl_karena *a = d->a;
+  fl_kexpr *row = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_Y),
+                        kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_Y),
+                              fl_kexpr_special(a, FL_KSPECIAL_TID_Z)));
+  fl_kexpr *t = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_X),
+                      kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_X), row));
+  return kx_op(d, FL_KO_AND, cast_i32(d, t), i32(d, width - 1));
+}
+
+static fl_kexpr *ballot(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
+  const int v = fl_ktemp(d->f, FL_KT_U32);
+  fl_kstmt *r = fl_kstmt_new(d->a, b, FL_KS_VOTE, s->line);
+  if (!r || v < 0) return NULL;
+  r->op = FL_KVOTE_BALLOT;
+  r->result = v;
+  r->x[0] = s->x[0];
+  r->x[1] = fl_kexpr_int(d->a, FL_KT_BOOL, 1);
+  return kx_var(d, v);
+}
+
+/* Is lane 'lane' of the warp there, and 'also' (NULL: true)? */
+static fl_kexpr *is_there(back *w, fl_kblock *b, fl_kexpr *lane, fl_kexpr *also) {
+  fl_kad_state *d = w->d;
+  fl_kexpr *bit = kx_op(d, FL_KO_AND, kx_op(d, FL_KO_SHR, w->here, lane),
+                        fl_kexpr_int(d->a, FL_KT_U32, 1));
+  fl_kexpr *in = kx_op(d, FL_KO_NE, bit, fl_kexpr_int(d->a, FL_KT_U32, 0));
+  return fl_kad_atom(d, b, also ? kx_op(d, FL_KO_LAND, also, in) : in);
+}
+
+/* x as it is in the lane, if 'valid'. */
+static fl_kexpr *ask(back *w, fl_kblock *b, fl_kexpr *x, fl_kexpr *lane, fl_kexpr *valid) {
+  fl_kad_state *d = w->d;
+  const int t = x ? fl_ktemp(d->f, x->type) : -1;
+  fl_kstmt *r = t >= 0 ? fl_kstmt_new(d->a, b, FL_KS_SHUFFLE, w->s->line) : NULL;
+  if (!r) return NULL;
+  r->op = FL_KSH_IDX;
+  r->result = t;
+  r->x[0] = w->s->x[0];
+  r->x[1] = x;
+  r->x[2] = fl_kexpr_select(d->a, valid, lane, w->self);
+  r->x[3] = i32(d, 32);
+  return kx_var(d, t);
+}
+
+static fl_kexpr *seed_of(back *w, fl_kblock *b, fl_kexpr *seed, fl_kexpr *lane, fl_kexpr *also) {
+  fl_kexpr *valid = is_there(w, b, lane, also);
+  fl_kexpr *given = ask(w, b, seed, lane, valid);
+  return fl_kexpr_select(w->d->a, valid, given, w->zero);
+}
+
+/* ---- the ways back ---------------------------------------------------------------------- */
+
+/* Up and down are each other's opposites, with the lanes at the edge, which kept their own
+** value, apart. */
+static fl_kexpr *shifted_back(back *w) {
+  fl_kad_state *d = w->d;
+  fl_kexpr *before = kx_op(d, FL_KO_GE, w->lane, w->by);           /* lane - by is in the group */
+  fl_kexpr *behind = kx_op(d, FL_KO_LT, w->lane,
+                           kx_op(d, FL_KO_SUB, i32(d, w->width), w->by));
+  const int down = w->s->op == FL_KSH_DOWN;
+  fl_kexpr *from = kx_op(d, down ? FL_KO_SUB : FL_KO_ADD, w->self, w->by);
+  fl_kexpr *given = seed_of(w, w->b, w->seed, from, down ? before : behind);
+  fl_kexpr *own = fl_kexpr_select(d->a, down ? behind : before, w->zero, w->seed);
+  return kx_op(d, FL_KO_ADD, given, own);
+}
+
+/* for (j = 0; j < width; ++j): its body; *lane is lane j of the group, in the warp. */
+static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
+  fl_kad_state *d = w->d;
+  const int j = fl_ktemp(d->f, FL_KT_I32);
+  if (j < 0) return NULL;
+  kx_set(d, b, j, i32(d, 0));
+  fl_kstmt *loop = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, j), i32(d, w->width)));
+  if (!loop) return NULL;
+  kx_set(d, &loop->other, j, kx_op(d, FL_KO_ADD, kx_var(d, j), i32(d, 1)));
+  *lane = kx_op(d, FL_KO_ADD, w->base, kx_var(d, j));
+  return &loop->body;
+}
+
+/* All read lane 'by' of their group, which gets the sum: by halves where the warp is whole. */
+static fl_kexpr *sum_back(back *w) {
+  fl_kad_state *d = w->d;
+  const int sum = fl_ktemp(d->f, w->seed->type);
+  if (sum < 0) return NULL;
+  kx_set(d, w->b, sum, w->seed);
+  fl_kexpr *all = fl_kexpr_int(d->a, FL_KT_U32, UINT32_MAX), *lane;
+  fl_kexpr *yes = fl_kexpr_int(d->a, FL_KT_BOOL, 1);
+  fl_kstmt *whole = fl_kstmt_if(d->f, w->b, kx_op(d, FL_KO_EQ, w->here, all));
+  if (!whole) return NULL;
+  for (int k = w->width / 2; k > 0; k /= 2) {
+    fl_kexpr *from = kx_op(d, FL_KO_XOR, w->self, i32(d, k));
+    fl_kexpr *other = ask(w, &whole->body, kx_var(d, sum), from, yes);
+    kx_set(d, &whole->body, sum, kx_op(d, FL_KO_ADD, kx_var(d, sum), other));
+  }
+  kx_set(d, &whole->other, sum, w->zero);
+  fl_kblock *b = each_lane(w, &whole->other, &lane);
+  if (!b) return NULL;
+  kx_set(d, b, sum, kx_op(d, FL_KO_ADD, kx_var(d, sum), seed_of(w, b, w->seed, lane, NULL)));
+  fl_kexpr *read = kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
+  return fl_kexpr_select(d->a, kx_op(d, FL_KO_EQ, w->lane, read), kx_var(d, sum), w->zero);
+}
+
+/* The lane of the group that this lane took. */
+static fl_kexpr *taken(back *w) {
+  fl_kad_state *d = w->d;
+  fl_kexpr *to = NULL, *in = NULL;
+  switch (w->s->op) {
+  case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
+  case FL_KSH_XOR:                                  /* of the warp; a group behind is not reached */
+    to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
+    in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
+    return fl_kexpr_select(d->a, in, to, w->self);
+  case FL_KSH_UP:
+    to = kx_op(d, FL_KO_SUB, w->lane, w->by);
+    in = kx_op(d, FL_KO_GE, w->lane, w->by);
+    break;
+  default:
+    to = kx_op(d, FL_KO_ADD, w->lane, w->by);
+    in = kx_op(d, FL_KO_LT, w->lane, kx_op(d, FL_KO_SUB, i32(d, w->width), w->by));
+  }
+  return fl_kexpr_select(d->a, in, to, w->lane);
+}
+
+static fl_kexpr *searched_back(back *w) {
+  fl_kad_state *d = w->d;
+  const int sum = fl_ktemp(d->f, w->seed->type);
+  fl_kexpr *mine = fl_kad_atom(d, w->b, taken(w)), *lane;
+  if (sum < 0) return NULL;
+  kx_set(d, w->b, sum, w->zero);
+  fl_kblock *b = each_lane(w, w->b, &lane);
+  if (!b) return NULL;
+  fl_kexpr *valid = is_there(w, b, lane, NULL);
+  fl_kexpr *given = ask(w, b, w->seed, lane, valid), *its = ask(w, b, mine, lane, valid);
+  if (!given || !its) return NULL;
+  valid = kx_op(d, FL_KO_LAND, valid, kx_op(d, FL_KO_EQ, its, w->lane));
+  given = fl_kexpr_select(d->a, valid, given, w->zero);
+  kx_set(d, b, sum, kx_op(d, FL_KO_ADD, kx_var(d, sum), given));
+  return kx_var(d, sum);
+}
+
+/* XOR is its own opposite while it stays in the group; a distance that leaves
+** it is searched for. */
+static fl_kexpr *exchanged_back(back *w) {
+  fl_kad_state *d = w->d;
+  fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);
+  const fl_kexpr *given = w->s->x[2];
+  const int equal = is_equal(d, w->s, given, 0), width = w->width;
+  const int stays = width == 32 ||
+                    (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
+  if (equal && stays) return seed_of(w, w->b, w->seed, from, NULL);
+  w->width = 32;
+  w->lane = w->self;
+  w->base = i32(d, 0);
+  if (!equal) return searched_back(w);
+  const int r = fl_ktemp(d->f, w->seed->type);
+  fl_kstmt *in = r < 0 ? NULL : fl_kstmt_if(d->f, w->b, kx_op(d, FL_KO_LT, by, i32(d, width)));
+  if (!in) return NULL;
+  kx_set(d, &in->body, r, seed_of(w, &in->body, w->seed, from, NULL));
+  w->b = &in->other;
+  kx_set(d, w->b, r, searched_back(w));
+  return kx_var(d, r);
+}
+
+static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, fl_kexpr *seed) {
+  back w = {.d = d, .b = b, .s = s, .seed = seed, .width = (int)s->x[3]->value.i};
+  if (!seed) return NULL;
+  w.zero = fl_kexpr_zero(d->a, seed->type);
+  w.here = ballot(d, b, s);
+  const int shift = s->op == FL_KSH_UP || s->op == FL_KSH_DOWN;
+  fl_kexpr *by = cast_i32(d, s->x[2]);
+  w.by = fl_kad_atom(d, b, shift ? kx_op(d, FL_KO_AND, by, i32(d, 31)) : by);
+  w.self = fl_kad_atom(d, b, lane_of(d, 32));
+  w.lane = w.width == 32 ? w.self : fl_kad_atom(d, b, lane_of(d, w.width));
+  w.base = w.width == 32 ? i32(d, 0) : fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, w.self, w.lane));
+  if (!w.base || !w.here || !w.by) return NULL;
+  if (s->op == FL_KSH_XOR) return exchanged_back(&w);
+  if (!is_equal(d, s, s->x[2], 0)) return searched_back(&w);
+  return s->op == FL_KSH_IDX ? sum_back(&w) : shifted_back(&w);
+}
+
+static int can_shuffle(const fl_kstmt *s) {
+  if (!s->x[0] || !s->x[3] || s->x[3]->kind != FL_KX_CONST) return 0;
+  const int64_t width = s->x[3]->value.i;
+  return width >= 1 && width <= 32 && !(width & (width - 1));
+}
+
+void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  const int marks = fl_kad_marks(s), v = s->result;
+  fl_kset reads = fl_kset_new(d);
+  if (!reads || v < 0) return;
+  fl_kad_reads(d, reads, s);
+  if (marks & FL_KN_FORWARD) {
+    fl_kad_save(d, v, fl_kset_has(reads, v), keep, f, r);
+    fl_kad_copy(d, f, s);
+    fl_kset_del(reads, v);
+  }
+  fl_kset_join(d, keep, reads);
+  if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0 || s->kind != FL_KS_SHUFFLE) return;
+  if (!can_shuffle(s)) {
+    fl_kad_refuse(d, s->line, "a shuffle whose width is not constant");
+    return;
+  }
+  const int dv = d->shadow[v], t = fl_ktemp(d->f, d->f->vars[dv].type);
+  if (t < 0) return;
+  kx_set(d, r, t, kx_var(d, dv));
+  kx_set(d, r, dv, fl_kexpr_zero(d->a, d->f->vars[dv].type));
+  fl_kexpr *back = fl_kad_atom(d, r, shuffle_back(d, r, s, kx_var(d, t)));
+  if (back) fl_kad_expr(d, r, s->x[1], back);
+}

@@ -1,0 +1,403 @@
+/*
+** Adjoints that add into neighbours, turned round. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
+** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j gets these
+** sums from the threads j + 1 and j - 1, so a thread for each j can ask them: for each place of the
+** source where the array is read (a "site", gather_site.c) it finds the thread that read j there,
+** runs that thread's adjoint again and takes what it adds at this place. No atomics, no zeros to
+** begin with, always the same order.
+**
+** It works on the finished adjoint, a function of the language, and gives another one; so tangent
+** kernels and their adjoints (second order) come without more ado. Where it does not succeed, short
+** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of
+** whose sums are of this kind are taken; what else the adjoint computes stays in 'rest'.
+*/
+#include "kernel/ad/gather.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/ad/pieces.h"
+#include "kernel/ad/unroll.h"
+
+enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
+/* What a sum by an atomic costs more than a plain one, and a sum in a fixed order, in units of
+** weight (below); what a GPU does while it waits for the memory of one element. From the stencil of
+** docs/performance.md: 96 us more than by hand for three atomics, 1446 us in a fixed order. */
+enum { ATOMIC_WEIGHT = 40, ORDERED_WEIGHT = 400, FREE_WEIGHT = 80 };
+
+/* ---- what the adjoint does -------------------------------------------------------------- */
+
+typedef struct survey { fl_kgathering *g; int statements, strange, loops; } survey;
+
+static int is_gradient(const fl_kgathering *g, int v) {
+  const fl_kvar *x = &g->src->vars[v];
+  return x->kind == FL_KV_POINTER && g->from->params[x->param].role == FL_KAD_GRAD
+      && g->from->params[x->param].leaf < 0;
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  survey *y = arg;
+  if (x->kind == FL_KX_LOAD && y->g->assigned[x->var]) y->g->late[x->var] = 1;
+  return 1;
+}
+
+/* In the order of the text; behind a loop all has been read after it was written. */
+static int see_statement(void *arg, fl_kstmt *s) {
+  survey *x = arg;
+  fl_kgathering *g = x->g;
+  x->statements++;
+  switch (s->kind) {
+  case FL_KS_LOOP: x->loops = 1; break;
+  case FL_KS_DECL: case FL_KS_IF: break;
+  case FL_KS_ASSIGN: g->assigned[s->var] = 1; break;
+  case FL_KS_STORE: case FL_KS_ATOMIC:
+    g->assigned[s->var] = 1;
+    g->late[s->var] |= (uint8_t)x->loops;
+    g->n_sums += is_gradient(g, s->var);
+    /* one of several threads takes it */
+    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
+    break;
+  default: x->strange = 1;                        /* threads work together */
+  }
+  return 1;
+}
+
+static int look(fl_kgathering *g) {
+  survey x = {.g = g};
+  const fl_kvisitor see = {see_statement, see_load, &x};
+  g->assigned = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
+  g->late = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
+  g->taken = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
+  if (!g->assigned || !g->late || !g->taken) return 0;
+  fl_kwalk_block(&see, g->src->body);
+  return !x.strange && !g->src->uses_shared && x.statements <= MOST_STATEMENTS && g->n_sums > 0;
+}
+
+/* ---- sums and sites --------------------------------------------------------------------- */
+
+static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
+  if (a->n != b->n || a->scale != b->scale || !fl_kpoly_same(&a->shift, &b->shift)) return 0;
+  for (int i = 0; i < a->n; i++) {
+    if (a->symbol[i] != b->symbol[i]) return 0;
+    if (i && (a->modulus[i - 1].c != b->modulus[i - 1].c
+              || !fl_kterm_same(&a->modulus[i - 1], &b->modulus[i - 1]))) return 0;
+  }
+  return 1;
+}
+
+/* Can all threads of a site be found? Three digits only where they are known to be small. */
+static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
+  return !(s->kind == FL_KS_ATOMIC &&
+           (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
+      && fl_kindex_digits(g->k, s, s->x[0], x) && (x->unique || x->n <= 2) && x->scale < FL_KG_NEAR;
+}
+
+static int site_for(fl_kgathering *g, int grad, const fl_kdigits *x) {
+  for (int i = 0; i < g->n_sites; i++)
+    if (g->site[i].grad == grad && same_digits(&g->site[i].digits, x)) {
+      g->site[i].digits.unique &= x->unique;
+      return i;
+    }
+  g->site[g->n_sites].grad = grad;
+  g->site[g->n_sites].digits = *x;
+  return g->n_sites++;
+}
+
+static int see_sum(void *arg, fl_kstmt *s) {
+  fl_kgathering *g = arg;
+  fl_kdigits x;
+  if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || !is_gradient(g, s->var)) return 1;
+  fl_ksum *sum = &g->sum[g->n_sums++];
+  *sum = (fl_ksum){s, is_solvable(g, s, &x) ? site_for(g, s->var, &x) : -1};
+  return 1;
+}
+
+/* Arrays with a sum that needs an atomic, all of whose sums are at a site; with 'plain' ones too
+** where that leaves nothing else to do. Returns how many. */
+static int choose(fl_kgathering *g) {
+  const fl_kvisitor see = {see_sum, NULL, g};
+  int others = 0, n = 0, all = 1;
+  g->sum = fl_karena_new(g->d.a, (size_t)g->n_sums * sizeof *g->sum);
+  g->site = fl_karena_new(g->d.a, (size_t)g->n_sums * sizeof *g->site);
+  if (!g->sum || !g->site) return 0;
+  g->n_sums = 0;
+  fl_kwalk_block(&see, g->src->body);
+  for (int p = 0; p < g->from->n_params; p++) {
+    const int role = g->from->params[p].role;
+    others |= role == FL_KAD_GRAD_SCALAR || role == FL_KAD_WORK;
+  }
+  uint8_t *wanted = fl_karena_new(g->d.a, (size_t)g->src->n_vars + 1);
+  if (!wanted) return 0;
+  for (int i = 0; i < g->n_sums; i++) {           /* bits: 1 an atomic, 2 a sum without site */
+    const fl_ksum *s = &g->sum[i];
+    wanted[s->s->var] |=
+        (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
+  }
+  for (int i = 0; i < g->n_sums; i++) all &= !(wanted[g->sum[i].s->var] & 2);
+  for (int v = 0; v < g->src->n_vars; v++) n += g->taken[v] = wanted[v] == 1;
+  for (int i = 0; n && all && !others && i < g->n_sums; i++) {
+    n += !g->taken[g->sum[i].s->var];
+    g->taken[g->sum[i].s->var] = 1;
+  }
+  return n;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------- */
+
+/* g->d set up to change a copy of the adjoint, with room for more parameters. */
+static int begin(fl_kgathering *g) {
+  fl_kad_state *d = &g->d;
+  d->n_cap = g->from->n_params + FL_KG_RANGES + g->src->n_vars;
+  d->f = fl_kfunc_clone(d->a, g->src);
+  d->res = fl_karena_new(d->a, sizeof *d->res);
+  if (!d->f || !d->res) return 0;
+  d->res->params = fl_karena_new(d->a, (size_t)d->n_cap * sizeof *d->res->params);
+  if (!d->res->params) return 0;
+  memcpy(d->res->params, g->from->params, (size_t)g->from->n_params * sizeof *d->res->params);
+  return 1;
+}
+
+typedef struct touched { uint8_t *read, *written; } touched;
+
+static int see_written(void *arg, fl_kstmt *s) {
+  touched *t = arg;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) t->written[s->var] = 1;
+  return 1;
+}
+
+static int see_read(void *arg, fl_kexpr *x) {
+  touched *t = arg;
+  if (x->kind == FL_KX_LOAD) t->read[x->var] = 1;
+  return 1;
+}
+
+static int find_touched(fl_kad_state *d, touched *t) {
+  const fl_kvisitor see = {see_written, see_read, t};
+  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
+                 fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  if (!t->read || !t->written) return 0;
+  fl_kwalk_block(&see, d->f->body);
+  return 1;
+}
+
+/* Is the gradient in parameter p's array, when the kernel is done? */
+static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
+  return p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR
+      || (p->role == FL_KAD_WORK && p->param >= 0 && d->r->want[p->param] & FL_KAD_INPUT);
+}
+
+/* Roles of what is no longer followed. Returns whether any gradient is computed. */
+static int settle(fl_kad_state *d, int n_params, int gather) {
+  touched t;
+  int results = 0;
+  if (!find_touched(d, &t)) return 0;
+  fl_kad_roles(d, n_params, 0);
+  for (int v = 0; v < d->f->n_vars; v++) {
+    const fl_kvar *x = &d->f->vars[v];
+    if (x->kind != FL_KV_POINTER || x->param < n_params) continue;
+    fl_kad_param *p = &d->res->params[x->param];
+    if (gather && p->role == FL_KAD_WORK) p->role = t.read[v] ? FL_KAD_COTANGENT : FL_KAD_UNUSED;
+    if (p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR)
+      if (!t.read[v] && !t.written[v]) p->role = FL_KAD_UNUSED;
+    if (gather && p->role == FL_KAD_GRAD) p->stores = 1;
+    results += is_result(d, p);
+  }
+  d->res->func = d->f;
+  d->res->n_params = d->f->n_params;
+  return results;
+}
+
+static void gather_array(fl_kgathering *g, fl_kblock *b, int grad) {
+  fl_kad_state *d = &g->d;
+  const fl_kvar x = d->f->vars[grad];
+  const int of = g->from->params[x.param].param, first = d->f->params[of].first_var;
+  const int size = fl_kad_param_new(d, FL_KAD_SIZE, first, "size_", FL_KT_I32, 0, 0);
+  const int total = fl_kad_local(d, x.type, fl_kad_name(d, "sum_", first));
+  if (size < 0 || total < 0) return;
+  fl_kstmt *s = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, g->element), kx_var(d, size)));
+  if (!s) return;
+  kx_set(d, &s->body, total, fl_kexpr_zero(d->a, x.type));
+  for (int i = 0; i < g->n_sites; i++)
+    if (g->site[i].grad == grad) fl_kg_site(g, &s->body, i, total);
+  fl_kstmt_store(d->f, &s->body, grad, kx_var(d, g->element), kx_var(d, total));
+}
+
+static fl_kexpr *special(fl_kad_state *d, int what) { return fl_kexpr_special(d->a, what); }
+
+static fl_kad *make_gather(fl_kgathering *g, int n_params) {
+  fl_kad_state *d = &g->d;
+  fl_kblock body = {0};
+  if (!begin(g)) return NULL;
+  memset(g->range, -1, sizeof g->range);
+  g->element = fl_kad_local(d, FL_KT_I32, "j");
+  if (g->element < 0) return NULL;
+  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X),
+                                          special(d, FL_KSPECIAL_BDIM_X)),
+                      special(d, FL_KSPECIAL_TID_X));
+  kx_set(d, &body, g->element, fl_kexpr_cast(d->a, FL_KT_I32, j));
+  fl_kg_chains(g);
+  fl_kg_bases(g, &body);
+  for (int v = 0; v < g->src->n_vars && !d->a->failed; v++)
+    if (g->taken[v]) gather_array(g, &body, v);
+  if (d->a->failed) return NULL;
+  d->f->body = body;
+  d->f->max_threads = 0;
+  fl_kad_tidy(d);
+  d->f->name = fl_karena_printf(d->a, "%s_gather", g->src->name);
+  settle(d, n_params, 1);
+  d->res->gathered = fl_karena_new(d->a, (size_t)g->n_sums * sizeof *d->res->gathered);
+  for (int i = 0; i < g->n_sums && d->res->gathered; i++) {
+    const fl_kstmt *s = g->sum[i].s;
+    if (g->taken[s->var])
+      d->res->gathered[d->res->n_gather++]
+        = (struct fl_kad_sum){s->line, g->from->params[g->src->vars[s->var].param].param};
+  }
+  return d->a->failed ? NULL : d->res;
+}
+
+static fl_kblock without(const uint8_t *taken, fl_kblock b) {
+  fl_kblock out = {0};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s; s = next) {
+    next = s->next;
+    s->next = NULL;
+    if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && taken[s->var]) continue;
+    s->body = without(taken, s->body);
+    s->other = without(taken, s->other);
+    const fl_kblock one = {s, s};
+    fl_kblock_append(&out, one);
+  }
+  return out;
+}
+
+/* The adjoint without the sums that are gathered; NULL: it computes nothing. */
+static fl_kad *make_rest(fl_kgathering *g, int n_params) {
+  fl_kad_state *d = &g->d;
+  if (!begin(g)) return NULL;
+  fl_kad_param *params = d->res->params;
+  *d->res = *g->from;
+  d->res->params = params;
+  d->f->body = without(g->taken, d->f->body);
+  fl_kad_tidy(d);
+  for (int i = 0; i < g->n_sums; i++) {
+    const fl_kstmt *s = g->sum[i].s;
+    if (!g->taken[s->var]) continue;
+    d->res->n_atomic -= s->kind == FL_KS_ATOMIC;
+    d->res->n_plain -= s->kind == FL_KS_STORE;
+  }
+  return !d->a->failed && settle(d, n_params, 0) && !d->a->failed ? d->res : NULL;
+}
+
+/* ---- is it right, is it worth it -------------------------------------------------------- */
+
+typedef struct measure {
+  int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f;
+} measure;
+
+/* About the instructions of a GPU. */
+static void weigh(measure *m, const fl_kexpr *x) {
+  if (!x) return;
+  const int real = fl_kt_is_float(x->type);
+  switch (x->kind) {
+  case FL_KX_LOAD:
+    m->weight += 4;
+    m->arrays |= m->f->vars[x->var].kind == FL_KV_ARRAY && m->f->vars[x->var].param < 0;
+    break;
+  case FL_KX_BINARY:
+    if (x->op == FL_KO_DIV || x->op == FL_KO_REM)
+      m->weight += real ? 8 : x->x[1]->kind == FL_KX_CONST ? 4 : 20;
+    else m->weight += 1;
+    break;
+  case FL_KX_CALL: m->weight += fl_kt_is_int(x->type) ? 1 : 16; break;
+  case FL_KX_UNARY: case FL_KX_SELECT: m->weight += 1; break;
+  default: break;
+  }
+  for (int i = 0; i < x->n; i++) weigh(m, x->x[i]);
+}
+
+static void weigh_block(measure *m, const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    for (int i = 0; i < 4; i++) weigh(m, s->x[i]);
+    m->weight += s->kind == FL_KS_IF;
+    m->loops += s->kind == FL_KS_LOOP && !s->op;
+    weigh_block(m, &s->body);
+    weigh_block(m, &s->other);
+  }
+}
+
+static measure measure_of(const fl_kfunc *f) {
+  measure m = {.f = f};
+  weigh_block(&m, &f->body);
+  return m;
+}
+
+/* Does the kernel read only what nobody writes in the adjoint, or what the thread that writes it
+** has read before (the cotangent of an element that its own thread replaced)? */
+static int reads_inputs(fl_kgathering *g) {
+  touched now;
+  if (!find_touched(&g->d, &now)) return 0;
+  for (int v = 0; v < g->src->n_vars; v++) {
+    const fl_kvar *x = &g->src->vars[v];
+    if (x->kind != FL_KV_POINTER || !g->assigned[v]) continue;
+    const fl_kad_param *p = &g->from->params[x->param];
+    if (p->role == FL_KAD_WORK && p->seeded && !g->late[v]) continue;
+    for (int w = 0; w < g->d.f->n_vars; w++)
+      if (g->d.f->vars[w].kind == FL_KV_POINTER && g->d.f->vars[w].param == x->param && now.read[w])
+        return 0;
+  }
+  return 1;
+}
+
+/* Loops that could not be written out stay where they are: they would be run once for each site. */
+static int is_worth_it(fl_kgathering *g) {
+  const measure m = measure_of(g->d.f), before = measure_of(g->src);
+  int64_t atomics = 0;
+  for (int i = 0; i < g->n_sums; i++)
+    atomics += g->taken[g->sum[i].s->var] && g->sum[i].s->kind == FL_KS_ATOMIC;
+  const int64_t sums = atomics * (g->d.r->deterministic ? ORDERED_WEIGHT : ATOMIC_WEIGHT);
+  const int64_t other = sums + (before.weight > FREE_WEIGHT ? before.weight : FREE_WEIGHT);
+  return !m.loops && !m.arrays && m.weight <= MOST_WEIGHT && m.weight <= other
+      && g->d.f->n_params <= MOST_PARAMS && reads_inputs(g);
+}
+
+static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                               const fl_kad_request *r) {
+  fl_kad_parts parts = {NULL, NULL};
+  fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint,
+                     .src = adjoint->func};
+  if (!g.src || !look(&g)) return parts;
+  g.k = fl_kindices_new(a->mem, g.src, r->geometry);
+  fl_klimits limits = adjoint->limits;
+  if (!g.k) a->failed = a->failed ? a->failed : FL_KARENA_MEMORY;
+  else fl_kindices_launch(g.k, r->launched, &limits);
+  if (g.k && choose(&g)) {
+    parts.gather = make_gather(&g, f->n_params);
+    if (parts.gather && !is_worth_it(&g)) parts.gather = NULL;
+    if (parts.gather) parts.gather->limits = limits, parts.rest = make_rest(&g, f->n_params);
+  }
+  fl_kindices_free(g.k);
+  if (a->failed) parts.gather = parts.rest = NULL;
+  return parts;
+}
+
+/* f in another way: short loops written out, indices at a border in pieces. NULL: there is none. */
+static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                           uint8_t **positive) {
+  fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);
+  *positive = fl_karena_new(a, (size_t)f->n_params + 1);
+  if (!g || !*positive) return NULL;
+  return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;
+}
+
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                           const fl_kad_request *r) {
+  fl_kad_parts parts = turn_round(a, f, adjoint, r);
+  uint8_t *positive = NULL;
+  fl_kfunc *g = parts.gather || a->failed ? NULL : rewritten(a, f, r, &positive);
+  const fl_kad *other = g ? fl_kad_adjoint(a, g, r) : NULL;
+  if (other && other->func) parts = turn_round(a, g, other, r);
+  for (int i = 0; parts.gather && g && i < f->n_params; i++)
+    if (positive[i]) parts.gather->positive = positive;
+  fl_kad_tell("gather", f, r, parts.gather);
+  fl_kad_tell("rest", f, r, parts.rest);
+  /* the adjoint stays as it is */
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
+  return parts;
+}

@@ -1,0 +1,287 @@
+/*
+** The code of one access in a gather: the number of the thread that touches element j there, and
+** that thread's adjoint with its numbers put in for threadIdx and blockIdx. Its guards are tested
+** again as ordinary code; of its sums only those of this access stay.
+*/
+#include "kernel/ad/gather.h"
+
+/* ---- the thread's adjoint --------------------------------------------------------------- */
+
+typedef struct thread {
+  fl_kgathering *g;
+  const fl_ksite *site;
+  int32_t *map;                  /* variables of the source -> of this copy */
+  int32_t at[FL_KG_RANGES];      /* its numbers (U32), -1; as fl_kgathering.range */
+  int32_t v[3];                  /* digits of its number in the site's chain; v[0] -1: none */
+  int total;
+  fl_kplace place;
+  const fl_kstmt *placed;        /* the statement of 'place' */
+  fl_kblock head;                /* goes before the copy */
+} thread;
+
+static fl_kexpr *as(thread *y, int type, fl_kexpr *x) { return fl_kexpr_cast(y->g->d.a, type, x); }
+
+/* threadIdx or blockIdx along an axis. */
+static fl_kexpr *thread_number(thread *y, int op) {
+  fl_kad_state *d = &y->g->d;
+  const int which = op - FL_KSPECIAL_TID_X, axis = which % 3, whole = y->at[6 + axis];
+  if (y->at[which] < 0 && whole < 0) return fl_kexpr_int(d->a, FL_KT_U32, 0);
+  if (y->at[which] < 0) {
+    fl_kexpr *block = as(y, FL_KT_U32, fl_kg_extent(y->g, FL_KSPECIAL_BDIM_X + axis));
+    y->at[which] = kg_local(y->g, FL_KT_U32, which < 3 ? "in_block" : "block");
+    if (y->at[which] < 0) return NULL;
+    kx_set(d, &y->head, y->at[which],
+           kx_op(d, which < 3 ? FL_KO_REM : FL_KO_DIV, kx_var(d, whole), block));
+  }
+  return kx_var(d, y->at[which]);
+}
+
+static fl_kexpr *special(thread *y, const fl_kexpr *x) {
+  if (x->op == FL_KSPECIAL_WARP_SIZE) return fl_kexpr_int(y->g->d.a, FL_KT_I32, 32);
+  if (x->op >= FL_KSPECIAL_BDIM_X) return as(y, FL_KT_U32, fl_kg_extent(y->g, x->op));
+  return thread_number(y, x->op);
+}
+
+static int level_in(const fl_kchain *c, const fl_kterm *t) {
+  if (t->c == 1 && !t->n) return 0;
+  for (int i = 0; i < c->n; i++)
+    if (kg_same(t, &c->whole[i])) return i + 1;
+  return -1;
+}
+
+/* x / m or x % m of the thread's number, whose digits are at hand. */
+static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
+  const fl_kchain *c = &y->g->chain[y->site->chain];
+  fl_kad_state *d = &y->g->d;
+  fl_kterm below, whole;
+  if (!fl_kg_part_of(y->g->k, &y->place, x, c->symbol, &below, &whole)) return NULL;
+  const int low = level_in(c, &below), high = level_in(c, &whole);
+  if (low < 0 || high < 1) return NULL;
+  int first = x->op == FL_KO_DIV ? high : low, last = x->op == FL_KO_DIV ? c->n : high - 1;
+  fl_kexpr *r = kx_var(d, y->v[last]);
+  while (last-- > first)
+    r = kx_op(d, FL_KO_ADD, kx_var(d, y->v[last]), kx_op(d, FL_KO_MUL, kx_var(d, c->m[last]), r));
+  for (int i = 0; i < (x->op == FL_KO_DIV ? high : low); i++)
+    if (c->sign[i] >= 0) r = kx_op(d, FL_KO_MUL, r, kx_var(d, c->sign[i]));
+  return as(y, x->type, r);
+}
+
+/* An index that differs from the site's, which is j, by something uniform. */
+static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
+  fl_kgathering *g = y->g;
+  fl_kpoly by = y->site->digits.whole;
+  fl_kpoly_subtract(&by, p);
+  if (by.bad || by.n > 2) return NULL;
+  for (int i = 0; i < by.n; i++)
+    for (int k = 0; k < by.t[i].n; k++)
+      if (!fl_kpoly_is_uniform(g->k, by.t[i].s[k])) return NULL;
+  const int near = by.n == 0 ||
+                   (by.n == 1 && !by.t[0].n && by.t[0].c < FL_KG_NEAR && by.t[0].c > -FL_KG_NEAR);
+  const int narrow = fl_kt_size(x->type) == 4 && fl_kg_is_short(g, &by);
+  return as(y, x->type, fl_kg_number(g, &by, near ? FL_KT_I32 : narrow ? FL_KT_U32 : FL_KT_I64));
+}
+
+/* What is known of the thread without computing it again; NULL: nothing. */
+static fl_kexpr *known(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
+  const int division = fl_kg_is_division(x) && y->v[0] >= 0 &&
+                       y->g->chain[y->site->chain].symbol >= 0;
+  const int sum = x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_SUB)
+               && x->type >= FL_KT_I32 && fl_kt_is_int(x->type);
+  if (!division && !sum) return NULL;
+  if (y->placed != s) {
+    if (!fl_kindex_place(y->g->k, s, &y->place)) return NULL;
+    y->placed = s;
+  }
+  if (division) return known_part(y, x);
+  const fl_kpoly p = fl_kpoly_of(y->g->k, &y->place, x);
+  if (p.bad) return NULL;
+  for (int axis = 0; axis < 3; axis++)
+    if (y->at[6 + axis] >= 0 && fl_kpoly_is(&p, FL_KSYM_GLOBAL + axis))
+      return as(y, x->type, kx_var(&y->g->d, y->at[6 + axis]));
+  return known_index(y, x, &p);
+}
+
+static fl_kexpr *moved(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
+  fl_kad_state *d = &y->g->d;
+  if (!x || d->a->failed) return NULL;
+  fl_kexpr *e = known(y, s, x);
+  if (e) return e;
+  if (x->kind == FL_KX_SPECIAL) return special(y, x);
+  if (x->kind == FL_KX_VAR) return kx_var(d, y->map[x->var]);
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; i++) k[i] = moved(y, s, x->x[i]);
+  if (!(e = fl_kexpr_over(d->a, x, k))) return NULL;
+  if (x->kind == FL_KX_LOAD) {
+    e->var = y->map[x->var];
+    e->site = d->f->n_sites++;
+  }
+  return e;
+}
+
+static int is_mine(const thread *y, const fl_kstmt *s) {
+  const fl_kgathering *g = y->g;
+  for (int i = 0; i < g->n_sums; i++)
+    if (g->sum[i].s == s) return g->sum[i].site >= 0 && &g->site[g->sum[i].site] == y->site;
+  return 0;
+}
+
+static void copy(thread *y, fl_kblock *to, const fl_kblock *from);
+
+static void copy_one(thread *y, fl_kblock *to, const fl_kstmt *s) {
+  fl_kad_state *d = &y->g->d;
+  fl_kstmt *r = NULL;
+  switch (s->kind) {
+  case FL_KS_ASSIGN: kx_set(d, to, y->map[s->var], moved(y, s, s->x[0])); return;
+  case FL_KS_STORE: case FL_KS_ATOMIC:
+    if (is_mine(y, s)) {
+      fl_kexpr *more = as(y, d->f->vars[y->total].type, moved(y, s, s->x[1]));
+      kx_set(d, to, y->total, kg_op(y->g, FL_KO_ADD, y->total, more));
+    } else if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind == FL_KV_ARRAY) {
+      r = fl_kstmt_store(d->f, to, y->map[s->var], moved(y, s, s->x[0]), moved(y, s, s->x[1]));
+      if (r) r->accumulate = s->accumulate;
+    }
+    return;
+  case FL_KS_IF: r = fl_kstmt_if(d->f, to, moved(y, s, s->x[0])); break;
+  case FL_KS_LOOP:
+    r = fl_kstmt_loop(d->f, to, moved(y, s, s->x[0]));
+    if (r) r->post = s->post;
+    break;
+  default: return;
+  }
+  if (!r) return;
+  r->line = s->line;
+  copy(y, &r->body, &s->body);
+  copy(y, &r->other, &s->other);
+}
+
+static void copy(thread *y, fl_kblock *to, const fl_kblock *from) {
+  for (const fl_kstmt *s = from->first; s && !y->g->d.a->failed; s = s->next) copy_one(y, to, s);
+}
+
+/* Variables of the copy: parameters are shared unless the kernel writes to them. */
+static void make_variables(thread *y) {
+  fl_kad_state *d = &y->g->d;
+  const fl_kfunc *src = y->g->src;
+  for (int v = 0; v < src->n_vars && !d->a->failed; v++) {
+    const fl_kvar *x = &src->vars[v];
+    const int own = (x->kind == FL_KV_LOCAL || x->kind == FL_KV_ARRAY) &&
+                    (x->param < 0 || y->g->assigned[v]);
+    y->map[v] = own ? fl_kvar_add(d->f, (fl_kvkind)x->kind, x->type, x->name, x->count) : v;
+    if (own && x->param >= 0 && x->kind == FL_KV_LOCAL)
+      kx_set(d, &y->head, y->map[v], kx_var(d, v));
+  }
+}
+
+static void run_thread(thread *y, fl_kblock *b) {
+  fl_kblock body = {0};
+  y->map = fl_karena_new(y->g->d.a, ((size_t)y->g->src->n_vars + 1) * sizeof *y->map);
+  if (!y->map) return;
+  make_variables(y);
+  copy(y, &body, &y->g->src->body);
+  fl_kblock_append(b, y->head);
+  fl_kblock_append(b, body);
+}
+
+/* ---- the site --------------------------------------------------------------------------- */
+
+static fl_kexpr *both(fl_kgathering *g, fl_kexpr *x, fl_kexpr *y) {
+  return !x ? y : !y ? x : kx_op(&g->d, FL_KO_LAND, x, y);
+}
+
+/* x < the extent of a symbol */
+static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
+  return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
+           : NULL;
+}
+
+static void set_number(thread *y, fl_kblock *b, int32_t symbol, fl_kexpr *x) {
+  static const char *const names[3] = {"thread", "in_block", "block"};
+  const int which = fl_kg_range(symbol);
+  const int v = kg_local(y->g, FL_KT_U32, names[which < 3 ? 1 : which < 6 ? 2 : 0]);
+  if (v < 0) return;
+  kx_set(&y->g->d, b, v, as(y, FL_KT_U32, x));
+  y->at[which] = v;
+}
+
+static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
+  fl_kgathering *g = y->g;
+  fl_kstmt *in = fl_kstmt_if(g->d.f, b, within(g, t, y->site->digits.symbol[0]));
+  if (!in) return;
+  set_number(y, &in->body, y->site->digits.symbol[0], t);
+  if (y->site->chain >= 0) fl_kg_digits(g, &in->body, y->site, t, y->v);
+  run_thread(y, &in->body);
+}
+
+/* The digits below their moduli are the only ones. */
+static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
+  fl_kgathering *g = y->g;
+  const fl_kdigits *x = &y->site->digits;
+  fl_kexpr *c = NULL;
+  fl_kg_digits(g, b, y->site, t, y->v);
+  if (g->d.a->failed) return;
+  for (int i = 0; i < x->n; i++)
+    c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
+  fl_kstmt *in = fl_kstmt_if(g->d.f, b, c);
+  if (!in) return;
+  for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
+  run_thread(y, &in->body);
+}
+
+/* All (d0, d1) with d0 + m * d1 = t, for any m: where it is positive from the d1 with the least d0
+** on, else all d1. */
+static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
+  fl_kgathering *g = y->g;
+  fl_kad_state *d = &g->d;
+  const int32_t *symbol = y->site->digits.symbol;
+  const fl_kchain *c = &g->chain[y->site->chain];
+  const int high = kg_local(g, FL_KT_I64, "high"), low = kg_local(g, FL_KT_I64, "low");
+  fl_kg_digits(g, b, y->site, t, y->v);
+  if (d->a->failed) return;
+  const int m = c->given[0] >= 0 ? c->given[0] : c->m[0];
+  fl_kexpr *by = kg_wide(g, kx_var(d, m)), *zero = kx_int(d, 0),
+           *positive = kx_op(d, FL_KO_GT, by, zero);
+  fl_kexpr *first = kg_wide(g, kx_var(d, y->v[1]));
+  fl_kexpr *top = kx_op(d, FL_KO_SUB, kg_wide(g, fl_kg_extent(g, symbol[1])), kx_int(d, 1));
+  fl_kexpr *rest = kx_op(d, FL_KO_SUB, t, kx_op(d, FL_KO_MUL, kx_var(d, high), by));
+  kx_set(d, b, high,
+         fl_kexpr_select(d->a, both(g, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
+  fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, rest, symbol[0]));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, both(g, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach));
+  if (!s) return;
+  s->op = 1;
+  kx_set(d, &s->body, low, rest);
+  kx_set(d, &s->other, high, kg_op(g, FL_KO_SUB, high, kx_int(d, 1)));
+  fl_kexpr *fits = both(g, kx_op(d, FL_KO_GE, kx_var(d, low), zero),
+                        within(g, kx_var(d, low), symbol[0]));
+  fl_kstmt *in = fl_kstmt_if(d->f, &s->body, fits);
+  if (!in) return;
+  set_number(y, &in->body, symbol[0], kx_var(d, low));
+  set_number(y, &in->body, symbol[1], kx_var(d, high));
+  run_thread(y, &in->body);
+}
+
+void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
+  fl_kad_state *d = &g->d;
+  const fl_ksite *s = &g->site[site];
+  const fl_kdigits *x = &s->digits;
+  const int all = x->n > 1 && !x->unique,
+            in_u32 = x->n == 1 && x->scale == 1 && fl_kg_is_short(g, &x->shift);
+  thread y = {.g = g, .site = s, .total = total, .v = {-1, -1, -1}};
+  memset(y.at, -1, sizeof y.at);
+  if (x->n > 1 && x->unique && s->near) {
+    unique_digits(&y, b, NULL);
+    return;
+  }
+  fl_kexpr *t = fl_kad_atom(d, b, fl_kg_number(g, &x->shift, in_u32 ? FL_KT_U32 : FL_KT_I64)),
+           *zero = kx_int(d, 0), *c = NULL;
+  fl_kexpr *scale = kx_int(d, x->scale);
+  if (!in_u32 && !all) c = kx_op(d, FL_KO_GE, t, zero);
+  if (x->scale != 1) c = both(g, c, kx_op(d, FL_KO_EQ, kx_op(d, FL_KO_REM, t, scale), zero));
+  fl_kstmt *in = c ? fl_kstmt_if(d->f, b, c) : NULL;
+  if (in) b = &in->body;
+  if (x->scale != 1) t = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, t, scale));
+  if (!t || d->a->failed) return;
+  if (all) all_digits(&y, b, t);
+  else if (x->n == 1) one_digit(&y, b, t);
+  else unique_digits(&y, b, t);
+}

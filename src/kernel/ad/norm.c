@@ -1,0 +1,238 @@
+/*
+** Structured control flow: BREAK, CONTINUE, LEAVE and RETURN become flags and IFs, so that
+** every statement is left at its end and going back needs no thought about jumps.
+**
+** - Every construct that can be left has one BOOL: 'skip' (the rest of this body is not run);
+**   loops a second, 'stop' (no further iteration). A jump sets those of all it leaves.
+** - What follows a branch that always jumps moves into the other branch: the common early
+**   exits then need no flag at all (a flag nobody asks is dropped with the dead code).
+** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
+**   as often as before; the step is guarded by !stop.
+** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form
+**   a[i] = a[i] + v become accumulations.
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct frame {
+  int kind;                      /* FL_KS_LOOP, FL_KS_BLOCK, or FL_KS_RETURN: the function */
+  int32_t label, skip, stop;     /* variables or -1 */
+  int crossed;                   /* a jump inside leaves this construct for one further out */
+  struct frame *up;
+} frame;
+
+static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps);
+
+static fl_kexpr *bool_of(fl_kad_state *d, int v) { return fl_kexpr_int(d->a, FL_KT_BOOL, v); }
+
+static int32_t flag_of(fl_kad_state *d, int32_t *flag, const char *name) {
+  if (*flag < 0) *flag = fl_kad_local(d, FL_KT_BOOL, name);
+  return *flag;
+}
+
+/* Set the flags of all that jump s leaves. */
+static void leave(fl_kad_state *d, fl_kblock *out, const fl_kstmt *s, frame *fr) {
+  for (; fr; fr = fr->up) {
+    const int here = s->kind == FL_KS_LEAVE ? fr->kind == FL_KS_BLOCK && fr->label == s->label
+                   : s->kind == FL_KS_RETURN ? fr->kind == FL_KS_RETURN
+                   : fr->kind == FL_KS_LOOP;
+    kx_set(d, out, flag_of(d, &fr->skip, "skip"), bool_of(d, 1));
+    if (fr->kind == FL_KS_LOOP && !(here && s->kind == FL_KS_CONTINUE))
+      kx_set(d, out, flag_of(d, &fr->stop, "stop"), bool_of(d, 1));
+    if (here) return;
+    fr->crossed = 1;
+  }
+}
+
+static int is_jump(int kind) {
+  return kind == FL_KS_BREAK || kind == FL_KS_CONTINUE || kind == FL_KS_LEAVE
+      || kind == FL_KS_RETURN;
+}
+
+/* Does the block always end in a jump? */
+static int ends(const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (is_jump(s->kind)) return 1;
+    if (s->kind == FL_KS_IF && ends(&s->body) && ends(&s->other)) return 1;
+  }
+  return 0;
+}
+
+static void append(fl_kblock *b, fl_kstmt *s) {
+  const fl_kblock one = {s, s};
+  fl_kblock_append(b, one);
+}
+
+static fl_kblock rest_of(fl_kstmt *next) {
+  fl_kblock b = {next, next};
+  while (b.last && b.last->next) b.last = b.last->next;
+  return b;
+}
+
+static void lower_if(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
+  int j = 0;
+  s->body = lower(d, s->body, fr, &j);
+  s->other = lower(d, s->other, fr, &j);
+  if (!s->body.first && s->other.first) {
+    s->body = s->other;
+    s->other.first = s->other.last = NULL;
+    s->x[0] = fl_kexpr_unary(d->a, FL_KO_NOT, s->x[0]);
+  }
+  if (s->body.first) append(out, s);
+  *jumps |= j;
+}
+
+static void lower_block(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
+  frame in = {FL_KS_BLOCK, s->label, -1, -1, 0, fr};
+  int j = 0;
+  fl_kblock body = lower(d, s->body, &in, &j);
+  if (in.skip >= 0) kx_set(d, out, in.skip, bool_of(d, 0));
+  fl_kblock_append(out, body);
+  *jumps |= in.crossed;
+}
+
+static int holds_return(const fl_kstmt *s) {
+  if (s->kind == FL_KS_RETURN) return s->line ? s->line : 1;
+  for (int k = 0; k < 2; k++)
+    for (const fl_kstmt *t = k ? s->other.first : s->body.first; t; t = t->next)
+      if (holds_return(t)) return holds_return(t);
+  return 0;
+}
+
+/* A thread that has returned is counted by no barrier; one that only skips the rest would be. */
+static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
+  if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
+  else fl_kad_refuse(d, line, "so many returns before barriers");
+}
+
+static void refuse_gone(fl_kad_state *d) {
+  for (int i = 0; i < d->n_gone; i++)
+    if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when))
+      fl_kad_refuse(d, d->gone[i].line,
+          "a return of some threads that have stored something, before a __syncthreads() of "
+                    "the others (put what follows under a condition, barriers aside),");
+}
+
+static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
+  frame in = {FL_KS_LOOP, s->label, -1, -1, 0, fr};
+  int j = 0;
+  const int gone = fl_kad_has_barrier(&s->body) ? holds_return(s) : 0;
+  fl_kblock first = {NULL, NULL}, body = lower(d, s->body, &in, &j);
+  s->other = lower(d, s->other, &in, &j);
+  if (in.stop >= 0) {
+    kx_set(d, out, in.stop, bool_of(d, 0));
+    kx_set(d, &first, in.stop, bool_of(d, 0));
+    fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, in.stop));
+    if (gone) note_gone(d, s, on, gone);
+    s->x[0] = s->x[0] ? kx_op(d, FL_KO_LAND, on, s->x[0]) : on;
+    if (s->other.first) {
+      fl_kblock step = s->other;
+      s->other.first = s->other.last = NULL;
+      fl_kstmt *guard = fl_kstmt_if(d->f, &s->other, on);
+      if (!guard) return;
+      guard->body = step;
+      fl_kad_note *note = fl_kad_note_of(d, guard);
+      if (note) note->step = 1;
+    }
+  }
+  if (in.skip >= 0) kx_set(d, &first, in.skip, bool_of(d, 0));
+  fl_kblock_append(&first, body);
+  s->body = first;
+  append(out, s);
+  *jumps |= in.crossed;
+}
+
+/* Statements that no other thread and no output can see. */
+static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind != FL_KV_ARRAY) return 0;
+    if (s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE)) return 0;
+    if (!is_quiet(d, &s->body) || !is_quiet(d, &s->other)) return 0;
+  }
+  return 1;
+}
+
+/* Left as it is in kernels with barriers: the thread has done nothing yet that could have a
+** derivative, and has no part in the barriers below, there and back. */
+static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
+  if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
+    return 0;
+  return s->kind == FL_KS_IF && !s->other.first && s->body.first
+      && s->body.first->kind == FL_KS_RETURN && is_quiet(d, out);
+}
+
+static void accumulation(fl_kad_state *d, fl_kstmt *s) {
+  const fl_kexpr *x = s->x[1];
+  if (s->accumulate || x->kind != FL_KX_BINARY || !fl_kt_is_float(x->type)
+      || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return;
+  for (int i = 0; i < (x->op == FL_KO_ADD ? 2 : 1); i++) {
+    const fl_kexpr *y = x->x[i];
+    if (y->kind != FL_KX_LOAD || y->var != s->var || !fl_kexpr_same(y->x[0], s->x[0])) continue;
+    s->accumulate = 1;
+    s->x[1] = x->op == FL_KO_ADD ? x->x[1 - i] : fl_kexpr_unary(d->a, FL_KO_NEG, x->x[1]);
+    return;
+  }
+}
+
+/* One statement; 1: it is a jump, what follows is never reached. */
+static int lower_one(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
+  switch (s->kind) {
+  case FL_KS_PRINTF: case FL_KS_ASSERT: return 0;
+  case FL_KS_BREAK: case FL_KS_CONTINUE: case FL_KS_LEAVE: case FL_KS_RETURN:
+    leave(d, out, s, fr);
+    if (s->kind == FL_KS_RETURN && (d->f->uses_barrier || d->f->uses_warp)) d->returns = 1;
+    *jumps = 1;
+    return 1;
+  case FL_KS_IF: lower_if(d, out, s, fr, jumps); return 0;
+  case FL_KS_BLOCK: lower_block(d, out, s, fr, jumps); return 0;
+  case FL_KS_LOOP: lower_loop(d, out, s, fr, jumps); return 0;
+  case FL_KS_STORE: accumulation(d, s); append(out, s); return 0;
+  default: append(out, s); return 0;
+  }
+}
+
+static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps) {
+  fl_kblock out = {NULL, NULL};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
+    int j = 0;
+    next = s->next;
+    s->next = NULL;
+    if (kept_return(d, s, fr, &out)) {
+      append(&out, s);
+      d->returns = d->leave = 1;
+      continue;
+    }
+    const fl_kblock after = rest_of(next);
+    const int gone = next && d->f->uses_barrier && fl_kad_has_barrier(&after) ? holds_return(s) : 0;
+    if (s->kind == FL_KS_IF && next && (ends(&s->body) || ends(&s->other))) {
+      if (gone) note_gone(d, s, s->x[0], gone);
+      fl_kblock_append(ends(&s->body) ? &s->other : &s->body, rest_of(next));
+      next = NULL;
+    }
+    const int over = lower_one(d, &out, s, fr, &j);
+    *jumps |= j;
+    if (over) break;
+    if (!j || !next) continue;
+    fl_kblock rest = lower(d, rest_of(next), fr, jumps);
+    fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, flag_of(d, &fr->skip, "skip")));
+    fl_kstmt *guard = rest.first ? fl_kstmt_if(d->f, &out, on) : NULL;
+    if (guard && gone) note_gone(d, guard, on, gone);
+    if (guard) guard->body = rest;
+    break;
+  }
+  return out;
+}
+
+void fl_kad_normalise(fl_kad_state *d) {
+  frame fr = {FL_KS_RETURN, -1, -1, -1, 0, NULL};
+  fl_kblock first = {NULL, NULL};
+  int jumps = 0;
+  d->body = lower(d, d->f->body, &fr, &jumps);
+  d->f->body.first = d->f->body.last = NULL;
+  if (fr.skip >= 0) {
+    kx_set(d, &first, fr.skip, bool_of(d, 0));
+    fl_kblock_append(&first, d->body);
+    d->body = first;
+  }
+  refuse_gone(d);
+}

@@ -1,0 +1,67 @@
+/*
+** Values of arrays whose elements several threads may write at once, the same value each: a thread
+** that goes back must not put an old element back while others still read the new one. So each
+** thread keeps what it reads: t = s[e], and t stands for the load. Going back then reads the array
+** no more.
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct hold { fl_kad_state *d; fl_kblock *out; } hold;
+
+static int reads_held(const fl_kad_state *d, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD && d->in_thread[x->var]) return 1;
+  for (int i = 0; i < x->n; i++)
+    if (reads_held(d, x->x[i])) return 1;
+  return 0;
+}
+
+static fl_kexpr *both(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
+  return x && y ? kx_op(d, FL_KO_LAND, x, y) : y;
+}
+
+/* When operand i of x, which is asked for under 'when' (NULL: always), is. x: rewritten up to i. */
+static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i) {
+  if (!i) return when;
+  if (x->kind == FL_KX_SELECT)
+    return both(d, when, i == 1 ? x->x[0] : fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
+  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LAND) return both(d, when, x->x[0]);
+  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LOR)
+    return both(d, when, fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
+  return when;
+}
+
+/* x with variables for its loads, which are set before the statement. */
+static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
+  fl_kad_state *d = h->d;
+  if (!x || !reads_held(d, x)) return x;
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; i++) k[i] = held(h, x->x[i], asked(d, when, x, i));
+  fl_kexpr *e = fl_kexpr_over(d->a, x, k);
+  if (!e) return x;
+  if (e->kind != FL_KX_LOAD || !d->in_thread[e->var]) return e;
+  const int t = fl_ktemp(d->f, e->type);
+  kx_set(d, h->out, t, when ? fl_kexpr_select(d->a, when, e, fl_kexpr_zero(d->a, e->type)) : e);
+  return kx_var(d, t);
+}
+
+static fl_kblock walk(fl_kad_state *d, fl_kblock b) {
+  fl_kblock out = {NULL, NULL};
+  hold h = {d, &out};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
+    next = s->next;
+    s->next = NULL;
+    /* conditions are kept as they are */
+    const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;
+    for (int i = 0; i < 4 && !control; i++) s->x[i] = held(&h, s->x[i], NULL);
+    s->body = walk(d, s->body);
+    s->other = walk(d, s->other);
+    const fl_kblock one = {s, s};
+    fl_kblock_append(&out, one);
+  }
+  return out;
+}
+
+void fl_kad_hold_loads(fl_kad_state *d) {
+  if (d->in_thread) d->body = walk(d, d->body);
+}

@@ -1,0 +1,230 @@
+/*
+** Elements of global memory that a loop reads and writes at places that do not move are held in
+** registers there: r = y[e] at the first access, y[e] = r behind the loop. Going back through the
+** loop then finds them among the locals, which can be saved; elements of memory at varying places
+** cannot. 'held' says that r has the element, 'changed' that it must be written: an access that is
+** not reached in the source is not made here either. Several places of one array ("v[3 * i + 1]")
+** are seen to be different ones.
+*/
+#include "kernel/ad/ad_state.h"
+
+enum { MOST_PLACES = 8 };
+
+typedef struct place {
+  fl_kad_state *d;
+  int var;
+  const fl_kexpr *index;
+  int32_t reg, held, changed;
+  int32_t site, line;            /* of the first store */
+  uint8_t meets;                 /* site_meets of all */
+  int writes;
+} place;
+
+/* The places of one array in one loop. */
+typedef struct places {
+  fl_kad_state *d;
+  place at[MOST_PLACES];
+  int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
+} places;
+
+/* Are the two indices of one moment never equal? */
+static int are_apart(const fl_kexpr *x, const fl_kexpr *y) {
+  const fl_kad_affine a = fl_kad_split(x), b = fl_kad_split(y);
+  if (!a.core || !b.core) return !a.core && !b.core && a.add != b.add;
+  return a.mul == b.mul && a.add != b.add && fl_kexpr_same(a.core, b.core);
+}
+
+/* NULL: its place cannot be told from others. */
+static place *place_of(places *p, const fl_kexpr *index) {
+  for (int i = 0; i < p->n; i++)
+    if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
+  int ok = p->n < MOST_PLACES;
+  for (int i = 0; ok && i < p->n; i++) ok = are_apart(p->at[i].index, index);
+  if (!ok) {
+    p->bad = 1;
+    return NULL;
+  }
+  p->at[p->n] = (place){.d = p->d, .var = p->var, .index = index};
+  return &p->at[p->n++];
+}
+
+static void look_expr(places *p, const fl_kexpr *x) {
+  if (!x) return;
+  if (x->kind == FL_KX_LOAD && x->var == p->var) {
+    p->bad |= p->guarded;
+    (void)place_of(p, x->x[0]);
+  }
+  const int lazy = x->kind == FL_KX_SELECT
+                || (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
+  for (int i = 0; i < x->n; i++) {
+    p->guarded += lazy && i > 0;
+    look_expr(p, x->x[i]);
+    p->guarded -= lazy && i > 0;
+  }
+}
+
+static void look_store(place *p, const fl_kstmt *s) {
+  p->meets |= p->writes ? FL_KAD_MEETS_JOINED : 0;
+  if (!p->writes) p->site = s->site, p->line = s->line;
+  if (s->site >= 0 && s->site < p->d->n_sites0) p->meets |= p->d->site_meets[s->site];
+  p->writes = 1;
+}
+
+static int look_stmt(void *arg, fl_kstmt *s) {
+  places *p = arg;
+  place *to = s->kind == FL_KS_STORE && s->var == p->var ? place_of(p, s->x[0]) : NULL;
+  if (to) look_store(to, s), p->writes = 1;
+  if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
+  if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may look at memory */
+  for (int i = 0; i < 4; i++) look_expr(p, s->x[i]);
+  return !p->bad;
+}
+
+static int fixed(const fl_kexpr *x, const uint8_t *assigned) {
+  if (x->kind == FL_KX_LOAD || (x->var >= 0 && assigned[x->var])) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!fixed(x->x[i], assigned)) return 0;
+  return 1;
+}
+
+static int is_load(const place *p, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD && x->var == p->var && fl_kexpr_same(x->x[0], p->index);
+}
+
+static int loads(const place *p, const fl_kexpr *x) {
+  if (!x) return 0;
+  int any = is_load(p, x);
+  for (int i = 0; i < x->n && !any; i++) any = loads(p, x->x[i]);
+  return any;
+}
+
+/* x with the register for the element. */
+static fl_kexpr *replaced(place *p, fl_kexpr *x) {
+  if (!loads(p, x)) return x;
+  if (is_load(p, x)) return kx_var(p->d, p->reg);
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; i++) k[i] = replaced(p, x->x[i]);
+  fl_kexpr *e = fl_kexpr_over(p->d->a, x, k);
+  return e ? e : x;
+}
+
+static fl_kexpr *truth(place *p, int v) { return fl_kexpr_int(p->d->a, FL_KT_BOOL, v); }
+
+static int is_store(const place *p, const fl_kstmt *s) {
+  return s->kind == FL_KS_STORE && s->var == p->var && fl_kexpr_same(s->x[0], p->index);
+}
+
+static int reads_element(const place *p, const fl_kstmt *s) {
+  int any = is_store(p, s) && s->accumulate;
+  for (int i = 0; i < 4 && !any; i++) any = loads(p, s->x[i]);
+  return any;
+}
+
+static fl_kblock rewritten(place *p, fl_kblock b);
+
+static void hold(place *p, fl_kblock *out) {
+  fl_kexpr *at = (fl_kexpr *)(uintptr_t)p->index;
+  fl_kstmt *c = fl_kstmt_if(p->d->f, out,
+                            fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
+  if (!c) return;
+  kx_set(p->d, &c->body, p->reg, fl_kexpr_load(p->d->f, p->var, at));
+  kx_set(p->d, &c->body, p->held, truth(p, 1));
+}
+
+static void store_in_register(place *p, fl_kblock *out, const fl_kstmt *s) {
+  fl_kexpr *v = s->x[1];
+  if (s->accumulate)
+    v = kx_op(p->d, FL_KO_ADD, fl_kexpr_cast(p->d->a, v->type, kx_var(p->d, p->reg)), v);
+  kx_set(p->d, out, p->reg, fl_kexpr_cast(p->d->a, p->d->f->vars[p->reg].type, v));
+  kx_set(p->d, out, p->held, truth(p, 1));
+  kx_set(p->d, out, p->changed, truth(p, 1));
+}
+
+static fl_kblock rewritten(place *p, fl_kblock b) {
+  fl_kblock out = {NULL, NULL};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !p->d->a->failed; s = next) {
+    next = s->next;
+    s->next = NULL;
+    if (reads_element(p, s)) hold(p, &out);
+    for (int i = 0; i < 4; i++) s->x[i] = replaced(p, s->x[i]);
+    s->body = rewritten(p, s->body);
+    s->other = rewritten(p, s->other);
+    const fl_kblock one = {s, s};
+    if (is_store(p, s)) store_in_register(p, &out, s);
+    else fl_kblock_append(&out, one);
+  }
+  return out;
+}
+
+static int see_any_load(void *arg, fl_kexpr *x) {
+  uint8_t *loaded = arg;
+  if (x->kind == FL_KX_LOAD) loaded[x->var] = 1;
+  return 1;
+}
+
+/* Code around the loop s, which is in no list: *before it and *after it. */
+static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *after) {
+  fl_kad_state *d = p->d;
+  p->reg = fl_kad_local(d, d->f->vars[p->var].type, fl_kad_name(d, "held_", p->var));
+  p->held = fl_kad_local(d, FL_KT_BOOL, "held");
+  p->changed = fl_kad_local(d, FL_KT_BOOL, "changed");
+  if (p->changed < 0 || p->held < 0 || p->reg < 0) return;
+  kx_set(d, before, p->reg, fl_kexpr_zero(d->a, d->f->vars[p->var].type));
+  kx_set(d, before, p->held, truth(p, 0));
+  kx_set(d, before, p->changed, truth(p, 0));
+  if (reads_element(p, s)) hold(p, before);
+  s->x[0] = replaced(p, s->x[0]);
+  s->body = rewritten(p, s->body);
+  s->other = rewritten(p, s->other);
+  if (!p->writes) return;
+  fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p->changed));
+  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index,
+                                      kx_var(d, p->reg)) : NULL;
+  if (back) back->line = p->line;
+  if (!back || p->site < 0 || p->site >= d->n_sites0) return;
+  back->site = p->site;
+  d->site_meets[p->site] |= p->meets;
+}
+
+static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assigned,
+                      fl_kblock *before, fl_kblock *after) {
+  places p = {.d = d, .var = v};
+  const fl_kvisitor see = {look_stmt, NULL, &p};
+  fl_kwalk_stmt(&see, s);
+  int ok = !p.bad && p.writes;
+  for (int i = 0; ok && i < p.n; i++) ok = fixed(p.at[i].index, assigned);
+  for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
+}
+
+/* loaded: of the first n_vars variables, which are read anywhere. */
+static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n_vars) {
+  fl_kblock out = {NULL, NULL};
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !d->a->failed; s = next) {
+    fl_kblock after = {NULL, NULL};
+    next = s->next;
+    s->next = NULL;
+    uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
+                                              : NULL;
+    if (assigned) fl_kassigned_by(s, assigned);
+    for (int v = 0; assigned && v < n_vars; v++)
+      if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
+        try_array(d, s, v, assigned, &out, &after);
+    s->body = walk(d, s->body, loaded, n_vars);
+    s->other = walk(d, s->other, loaded, n_vars);
+    const fl_kblock one = {s, s};
+    fl_kblock_append(&out, one);
+    fl_kblock_append(&out, after);
+  }
+  return out;
+}
+
+void fl_kad_hold_elements(fl_kad_state *d) {
+  const int n = d->f->n_vars;
+  uint8_t *loaded = fl_karena_new(d->a, (size_t)n + 1);
+  const fl_kvisitor see = {NULL, see_any_load, loaded};
+  if (!loaded) return;
+  fl_kwalk_block(&see, d->body);
+  d->body = walk(d, d->body, loaded, n);
+}

@@ -1,0 +1,325 @@
+/*
+** Border indices in pieces (pieces.h). What is known of a number D there: it is not negative (the
+** number of a thread, its quotients and remainders), and less than w by the conditions on the way
+** or because it is a remainder. Then
+**   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
+**   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
+**   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise down, for r < 0
+**                      and some w more)
+** with few steps r.
+*/
+#include "kernel/ad/pieces.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/facts/poly.h"
+#include <string.h>
+
+enum { MOST_STEPS = 2, MOST_PIECES = 9, DEPTH = 30 };
+
+typedef struct splitter {
+  fl_kfunc *f;
+  fl_kindices *k;
+  const fl_kstmt *s;             /* the statement at work */
+  fl_kplace place;
+  uint8_t *positive;
+  int done, pieces, changed;     /* of all; of the index at work */
+} splitter;
+
+static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
+  return fl_kpoly_of(y->k, &y->place, x);
+}
+
+/* p = D + c, c a constant. */
+static int64_t take_constant(fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++) {
+    const int64_t c = p->t[i].c;
+    if (p->t[i].n) continue;
+    p->t[i] = p->t[--p->n];
+    return c;
+  }
+  return 0;
+}
+
+/* 0 <= D (m NULL) or 0 <= D < m, as far as the marked parameters are positive. */
+static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
+  uint8_t need[64] = {0};
+  const int n = y->f->n_params;
+  if (n > 64 || !fl_kindex_below(y->k, y->s, d, m, need)) return 0;
+  for (int i = 0; i < n; i++) y->positive[i] |= need[i];
+  return 1;
+}
+
+/* ---- expressions in pieces: a tree of SELECTs over them -------------------------------------- */
+
+static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
+  if (!x || !c) return x;
+  return fl_kexpr_binary(y->f->arena, c < 0 ? FL_KO_SUB : FL_KO_ADD, x,
+                         fl_kexpr_int(y->f->arena, x->type, c < 0 ? -c : c));
+}
+
+static fl_kexpr *compare(splitter *y, int op, fl_kexpr *x, fl_kexpr *z) {
+  return fl_kexpr_binary(y->f->arena, op, x, z);
+}
+
+/* NULL where a piece is: too many of them. */
+static fl_kexpr *choose(splitter *y, fl_kexpr *c, fl_kexpr *a, fl_kexpr *b) {
+  y->pieces++;
+  return c && a && b ? fl_kexpr_select(y->f->arena, c, a, b) : NULL;
+}
+
+/* max(x, 0) */
+static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
+  fl_kpoly d = poly_of(y, x);
+  const int64_t r = d.bad ? -MOST_STEPS - 1 : take_constant(&d);
+  if (r < -MOST_STEPS || !is_below(y, &d, NULL)) return NULL;
+  fl_kexpr *e = r < 0 ? plus(y, x, -r) : x, *zero = fl_kexpr_int(y->f->arena, x->type, 0);
+  for (int64_t i = -r - 1; i >= 0; i--) {
+    fl_kexpr *one = plus(y, x, i);
+    e = choose(y, compare(y, FL_KO_GE, one, zero), one, e);
+  }
+  return e;
+}
+
+/* m of the expression m - 1, a single term. */
+static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
+  *m = poly_of(y, x);
+  if (m->bad || take_constant(m) != -1) return 0;
+  return m->n == 1 && m->t[0].c > 0;
+}
+
+/* min(x, top) */
+static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
+  fl_kpoly d = poly_of(y, x), m;
+  const int64_t r = d.bad ? MOST_STEPS + 1 : take_constant(&d);
+  if (r > MOST_STEPS || !modulus_of(y, top, &m) || !is_below(y, &d, &m.t[0])) return NULL;
+  fl_kexpr *e = r > 0 ? plus(y, x, -r) : x;
+  for (int64_t i = r - 1; i >= 0; i--) {
+    fl_kexpr *one = plus(y, x, -i);
+    e = choose(y, compare(y, FL_KO_LE, one, top), one, e);
+  }
+  return e;
+}
+
+/* x % m; takes x = D + r + k * m, k >= 0, apart. */
+static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
+  fl_karena *a = y->f->arena;
+  fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
+  int64_t r, k = 0;
+  if (d.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || !m.t[0].n) return NULL;
+  r = take_constant(&d);
+  for (int i = 0; i < d.n; i++) {
+    if (!fl_kterm_same(&d.t[i], &m.t[0]) || d.t[i].c % m.t[0].c || d.t[i].c < 0) continue;
+    k = d.t[i].c / m.t[0].c;
+    d.t[i] = d.t[--d.n];
+    break;
+  }
+  if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0]))
+    return NULL;
+  for (; k > 0; k--) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
+  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0),
+           *piece[MOST_STEPS + 1] = {NULL};
+  const int n = (int)(r < 0 ? -r : r);
+  for (int i = 0; i <= n; i++, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by))
+    piece[i] = e;
+  e = piece[n];
+  for (int i = n - 1; i >= 0; i--)
+    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by),
+               piece[i], e);
+  return e;
+}
+
+static int is_steady(const splitter *y, const fl_kexpr *x, int depth);
+
+static int is_zero(const fl_kexpr *x) { return x->kind == FL_KX_CONST && x->value.i == 0; }
+
+static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
+  fl_karena *a = y->f->arena;
+  fl_kexpr *r = NULL;
+  if (x->kind == FL_KX_CAST) return fl_kexpr_cast(a, x->type, k[0]);
+  if (x->kind == FL_KX_UNARY) return fl_kexpr_unary(a, x->op, k[0]);
+  const int is_signed = fl_ktypes[x->type].is_signed;
+  if (x->kind == FL_KX_CALL && x->op == FL_KB_IMAX && is_signed) {
+    r = is_zero(k[1]) ? above_zero(y, k[0]) : is_zero(k[0]) ? above_zero(y, k[1]) : NULL;
+  } else if (x->kind == FL_KX_CALL && x->op == FL_KB_IMIN && is_signed) {
+    r = below_top(y, k[0], k[1]);
+    if (!r) r = below_top(y, k[1], k[0]);
+  } else if (x->kind == FL_KX_BINARY && x->op == FL_KO_REM && is_signed) {
+    r = wrapped(y, k[0], k[1]);
+  }
+  y->changed |= r != NULL;
+  if (r) return r;
+  return x->kind == FL_KX_CALL ? fl_kexpr_call(a, x->op, x->type, x->n, k)
+                               : fl_kexpr_binary(a, x->op, k[0], k[1]);
+}
+
+/* Is P = D + c or P = D - m + c one number, when the relation between P and 0 holds? Then the value
+** of P there; else 1. */
+static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
+  fl_kpoly d = p;
+  fl_kterm m;
+  int down = -1;
+  const int64_t c = take_constant(&d);
+  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m without a thread in it */
+    if (d.t[i].c < 0) {
+      int uniform = 1;
+      for (int j = 0; j < d.t[i].n; j++) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
+      if (uniform) down = i;
+    }
+  if (down >= 0) {
+    m = d.t[down];
+    m.c = -m.c;
+    d.t[down] = d.t[--d.n];
+  }
+  if (!d.n || d.t[0].n < 1 || !is_below(y, &d, down < 0 ? NULL : &m)) return 1;
+  *symbol = d.t[0];
+  if (op == FL_KO_EQ) return 0;
+  if (down < 0 && (op == FL_KO_LE || op == FL_KO_LT))     /* D <= -c, D < -c: 0 */
+    return -c - (op == FL_KO_LT) == 0 ? c : 1;
+  if (down >= 0 && (op == FL_KO_GE || op == FL_KO_GT))    /* D >= m - c: m - 1 */
+    return c - (op == FL_KO_GT) == 1 ? c - 1 : 1;
+  return 1;
+}
+
+/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0),
+** e with D - that number added, which is 0 there. */
+static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
+  if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
+      c->op > FL_KO_NE
+      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0))
+    return e;
+  const fl_kpoly l = poly_of(y, c->x[0]), r = poly_of(y, c->x[1]), value = poly_of(y, e);
+  const int op = truth ? c->op : fl_kop_negated(c->op);
+  if (l.bad || r.bad || value.bad) return e;
+  for (int side = 0; side < 2; side++) {
+    fl_kterm symbol;
+    fl_kpoly p = side ? r : l;
+    fl_kpoly_subtract(&p, side ? &l : &r);
+    const int64_t v = p.bad ? 1 : value_of(y, p, side ? fl_kop_mirrored(op) : op, &symbol);
+    if (v > 0) continue;
+    for (int i = 0; i < value.n; i++)
+      if (fl_kterm_same(&value.t[i], &symbol)) return e;
+    fl_kexpr *zero = fl_kexpr_binary(y->f->arena, FL_KO_SUB, c->x[side], c->x[!side]);
+    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e,
+                           fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
+  }
+  return e;
+}
+
+/* The operation x over operands k, choices among them brought outside. */
+static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
+  for (int i = 0; i < x->n; i++) {
+    fl_kexpr *s = k[i];
+    if (!s) return NULL;
+    if (s->kind != FL_KX_SELECT) continue;
+    fl_kexpr *l[FL_K_MAX_ARGS], *r[FL_K_MAX_ARGS];
+    memcpy(l, k, sizeof l);
+    memcpy(r, k, sizeof r);
+    l[i] = s->x[1];
+    r[i] = s->x[2];
+    return y->pieces > MOST_PIECES ? NULL : choose(y, s->x[0], over(y, x, l), over(y, x, r));
+  }
+  return leaf(y, x, k);
+}
+
+/* The only value of the variable, if it is set before the statement; NULL: it has another. */
+static const fl_kexpr *value_before(const splitter *y, int32_t var) {
+  return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
+}
+
+/* Does x, or what its variables stand for, have a choice in it? */
+static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
+  if (depth > DEPTH) return 0;
+  if (x->kind == FL_KX_VAR) {
+    const fl_kexpr *value = value_before(y, x->var);
+    return value && has_choice(y, value, depth + 1);
+  }
+  if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL ||
+      (x->kind == FL_KX_BINARY && x->op == FL_KO_REM))
+    return 1;
+  for (int i = 0; i < x->n; i++)
+    if (has_choice(y, x->x[i], depth + 1)) return 1;
+  return 0;
+}
+
+/* Can x be evaluated at the statement as well as where its variable was set? */
+static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
+  if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
+  if (x->kind == FL_KX_VAR && !fl_kdef_is_given(y->k->defs, x->var) && !value_before(y, x->var))
+    return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!is_steady(y, x->x[i], depth + 1)) return 0;
+  return 1;
+}
+
+static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
+  fl_kexpr *k[FL_K_MAX_ARGS] = {0};
+  if (depth > DEPTH || y->pieces > MOST_PIECES) return NULL;
+  if (!has_choice(y, x, 0)) return x;
+  const fl_kpoly p = poly_of(y, x);
+  int plain = !p.bad;                             /* a remainder that cancels needs nothing */
+  for (int i = 0; i < p.n && plain; i++)
+    for (int j = 0; j < p.t[i].n; j++) plain &= p.t[i].s[j] < FL_KSYM_QUOTIENT;
+  if (plain) return x;
+  if (x->kind == FL_KX_VAR) {
+    fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);
+    return is_steady(y, def, 0) ? spread(y, def, depth + 1) : x;
+  }
+  if (x->kind == FL_KX_LOAD) return x;
+  if (x->kind == FL_KX_SELECT) {
+    y->changed = 1;
+    fl_kexpr *a = pinned(y, x->x[0], 1, spread(y, x->x[1], depth + 1));
+    return choose(y, x->x[0], a, pinned(y, x->x[0], 0, spread(y, x->x[2], depth + 1)));
+  }
+  for (int i = 0; i < x->n; i++) k[i] = spread(y, x->x[i], depth + 1);
+  return over(y, x, k);
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static fl_kexpr *loads(splitter *y, const fl_kexpr *x, fl_kexpr *index) {
+  if (!index) return NULL;
+  if (index->kind == FL_KX_SELECT)
+    return fl_kexpr_select(y->f->arena, index->x[0], loads(y, x, index->x[1]),
+                           loads(y, x, index->x[2]));
+  fl_kexpr *r = fl_kexpr_load(y->f, x->var, index);
+  if (r) r->line = x->line;
+  return r;
+}
+
+static fl_kexpr *rewrite(splitter *y, fl_kexpr *x) {
+  if (!x) return NULL;
+  const fl_kvar *v = x->kind == FL_KX_LOAD ? &y->f->vars[x->var] : NULL;
+  if (v && v->kind == FL_KV_POINTER && v->is_const && fl_kt_is_float(v->type)) {
+    y->pieces = y->changed = 0;
+    fl_kexpr *index = is_steady(y, x->x[0], 0) ? spread(y, x->x[0], 0) : NULL;
+    if (!index || y->pieces > MOST_PIECES || !y->changed) return x;
+    y->done = 1;
+    return loads(y, x, index);
+  }
+  fl_kexpr *k[FL_K_MAX_ARGS] = {0};
+  int changed = 0;
+  for (int i = 0; i < x->n; i++) changed |= (k[i] = rewrite(y, x->x[i])) != x->x[i];
+  if (!changed) return x;
+  fl_kexpr *r = fl_kexpr_over(y->f->arena, x, k);
+  return r ? r : x;
+}
+
+static int see(void *arg, fl_kstmt *s) {
+  splitter *y = arg;
+  y->s = s;
+  if (s->kind == FL_KS_LOOP || !fl_kindex_place(y->k, s, &y->place) || y->place.n_loops) return 1;
+  for (int i = 0; i < 4; i++) {
+    fl_kexpr *x = rewrite(y, s->x[i]);
+    if (x && !y->f->arena->failed) s->x[i] = x;
+  }
+  return 1;
+}
+
+int fl_kpieces(fl_kfunc *f, int geometry, uint8_t *positive) {
+  splitter y = {.f = f, .positive = positive};
+  const fl_kvisitor v = {see, NULL, &y};
+  y.k = fl_kindices_new(f->arena->mem, f, geometry);
+  if (!y.k) return f->arena->failed = 1, 0;
+  fl_kwalk_block(&v, f->body);
+  fl_kindices_free(y.k);
+  return y.done && !f->arena->failed;
+}

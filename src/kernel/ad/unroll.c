@@ -1,0 +1,240 @@
+/*
+** Short loops written out (unroll.h), outer ones first: what an inner loop's bounds depend on is a
+** number by then. CONTINUE and BREAK become LEAVEs of a block around the round or around all; other
+** loops stay.
+*/
+#include "kernel/ad/unroll.h"
+#include "kernel/facts/defs.h"
+#include <assert.h>
+#include <string.h>
+
+enum { MOST_ROUNDS = 32, MOST_STATEMENTS = 400 };
+
+typedef struct unroller {
+  fl_kfunc *f;
+  int32_t counter;               /* of the round at work */
+  fl_kexpr *value;
+  int done, statements;
+} unroller;
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+typedef struct counting { int32_t var; int64_t first, bound, step; int op; } counting;
+
+static int is_var(const fl_kexpr *x, int32_t v) { return x->kind == FL_KX_VAR && x->var == v; }
+static int is_const(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
+
+/* for (v = first; v op bound; v += step) with numbers for all three */
+static int counts(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, counting *c) {
+  fl_kcount n;
+  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) ||
+      !fl_kcount_of(f, s, &n) || n.step.var != before->var || !n.step.exact || !n.direct ||
+      !is_const(n.bound) || !is_const(n.step.by))
+    return 0;
+  const int64_t by = n.step.by->value.i;
+  *c = (counting){ n.step.var, before->x[0]->value.i, n.bound->value.i,
+                   n.step.op == FL_KO_ADD ? by : -by, n.op };
+  return !fl_kassigned(&s->body, c->var, NULL);
+}
+
+static int goes_on(const counting *c, int64_t v) {
+  switch (c->op) {
+  case FL_KO_LT: return v < c->bound;
+  case FL_KO_LE: return v <= c->bound;
+  case FL_KO_GT: return v > c->bound;
+  case FL_KO_GE: return v >= c->bound;
+  case FL_KO_NE: return v != c->bound;
+  default: return v == c->bound;
+  }
+}
+
+/* -1: too many, or beyond what the counter holds. */
+static int rounds(const counting *c, int is_signed) {
+  int64_t v = c->first;
+  for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
+    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX ||
+        c->step < INT32_MIN)
+      return -1;
+    if (!goes_on(c, v)) return n;
+  }
+  return -1;
+}
+
+static int length(const fl_kblock *b) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next) n += 1 + length(&s->body) + length(&s->other);
+  return n;
+}
+
+/* ---- the number put in ---------------------------------------------------------------------- */
+
+static fl_kexpr *put(unroller *u, fl_kexpr *x);
+
+static fl_kexpr *put_logic(unroller *u, fl_kexpr *x, fl_kexpr *l, fl_kexpr *r) {
+  const int decides = x->op == FL_KO_LOR;
+  assert(l && r);
+  if (l->kind == FL_KX_CONST) return (l->value.i != 0) == decides ? l : r;
+  if (r->kind == FL_KX_CONST && (r->value.i != 0) != decides) return l;
+  return fl_kexpr_binary(u->f->arena, x->op, l, r);
+}
+
+static fl_kexpr *build(unroller *u, fl_kexpr *x, fl_kexpr *const *k) {
+  fl_karena *a = u->f->arena;
+  switch (x->kind) {
+  case FL_KX_LOAD: return fl_kexpr_load(u->f, x->var, k[0]);
+  case FL_KX_UNARY: return fl_kexpr_unary(a, x->op, k[0]);
+  case FL_KX_BINARY:
+    if (x->op == FL_KO_LAND || x->op == FL_KO_LOR) return put_logic(u, x, k[0], k[1]);
+    return fl_kexpr_binary(a, x->op, k[0], k[1]);
+  case FL_KX_SELECT: return fl_kexpr_select(a, k[0], k[1], k[2]);
+  case FL_KX_CAST: return fl_kexpr_cast(a, x->type, k[0]);
+  case FL_KX_CALL: return fl_kexpr_call(a, x->op, x->type, x->n, k);
+  default: return x;
+  }
+}
+
+/* x with the counter's value; loads get numbers of their own. */
+static fl_kexpr *put(unroller *u, fl_kexpr *x) {
+  fl_kexpr *k[FL_K_MAX_ARGS] = {0};
+  if (!x || is_var(x, u->counter)) return x ? u->value : NULL;
+  if (!x->n) return x;
+  for (int i = 0; i < x->n; i++)
+    if (!(k[i] = put(u, x->x[i]))) return NULL;
+  fl_kexpr *r = build(u, x, k);
+  if (r && r != u->value && !r->line) r->line = x->line;
+  return r;
+}
+
+static int put_statement(void *arg, fl_kstmt *s) {
+  unroller *u = arg;
+  for (int i = 0; i < 4; i++) s->x[i] = put(u, s->x[i]);
+  for (int i = 0; i < s->n_args; i++) s->args[i] = put(u, s->args[i]);
+  return 1;
+}
+
+/* ---- rounds written out ---------------------------------------------------------------------- */
+
+/* CONTINUE and BREAK of the loop itself: LEAVEs of these blocks. Returns which there are: 1, 2. */
+static int leave(fl_kblock *b, int32_t round, int32_t all) {
+  int any = 0;
+  for (fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->kind == FL_KS_LOOP) continue;
+    any |= (s->kind == FL_KS_CONTINUE) | (s->kind == FL_KS_BREAK) << 1;
+    if (round >= 0 && (s->kind == FL_KS_CONTINUE || s->kind == FL_KS_BREAK)) {
+      s->label = s->kind == FL_KS_CONTINUE ? round : all;
+      s->kind = FL_KS_LEAVE;
+    }
+    any |= leave(&s->body, round, all) | leave(&s->other, round, all);
+  }
+  return any;
+}
+
+static int rename_declared(void *arg, fl_kstmt *s) {
+  int32_t **map = arg;
+  if (s->kind == FL_KS_DECL) (*map)[s->var] = -2;
+  return 1;
+}
+
+/* The variables that the body declares, new ones for this round. */
+static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
+  fl_kfunc *f = u->f;
+  const int n = f->n_vars;
+  int32_t *map = fl_karena_new(f->arena, ((size_t)n + 1) * sizeof *map);
+  const fl_kvisitor see = {rename_declared, NULL, &map};
+  if (!map) return NULL;
+  for (int i = 0; i < n; i++) map[i] = i;
+  fl_kwalk_block(&see, *body);
+  for (int i = 0; i < n; i++) {
+    if (map[i] != -2) continue;
+    const fl_kvar x = f->vars[i];
+    map[i] = x.kind == FL_KV_LOCAL || x.kind == FL_KV_ARRAY
+           ? fl_kvar_add(f, (fl_kvkind)x.kind, x.type, x.name, x.count) : i;
+    if (map[i] >= 0 && map[i] != i)
+      f->vars[map[i]].source = x.source, f->vars[map[i]].line = x.line;
+  }
+  return map;
+}
+
+static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t v) {
+  fl_kstmt_assign(u->f, out, c->var, fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v));
+}
+
+/* The counter is set too: it may be read after a jump out of the loop. */
+static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
+                     int32_t all) {
+  const fl_kvisitor see = {put_statement, NULL, u};
+  int32_t *map = fresh_variables(u, &s->body);
+  if (!map) return;
+  fl_kblock copy = fl_kblock_clone(u->f, &s->body, map);
+  u->counter = c->var;
+  u->value = fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v);
+  fl_kwalk_block(&see, copy);
+  set_counter(u, out, c, v);
+  if (!leave(&copy, -1, -1)) {
+    fl_kblock_append(out, copy);
+    return;
+  }
+  fl_kstmt *b = fl_kstmt_block(u->f, out);
+  if (!b) return;
+  leave(&copy, b->label, all);
+  b->body = copy;
+}
+
+static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int n) {
+  fl_kblock *to = out;
+  int32_t all = -1;
+  u->done = 1;
+  if (leave((fl_kblock *)(uintptr_t)&s->body, -1, -1) & 2) {
+    fl_kstmt *b = fl_kstmt_block(u->f, out);
+    if (!b) return;
+    all = b->label;
+    to = &b->body;
+  }
+  for (int i = 0; i < n; i++) round_of(u, to, s, c, c->first + i * c->step, all);
+  set_counter(u, to, c, c->first + n * c->step);
+}
+
+static fl_kblock unroll(unroller *u, fl_kblock b);
+
+/* A branch on a number is no branch. */
+static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
+  s->body = unroll(u, s->body);
+  s->other = unroll(u, s->other);
+  if (s->kind == FL_KS_IF && is_const(s->x[0])) {
+    fl_kblock_append(out, s->x[0]->value.i ? s->body : s->other);
+    return;
+  }
+  fl_kblock_append(out, (fl_kblock){s, s});
+}
+
+static fl_kblock unroll(unroller *u, fl_kblock b) {
+  fl_kblock out = {0};
+  const fl_kstmt *before = NULL;
+  fl_kstmt *next;
+  for (fl_kstmt *s = b.first; s && !u->f->arena->failed; s = next) {
+    counting c;
+    next = s->next;
+    s->next = NULL;
+    const int n = s->kind == FL_KS_LOOP && counts(u->f, before, s, &c)
+                ? rounds(&c, fl_ktypes[u->f->vars[c.var].type].is_signed) : -1;
+    const int more = n < 0 ? 0 : n * length(&s->body);
+    if (n >= 0 && u->statements + more <= MOST_STATEMENTS) {
+      fl_kblock all = {0};
+      u->statements += more;
+      expand(u, &all, s, &c, n);
+      fl_kblock_append(&out, unroll(u, all));
+    } else {
+      settle(u, &out, s);
+    }
+    before = s;
+  }
+  return out;
+}
+
+fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f) {
+  unroller u = {.f = fl_kfunc_clone(a, f)};
+  if (!u.f) return NULL;
+  u.statements = length(&u.f->body);
+  u.f->body = unroll(&u, u.f->body);
+  return u.done && !a->failed ? u.f : NULL;
+}

@@ -1,0 +1,154 @@
+/*
+** Access classes: one walk in program order. 'Written before' is decided by facts "this
+** thread stored to variable v at index e", which hold until a variable of e is assigned and
+** only where the store surely happened (a branch, a loop body or a block that can be left
+** takes its facts with it).
+*/
+#include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
+#include <string.h>
+
+typedef struct fact { int32_t var, depth; const fl_kexpr *index; } fact;
+
+typedef struct walk {
+  fl_mem *m;
+  const fl_kfunc *f;
+  fl_kaccess *out;
+  struct { fact *at; int64_t n, cap; } facts;
+  int depth, failed;
+} walk;
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static int reads_memory(const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) return 1;
+  for (int i = 0; i < x->n; i++)
+    if (reads_memory(x->x[i])) return 1;
+  return 0;
+}
+
+static void forget(walk *w, int32_t var) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < w->facts.n; i++)
+    if (!fl_kreads(w->facts.at[i].index, var)) w->facts.at[n++] = w->facts.at[i];
+  w->facts.n = n;
+}
+
+/* All variables that the block assigns: what a loop may change before its body is entered. */
+static int forget_stmt(void *arg, fl_kstmt *s) {
+  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) forget(arg, s->var);
+  if (s->result >= 0) forget(arg, s->result);
+  return 1;
+}
+
+static void remember(walk *w, int32_t var, const fl_kexpr *index) {
+  if (reads_memory(index)) return;
+  fact *f = FL_PUSH(w->m, &w->facts);
+  if (!f) { w->failed = 1; return; }
+  f->var = var;
+  f->depth = w->depth;
+  f->index = index;
+}
+
+static int known(const walk *w, int32_t var, const fl_kexpr *index) {
+  for (int64_t i = 0; i < w->facts.n; i++)
+    if (w->facts.at[i].var == var && fl_kexpr_same(w->facts.at[i].index, index)) return 1;
+  return 0;
+}
+
+/* ---- accesses -------------------------------------------------------------------------------- */
+
+static int counts(const walk *w, int32_t var) {
+  return var >= 0 &&
+         (w->f->vars[var].kind == FL_KV_POINTER || w->f->vars[var].kind == FL_KV_SHARED);
+}
+
+static void note_read(walk *w, int32_t var, const fl_kexpr *index, int32_t line) {
+  fl_kaccess *a = &w->out[var];
+  if (!a->read_line) a->read_line = line;
+  if (!a->writes && !a->accumulates && !a->other_atomics) a->reads_first = 1;
+  if (known(w, var, index)) return;
+  a->reads_unwritten = 1;
+  if (!a->unwritten_line) a->unwritten_line = line;
+}
+
+typedef struct reader { walk *w; int32_t line; } reader;
+
+static int read_expr(void *arg, fl_kexpr *x) {
+  reader *r = arg;
+  if (x->kind != FL_KX_LOAD || !counts(r->w, x->var)) return 1;
+  r->w->out[x->var].reads = 1;
+  note_read(r->w, x->var, x->x[0], x->line ? x->line : r->line);
+  return 1;
+}
+
+static void read_operands(walk *w, const fl_kstmt *s) {
+  reader r = { w, s->line };
+  const fl_kvisitor v = { NULL, read_expr, &r };
+  for (int i = 0; i < 4; i++) fl_kwalk_expr(&v, s->x[i]);
+  for (int i = 0; i < s->n_args; i++) fl_kwalk_expr(&v, s->args[i]);
+}
+
+static void note_write(walk *w, const fl_kstmt *s) {
+  if (!counts(w, s->var)) return;
+  fl_kaccess *a = &w->out[s->var];
+  const int sum = s->kind == FL_KS_ATOMIC && s->result < 0 && !s->as &&
+                  (s->op == FL_KA_ADD || s->op == FL_KA_SUB);
+  if (s->kind == FL_KS_STORE && s->accumulate) note_read(w, s->var, s->x[0], s->line);
+  if (s->kind == FL_KS_STORE && !s->accumulate) a->writes = 1;
+  else if (s->kind == FL_KS_STORE || sum) a->accumulates = 1;
+  else a->other_atomics = 1;
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0) a->reads = 1;
+  if (!a->write_line) a->write_line = s->line;
+  if (s->kind == FL_KS_STORE && !s->accumulate) remember(w, s->var, s->x[0]);
+}
+
+static void walk_block(walk *w, fl_kblock b);
+
+/* A part that may not run, or not to its end: its facts end with it. */
+static void walk_apart(walk *w, fl_kblock b) {
+  int64_t n = 0;
+  w->depth++;
+  walk_block(w, b);
+  w->depth--;
+  for (int64_t i = 0; i < w->facts.n; i++)
+    if (w->facts.at[i].depth <= w->depth) w->facts.at[n++] = w->facts.at[i];
+  w->facts.n = n;
+}
+
+static void walk_stmt(walk *w, fl_kstmt *s) {
+  const fl_kvisitor changes = { forget_stmt, NULL, w };
+  if (s->kind == FL_KS_LOOP) {
+    fl_kwalk_block(&changes, s->body);
+    fl_kwalk_block(&changes, s->other);
+    if (!s->post) read_operands(w, s);
+    walk_apart(w, s->body);
+    walk_apart(w, s->other);
+    if (s->post) read_operands(w, s);
+    return;
+  }
+  read_operands(w, s);
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) note_write(w, s);
+  walk_apart(w, s->body);
+  walk_apart(w, s->other);
+  forget_stmt(w, s);
+}
+
+static void walk_block(walk *w, fl_kblock b) {
+  for (fl_kstmt *s = b.first; s && !w->failed; s = s->next) walk_stmt(w, s);
+}
+
+int fl_kaccess_find(fl_mem *m, const fl_kfunc *f, fl_kaccess *access) {
+  walk w = { .m = m, .f = f, .out = access };
+  memset(access, 0, (size_t)f->n_vars * sizeof *access);
+  walk_block(&w, f->body);
+  FL_DROP(m, &w.facts);
+  return !w.failed;
+}
+
+char fl_kaccess_class(const fl_kaccess *x) {
+  if (x->other_atomics) return 'b';
+  if (x->reads) return x->writes || x->accumulates ? 'b' : 'r';
+  if (x->writes) return x->accumulates ? 'b' : 'w';
+  return x->accumulates ? 'a' : '-';
+}

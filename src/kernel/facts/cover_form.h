@@ -1,0 +1,45 @@
+/*
+** What cover.c (the walk over the tree) and cover_launch.c (the answer for one launch) share:
+** what was found about stores, in forms of what a launch knows.
+*/
+#ifndef FL_KERNEL_COVER_FORM_H
+#define FL_KERNEL_COVER_FORM_H
+#include "kernel/facts/cover.h"
+#include "kernel/facts/form.h"
+
+enum { FL_KC_GUARDS = 12 };
+/* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter
+** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is unsure, so
+** the sum of magnitudes bounds all steps; where it is narrow that must stay below 2^31. */
+enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be this much less than what was computed */
+typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
+
+/* Threads for which all guards hold store to element 'at' of the variable, whatever else
+** they do; with counters in it: for all values that the loop gives them. */
+typedef struct fl_kc_store {
+  int32_t var, n_guards;
+  const fl_kpoly *at;
+  fl_kc_guard guard[FL_KC_GUARDS];
+  struct fl_kc_store *next;
+} fl_kc_store;
+
+/* for (v = from; v < to; v += by), gone through to its end. */
+typedef struct fl_kc_loop { const fl_kpoly *from, *by, *to; } fl_kc_loop;
+
+/* The last answer for one parameter: most launches ask the same again. */
+enum { FL_KC_USED = 8, FL_KC_MEMOS = 4 };
+typedef struct fl_kc_memo {
+  int32_t param, answer;     /* param + 1; 0: none yet */
+  int64_t n, grid[3], block[3], value[FL_KC_USED];
+} fl_kc_memo;
+
+struct fl_kcover {
+  fl_karena arena;           /* holds all of it but this struct */
+  const fl_kfunc *f;
+  fl_kc_store *stores;
+  fl_kc_loop *loops;         /* by counter */
+  int32_t n_used, used[FL_KC_USED];     /* integer parameters in all of them; n_used > USED: more */
+  fl_kc_memo memo[FL_KC_MEMOS];         /* by parameter, modulo */
+};
+
+#endif

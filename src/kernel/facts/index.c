@@ -1,0 +1,302 @@
+/*
+** Index classes: how equal an index is in the threads of a launch (uniform.h), and is it a
+** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
+** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
+** is known to stay under. Bounds come from the conditions around the access and from the launch
+** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
+** overflows its type is no index.
+*/
+#include "kernel/facts/route.h"
+#include "kernel/tree/builtins.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef fl_kroute route;
+typedef fl_kdigit digit;
+
+/* ---- the object --------------------------------------------------------------------------- */
+
+fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
+  fl_kindices *k = fl_zalloc(m, sizeof *k);
+  if (!k) return NULL;
+  k->m = m;
+  k->f = f;
+  k->geometry = geometry;
+  fl_karena_init(&k->arena, m);
+  k->defs = fl_kdefs_new(&k->arena, f, f->body);
+  k->uniform = fl_kuniform_new(&k->arena, f, f->body, NULL, 0);
+  k->quotients = fl_karena_new(&k->arena, sizeof *k->quotients);
+  k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
+  if (k->arena.failed) { fl_kindices_free(k); return NULL; }
+  return k;
+}
+
+void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used) {
+  k->launched = l;
+  k->used = used;
+}
+
+void fl_kindices_free(fl_kindices *k) {
+  if (!k) return;
+  fl_karena_close(&k->arena);
+  fl_free(k->m, k, sizeof *k);
+}
+
+int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) {
+  return fl_kuniform_level(k->uniform, x) == FL_KEQUAL_GRID;
+}
+
+int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
+  return fl_kuniform_level(k->uniform, x) <= FL_KEQUAL_BLOCK;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+typedef struct coverage {
+  uint8_t thread[3], block[3];
+  int32_t loops[FL_KPOLY_TERMS];
+  int n_loops;
+} coverage;
+
+static int cover(const route *r, int32_t s, coverage *c) {
+  int32_t base = s;
+  if (s >= FL_KSYM_VAR) {
+    base = fl_kroute_counter(r, s - FL_KSYM_VAR);
+    if (base == -2 || c->n_loops == FL_KPOLY_TERMS) return 0;
+    c->loops[c->n_loops++] = r->k->defs->var[s - FL_KSYM_VAR].step_loop;
+  }
+  for (int axis = 0; axis < 3; axis++) {
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_TID_X + axis) c->thread[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_BID_X + axis) c->block[axis] = 1;
+  }
+  return 1;
+}
+
+/* Splits into digits; 0: a term holds two of them, or none and is not the same everywhere. */
+static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c) {
+  *n = 0;
+  for (int i = 0; i < p->n; i++) {
+    int32_t s = -1;
+    for (int q = 0; q < p->t[i].n; q++) {
+      if (fl_kpoly_is_uniform(r->k, p->t[i].s[q])) continue;
+      if (s >= 0) return 0;
+      s = p->t[i].s[q];
+    }
+    if (s < 0) continue;                                 /* a shift, the same for all */
+    if (s >= FL_KSYM_QUOTIENT) return 0;
+    for (int j = 0; j < *n; j++)
+      if (d[j].s == s) return 0;
+    d[*n] = (digit){ .s = s, .stride = p->t[i] };
+    fl_kterm_drop(&d[(*n)++].stride, s);
+    if (!cover(r, s, c)) return 0;
+  }
+  return *n > 0;
+}
+
+static fl_kindex judge(const route *r, const coverage *c) {
+  const int g = r->k->geometry;
+  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) &&
+                     (c->thread[2] || g & FL_KG_BLOCK_Z1);
+  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) &&
+                    (c->block[2] || g & FL_KG_GRID_Z1);
+  if (!thread) return FL_KI_OTHER;
+  if (!block) return FL_KI_THREAD_IN_BLOCK;
+  for (int i = 0; i < r->at.n_loops; i++) {
+    int seen = 0;
+    for (int j = 0; j < c->n_loops; j++) seen |= c->loops[j] == r->at.loops[i];
+    if (!seen) return FL_KI_OWN;
+  }
+  return FL_KI_INJECTIVE;
+}
+
+fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
+                          const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  coverage c;
+  digit d[FL_KPOLY_TERMS];
+  int n;
+  const int level = fl_kuniform_level(k->uniform, index);
+  if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
+  if (level == FL_KEQUAL_BLOCK) return FL_KI_UNIFORM_BLOCK;
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
+    return FL_KI_OTHER;
+  memset(&c, 0, sizeof c);
+  fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad || !split(&r, &p, d, &n, &c) || !fl_kroute_is_chain(&r, d, n)) return FL_KI_OTHER;
+  return judge(&r, &c);
+}
+
+/* ---- residues -------------------------------------------------------------------------------- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  fl_kresidue x = { 0, 0, 0 };
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r)) return (fl_kresidue){ 1, 0, 0 };
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad) return (fl_kresidue){ 1, 0, 0 };
+  for (int i = 0; i < p.n; i++) {
+    if (p.t[i].n) x.mod = common_divisor(x.mod, p.t[i].c);
+    else x.rest = p.t[i].c;
+  }
+  for (int i = 0; i < k->seen->n && !x.same; i++)
+    if (fl_kpoly_same(&k->seen->at[i], &p)) x.same = i + 1;
+  if (!x.same && k->seen->n < FL_KPOLY_SEEN) {
+    k->seen->at[k->seen->n++] = p;
+    x.same = k->seen->n;
+  }
+  return x;
+}
+
+/* ---- which thread ---------------------------------------------------------------------------- */
+
+int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
+  route r = { .k = k, .goal = s };
+  if (!fl_kroute_find(&r)) return 0;
+  *at = r.at;
+  return 1;
+}
+
+/* The terms of p without a digit. */
+static fl_kpoly shift_of(const fl_kindices *k, const fl_kpoly *p) {
+  fl_kpoly r = { 0 };
+  for (int i = 0; i < p->n; i++) {
+    int uniform = 1;
+    for (int q = 0; q < p->t[i].n; q++) uniform &= fl_kpoly_is_uniform(k, p->t[i].s[q]);
+    if (uniform) r.t[r.n++] = p->t[i];
+  }
+  return r;
+}
+
+/* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
+static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
+                      fl_kterm *q) {
+  for (int i = 0; i < n; i++) {
+    int ok, least = 1;
+    if (used[i] || d[i].stride.c <= 0) continue;
+    *q = fl_kterm_ratio(&d[i].stride, unit, &ok);
+    for (int j = 0; j < n; j++) {
+      int divides = 0;
+      if (j != i && !used[j]) (void)fl_kterm_ratio(&d[i].stride, &d[j].stride, &divides);
+      least &= !divides;
+    }
+    if (ok && least) return i;
+  }
+  return -1;
+}
+
+/* One thread has each set of digits: no axis twice, none left out. */
+static int are_all(const route *r, const digit *d, int n, const coverage *c) {
+  const fl_kindex class = judge(r, c);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KSPECIAL_TID_X + d[i].s - FL_KSYM_GLOBAL
+                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL))
+        return 0;
+  return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
+}
+
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
+                     fl_kdigits *out) {
+  route r = { .k = k, .goal = s };
+  coverage c;
+  digit d[FL_KPOLY_TERMS];
+  uint8_t used[FL_KPOLY_TERMS] = { 0 };
+  fl_kterm unit = { 1, 0, { 0 } }, q;
+  int n;
+  memset(out, 0, sizeof *out);
+  memset(&c, 0, sizeof c);
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops) return 0;
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad || !split(&r, &p, d, &n, &c) || n > FL_KDIGITS || !are_all(&r, d, n, &c)) return 0;
+  for (int count = 0; count < n; count++) {
+    const int i = next_digit(d, n, used, &unit, &q);
+    if (i < 0 || (count == 0 && q.n)) return 0;
+    if (count) out->modulus[count - 1] = q;
+    else out->scale = q.c;
+    out->symbol[count] = d[i].s;
+    used[i] = 1;
+    unit = d[i].stride;
+  }
+  out->n = n;
+  out->whole = p;
+  out->shift = shift_of(k, &p);
+  out->unique = n == 1 || fl_kroute_is_chain(&r, d, n);
+  return 1;
+}
+
+/* ---- numbers with bounds --------------------------------------------------------------------- */
+
+static int is_number(int32_t s) {                         /* of the thread: not negative */
+  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
+}
+
+/* Marks the parameters of a product as needed positive; 0: other things are in it. */
+static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
+  for (int i = 0; i < t->n; i++) {
+    if (t->s[i] < FL_KSYM_VAR) continue;
+    if (t->s[i] >= FL_KSYM_QUOTIENT || k->f->vars[t->s[i] - FL_KSYM_VAR].param < 0) return 0;
+    need[k->f->vars[t->s[i] - FL_KSYM_VAR].param] = 1;
+  }
+  return t->c > 0;
+}
+
+/* The quotient of a number of the thread that d is; NULL: it is none. */
+static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) {
+  if (d->n != 1 || d->c != 1 || d->s[0] < FL_KSYM_QUOTIENT) return NULL;
+  const fl_kquotient *q = &k->quotients->at[d->s[0] - FL_KSYM_QUOTIENT];
+  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0])
+         ? q : NULL;
+}
+
+/* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
+static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
+  for (int i = 0; i < 2 && d->n == 2; i++) {
+    const fl_kterm *a = &d->t[i];
+    fl_kterm big = d->t[!i];
+    if (a->c != 1 || a->n != 1 || big.c >= 0) continue;
+    for (int j = 0; j < big.n; j++) {
+      const fl_kterm one = { 1, 1, { big.s[j] } };
+      const fl_kquotient *q = quotient_of(k, &one), *inner = quotient_of(k, a);
+      int ok = q != NULL;
+      if (!ok || (!inner && !is_number(a->s[0]))) continue;
+      *m = big;
+      fl_kterm_drop(m, one.s[0]);
+      m->c = -m->c;
+      const fl_kterm whole = inner ? fl_kterm_product(&inner->m, m, &ok) : *m;
+      if (!ok || !fl_kterm_same(&whole, &q->m) || whole.c != q->m.c) continue;
+      if (q->a.t[0].s[0] != (inner ? inner->a.t[0].s[0] : a->s[0])) continue;
+      return need_positive(k, &whole, need);
+    }
+  }
+  return 0;
+}
+
+int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
+                    uint8_t *need) {
+  route r = { .k = k, .goal = s };
+  fl_kterm by;
+  int ok;
+  if (d->bad || !fl_kroute_find(&r)) return 0;
+  if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
+  if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
+  if (is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
+  const fl_kquotient *q = quotient_of(k, &d->t[0]);
+  if (!q || !need_positive(k, &q->m, need)) return 0;
+  if (!m) return 1;
+  /* i / w < h where i < w * h or i / w < h is known */
+  const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);
+  if (!ok || !need_positive(k, m, need)) return 0;
+  if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
+  for (int i = 0; i < r.n; i++)
+    if (fl_kroute_says_below(&r, i, d->t[0].s[0], m)) return 1;
+  return 0;
+}

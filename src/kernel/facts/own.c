@@ -1,0 +1,595 @@
+/*
+** Whose is an element? Two threads that make the same index agree in it, and in both sides of each
+** equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the numbers are
+** found that they must have in common: all of a chain of digits (route.h). With quotients a / m, a
+** / n of one a, a sum is written with remainders: a is m * (a / m) + a % m. Where two threads have
+** the block and the place in it in common they are one.
+*/
+#include "kernel/facts/own.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SUMS = FL_KOWN_SUMS, MAX_KNOWN = FL_KOWN_KNOWN, MAX_RESTS = FL_KOWN_RESTS };
+
+typedef fl_kown_rest rest;
+typedef fl_kown_search search;
+
+static const fl_kterm ONE = { 1, 0, { 0 } };
+
+/* ---- what is known ---------------------------------------------------------------------- */
+
+static int has(const search *w, int32_t s) {
+  for (int i = 0; i < w->n_known; i++)
+    if (w->known[i] == s) return 1;
+  return 0;
+}
+
+static void add_known(search *w, int32_t s) {
+  if (has(w, s) || w->n_known == MAX_KNOWN) return;
+  w->known[w->n_known++] = s;
+  w->changed = 1;
+}
+
+static int is_known(const search *w, int32_t s);
+
+static int knows_all(const search *w, const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++)
+      if (!is_known(w, p->t[i].s[j])) return 0;
+  return 1;
+}
+
+static int is_known(const search *w, int32_t s) {
+  if (s == FL_KSYM_SAME || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
+  if (w->r.at.same != FL_KSAME_NONE && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT) {
+    const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
+    return w->r.at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(w->r.k, &x)
+                                            : fl_kuniform_in_block(w->r.k, &x);
+  }
+  return s >= FL_KSYM_QUOTIENT && knows_all(w, &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a);
+}
+
+/* Without the terms that are known. */
+static fl_kpoly unknown_part(const search *w, const fl_kpoly *p) {
+  fl_kpoly r = { 0 };
+  for (int i = 0; i < p->n; i++) {
+    const fl_kpoly one = { .n = 1, .t = { p->t[i] } };
+    if (!knows_all(w, &one)) r.t[r.n++] = p->t[i];
+  }
+  return r;
+}
+
+static int same_term(const fl_kterm *a, const fl_kterm *b) {
+  return a->c == b->c && fl_kterm_same(a, b);
+}
+
+static void add_rest(search *w, const fl_kpoly *unit, const fl_kterm *low, const fl_kterm *high) {
+  for (int i = 0; i < w->n_rests; i++)
+    if (fl_kpoly_same(&w->rests[i].unit, unit) && same_term(&w->rests[i].low, low)
+        && same_term(&w->rests[i].high, high)) return;
+  if (w->n_rests == MAX_RESTS) return;
+  w->rests[w->n_rests++] = (rest){ *unit, *low, *high };
+  w->changed = 1;
+}
+
+static void add_sum(search *w, const fl_kpoly *p) {
+  if (p->bad || w->n_sums == MAX_SUMS) return;
+  for (int i = 0; i < w->n_sums; i++)
+    if (fl_kpoly_same(&w->sum[i], p)) return;
+  w->sum[w->n_sums++] = *p;
+  w->changed = 1;
+}
+
+/* ---- sums as digits --------------------------------------------------------------------- */
+
+/* p / s where s is a factor of terms of p, which are taken out of p; 0: s twice in one. */
+static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
+  *r = (fl_kpoly){ 0 };
+  for (int i = p->n - 1; i >= 0; i--) {
+    if (!fl_kterm_holds(&p->t[i], s)) continue;
+    fl_kterm t = p->t[i];
+    fl_kterm_drop(&t, s);
+    if (fl_kterm_holds(&t, s)) return 0;
+    fl_kpoly_add(r, t);
+    p->t[i] = p->t[--p->n];
+  }
+  return 1;
+}
+
+/* How often the unit is in p, by the unit's first term; that is taken out of p. */
+static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
+  *r = (fl_kpoly){ 0 };
+  if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
+    return take_factor(p, unit->t[0].s[0], r);
+  for (int i = 0; i < p->n; i++) {
+    int ok;
+    fl_kterm q = fl_kterm_ratio(&p->t[i], &unit->t[0], &ok);
+    if (!ok) continue;
+    if (p->t[i].c < 0) q.c = -q.c;
+    fl_kpoly_add(r, q);
+  }
+  for (int i = 0; i < r->n; i++)
+    for (int j = 0; j < unit->n; j++) {
+      int ok;
+      fl_kterm t = fl_kterm_product(&unit->t[j], &r->t[i], &ok);
+      if (!ok) return 0;
+      t.c = -t.c;
+      fl_kpoly_add(p, t);
+    }
+  return !p->bad && !r->bad;
+}
+
+static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) {
+  if (stride->bad || stride->n > 1 || *n == FL_KPOLY_TERMS) return 0;
+  if (!stride->n) return 1;                               /* it is not in the sum */
+  x.stride = stride->t[0];
+  d[(*n)++] = x;
+  return 1;
+}
+
+/* The quotient of 'unit' in p with the least divisor that 'low' divides; -1: none. */
+static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit,
+                             const fl_kterm *low, fl_kterm *by) {
+  int32_t best = -1;
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++) {
+      int ok, less = 1;
+      const int32_t s = p->t[i].s[j];
+      if (s < FL_KSYM_QUOTIENT) continue;
+      const fl_kquotient *q = &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT];
+      if (!fl_kpoly_same(&q->a, unit)) continue;
+      const fl_kterm ratio = fl_kterm_ratio(&q->m, low, &ok);
+      if (!ok) continue;
+      if (best >= 0)
+        (void)fl_kterm_ratio(&w->r.k->quotients->at[best - FL_KSYM_QUOTIENT].m, &q->m, &less);
+      if (less) best = s, *by = ratio;
+    }
+  return best;
+}
+
+static int is_rest_known(const search *w, const fl_kdigit *x) {
+  for (int i = 0; i < w->n_rests; i++)
+    if (fl_kpoly_same(&w->rests[i].unit, x->unit) && same_term(&w->rests[i].low, &x->low)
+        && same_term(&w->rests[i].high, &x->high)) return 1;
+  return 0;
+}
+
+/* The digits of p that are remainders and quotients of one unit; they leave p. 0: not possible. */
+static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
+  fl_kpoly stride, more;
+  fl_kterm low = ONE, by;
+  int32_t s, last = -1;
+  if (!take_unit(p, unit, &stride)) return 0;
+  while ((s = next_quotient(w, p, unit, &low, &by)) >= 0) {
+    fl_kdigit x = { .s = -1, .kind = FL_KDIGIT_REM, .unit = unit, .low = low, .bound = by };
+    x.high = w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].m;
+    if (!is_rest_known(w, &x) && !add_digit(d, n, x, &stride)) return 0;
+    if (!take_factor(p, s, &more)) return 0;
+    for (int i = 0; i < stride.n; i++) {                  /* q' = by * q + rest */
+      int ok;
+      const fl_kterm t = fl_kterm_product(&stride.t[i], &by, &ok);
+      if (!ok) return 0;
+      fl_kpoly_add(&more, t);
+    }
+    stride = more;
+    low = x.high;
+    last = s;
+  }
+  if (last < 0) return 0;
+  const fl_kdigit x = { .s = last, .kind = FL_KDIGIT_LAST, .unit = unit, .high = low };
+  return add_digit(d, n, x, &stride);
+}
+
+/* Not negative: sums of the threads' numbers, counters that begin at one. */
+static int is_unit(const search *w, const fl_kpoly *a) {
+  if (fl_kpoly_is_natural(a)) return 1;
+  return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
+         fl_kroute_not_negative(&w->r, a->t[0].s[0]);
+}
+
+static int32_t first_quotient(const search *w, const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++)
+      if (p->t[i].s[j] >= FL_KSYM_QUOTIENT && !is_known(w, p->t[i].s[j])) return p->t[i].s[j];
+  return -1;
+}
+
+static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
+  int32_t s;
+  *n = 0;
+  while ((s = first_quotient(w, &p)) >= 0) {
+    const fl_kpoly *unit = &w->r.k->quotients->at[s - FL_KSYM_QUOTIENT].a;
+    if (!is_unit(w, unit) || !split_unit(w, &p, unit, d, n)) return 0;
+  }
+  p = unknown_part(w, &p);
+  for (int i = 0; i < p.n; i++) {
+    fl_kdigit x = { .s = -1, .stride = p.t[i] };
+    for (int j = 0; j < p.t[i].n; j++)
+      if (!is_known(w, p.t[i].s[j])) {
+        if (x.s >= 0) return 0;
+        x.s = p.t[i].s[j];
+      }
+    for (int j = 0; j < *n; j++)
+      if (d[j].kind == FL_KDIGIT_SYMBOL && d[j].s == x.s) return 0;
+    fl_kterm_drop(&x.stride, x.s);
+    if (*n == FL_KPOLY_TERMS) return 0;
+    d[(*n)++] = x;
+  }
+  return 1;
+}
+
+/* ---- what follows ----------------------------------------------------------------------- */
+
+/* A number times sizes of the launch. */
+static int is_nonzero(const fl_kterm *t) {
+  for (int i = 0; i < t->n; i++)
+    if (t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) return 0;
+  return t->c != 0;
+}
+
+/* A sum that two threads have in common gives its digits. */
+static void use_sum(search *w, int i) {
+  fl_kdigit d[FL_KPOLY_TERMS];
+  int n;
+  if (w->used[i] || !split_all(w, w->sum[i], d, &n)) return;
+  if (n && !(n == 1 && is_nonzero(&d[0].stride)) && !fl_kroute_is_chain(&w->r, d, n)) return;
+  w->used[i] = 1;
+  for (int j = 0; j < n; j++) {
+    if (d[j].kind == FL_KDIGIT_REM) add_rest(w, d[j].unit, &d[j].low, &d[j].high);
+    else add_known(w, d[j].s);
+  }
+}
+
+/* Do units a and b differ by what is known alone? */
+static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
+  const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
+  if (fl_kpoly_same(&x, &y)) return 1;
+  for (int axis = 0; axis < 3; axis++)             /* in a block, the grid's index is the block's */
+    if (has(w, FL_KSPECIAL_BID_X + axis)
+        && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
+            || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) &&
+                fl_kpoly_is(&x, FL_KSYM_GLOBAL + axis)))) return 1;
+  return 0;
+}
+
+/* a / m and b % n in common, a and b alike, m at most n: a is. So are all quotients of a. */
+static void join_rests(search *w) {
+  for (int i = 0; i < w->n_rests; i++) {
+    const rest *x = &w->rests[i];
+    for (int s = 0; s < w->r.k->quotients->n; s++) {
+      const fl_kquotient *q = &w->r.k->quotients->at[s];
+      if (!has(w, FL_KSYM_QUOTIENT + s)) continue;
+      if (same_term(&x->low, &ONE) && fl_kterm_same(&q->m, &x->high) && q->m.c <= x->high.c
+          && move_alike(w, &q->a, &x->unit)) add_sum(w, &q->a);
+      for (int t = 0; t < w->r.k->quotients->n; t++) {   /* a / high and (a / low) % (high / low) */
+        const fl_kquotient *low = &w->r.k->quotients->at[t];
+        if (same_term(&low->m, &x->low) && same_term(&q->m, &x->high) &&
+            fl_kpoly_same(&q->a, &x->unit)
+            && fl_kpoly_same(&low->a, &x->unit)) add_known(w, FL_KSYM_QUOTIENT + t);
+      }
+    }
+  }
+}
+
+fl_kpoly fl_kown_step(const search *w, int32_t var) {
+  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->defs->var[var].step);
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  return step;
+}
+
+/* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a %
+** m + k * m gives a % m. */
+static void use_counter(search *w, int32_t var) {
+  const fl_kdef *v = &w->r.k->defs->var[var];
+  fl_kplace then = w->r.at;
+  fl_kpoly a;
+  fl_kterm m;
+  if (!fl_kdef_is_counter(w->r.k->defs, var)) return;
+  then.order = v->order;
+  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->value), step = fl_kown_step(w, var);
+  if (first.bad || step.bad || step.n != 1) return;
+  const fl_kterm move = step.t[0];
+  const fl_kpoly own = unknown_part(w, &first);
+  const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
+  if (base >= FL_KSPECIAL_TID_X &&
+      (base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
+    const fl_kterm times = { own.t[0].c, 0, { 0 } };
+    int ok;
+    m = fl_kterm_ratio(&move, &times, &ok);
+    if (ok && fl_kroute_stays_below(&w->r, base, &m)) add_known(w, base);
+  }
+  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move))
+    add_rest(w, &a, &ONE, &m);
+}
+
+/* Grid indices give both of their parts and the other way round; a counter
+** gives its first value. */
+static void close_axes(search *w) {
+  for (int i = 0; i < w->n_known; i++) {
+    const int32_t s = w->known[i];
+    if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT) continue;
+    const int32_t base = fl_kroute_counter(&w->r, s - FL_KSYM_VAR);
+    if (base >= 0) add_known(w, base);
+    else use_counter(w, s - FL_KSYM_VAR);
+  }
+  for (int axis = 0; axis < 3; axis++) {
+    if (has(w, FL_KSYM_GLOBAL + axis))
+      add_known(w, FL_KSPECIAL_TID_X + axis), add_known(w, FL_KSPECIAL_BID_X + axis);
+    if (has(w, FL_KSPECIAL_TID_X + axis) && has(w, FL_KSPECIAL_BID_X + axis))
+      add_known(w, FL_KSYM_GLOBAL + axis);
+  }
+}
+
+static int is_one_thread(const search *w) {
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
+    if (!has(w, s)) return 0;
+  return 1;
+}
+
+/* ---- equalities ------------------------------------------------------------------------- */
+
+static const fl_kexpr *zero_side(const fl_kexpr *x, int i) {
+  return x->x[!i]->kind == FL_KX_CONST ? x->x[!i] : NULL;
+}
+
+/* x < 1, x <= 0 of what is not negative: x == 0. */
+static int is_first(const fl_kexpr *x, int truth) {
+  const fl_kexpr *c = zero_side(x, 0);
+  if (!c) return 0;
+  const int64_t v = c->value.i;
+  return (v == 1 && x->op == (truth ? FL_KO_LT : FL_KO_GE)) ||
+         (v == 0 && x->op == (truth ? FL_KO_LE : FL_KO_GT));
+}
+
+static void learn_equality(search *w, int i) {
+  const fl_kexpr *x = w->r.cond[i];
+  if (x->kind != FL_KX_BINARY || x->n != 2 || !fl_kt_is_int(x->x[0]->type)) return;
+  fl_kplace then = w->r.at;
+  then.order = w->r.order[i];
+  fl_kpoly a = fl_kpoly_of(w->r.k, &then, x->x[0]);
+  if (is_first(x, w->r.truth[i]) && fl_kpoly_is_natural(&a)) { add_sum(w, &a); return; }
+  if (x->op != (w->r.truth[i] ? FL_KO_EQ : FL_KO_NE)) return;
+  const fl_kpoly b = fl_kpoly_of(w->r.k, &then, x->x[1]);
+  if (a.bad || b.bad) return;
+  fl_kpoly_subtract(&a, &b);
+  fl_kpoly_join(&a);
+  add_sum(w, &a);
+}
+
+/* ---- the answer ------------------------------------------------------------------------- */
+
+static void know_launch(search *w, int in_block) {
+  static const int flat[6] = { 0, FL_KG_BLOCK_Y1, FL_KG_BLOCK_Z1, 0, FL_KG_GRID_Y1, FL_KG_GRID_Z1 };
+  const int one = in_block || fl_kroute_launched(&w->r, FL_KEXTENT_BLOCKS, -1, 1);
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
+    if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);
+}
+
+static int prove(search *w, int in_block, fl_klimits *used) {
+  w->n_known = w->n_rests = 0;
+  w->n_sums = w->n_given;
+  memset(w->used, 0, sizeof w->used);
+  w->r.used = used;
+  know_launch(w, in_block);
+  do {
+    w->changed = 0;
+    for (int i = 0; i < w->n_sums; i++) use_sum(w, i);
+    join_rests(w);
+    close_axes(w);
+  } while (w->changed && !is_one_thread(w));
+  return is_one_thread(w);
+}
+
+static int has_continue(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE || has_continue(s->body) ||
+        has_continue(s->other))
+      return 1;
+  return 0;
+}
+
+/* Does every round of the loop pass a barrier of the block? Then threads that store at one place of
+** it, with no barrier in between, are in the same round. */
+static int is_in_step(const fl_kstmt *loop) {
+  int barrier = 0;
+  for (const fl_kstmt *s = loop->body.first; s; s = s->next)
+    barrier |= s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
+  return barrier && !has_continue(loop->body);
+}
+
+/* Are all loops around the goal so? -1: it is not in the block. */
+static int all_in_step(const fl_kstmt *goal, fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    if (s == goal) return 1;
+    int inner = all_in_step(goal, s->body);
+    if (inner < 0) inner = all_in_step(goal, s->other);
+    if (inner >= 0) return inner && (s->kind != FL_KS_LOOP || is_in_step(s));
+  }
+  return -1;
+}
+
+static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
+  w->r.at.same = same;
+  w->n_sums = 0;
+  const fl_kpoly p = fl_kpoly_of(w->r.k, &w->r.at, index);
+  add_sum(w, &p);
+  for (int i = 0; i < w->r.n; i++) learn_equality(w, i);
+  w->n_given = w->n_sums;
+}
+
+int fl_kown_is_place(search *w) {
+  return w->r.goal->kind != FL_KS_LOOP && fl_kroute_find(&w->r) && w->r.at.n_loops < FL_KPOLY_LOOPS;
+}
+
+int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
+  const fl_kindices *k = w->r.k;
+  for (int in_block = 0; in_block < 2; in_block++) {
+    const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
+    gather_sums(w, index, step[in_block]);
+    if (prove(w, in_block, NULL)) return bits;
+    if (!k->launched) continue;
+    fl_klimits more = *k->used;
+    if (!prove(w, in_block, &more)) continue;
+    *k->used = more;
+    return bits;
+  }
+  return 0;
+}
+
+int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  search w = { .r = { .k = k, .goal = s } };
+  if (!fl_kown_is_place(&w)) return 0;
+  const fl_ksame step[2] = { w.r.at.n_loops ? FL_KSAME_NONE : FL_KSAME_IN_GRID,
+                             all_in_step(s, k->f->body) > 0 ? FL_KSAME_IN_BLOCK : FL_KSAME_NONE };
+  return fl_kown_prove(&w, index, step);
+}
+
+/* ---- rounds of loops -------------------------------------------------------------------- */
+
+/* The loop that counter s is of, if it moves in each of its rounds; -1: it is none. */
+static int32_t loop_of(const search *w, int32_t s) {
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT ||
+      !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
+    return -1;
+  const fl_kdef *v = &w->r.k->defs->var[s - FL_KSYM_VAR];
+  const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
+  const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
+  return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
+}
+
+static int has_round(const search *w, int32_t loop) {
+  for (int i = 0; i < w->n_known; i++)
+    if (loop_of(w, w->known[i]) == loop) return 1;
+  return 0;
+}
+
+/* One thread in one round of the loops around the first'th: what it has. */
+static void know_round(search *w, int first) {
+  w->n_known = w->n_rests = 0;
+  memset(w->used, 0, sizeof w->used);
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++) add_known(w, s);
+  for (int axis = 0; axis < 3; axis++) add_known(w, FL_KSYM_GLOBAL + axis);
+  for (int v = 0; v < w->r.k->f->n_vars; v++)
+    for (int i = 0; i < first; i++)
+      if (w->r.at.loops[i] >= 0 && loop_of(w, FL_KSYM_VAR + v) == w->r.at.loops[i])
+        add_known(w, FL_KSYM_VAR + v);
+}
+
+uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  search w = { .r = { .k = k, .goal = s } };
+  uint64_t bits = 0;
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&w.r) || w.r.at.n_loops == FL_KPOLY_LOOPS) return 0;
+  const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
+  add_sum(&w, &p);
+  for (int first = w.r.at.n_loops - 1; first >= 0 && w.n_sums; first--) {
+    const int32_t loop = w.r.at.loops[first];
+    know_round(&w, first);
+    use_sum(&w, 0);
+    int all = loop >= 0 && loop < 64;
+    for (int i = first; i < w.r.at.n_loops; i++) all = all && has_round(&w, w.r.at.loops[i]);
+    if (!all) break;
+    bits |= (uint64_t)1 << loop;
+  }
+  return bits;
+}
+
+/* ---- reads behind writes ---------------------------------------------------------------- */
+
+/* m is 1 at least, as a number of the thread is below it here. */
+static int is_positive(const fl_kroute *r, fl_kterm m) {
+  if (!m.n) return m.c != 0;
+  if (m.c < 0) m.c = -m.c;
+  for (int axis = 0; axis < 3; axis++)
+    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) ||
+        fl_kroute_stays_below(r, FL_KSPECIAL_TID_X + axis, &m)
+        || fl_kroute_stays_below(r, FL_KSPECIAL_BID_X + axis, &m)) return 1;
+  return 0;
+}
+
+/* Is symbol s another number in another round of the loop? */
+static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
+  if (s < FL_KSYM_QUOTIENT)
+    return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
+           k->defs->var[s - FL_KSYM_VAR].step_loop == loop;
+  const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
+  int any = 0;
+  for (int i = 0; i < q->a.n; i++)
+    for (int j = 0; j < q->a.t[i].n; j++) any |= changes(k, q->a.t[i].s[j], loop);
+  for (int j = 0; j < q->m.n; j++) any |= changes(k, q->m.s[j], loop);
+  return any;
+}
+
+/* An index that a loop moves: rest + times * counter, where a round adds 'step' to the counter. */
+typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
+
+/* Is p such in the loop, which stands directly around r's place? */
+static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
+  int n = 0;
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++) {
+      const int32_t s = p->t[i].s[j];
+      if (!changes(w->r.k, s, loop)) continue;
+      if (s >= FL_KSYM_QUOTIENT || n++) return 0;
+      const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
+      if (step.bad || step.n != 1) return 0;
+      *m = (moving){ s, p->t[i], step.t[0] };
+      fl_kterm_drop(&m->times, s);
+    }
+  return n && w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
+}
+
+/* *move: what one round adds to the index. */
+static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
+  moving m;
+  if (!is_moving(w, p, loop, &m) || m.step.n) return 0;
+  *move = m.times;
+  return !__builtin_mul_overflow(move->c, m.step.c, &move->c);
+}
+
+int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
+                        int32_t loop) {
+  search a = { .r = { .k = k, .goal = read->s } }, b = { .r = { .k = k, .goal = write->s } };
+  fl_kterm move, other;
+  if (read->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
+  fl_kpoly p = fl_kpoly_of(k, &a.r.at, read->index), q = fl_kpoly_of(k, &b.r.at, write->index);
+  if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other))
+    return 0;
+  fl_kpoly_subtract(&p, &q);
+  if (p.bad || p.n > 1) return 0;
+  if (!p.n) return write->s != read->s && b.r.at.order < a.r.at.order && is_positive(&b.r, move);
+  if (!fl_kterm_same(&p.t[0], &move) || !is_positive(&b.r, move)) return 0;
+  return p.t[0].c % move.c != 0 || (p.t[0].c < 0) != (move.c < 0);
+}
+
+/* ---- elements of one round -------------------------------------------------------------- */
+
+/* rest + times * a and rest + times * b + e are not one for any counters a, b of the loop: e is
+** less than a round moves, or the counter stays below e / times. */
+static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
+  int ok;
+  int64_t move;
+  const fl_kterm bound = fl_kterm_ratio(e, &m->times, &ok);
+  if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) &&
+      fl_kroute_stays_below(&other->r, m->counter, &bound))
+    return 1;
+  if (e->n || m->times.n || !is_nonzero(&m->step) ||
+      __builtin_mul_overflow(m->times.c, m->step.c, &move))
+    return 0;
+  return move != INT64_MIN && llabs(e->c) < llabs(move);
+}
+
+int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q,
+                           int32_t loop) {
+  search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
+  moving m, other;
+  if (p->s->kind == FL_KS_LOOP || q->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) ||
+      !fl_kroute_find(&b.r))
+    return 0;
+  const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
+  fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
+  if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;
+  if (m.counter != other.counter || !same_term(&m.times, &other.times)) return 0;
+  fl_kpoly_subtract(&y, &x);
+  if (y.bad || y.n > 1) return 0;
+  return !y.n || keeps_off(&a, &b, &m, &y.t[0]);
+}

@@ -1,0 +1,30 @@
+/* The search for the thread that an element belongs to (own.c), and what asks
+** with it (own_places.c). */
+#ifndef FL_KERNEL_OWN_H
+#define FL_KERNEL_OWN_H
+#include "kernel/facts/route.h"
+
+enum { FL_KOWN_SUMS = 16, FL_KOWN_KNOWN = 48, FL_KOWN_RESTS = 12 };
+
+/* (unit / low) % (high / low) */
+typedef struct fl_kown_rest { fl_kpoly unit; fl_kterm low, high; } fl_kown_rest;
+
+typedef struct fl_kown_search {
+  fl_kroute r;
+  fl_kpoly sum[FL_KOWN_SUMS];
+  uint8_t used[FL_KOWN_SUMS];
+  int n_sums, n_given;
+  int32_t known[FL_KOWN_KNOWN];
+  int n_known;
+  fl_kown_rest rests[FL_KOWN_RESTS];                    /* that are known */
+  int n_rests;
+  int changed;
+} fl_kown_search;
+
+/* The way to w's goal, which is no loop; 0: not found. */
+int fl_kown_is_place(fl_kown_search *w);
+/* What a round adds to counter var, at w's place. */
+fl_kpoly fl_kown_step(const fl_kown_search *w, int32_t var);
+/* FL_KI_OWNED_…; step: what the threads that are looked at have in common in a grid, in a block. */
+int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);
+#endif

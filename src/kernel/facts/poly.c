@@ -1,0 +1,67 @@
+/*
+** Forms at a place of a kernel (poly.h): variables with one value are looked through, parameters
+** and counters of loops around stand for themselves.
+*/
+#include "kernel/facts/poly.h"
+
+int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
+  if (s >= FL_KSYM_QUOTIENT) {
+    const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
+    int all = 1;
+    for (int i = 0; i < q->a.n; i++)
+      for (int j = 0; j < q->a.t[i].n; j++) all &= fl_kpoly_is_uniform(k, q->a.t[i].s[j]);
+    for (int j = 0; j < q->m.n; j++) all &= fl_kpoly_is_uniform(k, q->m.s[j]);
+    return all;
+  }
+  if (s >= FL_KSYM_VAR)
+    return !fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
+           k->uniform->level[s - FL_KSYM_VAR] == FL_KEQUAL_GRID;
+  return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
+}
+
+typedef struct asked { const fl_kindices *k; fl_kplace at; } asked;
+
+static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth);
+
+/* Is the place in the body of the loop? What was computed before the loop is not. */
+static int in_loop(const asked *q, int32_t loop) {
+  for (int i = 0; i < q->at.n_loops; i++)
+    if (q->at.loops[i] == loop) return q->at.order > q->k->defs->loop_order[loop];
+  return 0;
+}
+
+static fl_kpoly expand_var(const fl_kreader *r, int32_t var, int depth) {
+  const asked *q = r->arg;
+  const fl_kdefs *defs = q->k->defs;
+  const fl_kdef *v = &defs->var[var];
+  if (v->zero) return fl_kpoly_number(0);
+  if (fl_kdef_at(defs, var, q->at.order)) {
+    fl_kplace there = q->at;
+    there.order = v->order;
+    return expand(q->k, &there, v->value, depth + 1);
+  }
+  if (fl_kdef_is_given(defs, var) || (fl_kdef_is_counter(defs, var) && in_loop(q, v->step_loop)))
+    return fl_kpoly_symbol(FL_KSYM_VAR + var);
+  return (fl_kpoly){ .bad = 1 };
+}
+
+/* What the threads that are looked at have in common is one number, whatever it is. */
+static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
+  const asked *q = r->arg;
+  const int same = !fl_kt_is_int(x->type) || q->at.same == FL_KSAME_NONE ? 0
+                 : q->at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(q->k, x)
+                                                  : fl_kuniform_in_block(q->k, x);
+  return same ? fl_kpoly_symbol(FL_KSYM_SAME) : (fl_kpoly){ .bad = 1 };
+}
+
+static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
+  const asked q = { k, *at };
+  const fl_kreader r = { expand_var, expand_other, k->quotients, &q };
+  return fl_kform_read(&r, x, depth);
+}
+
+fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
+  fl_kpoly p = expand(k, at, x, 0);
+  if (!p.bad) fl_kpoly_join(&p);
+  return p;
+}

@@ -1,0 +1,61 @@
+/*
+** What is known of the variables of one function, and the forms of its index expressions at a
+** place: what index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c
+** (which thread touched an element) read. Internal to the analysis of one function.
+*/
+#ifndef FL_KERNEL_POLY_H
+#define FL_KERNEL_POLY_H
+#include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
+#include "kernel/facts/form.h"
+#include "kernel/facts/uniform.h"
+
+enum { FL_KPOLY_LOOPS = 32, FL_KPOLY_SEEN = 48 };
+
+struct fl_kindices {
+  fl_mem *m;
+  const fl_kfunc *f;
+  int geometry;
+  const fl_klaunched *launched;             /* NULL: not known */
+  fl_klimits *used;                         /* of it */
+  fl_karena arena;                          /* of what follows */
+  fl_kdefs *defs;
+  fl_kuniform *uniform;
+  struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
+  fl_kquotients *quotients;
+};
+
+/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
+** that are looked at are in the same round of all loops, so what is equal in a block (a grid) is
+** one number. */
+typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
+typedef struct fl_kplace {
+  int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same;
+} fl_kplace;
+
+/* The value of integer expression x there; 'bad' where it is no such polynomial. */
+fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
+/* Is symbol s the same in all threads of the launch? */
+int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
+
+/* An index as digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Every thread of
+** the launch is one set of digits. */
+enum { FL_KDIGITS = 3 };
+typedef struct fl_kdigits {
+  int n;
+  int32_t symbol[FL_KDIGITS];               /* threadIdx, blockIdx or GLOBAL + axis */
+  fl_kterm modulus[FL_KDIGITS - 1];         /* m0, m1: positive multiples of uniform products */
+  int64_t scale;
+  fl_kpoly whole, shift;                    /* the index; what is the same in all threads of it */
+  uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
+} fl_kdigits;
+/* 0: the index of statement s is not of that form, or s stands in a loop. */
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
+                     fl_kdigits *out);
+/* 0 <= d < m wherever s is reached (m NULL: 0 <= d alone)? 'need' (a byte for each parameter of the
+** function): parameters that must be positive for it to be so. */
+int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
+                    uint8_t *need);
+/* The place of s, behind the conditions on the way to it; 0: not found. */
+int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at);
+#endif

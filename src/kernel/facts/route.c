@@ -1,0 +1,323 @@
+/*
+** The way to a statement (route.h), and what it says about digits. A condition that was kept in a
+** variable counts as it was when the variable was set.
+*/
+#include "kernel/facts/route.h"
+#include <stdlib.h>
+
+typedef fl_kroute route;
+
+/* ---- conditions ------------------------------------------------------------------------- */
+
+static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
+  if (c->kind == FL_KX_VAR) {                           /* asked before, kept in a variable */
+    const fl_kdef *v = &r->k->defs->var[c->var];
+    if (fl_kdef_at(r->k->defs, c->var, order)) learn(r, v->value, truth, v->order);
+    return;
+  }
+  if (c->kind == FL_KX_UNARY && c->op == FL_KO_NOT) { learn(r, c->x[0], !truth, order); return; }
+  if (c->kind == FL_KX_BINARY && c->op == (truth ? FL_KO_LAND : FL_KO_LOR)) {
+    learn(r, c->x[0], truth, order);
+    learn(r, c->x[1], truth, order);
+    return;
+  }
+  if (r->n == FL_KROUTE_FACTS) return;
+  r->cond[r->n] = c;
+  r->order[r->n] = order;
+  r->truth[r->n++] = (uint8_t)truth;
+}
+
+static int never_ends(fl_kblock b) {
+  const fl_kstmt *s = b.last;
+  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_BREAK ||
+               s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
+}
+
+static int find(route *r, fl_kblock b);
+
+static int enter(route *r, const fl_kstmt *s, int other) {
+  const int n = r->n, loops = r->at.n_loops;
+  if (s->kind == FL_KS_IF) learn(r, s->x[0], !other, r->at.order + 1);
+  if (s->kind == FL_KS_LOOP) {                          /* its own condition: in the loop */
+    if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1, r->at.order + 1);
+    if (r->at.n_loops < FL_KPOLY_LOOPS)
+      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
+  }
+  if (find(r, other ? s->other : s->body)) return 1;
+  r->n = n;
+  r->at.n_loops = loops;
+  return 0;
+}
+
+/* Conditions on the way to r->goal; what was learned behind "if (c) return;" stays. */
+static int find(route *r, fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    const int32_t order = ++r->at.order;
+    if (s == r->goal) return 1;
+    if (enter(r, s, 0) || enter(r, s, 1)) return 1;
+    if (s->kind == FL_KS_IF && never_ends(s->body) && !s->other.first)
+      learn(r, s->x[0], 0, order);
+  }
+  return 0;
+}
+
+int fl_kroute_find(fl_kroute *r) { return find(r, r->k->f->body); }
+
+/* ---- digits ----------------------------------------------------------------------------- */
+
+typedef fl_kdigit digit;
+
+static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
+  return a->c == b->c * factor && fl_kterm_same(a, b);
+}
+
+/* Does low < high say s < m by constants alone (s + 1 < m, s < m - 2)? In signed numbers, which
+** do not wrap. */
+static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
+  for (int i = 0; i < low.n; i++) {
+    low.t[i].c = -low.t[i].c;
+    fl_kpoly_add(&high, low.t[i]);
+  }
+  fl_kterm bound = *m;
+  bound.c = -bound.c;
+  fl_kpoly_add(&high, (fl_kterm){ 1, 1, { s } });
+  fl_kpoly_add(&high, bound);
+  return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
+}
+
+/* Notes that the answer is for such launches. */
+static int note_limit(fl_klimits *used, fl_klimit x) {
+  for (int i = 0; i < used->n; i++) {
+    const fl_klimit *o = &used->at[i];
+    if (o->which == x.which && o->param == x.param && o->factor <= x.factor) return 1;
+  }
+  if (used->n == FL_KLIMITS) return 0;
+  used->at[used->n++] = x;
+  return 1;
+}
+
+int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
+  const fl_klaunched *l = r->k->launched;
+  int64_t most = m;
+  if (!l || !r->used || l->extent[which] < 1 || m < 1) return 0;
+  if (param >= 0 && (param >= l->n_values || !l->known[param])) return 0;
+  if (param >= 0 && __builtin_mul_overflow(m, l->value[param], &most)) return 0;
+  return l->extent[which] <= most && note_limit(r->used, (fl_klimit){ which, param, m });
+}
+
+/* The variable is a parameter that is a number. */
+static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
+  const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
+  return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct
+         ? v : NULL;
+}
+
+/* In a comparison of unsigned numbers, is the bound m what it seems? A
+** negative one is large there. */
+static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
+  const fl_klaunched *l = k->launched;
+  if (!l || fl_ktypes[c->x[0]->type].is_signed) return 1;
+  for (int i = 0; i < m->n; i++) {
+    const fl_kvar *v = parameter(k, m->s[i]);
+    if (m->s[i] < FL_KSYM_SAME || (v && !fl_ktypes[v->type].is_signed)) continue;
+    if (!v || v->param >= l->n_values || !l->known[v->param] || l->value[v->param] < 0) return 0;
+    if (!note_limit(k->used, (fl_klimit){ FL_KEXTENT_NONE, v->param, 1 })) return 0;
+  }
+  return 1;
+}
+
+/* Condition i as low < high, in that order; 0: it is no such. */
+static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
+  const fl_kexpr *c = r->cond[i];
+  if (c->kind != FL_KX_BINARY) return 0;
+  int op = c->op, swap = 0;
+  if (!r->truth[i]) op = fl_kop_negated(op);
+  if (op == FL_KO_GT || op == FL_KO_GE)
+    swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
+  if (op != FL_KO_LT && op != FL_KO_LE) return 0;
+  fl_kplace then = r->at;
+  then.order = r->order[i];
+  *low = fl_kpoly_of(r->k, &then, c->x[swap]);
+  *high = fl_kpoly_of(r->k, &then, c->x[!swap]);
+  if (low->bad || high->bad) return 0;
+  if (op == FL_KO_LE) fl_kpoly_add(high, (fl_kterm){ 1, 0, { 0 } });
+  return 1;
+}
+
+/* The dividend of bound p, a quotient by a number, else p: what is not
+** negative and below p is below that. */
+static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
+  if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
+  const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
+  return q->m.n ? p : &q->a;
+}
+
+int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
+  const fl_kexpr *c = r->cond[i];
+  fl_kpoly low, high;
+  if (!compared(r, i, &low, &high)) return 0;
+  if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
+  if (!fl_kpoly_is(&low, s)) return 0;
+  const fl_kpoly *const bound[2] = { &high, dividend(r->k, &high) };
+  for (int j = 0; j < 2; j++)
+    if (bound[j]->n == 1 && fl_kterm_same(&bound[j]->t[0], m))
+      return bound[j]->t[0].c <= m->c && bound[j]->t[0].c > 0 && is_no_less(r->k, c, m);
+  return 0;
+}
+
+/* Does condition i say: s is not negative? In signed numbers. */
+static int says_natural(const route *r, int i, int32_t s) {
+  fl_kpoly low, high;
+  if (!compared(r, i, &low, &high) || !fl_ktypes[r->cond[i]->x[0]->type].is_signed) return 0;
+  fl_kpoly_subtract(&high, &low);
+  fl_kpoly_add(&high, (fl_kterm){ -1, 1, { s } });
+  return !high.bad && (!high.n || (high.n == 1 && !high.t[0].n && high.t[0].c <= 1));
+}
+
+int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m) {
+  for (int i = 0; i < 2 && p->n == 2; i++) {
+    *a = (fl_kpoly){ .n = 1, .t = { p->t[i] } };
+    for (int j = 0; j < p->t[!i].n && fl_kpoly_is_natural(a); j++) {
+      *m = p->t[!i];
+      if (m->s[j] < FL_KSYM_QUOTIENT) continue;
+      const fl_kquotient *q = &r->k->quotients->at[m->s[j] - FL_KSYM_QUOTIENT];
+      fl_kterm_drop(m, m->s[j]);
+      m->c = -m->c;
+      if (fl_kpoly_same(&q->a, a) && fl_kterm_same(&q->m, m) && q->m.c == m->c) return 1;
+    }
+  }
+  return 0;
+}
+
+/* A counter's first value, and what a round adds; 0: s is none. */
+static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kdef_is_counter(r->k->defs, s - FL_KSYM_VAR))
+    return 0;
+  const fl_kdef *v = &r->k->defs->var[s - FL_KSYM_VAR];
+  fl_kplace then = r->at;
+  then.order = v->order;
+  *first = fl_kpoly_of(r->k, &then, v->value);
+  *step = fl_kpoly_of(r->k, &r->at, v->step);
+  fl_kpoly_add(step, (fl_kterm){ -1, 1, { s } });
+  return !first->bad && !step->bad;
+}
+
+/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step
+** upwards; or a condition says it. */
+int fl_kroute_not_negative(const route *r, int32_t s) {
+  fl_kpoly p, step, a;
+  fl_kterm m;
+  if (s < FL_KSYM_VAR) return 1;
+  if (s >= FL_KSYM_QUOTIENT || !counts(r, s, &p, &step)) return 0;
+  for (int i = 0; i < r->n; i++)
+    if (says_natural(r, i, s)) return 1;
+  if (!fl_kpoly_is_natural(&step)) return 0;
+  if (p.n > 1) return fl_kroute_is_remainder(r, &p, &a, &m);
+  return p.n == 0 || (p.t[0].c >= 0 &&
+                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
+}
+
+/* A counter that steps downwards from below m. */
+static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
+  fl_kpoly first, step, down = { 0 };
+  if (!counts(r, s, &first, &step)) return 0;
+  fl_kpoly_subtract(&down, &step);
+  fl_kterm bound = *m;
+  bound.c = -bound.c;
+  fl_kpoly_add(&first, bound);
+  return fl_kpoly_is_natural(&down) && !first.bad && first.n == 1 && !first.t[0].n &&
+         first.t[0].c < 0;
+}
+
+/* The number s of a thread stays below m in this launch. */
+static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
+  const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KSPECIAL_TID_X;
+  if (s > FL_KSPECIAL_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
+  if (!m->n) return fl_kroute_launched(r, which, -1, m->c);
+  const fl_kvar *v = m->n == 1 ? parameter(r->k, m->s[0]) : NULL;
+  return v && fl_kroute_launched(r, which, v->param, m->c);
+}
+
+/* 0 <= s < m, m a monomial. */
+int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
+  if (!fl_kroute_not_negative(r, s)) return 0;
+  for (int axis = 0; axis < 3; axis++) {
+    const fl_kterm dim = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } },
+               grid = { 1, 1, { FL_KSPECIAL_GDIM_X + axis } };
+    if (s == FL_KSPECIAL_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
+    if (s == FL_KSPECIAL_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
+    if (s == FL_KSPECIAL_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
+        m->c >= r->k->f->max_threads)
+      return 1;
+  }
+  for (int i = 0; i < r->n; i++)
+    if (fl_kroute_says_below(r, i, s, m)) return 1;
+  return begins_below(r, s, m) || is_launched_below(r, s, m);
+}
+
+/* |a| <= |b| wherever it matters: a remainder stays under its divisor whatever sign that has. */
+static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
+  return fl_kterm_same(a, b) && a->c <= b->c;
+}
+
+static int digit_below(const route *r, const digit *d, const fl_kterm *m) {
+  if (d->kind == FL_KDIGIT_SYMBOL) return fl_kroute_stays_below(r, d->s, m);
+  if (d->kind == FL_KDIGIT_REM) return is_at_most(&d->bound, m);
+  for (int i = 0; i < r->n; i++)                        /* i / w < h is known, or i < w * h */
+    if (fl_kroute_says_below(r, i, d->s, m)) return 1;
+  int ok;
+  const fl_kterm whole = fl_kterm_product(&d->high, m, &ok);
+  return ok && d->unit->n == 1 && fl_kroute_stays_below(r, d->unit->t[0].s[0], &whole);
+}
+
+int fl_kroute_is_chain(const route *r, const digit *d, int n) {
+  int last = -1;
+  uint8_t used[FL_KPOLY_TERMS] = { 0 };
+  for (int i = 0; i < n && last < 0; i++)
+    if (d[i].stride.n == 0 && d[i].stride.c) {
+      int least = 1;
+      for (int j = 0; j < n; j++)
+        if (j != i && d[j].stride.n == 0 && llabs(d[j].stride.c) <= llabs(d[i].stride.c))
+          least = 0;
+      if (least) last = i;
+    }
+  if (last < 0) return 0;
+  used[last] = 1;
+  for (int count = 1; count < n; count++) {
+    int next = -1;
+    for (int i = 0; i < n && next < 0; i++) {
+      int ok;
+      const fl_kterm q = used[i] ? d[i].stride : fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
+      if (!used[i] && ok && q.c > 0 && digit_below(r, &d[last], &q)) next = i;
+    }
+    if (next < 0) return 0;
+    used[next] = 1;
+    last = next;
+  }
+  return 1;
+}
+
+int32_t fl_kroute_counter(const route *r, int32_t var) {
+  const fl_kdef *v = &r->k->defs->var[var];
+  fl_kplace then = r->at;
+  then.order = v->order;
+  fl_kpoly first = fl_kpoly_of(r->k, &then, v->value), step = fl_kpoly_of(r->k, &r->at, v->step);
+  if (first.bad || step.bad) return -2;
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  if (step.n != 1 || step.t[0].c <= 0) return -2;
+  const int uniform = fl_kuniform_in_grid(r->k, v->value);
+  if (step.t[0].n == 0 && uniform) return -1;
+  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
+  const int32_t base = first.t[0].s[0];
+  for (int axis = 0; axis < 3; axis++) {
+    const fl_kterm block = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } };
+    const fl_kterm grid = { 1, 2, { FL_KSPECIAL_BDIM_X + axis, FL_KSPECIAL_GDIM_X + axis } };
+    if (base == FL_KSYM_GLOBAL + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &grid))
+      return base;
+    if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block))
+      return base;
+  }
+  const int number = base <= FL_KSPECIAL_BID_Z ||
+                     (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
+  return number && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;   /* it is j % step */
+}

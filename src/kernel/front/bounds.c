@@ -1,0 +1,130 @@
+/*
+** What is too large for any compiler, found by the tokens of the whole text: functions that are
+** never called are read nowhere else, but a compiler writes out their arrays too. Names are those
+** of the file, so a size that depends on others is not bounded here.
+*/
+#include "kernel/front/front.h"
+
+/* of an expression: a compiler's time goes with the square of its terms */
+enum { MOST_TOKENS = 20000 };
+
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+static int ends_statement(const fl_ktok *t) {
+  return is_punct(t, ';') || is_punct(t, '{') || is_punct(t, '}');
+}
+
+static void check_expressions(fl_front *p) {
+  int64_t run = 0, round = 0;
+  for (int64_t i = 0; i < p->toks.n && !p->failed; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (ends_statement(t)) round = 0;
+    round += is_punct(t, '(') - (round && is_punct(t, ')'));
+    run = ends_statement(t) || (!round && is_punct(t, ',')) ? 0 : run + 1;
+    if (run > MOST_TOKENS)
+      fl_refuse_size(p, t->line, "an expression is too long: at most %d tokens", MOST_TOKENS);
+  }
+}
+
+/* Are tokens from … ']' numbers, names and operators alone? *end: the ']'. */
+static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
+  int64_t i = from;
+  for (; i + 1 < p->toks.n && !is_punct(&p->toks.at[i], ']'); i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int operand = t->kind == FL_TOK_INT || t->kind == FL_TOK_NAME;
+    if (!operand &&
+        (t->kind != FL_TOK_PUNCT || ends_statement(t) || is_punct(t, '[') || is_punct(t, '=')))
+      return 0;
+    if (t->kind == FL_TOK_NAME && is_punct(t + 1, '(') && !fl_ktok_is(t, "sizeof")) return 0;
+  }
+  *end = i;
+  return i > from && i + 1 < p->toks.n;
+}
+
+/* The number that tokens from … end - 1 are; 0: it is not known here. */
+static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
+  const fl_kbookmark back = fl_front_open(p, from, NULL);
+  int64_t n = fl_decl_constant(p, "a size");
+  if (p->failed || p->at != end || n < 0) n = 0;
+  p->failed = p->sized = 0;
+  if (p->a->failed > FL_KARENA_MEMORY) p->a->failed = 0;
+  fl_front_close(p, back);
+  return n;
+}
+
+/* "[2][3]" from token i on, of elements of so many bytes. */
+static void check_array(fl_front *p, int64_t i, int64_t bytes) {
+  int rank = 0;
+  for (int64_t end; is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
+       i = end + 1, rank++) {
+    const int64_t n = number_at(p, i + 1, end);
+    if (!n) return;
+    bytes = bytes > FL_K_MAX_ARRAY || n > FL_K_MAX_ARRAY ? (int64_t)FL_K_MAX_ARRAY + 1 : bytes * n;
+    if (bytes <= FL_K_MAX_ARRAY) continue;
+    const char *why = fl_kfull(p->a, rank, FL_K_MAX_RANK, "dimensions of an array");
+    if (why) fl_refuse_size(p, p->toks.at[i].line, "%s", why);
+    else fl_refuse_size(p, p->toks.at[i].line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
+    return;
+  }
+}
+
+/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes:
+** of the shortest type that is named, so "unsigned char" has 1; 0: none is known. */
+static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
+  int names = 0;
+  *bytes = 0;
+  for (;; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (fl_ktok_is(t, "return") || fl_ktok_is(t, "else") || fl_ktok_is(t, "case") ||
+        fl_ktok_is(t, "do"))
+      return 0;
+    const fl_ctype *type = t->kind == FL_TOK_NAME ? fl_ctype_named(p->a, t->text, t->n) : NULL;
+    if (type && (!*bytes || fl_ctype_size(type) < *bytes)) *bytes = fl_ctype_size(type);
+    if (t->kind == FL_TOK_NAME) names++;
+    else if (is_punct(t, FL_PU_SCOPE)) names--;
+    else return names > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME ? i - 1 : 0;
+  }
+}
+
+/* The arrays of a declaration whose first name is token i. */
+static void check_declaration(fl_front *p, int64_t i, int64_t bytes) {
+  int depth = 0;
+  for (int first = 1; i + 1 < p->toks.n && !p->failed; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (first && t->kind == FL_TOK_NAME && is_punct(t + 1, '[')) check_array(p, i + 1, bytes);
+    depth += is_punct(t, '(') + is_punct(t, '[') - is_punct(t, ')') - is_punct(t, ']');
+    if (ends_statement(t) || depth < 0) return;
+    first = !depth && is_punct(t, ',');
+  }
+}
+
+/* Does the '{' at i open the body of a function? */
+static int opens_function(const fl_front *p, int64_t i) {
+  while (i > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME) i--;
+  return i > 0 && is_punct(&p->toks.at[i - 1], ')');
+}
+
+static void check_arrays(fl_front *p) {
+  int64_t bytes, depth = 0;
+  for (int64_t i = 0; i + 1 < p->toks.n && !p->failed; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (is_punct(t, '{') && (depth || opens_function(p, i))) depth++;
+    if (is_punct(t, '}') && depth) depth--;
+    const int64_t name = depth && ends_statement(t) ? declared_name(p, i + 1, &bytes) : 0;
+    if (name) check_declaration(p, name, bytes ? bytes : 1);
+  }
+}
+
+void fl_front_note_size(fl_front *p) {
+  if (!p->failed || !p->sized || p->src->too_large) return;
+  p->src->too_large = p->why;
+  p->src->too_large_line = p->line;
+}
+
+void fl_front_bounds(fl_front *p) {
+  p->failed = p->sized = 0;
+  check_expressions(p);
+  if (!p->failed) check_arrays(p);
+  fl_front_note_size(p);
+  p->failed = 0;
+}

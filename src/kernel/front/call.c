@@ -1,0 +1,522 @@
+/*
+** Calls: arguments, __device__ functions (inlined: their tokens are read again with the
+** parameters bound), builtins. References and pointers are bound to the caller's places.
+*/
+#include "kernel/front/front.h"
+#include <assert.h>
+#include <string.h>
+
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
+  const int angle = p->angle;
+  int n = 0;
+  fl_front_need(p, '(');
+  if (fl_front_take(p, ')')) return 0;
+  p->angle = 0;
+  const fl_kmark m = fl_order_mark(p);
+  do {
+    const int64_t elements = fl_pack_count(p, 0);
+    fl_kpacked each = fl_pack_open(p, elements);
+    do {
+      if (elements == 0) break;
+      if (!fl_front_room(p, n, max, "arguments of a call")) break;
+      if (fl_front_is(p, '{')) {
+        args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+        fl_front_skip(p);
+      } else {
+        const fl_kmark middle = fl_order_mark(p);
+        const int32_t line = fl_front_tok(p)->line;
+        args[n] = fl_parse_assign(p);
+        if (!p->failed) fl_order_argument(p, &m, &middle, args, n, line);
+        n++;
+      }
+    } while (!p->failed && fl_pack_next(p, &each));
+  } while (!p->failed && fl_front_take(p, ','));
+  p->angle = angle;
+  fl_front_need(p, ')');
+  return p->failed ? 0 : n;
+}
+
+/* ---- inlining -------------------------------------------------------------------------------- */
+
+/* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
+** that is shadowed only makes the answer careful.) */
+static int reassigned(fl_front *p, int64_t body, const char *name) {
+  int depth = 0;
+  for (int64_t i = body; i + 1 < p->toks.n; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
+  }
+  return 0;
+}
+
+/* The place with its index kept in a temporary: the callee may change what the index reads. */
+static fl_cvalue settled(fl_front *p, fl_cvalue v) {
+  if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  return v;
+}
+
+/* "T *&p", which the body assigns: another name of the caller's pointer. */
+static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
+  const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1]
+                                                       : (fl_symbol){ .offset = -1 };
+  if (of.offset < 0 || !of.v.type) {
+    if (!p->turning) p->turn_wanted = 1;
+    fl_refuse(p, line, "pointer '%s' is assigned in the function that takes it by reference",
+              f->name);
+    return;
+  }
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_POINTER);
+  if (!s) return;
+  s->v = of.v;
+  s->type = of.type;
+  s->offset = of.offset;
+}
+
+static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
+                         int64_t body, int32_t line) {
+  if (f->by_reference && reassigned(p, body, f->name)) { bind_other_name(p, f, v, line); return; }
+  if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
+  v = fl_pointer_as(p, f->type, v, line);
+  if (p->failed) return;
+  const int moves = reassigned(p, body, f->name);
+  int offset = -1;
+  if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
+  const int fits = p->turning && fl_turn_fits(p, v.type, &v);
+  const int turns = fits && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
+  fl_kexpr *const begin = v.idx;
+  if (turns) {
+    v = fl_turn_new(p, v.type, v.is_const, f->name, &v, line);
+    v.idx = begin;
+  }
+  if (p->failed) return;
+  if (moves || turns) {
+    offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, f->name, 1);
+    fl_kexpr *at = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+    if (offset < 0) return;
+    fl_kstmt_decl(p->f, p->b, offset);
+    fl_kstmt_assign(p->f, p->b, offset, at);
+    v.idx = NULL;
+  } else {
+    v = settled(p, v);
+  }
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_POINTER);
+  if (!s) return;
+  v.sym = 0;
+  s->v = v;
+  s->offset = offset;
+}
+
+static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
+                       int32_t line) {
+  fl_cvalue to = fl_decl_formal(p, f->type, f->name, body, line);
+  if (p->failed) return;
+  fl_member_copy(p, to, v, line);
+  to.is_const = f->is_const;
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_OBJECT);
+  if (s) s->v = to;
+}
+
+/* "const float4 &v" that is seen as an array: a copy that is one. */
+static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
+  if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
+  const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
+  fl_member_copy(p, one, v, line);
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
+  if (s) s->v = one;
+  return 1;
+}
+
+static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
+                           int32_t line) {
+  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  v = fl_member_as(p, v, f->type, line);
+  const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
+  if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
+  if (wants_array(p, f, v, body, line)) return;
+  if (!place) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);
+    return;
+  }
+  v = settled(p, v);
+  v.torn = 0;
+  v.is_const |= f->is_const;
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
+  if (s) s->v = v;
+}
+
+/* A list as an argument is read in the caller's scope, before there are names of the callee. */
+static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
+  const int64_t at = p->at;
+  const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
+  p->at = v.at;
+  if (!p->failed) fl_decl_fill(p, to, 1);
+  p->at = at;
+  return to;
+}
+
+/* What a formal is by default, in the scope of the function. */
+static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame,
+                            int32_t line) {
+  const int64_t at = p->at, outer = p->frame;
+  const fl_kscope *up = p->up;
+  p->frame = frame;
+  p->up = d->scope;
+  p->at = f->init;
+  const fl_cvalue v = fl_front_is(p, '{')
+                      ? listed(p, f, (fl_cvalue){ .kind = FL_V_LIST, .at = p->at }, line)
+                                         : fl_parse_assign(p);
+  p->frame = outer;
+  p->up = up;
+  p->at = at;
+  return v;
+}
+
+static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
+  fl_cvalue args[16];
+  for (int i = 0; i < c->n && !p->failed; i++)
+    args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line)
+                                           : c->args[i];
+  if (d->owner) fl_member_open(p, d, c->self);
+  fl_front_push(p, d->env, d->n_env);
+  for (int i = 0; i < d->n_params && !p->failed; i++) {
+    const fl_kformal *f = &d->params[i];
+    const fl_cvalue v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
+    if (p->failed) break;
+    if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
+    else if (f->by_reference) bind_reference(p, f, v, d->body, c->line);
+    else bind_value(p, f, v, d->body, c->line);
+  }
+  fl_symbol *pack = d->pack && !p->failed ? fl_front_add(p, d->pack, FL_SYM_PACK) : NULL;
+  if (pack) pack->n_inner = d->n_pack;
+  p->frame = frame;
+}
+
+static int count_leaves(fl_kblock b, int label) {
+  int n = 0;
+  for (fl_kstmt *s = b.first; s; s = s->next)
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + count_leaves(s->body, label) +
+         count_leaves(s->other, label);
+  return n;
+}
+
+/* A block whose only LEAVE is its last statement needs neither. */
+static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
+  for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
+  const int leaves = count_leaves(body, label);
+  const int last =
+      body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
+  if (last) {
+    fl_kblock kept = { NULL, NULL };
+    for (fl_kstmt *s = body.first, *next; s != body.last; s = next) {
+      assert(s);
+      next = s->next;
+      s->next = NULL;
+      fl_kblock_append(&kept, (fl_kblock){ s, s });
+    }
+    body = kept;
+  }
+  if (leaves - last == 0) { fl_kblock_append(p->b, body); return; }
+  fl_kstmt *s = fl_emit(p, FL_KS_BLOCK, line);
+  if (!s) return;
+  s->label = label;
+  s->body = body;
+  s->called = 1;
+}
+
+/* Known from the start, unless it is auto or a place: then the first return says it. */
+static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
+  if (d->result->kind == FL_C_VOID) return fl_val_none();
+  return fl_decl_object(p, d->result, d->name, line);
+}
+
+/* What a function of the library does is done by the line that calls it. */
+static void blame(fl_front *p, int64_t body, int32_t line) {
+  int depth = 0;
+  for (int64_t i = body; i < p->toks.n; i++) {
+    fl_ktok *t = &p->toks.at[i];
+    t->line = line;
+    if (t->kind != FL_TOK_PUNCT) continue;
+    depth += (t->punct == '{') - (t->punct == '}');
+    if (depth == 0) return;
+  }
+}
+
+/* "{ return e; }" of constants, where no statement may stand. */
+static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+  if (!(p->toks.at[d->body].punct == '{' && fl_ktok_is(&p->toks.at[d->body + 1], "return"))) {
+    fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
+    return fl_val_none();
+  }
+  const fl_kbookmark back = fl_front_open(p, d->body + 2, d->scope);
+  const int64_t frame = p->frame;
+  if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+  fl_front_push(p, d->env, d->n_env);
+  for (int i = 0; i < d->n_params && !p->failed; i++) {
+    const fl_kformal *f = &d->params[i];
+    fl_kexpr *e = fl_val_scalar(p, i < c->n ? c->args[i] : by_default(p, d, f, frame, c->line),
+                                c->line);
+    e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
+    if (!e || e->kind != FL_KX_CONST)
+      fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
+    fl_symbol *s = p->failed ? NULL : fl_front_add(p, f->name, FL_SYM_CONSTANT);
+    if (s) s->v = fl_val_expr(e);
+  }
+  fl_kexpr *r = p->failed ? NULL : fl_parse_scalar(p);
+  if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_convert(p, r, d->result->scalar);
+  fl_front_close(p, back);
+  return fl_val_expr(r);
+}
+
+/* A constexpr function of constants is one. */
+static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
+  int marked = 0;
+  for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
+  for (int i = 0; i < c->n; i++)
+    marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;
+  return marked && fl_ktok_is(&p->toks.at[d->body + 1], "return");
+}
+
+static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (p->failed) return 1;
+  if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
+  else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
+  else if (d->busy)
+    fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
+  else if (p->inlined >= FL_K_MAX_INLINE)
+    fl_refuse(p, line, "calls of functions are nested more than %d deep", FL_K_MAX_INLINE);
+  else if (++p->nodes > FL_K_MAX_NODES)
+    fl_refuse_size(p, line, "the kernel is too long after inlining");
+  return p->failed;
+}
+
+/* Reads the body, bound, into *body; the parser's state is that of the caller again. */
+static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body,
+                           int *label) {
+  const fl_front saved = *p;
+  const int64_t frame = p->syms.n;
+  const fl_cvalue r = result_object(p, d, c->line);
+  bind(p, d, c, frame);
+  p->up = d->scope;
+  p->half = p->pack = 0;
+  p->outside = p->b;
+  p->b = body;
+  p->inside = d;
+  p->returned = r;
+  p->return_label = *label = p->f->n_labels++;
+  p->breaks = FL_BREAK_NONE;
+  p->continues = p->statement = p->outer = 0;
+  p->inlined++;
+  d->busy = 1;
+  if (d->is_maker && c->self && !p->failed) fl_member_inits(p, d, *c->self);
+  p->at = d->body;
+  if (!p->failed) fl_parse_compound(p);
+  d->busy = 0;
+  const fl_cvalue given = p->returned;
+  p->syms.n = frame;
+  p->b = saved.b;
+  p->at = saved.at;
+  p->half = saved.half;
+  p->pack = saved.pack;
+  p->frame = saved.frame;
+  p->up = saved.up;
+  p->inside = saved.inside;
+  p->outside = saved.outside;
+  p->returned = saved.returned;
+  p->return_label = saved.return_label;
+  p->breaks = saved.breaks;
+  p->continues = saved.continues;
+  p->inlined--;
+  return given;
+}
+
+fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+  fl_kblock body = { NULL, NULL };
+  int label = 0;
+  if (cannot(p, d, c->line)) return fl_val_none();
+  if (!p->b || !p->f || is_constant(p, d, c)) return fold_call(p, d, c);
+  if (!d->line) blame(p, d->body, c->line);
+  fl_cvalue r = read_body(p, d, c, &body, &label);
+  if (p->failed) return fl_val_none();
+  const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
+  if (value && !count_leaves(body, label)) {
+    fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name,
+              fl_ctype_text(p->a, d->result));
+    return fl_val_none();
+  }
+  append_body(p, body, label, c->line);
+  if (r.kind == FL_V_NONE) return fl_val_none();
+  if (d->returns == FL_RETURNS_VALUE) r.rvalue = 1;
+  return r;
+}
+
+/* ---- all calls ------------------------------------------------------------------------------- */
+
+static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *args,
+                            int n) {
+  const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
+  if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
+  if (n != t->s->width) {
+    fl_refuse(p, name->line, "%.*s takes %d arguments, %d given", (int)name->n,
+              name->text, t->s->width, n);
+    return fl_val_none();
+  }
+  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
+  v.parts = fl_karena_new(p->a, (size_t)n * sizeof *v.parts);
+  for (int i = 0; v.parts && i < n; i++)
+    v.parts[i] = fl_val_convert(p, fl_val_scalar(p, args[i], name->line), t->s->element);
+  return v.parts ? v : fl_val_none();
+}
+
+/* __ldg and its kin: cache hints on plain accesses. */
+static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                  fl_cvalue *out) {
+  static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
+                                       "__ldcs", "__ldlu", "__ldcv" };
+  static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
+  for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+    if (!fl_ktok_is(t, loads[i]) || n != 1) continue;
+    *out = fl_val_deref(p, args[0], t->line);
+    out->rvalue = 1;
+    return 1;
+  }
+  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
+    if (!fl_ktok_is(t, stores[i]) || n != 2) continue;
+    fl_val_assign(p, fl_val_deref(p, args[0], t->line), args[1], t->line);
+    *out = fl_val_none();
+    return 1;
+  }
+  return 0;
+}
+
+/* sincosf(x, &s, &c): two assignments. */
+static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                      fl_cvalue *out) {
+  const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
+  const int f32 = fl_ktok_is(t, "sincosf") || fl_ktok_is(t, "__sincosf") ||
+                  fl_ktok_is(t, "sincospif");
+  if (!f32 && !pi && !fl_ktok_is(t, "sincos")) return 0;
+  *out = fl_val_none();
+  if (n != 3) {
+    fl_refuse(p, t->line, "%.*s takes 3 arguments", (int)t->n, t->text);
+    return 1;
+  }
+  fl_kexpr *x = fl_val_scalar(p, args[0], t->line);
+  if (!x) return 1;
+  const fl_cvalue s = fl_val_deref(p, args[1], t->line),
+                 c = fl_val_deref(p, args[2], t->line);
+  const int type = f32 || x->type == FL_KT_F32 ? FL_KT_F32 : FL_KT_F64;
+  const int fast = t->text[0] == '_';
+  x = fl_val_stable(p, fl_val_convert(p, x, type));
+  if (!x || p->failed) return 1;
+  const int ids[2] = { pi ? FL_KB_SINPI : fast ? FL_KB_FAST_SIN : FL_KB_SIN,
+                       pi ? FL_KB_COSPI : fast ? FL_KB_FAST_COS : FL_KB_COS };
+  fl_val_assign(p, s, fl_val_expr(fl_kexpr_call(p->a, ids[0], type, 1, &x)), t->line);
+  fl_val_assign(p, c, fl_val_expr(fl_kexpr_call(p->a, ids[1], type, 1, &x)), t->line);
+  return 1;
+}
+
+static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n) {
+  fl_kexpr *x[FL_K_MAX_ARGS] = { NULL };
+  const int nan = fl_ktok_is(name, "__builtin_nanf");
+  for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++)
+    x[i] = fl_val_scalar(p, args[i], name->line);
+  return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
+}
+
+/* A function of the language itself has that name: a user's of other types stands beside it. */
+static int is_built_in(const fl_ktok *t) {
+  return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5)) ||
+         (t->n > 6 && !memcmp(t->text, "atomic", 6)) || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+}
+
+/* The function that the call at the tokens means, called. *other: it means a
+** built-in one; then nothing is taken. */
+static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
+                         int *other) {
+  fl_symbol given[8];
+  fl_cvalue args[16];
+  const int64_t at = p->at;
+  const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
+  fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
+  int exact = 0;
+  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given, 8);
+  c.n = fl_parse_arguments(p, args, 16);
+  if (p->failed) return fl_val_none();
+  fl_kdevice *d = fl_overload(p, first, &c, &exact);
+  *other = !self && !c.n_given && !exact && is_built_in(name);
+  if (*other && !p->failed) {
+    p->at = at;
+    if (p->b) *p->b = mark;
+    if (mark.last) mark.last->next = NULL;
+    return fl_val_none();
+  }
+  if (d) return fl_inline(p, d, &c);
+  fl_refuse_call(p, name, first, &c);
+  return fl_val_none();
+}
+
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
+                           const fl_ktok *name) {
+  int other = 0;
+  const fl_cvalue v = resolve(p, first, self, name, &other);
+  if (other)
+    fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n,
+              name->text);
+  return v;
+}
+
+static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
+  fl_cvalue args[16], out = fl_val_none();
+  if (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)) return out;
+  if (fl_ktok_is(name, "__builtin_nanf")) {
+    fl_front_skip(p);
+    return fl_call_math(p, name, NULL, 0);
+  }
+  const int n = fl_parse_arguments(p, args, 16);
+  if (p->failed) return out;
+  for (int i = 0; i < n; i++) {                             /* a friend of an argument's struct */
+    const fl_symbol *s = fl_member_find(args[i].type, name->text, name->n);
+    const fl_kcall c = { .args = args, .n = n, .line = name->line };
+    fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
+    if (d) return fl_inline(p, d, &c);
+  }
+  if (name->n > 6 && !memcmp(name->text, "make_", 5)) {
+    out = make_vector(p, name, args, n);
+    if (out.kind != FL_V_NONE || p->failed) return out;
+  }
+  if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
+      fl_call_half(p, name, args, n, &out))
+    return out;
+  if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) &&
+      n == 2)
+    return args[0];
+  if (fl_math_known(name)) return call_math(p, name, args, n);
+  fl_refuse(p, name->line, "unknown function '%.*s'%s", (int)name->n, name->text,
+            fl_front_meant(p, name));
+  return out;
+}
+
+fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
+  const fl_symbol *s = fl_front_find(p, name->text, name->n), *self = NULL;
+  fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
+  int other = 0;
+  if (s && s->kind == FL_SYM_WRONG) {
+    fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
+    return fl_val_none();
+  }
+  if (s && (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) &&
+      s->v.type->kind == FL_C_STRUCT)
+    return fl_member_call(p, s->v, "operator()", 10, name->line);
+  if (s && !device) {
+    fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name);
+    return fl_val_none();
+  }
+  if (!device) return call_built_in(p, name);
+  if (device->owner) self = fl_front_find(p, "this", 4);
+  fl_cvalue object = self ? self->v : fl_val_none();
+  const fl_cvalue v = resolve(p, device, self ? &object : NULL, name, &other);
+  return other && !p->failed ? call_built_in(p, name) : v;
+}

@@ -1,0 +1,383 @@
+/* Types as written, and struct, enum and typedef. */
+#include "kernel/front/front.h"
+#include <string.h>
+
+/* ---- specifiers ------------------------------------------------------------------------------ */
+
+static const char *const qualifiers[] = {
+  "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict",
+  "restrict",
+  "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__",
+  "__noinline__",
+  "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int",
+  "char", "void",
+  "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas",
+  "volatile", "union",
+  "class", "typename", "mutable", "using", "consteval", "constinit", "decltype",
+};
+
+static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
+  for (int i = 0; i < p->n_vectors; i++)
+    if (fl_ktok_is(t, p->vectors[i]->s->name)) return p->vectors[i];
+  const fl_ctype *v = fl_ctype_named(p->a, t->text, t->n);
+  if (v && v->kind == FL_C_STRUCT && p->n_vectors < 64) p->vectors[p->n_vectors++] = v;
+  return v;
+}
+
+/* The type that a name stands for here, NULL: none. Variables hide types. */
+static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *s = fl_front_find(p, t->text, t->n);
+  if (s) return s->kind == FL_SYM_TYPE ? s->type : NULL;
+  return vector_type(p, t);
+}
+
+/* "a::b" and "V<…>::b" at k: is b a type? */
+static int qualified_type(fl_front *p, int k) {
+  const fl_symbol *s = NULL;
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  for (int among = 0;; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind != FL_TOK_NAME) return 0;
+    if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
+      fl_scope_file(p, &inner, &n), among = 1;
+    s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
+    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<')
+                      ? fl_template_angle(p, k + 1) : 0;
+    if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, k + 1)))
+      return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
+    /* "V<T>::type name" */
+    if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;
+    k += 1;
+    if (fl_ktok_is(t, "std")) continue;
+    if (s && s->kind == FL_SYM_SPACE) {
+      fl_scope_file(p, &inner, &n);
+      among = 1;
+      continue;
+    }
+    if (!s || s->kind != FL_SYM_TYPE) return 0;
+    const fl_kmembers *m = s->type->kind == FL_C_STRUCT ? s->type->s->members : NULL;
+    inner = m ? m->inner : s->inner;
+    n = m ? m->n_inner : s->n_inner;
+    among = 1;
+  }
+}
+
+int fl_decl_starts(fl_front *p, int k) {
+  const fl_ktok *t = fl_front_ahead(p, k);
+  while (t->kind == FL_TOK_PUNCT && t->punct == FL_PU_SCOPE) t = fl_front_ahead(p, ++k);
+  if (t->kind != FL_TOK_NAME) return 0;
+  for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
+    if (fl_ktok_is(t, qualifiers[i])) return 1;
+  return qualified_type(p, k);
+}
+
+typedef struct words {
+  int is_unsigned, is_signed, longs, is_short, is_char, is_int;
+} words;
+
+static int word(fl_front *p, words *w) {
+  if (fl_front_word(p, "unsigned")) w->is_unsigned = 1;
+  else if (fl_front_word(p, "signed")) w->is_signed = 1;
+  else if (fl_front_word(p, "long")) w->longs++;
+  else if (fl_front_word(p, "short")) w->is_short = 1;
+  else if (fl_front_word(p, "char")) w->is_char = 1;
+  else if (fl_front_word(p, "int")) w->is_int = 1;
+  else return 0;
+  return 1;
+}
+
+static int has_word(const words *w) {
+  return w->is_unsigned || w->is_signed || w->longs || w->is_short || w->is_char ||
+         w->is_int;
+}
+
+static int word_type(const words *w) {
+  if (w->is_char) return w->is_unsigned ? FL_KT_U8 : FL_KT_I8;
+  if (w->is_short) return w->is_unsigned ? FL_KT_U16 : FL_KT_I16;
+  if (w->longs) return w->is_unsigned ? FL_KT_U64 : FL_KT_I64;
+  return w->is_unsigned ? FL_KT_U32 : FL_KT_I32;
+}
+
+/* Qualifiers that stand anywhere among the specifiers; 0: this is none. */
+static int qualifier(fl_front *p, fl_specifiers *s) {
+  if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
+  else if (fl_front_word(p, "volatile")) s->is_volatile = 1;
+  else if (fl_front_word(p, "static")) s->is_static = 1;
+  else if (fl_front_word(p, "extern")) {
+    s->is_extern = 1;
+    if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p); /* extern "C" */
+  } else if (fl_front_word(p, "__shared__")) s->is_shared = 1;
+  else if (fl_front_word(p, "__constant__")) s->is_constant = 1;
+  else if (fl_front_word(p, "__device__")) s->is_device = 1;
+  else if (fl_front_word(p, "__global__")) s->is_global = 1;
+  else if (fl_front_word(p, "typedef")) s->is_typedef = 1;
+  else if (fl_front_word(p, "__launch_bounds__")) {
+    if (fl_front_is(p, '(') && fl_front_ahead(p, 1)->kind == FL_TOK_INT)
+      s->max_threads = (int32_t)fl_front_ahead(p, 1)->value.i;
+    fl_front_skip(p);
+  } else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") ||
+             fl_front_word(p, "alignas")) {
+    fl_front_skip(p);
+  } else if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) {
+    fl_front_skip(p);
+  } else {
+    static const char *const idle[] = {
+      "inline",   "register",        "__restrict__", "__restrict", "restrict",
+      "__host__", "__forceinline__", "__noinline__", "__inline__", "__grid_constant__"
+    };
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+      if (fl_front_word(p, idle[i])) return 1;
+    return 0;
+  }
+  return 1;
+}
+
+/* A type that a symbol at the tokens is, or NULL. */
+static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
+  if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
+  fl_front_next(p);
+  return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
+}
+
+/* decltype(e), behind the word. */
+static const fl_ctype *type_of_expression(fl_front *p) {
+  fl_kblock side = { NULL, NULL };
+  fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
+  const int32_t line = fl_front_tok(p)->line;
+  fl_front_need(p, '(');
+  const fl_cvalue v = fl_parse_expr(p);
+  fl_front_need(p, ')');
+  fl_front_into(p, out);
+  if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST))
+    fl_refuse(p, line, "decltype of nothing");
+  if (p->failed) return NULL;
+  return v.kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v.type, v.is_const) : v.type;
+}
+
+static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  fl_front_word(p, "typename");
+  const int among = fl_scope_prefix(p, &inner, &n);
+  const fl_ktok *t = fl_front_tok(p);
+  if (among) return inner_type(p, fl_front_among(inner, n, t->text, t->n));
+  if (fl_front_word(p, "void")) return fl_ctype_void();
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return fl_decl_struct(p);
+  if (fl_front_word(p, "decltype")) return type_of_expression(p);
+  if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
+  if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
+  const char *why = fl_front_reserved(t);
+  if (why && !fl_front_find(p, t->text, t->n)) {
+    fl_refuse(p, t->line, "%s", why);
+    return NULL;
+  }
+  const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<'))
+    return inner_type(p, known);
+  const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
+  if (type) fl_front_next(p);
+  if (type && fl_front_is(p, '<') && type->kind == FL_C_STRUCT && type->s->members &&
+      type->s->members->of)
+    return fl_template_again(p, type);
+  return type;
+}
+
+fl_specifiers fl_decl_specifiers(fl_front *p) {
+  fl_specifiers s = { 0 };
+  words w = { 0, 0, 0, 0, 0, 0 };
+  const fl_ktok *t = fl_front_tok(p);
+  while (!p->failed) {
+    if (qualifier(p, &s)) { s.any = 1; continue; }
+    if (s.type && !has_word(&w)) break;
+    if (word(p, &w)) {
+      s.type = fl_ctype_scalar(word_type(&w));
+      continue;
+    }
+    if (fl_ktok_is(fl_front_tok(p), "double") && w.longs) {
+      fl_refuse(p, t->line, "long double is outside the language");
+      break;
+    }
+    if (s.type || has_word(&w)) break;
+    s.type = base_type(p, &s);
+    if (!s.type) break;
+  }
+  if (!s.type && !p->failed) {
+    t = fl_front_tok(p);
+    const char *why = fl_front_reserved(t);
+    if (why) fl_refuse(p, t->line, "%s", why);
+    else if (t->kind == FL_TOK_NAME)
+      fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
+    else fl_refuse(p, t->line, "a type is needed");
+  }
+  if (p->failed) s.type = NULL;
+  return s;
+}
+
+/* ---- declarators ----------------------------------------------------------------------------- */
+
+int fl_decl_depth(fl_front *p, const fl_ctype *t) {
+  if (t && t->depth > FL_K_MAX_NEST)
+    fl_refuse_size(p, fl_front_tok(p)->line, "a type that is nested more than %d deep",
+                   FL_K_MAX_NEST);
+  return !p->failed;
+}
+
+static int pointer_qualifier(fl_front *p) {
+  return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
+         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict");
+}
+
+const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
+  const fl_ctype *t = s->type;
+  int is_const = s->is_const;
+  *ref = 0;
+  while (t && !p->failed) {
+    if (fl_front_take(p, '*')) {
+      t = fl_ctype_pointer(p->a, t, is_const);
+      is_const = 0;
+      fl_decl_depth(p, t);
+    } else if (fl_front_take(p, '&')) {
+      *ref = 1;
+    } else if (fl_front_take(p, FL_PU_LAND)) {             /* of a variable, or a copy of a value */
+      *ref = 2;
+    } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
+      fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
+    } else if (!pointer_qualifier(p)) {
+      break;
+    }
+  }
+  if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
+    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; "
+              "__syncwarp() or a barrier orders what threads write");
+  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
+    fl_refuse(p, fl_front_tok(p)->line,
+              "function pointers and pointers to arrays are outside the language");
+  return p->failed ? NULL : t;
+}
+
+int64_t fl_decl_constant(fl_front *p, const char *what) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_kblock *out = fl_front_into(p, NULL);
+  fl_kexpr *e = fl_parse_scalar(p);
+  fl_front_into(p, out);
+  if (e && (e->kind != FL_KX_CONST || !fl_kt_is_int(e->type)))
+    fl_refuse(p, line, "%s must be a constant integer", what);
+  return e && !p->failed ? e->value.i : 0;
+}
+
+/* An array that no thread has room for, or that a compiler would write out.
+** Others it may have as memory of its own. */
+static void refuse_array(fl_front *p, int32_t line) {
+  const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
+  void (*const refuse)(fl_front *, int32_t, const char *, ...) =
+    written_out ? fl_refuse_size : fl_refuse;
+  refuse(p, line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
+}
+
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
+  int64_t dims[FL_K_MAX_RANK];
+  int rank = 0, large = 0;
+  const int32_t line = fl_front_tok(p)->line;
+  while (!p->failed && fl_front_is(p, '[')) {
+    if (!fl_front_room(p, rank, FL_K_MAX_RANK, "dimensions of an array")) break;
+    fl_front_next(p);
+    const int open = fl_front_is(p, ']');
+    dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
+    if (!open && dims[rank] < 1)
+      fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
+    if (open && rank)
+      fl_refuse(p, line, "only the first size of an array may be left out");
+    large |= dims[rank++] > FL_K_MAX_ARRAY;
+    fl_front_need(p, ']');
+  }
+  while (t && !large && rank-- > 0 && !p->failed) {
+    if (t->kind == FL_C_POINTER)
+      fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
+    t = fl_ctype_array(p->a, t, dims[rank]);
+    large = t && fl_ctype_size(t) > FL_K_MAX_ARRAY;
+    fl_decl_depth(p, t);
+  }
+  if (large && !p->failed) refuse_array(p, line);
+  return p->failed ? NULL : t;
+}
+
+const fl_ctype *fl_decl_type_name(fl_front *p) {
+  int ref;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type) return NULL;
+  if (s.is_auto) fl_refuse(p, fl_front_tok(p)->line, "auto is no type here");
+  return fl_decl_pointers(p, &s, &ref);
+}
+
+/* ---- structs and enums ----------------------------------------------------------------------- */
+
+int64_t fl_decl_alignment(fl_front *p) {
+  int64_t n = 0;
+  while (fl_ktok_is(fl_front_tok(p), "__align__") ||
+         fl_ktok_is(fl_front_tok(p), "alignas")) {
+    fl_front_next(p);
+    fl_front_need(p, '(');
+    n = fl_decl_constant(p, "an alignment");
+    if (n < 1 || n > 128 || (n & (n - 1)))
+      fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
+    fl_front_need(p, ')');
+  }
+  return n;
+}
+
+const fl_ctype *fl_decl_struct(fl_front *p) {
+  const int64_t align = fl_decl_alignment(p);
+  const fl_ktok *t = fl_front_tok(p);
+  const int32_t line = t->line;
+  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";
+  fl_front_word(p, "final");
+  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
+    const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+    if (s && s->kind == FL_SYM_TYPE) return s->type;
+    if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
+    fl_refuse(p, line, "unknown struct '%s'", name);
+    return NULL;
+  }
+  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
+  if (!type) return NULL;
+  if (t->kind == FL_TOK_NAME) {
+    fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+    if (s) s->type = type, s->line = line;
+  }
+  return type;
+}
+
+void fl_decl_enum(fl_front *p) {
+  int64_t next = 0, own = -1;
+  const int64_t mark = p->syms.n;
+  const int scoped = fl_front_word(p, "class") || fl_front_word(p, "struct");
+  if (fl_front_tok(p)->kind == FL_TOK_NAME) {
+    const fl_ktok *t = fl_front_tok(p);
+    const fl_symbol *known = fl_front_find(p, t->text, t->n);
+    const char *name = fl_front_name(p);
+    if (!known) {
+      fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+      if (s) s->type = fl_ctype_scalar(FL_KT_I32);
+      own = s ? s - p->syms.at : -1;
+    }
+  }
+  if (fl_front_take(p, ':')) fl_decl_specifiers(p);
+  if (!fl_front_take(p, '{')) return;
+  while (!p->failed && !fl_front_is(p, '}')) {
+    const char *name = fl_front_name(p);
+    if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
+    fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
+    fl_symbol *s = fl_front_add(p, name, FL_SYM_CONSTANT);
+    if (s && e) s->v = fl_val_expr(e);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, '}');
+  if (own < 0 || p->failed) return;
+  const int64_t n = p->syms.n - own - 1;                    /* "Mode::A" */
+  fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + own + 1, (size_t)n * sizeof *inner);
+  p->syms.at[own].inner = inner;
+  p->syms.at[own].n_inner = inner ? n : 0;
+  if (scoped) p->syms.n = mark + 1;
+}

@@ -1,0 +1,456 @@
+/*
+** Declarations, of a thread and of the file: objects, shared memory, pointers into arrays,
+** references, auto.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+/* ---- declarators ----------------------------------------------------------------------------- */
+
+static void bind_object(fl_front *p, const char *name, fl_cvalue v, int is_const,
+                        int32_t line) {
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
+  if (!s) return;
+  v.is_const = (uint8_t)is_const;
+  s->v = v;
+  s->line = line;
+}
+
+fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
+  const int element = fl_ctype_element(of, &n);
+  if (element == FL_KT_VOID) {
+    fl_refuse(p, line,
+              "dynamic shared memory of a struct with mixed members (give the array a size)");
+    return fl_val_none();
+  }
+  const int var = fl_kvar_add(p->f, FL_KV_SHARED, element, name, 0);
+  if (var < 0) return fl_val_none();
+  p->f->uses_shared = 1;
+  p->f->vars[var].dynamic = 1;
+  p->f->vars[var].temporary = 0;
+  p->f->vars[var].line = line;
+  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
+}
+
+static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
+  p->f->uses_shared = 1;
+  if (!s->is_extern) {
+    const int64_t align = fl_ctype_align(t),
+                  at = (p->shared_at + align - 1) / align * align;
+    fl_cvalue v;
+    /* pointers to it may turn */
+    const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
+    if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
+    for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
+      p->f->vars[v.var + i].offset = at;
+    p->shared_at = at + fl_ctype_size(t);
+    if (fl_front_is(p, '=') || fl_front_is(p, '{'))
+      fl_refuse(p, line, "shared memory cannot be initialised");
+    bind_object(p, name, v, 0, line);
+    return;
+  }
+  const fl_cvalue v = fl_decl_dynamic(p, t, name, line);
+  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
+  if (sym) sym->v = v;
+}
+
+/* Is the pointer assigned again before its block ends? */
+static int moves_later(fl_front *p, const char *name) {
+  int depth = 1;
+  for (int64_t i = p->at; i + 1 < p->toks.n && depth > 0; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (c == '{') - (c == '}');
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
+  }
+  return 0;
+}
+
+/* from: NULL, or what it points to at first. */
+static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
+                            const char *name, fl_cvalue *from, int32_t line) {
+  int offset = -1;
+  fl_cvalue v = { .type = NULL };
+  if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
+  if (from && !p->failed && v.null)
+    fl_refuse(p, line, "pointer '%s' is set to null", name);
+  if (p->failed || !p->b) return;
+  const int turned = from && fl_turn_of(p, v.var),
+            fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
+  const int turns = fits && (!from || turned || fl_turn_later(p, p->at, 1, name));
+  fl_kexpr *const at = v.idx;
+  if (turns) {
+    v = fl_turn_new(p, of, const_of, name, from ? &v : NULL, line);
+    v.idx = at;
+  }
+  if (p->failed) return;
+  if (!from || turns || moves_later(p, name)) {
+    offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
+    if (offset < 0) return;
+    fl_kstmt_decl(p->f, p->b, offset);
+    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset,
+                                         v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0))
+                       : NULL;
+    if (s) s->line = line;
+    v.idx = NULL;
+  } else if (v.idx) {
+    v.idx = fl_val_stable(p, v.idx);
+  }
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_POINTER);
+  if (!s) return;
+  v.sym = 0;
+  s->v = v;
+  s->type = of;
+  s->offset = offset;
+  s->line = line;
+}
+
+static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const, int ref,
+                              const char *name, int32_t line) {
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "reference '%s' without an object", name);
+  fl_cvalue v = fl_parse_assign(p);
+  if (p->failed) return;
+  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
+  if (!place && (is_const || ref == 2) &&
+      (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
+    const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
+    fl_val_assign(p, to, v, line);
+    bind_object(p, name, to, is_const, line);
+    return;
+  }
+  if (!place) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
+    return;
+  }
+  if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  v.is_const |= (uint8_t)is_const;
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_REFERENCE);
+  if (s) s->v = v;
+}
+
+static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
+                         int32_t line) {
+  fl_front_need(p, '=');
+  fl_cvalue v = fl_parse_assign(p);
+  if (p->failed) return;
+  if (v.kind == FL_V_POINTER || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
+    v = fl_val_pointer(p, v, line);
+    declare_pointer(p, v.type, v.is_const, name, &v, line);
+    return;
+  }
+  if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) {
+    fl_refuse(p, line, "auto '%s' of nothing", name);
+    return;
+  }
+  const fl_cvalue to = fl_decl_object(p, v.type, name, line);
+  fl_member_copy(p, to, v, line);
+  bind_object(p, name, to, s->is_const, line);
+}
+
+static int punct_at(fl_front *p, int64_t i) {
+  return i >= 0 && i < p->toks.n && p->toks.at[i].kind == FL_TOK_PUNCT ? p->toks.at[i].punct : 0;
+}
+
+/* Is a vector or array of them seen as scalars before its block ends: "(float
+** *)&v", "(&v.x)[k]"? */
+static int seen_as_scalars(fl_front *p, int64_t from, const char *name) {
+  int depth = 1;
+  for (int64_t i = from; i + 4 < p->toks.n && depth > 0; i++) {
+    const int c = punct_at(p, i);
+    depth += (c == '{') - (c == '}');
+    if (!fl_ktok_is(&p->toks.at[i], name)) continue;
+    const int address = punct_at(p, i - 1) == '&', before = punct_at(p, i - 1 - address);
+    const int closes = punct_at(p, i - 2 - address);
+    if (before == ')' && closes == '*') return 1;
+    if (before == '(' && (closes == '>' || closes == FL_PU_SHR)) return 1;
+    if (!address || punct_at(p, i + 1) != '.') continue;
+    if (before == '=' || (before == '(' && punct_at(p, i + 3) == ')' && punct_at(p, i + 4) == '['))
+      return 1;
+  }
+  return 0;
+}
+
+int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body) {
+  return t->kind == FL_C_STRUCT && t->s->width && seen_as_scalars(p, body + 1, name);
+}
+
+fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
+                         int32_t line) {
+  fl_cvalue v;
+  return fl_decl_counted(p, t, name, body) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)
+         ? v : fl_decl_object(p, t, name, line);
+}
+
+/* An object of a thread; its scalars are one array where they are counted. */
+static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_cvalue v;
+  const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
+  return counted && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)
+         ? v : fl_decl_object(p, t, name, line);
+}
+
+/* "T v = e" or "T v(…)". */
+static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
+  fl_cvalue args[16];
+  const int n = set ? 1 : fl_parse_arguments(p, args, 16);
+  if (set) args[0] = fl_parse_assign(p);
+  if (p->failed) return;
+  const int same = n == 1 && args[0].type &&
+                   (v.type->kind == FL_C_SCALAR || fl_ctype_same(v.type, args[0].type));
+  if (same) fl_member_copy(p, v, args[0], line);
+  else if (set && !fl_member_has_maker(v.type)) fl_val_assign(p, v, args[0], line);
+  else if (v.type->kind == FL_C_STRUCT && v.type->s->width == n && n)
+    fl_vector_set(p, v, args, line);
+  else fl_member_make(p, v, args, n, line);
+}
+
+/* A scalar, struct or array of a thread with its initialiser. */
+static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
+  const int set = fl_front_take(p, '=');
+  t = fl_decl_sized(p, t, line);
+  if (p->failed || !t) return;
+  const int list = fl_front_is(p, '{');
+  const int fixed = s->is_const || s->is_constant;
+  if (list && fixed && t->kind != FL_C_SCALAR && fl_decl_try_table(p, t, name, line)) return;
+  if (s->is_static && !fixed)
+    fl_refuse(p, line, "static variables are outside the language");
+  if (t->kind == FL_C_SCALAR && set && !list) {
+    fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+    if (p->failed || !e) return;
+    if (fixed && e->kind == FL_KX_CONST) {
+      fl_symbol *c = fl_front_add(p, name, FL_SYM_CONSTANT);
+      if (c) c->v = fl_val_expr(e);
+      return;
+    }
+    const fl_cvalue v = fl_decl_object(p, t, name, line);
+    fl_val_store(p, v, e, 0, line);
+    bind_object(p, name, v, fixed, line);
+    return;
+  }
+  const fl_cvalue v = local_object(p, t, name, line);
+  if (p->failed) return;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  if (list) fl_decl_fill(p, v, 1);
+  else if (set || fl_front_is(p, '(')) initialised(p, v, set, line);
+  else if (fl_member_made(of)) fl_member_make(p, v, NULL, 0, line);
+  bind_object(p, name, v, fixed, line);
+}
+
+/* "T (*name)[N]", "T (&name)[N]" with its initialiser: of an array. 0: this is neither. */
+static int of_array(fl_front *p, const fl_specifiers *s) {
+  const int ref = fl_front_is_at(p, 1, '&');
+  const int is = fl_front_is(p, '(') && (ref || fl_front_is_at(p, 1, '*')) &&
+                 fl_front_is_at(p, 3, ')') && fl_front_is_at(p, 4, '[');
+  if (!is || !s->type || s->is_auto || s->is_typedef || s->is_shared) return 0;
+  p->at += 2;
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  fl_front_need(p, ')');
+  const fl_ctype *t = fl_decl_arrays(p, s->type);
+  if (!t || p->failed) return 1;
+  if (ref) { declare_reference(p, t, 0, s->is_const, 1, name, line); return 1; }
+  fl_front_need(p, '=');
+  fl_cvalue v = fl_parse_assign(p);
+  if (!p->failed) declare_pointer(p, t, s->is_const, name, &v, line);
+  return 1;
+}
+
+/* Is there a variable of that name in the block? */
+static void refuse_second(fl_front *p, const char *name, int32_t line) {
+  const int32_t n = (int32_t)strlen(name);
+  const int64_t from = p->scope > p->frame ? p->scope : p->frame;
+  const fl_symbol *s = p->f && p->b && from < p->syms.n
+                       ? fl_front_among(p->syms.at + from, p->syms.n - from, name, n) : NULL;
+  if (s && s->kind <= FL_SYM_CONSTANT)
+    fl_refuse(p, line, "'%s' is declared twice in one block", name);
+}
+
+static void declarator(fl_front *p, const fl_specifiers *s) {
+  if (of_array(p, s)) return;
+  int ref;
+  const fl_ctype *t = fl_decl_pointers(p, s, &ref);
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  t = fl_decl_arrays(p, t);
+  if (!s->is_typedef && !s->is_extern) refuse_second(p, name, line);
+  if (p->failed || !t) return;
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = t;
+  } else if (s->is_shared) {
+    declare_shared(p, s, t, name, line);
+  } else if (ref) {
+    declare_reference(p, t, s->is_auto, s->is_const, ref, name, line);
+  } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
+    if (s->is_auto) { declare_auto(p, s, name, line); return; }
+    if (fl_front_take(p, '=')) {
+      fl_cvalue v = fl_parse_assign(p);
+      if (!p->failed) declare_pointer(p, t->of, t->const_of, name, &v, line);
+    } else {
+      declare_pointer(p, t->of, t->const_of, name, NULL, line);
+    }
+  } else if (t->kind == FL_C_POINTER) {
+    fl_refuse(p, line, "pointers to pointers are outside the language");
+  } else if (s->is_auto) {
+    declare_auto(p, s, name, line);
+  } else {
+    declare_object(p, s, t, name, line);
+  }
+}
+
+void fl_decl_one(fl_front *p) {
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (s.type) declarator(p, &s);
+}
+
+static int parse_using(fl_front *p) {
+  if (!fl_front_word(p, "using")) return 0;
+  const int32_t line = fl_front_tok(p)->line;
+  if (fl_front_word(p, "namespace")) {
+    while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END)
+      fl_front_next(p);
+    fl_front_need(p, ';');
+    return 1;
+  }
+  const int space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
+  const char *name = fl_front_name(p);
+  if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* found without it, too */
+    while (!p->failed && !fl_front_take(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+    return 1;
+  }
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "using declarations are outside the language");
+  const fl_ctype *t = fl_decl_type_name(p);
+  fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
+  if (s) s->type = t;
+  fl_front_need(p, ';');
+  return 1;
+}
+
+/* "auto [a, b] = v": names of the members or elements of a copy, or with & of
+** v itself. At '[', behind &. */
+static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
+  const char *name[16];
+  const int32_t line = fl_front_tok(p)->line;
+  int n = 0;
+  fl_front_take(p, '[');
+  do {
+    if (!fl_front_room(p, n, 16, "names of parts")) return;
+    name[n++] = fl_front_name(p);
+  } while (!p->failed && fl_front_take(p, ','));
+  fl_front_need(p, ']');
+  fl_front_need(p, '=');
+  fl_cvalue v = fl_parse_assign(p);
+  if (p->failed) return;
+  const fl_ctype *t = v.type;
+  const int place = v.kind == FL_V_PLACE && !v.rvalue,
+            fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
+  const int64_t count = fields ? t->s->n_fields : place && t && t->kind == FL_C_ARRAY
+                        ? t->count : 0;
+  if (count != n) fl_refuse(p, line, "%d names for what has %lld parts", n, (long long)count);
+  else if (ref == 1 && !place && !s->is_const)
+    fl_refuse(p, line, "references to parts of a value that is not stored");
+  else if (ref && place && p->turning && fl_turn_of(p, v.var))
+    fl_refuse(p, line, "references into one or another array");
+  if (p->failed) return;
+  if (!ref || !place) {
+    const fl_cvalue to = fl_decl_object(p, t, "binding", line);
+    fl_val_assign(p, to, v, line);
+    v = to;
+  } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  v.is_const |= s->is_const;
+  for (int i = 0; i < n && !p->failed; i++) {
+    const char *field = fields ? t->s->fields[i].name : NULL;
+    const fl_cvalue part = fields ? fl_val_member(p, v, field, (int32_t)strlen(field), line)
+                                 : fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
+    fl_symbol *sym = fl_front_add(p, name[i], FL_SYM_REFERENCE);
+    if (sym) sym->v = part;
+  }
+}
+
+void fl_decl_local(fl_front *p) {
+  if (parse_using(p)) return;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type || fl_front_take(p, ';')) return;
+  const int ref = fl_front_is(p, '&') ? 1 : fl_front_is(p, FL_PU_LAND) ? 2 : 0;
+  if (s.is_auto && fl_front_is_at(p, ref != 0, '[')) {
+    p->at += ref != 0;
+    bindings(p, &s, ref);
+    fl_front_need(p, ';');
+    return;
+  }
+  do declarator(p, &s); while (!p->failed && fl_front_take(p, ','));
+  if (fl_front_is(p, ':'))
+    fl_refuse(p, fl_front_tok(p)->line, "range-based for is outside the language");
+  fl_front_need(p, ';');
+}
+
+/* ---- file scope ------------------------------------------------------------------------------ */
+
+static void wrong(fl_front *p, const char *name, const char *why) {
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_WRONG);
+  if (s) s->why = why;
+}
+
+static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  const int brace = fl_front_take(p, '{');
+  fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+  if (brace) fl_front_need(p, '}');
+  if (e && e->kind != FL_KX_CONST)
+    fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
+  fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
+  if (c) c->v = fl_val_expr(e);
+}
+
+static void global(fl_front *p, const fl_specifiers *s) {
+  int ref;
+  const fl_ctype *t = fl_decl_pointers(p, s, &ref);
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  t = fl_decl_arrays(p, t);
+  if (p->failed || !t) return;
+  const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = t;
+  } else if (s->is_shared && s->is_extern) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_DYNAMIC);
+    if (sym) sym->type = t, sym->line = line;
+  } else if (s->is_shared) {
+    wrong(p, name, "declare shared memory inside the kernel");
+  } else if (!s->is_const && !s->is_constant) {
+    wrong(p, name, "variables of file scope that are not const are outside the language");
+  } else if (!set && !list) {
+    wrong(p, name, "has no initialiser, and nobody could set it");
+  } else if (t->kind == FL_C_POINTER || ref) {
+    wrong(p, name, "pointers at file scope are outside the language");
+  } else if (list && t->kind != FL_C_SCALAR) {
+    t = fl_decl_sized(p, t, line);
+    if (t && !p->failed) fl_decl_table(p, t, name, line);
+    return;
+  } else if (t->kind == FL_C_SCALAR) {
+    global_constant(p, t, name, line);
+    return;
+  } else {
+    wrong(p, name, "its initialiser is not read here" FL_DO "; write {…}");
+  }
+  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
+      fl_front_skip(p);
+    else fl_front_next(p);
+  }
+}
+
+void fl_decl_global(fl_front *p, fl_specifiers s) {
+  if (fl_front_take(p, ';')) return;
+  do global(p, &s); while (!p->failed && fl_front_take(p, ','));
+  fl_front_need(p, ';');
+}

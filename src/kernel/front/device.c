@@ -1,0 +1,328 @@
+/*
+** Functions that are inlined, as they are declared: where their parts stand in the tokens, the
+** types of their formals and result. Bodies are read where they are called (call.c).
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+/* ---- where the parts stand ------------------------------------------------------------------- */
+
+static int is_punct(fl_front *p, int k, int c) { return fl_front_is_at(p, k, c); }
+
+/* Behind the balanced (…), […] or {…} at k. */
+static int behind(fl_front *p, int k) {
+  int depth = 0;
+  for (; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind != FL_TOK_PUNCT) continue;
+    if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
+    if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
+    if (depth <= 0) return k + 1;
+  }
+  return k;
+}
+
+static int is_attribute(const fl_ktok *t) {
+  static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas",
+                                       "decltype" };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (fl_ktok_is(t, words[i])) return 1;
+  return 0;
+}
+
+/* "operator+(", "operator()(" with 'operator' at k: its name, and *open.
+** "operator T()" is FL_CONVERTS. */
+static const char *operator_name(fl_front *p, int k, int *open) {
+  char name[24] = "operator";
+  if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
+    for (*open = k + 1; !is_punct(p, *open, '('); ++*open)
+      if (fl_front_ahead(p, *open)->kind == FL_TOK_END) return NULL;
+    return FL_CONVERTS;
+  }
+  for (k++; fl_front_ahead(p, k)->kind == FL_TOK_PUNCT && strlen(name) < 12; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->punct == '(' && !is_punct(p, k + 1, ')')) break;
+    if (t->punct == '(' && strlen(name) > 8) break;
+    if (t->n > 3) return NULL;
+    strncat(name, t->text, (size_t)t->n);
+  }
+  *open = k;
+  return is_punct(p, k, '(') && strlen(name) > 8 ? fl_karena_str(p->a, name, strlen(name)) : NULL;
+}
+
+/* The name before a '(' that declares a function; k: where to look from. *special: where the <…> of
+** an explicit specialisation begins. */
+static const char *find_name(fl_front *p, int *open, int *special) {
+  *special = 0;
+  for (int k = 0;; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END) return NULL;
+    if (is_attribute(t)) { k = behind(p, k + 1) - 1; continue; }
+    if (fl_ktok_is(t, "operator")) return operator_name(p, k, open);
+    if (t->kind == FL_TOK_PUNCT && t->punct == '[') { k = behind(p, k) - 1; continue; }
+    if (t->kind == FL_TOK_PUNCT && t->punct < 256 && strchr(";{}=:()", t->punct)) return NULL;
+    if (t->kind != FL_TOK_NAME) continue;
+    const int angle = is_punct(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
+    if (angle && is_punct(p, k + 1 + angle, '(')) *special = k + 1;
+    if (is_punct(p, k + 1, '(') || *special) {
+      *open = k + 1 + angle;
+      return fl_karena_str(p->a, t->text, (size_t)t->n);
+    }
+    k += angle;
+  }
+}
+
+/* Attributes, const, the type behind '->', a constructor's list; then ';' or the body. */
+void fl_device_tail(fl_front *p, fl_kdevice *d) {
+  for (;;) {
+    const fl_ktok *t = fl_front_tok(p);
+    if (is_attribute(t) || fl_ktok_is(t, "noexcept")) {
+      p->at++;
+      if (fl_front_is(p, '(')) fl_front_skip(p);
+    } else if (fl_front_word(p, "const")) d->is_const = 1;
+    else if (!fl_front_word(p, "override") && !fl_front_word(p, "final") &&
+             !fl_front_word(p, "mutable"))
+      break;
+  }
+  if (fl_front_take(p, FL_PU_ARROW)) {
+    d->arrow = p->at;
+    while (!p->failed && !fl_front_is(p, '{') && !fl_front_is(p, ';') &&
+           fl_front_tok(p)->kind != FL_TOK_END)
+      p->at++;
+  }
+  if (fl_front_is(p, ':')) {
+    d->inits = p->at++;
+    while (!p->failed && fl_front_tok(p)->kind == FL_TOK_NAME) {
+      p->at++;
+      if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+      fl_front_skip(p);
+      if (!fl_front_take(p, ',')) break;
+    }
+  }
+  if (fl_front_take(p, '=')) {                              /* = default, = delete */
+    d->why = fl_ktok_is(fl_front_tok(p), "default") ? NULL : "a deleted function is called";
+    if (!fl_front_word(p, "default")) fl_front_word(p, "delete");
+    fl_front_need(p, ';');
+    return;
+  }
+  d->body = -1;
+  if (fl_front_take(p, ';')) return;
+  d->body = p->at;
+  if (!fl_front_is(p, '{')) fl_refuse(p, d->line, "function '%s' is not understood", d->name);
+  else fl_front_skip(p);
+}
+
+fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
+  int open = 0, special = 0;
+  const char *name = find_name(p, &open, &special);
+  fl_kdevice *d = name ? fl_karena_new(p->a, sizeof *d) : NULL;
+  if (!d) return NULL;
+  d->name = name;
+  d->line = fl_front_tok(p)->line;
+  d->head = p->at;
+  d->open = p->at + open;
+  d->is_maker = owner && !strcmp(name, owner);
+  for (int64_t i = d->head; i < d->open; i++) {
+    d->is_static |= fl_ktok_is(&p->toks.at[i], "static");
+    d->is_explicit |= fl_ktok_is(&p->toks.at[i], "explicit");
+  }
+  if (d->is_maker) d->name = FL_MAKER;
+  if (special) {
+    fl_symbol args[8];
+    p->at += special;
+    d->n_special = fl_template_args(p, args, 8);
+    d->special = fl_karena_new(p->a, sizeof args);
+    if (d->special) memcpy(d->special, args, sizeof args);
+  }
+  p->at = d->open;
+  fl_front_skip(p);
+  fl_device_tail(p, d);
+  return p->failed ? NULL : d;
+}
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+/* "T (&name)[N]" and "T (*name)[N]" */
+static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kformal *f) {
+  const int pointer = fl_front_is_at(p, 1, '*');
+  p->at += 2;
+  f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
+  fl_front_need(p, ')');
+  f->by_reference = (uint8_t)!pointer;
+  if (!fl_front_is(p, '['))
+    fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
+  t = fl_decl_arrays(p, t);
+  return t && pointer ? fl_ctype_pointer(p->a, t, 0) : t;
+}
+
+static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
+  int ref = 0;
+  const fl_ctype *t = s->type;
+  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*')))
+    return array_reference(p, t, f);
+  t = fl_decl_pointers(p, s, &ref);
+  const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
+  f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
+  if (packed) f->name = fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1);
+  f->by_reference = (uint8_t)ref;
+  if (t && fl_front_is(p, '[')) {
+    fl_front_skip(p);
+    t = fl_front_is(p, '[') ? fl_decl_arrays(p, t) : t;
+    t = t ? fl_ctype_pointer(p->a, t, s->is_const) : NULL;
+  }
+  return t;
+}
+
+static void formal(fl_front *p, fl_kformal *f) {
+  const int32_t line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *t = s.type ? formal_type(p, &s, f) : NULL;
+  if (fl_front_is(p, FL_PU_ELLIPSIS))
+    fl_refuse(p, line, "variadic templates are outside the language");
+  if (!t) return;
+  f->type = s.is_auto ? NULL : t;
+  if (s.is_auto && t->kind == FL_C_POINTER) fl_refuse(p, line, FL_DO "write auto without *");
+  f->is_const = (uint8_t)(s.is_const && t->kind != FL_C_POINTER);
+  if (!fl_front_take(p, '=')) return;
+  f->init = p->at;
+  while (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
+    else p->at++;
+  }
+}
+
+enum { MAX_FORMALS = 16 };
+
+/* "T... v" at the tokens: a formal for each element. 0: this is none. */
+static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
+  int dots = 0;
+  while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&
+         !fl_front_is_at(p, dots, ')') && fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
+  if (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS)) return 0;
+  const fl_symbol *s = NULL;
+  for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  }
+  const int64_t at = p->at, end = p->at + dots + 1;
+  const fl_ktok *name = &p->toks.at[end];
+  const int named = name->kind == FL_TOK_NAME;
+  if (!s || s->kind != FL_SYM_PACK)
+    fl_refuse(p, name->line, "parameters of a pack outside a variadic template");
+  else if (!fl_front_is_at(p, dots + 1 + named, ')'))
+    fl_refuse(p, name->line, "a pack that is not the last parameter is outside the language");
+  const int64_t n = s && !p->failed ? s->n_inner : 0;
+  d->pack = named ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
+  d->n_pack = (int)n;
+  for (int k = 0; k < n && fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function");
+       k++) {
+    p->at = at;
+    p->pack = k + 1;
+    formal(p, &list[d->n_params++]);
+  }
+  p->pack = 0;
+  p->at = end + named;
+  return 1;
+}
+
+void fl_device_formals(fl_front *p, fl_kdevice *d) {
+  fl_kformal list[MAX_FORMALS];
+  memset(list, 0, sizeof list);
+  if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
+  while (!p->failed && !fl_front_is(p, ')')) {
+    if (packed_formals(p, d, list)) break;
+    if (!fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function")) break;
+    formal(p, &list[d->n_params++]);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, ')');
+  d->params = fl_karena_new(p->a, sizeof list);
+  if (d->params) memcpy(d->params, list, sizeof list);
+}
+
+void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,
+                      int ref) {
+  /* of its formals: what it returns */
+  if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {
+    d->result = NULL;
+    return;
+  }
+  if (d->arrow) {
+    const int64_t at = p->at;
+    p->at = d->arrow;
+    fl_specifiers own = fl_decl_specifiers(p);
+    const fl_ctype *to = own.type ? fl_decl_pointers(p, &own, &ref) : NULL;
+    p->at = at;
+    d->arrow = 0;
+    if (to) fl_device_result(p, d, to, &own, ref);
+    return;
+  }
+  d->result = s->is_auto ? NULL : t;
+  d->returns = ref ? FL_RETURNS_PLACE : t->kind == FL_C_POINTER
+               ? FL_RETURNS_POINTER : FL_RETURNS_VALUE;
+}
+
+void fl_device_signature(fl_front *p, fl_kdevice *d) {
+  int ref = 0;
+  p->at = d->head;
+  if (d->is_maker) {
+    d->result = fl_ctype_void();
+  } else if (d->head == d->open) {                          /* a lambda */
+    const fl_specifiers s = { .type = fl_ctype_void(), .is_auto = 1 };
+    fl_device_result(p, d, s.type, &s, 0);
+  } else {
+    while (!strcmp(d->name, FL_CONVERTS) && !fl_ktok_is(&p->toks.at[p->at++], "operator")) continue;
+    const fl_specifiers s = fl_decl_specifiers(p);
+    const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+    if (t) fl_device_result(p, d, t, &s, ref);
+  }
+  p->at = d->open;
+  if (fl_front_take(p, '(')) fl_device_formals(p, d);      /* a lambda may have none: "[&] { … }" */
+}
+
+/* ---- overloads ------------------------------------------------------------------------------- */
+
+static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
+  if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const)
+    return 0;
+  if (a->n_special || b->n_special || !strcmp(a->name, FL_CONVERTS)) return 0;
+  for (int i = 0; i < a->n_params; i++)
+    if (!a->params[i].type || !b->params[i].type ||
+        !fl_ctype_same(a->params[i].type, b->params[i].type))
+      return 0;
+  return !a->n_tparams;
+}
+
+/* An overload of that name could not be read: which one a call means is not known. */
+static int has_wrong(const fl_front *p, const char *name, int64_t from) {
+  if (from || !strncmp(name, "operator", 8)) return 0;
+  for (int64_t i = 0; i < p->syms.n; i++)
+    if (p->syms.at[i].kind == FL_SYM_WRONG && !strcmp(p->syms.at[i].name, name)) return 1;
+  return 0;
+}
+
+void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
+  fl_symbol *s = NULL;
+  if (has_wrong(p, d->name, from)) return;
+  for (int64_t i = p->syms.n - 1; i >= from && !s; i--)
+    if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name))
+      s = &p->syms.at[i];
+  for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
+    if (o->why || d->why || !same_formals(o, d)) continue;
+    if (o->body >= 0 && d->body >= 0 && o->line)
+      o->why = p->spaces ? "is defined in two namespaces, which are not told apart"
+                         : "is defined twice";
+    if (o->body < 0) {                                    /* was a prototype, maybe with defaults */
+      for (int i = 0; i < d->n_params; i++)
+        if (!d->params[i].init) d->params[i].init = o->params[i].init;
+      o->body = d->body;
+      o->params = d->params;
+    }
+    return;
+  }
+  if (!s) s = fl_front_add(p, d->name, FL_SYM_FUNCTION);
+  if (!s) return;
+  d->next = s->device;
+  s->device = d;
+}

@@ -1,0 +1,559 @@
+/*
+** Expressions: precedence climbing over values. An operand that may not be evaluated (right
+** of && || ?:) is read into a block of its own; if that stays empty the lazy operator stays,
+** else it becomes an IF over a temporary.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
+  fl_kblock *old = p->b;
+  p->b = b;
+  return old;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+static const struct { int16_t punct; uint8_t level, op;
+} binaries[] = {
+  { FL_PU_LOR, 1, FL_KO_LOR }, { FL_PU_LAND, 2, FL_KO_LAND }, { '|', 3, FL_KO_OR },
+  { '^', 4, FL_KO_XOR },       { '&', 5, FL_KO_AND },         { FL_PU_EQ, 6, FL_KO_EQ },
+  { FL_PU_NE, 6, FL_KO_NE },   { '<', 7, FL_KO_LT },          { '>', 7, FL_KO_GT },
+  { FL_PU_LE, 7, FL_KO_LE },   { FL_PU_GE, 7, FL_KO_GE },     { FL_PU_SHL, 8, FL_KO_SHL },
+  { FL_PU_SHR, 8, FL_KO_SHR }, { '+', 9, FL_KO_ADD },         { '-', 9, FL_KO_SUB },
+  { '*', 10, FL_KO_MUL },      { '/', 10, FL_KO_DIV },        { '%', 10, FL_KO_REM },
+};
+static const struct { int16_t punct; uint8_t op;
+} assignments[] = {
+  { '=', FL_KO_NONE },          { FL_PU_ADD_SET, FL_KO_ADD },
+  { FL_PU_SUB_SET, FL_KO_SUB }, { FL_PU_MUL_SET, FL_KO_MUL },
+  { FL_PU_DIV_SET, FL_KO_DIV }, { FL_PU_REM_SET, FL_KO_REM },
+  { FL_PU_SHL_SET, FL_KO_SHL }, { FL_PU_SHR_SET, FL_KO_SHR },
+  { FL_PU_AND_SET, FL_KO_AND }, { FL_PU_OR_SET, FL_KO_OR },
+  { FL_PU_XOR_SET, FL_KO_XOR },
+};
+
+static const char *spelling(int op) {
+  static const char *const s[FL_KO_COUNT] = {
+    "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
+    "&&", "||",
+    "-", "~", "!" };
+  return s[op];
+}
+
+fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) {
+  if (p->failed || !x || !y) return NULL;
+  const int shift = op == FL_KO_SHL || op == FL_KO_SHR;
+  const int integers =
+      shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
+  if (integers && (fl_kt_is_float(x->type) || fl_kt_is_float(y->type))) {
+    fl_refuse(p, line, "'%s' of floating-point numbers%s", spelling(op),
+              op == FL_KO_REM ? FL_DO "; use fmodf" : "");
+    return NULL;
+  }
+  const int type = fl_arith_type(x->type, y->type);
+  x = fl_val_convert(p, x, shift ? fl_promote_type(x->type) : type);
+  y = fl_val_convert(p, y, shift ? fl_promote_type(y->type) : type);
+  fl_kexpr *e = fl_kexpr_binary(p->a, op, x, y);
+  if (e) e->line = line;
+  return fl_front_check(p, e);
+}
+
+static int is_address(fl_cvalue v) {
+  return v.kind == FL_V_POINTER ||
+         (v.kind == FL_V_PLACE &&
+          (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+}
+
+static int is_struct(fl_cvalue v) {
+  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
+}
+
+/* Differences and comparisons of pointers into one array; comparisons with null. */
+static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
+  if (x.null || y.null) {
+    if (op != FL_KO_EQ && op != FL_KO_NE)
+      fl_refuse(p, line, "arithmetic with the null pointer");
+    return fl_val_expr(
+        fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
+  }
+  if (x.var != y.var && (op == FL_KO_EQ || op == FL_KO_NE) &&
+      (fl_turn_of(p, x.var) || fl_turn_of(p, y.var))) {
+    fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *same = fl_turn_same(p, x, y),
+             *at = fl_kexpr_binary(p->a, FL_KO_EQ, x.idx ? x.idx : zero, y.idx ? y.idx : zero);
+    same = fl_kexpr_binary(p->a, FL_KO_LAND, same, at);
+    return fl_val_expr(fl_front_check(p, op == FL_KO_EQ
+                                      ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
+  }
+  if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) ||
+      (op == FL_KO_SUB && x.member)) {
+    if (x.member || y.member) p->turn_wanted = 2;
+    fl_refuse(p, line, "pointers into different arrays are compared");
+    return fl_val_none();
+  }
+  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
+  fl_kexpr *a = x.idx ? x.idx : zero, *b = y.idx ? y.idx : zero,
+           *e = fl_arith(p, op, a, b, line);
+  int64_t n = 1;
+  if (op == FL_KO_SUB && x.linear) {
+    fl_ctype_element(x.type, &n);
+    if (n > 1) e = fl_arith(p, FL_KO_DIV, e, fl_kexpr_int(p->a, FL_KT_I64, n), line);
+  } else if (op < FL_KO_LT && op != FL_KO_SUB) {
+    fl_refuse(p, line, "'%s' of pointers", spelling(op));
+  }
+  return fl_val_expr(e);
+}
+
+static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
+  if (is_address(x)) x = fl_val_pointer(p, x, line);
+  if (is_address(y)) y = fl_val_pointer(p, y, line);
+  if (p->failed) return x;
+  if (x.kind == FL_V_POINTER && y.kind == FL_V_POINTER)
+    return pointers(p, op, x, y, line);
+  if (x.kind == FL_V_POINTER && (op == FL_KO_ADD || op == FL_KO_SUB))
+    return fl_val_advance(p, x, fl_val_scalar(p, y, line), op == FL_KO_SUB, line);
+  if (y.kind == FL_V_POINTER && op == FL_KO_ADD)
+    return fl_val_advance(p, y, fl_val_scalar(p, x, line), 0, line);
+  const fl_cvalue other = x.kind == FL_V_POINTER ? y : x;
+  if (other.kind == FL_V_EXPR && other.e->kind == FL_KX_CONST && !other.e->value.i &&
+      (op == FL_KO_EQ || op == FL_KO_NE))
+    return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_KO_NE));      /* p != 0 */
+  fl_refuse(p, line, "'%s' of a pointer and a number", spelling(op));
+  return x;
+}
+
+/* The operator of that name for these operands, called: a member of the first, a friend in the
+** struct of either, or free. 0: there is none. */
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
+                int32_t line) {
+  const int32_t length = (int32_t)strlen(name);
+  for (int i = -1; i < n && !p->failed; i++) {
+    const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
+    fl_cvalue self = args[0];
+    fl_kcall c = { .args = args, .n = n, .line = line };
+    if (!s) continue;
+    if (i < 0 && self.kind != FL_V_PLACE) {
+      self = fl_decl_object(p, self.type, "object", line);
+      if (!p->failed) fl_val_assign(p, self, args[0], line);
+    }
+    if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
+    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed
+                    ? fl_overload(p, s->device, &c, NULL) : NULL;
+    if (d) return *out = fl_inline(p, d, &c), 1;
+  }
+  const fl_symbol *s = NULL;
+  for (int64_t i = p->globals ? p->globals : p->syms.n; i-- > 0 && !s;)
+    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length))
+      s = &p->syms.at[i];
+  const fl_kcall c = { .args = args, .n = n, .line = line };
+  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed
+                  ? fl_overload(p, s->device, &c, NULL) : NULL;
+  if (d) *out = fl_inline(p, d, &c);
+  return d != NULL || p->failed;
+}
+
+static fl_cvalue overloaded(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line) {
+  char name[16] = "operator";
+  fl_cvalue out = fl_val_none(), x = args[0], y = args[n - 1];
+  strcat(name, spelling(op));
+  if (fl_operator(p, name, args, n, &out, line)) return out;
+  x = fl_member_plain(p, x, line);
+  if (n == 2) y = fl_member_plain(p, y, line);
+  if (n == 2 && !is_struct(x) && !is_struct(y)) return fl_binary(p, op, x, y, line);
+  fl_refuse(p, line, "there is no operator '%s' for '%s'", spelling(op),
+            fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
+  return fl_val_none();
+}
+
+/* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
+static fl_cvalue update_struct(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line) {
+  char name[16] = "operator";
+  const fl_cvalue args[2] = { to, from };
+  fl_cvalue out = fl_val_none();
+  strcat(strcat(name, spelling(op)), "=");
+  if (!fl_operator(p, name, args, 2, &out, line))
+    fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
+  return to;
+}
+
+fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
+  if (p->failed) return fl_val_none();
+  if (is_struct(x) || is_struct(y))
+    return overloaded(p, op, (fl_cvalue[]){ x, y }, 2, line);
+  if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
+  fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
+  return fl_val_expr(fl_arith(p, op, a, b, line));
+}
+
+/* ---- lazy operators -------------------------------------------------------------------------- */
+
+static void put(fl_front *p, fl_kblock *b, int var, fl_kexpr *e, int32_t line) {
+  if (!e || p->failed) return;
+  fl_kstmt *s = fl_kstmt_assign(p->f, b, var, e);
+  if (s) s->line = line;
+}
+
+static fl_cvalue parse_binary(fl_front *p, int level);
+
+fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line) {
+  if (!a || !b || p->failed) return fl_val_none();
+  if (!side.first) {
+    fl_kexpr *e = fl_kexpr_binary(p->a, op, a, b);
+    if (e) e->line = line;
+    return fl_val_expr(fl_front_check(p, e));
+  }
+  const int t = fl_front_temp(p, FL_KT_BOOL, line);
+  put(p, p->b, t, a, line);
+  fl_kexpr *now = fl_kexpr_var(p->f, t);
+  fl_kstmt *s = fl_kstmt_if(
+      p->f, p->b, op == FL_KO_LAND ? now : fl_kexpr_unary(p->a, FL_KO_NOT, now));
+  if (!s) return fl_val_none();
+  s->line = line;
+  s->body = side;
+  put(p, &s->body, t, b, line);
+  return fl_val_expr(now);
+}
+
+static fl_cvalue logic(fl_front *p, int op, fl_cvalue x, int level, int32_t line) {
+  fl_kblock side = { NULL, NULL };
+  fl_kexpr *a = fl_val_truth(p, x, line);
+  fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
+  fl_kexpr *b = NULL;
+  /* assert(c && "why") */
+  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p))
+    b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);
+  else b = fl_val_truth(p, parse_binary(p, level + 1), line);
+  fl_front_into(p, out);
+  return fl_logic(p, op, a, b, side, line);
+}
+
+static int level_of(const fl_ktok *t, int *op) {
+  for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof binaries / sizeof *binaries;
+       i++)
+    if (binaries[i].punct == t->punct) return *op = binaries[i].op, binaries[i].level;
+  return 0;
+}
+
+int fl_operator_of(int punct) {
+  for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
+    if (binaries[i].punct == punct) return binaries[i].op;
+  return FL_KO_NONE;
+}
+
+/* x op y, with x read since m. */
+static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
+                         int32_t line) {
+  const fl_kmark middle = fl_order_mark(p);
+  fl_cvalue y = parse_binary(p, level + 1);
+  if (op == FL_KO_SHL || op == FL_KO_SHR) fl_order_before(p, &x, 1, &middle, 0, line);
+  else fl_order_open(p, m, &middle, &x, 1, &y, line);
+  return fl_binary(p, op, x, y, line);
+}
+
+static fl_cvalue parse_binary(fl_front *p, int level) {
+  int op = 0, l;
+  const fl_kmark m = fl_order_mark(p);
+  fl_cvalue x = fl_parse_unary(p);
+  while ((l = level_of(fl_front_tok(p), &op)) >= level && l &&
+         !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
+    const int32_t line = fl_front_next(p)->line;
+    if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);
+    else x = operate(p, op, x, l, &m, line);
+  }
+  return x;
+}
+
+/* Both arms of ?: as structs or pointers. */
+static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
+                             int32_t line) {
+  if (is_struct(x)) {
+    if (!fl_ctype_same(x.type, y.type))
+      fl_refuse(p, line, "the two sides of ?: have different types");
+    fl_kexpr **a = fl_val_parts(p, x, line), **b = fl_val_parts(p, y, line);
+    const int n = fl_ctype_leaves(x.type);
+    fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = x.type };
+    r.parts = fl_karena_new(p->a, (size_t)n * sizeof *r.parts);
+    for (int i = 0; r.parts && a && b && i < n; i++)
+      r.parts[i] = fl_front_check(p, fl_kexpr_select(p->a, c, a[i], b[i]));
+    return r;
+  }
+  x = fl_val_pointer(p, x, line);
+  y = fl_val_pointer(p, y, line);
+  if (p->failed) return x;
+  const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
+  if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
+    return fl_turn_choose(p, c, x, y, line);
+  if (apart) {
+    fl_refuse(p, line, "a pointer that may point into one array or another");
+    return x;
+  }
+  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
+  x.idx = fl_front_check(
+      p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
+  x.sym = 0;
+  return x;
+}
+
+static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
+
+/* Structs: each arm puts its own into one object. */
+static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
+                               const fl_kblock *sides, int32_t line) {
+  if (!fl_ctype_same(x.type, y.type))
+    fl_refuse(p, line, "the two sides of ?: have different types");
+  fl_cvalue r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
+  fl_kstmt *s = p->failed ? NULL : fl_kstmt_if(p->f, p->b, c);
+  if (!s) return fl_val_none();
+  s->line = line;
+  s->body = sides[0];
+  s->other = sides[1];
+  fl_kblock *out = fl_front_into(p, &s->body);
+  fl_val_assign(p, r, x, line);
+  fl_front_into(p, &s->other);
+  fl_val_assign(p, r, y, line);
+  fl_front_into(p, out);
+  r.rvalue = 1;
+  return r;
+}
+
+/* An IF for arms with effects (or of type void). */
+static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
+                          fl_kblock *sides, int32_t line) {
+  fl_cvalue r = fl_val_none();
+  fl_kexpr *a = NULL, *b = NULL;
+  if (is_struct(x) && is_struct(y)) return choose_object(p, c, x, y, sides, line);
+  if (is_address(x) || is_address(y)) {
+    c = fl_val_stable(p, c);
+    fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
+    if (s) s->body = sides[0], s->other = sides[1];
+    return choose_other(p, c, x, y, line);
+  }
+  if (!no_value(x)) {
+    a = fl_val_scalar(p, x, line);
+    b = fl_val_scalar(p, y, line);
+  }
+  if (p->failed) return r;
+  const int type =
+      a && b ? a->type == b->type ? a->type : fl_arith_type(a->type, b->type) : 0;
+  const int t = a && b ? fl_front_temp(p, type, line) : -1;
+  fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
+  if (!s) return r;
+  s->line = line;
+  s->body = sides[0];
+  s->other = sides[1];
+  if (t < 0) return r;
+  put(p, &s->body, t, fl_val_convert(p, a, type), line);
+  put(p, &s->other, t, fl_val_convert(p, b, type), line);
+  return fl_val_expr(fl_kexpr_var(p->f, t));
+}
+
+static fl_cvalue parse_ternary(fl_front *p) {
+  fl_cvalue x = parse_binary(p, 1);
+  if (!fl_front_is(p, '?') || !fl_front_enter(p)) return x;
+  const int32_t line = fl_front_next(p)->line;
+  fl_kblock sides[2] = { { NULL, NULL }, { NULL, NULL } };
+  fl_kexpr *c = fl_val_truth(p, x, line);
+  fl_kblock *out = fl_front_into(p, p->b ? &sides[0] : NULL);
+  fl_cvalue a = fl_parse_expr(p);
+  fl_front_need(p, ':');
+  fl_front_into(p, out ? &sides[1] : NULL);
+  fl_cvalue b = fl_parse_assign(p);
+  fl_front_into(p, out);
+  p->nest--;
+  if (p->failed || !c) return fl_val_none();
+  if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
+    return choose_if(p, c, a, b, sides, line);
+  if (is_struct(a) || is_address(a) || is_address(b))
+    return choose_other(p, c, a, b, line);
+  fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
+  if (!u || !v) return fl_val_none();
+  const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
+  fl_kexpr *e =
+      fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
+  return fl_val_expr(fl_front_check(p, e));
+}
+
+/* ---- assignment ------------------------------------------------------------------------------ */
+
+/* p = q: the array must stay the same, the index moves. */
+static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
+  fl_symbol *s = &p->syms.at[to.sym - 1];
+  from = fl_val_pointer(p, from, line);
+  if (p->failed) return to;
+  if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
+    s->v = from; /* the first value of a pointer without one */
+    s->v.idx = NULL;
+    s->v.sym = 0;
+  }
+  fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
+  if (turn && p->up)
+    fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
+  if (turn && from.is_const && !s->v.is_const)
+    fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
+  if (p->failed) return to;
+  if (from.null) fl_refuse(p, line, "pointer '%s' is set to null", s->name);
+  else if (!s->v.type || s->offset < 0)
+    fl_refuse(p, line, "pointer '%s' cannot be assigned here", s->name);
+  else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
+    fl_turn_set(p, turn, from, line);
+    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  } else if ((s->v.var != from.var || s->v.linear != from.linear ||
+              !fl_ctype_same(s->v.type, from.type)) && (fl_turn_wanted(p, &s->v, &from) || 1))
+    fl_refuse(p, line, "pointer '%s' would point into another array than before",
+              s->name);
+  else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
+  else
+    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  return to;
+}
+
+static int in_memory(fl_front *p, fl_cvalue v) {
+  return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
+}
+
+/* to op= e. The value is kept in a temporary where memory would be read again for it. */
+static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
+                       int32_t line) {
+  if (p->failed || !e) return fl_val_none();
+  const int sum = op == FL_KO_ADD || op == FL_KO_SUB;
+  if (unused && sum && to.kind == FL_V_PLACE && to.type->kind == FL_C_SCALAR &&
+      in_memory(p, to)) {
+    e = fl_val_convert(p, e, fl_arith_type(to.type->scalar, e->type));
+    if (op == FL_KO_SUB) e = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, e));
+    fl_val_store(p, to, e, 1, line);
+    return fl_val_none();
+  }
+  fl_kexpr *r = fl_arith(p, op, fl_val_scalar(p, to, line), e, line);
+  if (!r) return fl_val_none();
+  r = fl_val_convert(p, r, to.type->scalar);
+  if (!unused && in_memory(p, to)) r = fl_val_stable(p, r);
+  fl_val_store(p, to, r, 0, line);
+  return unused || in_memory(p, to) ? fl_val_expr(r) : to;
+}
+
+static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int32_t line) {
+  const fl_cvalue args[2] = { to, from };
+  fl_cvalue out = to;
+  if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line))
+    return out.kind == FL_V_NONE ? to : out;
+  if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
+      !in_memory(p, to)) {
+    fl_val_assign(p, to, from, line);
+    return to;
+  }
+  fl_kexpr *e =
+      fl_val_stable(p, fl_val_convert(p, fl_val_scalar(p, from, line), to.type->scalar));
+  fl_val_store(p, to, e, 0, line);
+  return fl_val_expr(e);
+}
+
+static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
+  fl_cvalue v = fl_decl_object(p, to.type, "list", fl_front_tok(p)->line);
+  if (!p->failed) fl_decl_fill(p, v, 1);
+  return v;
+}
+
+/* What is assigned; it comes before what the left side 'to' does, which was read since m. */
+static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
+  const fl_kblock left = fl_order_cut(m);
+  const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;
+  fl_cvalue from = list ? from_list(p, to) : fl_parse_assign(p);
+  const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
+  if (!left.first) return from;
+  fl_kblock_append(m->b, left);
+  fl_order_before(p, &from, 1, &middle, 0, line);
+  return from;
+}
+
+fl_cvalue fl_parse_inside(fl_front *p) {
+  const int angle = p->angle;
+  p->angle = 0;
+  const fl_cvalue v = fl_parse_expr(p);
+  p->angle = angle;
+  return v;
+}
+
+fl_cvalue fl_parse_assign(fl_front *p) {
+  const int unused = p->statement;
+  p->statement = 0;
+  if (!fl_front_enter(p)) return fl_val_none();
+  p->outer = unused;
+  const fl_kmark m = fl_order_mark(p);
+  fl_cvalue to = parse_ternary(p);
+  const fl_ktok *t = fl_front_tok(p);
+  for (size_t i = 0;
+       t->kind == FL_TOK_PUNCT && i < sizeof assignments / sizeof *assignments; i++) {
+    if (assignments[i].punct != t->punct) continue;
+    const int op = assignments[i].op;
+    const int32_t line = fl_front_next(p)->line;
+    fl_cvalue from = right_side(p, &m, to, line);
+    if (p->failed) break;
+    if (to.kind == FL_V_POINTER && to.sym) {
+      to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);
+    } else if (!op) {
+      to = set(p, to, from, unused, line);
+    } else if (is_struct(to)) {
+      to = update_struct(p, op, to, from, line);
+    } else {
+      to = update(p, to, op, fl_val_scalar(p, from, line), unused, line);
+    }
+    break;
+  }
+  p->nest--;
+  return p->failed ? fl_val_none() : to;
+}
+
+fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line) {
+  fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
+  if (p->failed || !one) return v;
+  if (is_struct(v)) {
+    const fl_cvalue args[2] = { v, fl_val_expr(one) };
+    const char *name = op == FL_KO_ADD ? "operator++" : "operator--";
+    fl_cvalue out = fl_val_none();
+    if (!fl_operator(p, name, args, 1 + (postfix != 0), &out, line))
+      fl_refuse(p, line, "there is no %s for '%s'", name, fl_ctype_text(p->a, v.type));
+    return out;
+  }
+  if (v.kind == FL_V_POINTER && v.sym) {
+    fl_cvalue old = v;
+    if (postfix && !unused && v.idx) old.idx = fl_val_stable(p, v.idx);
+    assign_pointer(p, v, fl_val_advance(p, v, one, op == FL_KO_SUB, line), line);
+    old.sym = postfix ? 0 : v.sym;
+    return old;
+  }
+  if (!postfix || unused) return update(p, v, op, one, unused, line);
+  fl_kexpr *old = fl_val_stable(p, fl_val_scalar(p, v, line));
+  fl_val_store(p, v, fl_arith(p, op, old, one, line), 0, line);
+  return fl_val_expr(old);
+}
+
+/* ---- whole expressions ----------------------------------------------------------------------- */
+
+fl_cvalue fl_parse_expr(fl_front *p) {
+  const int statement = p->statement;
+  fl_cvalue v = fl_parse_assign(p);
+  while (fl_front_take(p, ',')) {
+    p->statement = statement;
+    v = fl_parse_assign(p);
+  }
+  return v;
+}
+
+fl_kexpr *fl_parse_scalar(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  return fl_val_scalar(p, fl_parse_assign(p), line);
+}
+
+fl_kexpr *fl_parse_constant(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  const int angle = p->angle;
+  p->angle = 1;
+  fl_kexpr *e = fl_val_scalar(p, parse_ternary(p), line);
+  p->angle = angle;
+  return e;
+}
+
+fl_kexpr *fl_parse_condition(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  return fl_val_truth(p, fl_parse_expr(p), line);
+}

@@ -1,0 +1,254 @@
+/* Tokens, names and refusals of the front end. */
+#include "kernel/front/front.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static void refuse(fl_front *p, int32_t line, int sized, const char *fmt, va_list list) {
+  char text[400];
+  if (p->failed) return;
+  vsnprintf(text, sizeof text, fmt, list);
+  p->failed = 1;
+  p->line = line;
+  p->sized = sized;
+  p->why = fl_karena_str(p->a, text, strlen(text));
+}
+
+void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  refuse(p, line, 0, fmt, list);
+  va_end(list);
+}
+
+void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  refuse(p, line, 1, fmt, list);
+  va_end(list);
+}
+
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
+  const char *why = p->failed ? NULL : fl_kfull(p->a, n, most, what);
+  if (why) fl_refuse(p, fl_front_tok(p)->line, "%s", why);
+  return !p->failed;
+}
+
+/* After a refusal operands are missing everywhere: that is no failure of its own. */
+fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
+  if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
+  if (p->a->failed == FL_KARENA_DEEP) {
+    p->a->failed = 0;
+    fl_refuse(p, fl_front_tok(p)->line, "an expression is nested more than %d deep",
+              FL_K_MAX_DEPTH);
+  }
+  if (p->a->failed) p->failed = 1;
+  return x;
+}
+
+int fl_front_enter(fl_front *p) {
+  if (++p->nest > FL_K_MAX_NEST)
+    fl_refuse_size(p, fl_front_tok(p)->line, "nested more than %d deep", FL_K_MAX_NEST);
+  return !p->failed;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+const fl_ktok *fl_front_ahead(fl_front *p, int k) {
+  if (p->a->failed > FL_KARENA_MEMORY) fl_front_check(p, NULL);
+  if (p->failed || p->a->failed) return &p->end;
+  const int64_t i = p->at + k;
+  return &p->toks.at[i < p->toks.n ? i : p->toks.n - 1];
+}
+
+void fl_refuse_bad(fl_front *p, const fl_ktok *t) {
+  if (t->type) fl_refuse_size(p, t->line, "%s", t->text);
+  else fl_refuse(p, t->line, "%s", t->text);
+}
+
+const fl_ktok *fl_front_tok(fl_front *p) {
+  const fl_ktok *t = fl_front_ahead(p, 0);
+  if (t->kind == FL_TOK_BAD) {
+    fl_refuse_bad(p, t);
+    return &p->end;
+  }
+  return t;
+}
+
+const fl_ktok *fl_front_next(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (t->kind != FL_TOK_END) p->at++;
+  return t;
+}
+
+int fl_front_is_at(fl_front *p, int k, int punct) {
+  const fl_ktok *t = fl_front_ahead(p, k);
+  return t->kind == FL_TOK_PUNCT && t->punct == punct;
+}
+
+int fl_front_is(fl_front *p, int punct) {
+  const fl_ktok *t = fl_front_tok(p);
+  return t->kind == FL_TOK_PUNCT && t->punct == punct;
+}
+
+int fl_front_take(fl_front *p, int punct) {
+  if (!fl_front_is(p, punct)) return 0;
+  p->at++;
+  return 1;
+}
+
+int fl_front_need(fl_front *p, int punct) {
+  if (fl_front_take(p, punct)) return 1;
+  const fl_ktok *t = fl_front_tok(p);
+  const char *reason = fl_front_reserved(t);
+  if (reason) fl_refuse(p, t->line, "%s", reason);
+  else if (t->kind == FL_TOK_END) fl_refuse(p, t->line, "'%c' expected, the text ends", punct);
+  else fl_refuse(p, t->line, "'%c' expected before '%.*s'", punct, (int)t->n, t->text);
+  return 0;
+}
+
+int fl_front_word(fl_front *p, const char *word) {
+  if (!fl_ktok_is(fl_front_tok(p), word)) return 0;
+  p->at++;
+  return 1;
+}
+
+const char *fl_front_name(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (t->kind != FL_TOK_NAME) {
+    fl_refuse(p, t->line, "a name expected before '%.*s'", t->kind == FL_TOK_END ? 3 : (int)t->n,
+              t->kind == FL_TOK_END ? "end" : t->text);
+    return "?";
+  }
+  p->at++;
+  const char *s = fl_karena_str(p->a, t->text, (size_t)t->n);
+  return s ? s : "?";
+}
+
+void fl_front_skip(fl_front *p) {
+  int depth = 0;
+  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
+    const fl_ktok *t = fl_front_ahead(p, 0);
+    if (t->kind != FL_TOK_PUNCT) continue;
+    if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
+    if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
+    if (depth <= 0) { p->at++; return; }
+  }
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name,
+                               int32_t n) {
+  for (int64_t i = high - 1; i >= low; i--) {
+    fl_symbol *s = &p->syms.at[i];
+    if (s->n == n && !memcmp(s->name, name, (size_t)n)) return s;
+  }
+  return NULL;
+}
+
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
+  const int64_t first = p->frame > p->globals ? p->frame : p->globals;
+  fl_symbol *s = find_between(p, first, p->syms.n, name, n);
+  for (const fl_kscope *up = p->up; up && !s; up = up->up)
+    s = find_between(p, up->low, up->high, name, n);
+  if (!s) s = find_between(p, 0, p->globals, name, n);
+  return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
+}
+
+fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
+  const fl_kbookmark back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack };
+  p->at = at;
+  p->up = up;
+  p->half = p->angle = p->pack = 0;
+  if (p->f) p->frame = p->syms.n;
+  return back;
+}
+
+void fl_front_close(fl_front *p, fl_kbookmark back) {
+  p->at = back.at;
+  p->frame = back.frame;
+  p->syms.n = back.syms;
+  p->up = back.up;
+  p->half = back.half;
+  p->angle = back.angle;
+  p->pack = back.pack;
+}
+
+void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    fl_symbol *s = fl_front_add(p, list[i].name, list[i].kind);
+    if (s) *s = list[i];
+  }
+}
+
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name,
+                                int32_t length) {
+  for (int64_t i = n - 1; i >= 0; i--)
+    if (list[i].n == length && !memcmp(list[i].name, name, (size_t)length)) return &list[i];
+  return NULL;
+}
+
+fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
+  fl_symbol *s = FL_PUSH(p->a->mem, &p->syms);
+  if (!s) {
+    p->a->failed = p->failed = 1;
+    return NULL;
+  }
+  memset(s, 0, sizeof *s);
+  s->name = name;
+  s->n = (int32_t)strlen(name);
+  s->kind = (uint8_t)kind;
+  s->offset = -1;
+  return s;
+}
+
+static const struct { const char *word, *why; } reserved[] = {
+  { "asm", "inline asm is outside the language" },
+  { "__asm__", "inline asm is outside the language" },
+  { "__asm", "inline asm is outside the language" },
+  { "goto", "goto is outside the language" },
+  { "volatile", "volatile is outside the language" },
+  { "union", "unions are outside the language" },
+  { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
+  { "try", "exceptions are outside the language" },
+  { "throw", "exceptions are outside the language" },
+  { "malloc", "malloc is outside the language" }, { "free", "free is outside the language" },
+  { "clock", "clock() is outside the language" },
+  { "clock64", "clock64() is outside the language" },
+  { "globaltimer", "timers are outside the language" },
+  { "tex1D", "textures are outside the language" },
+  { "tex2D", "textures are outside the language" },
+  { "tex3D", "textures are outside the language" },
+  { "tex1Dfetch", "textures are outside the language" },
+  { "tex2DLod", "textures are outside the language" },
+  { "cudaTextureObject_t", "textures are outside the language" },
+  { "cudaSurfaceObject_t", "surfaces are outside the language" },
+  { "surf2Dread", "surfaces are outside the language" },
+  { "surf2Dwrite", "surfaces are outside the language" },
+  { "cooperative_groups", "cooperative groups are outside the language" },
+  { "cg", "cooperative groups are outside the language" },
+  { "curandState", "curand is outside the language" },
+  { "curand_uniform", "curand is outside the language" },
+  { "curandState_t", "curand is outside the language" },
+  { "curand_init", "curand is outside the language" },
+  { "alloca", "alloca is outside the language" },
+  { "memcpy", "memcpy is outside the language" FL_DO "; copy elements" },
+  { "memset", "memset is outside the language" FL_DO "; assign elements" },
+  { "wmma", "matrix fragments are outside the language" },
+  { "nvcuda", "matrix fragments are outside the language" },
+  { "__nanosleep", "__nanosleep is outside the language" },
+  { "__syncthreads_count", "__syncthreads_count is outside the language" },
+  { "__syncthreads_and", "__syncthreads_and is outside the language" },
+  { "__syncthreads_or", "__syncthreads_or is outside the language" },
+  { "thread_local", "thread_local is outside the language" },
+  { "__managed__", "__managed__ variables are outside the language" },
+};
+
+const char *fl_front_reserved(const fl_ktok *t) {
+  for (size_t i = 0; t->kind == FL_TOK_NAME && i < sizeof reserved / sizeof *reserved; i++)
+    if (fl_ktok_is(t, reserved[i].word)) return reserved[i].why;
+  return NULL;
+}

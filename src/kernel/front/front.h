@@ -1,0 +1,512 @@
+/*
+** The front end's own state: one pass over the tokens that checks types and builds the tree
+** as it reads. A call of a __device__ function is inlined by reading its tokens again in a
+** scope of its own. What stops a kernel is noted once (refuse) and makes every later token
+** END, so that all loops of the parser come to their ends; no function need look at it except
+** to avoid work on NULL. Depth of the C stack is bounded by 'nest'.
+*/
+#ifndef FL_KERNEL_FRONT_H
+#define FL_KERNEL_FRONT_H
+#include "kernel/tree/builtins.h"
+#include "kernel/front/lexer.h"
+#include "kernel/front/source.h"
+#include "kernel/front/types.h"
+
+/* ---- values while an expression is read ---------------------------------------------------- */
+
+typedef enum {
+  FL_V_NONE,        /* failed, or void */
+  FL_V_EXPR,        /* a scalar: e */
+  FL_V_PLACE,       /* an object of 'type' (an lvalue unless 'rvalue') */
+  FL_V_POINTER,     /* address of such a place; type is that of the pointee */
+  FL_V_PARTS,       /* a struct without arrays: parts[leaf] */
+  FL_V_LIST         /* { … }: not read yet, at token 'at' */
+} fl_vkind;
+
+/* Where an object lies. LEAF: each leaf of the declared object is a variable of its own, the
+** leaves of this part begin at var; idx counts elements along the dimensions passed so far
+** (NULL: none, or 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
+typedef struct fl_cvalue {
+  uint8_t kind, linear, is_const, rvalue;
+  uint8_t null;              /* the null pointer */
+  uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to;
+                             ** to read it gives 'e' or 'parts', what it held; NULL: it may not be
+                             ** read */
+  uint8_t member;            /* not LINEAR: a member of an element, what lies behind
+                             ** it is in another variable */
+  int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
+  const fl_ctype *type;
+  fl_kexpr *e;
+  int32_t var;
+  fl_kexpr *idx;
+  fl_kexpr **parts;
+  int64_t at;
+} fl_cvalue;
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+typedef enum {
+  FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
+  FL_SYM_POINTER,   /* pointer variable: v is the place pointed to; offset: variable of its index
+                    ** or -1 (never assigned again); v.type NULL: no value yet */
+  FL_SYM_REFERENCE, /* another name of v */
+  FL_SYM_CONSTANT,  /* v.e is a constant */
+  FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
+  FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
+  FL_SYM_TYPE, FL_SYM_FUNCTION,
+  FL_SYM_TEMPLATE,  /* of structs */
+  FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
+  FL_SYM_PACK,      /* of a template: n_inner symbols in 'inner'; NULL: variables
+                    ** "name k" (pack.c) */
+  FL_SYM_WRONG      /* known but outside the language: 'why' */
+} fl_symkind;
+
+typedef struct fl_symbol fl_symbol;
+
+/* Symbols low … high - 1 are seen from a lambda, behind its own. */
+typedef struct fl_kscope { int64_t low, high; const struct fl_kscope *up; } fl_kscope;
+
+typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'type' */
+  const char *name;
+  const fl_ctype *type;          /* NULL: it is a type */
+  int64_t init;                  /* token of its default, 0: none */
+  int is_pack;
+  int64_t check;                 /* token of an enable_if that must have a type, 0: none */
+} fl_ktparam;
+
+typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
+typedef struct fl_kformal {
+  const char *name;
+  const fl_ctype *type;          /* NULL: auto */
+  uint8_t by_reference, is_const;
+  int64_t init;                  /* token of its default, 0: none */
+} fl_kformal;
+
+/* A __device__ function: free, a member, a constructor (result void), a lambda, or a template of
+** one. Its tokens are read again at each call. */
+typedef struct fl_kdevice {
+  const char *name;
+  int32_t line, n_params;
+  const fl_ctype *result;        /* NULL: auto */
+  fl_kformal *params;
+  int64_t head, open;            /* its first token, its '(' */
+  int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none) */
+  int64_t arrow;                 /* type behind '->', 0: none */
+  int busy;                      /* being inlined: a call is recursion */
+  const char *why;               /* not NULL: cannot be called */
+  uint8_t returns;               /* fl_kreturns */
+  uint8_t is_static, is_const, is_maker, is_explicit;      /* of members; is_maker: a constructor */
+  const fl_ctype *owner;         /* the struct it is a member of */
+  fl_ktparam *tparams;           /* a template */
+  int32_t n_tparams, n_special;
+  fl_symbol *special;            /* arguments of an explicit specialisation */
+  fl_symbol *env;                /* names seen inside: template arguments, what a lambda copied */
+  int64_t n_env;
+  const fl_kscope *scope;        /* of a lambda */
+  const char *pack;              /* its last parameters are this pack's, of n_pack elements */
+  int n_pack;
+  struct fl_kdevice *next;       /* overload of the same name */
+} fl_kdevice;
+
+/* What a struct has besides its fields. */
+typedef struct fl_kmembers {
+  fl_symbol *inner;              /* functions (constructors: FL_MAKER), constants,
+                                 ** types, template arguments */
+  int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
+  int has_inits;
+  const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
+  int n_args;                    /* these, and the parameters of a partial specialisation */
+} fl_kmembers;
+#define FL_MAKER "()"
+#define FL_CONVERTS "operator T"      /* to its result */
+
+typedef struct fl_kpattern {     /* a partial specialisation */
+  fl_ktparam *tparams;
+  int32_t n_tparams;
+  int64_t pattern, at;           /* its '<', the token behind '>' */
+  struct fl_kpattern *next;
+} fl_kpattern;
+
+typedef struct fl_ktemplate {    /* of structs */
+  int is_alias;                  /* another name of a type: 'at' is its token */
+  int is_value;                  /* of constants: 'at' is the first token of the declaration */
+  int64_t align;                 /* token of alignas(…), 0: none */
+  fl_kpattern *patterns;
+  const char *name;
+  fl_ktparam *tparams;
+  int32_t n_tparams;
+  int64_t at;                    /* the token behind 'struct' */
+  struct fl_kinstance {
+    fl_symbol *args;
+    const fl_ctype *type;        /* as soon as its size is known; NULL: not read, or in vain */
+    int64_t at;                  /* tokens of its own: of a specialisation; 0: none */
+    int busy;                    /* being read */
+    struct fl_kinstance *next;
+  } *instances;
+} fl_ktemplate;
+
+typedef struct fl_kcall {        /* a call to be resolved */
+  const fl_cvalue *self;          /* NULL: of no object */
+  const fl_cvalue *args;
+  int n;
+  const fl_symbol *given;        /* explicit template arguments */
+  int n_given;
+  int32_t line;
+} fl_kcall;
+
+struct fl_symbol {
+  const char *name;
+  int32_t n, line;
+  uint8_t kind;
+  fl_cvalue v;
+  int32_t offset;
+  const fl_ctype *type;      /* TABLE, TYPE */
+  const fl_kvalue *const *data;
+  const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
+  fl_kdevice *device;
+  fl_ktemplate *structs;     /* TEMPLATE */
+  const fl_symbol *inner;    /* TYPE: enumerators */
+  int64_t n_inner;
+  const char *why;
+};
+
+/* ---- the parser ------------------------------------------------------------------------------ */
+
+enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
+enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
+
+typedef struct fl_front {
+  fl_karena *a;
+  fl_ksource *src;
+  fl_ktoks toks;
+  int64_t at;
+  fl_ktok end;               /* what is seen after a refusal */
+  struct { fl_symbol *at; int64_t n, cap; } syms;
+  int64_t globals, frame;    /* symbols of the file; first symbol of the function being read */
+  const fl_kscope *up;       /* seen behind the frame: of a lambda */
+  fl_kfunc *f;               /* kernel being read; NULL: file scope */
+  fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
+  int failed;                /* refused: line, why */
+  int32_t line;              /* of the refusal */
+  const char *why;
+  int sized;                 /* it is of fl_refuse_size */
+  int nest, inlined;
+  int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
+  int32_t break_label;
+  const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
+  fl_cvalue returned;         /* its result object, of no type before the first return
+                              ** of auto or a place */
+  fl_kblock *outside;        /* statements in front of its body */
+  int32_t return_label;
+  int statement;             /* the next assignment is a whole statement: its value is unused */
+  int64_t statement_call;    /* token of a name whose call is a whole statement; -1 */
+  int outer;                 /* the next unary expression begins such a statement */
+  int64_t nodes;             /* statements and inlined calls so far */
+  int64_t shared_at;         /* static shared memory so far */
+  fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
+  int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  int64_t scope;             /* first symbol of the block being read */
+  int pack;                  /* 1 + which element names of packs stand for; 0: none */
+  int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
+  int spaces;                /* there are namespaces: a name may stand for two things */
+  int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
+  struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
+  int turning, turn_wanted;  /* the body is read with them; should be. 2: all structs
+                             ** of numbers are arrays of these */
+  const fl_ctype *vectors[64];
+  int n_vectors;
+} fl_front;
+
+/* ---- front.c: tokens, names, refusals -------------------------------------------------------- */
+
+const fl_ktok *fl_front_tok(fl_front *p);                     /* the current one */
+const fl_ktok *fl_front_ahead(fl_front *p, int k);
+const fl_ktok *fl_front_next(fl_front *p);                    /* takes it */
+int fl_front_is(fl_front *p, int punct);
+int fl_front_is_at(fl_front *p, int k, int punct);
+int fl_front_take(fl_front *p, int punct);                    /* 1: was there, taken */
+int fl_front_need(fl_front *p, int punct);                    /* refuses if it is not there */
+int fl_front_word(fl_front *p, const char *word);             /* 1: was there, taken */
+const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
+int fl_front_enter(fl_front *p);                              /* one level deeper; 0: too deep */
+void fl_front_skip(fl_front *p);                              /* a balanced (…), […] or {…} */
+void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same of what is too large for any compiler: such a text goes to none
+** (fl_ksource.too_large). */
+void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
+/* Is there room for item n of a list of fixed size? 0: refused, "at most
+** 'most' 'what'", or the text was before. */
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
+/* After building: turns the arena's complaint about depth into a refusal. Returns x. */
+fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
+/* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
+typedef struct fl_kbookmark {
+  int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack;
+} fl_kbookmark;
+fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
+void fl_front_close(fl_front *p, fl_kbookmark back);
+void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
+fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
+/* Reason why a name is outside the language whatever it stands for, or NULL. */
+const char *fl_front_reserved(const fl_ktok *t);
+
+/* ---- meant.c ---- */
+
+/* "; did you mean 'x'?", or "". */
+const char *fl_front_meant(fl_front *p, const fl_ktok *t);
+const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, int32_t n);
+void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c);
+
+/* ---- decl.c: types and declarations ---------------------------------------------------------- */
+
+typedef struct fl_specifiers {
+  const fl_ctype *type;      /* NULL: refused */
+  uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
+          is_auto, is_volatile, any;      /* is_const: const or constexpr */
+  int32_t max_threads;       /* of __launch_bounds__ */
+} fl_specifiers;
+int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
+fl_specifiers fl_decl_specifiers(fl_front *p);
+/* '*' and qualifiers behind the specifiers; *ref: a reference. */
+const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+/* 0: types in it are nested too deep, refused */
+int fl_decl_depth(fl_front *p, const fl_ctype *t);
+const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
+void fl_decl_local(fl_front *p);                             /* a declaration statement */
+void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
+void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
+int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
+const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
+void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
+/* extern __shared__ T name[]: a variable, as a pointer to its begin. */
+fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+/* A formal of the function whose body begins at token 'body': an object, an array where it is a
+** vector that is counted there. */
+int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
+fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
+                         int32_t line);
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
+                    fl_cvalue *out, int32_t line);
+fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
+                       int32_t line);
+/* "a[] = {…}" counted */
+const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
+/* A constant from the list at the tokens, under its name. 0: not all of it is
+** constant; 'try' takes nothing then. */
+int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
+/* float3 v(a, b, c) */
+void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);
+void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
+int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
+
+/* ---- device.c, overload.c: functions that are inlined; template.c;
+** ---- member.c: structs with functions, lambdas */
+
+/* A function whose head starts at the tokens: name, '(' and what stands behind it; its formals
+** where it is no template. owner: its struct, or NULL. NULL: this is no function (nothing taken),
+** or refused. */
+fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
+void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
+void fl_device_tail(fl_front *p, fl_kdevice *d);        /* behind ')': to the end of the body */
+void fl_device_signature(fl_front *p, fl_kdevice *d);   /* result and formals of what was scanned */
+void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
+                      const fl_specifiers *s, int ref);
+/* under its name among symbols from 'from' */
+void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
+/* The one to call, an instance where it is a template; NULL: none fits, or
+** refused. *exact: without conversions. */
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
+fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
+
+int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
+int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
+void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
+void fl_template_declare(fl_front *p);                       /* behind 'template' at file scope */
+/* defaults; 0: some are missing */
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
+/* Of d in the list 'first'. NULL: does not fit. */
+fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
+fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
+/* "V<…>" where V is an instance: itself, or another one. At '<'. */
+const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
+int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
+int fl_template_splits(fl_front *p, int k);                /* the last is the first half of '>>' */
+/* "a::b::" at the tokens, taken. 1: 'inner' is what the last of them has. */
+/* the file's names, valid until one is added */
+void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
+int fl_scope_is_template(const fl_symbol *s);          /* or an instance, inside itself; NULL: no */
+int fl_scope_is_space(fl_front *p, const fl_ktok *t);
+void fl_scope_rename(fl_front *p);                         /* "a = b::c;" behind 'namespace' */
+void fl_scope_tell_apart(fl_front *p, int64_t from);       /* symbols from … against those before */
+int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
+
+/* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL.
+** *type is set before the signatures of its functions are read, which may name it. */
+const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
+                                 const fl_ktemplate *of, const fl_symbol *args, int n_args,
+                                 const fl_ctype **type);
+const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
+int fl_member_made(const fl_ctype *t);                    /* an object of it wants fl_member_make */
+int fl_member_has_maker(const fl_ctype *t);
+void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
+/* field i without an initialiser */
+void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);
+/* its names, in the open frame */
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
+/* is 'from' it, or a base of it? */
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from);
+/* that part of v, v itself */
+fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
+/* a field, also of a base */
+fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
+/* into a new object */
+void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
+/* the constructor that converts; NULL: none */
+fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);
+/* its one operator to a number; NULL: none */
+const fl_kdevice *fl_member_converts(const fl_ctype *t);
+/* as a pointer where it converts to one */
+fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
+/* as a number where it converts to one */
+fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
+void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
+/* at '(' or '<' */
+fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line);
+fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
+
+/* ---- bounds.c ---- */
+
+void fl_front_bounds(fl_front *p);      /* at file scope, all of it read: notes what is too large */
+void fl_front_note_size(fl_front *p);   /* the first refusal that is for size is the text's */
+
+/* ---- unread.c ---- */
+
+void fl_front_skip_declaration(fl_front *p, int64_t from);
+const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
+
+/* ---- pack.c ---- */
+
+typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* what the pack's name stands for now */
+/* Elements of what is expanded at the tokens, in a list with commas:
+** "f(v)..." (0: it is taken), -1: it is none. */
+int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
+/* before it is read for the first time; n as counted */
+fl_kpacked fl_pack_open(fl_front *p, int64_t n);
+int fl_pack_next(fl_front *p, fl_kpacked *x);         /* after each time: is it to be read again? */
+int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* behind '(', takes ')': 1: it was a fold */
+fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
+int fl_operator_of(int punct);                               /* of a binary operator */
+
+/* ---- value.c: places and conversions --------------------------------------------------------- */
+
+fl_cvalue fl_val_expr(fl_kexpr *e);
+fl_cvalue fl_val_none(void);
+fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);    /* its value, read if a place */
+fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
+fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */
+fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
+fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
+fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line);
+fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line);      /* arrays decay */
+fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line);
+fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
+fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
+void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
+void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
+int fl_val_views(int to, int from);                 /* may memory of type 'from' be seen as 'to'? */
+/* Of an atomic; *type is what the pointer says. */
+int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
+int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
+fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unless constant */
+int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
+int fl_promote_type(int a);
+
+/* ---- order.c: what is evaluated before what -------------------------------------------------- */
+
+/* Where an operand begins. */
+typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
+fl_kmark fl_order_mark(const fl_front *p);
+fl_kblock fl_order_since(const fl_kmark *m);                /* the statements since, still linked */
+fl_kblock fl_order_cut(const fl_kmark *m);                  /* and taken out */
+/* The n values are those before the statements since m (address: the places are). */
+void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
+                     int32_t line);
+/* The n values x, whose statements begin at m, and y, whose begin at
+** 'middle', are operands whose order is open. */
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
+                   fl_cvalue *y, int32_t line);
+/* args[n] beside the n before it. */
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
+                       int n, int32_t line);
+
+/* ---- turn.c: pointers to one or another array ------------------------------------------------ */
+
+typedef struct fl_kturn fl_kturn;
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
+/* May a pointer to 'of' turn that points to v at first (NULL: nowhere yet)? To numbers, and to
+** structs of numbers of one type that lie together. */
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
+/* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when
+** the body is read again. */
+int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
+/* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
+int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
+/* Is the name at token i an argument as it stands? A function may take it by
+** reference and assign it. */
+int fl_turn_passed(const fl_front *p, int64_t i);
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
+/* A pointer that turns, to the begin of an array. from: where it points at first, or NULL. */
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
+                      const fl_cvalue *from, int32_t line);
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
+/* c ? x : y */
+fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);
+void fl_turn_lower(fl_front *p);                             /* at the end of the body */
+
+/* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------- */
+
+fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
+fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
+fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
+fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
+fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
+fl_cvalue fl_parse_unary(fl_front *p);
+/* without a cast in the text */
+fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
+fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
+fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
+/* side: what b does */
+fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
+                int32_t line);
+/* ++ -- */
+fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line);
+fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
+fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
+                           const fl_ktok *name);
+fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for template arguments */
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
+/* 1: was one of them, *out is its value */
+int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
+fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
+int fl_math_known(const fl_ktok *name);
+void fl_parse_statement(fl_front *p);
+void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
+void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
+fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
+fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */
+#endif

@@ -1,0 +1,145 @@
+/*
+** Lambdas: an object without fields whose type has one function, operator(). What it takes by
+** reference are the names where it stands; what it takes by value is copied there.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { MAX_CAPTURED = 32 };
+
+typedef struct captures {
+  fl_symbol list[MAX_CAPTURED];
+  int n, all;                    /* all: '=' or '&', or 0 */
+} captures;
+
+static int is_captured(const captures *c, const fl_ktok *t) {
+  return fl_front_among(c->list, c->n, t->text, t->n) != NULL;
+}
+
+static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind) {
+  if (!fl_front_room(p, c->n, MAX_CAPTURED, "variables that a lambda takes")) return NULL;
+  fl_symbol *s = &c->list[c->n++];
+  memset(s, 0, sizeof *s);
+  s->name = name;
+  s->n = (int32_t)strlen(name);
+  s->kind = (uint8_t)kind;
+  s->offset = -1;
+  return s;
+}
+
+static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, int32_t line) {
+  if (v.kind == FL_V_POINTER) {
+    if (fl_turn_of(p, v.var))
+      fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
+    fl_symbol *s = captured(p, c, name, FL_SYM_POINTER);
+    if (v.idx) v.idx = fl_val_stable(p, v.idx);
+    v.sym = 0;
+    if (s) s->v = v;
+    return;
+  }
+  fl_cvalue to = fl_decl_object(p, v.type, name, line);
+  if (p->failed) return;
+  fl_member_copy(p, to, v, line);
+  to.is_const = 1;
+  fl_symbol *s = captured(p, c, name, FL_SYM_OBJECT);
+  if (s) s->v = to;
+}
+
+/* A variable of the function around, by value. Constants and functions need no copy. */
+static void copy(fl_front *p, captures *c, const fl_ktok *t) {
+  const fl_symbol *s = fl_front_find(p, t->text, t->n);
+  if (!s || is_captured(c, t) || s < p->syms.at + p->globals) return;
+  if (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) {
+    if (s->v.kind == FL_V_PLACE && s->v.var >= 0 && p->f->vars[s->v.var].kind == FL_KV_SHARED)
+      return;
+    if (s->v.kind == FL_V_PLACE && s->v.type->kind == FL_C_POINTER) return;
+    if (!strcmp(s->name, "this")) return;
+    copy_value(p, c, s->name, s->v, t->line);
+  } else if (s->kind == FL_SYM_POINTER && s->offset >= 0 && s->v.type) {
+    fl_cvalue v = s->v;
+    v.kind = FL_V_POINTER;
+    v.idx = fl_kexpr_var(p->f, s->offset);
+    copy_value(p, c, s->name, v, t->line);
+  }
+}
+
+/* "[=, &x]": x is the variable itself. */
+static void refer(fl_front *p, captures *c, const fl_ktok *t) {
+  const fl_symbol *of = fl_front_find(p, t->text, t->n);
+  fl_symbol *s = of ? captured(p, c, of->name, of->kind) : NULL;
+  if (s) *s = p->syms.at[of - p->syms.at];
+}
+
+static void capture_list(fl_front *p, captures *c) {
+  p->at++;
+  if ((fl_front_is(p, '&') || fl_front_is(p, '=')) &&
+      (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, ']')))
+    c->all = fl_front_next(p)->punct, fl_front_take(p, ',');
+  while (!p->failed && !fl_front_is(p, ']')) {
+    const int ref = fl_front_take(p, '&');
+    const fl_ktok *t = fl_front_tok(p);
+    const char *name = fl_front_name(p);
+    if (fl_front_take(p, '=')) {
+      const fl_cvalue v = fl_parse_assign(p);
+      if (ref) fl_refuse(p, t->line, "a reference of a lambda's own is outside the language");
+      if (!p->failed) copy_value(p, c, name, v, t->line);
+    } else if (ref) {
+      if (c->all == '=') refer(p, c, t);
+    } else {
+      copy(p, c, t);
+    }
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, ']');
+}
+
+static fl_kdevice *read_function(fl_front *p, captures *c) {
+  fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
+  fl_kscope *scope = fl_karena_new(p->a, sizeof *scope);
+  if (!d || !scope) return NULL;
+  d->name = "lambda";
+  d->line = fl_front_tok(p)->line;
+  while (fl_ktok_is(fl_front_tok(p), "__device__") || fl_ktok_is(fl_front_tok(p), "__host__"))
+    p->at++;
+  d->head = d->open = p->at;
+  d->is_const = 1;
+  if (fl_front_is(p, '(')) fl_front_skip(p);
+  else if (!fl_front_is(p, '{')) fl_refuse(p, d->line, FL_DO "write the lambda's parameters, ()");
+  if (fl_ktok_is(fl_front_tok(p), "mutable"))
+    fl_refuse(p, d->line, "mutable lambdas are outside the language");
+  if (!p->failed) fl_device_tail(p, d);
+  if (p->failed || d->body < 0) return NULL;
+  if (c->all == '=')
+    for (int64_t i = d->open; i < p->at && !p->failed; i++)
+      if (p->toks.at[i].kind == FL_TOK_NAME) copy(p, c, &p->toks.at[i]);
+  *scope = (fl_kscope){ p->frame, p->syms.n, p->up };
+  d->scope = scope;
+  d->env = fl_karena_new(p->a, (size_t)(c->n + 1) * sizeof *d->env);
+  if (d->env) memcpy(d->env, c->list, (size_t)c->n * sizeof *d->env);
+  d->n_env = c->n;
+  const int64_t at = p->at;
+  fl_device_signature(p, d);
+  p->at = at;
+  return d;
+}
+
+fl_cvalue fl_parse_lambda(fl_front *p) {
+  captures c = { .n = 0 };
+  const int32_t line = fl_front_tok(p)->line;
+  if (!p->b || !p->f) {
+    fl_refuse(p, line, "a lambda outside a function");
+    return fl_val_none();
+  }
+  capture_list(p, &c);
+  fl_kdevice *d = p->failed ? NULL : read_function(p, &c);
+  fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
+  fl_symbol *s = fl_karena_new(p->a, sizeof *s);
+  fl_ctype *t = fl_ctype_struct(p->a, "lambda", NULL, 0, 1);
+  if (p->failed || !d || !m || !s || !t) return fl_val_none();
+  *s = (fl_symbol){ .name = "operator()", .n = 10, .kind = FL_SYM_FUNCTION, .offset = -1,
+                    .device = d };
+  m->inner = s;
+  m->n_inner = 1;
+  t->s->members = m;
+  return (fl_cvalue){ .kind = FL_V_PLACE, .rvalue = 1, .type = t, .var = -1 };
+}

@@ -1,0 +1,67 @@
+/*
+** Tokens of a CUDA source after preprocessing: comments, line splices and directives are
+** gone, macros expanded. #include and #pragma are ignored, #if is decided.
+*/
+#ifndef FL_KERNEL_LEXER_H
+#define FL_KERNEL_LEXER_H
+#include "kernel/tree/tree.h"
+
+typedef enum {
+  FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
+  FL_TOK_BAD           /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
+} fl_ktokkind;
+
+/* Punctuators: the character itself, or these for longer ones. */
+enum {
+  FL_PU_SHL = 256, FL_PU_SHR, FL_PU_LE, FL_PU_GE, FL_PU_EQ, FL_PU_NE, FL_PU_LAND, FL_PU_LOR,
+  FL_PU_INC, FL_PU_DEC, FL_PU_ARROW, FL_PU_SCOPE, FL_PU_ELLIPSIS, FL_PU_LAUNCH, FL_PU_PASTE,
+  FL_PU_ADD_SET, FL_PU_SUB_SET, FL_PU_MUL_SET, FL_PU_DIV_SET, FL_PU_REM_SET,
+  FL_PU_SHL_SET, FL_PU_SHR_SET, FL_PU_AND_SET, FL_PU_OR_SET, FL_PU_XOR_SET
+};
+
+typedef struct fl_ktok {
+  uint8_t kind, type;        /* fl_ktokkind; fl_ktype of INT, FLOAT, CHAR */
+  uint8_t first;             /* first of its line (for directives) */
+  uint8_t bare;              /* FLOAT without suffix */
+  uint8_t glued;             /* no space before it ("f(" of a macro definition) */
+  int16_t punct;             /* PUNCT */
+  int32_t line;
+  int32_t n;                 /* bytes of text */
+  const char *text;          /* in the source, or in the arena. BAD: a message, 0-terminated */
+  fl_kvalue value;           /* INT, FLOAT, CHAR */
+} fl_ktok;
+
+typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends with END */
+
+/* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
+int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
+/* The same, preprocessed behind the directives in 'given' ("" or the #defines of options). A wrong
+** directive or expansion is a BAD token at its place. */
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
+
+/* The directives that options of a compiler stand for ("-DN=4"). NULL: no memory. */
+const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
+
+/* Before item n is added to a list of fixed size: NULL, there is room; else why not, "at most 16
+** arguments of a call". Every such list asks here, or in fl_front_room where a parser is at
+** hand. */
+const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
+
+static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
+  int32_t i = 0;
+  if (t->kind != FL_TOK_NAME) return 0;
+  while (i < t->n && name[i] == t->text[i]) i++;
+  return i == t->n && !name[i];
+}
+
+/* Is token t the name, and assigned to or stepped? preceded: there is a token before it; there
+** is one behind. */
+static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
+  if (!fl_ktok_is(t, name)) return 0;
+  const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;
+  const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+            p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+         (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
+}
+#endif

@@ -1,0 +1,184 @@
+/*
+** Does a source ask for something of the library? Its text is read only then: most kernels are
+** parsed in less time than the library is.
+*/
+#include "kernel/front/library.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const char fl_klibrary_text[];        /* kernel/front/library.cu, embedded */
+extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
+
+static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* Is a function defined at s? On the line of a definition no '(' stands before its name, and
+** the rows of macros name what they define. */
+static int is_definition(const char *s) {
+  const char *line = s;
+  while (line > fl_klibrary_text && line[-1] != '\n') line--;
+  while (*line == ' ') line++;
+  if (!strncmp(line, "REDUCE(", 7) || !strncmp(line, "PAIR", 4)) return 1;
+  return !strncmp(line, "__device__ ", 11) && !memchr(line, '(', (size_t)(s - line));
+}
+
+static int is_defined(const fl_ktok *t) {
+  char name[40];
+  if (t->n < 4 || t->n >= (int32_t)sizeof name) return 0;
+  memcpy(name, t->text, (size_t)t->n);
+  name[t->n] = 0;
+  for (const char *s = fl_klibrary_text; (s = strstr(s, name)) != NULL; s += t->n)
+    if (!is_letter(s[t->n]) && !is_letter(s[-1]) && is_definition(s)) return 1;
+  return 0;
+}
+
+/* ---- cooperative groups ---- */
+
+typedef struct space { fl_ktok name; struct space *next; } space;
+typedef struct groups {
+  fl_karena *a;
+  space *first;                      /* names that stand for the namespace */
+  int open;                          /* "using namespace" */
+} groups;
+
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+static int is_space(const groups *g, const fl_ktok *t) {
+  if (t->kind != FL_TOK_NAME) return 0;
+  int is = fl_ktok_is(t, "cooperative_groups");
+  for (const space *s = g->first; s && !is; s = s->next)
+    is = t->n == s->name.n && !memcmp(t->text, s->name.text, (size_t)t->n);
+  return is;
+}
+
+/* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at
+** t, 0: this is neither. */
+static int declares(groups *g, const fl_ktok *t, int64_t left) {
+  if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) &&
+      is_punct(t + 4, ';')) {
+    space *s = fl_karena_new(g->a, sizeof *s);
+    if (!s) return 5;
+    *s = (space){ t[1], g->first };
+    g->first = s;
+    return 5;
+  }
+  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
+                    is_space(g, t + 2);
+  g->open |= opens && is_punct(t + 3, ';');
+  return opens && is_punct(t + 3, ';') ? 4 : 0;
+}
+
+/* The library's name for a group's, NULL: it has none. */
+static const char *group_name(fl_karena *a, const fl_ktok *t) {
+  char name[40];
+  if (t->kind != FL_TOK_NAME || t->n > 24) return NULL;
+  const int n = snprintf(name, sizeof name, "fl_cg_%.*s", (int)t->n, t->text);
+  for (const char *s = fl_klibrary_text; (s = strstr(s, name)) != NULL; s += n)
+    if (!is_letter(s[n])) return fl_karena_str(a, name, (size_t)n);
+  static const char *const made[] = { "plus", "less", "greater", "bit_and", "bit_or", "bit_xor" };
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+    if (fl_ktok_is(t, made[i])) return fl_karena_str(a, name, (size_t)n);
+  return NULL;
+}
+
+/* Names of the namespace become the library's. 1: there are some. */
+static int name_groups(fl_karena *a, fl_ktoks *toks) {
+  groups g = { .a = a };
+  int64_t n = 0;
+  int found = 0;
+  for (int64_t i = 0; i < toks->n && !found; i++) found = is_space(&g, &toks->at[i]);
+  if (!found) return 0;
+  for (int64_t i = 0; i < toks->n; n++) {
+    const fl_ktok *t = &toks->at[i];
+    const int64_t left = toks->n - i;
+    const int skipped = declares(&g, t, left), last = n ? toks->at[n - 1].punct : 0;
+    if (skipped) { i += skipped; n--; continue; }
+    const int behind = left > 2 && is_space(&g, t) && is_punct(t + 1, FL_PU_SCOPE);
+    const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
+                       (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
+    const char *name = behind ? group_name(a, t + 2) : g.open && !member ? group_name(a, t) : NULL;
+    toks->at[n] = behind && name ? t[2] : *t;
+    if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
+    i += behind && name ? 3 : 1;
+  }
+  toks->n = n;
+  return 1;
+}
+
+static int is_asked(const fl_ktoks *toks) {
+  static const char *const types[] = { "half2", "__half2", "nv_bfloat162", "__nv_bfloat162" };
+  for (int64_t i = 0; i + 1 < toks->n; i++) {
+    const fl_ktok *t = &toks->at[i];
+    if (t->kind != FL_TOK_NAME) continue;
+    for (int k = 0; k < 4; k++)
+      if (fl_ktok_is(t, types[k])) return 1;
+    if (t[1].kind == FL_TOK_PUNCT && t[1].punct == '(' && is_defined(t)) return 1;
+  }
+  return 0;
+}
+
+/* ---- namespace std ---- */
+
+/* Macros for the names of namespace std that std.cu defines, NULL: none is asked for. min and max
+** without an argument in <…> are those of CUDA. */
+static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
+  const char *asked = NULL;
+  for (int64_t i = 0; i + 3 < toks->n; i++) {
+    const fl_ktok *t = &toks->at[i + 2];
+    char name[32];
+    if (!fl_ktok_is(&toks->at[i], "std") || !is_punct(t - 1, FL_PU_SCOPE) ||
+        t->kind != FL_TOK_NAME || t->n > 24)
+      continue;
+    const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
+    const int n = snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
+    const char *s = strstr(fl_kstd_text, name);
+    while (s && (is_letter(s[n]) || is_letter(s[-1]))) s = strstr(s + n, name);
+    const int value = n > 2 && !strcmp(name + n - 2, "_v");
+    if ((!s && !value) || (plain && !is_punct(t + 1, '<'))) continue;
+    asked = fl_karena_printf(a, "%s#define FL_STD_%s\n", asked ? asked : "", name);
+    if (!asked) return NULL;
+  }
+  return asked;
+}
+
+/* Puts the text before the tokens, as line 0. */
+static int put_before(fl_karena *a, const char *text, const char *given, fl_ktoks *toks) {
+  fl_ktoks lib = { NULL, 0, 0 };
+  int ok = fl_kpreprocess(a, text, strlen(text), given, &lib);
+  if (ok && lib.n > 1) {
+    const int64_t n = lib.n - 1;                      /* without its END */
+    ok = FL_RESERVE(a->mem, toks, toks->n + n) != 0;
+    if (ok) {
+      memmove(toks->at + n, toks->at, (size_t)toks->n * sizeof *toks->at);
+      memcpy(toks->at, lib.at, (size_t)n * sizeof *toks->at);
+      for (int64_t i = 0; i < n; i++) toks->at[i].line = 0;
+      toks->n += n;
+    } else {
+      a->failed = 1;
+    }
+  }
+  FL_DROP(a->mem, &lib);
+  return ok;
+}
+
+/* "cuda::std::" is "std::" here. */
+static void drop_cuda(fl_ktoks *toks) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < toks->n; i++, n++) {
+    const fl_ktok *t = &toks->at[i];
+    if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) &&
+        fl_ktok_is(t + 2, "std"))
+      i += 2;
+    toks->at[n] = toks->at[i];
+  }
+  toks->n = n;
+}
+
+int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
+  drop_cuda(toks);
+  const char *of_std = asked_of_std(a, toks);
+  const int grouped = name_groups(a, toks);
+  if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
+  if (!grouped && !is_asked(toks)) return !a->failed;
+  return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
+}

@@ -1,0 +1,125 @@
+/*
+** Calls of the functions of builtins.def by their C names: types as NVRTC chooses the
+** overload. Floats stay float for the overloaded names (sin(x) of a float is the float
+** function), integers alone become double, a half is computed in f32 and rounded.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+typedef struct named { const char *name; uint16_t id; uint8_t type, listed; } named;
+
+/* Names beyond name32 and name64 of the table; type VOID: overloaded. */
+static const named aliases[] = {
+#define ALIAS(name, id, type) { name, FL_KB_##id, FL_KT_##type, 1 },
+#include "kernel/tree/builtins.def"
+};
+
+/* type: what the name fixes (VOID: overloaded). -1: no such function. */
+static int find(const fl_ktok *t, int *type) {
+  for (int i = 0; i < FL_KB_COUNT; i++) {
+    const fl_kbuiltin_info *b = &fl_kbuiltins[i];
+    *type = FL_KT_VOID;
+    if (*b->name64 && fl_ktok_is(t, b->name64)) {
+      if (b->name64[0] == '_' && b->rule == FL_KBR_FLOAT)
+        *type = FL_KT_F64; /* __dadd_rn */
+      return i;
+    }
+    if (*b->name32 && fl_ktok_is(t, b->name32)) return *type = FL_KT_F32, i;
+  }
+  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+    if (fl_ktok_is(t, aliases[i].name)) return *type = aliases[i].type, aliases[i].id;
+  return -1;
+}
+
+static int special(const fl_ktok *t) {
+  static const char *const names[] = { "__builtin_huge_valf", "__builtin_nanf" };
+  for (size_t i = 0; i < 2; i++)
+    if (fl_ktok_is(t, names[i])) return (int)i + 1;
+  return 0;
+}
+
+int fl_math_known(const fl_ktok *name) {
+  int type;
+  return find(name, &type) >= 0 || special(name);
+}
+
+/* min, max and abs of floats are fminf, fmaxf and fabsf. */
+static int for_floats(int id) {
+  return id == FL_KB_IMIN   ? FL_KB_FMIN
+         : id == FL_KB_IMAX ? FL_KB_FMAX
+         : id == FL_KB_IABS ? FL_KB_FABS
+                            : -1;
+}
+
+static int common_type(fl_kexpr *const *x, int n) {
+  int type = fl_promote_type(x[0]->type);
+  for (int i = 1; i < n; i++) type = fl_arith_type(type, x[i]->type);
+  return type;
+}
+
+/* The float type that an overloaded call computes in: NVRTC has f(float, …) and f(double, …)
+** and no more, so a float with integers stays float. */
+static int float_type(fl_kexpr *const *x, int n) {
+  int any = 0;
+  for (int i = 0; i < n; i++) {
+    if (x[i]->type == FL_KT_F64) return FL_KT_F64;
+    any |= fl_kt_is_float(x[i]->type);
+  }
+  return any ? FL_KT_F32 : FL_KT_F64;
+}
+
+static fl_cvalue build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
+                      int32_t line) {
+  const fl_kbuiltin_info *b = &fl_kbuiltins[id];
+  fl_kexpr *y[FL_K_MAX_ARGS];
+  int result = type;
+  for (int i = 0; i < n; i++) {
+    const int want = b->rule == FL_KBR_BITS ? b->arg : b->rule == FL_KBR_FLOATI && i
+                     ? FL_KT_I32 : type;
+    y[i] = fl_val_convert(p, x[i], want);
+  }
+  if (b->rule == FL_KBR_TEST) result = FL_KT_BOOL;
+  if (b->rule == FL_KBR_BITS) result = b->result;
+  fl_kexpr *e = p->failed ? NULL : fl_kexpr_call(p->a, id, result, n, y);
+  if (e) e->line = line;
+  return fl_val_expr(fl_front_check(p, e));
+}
+
+static int all_half(fl_kexpr *const *x, int n) {
+  for (int i = 0; i < n; i++)
+    if (x[i]->type != x[0]->type) return 0;
+  return n > 0 && (x[0]->type == FL_KT_F16 || x[0]->type == FL_KT_BF16);
+}
+
+fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n) {
+  int type;
+  const int which = special(name);
+  if (which == 1) return fl_val_expr(fl_kexpr_float(p->a, FL_KT_F32, __builtin_inf()));
+  if (which == 2) return fl_val_expr(fl_kexpr_float(p->a, FL_KT_F32, __builtin_nan("")));
+  int id = find(name, &type);
+  if (id < 0) return fl_val_none();
+  if (n != fl_kbuiltins[id].n) {
+    fl_refuse(p, name->line, "%.*s takes %d argument%s, %d given", (int)name->n,
+              name->text, fl_kbuiltins[id].n, fl_kbuiltins[id].n == 1 ? "" : "s", n);
+    return fl_val_none();
+  }
+  for (int i = 0; i < n; i++)
+    if (!x[i]) return fl_val_none();
+  const int rule = fl_kbuiltins[id].rule;
+  const int half = type == FL_KT_VOID && all_half(x, n) ? x[0]->type : 0;
+  if (rule == FL_KBR_INT) {
+    if (type == FL_KT_VOID) type = common_type(x, n);
+    if (fl_kt_is_float(type)) {
+      id = for_floats(id);
+      if (type != FL_KT_F64) type = FL_KT_F32;
+    }
+  } else if (p->bare && type == FL_KT_VOID) {
+    type = p->bare;                            /* flame.map: the type of the result */
+  } else if (type == FL_KT_VOID) {
+    type = rule == FL_KBR_FLOATI ? float_type(x, 1) : float_type(x, n);
+  }
+  fl_cvalue v = build(p, id, type, x, n, name->line);
+  if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL)
+    v = fl_val_expr(fl_val_convert(p, v.e, half));
+  return v;
+}

@@ -1,0 +1,542 @@
+/*
+** Structs: fields, functions, constructors and constants inside. A member function is inlined
+** like any other, with the fields of its object as names of their places.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { MAX_FIELDS = 64 };
+
+/* ---- bases: fields without names that come first --------------------------------------------- */
+
+static const char *class_name(const fl_ctype *t) {
+  return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
+}
+
+/* The base of t that has such a field, NULL: none. */
+static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base; i++) {
+    const fl_ctype *b = t->s->fields[i].type;
+    if (fl_cstruct_field(b->s, name, n) || base_with(b, name, n)) return b;
+  }
+  return NULL;
+}
+
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
+  if (!t || !from || t->kind != FL_C_STRUCT || from->kind != FL_C_STRUCT) return 0;
+  int is = fl_ctype_same(t, from);
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !is; i++)
+    is = fl_member_derives(t->s->fields[i].type, from);
+  return is;
+}
+
+static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line);
+
+fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
+  const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
+  if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
+  for (int i = 0; !fl_ctype_same(v.type, base); i++)
+    if (fl_member_derives(v.type->s->fields[i].type, base)) v = field_of(p, v, i, line), i = -1;
+  return v;
+}
+
+fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
+  while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
+    const fl_ctype *b = base_with(v.type, name, n);
+    if (!b) break;
+    v = fl_member_as(p, v, b, line);
+  }
+  return fl_val_member(p, v, name, n, line);
+}
+
+typedef struct pending { fl_kdevice *d; struct pending *next; } pending;
+
+typedef struct body {            /* of a struct being read */
+  const char *name;
+  fl_cfield *fields;
+  int64_t *inits;
+  int n, has_inits;
+  pending *first, *last;
+} body;
+
+/* The first names of an instance are the template's arguments: its own alone. */
+static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
+
+/* What a struct takes over from base t: types and constants (functions = 0), or the functions that
+** none of the symbols from 'mark' hides. */
+static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
+  const fl_kmembers *m = t->s->members;
+  for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
+    const fl_symbol *s = &m->inner[i];
+    const int own = !strcmp(s->name, FL_MAKER) || !strcmp(s->name, "operator=") ||
+                    !strcmp(s->name, class_name(t));
+    if (own || (s->kind == FL_SYM_FUNCTION) != functions) continue;
+    if (!functions || !fl_front_among(p->syms.at + mark, p->syms.n - mark, s->name, s->n))
+      fl_front_push(p, s, 1);
+  }
+}
+
+static void read_bases(fl_front *p, body *b) {
+  if (!fl_front_take(p, ':')) return;
+  do {
+    const int32_t line = fl_front_tok(p)->line;
+    while (fl_front_word(p, "public") || fl_front_word(p, "private") ||
+           fl_front_word(p, "protected"))
+      continue;
+    for (int k = 1; !fl_front_is_at(p, k, '{') && fl_front_ahead(p, k)->kind != FL_TOK_END; k++)
+      if (fl_ktok_is(fl_front_ahead(p, k), b->name))
+        fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
+    const fl_specifiers s = fl_decl_specifiers(p);
+    if (!s.type) return;
+    if (s.type->kind != FL_C_STRUCT || s.type->s->width) {
+      fl_refuse(p, line, "a base must be a struct");
+      return;
+    }
+    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
+    const fl_cstruct *of = s.type->s;
+    const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
+    if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
+      fl_refuse(p, line, "a base with unused bytes at its end");
+    b->fields[b->n].name = class_name(s.type);
+    b->fields[b->n].base = 1;
+    b->fields[b->n++].type = s.type;
+    take_over(p, s.type, 0, 0);
+  } while (!p->failed && fl_front_take(p, ','));
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void field_lines(fl_front *p, body *b) {
+  const int32_t line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (s.is_static) { fl_decl_global(p, s); return; }
+  if (!s.type || fl_front_take(p, ';')) return;
+  do {
+    int ref;
+    const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
+    const char *name = fl_front_name(p);
+    if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
+    t = fl_decl_arrays(p, t);
+    if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
+    for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
+      if (!e->count) fl_refuse(p, line, "a member without a size");
+    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
+    if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
+      b->inits[b->n] = p->at;
+      b->has_inits = 1;
+      while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
+             fl_front_tok(p)->kind != FL_TOK_END) {
+        if (fl_front_is(p, '{') || fl_front_is(p, '(')) fl_front_skip(p);
+        else p->at++;
+      }
+    }
+    for (int i = 0; i < b->n; i++) {
+      const fl_ctype *of = b->fields[i].base ? b->fields[i].type : NULL;
+      const int32_t length = (int32_t)strlen(name);
+      if (of && (fl_cstruct_field(of->s, name, length) || base_with(of, name, length)))
+        fl_refuse(p, line, "member '%s' hides one of base '%s'", name, b->fields[i].name);
+    }
+    b->fields[b->n].name = name;
+    b->fields[b->n++].type = t;
+  } while (fl_front_take(p, ','));
+  fl_front_need(p, ';');
+}
+
+/* "~V() {}": nothing happens there, or it is refused. 0: this is none. */
+static int destructor(fl_front *p) {
+  int k = 0;
+  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
+  if (!fl_front_is_at(p, k, '~') || (k && fl_ktok_is(fl_front_ahead(p, k - 1), "operator")))
+    return 0;
+  const int32_t line = fl_front_tok(p)->line;
+  p->at += k + 2;
+  fl_front_skip(p);
+  fl_front_word(p, "noexcept");
+  if (fl_front_take(p, '=')) { fl_front_next(p); fl_front_need(p, ';'); return 1; }
+  if (!fl_front_is(p, '{') || !fl_front_is_at(p, 1, '}'))
+    fl_refuse(p, line, "destructors are outside the language");
+  fl_front_skip(p);
+  return 1;
+}
+
+static int function(fl_front *p, body *b, int is_friend) {
+  fl_ktparam *params = NULL;
+  const int32_t line = fl_front_tok(p)->line;
+  const int n = fl_front_word(p, "template") ? fl_template_params(p, &params) : 0;
+  if (p->failed) return 1;
+  fl_kdevice *d = fl_device_scan(p, b->name);
+  if (!d && (params || is_friend) && !p->failed)
+    fl_refuse(p, line, "this member is outside the language");
+  if (!d) return p->failed;
+  fl_front_take(p, ';');
+  d->tparams = params;
+  d->n_tparams = n;
+  if (is_friend) d->is_static = 2;
+  const int plain = d->is_maker || !strcmp(d->name, "operator=");
+  if (plain && !params && d->body < 1 && !d->why) return 1;  /* = default */
+  pending *one = fl_karena_new(p->a, sizeof *one);
+  if (!one) return 1;
+  one->d = d;
+  if (b->last) b->last->next = one;
+  else b->first = one;
+  b->last = one;
+  return 1;
+}
+
+/* "friend", also behind __device__ and its kin. */
+static int befriends(fl_front *p) {
+  static const char *const words[] = { "__device__", "__host__", "__forceinline__", "inline",
+                                       "constexpr" };
+  int k = 0;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (fl_ktok_is(fl_front_ahead(p, k), words[i])) k++, i = (size_t)-1;
+  if (!fl_ktok_is(fl_front_ahead(p, k), "friend")) return 0;
+  p->at += k + 1;
+  return 1;
+}
+
+static void member(fl_front *p, body *b) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (fl_front_take(p, ';')) return;
+  if ((fl_ktok_is(t, "public") || fl_ktok_is(t, "private") || fl_ktok_is(t, "protected")) &&
+      fl_front_is_at(p, 1, ':')) {
+    p->at += 2;
+    return;
+  }
+  if (fl_ktok_is(t, "virtual")) fl_refuse(p, t->line, "virtual functions are outside the language");
+  if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); return; }
+  if (fl_ktok_is(t, "static_assert")) {
+    p->at++;
+    fl_front_skip(p);
+    return;
+  }
+  const int is_friend = befriends(p);
+  const int plain = fl_ktok_is(t, "struct") || fl_ktok_is(t, "enum") || fl_ktok_is(t, "class") ||
+                    fl_ktok_is(t, "union");
+  if (destructor(p) || (!plain && function(p, b, is_friend))) return;
+  field_lines(p, b);
+}
+
+static void signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
+  const int64_t at = p->at;
+  d->owner = owner;
+  if (!d->n_tparams) fl_device_signature(p, d);
+  p->at = at;
+}
+
+/* Has it a function of that name that takes another of its type: a
+** constructor that copies, operator=? */
+static int takes_own(const fl_ctype *t, const char *name) {
+  const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
+  for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
+    if (d->n_params && d->params[0].type && fl_ctype_same(d->params[0].type, t)) return 1;
+  return 0;
+}
+
+/* What copies its members one by one may have none that say how. */
+static void check_copies(fl_front *p, const body *b, int32_t line) {
+  for (int i = 0; i < b->n; i++) {
+    const fl_ctype *t = b->fields[i].type;
+    while (t->kind == FL_C_ARRAY) t = t->of;
+    if (takes_own(t, FL_MAKER) || takes_own(t, "operator="))
+      fl_refuse(p, line, "'%s' as a member: a struct with copies of its own is no part of another",
+                fl_ctype_text(p->a, t));
+  }
+}
+
+void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
+  from = fl_member_as(p, from, to.type, line);
+  const int own = !p->failed && from.kind == FL_V_PLACE && !from.rvalue &&
+                  fl_ctype_same(to.type, from.type);
+  if (own && takes_own(to.type, FL_MAKER)) fl_member_make(p, to, &from, 1, line);
+  else fl_val_assign(p, to, from, line);
+}
+
+fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from) {
+  const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
+  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+    const fl_ctype *q = d->n_params ? d->params[0].type : NULL;
+    if (!q || d->n_tparams || d->is_explicit || (d->n_params > 1 && !d->params[1].init)) continue;
+    if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) ||
+        (fl_ctype_same(q, from) && !fl_ctype_same(q, t)))
+      return d;
+  }
+  return NULL;
+}
+
+const fl_kdevice *fl_member_converts(const fl_ctype *t) {
+  const fl_symbol *s = fl_member_find(t, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  return s && s->device && !s->device->next && s->device->result &&
+         s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
+}
+
+/* "operator T *()": for a const object the const one. */
+static fl_kdevice *to_pointer(const fl_cvalue *v) {
+  const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  fl_kdevice *found = NULL;
+  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+    if (!d->result || d->result->kind != FL_C_POINTER || (v->is_const && !d->is_const)) continue;
+    if (!found || found->is_const) found = d;
+  }
+  return found;
+}
+
+static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
+  if (v.kind != FL_V_PLACE) {
+    const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
+    if (!p->failed) fl_val_assign(p, to, v, line);
+    v = to;
+  }
+  const fl_kcall c = { .self = &v, .line = line };
+  return p->failed ? fl_val_none() : fl_inline(p, d, &c);
+}
+
+static int is_object(const fl_front *p, const fl_cvalue *v) {
+  return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS);
+}
+
+fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line) {
+  fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
+  return d ? converted(p, v, d, line) : v;
+}
+
+fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
+  const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
+  return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
+}
+
+/* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */
+static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of,
+                         const fl_symbol *args, int n_args, int64_t mark) {
+  fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
+  fl_symbol *self = fl_front_add(p, b->name, FL_SYM_TYPE);
+  if (!m || !self) return;
+  self->type = type;
+  type->s->members = m;
+  m->of = of;
+  m->n_args = n_args;
+  m->inner = (fl_symbol *)(uintptr_t)args;   /* signatures may name the struct with its arguments */
+  m->n_inner = n_args;
+  m->inits = b->inits;
+  m->has_inits = b->has_inits;
+  for (pending *q = b->first; q && !p->failed; q = q->next) {
+    signature(p, q->d, type);
+    if (!p->failed) fl_device_list(p, q->d, mark);
+  }
+  for (int i = 0; i < b->n && b->fields[i].base && !p->failed; i++)
+    take_over(p, b->fields[i].type, 1, mark);
+  const int64_t n = p->syms.n - mark;
+  fl_symbol *inner = fl_karena_new(p->a, (size_t)n * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
+  m->inner = inner;
+  m->n_inner = inner ? n : 0;
+}
+
+static void refuse_large(fl_front *p, const body *b, int32_t line) {
+  int64_t bytes = 0;
+  for (int i = 0; i < b->n; i++) bytes += fl_ctype_size(b->fields[i].type);
+  if (bytes > FL_K_MAX_ARRAY)
+    fl_refuse_size(p, line, "struct '%s' of more than %d bytes", b->name, FL_K_MAX_ARRAY);
+  else fl_refuse(p, line, "struct '%s' has too many numbers in it", b->name);
+}
+
+const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
+                                 const fl_ktemplate *of, const fl_symbol *args, int n_args,
+                                 const fl_ctype **early) {
+  const int64_t mark = p->syms.n;
+  const int32_t line = fl_front_tok(p)->line;
+  body b = { .name = name };
+  b.fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.fields);
+  b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
+  fl_front_push(p, args, n_args);
+  if (!b.fields || !b.inits || !fl_front_enter(p)) return NULL;
+  read_bases(p, &b);
+  fl_front_need(p, '{');
+  while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END) member(p, &b);
+  p->nest--;
+  fl_front_need(p, '}');
+  if (!p->failed) check_copies(p, &b, line);
+  fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
+  if (!type && !p->failed) refuse_large(p, &b, line);
+  if (type) fl_decl_depth(p, type);
+  if (type && early) *early = type;
+  if (type && (of || b.first || b.has_inits || p->syms.n > mark))
+    keep_members(p, &b, type, of, args, n_args, mark);
+  p->syms.n = mark;
+  return p->failed ? NULL : type;
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) {
+  const fl_kmembers *m = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
+  const fl_symbol *s = m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
+  const int own = (n == 2 && !memcmp(name, FL_MAKER, 2)) ||
+                  (n == 9 && !memcmp(name, "operator=", 9));
+  for (int i = 0;
+       !s && !own && t && t->kind == FL_C_STRUCT && i < t->s->n_fields && t->s->fields[i].base; i++)
+    s = fl_member_find(t->s->fields[i].type, name, n);
+  return s;
+}
+
+int fl_member_has_maker(const fl_ctype *t) { return fl_member_find(t, FL_MAKER, 2) != NULL; }
+
+int fl_member_made(const fl_ctype *t) {
+  while (t->kind == FL_C_ARRAY) t = t->of;
+  if (t->kind != FL_C_STRUCT) return 0;
+  if (fl_member_has_maker(t) || (t->s->members && t->s->members->has_inits)) return 1;
+  for (int i = 0; i < t->s->n_fields; i++)
+    if (fl_member_made(t->s->fields[i].type)) return 1;
+  return 0;
+}
+
+static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
+  const char *name = v.type->s->fields[i].name;
+  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
+}
+
+/* Names of a struct, those of its bases behind them. self: NULL where there is no object. */
+static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base,
+                        int32_t line) {
+  const fl_kmembers *m = t->s->members;
+  const int from = is_base ? arguments_of(m) : 0;
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !p->failed; i++) {
+    const fl_cvalue v = self ? field_of(p, *self, i, line) : fl_val_none();
+    open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
+  }
+  if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
+  for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
+    if (t->s->fields[i].base) continue;
+    const fl_cvalue v = field_of(p, *self, i, line);
+    fl_symbol *s = fl_front_add(p, t->s->fields[i].name, FL_SYM_REFERENCE);
+    if (s) s->v = v;
+  }
+}
+
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
+  fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
+  if (d->is_static) self = NULL;
+  open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
+  fl_symbol *s = p->failed || !self ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
+  if (s) s->v = v;
+}
+
+/* "= e", "{…}" or "(…)" at the tokens, into a field. */
+static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
+  fl_cvalue args[16];
+  if (fl_front_take(p, '=')) {
+    if (fl_front_is(p, '{')) fl_decl_fill(p, to, 1);
+    else fl_val_assign(p, to, fl_parse_assign(p), line);
+  } else if (fl_front_is(p, '{')) {
+    fl_decl_fill(p, to, 1);
+  } else {
+    const int n = fl_parse_arguments(p, args, 16);
+    if (p->failed) return;
+    const int copy = n == 1 && (to.type->kind == FL_C_SCALAR ||
+                                (args[0].type && fl_ctype_same(to.type, args[0].type)));
+    if (copy) fl_member_copy(p, to, args[0], line);
+    else if (to.type->kind == FL_C_STRUCT && fl_member_made(to.type))
+      fl_member_make(p, to, args, n, line);
+    else if (n) fl_refuse(p, line, "a wrong initialiser");
+    else fl_decl_zero(p, to, line);
+  }
+}
+
+void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
+  const fl_kmembers *m = place.type->s->members;
+  const fl_cvalue to = field_of(p, place, i, line);
+  if (p->failed) return;
+  if (m && m->inits[i]) {
+    const fl_kdevice names = { .owner = place.type, .line = line };
+    const fl_kbookmark back = fl_front_open(p, m->inits[i], NULL);
+    fl_member_open(p, &names, &place);
+    initialise(p, to, line);
+    fl_front_close(p, back);
+  } else if (fl_member_made(to.type)) {
+    fl_member_make(p, to, NULL, 0, line);
+  }
+}
+
+static void make_array(fl_front *p, fl_cvalue place, int32_t line) {
+  for (int64_t i = 0; i < place.type->count && !p->failed; i++)
+    fl_member_make(p, fl_val_index(p, place, fl_kexpr_int(p->a, FL_KT_I64, i), line),
+                   NULL, 0, line);
+}
+
+void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line) {
+  if (p->failed) return;
+  if (place.type->kind == FL_C_ARRAY && !n) { make_array(p, place, line); return; }
+  if (place.type->kind != FL_C_STRUCT) { fl_refuse(p, line, "a wrong initialiser"); return; }
+  const fl_symbol *s = fl_member_find(place.type, FL_MAKER, 2);
+  if (s) {
+    const fl_kcall c = { .self = &place, .args = args, .n = n, .line = line };
+    fl_kdevice *d = fl_overload(p, s->device, &c, NULL);
+    if (d) fl_inline(p, d, &c);
+    else
+      fl_refuse(p, line, "no constructor of '%s' takes these %d arguments",
+                fl_ctype_text(p->a, place.type), n);
+    return;
+  }
+  if (n)
+    fl_refuse(p, line, "'%s' has no constructor" FL_DO "; write {…}",
+              fl_ctype_text(p->a, place.type));
+  for (int i = 0; i < place.type->s->n_fields && !p->failed; i++)
+    fl_member_default(p, place, i, line);
+}
+
+/* "V(a) : V(a, 0) {}": another constructor does it. 0: none is asked. */
+static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
+  p->at = d->inits + 1;
+  const fl_ktok *t = fl_front_tok(p);
+  if (!d->inits || !fl_ktok_is(t, class_name(self.type)) ||
+      fl_cstruct_field(self.type->s, t->text, t->n))
+    return 0;
+  p->at++;
+  if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+  initialise(p, self, t->line);
+  return 1;
+}
+
+void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
+  int64_t given[MAX_FIELDS] = { 0 };
+  const fl_cstruct *s = self.type->s;
+  if (hands_over(p, d, self)) return;
+  p->at = d->inits ? d->inits + 1 : d->body;
+  while (d->inits && !p->failed) {
+    const fl_ktok *t = fl_front_next(p);
+    const fl_cfield *f = t->kind == FL_TOK_NAME ? fl_cstruct_field(s, t->text, t->n) : NULL;
+    if (!f) {
+      fl_refuse(p, t->line, "'%.*s' is no member to be initialised", (int)t->n,
+                t->kind == FL_TOK_NAME ? t->text : "?");
+      return;
+    }
+    if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+    given[f - s->fields] = p->at;
+    fl_front_skip(p);
+    if (!fl_front_take(p, ',')) break;
+  }
+  for (int i = 0; i < s->n_fields && !p->failed; i++) {
+    p->at = given[i];
+    if (given[i]) initialise(p, field_of(p, self, i, d->line), fl_front_tok(p)->line);
+    else fl_member_default(p, self, i, d->line);
+  }
+}
+
+fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line) {
+  const fl_symbol *s = p->failed ? NULL : fl_member_find(self.type, name, n);
+  if (!s || s->kind != FL_SYM_FUNCTION) {
+    fl_refuse(p, line, "'%s' has no function '%.*s'",
+              self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
+    return fl_val_none();
+  }
+  if (self.kind != FL_V_PLACE) {                            /* a value gets a place of its own */
+    const fl_cvalue to = fl_decl_object(p, self.type, "object", line);
+    if (!p->failed) fl_val_assign(p, to, self, line);
+    self = to;
+  }
+  if (p->failed) return fl_val_none();
+  self.rvalue = 0;
+  if (self.idx) self.idx = fl_val_stable(p, self.idx);
+  const fl_ktok at = { .kind = FL_TOK_NAME, .line = line, .text = name, .n = n };
+  return fl_call_function(p, s->device, &self, &at);
+}

@@ -1,0 +1,356 @@
+/* Objects: variables per leaf, initialisers, tables of constants. */
+#include "kernel/front/front.h"
+#include <string.h>
+
+/* ---- variables of an object ------------------------------------------------------------------ */
+
+static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
+  if (f->is_pointer) {
+    fl_refuse(p, line, "pointers stored in memory are outside the language ('%s')",
+              f->path);
+    return -1;
+  }
+  if (kind == FL_KV_LOCAL && f->rank) kind = FL_KV_ARRAY;
+  const int var = fl_kvar_add(p->f, kind, f->type, f->path, f->count);
+  if (var < 0) return -1;
+  fl_kvar *v = &p->f->vars[var];
+  v->temporary = 0;
+  v->line = line;
+  v->rank = f->rank;
+  memcpy(v->dims, f->dims, sizeof v->dims);
+  memcpy(v->stride, f->stride, sizeof v->stride);
+  if (kind == FL_KV_SHARED && !f->rank) v->rank = 1, v->dims[0] = 1;
+  if (kind != FL_KV_SHARED) {
+    fl_kstmt *s = fl_emit(p, FL_KS_DECL, line);
+    if (s) s->var = var;
+  }
+  return var;
+}
+
+fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
+                       int32_t line) {
+  if (p->failed) return fl_val_none();
+  if (!p->f || !p->b) {
+    fl_refuse(p, line, "a declaration in a constant expression");
+    return fl_val_none();
+  }
+  if (t->kind == FL_C_VOID || !fl_ctype_size(t)) {
+    fl_refuse(p, line, "'%s' has no size", name);
+    return fl_val_none();
+  }
+  const int n = fl_ctype_leaves(t);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
+  if (!fields) return fl_val_none();
+  if (!fl_ctype_fields(p->a, t, name, fields)) {
+    if (!p->a->failed)
+      fl_refuse(p, line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, name);
+    return fl_val_none();
+  }
+  fl_cvalue v = { .kind = FL_V_PLACE, .type = t, .var = -1 };
+  for (int i = 0; i < n && !p->failed; i++) {
+    const int var = make_leaf(p, &fields[i], kind, line);
+    if (!i) v.var = var;
+  }
+  return p->failed ? fl_val_none() : v;
+}
+
+/* Structs of numbers of one type as one array of these; 0: they are none. */
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
+                    fl_cvalue *out, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  const int element = fl_ctype_element(t, &n);
+  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID) return 0;
+  *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
+  out->linear = 1;
+  out->type = t;
+  return 1;
+}
+
+/* Does operator[] of the struct count from the address of a member:
+** "(&x)[i]", "((float *)this)[i]"? */
+static int counts_itself(fl_front *p, const fl_ctype *t) {
+  while (t->kind == FL_C_ARRAY) t = t->of;
+  const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members
+                       ? fl_member_find(t, "operator[]", 10) : NULL;
+  for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
+    for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
+      const fl_ktok *k = &p->toks.at[i];
+      const int c = k->kind == FL_TOK_PUNCT ? k->punct : 0;
+      depth += (c == '{') - (c == '}');
+      if (!depth) break;
+      if ((c == '&' && k[1].kind == FL_TOK_NAME) ||
+          (fl_ktok_is(k, "this") && k[1].punct != FL_PU_ARROW))
+        return 1;
+    }
+  return 0;
+}
+
+fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_cvalue v;
+  if (!p->failed && (p->turning > 1 || counts_itself(p, t)) &&
+      fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line))
+    return v;
+  return fl_decl_make(p, t, name, FL_KV_LOCAL, line);
+}
+
+/* ---- initialisers ---------------------------------------------------------------------------- */
+
+/* One value to its place: a statement, or into the table being collected. */
+static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
+  if (p->failed) return;
+  if (!p->table) { fl_val_assign(p, place, v, line); return; }
+  if (place.type->kind == FL_C_STRUCT && fl_ctype_same(place.type, v.type)) {
+    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) {
+      const fl_cfield *f = &place.type->s->fields[i];
+      const int32_t n = (int32_t)strlen(f->name);
+      put(p, fl_val_member(p, place, f->name, n, line),
+          fl_val_member(p, v, f->name, n, line), line);
+    }
+    return;
+  }
+  fl_kexpr *e = fl_val_scalar(p, v, line);
+  if (!e || place.type->kind != FL_C_SCALAR) {
+    fl_refuse(p, line, "a wrong initialiser");
+    return;
+  }
+  e = fl_val_convert(p, e, place.type->scalar);
+  if (e && e->kind == FL_KX_CONST)
+    p->table[place.var][place.idx ? place.idx->value.i : 0] = e->value;
+  else fl_refuse(p, line, "an initialiser that is not constant");
+}
+
+static int64_t parts_of(const fl_ctype *t) {
+  return t->kind == FL_C_ARRAY ? t->count : t->s->n_fields;
+}
+
+static fl_cvalue part(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
+  if (v.type->kind == FL_C_ARRAY)
+    return fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
+  const char *name = v.type->s->fields[i].name;
+  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
+}
+
+
+/* Part i without an initialiser: its default, or zero. */
+static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
+  const fl_kmembers *m = place.type->kind == FL_C_STRUCT ? place.type->s->members : NULL;
+  if (m && m->inits[i] && !p->table) fl_member_default(p, place, i, line);
+  else if (m && m->inits[i]) fl_refuse(p, line, "defaults of members in a table of constants");
+  else fl_decl_zero(p, part(p, place, i, line), line);
+}
+
+/* Elements from..count of an array: a loop where they are many. */
+static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
+  const int64_t n = place.type->count;
+  if (n - from <= 8) {
+    for (int64_t i = from; i < n && !p->failed; i++)
+      fl_decl_zero(p, part(p, place, i, line), line);
+    return;
+  }
+  const int t = p->failed ? -1 : fl_front_temp(p, FL_KT_I64, line);
+  if (t < 0) return;
+  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, from));
+  fl_kexpr *i = fl_kexpr_var(p->f, t);
+  fl_kstmt *loop = fl_kstmt_loop(
+      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  if (!loop) return;
+  loop->line = line;
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  fl_decl_zero(p, fl_val_index(p, place, i, line), line);
+  fl_front_into(p, out);
+  fl_kstmt_assign(p->f, &loop->other, t,
+                  fl_kexpr_binary(p->a, FL_KO_ADD, i, fl_kexpr_int(p->a, FL_KT_I64, 1)));
+}
+
+void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line) {
+  if (p->failed || p->table || !place.type) return;
+  if (place.type->kind == FL_C_SCALAR) {
+    fl_val_store(p, place, fl_kexpr_zero(p->a, place.type->scalar), 0, line);
+  } else if (place.type->kind == FL_C_ARRAY) {
+    zero_array(p, place, 0, line);
+  } else if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type)) {
+    fl_member_make(p, place, NULL, 0, line);
+  } else if (place.type->kind == FL_C_STRUCT) {
+    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) rest(p, place, i, line);
+  }
+}
+
+static int more(fl_front *p) {
+  if (!fl_front_is(p, ',')) return 0;
+  if (fl_front_is_at(p, 1, '}')) return 0;
+  fl_front_next(p);
+  return !p->failed;
+}
+
+/* Parts of 'place' without braces of their own; 'first' is the clause already read. */
+static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
+  const int64_t n = parts_of(place.type);
+  int64_t i = 0;
+  if (!fl_front_enter(p)) return;
+  for (; i < n && !p->failed; i++) {
+    if (i && !first->type && !more(p)) break;
+    const fl_cvalue sub = part(p, place, i, line);
+    if (p->failed) break;
+    if (!first->type) *first = fl_parse_assign(p);
+    if (p->failed || !first->type) break;
+    if (sub.type->kind == FL_C_SCALAR || fl_ctype_same(sub.type, first->type)) {
+      put(p, sub, *first, line);
+      first->type = NULL;
+    } else if (fl_member_has_maker(sub.type)) {
+      fl_refuse(p, line, "'%s' has constructors" FL_DO ": write it out",
+                fl_ctype_text(p->a, sub.type));
+    } else {
+      fill_bare(p, sub, first, line);
+    }
+  }
+  if (place.type->kind == FL_C_ARRAY && i < n && !p->table) zero_array(p, place, i, line);
+  else for (; i < n && !p->failed; i++) rest(p, place, i, line);
+  p->nest--;
+}
+
+static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
+  if (fl_front_is(p, '{')) { fl_decl_fill(p, place, 1); return; }
+  if (fl_front_is(p, '.')) {
+    fl_refuse(p, line, "designated initialisers are outside the language");
+    return;
+  }
+  fl_cvalue v = fl_parse_assign(p);
+  if (p->failed) return;
+  if (place.type->kind == FL_C_SCALAR || fl_ctype_same(place.type, v.type))
+    put(p, place, v, line);
+  else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
+    fill_bare(p, place, &v, line);
+}
+
+/* Behind the '{' of an object with constructors. */
+static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
+  fl_cvalue args[16];
+  int n = 0;
+  if (p->table) fl_refuse(p, line, "constructors in a table of constants");
+  while (!p->failed && !fl_front_is(p, '}')) {
+    if (!fl_front_room(p, n, 16, "arguments of a constructor")) break;
+    if (fl_front_is(p, '{')) {
+      args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+      fl_front_skip(p);
+    } else {
+      const fl_kmark m = fl_order_mark(p);
+      args[n] = fl_parse_assign(p);
+      fl_order_before(p, args, n++, &m, 0, line);
+    }
+    if (!fl_front_take(p, ',')) break;
+  }
+  if (p->failed) return;
+  if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type))
+    fl_member_copy(p, place, args[0], line);
+  else fl_member_make(p, place, args, n, line);
+}
+
+void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
+  const int32_t line = fl_front_tok(p)->line;
+  int64_t i = 0;
+  fl_front_need(p, '{');
+  if (p->failed || !fl_front_enter(p) || !place.type) return;
+  if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type)) {
+    make_from_list(p, place, line);
+  } else if (place.type->kind == FL_C_SCALAR) {
+    if (fl_front_is(p, '}')) fl_decl_zero(p, place, line);
+    else fill_clause(p, place, line);
+  } else {
+    const int64_t n = parts_of(place.type);
+    while (!p->failed && !fl_front_is(p, '}')) {
+      const int64_t elements = fl_pack_count(p, 0);
+      fl_kpacked each = fl_pack_open(p, elements);
+      do {
+        if (elements == 0) break;
+        if (i == n) { fl_refuse(p, fl_front_tok(p)->line, "too many initialisers"); break; }
+        fill_clause(p, part(p, place, i++, line), fl_front_tok(p)->line);
+      } while (!p->failed && fl_pack_next(p, &each));
+      if (!fl_front_take(p, ',')) break;
+    }
+    if (zero_rest && place.type->kind == FL_C_ARRAY && !p->table)
+      zero_array(p, place, i, line);
+    else
+      for (; zero_rest && i < n && !p->failed; i++) rest(p, place, i, line);
+  }
+  fl_front_need(p, '}');
+  p->nest--;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Number of clauses of the list at the tokens, for int a[] = {…}. */
+/* Elements of the clause at + k beyond one: of a pack. */
+static int64_t more_of_pack(fl_front *p, int k) {
+  const int64_t at = p->at;
+  p->at += k;
+  const int64_t n = fl_pack_count(p, 0);
+  p->at = at;
+  return n < 0 ? 0 : n - 1;
+}
+
+static int64_t count_clauses(fl_front *p) {
+  int64_t n = 0;
+  int depth = 0;
+  for (int k = 0; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    if (depth == 1 && n == 0 && c != '}') n = 1 + more_of_pack(p, k);
+    if (c == '{' || c == '(' || c == '[') depth++;
+    if (c == '}' || c == ')' || c == ']') depth--;
+    if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n += 1 + more_of_pack(p, k + 1);
+    if (!depth) break;
+  }
+  return n;
+}
+
+const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line) {
+  if (t->kind != FL_C_ARRAY || t->count) return t;
+  if (!fl_front_is(p, '{')) { fl_refuse(p, line, "an array without a size"); return t; }
+  return fl_ctype_array(p->a, t->of, count_clauses(p));
+}
+
+/* The constants of an initialiser at the tokens, one array per leaf; NULL: not all constant
+** (refused then). */
+static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
+  const int n = fl_ctype_leaves(t);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
+  fl_kvalue **data = fl_karena_new(p->a, (size_t)n * sizeof *data);
+  if (!data || !fields || !fl_ctype_fields(p->a, t, name, fields)) return NULL;
+  for (int i = 0; i < n; i++)
+    data[i] = fl_karena_new(p->a, (size_t)fields[i].count * sizeof **data);
+  fl_kblock *out = fl_front_into(p, NULL);
+  const fl_cvalue place = { .kind = FL_V_PLACE, .type = t, .var = 0 };
+  if (!p->a->failed) {
+    p->table = data;
+    fl_decl_fill(p, place, 1);
+    p->table = NULL;
+  }
+  fl_front_into(p, out);
+  return p->failed || p->a->failed ? NULL : data;
+}
+
+int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_kvalue **data = collect(p, t, name);
+  fl_symbol *s = data ? fl_front_add(p, name, FL_SYM_TABLE) : NULL;
+  if (!s) return 0;
+  s->type = t;
+  s->data = (const fl_kvalue *const *)data;
+  s->line = line;
+  return 1;
+}
+
+/* Tries to read a const array or struct as a table; undone where it is not constant. */
+int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  const int64_t at = p->at, syms = p->syms.n;
+  const int nest = p->nest;
+  if (fl_decl_table(p, t, name, line)) return 1;
+  fl_front_check(p, NULL);
+  if (p->a->failed) return 0;
+  p->failed = 0;
+  p->at = at;
+  p->nest = nest;
+  p->syms.n = syms;
+  return 0;
+}

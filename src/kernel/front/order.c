@@ -1,0 +1,222 @@
+/*
+** What is evaluated before what, by the rules of C++17. A value is a tree that is read where it is
+** used; what an operand does (i++, a call) are statements that stand where it was read. So:
+**
+** - Right before left: of assignments. The statements of the left side go
+**   behind those of the right one.
+** - Left before right: of << >>, a[b], lists in braces. A value that later
+**   statements change is kept in a temporary.
+** - Left open: of other operators and of arguments. Where one operand changes what another one uses
+**   the expression is refused: compilers differ. A function that is called runs at one time, and
+**   its turn comes from left to right, as on GPUs: f(&s) + s and s + f(&s) are two things.
+*/
+#include "kernel/front/front.h"
+
+/* A write. 'anywhere': of which element is not asked. */
+typedef struct effect { int32_t var; const fl_kexpr *index; uint8_t anywhere; int found; } effect;
+
+static int is_first(const fl_kexpr *x) { return !x || (x->kind == FL_KX_CONST && !x->value.i); }
+
+static int is_at(const effect *e, const fl_kexpr *index) {
+  return e->anywhere ||
+         (is_first(e->index) ? is_first(index) : index && fl_kexpr_same(e->index, index));
+}
+
+static int see_read(void *arg, fl_kexpr *x) {
+  effect *e = arg;
+  if (x->var == e->var && (x->kind == FL_KX_VAR || (x->kind == FL_KX_LOAD && is_at(e, x->x[0]))))
+    e->found = 1;
+  return !e->found;
+}
+
+/* What s writes; its index in *index. -1: nothing, or for other threads to see in any order. */
+static int32_t written(const fl_kstmt *s, const fl_kexpr **index) {
+  *index = s->kind == FL_KS_STORE ? s->x[0] : NULL;
+  return s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE ? s->var : -1;
+}
+
+/* Outside of functions that are called. */
+static int see_use(void *arg, fl_kstmt *s) {
+  effect *e = arg;
+  const fl_kexpr *index;
+  if (s->called) return 0;
+  if (written(s, &index) == e->var && is_at(e, index)) e->found = 1;
+  return !e->found;
+}
+
+/* Does reading v read what e says? Its address, where it is a place, is asked
+** for with 'address'. */
+static int reads(effect *e, const fl_cvalue *v, int address) {
+  const fl_kvisitor see = { NULL, see_read, e };
+  const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY &&
+                    v->type->kind != FL_C_POINTER;
+  e->found = 0;
+  if (v->kind == FL_V_EXPR) fl_kwalk_expr(&see, v->e);
+  if (v->kind == FL_V_PLACE || v->kind == FL_V_POINTER) fl_kwalk_expr(&see, v->idx);
+  const int leaves = v->kind == FL_V_PARTS || (place && !v->linear)
+                     ? fl_ctype_leaves(v->type) : place;
+  for (int i = 0; v->kind == FL_V_PARTS && i < leaves; i++) fl_kwalk_expr(&see, v->parts[i]);
+  if (place && !address && e->var >= v->var && e->var < v->var + leaves && is_at(e, v->idx))
+    e->found = 1;
+  return e->found;
+}
+
+/* ---- statements of an operand ---------------------------------------------------------------- */
+
+fl_kmark fl_order_mark(const fl_front *p) {
+  return (fl_kmark){ p->b, p->b ? p->b->last : NULL, p->f ? p->f->n_vars : 0 };
+}
+
+fl_kblock fl_order_since(const fl_kmark *m) {
+  fl_kblock none = { NULL, NULL };
+  if (!m->b || m->b->last == m->last) return none;
+  return (fl_kblock){ m->last ? m->last->next : m->b->first, m->b->last };
+}
+
+fl_kblock fl_order_cut(const fl_kmark *m) {
+  const fl_kblock cut = fl_order_since(m);
+  if (!cut.first) return cut;
+  if (m->last) m->last->next = NULL;
+  else m->b->first = NULL;
+  m->b->last = m->last;
+  return cut;
+}
+
+/* Effects on the variables below 'first', which were there before; PLAIN: not
+** of functions that are called. */
+enum { PLAIN = 1, ALL };
+typedef struct effects {
+  int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
+} effects;
+
+static int see_effect(void *arg, fl_kstmt *s) {
+  effects *a = arg;
+  effect e = { .found = 0 };
+  if (a->which == PLAIN && s->called) return 0;
+  e.var = written(s, &e.index);
+  if (e.var >= 0 && e.var < a->first && a->meet(a->with, &e)) a->found = e.var + 1;
+  return !a->found;
+}
+
+/* 1 + a variable for whose effect 'meet' says yes, 0: none. */
+static int32_t any_effect(fl_kblock of, int32_t first, int which,
+                          int (*meet)(void *with, effect *e), void *with) {
+  effects a = { .first = first, .which = which, .meet = meet, .with = with };
+  const fl_kvisitor see = { see_effect, NULL, &a };
+  for (fl_kstmt *s = of.first; s && !a.found; s = s == of.last ? NULL : s->next)
+    fl_kwalk_stmt(&see, s);
+  return a.found;
+}
+
+/* ---- one before the other -------------------------------------------------------------------- */
+
+typedef struct reader { const fl_cvalue *v; int address; uint8_t anywhere; } reader;
+
+static int changes(void *with, effect *e) {
+  const reader *r = with;
+  e->anywhere = r->anywhere;
+  return reads(e, r->v, r->address);
+}
+
+static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
+  if (p->failed) return fl_val_none();
+  if (v.kind == FL_V_EXPR) return fl_val_expr(fl_val_stable(p, v.e));
+  if (v.kind == FL_V_POINTER || address || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
+    v.idx = fl_val_stable(p, v.idx);
+    return v;
+  }
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR)
+    return fl_val_expr(fl_val_stable(p, fl_val_scalar(p, v, line)));
+  fl_kexpr **from = fl_val_parts(p, v, line);
+  const int n = from ? fl_ctype_leaves(v.type) : 0;
+  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = v.type };
+  r.parts = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *r.parts);
+  for (int i = 0; r.parts && i < n; i++) r.parts[i] = fl_val_stable(p, from[i]);
+  return p->failed ? fl_val_none() : r;
+}
+
+void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
+                     int32_t line) {
+  fl_kblock after = fl_order_since(m);
+  int cut = 0;
+  for (int i = 0; i < n && after.first && !p->failed; i++) {
+    reader r = { &v[i], address, 1 };
+    if (!any_effect(after, m->vars, ALL, changes, &r)) continue;
+    if (!cut++) after = fl_order_cut(m);
+    v[i] = kept(p, v[i], address, line);
+  }
+  if (cut) fl_kblock_append(m->b, after);
+}
+
+/* ---- in an open order ------------------------------------------------------------------------ */
+
+static int is_used(void *with, effect *e) {
+  const fl_kblock *in = with;
+  const fl_kvisitor see = { see_use, see_read, e };
+  e->found = 0;
+  for (fl_kstmt *s = in->first; s && !e->found; s = s == in->last ? NULL : s->next)
+    fl_kwalk_stmt(&see, s);
+  return e->found;
+}
+
+static void refuse(fl_front *p, int32_t found, int32_t line) {
+  if (found)
+    fl_refuse(p, line,
+              "one operand changes '%s', another uses it, and C++ does not say which is first"
+              FL_DO ": write two statements",
+                       p->f->vars[found - 1].source);
+}
+
+/* v beside operands that do 'of'. An argument that is a place is only marked:
+** to refer to it reads nothing. */
+static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
+                         int32_t line) {
+  reader r = { v, argument, 0 };
+  const int32_t found = any_effect(of, first, PLAIN, changes, &r);
+  refuse(p, found, line);
+  r.address = 0;
+  if (!found && argument && any_effect(of, first, PLAIN, changes, &r)) v->torn = 1;
+}
+
+static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
+                   fl_cvalue *y, int argument, int32_t line) {
+  fl_kblock left = fl_order_since(m), right = fl_order_since(middle);
+  if (!left.first || p->failed) return;
+  if (left.first == right.first) left.first = left.last = NULL;
+  else if (right.first) left.last = middle->last;
+  if (left.first && right.first) refuse(p, any_effect(left, m->vars, PLAIN, is_used, &right), line);
+  if (left.first && right.first) refuse(p, any_effect(right, m->vars, PLAIN, is_used, &left), line);
+  if (left.first) value_beside(p, left, m->vars, y, argument, line);
+  for (int i = 0; i < n && right.first; i++) value_beside(p, right, m->vars, &x[i], argument, line);
+}
+
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
+                   fl_cvalue *y, int32_t line) {
+  beside(p, m, middle, x, n, y, 0, line);
+  fl_order_before(p, x, n, middle, 0, line);
+}
+
+/* What a place holds now, for who reads it later: in 'e' or 'parts'. */
+static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
+  if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
+  const fl_cvalue now = kept(p, *v, 0, line);
+  v->e = now.e;
+  v->parts = now.parts;
+  v->torn = 1;
+}
+
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
+                       int n, int32_t line) {
+  fl_kblock after;
+  int cut = 0;
+  beside(p, m, middle, args, n, &args[n], 1, line);
+  fl_order_before(p, args, n, middle, 1, line);
+  after = fl_order_since(middle);
+  for (int i = 0; i < n && after.first && !p->failed; i++) {
+    reader r = { &args[i], 0, 1 };
+    if (!any_effect(after, m->vars, ALL, changes, &r)) continue;
+    if (!cut++) after = fl_order_cut(middle);
+    hold(p, &args[i], line);
+  }
+  if (cut) fl_kblock_append(middle->b, after);
+}

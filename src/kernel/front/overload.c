@@ -1,0 +1,105 @@
+/*
+** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins that
+** is no worse for any argument and better for one; where none does, the call is refused.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = 16 };
+
+static int rank_scalar(int to, int from) {
+  if (to == from) return EXACT;
+  const int half = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
+  if (half) return BY_A_FUNCTION;
+  if (to == FL_KT_I32 && fl_promote_type(from) == FL_KT_I32) return PROMOTED;
+  return to == FL_KT_F64 && from == FL_KT_F32 ? PROMOTED : CONVERTED;
+}
+
+static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
+  const int array = v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY;
+  const int place = v->kind == FL_V_PLACE && v->type->kind == FL_C_POINTER;
+  if (v->kind != FL_V_POINTER && !array && !place) return -1;
+  if (v->null) return CONVERTED;
+  const fl_ctype *of = array || place ? v->type->of : v->type;
+  if (!fl_ctype_same(t->of, of)) return fl_member_derives(of, t->of) ? CONVERTED : BY_A_FUNCTION;
+  return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
+}
+
+/* -1: cannot be. */
+static int rank(const fl_kformal *f, const fl_cvalue *v) {
+  const fl_ctype *t = f->type;
+  if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
+  if (v->kind == FL_V_NONE || !v->type) return -1;
+  if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
+  if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
+  if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
+    return -1;
+  /* a reference to a variable of the type itself */
+  const int own = f->by_reference == 1 && !f->is_const;
+  if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
+    return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
+  if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
+  if (v->type->kind == FL_C_STRUCT) {
+    const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
+    return d && !d->is_explicit ? BY_A_FUNCTION : -1;
+  }
+  if (v->type->kind != FL_C_SCALAR) return -1;
+  const int exact = t->scalar == v->type->scalar;
+  if (own && !exact) return -1;
+  return rank_scalar(t->scalar, v->type->scalar);
+}
+
+/* ranks[0]: of the object, then of the arguments. 0: cannot be called so. */
+static int ranks_of(const fl_kdevice *d, const fl_kcall *c, int *ranks) {
+  if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
+  if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;
+  for (int i = c->n; i < d->n_params; i++)
+    if (!d->params[i].init) return 0;
+  ranks[0] = EXACT;
+  if (c->self && !d->is_static && !d->is_maker) {
+    if (c->self->is_const && !d->is_const) return 0;
+    ranks[0] = !c->self->is_const && d->is_const ? PROMOTED : EXACT;
+  }
+  for (int i = 0; i < c->n; i++)
+    if ((ranks[i + 1] = rank(&d->params[i], &c->args[i])) < 0) return 0;
+  return 1;
+}
+
+/* 1: a is better, -1: b is, 0: neither. */
+static int better(const int *a, const int *b, int n) {
+  int wins = 0, losses = 0;
+  for (int i = 0; i < n; i++) wins += a[i] < b[i], losses += a[i] > b[i];
+  return wins && !losses ? 1 : losses && !wins ? -1 : 0;
+}
+
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact) {
+  fl_kdevice *best = NULL;
+  int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
+  if (exact) *exact = 0;
+  for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
+    if (d->n_special || (c->n_given && !d->n_tparams)) continue;
+    int whole = !d->n_tparams;
+    for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;
+    fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
+    if (!one || !ranks_of(one, c, now)) continue;
+    int wins = best ? better(now, top, c->n + 1) : 1;
+    /* a pack comes after */
+    if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
+    if (!wins) wins = whole - plain;                        /* templates come after functions */
+    if (!wins) tied = 1;
+    if (wins <= 0) continue;
+    best = one;
+    plain = whole;
+    tied = 0;
+    memcpy(top, now, sizeof top);
+  }
+  if (p->failed) return NULL;
+  if (best && tied) {
+    fl_refuse(p, c->line, "'%s' is called with arguments that fit several functions of that name",
+              best->name);
+    return NULL;
+  }
+  for (int i = 1; best && exact && (*exact = i > c->n || top[i] == EXACT) && i <= c->n; i++)
+    continue;
+  return best;
+}

@@ -1,0 +1,176 @@
+/*
+** Packs: "template <class... T> f(T... v)". A pack is a symbol whose elements are named one at a
+** time: what stands before "..." is read again for each of them, with p->pack saying which. Element
+** k of a function's parameters is the variable "v k".
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { MOST = 16 };
+
+static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
+
+static const fl_symbol *pack_of(fl_front *p, const fl_ktok *t) {
+  const int now = p->pack;
+  p->pack = 0;
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  p->pack = now;
+  return s && s->kind == FL_SYM_PACK ? s : NULL;
+}
+
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
+  const int k = p->pack - 1;
+  if (k < 0 || k >= s->n_inner) return s;
+  if (s->inner) return (fl_symbol *)(uintptr_t)&s->inner[k];
+  const char *name = fl_karena_printf(p->a, "%s %d", s->name, k);
+  return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
+}
+
+/* Elements of the packs that tokens from … end - 1 name, -1: none. Those of
+** one expansion are as many. */
+static int64_t count(fl_front *p, int64_t from, int64_t end) {
+  int64_t n = -1;
+  for (int64_t i = from; i < end && !p->failed; i++) {
+    const fl_symbol *s = pack_of(p, &p->toks.at[i]);
+    if (!s) continue;
+    if (n >= 0 && s->n_inner != n)
+      fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n,
+                (int)s->n_inner);
+    n = s->n_inner;
+  }
+  return n;
+}
+
+/* The end of what begins at the tokens, in (…), {…} or (angle) <…>: its ',' or closing bracket. */
+static int64_t clause_end(fl_front *p, int angle) {
+  int depth = 0;
+  for (int64_t i = p->at; i < p->toks.n; i++) {
+    const int c = punct(&p->toks.at[i]);
+    if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
+      return i;
+    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+  }
+  return p->at;
+}
+
+int64_t fl_pack_count(fl_front *p, int angle) {
+  if (p->failed || fl_front_tok(p)->kind == FL_TOK_END) return -1;
+  const int64_t end = clause_end(p, angle);
+  if (end <= p->at + 1 || punct(&p->toks.at[end - 1]) != FL_PU_ELLIPSIS) return -1;
+  const int64_t n = count(p, p->at, end - 1);
+  if (n == 0) p->at = end;
+  return n;
+}
+
+fl_kpacked fl_pack_open(fl_front *p, int64_t n) {
+  const fl_kpacked x = { p->at, n, 0, p->pack };
+  if (n > 0) p->pack = 1;
+  return x;
+}
+
+int fl_pack_next(fl_front *p, fl_kpacked *x) {
+  if (x->n >= 0 && !fl_front_need(p, FL_PU_ELLIPSIS)) return 0;
+  p->pack = x->outer;
+  if (++x->k >= x->n) return 0;
+  p->at = x->at;
+  p->pack = x->k + 1;
+  return 1;
+}
+
+/* ---- folds ---- */
+
+static int level_one(fl_front *p, int64_t from, int64_t *dots) {
+  int depth = 0;
+  for (int64_t i = from; i < p->toks.n; i++) {
+    const int c = punct(&p->toks.at[i]);
+    if (!depth && c == ')') return (int)(i - from);
+    if (!depth && c == FL_PU_ELLIPSIS) *dots = i;
+    if (c == ';' || p->toks.at[i].kind == FL_TOK_END) return -1;
+    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+  }
+  return -1;
+}
+
+/* The operands of a fold so far, whose statements begin at m. */
+typedef struct fold { fl_cvalue v[2 * MOST]; int n, op; fl_kmark m; int32_t line; } fold;
+
+static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
+  return f->op == ',' ? y : fl_binary(p, fl_operator_of(f->op), x, y, f->line);
+}
+
+/* && and ||: the operand is evaluated only where those before it ask for it. */
+static void add_lazily(fl_front *p, fold *f) {
+  fl_kblock side = { NULL, NULL };
+  fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);
+  fl_kexpr *e = fl_val_truth(p, fl_parse_unary(p), f->line);
+  fl_front_into(p, out);
+  f->v[0] = f->n ? fl_logic(p, fl_operator_of(f->op), f->v[0].e, e, side, f->line) : fl_val_expr(e);
+  f->n = 1;
+}
+
+static void add(fl_front *p, fold *f) {
+  const int kind = fl_operator_of(f->op);
+  const fl_kmark middle = fl_order_mark(p);
+  fl_cvalue v = fl_parse_unary(p);
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f)
+    v = fl_val_expr(fl_val_scalar(p, v, f->line));
+  if (kind == FL_KO_SHL || kind == FL_KO_SHR) fl_order_before(p, f->v, f->n, &middle, 0, f->line);
+  else if (f->op != ',') fl_order_open(p, &f->m, &middle, f->v, f->n, &v, f->line);
+  f->v[f->n++] = v;
+}
+
+/* The elements of the operand at token 'at', or its one value. */
+static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
+  const int outer = p->pack, lazy = f->op == FL_PU_LAND || f->op == FL_PU_LOR;
+  for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {
+    p->at = at;
+    p->pack = n < 0 ? outer : k + 1;
+    if (lazy) add_lazily(p, f);
+    else add(p, f);
+  }
+  p->pack = outer;
+}
+
+int fl_pack_fold(fl_front *p, fl_cvalue *out) {
+  int64_t dots = 0;
+  const int64_t from = p->at;
+  const int length = level_one(p, from, &dots);
+  if (length < 2 || !dots) return 0;
+  const int64_t end = from + length;
+  const int32_t line = p->toks.at[dots].line;
+  const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
+  const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
+  const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1),
+                n_right = right < 0 ? -1 : count(p, right, end);
+  fold f = { .op = op, .m = fl_order_mark(p), .line = line };
+  if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") ||
+      !fl_front_room(p, n_right - 1, MOST, "elements of a fold"))
+    return 1;
+  if ((n_left < 0) == (n_right < 0)) {
+    fl_refuse(p, line, "a fold that is not understood");
+    return 1;
+  }
+  if (left >= 0) operands(p, left, n_left, &f);
+  if (right >= 0) operands(p, right, n_right, &f);
+  const int n = f.n;
+  p->at = end;
+  fl_front_need(p, ')');
+  if (!n && !p->failed && op != FL_PU_LAND && op != FL_PU_LOR)
+    fl_refuse(p, line, "a fold of no elements");
+  *out = p->failed ? fl_val_none()
+         : n       ? f.v[n_left >= 0 ? n - 1 : 0]
+                   : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
+  for (int k = 1; k < n && !p->failed; k++)
+    *out = n_left >= 0 && op != ',' ? combine(p, &f, f.v[n - 1 - k], *out)
+                                    : combine(p, &f, *out, f.v[k]);
+  return 1;
+}
+
+fl_kexpr *fl_pack_size(fl_front *p) {
+  fl_front_need(p, '(');
+  const fl_ktok *t = fl_front_next(p);
+  const fl_symbol *s = pack_of(p, t);
+  if (!s) fl_refuse(p, t->line, "sizeof... of what is no pack");
+  fl_front_need(p, ')');
+  return s ? fl_kexpr_int(p->a, FL_KT_U64, s->n_inner) : NULL;
+}

@@ -1,0 +1,117 @@
+/*
+** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T,
+** N>>". The parameters are taken from where they stand alone, before a '*' or among the arguments
+** of another template; then the pattern is read with them and must give the arguments again.
+*/
+#include "kernel/front/template.h"
+
+static int punct_of(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
+
+/* One argument of the pattern: tokens from … end - 1. 0: const and references
+** are never met here. */
+static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                  const fl_symbol *arg) {
+  const fl_ktok *t = &p->toks.at[from];
+  const int which = fl_deduce_index(d, t), pointer = end == from + 2 && punct_of(&t[1]) == '*';
+  for (int64_t i = from; i < end; i++) {
+    const int c = punct_of(&p->toks.at[i]);
+    if (c == '&' || c == FL_PU_LAND || fl_ktok_is(&p->toks.at[i], "const")) return 0;
+  }
+  if (which >= 0 && arg->kind == FL_SYM_TYPE &&
+      (end == from + 1 || (pointer && arg->type->kind == FL_C_POINTER)))
+    fl_deduce_type(d, which, pointer ? arg->type->of : arg->type);
+  if (which >= 0 && arg->kind == FL_SYM_CONSTANT && end == from + 1 && arg->v.e)
+    fl_deduce_value(p, d, which, arg->v.e->value.i);
+  const fl_symbol *s = which < 0 && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE)
+    fl_deduce_struct(p, d, s->structs, from + 1, arg->type);
+  return 1;
+}
+
+static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
+                      const fl_symbol *args, int n) {
+  int depth = 1, arg = 0;
+  int64_t from = open + 1;
+  for (int64_t i = from; depth > 0 && i < p->toks.n; i++) {
+    const int c = punct_of(&p->toks.at[i]);
+    depth += (c == '<' || c == '(') - (c == '>' || c == ')') - 2 * (c == FL_PU_SHR);
+    if (depth > 0 && !(c == ',' && depth == 1)) continue;
+    const int64_t end = i + (c == FL_PU_SHR && depth == 0);
+    if (arg == n || !deduce(p, d, from, end, &args[arg++])) return 0;
+    from = i + 1;
+  }
+  return arg == n;
+}
+
+static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args,
+                fl_symbol *env) {
+  fl_symbol again[FL_K_MAX_TPARAMS];
+  const fl_kdeduction d = { s->tparams, s->n_tparams, env };
+  if (!deduce_all(p, &d, s->pattern, args, t->n_tparams)) return 0;
+  for (int i = 0; i < s->n_tparams; i++)
+    if (!env[i].name) return 0;
+  const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
+  fl_front_push(p, env, s->n_tparams);
+  const int n = fl_template_args(p, again, FL_K_MAX_TPARAMS);
+  fl_front_close(p, back);
+  return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
+}
+
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
+                                   fl_symbol **env, int32_t line) {
+  const fl_kpattern *found = NULL;
+  for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
+    fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
+    if (!now || !fits(p, t, s, args, now)) continue;
+    if (found) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
+    found = s;
+    *env = now;
+  }
+  return p->failed ? NULL : found;
+}
+
+void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
+  fl_kpattern *s = fl_karena_new(p->a, sizeof *s);
+  const int angle = fl_template_angle(p, 0);
+  if (!s) return;
+  *s = (fl_kpattern){ .tparams = params, .n_tparams = n, .pattern = p->at, .at = p->at + angle,
+                      .next = t->patterns };
+  p->at += angle;
+  while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_skip(p);
+  if (fl_front_need(p, ';')) t->patterns = s;
+}
+
+/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
+int64_t fl_pattern_condition(fl_front *p) {
+  const int64_t at = p->at;
+  int k = fl_ktok_is(fl_front_tok(p), "typename");
+  if (fl_ktok_is(fl_front_ahead(p, k), "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k += 2;
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (!fl_ktok_is(t, "enable_if") && !fl_ktok_is(t, "enable_if_t")) return 0;
+  p->at += k + 1;
+  p->at += fl_template_angle(p, 0);
+  if (fl_front_take(p, FL_PU_SCOPE)) p->at++;
+  fl_front_take(p, '*');
+  return at;
+}
+
+int fl_pattern_drops(fl_front *p, int64_t from) {
+  int depth = 0;
+  for (int64_t i = from; p->failed && !p->a->failed && i < p->toks.n; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int c = punct_of(t);
+    if (fl_ktok_is(t, "enable_if") || fl_ktok_is(t, "enable_if_t")) return p->failed = 0, 1;
+    depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
+    if (c == '{' || c == ';' || c == '(' || depth < 0 || (c == ',' && !depth)) break;
+  }
+  return 0;
+}
+
+int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  const fl_kbookmark back = fl_front_open(p, t->align, NULL);
+  fl_front_push(p, args, t->n_tparams);
+  const int64_t n = fl_decl_alignment(p);
+  fl_front_close(p, back);
+  return n;
+}

@@ -1,0 +1,513 @@
+/*
+** Directives and macros over the raw tokens. Object-like and function-like macros are
+** expanded as in C (a macro is not expanded inside its own expansion). Growth is bounded, so a
+** macro bomb is an error and not an outage.
+*/
+#include "kernel/front/lexer.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64, MAX_DEPTH = 200 };
+
+typedef struct macro {
+  const char *name;
+  int32_t n_name;
+  int n_params;              /* -1: object-like */
+  fl_ktok params[MAX_PARAMS];
+  const fl_ktok *body;
+  int64_t n_body;
+  int variadic;              /* its last parameter is __VA_ARGS__ */
+  int busy, gone;
+  struct macro *next;
+} macro;
+
+typedef struct pre {
+  fl_karena *a;
+  fl_ktoks raw, *out;
+  int64_t at;
+  macro *macros;
+  struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
+  int n_ifs, live, depth, stop, expansions;
+  const char *why;           /* it stopped; NULL: for want of memory, or not */
+  int32_t line;
+} pre;
+
+static const char too_long[] = "the text is too long after macro expansion";
+
+/* The text ends here: more is too large for any compiler. */
+static void stop(pre *p, int32_t line, const char *why) {
+  if (!p->why) p->why = why, p->line = line;
+  p->stop = 1;
+}
+
+static int emit(pre *p, const fl_ktok *t) {
+  if (p->out->n >= MAX_TOKENS) stop(p, t->line, too_long);
+  fl_ktok *o = p->stop ? NULL : FL_PUSH(p->a->mem, p->out);
+  if (o) *o = *t;
+  else if (!p->stop) p->a->failed = p->stop = 1;
+  return o != NULL;
+}
+
+static void emit_bad(pre *p, int32_t line, const char *why) {
+  fl_ktok t = {
+    .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why)
+  };
+  emit(p, &t);
+}
+
+/* Is there room for item n of a list? Else a BAD token says so. */
+static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line) {
+  const char *why = fl_kfull(p->a, n, most, what);
+  if (why) emit_bad(p, line, why);
+  return !why;
+}
+
+static macro *find(const pre *p, const fl_ktok *t) {
+  for (macro *m = p->macros; m; m = m->next)
+    if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n))
+      return m;
+  return NULL;
+}
+
+/* ---- expansion ------------------------------------------------------------------------------- */
+
+typedef struct span { const fl_ktok *at, *end; } span;
+
+static void expand(pre *p, span s, int32_t line);
+
+/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on
+** commas do not part (-1: always). */
+static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
+  int depth = 1;
+  *n = 0;
+  arg[0].at = ++s->at;
+  for (; s->at < s->end; s->at++) {
+    if (s->at->kind != FL_TOK_PUNCT) continue;
+    const int c = s->at->punct;
+    if (c == '(' || c == '[' || c == '{') depth++;
+    if (c == ')' || c == ']' || c == '}') depth--;
+    if (depth && !(depth == 1 && c == ',' && *n != rest)) continue;
+    arg[*n].end = s->at;
+    (*n)++;
+    if (!depth) { s->at++; return 1; }
+    if (!room(p, *n, MAX_PARAMS, "arguments of a macro", line)) return 0;
+    arg[*n].at = s->at + 1;
+  }
+  emit_bad(p, line, "call of a macro that is not closed");
+  return 0;
+}
+
+static int param_of(const macro *m, const fl_ktok *t) {
+  for (int i = 0; t->kind == FL_TOK_NAME && i < m->n_params; i++)
+    if (m->params[i].n == t->n && !memcmp(m->params[i].text, t->text, (size_t)t->n))
+      return i;
+  return -1;
+}
+
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+/* "#x": the argument as a string. */
+static void put_string(pre *p, span s, int32_t line) {
+  size_t n = 1;
+  for (const fl_ktok *t = s.at; t < s.end; t++) n += (size_t)t->n + 3;
+  char *text = fl_karena_new(p->a, n), *to = text;
+  if (!text) { p->stop = 1; return; }
+  for (const fl_ktok *t = s.at; t < s.end; t++) {
+    const int quoted = t->kind == FL_TOK_STRING;
+    if (t > s.at && !t->glued) *to++ = ' ';
+    if (quoted) *to++ = '"';
+    memcpy(to, t->text, (size_t)t->n);
+    to += t->n;
+    if (quoted) *to++ = '"';
+  }
+  const fl_ktok t = { .kind = FL_TOK_STRING, .line = line, .text = text,
+                      .n = (int32_t)(to - text) };
+  emit(p, &t);
+}
+
+/* "a##b": what was put last and t become one token, read again. */
+static void paste(pre *p, const fl_ktok *t) {
+  fl_ktok *last = &p->out->at[p->out->n - 1];
+  fl_ktoks one = { NULL, 0, 0 };
+  char *text = fl_karena_new(p->a, (size_t)last->n + (size_t)t->n + 1);
+  if (!text) { p->stop = 1; return; }
+  memcpy(text, last->text, (size_t)last->n);
+  memcpy(text + last->n, t->text, (size_t)t->n);
+  if (fl_klex(p->a, text, (size_t)last->n + (size_t)t->n, last->line, &one) && one.n == 2)
+    *last = one.at[0];
+  else emit_bad(p, last->line, "## makes no single token");
+  FL_DROP(p->a->mem, &one);
+}
+
+/* Tokens of the body as they are, or those of an argument beside ## (not expanded). */
+static void put_plain(pre *p, span s, int pasted) {
+  for (; s.at < s.end && !p->stop; s.at++, pasted = 0) {
+    if (pasted && p->out->n) paste(p, s.at);
+    else emit(p, s.at);
+  }
+}
+
+/* The body with expanded arguments put in. */
+static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
+                      int32_t line) {
+  fl_ktoks *out = p->out;
+  const fl_ktok *end = m->body + m->n_body;
+  p->out = body;
+  for (const fl_ktok *t = m->body; t < end && !p->stop; t++) {
+    const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE),
+              after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
+    const int next = is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1, k = param_of(m, t);
+    /* "f(a, ##__VA_ARGS__)": without more arguments the comma goes too */
+    const int dropped = before && m->variadic && k == m->n_params - 1 && body->n &&
+                        is_punct(&body->at[body->n - 1], ',');
+    if (next >= 0 && m->n_params >= 0) put_string(p, arg[next], line), t++;
+    else if (dropped && arg[k].at == arg[k].end) body->n--;
+    else if (is_punct(t, FL_PU_PASTE) && t > m->body && t + 1 < end) continue;
+    else if (k >= 0 && !dropped && (before || after)) put_plain(p, arg[k], before);
+    else if (k >= 0) expand(p, arg[k], line);
+    else put_plain(p, (span){ t, t + 1 }, before);
+  }
+  p->out = out;
+  return !p->stop;
+}
+
+/* A call of macro m whose name was at s->at - 1. */
+static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
+  span arg[MAX_PARAMS];
+  int n = 0;
+  if (++p->expansions > MAX_TOKENS) { stop(p, line, too_long); return; }
+  if (m->n_params >= 0 && !split(p, s, arg, &n, m->variadic ? m->n_params - 1 : -1, line)) {
+    s->at = s->end;
+    return;
+  }
+  if (n == 1 && !m->n_params && arg[0].at == arg[0].end) n = 0;
+  if (m->variadic && n == m->n_params - 1) arg[n++] = (span){ s->at, s->at };
+  if (m->n_params >= 0 && n != m->n_params) {
+    emit_bad(p, line, "wrong number of arguments for a macro");
+    return;
+  }
+  fl_ktoks body = { NULL, 0, 0 };
+  if (substitute(p, m, arg, &body, line)) {
+    m->busy = 1;
+    expand(p, (span){ body.at, body.at + body.n }, line);
+    m->busy = 0;
+  }
+  FL_DROP(p->a->mem, &body);
+}
+
+/* line: of the outermost macro's use; 0: the tokens' own. */
+static void expand(pre *p, span s, int32_t line) {
+  if (++p->depth > MAX_EXPANSION) stop(p, line, "macros nested too deeply");
+  while (s.at < s.end && !p->stop) {
+    fl_ktok t = *s.at++;
+    if (line) t.line = line;
+    macro *m = t.kind == FL_TOK_NAME ? find(p, &t) : NULL;
+    if (m && m->n_params >= 0 &&
+        !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
+      m = NULL;
+    if (m && !m->busy) expand_macro(p, m, &s, t.line);
+    else if (is_punct(&t, '#') || is_punct(&t, FL_PU_PASTE))
+      emit_bad(p, t.line, "# or ## where no macro makes something of it");
+    else emit(p, &t);
+  }
+  p->depth--;
+}
+
+/* ---- directives ------------------------------------------------------------------------------ */
+
+/* "(a, b, ...)" of macro m at s->at; 0: there are too many. */
+static int parameters(pre *p, macro *m, span *s) {
+  static const char rest[] = "__VA_ARGS__";
+  const int32_t line = s->at->line;
+  m->n_params = 0;
+  for (s->at++; s->at < s->end && !is_punct(s->at, ')'); s->at++) {
+    const int dots = is_punct(s->at, FL_PU_ELLIPSIS),
+              own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
+    m->variadic |= dots;
+    if (s->at->kind != FL_TOK_NAME && !own) continue;
+    if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
+    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest,
+                                                .n = sizeof rest - 1 } : *s->at;
+  }
+  if (s->at < s->end) s->at++;
+  return 1;
+}
+
+static void define(pre *p, span s) {
+  if (s.at >= s.end || s.at->kind != FL_TOK_NAME) return;
+  macro *m = fl_karena_new(p->a, sizeof *m);
+  if (!m) { p->stop = 1; return; }
+  macro *old = find(p, s.at);
+  if (old) old->gone = 1;
+  m->name = s.at->text;
+  m->n_name = s.at++->n;
+  m->n_params = -1;
+  if (s.at < s.end && is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
+  m->body = s.at;
+  m->n_body = s.end - s.at;
+  m->next = p->macros;
+  p->macros = m;
+}
+
+/* Conditions: integers, names (0), and C's operators by precedence climbing. 'wrong': something
+** else was met, and the condition decides nothing. */
+typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
+static int64_t condition(cond *c, int level);
+
+static int takes(cond *c, int punct) {
+  if (c->at >= c->end || !is_punct(c->at, punct)) return 0;
+  c->at++;
+  return 1;
+}
+
+static int64_t primary(cond *c) {
+  int64_t v = 0;
+  if (c->at >= c->end || ++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
+  if (takes(c, '!')) v = !primary(c);
+  else if (takes(c, '~')) v = ~primary(c);
+  else if (takes(c, '+')) v = primary(c);
+  else if (takes(c, '-')) v = (int64_t)(0 - (uint64_t)primary(c));
+  else if (takes(c, '(')) {
+    v = condition(c, 0);
+    c->wrong |= !takes(c, ')');
+  } else {
+    const fl_ktok *t = c->at++;
+    if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
+    else if (t->kind == FL_TOK_NAME) v = fl_ktok_is(t, "true");
+    else c->wrong = 1;
+  }
+  c->depth--;
+  return v;
+}
+
+static int level_of(const fl_ktok *t) {
+  if (t->kind != FL_TOK_PUNCT) return 0;
+  switch (t->punct) {
+    case '?': return 1;
+    case FL_PU_LOR: return 2;
+    case FL_PU_LAND: return 3;
+    case '|': return 4;
+    case '^': return 5;
+    case '&': return 6;
+    case FL_PU_EQ: case FL_PU_NE: return 7;
+    case '<': case '>': case FL_PU_LE: case FL_PU_GE: return 8;
+    case FL_PU_SHL: case FL_PU_SHR: return 9;
+    case '+': case '-': return 10;
+    case '*': case '/': case '%': return 11;
+    default: return 0;
+  }
+}
+
+static int64_t apply(int op, int64_t a, int64_t b) {
+  switch (op) {
+    case FL_PU_LOR: return a || b;
+    case FL_PU_LAND: return a && b;
+    case '|': return a | b;
+    case '^': return a ^ b;
+    case '&': return a & b;
+    case FL_PU_EQ: return a == b;
+    case FL_PU_NE: return a != b;
+    case '<': return a < b;
+    case '>': return a > b;
+    case FL_PU_LE: return a <= b;
+    case FL_PU_GE: return a >= b;
+    case FL_PU_SHL: return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
+    case FL_PU_SHR: return b < 0 || b > 63 ? 0 : a >> b;
+    case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
+    case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
+    case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
+    default:
+      return b == 0 ? 0 : b == -1 ? (op == '/' ? (int64_t)(0 - (uint64_t)a) : 0)
+                                  : op == '/' ? a / b : a % b;
+  }
+}
+
+static int64_t condition(cond *c, int level) {
+  if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
+  int64_t v = primary(c);
+  while (c->at < c->end && level_of(c->at) > level) {
+    const fl_ktok *op = c->at++;
+    if (op->punct == '?') {
+      const int64_t yes = condition(c, 0);
+      c->wrong |= !takes(c, ':');
+      const int64_t no = condition(c, 0);
+      v = v ? yes : no;
+    } else {
+      v = apply(op->punct, v, condition(c, level_of(op)));
+    }
+  }
+  c->depth--;
+  return v;
+}
+
+/* "defined X" is 1 or 0, other tokens stay. */
+static void put_defined(pre *p, span s) {
+  while (s.at < s.end && !p->stop) {
+    if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
+    const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
+    const fl_ktok *name = s.at + 1 + paren;
+    fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
+    one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
+    emit(p, &one);
+    s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
+  }
+}
+
+/* Replaces "defined X" and macros, then evaluates. */
+static int decide(pre *p, span s) {
+  fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
+  const int32_t at = s.at < s.end ? s.at->line : 0;
+  p->out = &asked;
+  put_defined(p, s);
+  p->out = &line;
+  if (asked.n) expand(p, (span){ asked.at, asked.at + asked.n }, 0);
+  p->out = out;
+  cond c = { line.at, line.at + line.n, 0, 0 };
+  const int64_t v = line.n ? condition(&c, 0) : 0;
+  if (c.wrong || c.at < c.end || !line.n)
+    emit_bad(p, at, "a condition of #if that is not understood");
+  FL_DROP(p->a->mem, &asked);
+  FL_DROP(p->a->mem, &line);
+  return v != 0;
+}
+
+static void open_if(pre *p, int32_t line, int truth) {
+  const char *why = fl_kfull(p->a, p->n_ifs, MAX_IFS, "#if inside each other");
+  if (why) { stop(p, line, why); return; }
+  p->ifs[p->n_ifs].outer = (uint8_t)p->live;
+  p->ifs[p->n_ifs++].taken = (uint8_t)truth;
+  p->live = p->live && truth;
+}
+
+static void other_if(pre *p, int32_t line, int truth) {
+  if (!p->n_ifs) { emit_bad(p, line, "#else or #elif without #if"); return; }
+  const int k = p->n_ifs - 1;
+  p->live = p->ifs[k].outer && !p->ifs[k].taken && truth;
+  p->ifs[k].taken |= (uint8_t)truth;
+}
+
+static void conditional(pre *p, const fl_ktok *d, span rest) {
+  const int named = rest.at < rest.end && find(p, rest.at) != NULL;
+  if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, rest));
+  else if (fl_ktok_is(d, "ifdef")) open_if(p, d->line, named);
+  else if (fl_ktok_is(d, "ifndef")) open_if(p, d->line, !named);
+  else if (fl_ktok_is(d, "elif")) {
+    const int asked = p->n_ifs && p->ifs[p->n_ifs - 1].outer && !p->ifs[p->n_ifs - 1].taken;
+    other_if(p, d->line, asked && decide(p, rest));
+  }
+  else if (fl_ktok_is(d, "else")) other_if(p, d->line, 1);
+  else if (fl_ktok_is(d, "endif") && p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
+}
+
+/* d: the token behind '#'. */
+static void directive(pre *p, const fl_ktok *d, span rest) {
+  conditional(p, d, rest);
+  if (!p->live) return;
+  if (fl_ktok_is(d, "define")) define(p, rest);
+  else if (fl_ktok_is(d, "undef") && rest.at < rest.end) {
+    macro *m = find(p, rest.at);
+    if (m) m->gone = 1;
+  } else if (fl_ktok_is(d, "error")) emit_bad(p, d->line, "#error");
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static const char predefined[] =
+  "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n"
+  "#define __cplusplus 201703\n"
+  "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
+  "#define CUDART_INF_F INFINITY\n#define CUDART_NAN_F NAN\n#define CUDART_PI_F 3.141592654f\n"
+  "#define CUDART_PI 3.1415926535897931\n#define CUDART_INF ((double)INFINITY)\n"
+  "#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
+  "#define M_PI_4 0.78539816339744830962\n#define M_E 2.7182818284590452354\n"
+  "#define M_LN2 0.69314718055994530942\n#define M_SQRT2 1.41421356237309504880\n"
+  "#define M_SQRT1_2 0.70710678118654752440\n#define M_1_PI 0.31830988618379067154\n"
+  "#define M_2_PI 0.63661977236758134308\n#define M_2_SQRTPI 1.12837916709551257390\n"
+  "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
+  "#define FLT_EPSILON 1.192092896e-07f\n"
+  "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
+  "#define DBL_EPSILON 2.2204460492503131e-16\n#define INT_MAX 2147483647\n"
+  "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
+  "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-9223372036854775807ll - 1)\n"
+  "#define CHAR_BIT 8\n#define NULL nullptr\n";
+
+static const fl_ktok *line_end(const fl_ktok *t) {
+  for (t++; t->kind != FL_TOK_END && !t->first; t++) continue;
+  return t;
+}
+
+/* Text between directives is expanded as a whole, so that calls of macros may span lines. */
+static void run(pre *p, const fl_ktok *t) {
+  while (t->kind != FL_TOK_END && !p->stop) {
+    if (t->first && t->kind == FL_TOK_PUNCT && t->punct == '#') {
+      const fl_ktok *end = line_end(t);
+      if (t + 1 < end) directive(p, t + 1, (span){ t + 2, end });
+      t = end;
+      continue;
+    }
+    const fl_ktok *end = t;
+    while (end->kind != FL_TOK_END &&
+           !(end->first && end->kind == FL_TOK_PUNCT && end->punct == '#'))
+      end = line_end(end);
+    if (p->live) expand(p, (span){ t, end }, 0);
+    t = end;
+  }
+}
+
+/* The macro that an option of a compiler sets: "N", "N=V", or "U" before a name to forget. */
+static const char *macro_of(const char *o, const char *next, int *used, int *forget) {
+  static const struct { const char *word; int undo, joined; } known[] = {
+    { "--define-macro", 0, '=' }, { "--undefine-macro", 1, '=' }, { "-D", 0, 0 }, { "-U", 1, 0 } };
+  *used = 1;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const size_t n = strlen(known[i].word);
+    if (strncmp(o, known[i].word, n) != 0) continue;
+    *forget = known[i].undo;
+    if (!o[n]) return *used = 2, next;
+    if (known[i].joined && o[n] != known[i].joined) continue;
+    for (o += n + (known[i].joined != 0); *o == ' '; o++) continue;
+    return o;
+  }
+  return NULL;
+}
+
+const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n) {
+  const char *text = "";
+  for (int i = 0, used, forget = 0; i < n && text; i += used) {
+    const char *m = macro_of(option[i], i + 1 < n ? option[i + 1] : NULL, &used, &forget);
+    const char *set = m ? strchr(m, '=') : NULL;
+    if (!m) continue;
+    const size_t size = strlen(text) + strlen(m) + 32;
+    char *more = fl_karena_new(a, size);
+    if (!more) return NULL;
+    const int name = set && !forget ? (int)(set - m) : (int)strlen(m);
+    snprintf(more, size, "%s#%s %.*s %s\n", text, forget ? "undef" : "define", name, m,
+             forget ? "" : set ? set + 1 : "1");
+    text = more;
+  }
+  return text;
+}
+
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out) {
+  fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
+  pre p = { .a = a, .out = out, .live = 1 };
+  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
+      fl_klex(a, given, strlen(given), 1, &macros) && fl_klex(a, text, n, 1, &p.raw)) {
+    run(&p, own.at);
+    run(&p, macros.at);
+    run(&p, p.raw.at);
+    fl_ktok end = { .kind = FL_TOK_END };
+    const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why,
+                          .n = p.why ? (int32_t)strlen(p.why) : 0 };
+    fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
+    if (last) *last = cut;
+    if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
+    fl_ktok *t = FL_PUSH(a->mem, out);
+    if (t) *t = end;
+    else a->failed = 1;
+  }
+  FL_DROP(a->mem, &own);
+  FL_DROP(a->mem, &macros);
+  FL_DROP(a->mem, &p.raw);
+  return !a->failed;
+}

@@ -1,0 +1,73 @@
+/* return: of a kernel, and of functions that are inlined, whose result is an
+** object, a place or a pointer. */
+#include "kernel/front/front.h"
+
+/* A place or a pointer: the same variable in all returns, its index in a
+** temporary in front of the body. */
+static void return_place(fl_front *p, int32_t line) {
+  const fl_kdevice *d = p->inside;
+  fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
+  if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
+  if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
+    fl_refuse(p, line, d->returns == FL_RETURNS_POINTER
+                       ? "the null pointer is returned"
+                       : "a reference to a value that is not stored");
+  if (p->failed) return;
+  v.sym = 0;
+  if (r->kind == FL_V_NONE) {
+    *r = v;
+    fl_kblock *in = fl_front_into(p, p->outside);
+    const int t = v.idx ? fl_front_temp(p, FL_KT_I64, line) : -1;
+    fl_front_into(p, in);
+    r->idx = t < 0 ? NULL : fl_kexpr_var(p->f, t);
+  } else if (r->var != v.var || r->linear != v.linear || !r->idx != !v.idx ||
+             !fl_ctype_same(r->type, v.type)) {
+    fl_refuse(p, line, "a function that returns one variable or another by reference");
+  }
+  if (v.idx && r->idx && !p->failed) fl_kstmt_assign(p->f, p->b, r->idx->var, v.idx);
+}
+
+/* The result of auto is an object of the first return's type. */
+static void return_auto(fl_front *p, int32_t line) {
+  const fl_cvalue v = fl_parse_expr(p);
+  if (p->failed) return;
+  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST)
+    fl_refuse(p, line, "auto of a pointer or a list" FL_DO ": write the type");
+  if (v.kind == FL_V_NONE) return;                          /* return f(), of void */
+  if (p->returned.kind == FL_V_NONE) {
+    fl_kblock *in = fl_front_into(p, p->outside);
+    p->returned = fl_decl_object(p, v.type, p->inside->name, line);
+    fl_front_into(p, in);
+  } else if (!fl_ctype_same(p->returned.type, v.type)) {
+    fl_refuse(p, line, "auto of two types");
+  }
+  if (!p->failed) fl_val_assign(p, p->returned, v, line);
+}
+
+static void return_value(fl_front *p, int32_t line) {
+  const fl_ctype *result = p->inside->result;
+  if (p->inside->returns != FL_RETURNS_VALUE) return_place(p, line);
+  else if (!result) return_auto(p, line);
+  else if (result->kind == FL_C_VOID) {
+    p->statement = 1;
+    fl_parse_expr(p);
+  } else if (fl_front_is(p, '{') && result->kind == FL_C_STRUCT) {
+    fl_decl_fill(p, p->returned, 1);
+  } else {
+    fl_val_assign(p, p->returned, fl_parse_expr(p), line);
+  }
+}
+
+void fl_parse_return(fl_front *p, int32_t line) {
+  if (!p->inside) {
+    if (!fl_front_is(p, ';')) fl_refuse(p, line, "a kernel returns nothing");
+    fl_emit(p, FL_KS_RETURN, line);
+    return;
+  }
+  const fl_ctype *result = p->inside->result;
+  if (!fl_front_is(p, ';')) return_value(p, line);
+  else if (result ? result->kind != FL_C_VOID : p->returned.kind != FL_V_NONE)
+    fl_refuse(p, line, "return without a value");
+  fl_kstmt *s = fl_emit(p, FL_KS_LEAVE, line);
+  if (s) s->label = p->return_label;
+}

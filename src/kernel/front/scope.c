@@ -1,0 +1,91 @@
+/* Names with a prefix, "a::b::c": of namespaces, structs, enumerations and
+** instances of templates. */
+#include "kernel/front/front.h"
+#include <string.h>
+
+int fl_scope_is_template(const fl_symbol *s) {
+  if (!s || s->kind != FL_SYM_TYPE) return s && s->kind == FL_SYM_TEMPLATE && !s->structs->is_value;
+  return s->type->kind == FL_C_STRUCT && s->type->s->members && s->type->s->members->of;
+}
+
+void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
+  *inner = p->syms.at;
+  *n = p->f ? p->globals : p->syms.n;
+}
+
+void fl_scope_rename(fl_front *p) {
+  const char *name = fl_front_name(p);
+  fl_front_need(p, '=');
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_front_add(p, name, FL_SYM_SPACE);
+}
+
+int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *list,
+  *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  int64_t n;
+  if (s && s->kind == FL_SYM_SPACE) return 1;
+  fl_scope_file(p, &list, &n);
+  for (int64_t i = 0; i < n; i++)
+    if (list[i].kind == FL_SYM_SPACE && fl_ktok_is(t, list[i].name)) return 1;
+  return 0;
+}
+
+int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
+  int found = 0;
+  while (!p->failed) {
+    const fl_ktok *t = fl_front_tok(p);
+    if (fl_front_take(p, FL_PU_SCOPE)) {                     /* "::x": of the file, or built in */
+      t = fl_front_tok(p);
+      if (found || t->kind != FL_TOK_NAME) continue;
+      fl_scope_file(p, inner, n);
+      found = fl_front_among(*inner, *n, t->text, t->n) != NULL;
+      continue;
+    }
+    if (t->kind != FL_TOK_NAME) break;
+    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n)
+                               : fl_front_find(p, t->text, t->n);
+    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<')
+                      ? fl_template_angle(p, 1) : 0;
+    if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, 1))) break;
+    p->at++;
+    if (fl_ktok_is(t, "std")) { p->at++; continue; }
+    if (fl_scope_is_space(p, t)) {
+      fl_scope_file(p, inner, n);
+      found = 1;
+      p->at++;
+      continue;
+    }
+    const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
+    if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
+    const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
+    if (!m && !(s && s->n_inner)) {
+      const char *why = fl_front_reserved(t);
+      if (why) fl_refuse(p, t->line, "%s", why);
+      else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
+      break;
+    }
+    *inner = m ? m->inner : s->inner;
+    *n = m ? m->n_inner : s->n_inner;
+    found = 1; p->at++;
+  }
+  return found;
+}
+
+/* A name of the file that namespaces give to two things stands for neither. */
+void fl_scope_tell_apart(fl_front *p, int64_t from) {
+  for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
+    fl_symbol *s = &p->syms.at[i];
+    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE |
+                      1 << FL_SYM_TEMPLATE;
+    for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
+      fl_symbol *o = &p->syms.at[k];
+      if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
+      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type))
+        continue;
+      o->kind = s->kind = FL_SYM_WRONG;
+      o->why = s->why = "is defined in two namespaces, which are not told apart";
+    }
+  }
+}

@@ -1,0 +1,569 @@
+/*
+** A source as a whole, in two passes: declarations of file scope with the signatures of its
+** kernels, then the bodies. What goes wrong in a declaration makes that name wrong, what goes
+** wrong in a body refuses that kernel; the rest goes on.
+*/
+#include "kernel/front/front.h"
+#include "kernel/front/library.h"
+#include "kernel/tree/verify.h"
+#include <string.h>
+
+typedef struct pending {         /* a kernel whose body is to be read */
+  fl_kfunc *f;
+  int64_t body;                  /* token '{' */
+  const fl_ctype **types;        /* of the parameters; NULL: unknown */
+  struct pending *next;
+} pending;
+
+typedef struct reader {
+  fl_front p;
+  pending *first, *last;
+} reader;
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* Forgets a refusal and goes to the next ',' or the ')' of a parameter list. */
+static void next_parameter(fl_front *p) {
+  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
+    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
+    while (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[') ||
+           fl_front_is_at(p, 0, '{'))
+      fl_front_skip(p);
+    if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
+  }
+}
+
+static void refuse_body(fl_front *p, fl_kfunc *f) {
+  fl_front_check(p, NULL);
+  fl_front_note_size(p);
+  if (!f->refusal) {
+    f->refusal = p->why;
+    f->refusal_line = p->line;
+  }
+  f->has_body = 0;
+  if (!p->a->failed) p->failed = 0;
+}
+
+/* What can be said of a parameter whose type we do not know: its words. */
+static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
+  refuse_body(p, f);
+  p->at = from;
+  next_parameter(p);
+  const fl_ktok *name = NULL, *type = NULL;
+  for (int64_t i = from; i < p->at; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (t->kind == FL_TOK_PUNCT && (t->punct == '=' || t->punct == '[')) break;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '*') out->is_pointer = 1;
+    if (fl_ktok_is(t, "const")) out->is_const = 1;
+    if (t->kind == FL_TOK_NAME) {
+      if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
+      name = t;
+    }
+  }
+  out->name =
+      name && name != type ? fl_karena_str(p->a, name->text, (size_t)name->n) : "?";
+  out->type_name = type ? fl_karena_str(p->a, type->text, (size_t)type->n) : "?";
+  out->size = out->align = out->is_pointer ? 8 : 0;
+  if (!out->align) out->align = 1;
+}
+
+static const char *type_name(fl_front *p, const fl_ctype *t) {
+  while (t->kind == FL_C_POINTER) t = t->of;
+  return fl_ctype_text(p->a, t);
+}
+
+static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
+  int64_t n = 1;
+  const fl_ctype *of = t->kind == FL_C_POINTER ? t->of : t;
+  out->known = 1;
+  out->is_pointer = t->kind == FL_C_POINTER;
+  out->is_const = t->const_of;
+  out->type_name = type_name(p, t);
+  out->is_struct = of->kind == FL_C_STRUCT && !of->s->width;
+  out->type = (uint8_t)fl_ctype_element(of, &n);
+  out->width = (uint8_t)(out->type == FL_KT_VOID || n > 255 ? 1 : n);
+  out->size = fl_ctype_size(t);
+  out->align = fl_ctype_align(t);
+  out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
+  if (of->kind != FL_C_STRUCT) return;
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)of->s->n_leaves * sizeof *fields);
+  if (fields && fl_ctype_fields(p->a, of, "", fields)) {
+    out->fields = fields;
+    out->n_fields = of->s->n_leaves;
+  }
+}
+
+static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
+  const int64_t from = p->at;
+  int ref;
+  out->line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
+  if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
+  const char *name = p->failed                              ? NULL
+                     : fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p)
+                                                            : "unnamed";
+  if (t && fl_front_is(p, '[')) {
+    const fl_ctype *a = NULL;
+    fl_front_skip(p);
+    if (!fl_front_is(p, '[')) a = fl_ctype_pointer(p->a, t, s.is_const);
+    else fl_refuse(p, out->line, "pointers to arrays are outside the language");
+    t = a;
+  }
+  if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
+  if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
+    fl_refuse(p, out->line, "pointers to pointers are outside the language");
+  if (fl_front_is(p, '='))
+    fl_refuse(p, out->line, "defaults of parameters are outside the language");
+  if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
+    fl_refuse(p, out->line, "a parameter that is not understood");
+  if (p->a->failed) return NULL;
+  if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
+  out->name = name;
+  describe_parameter(p, out, t);
+  return t;
+}
+
+enum { MAX_PARAMETERS = 256 };
+
+/* Behind '('; takes ')'. */
+static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
+  int64_t at = 0;
+  f->params = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *f->params);
+  k->types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *k->types);
+  if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
+  while (f->params && k->types && !p->failed && !fl_front_is(p, ')')) {
+    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
+    fl_kparam *q = &f->params[f->n_params];
+    k->types[f->n_params] = parameter(p, f, q);
+    f->n_params++;
+    q->offset = (at + q->align - 1) / q->align * q->align;
+    at = q->offset + q->size;
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, ')');
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static void skip_attributes(fl_front *p) {
+  while (fl_ktok_is(fl_front_tok(p), "__launch_bounds__") ||
+         fl_ktok_is(fl_front_tok(p), "__attribute__") ||
+         fl_ktok_is(fl_front_tok(p), "noexcept")) {
+    p->at++;
+    if (fl_front_is(p, '(')) fl_front_skip(p);
+  }
+}
+
+static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
+                       int32_t line) {
+  fl_front *p = &r->p;
+  pending *k = fl_karena_new(p->a, sizeof *k);
+  fl_kfunc *f = fl_kfunc_new(p->a, name);
+  if (!k || !f) return;
+  f->line = line;
+  f->max_threads = s->max_threads;
+  parameters(p, f, k);
+  skip_attributes(p);
+  if (p->failed) return;
+  if (fl_front_take(p, ';')) return;                     /* declared only */
+  k->f = f;
+  k->body = p->at;
+  if (!fl_front_is(p, '{')) {
+    fl_refuse(p, fl_front_tok(p)->line, "the body of kernel '%s' is missing", name);
+    return;
+  }
+  fl_front_skip(p);
+  const fl_ktok *last = &p->toks.at[p->at - 1];
+  if (last->kind != FL_TOK_PUNCT || last->punct != '}') {
+    f->has_body = 0;
+    const fl_ktok *cut = p->toks.n > 1 ? &p->toks.at[p->toks.n - 2] : last;
+    p->failed = 0;
+    if (cut->kind == FL_TOK_BAD) fl_refuse_bad(p, cut);
+    else fl_refuse(p, line, "the body is not closed");
+    refuse_body(p, f);
+  }
+  if (r->last) r->last->next = k;
+  else r->first = k;
+  r->last = k;
+  p->src->n_kernels++;
+}
+
+/* Behind '(' of a function that is no kernel. What it cannot do is said when it is called. */
+static void add_device(fl_front *p, const char *name, int64_t head, const fl_ctype *result,
+                       const fl_specifiers *s, int ref, int32_t line) {
+  fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
+  if (!d) return;
+  d->name = name;
+  d->line = line;
+  d->head = head;
+  d->open = p->at - 1;
+  fl_device_formals(p, d);
+  if (p->failed) return;
+  fl_device_tail(p, d);
+  if (p->failed) return;
+  d->is_const = 0;
+  fl_device_result(p, d, result, s, ref);
+  for (int i = 0; i < d->n_params; i++)
+    if (!d->params[i].type)
+      fl_refuse(p, line, "parameters of type auto are outside the language"
+                FL_DO "; write a template");
+  if (!p->failed) fl_device_list(p, d, 0);
+}
+
+/* ---- file scope ------------------------------------------------------------------------------ */
+
+static void add_refused(reader *r, const fl_ktok *name, const char *text, const char *why,
+                        int32_t line) {
+  fl_front *p = &r->p;
+  pending *k = fl_karena_new(p->a, sizeof *k);
+  fl_kfunc *f = fl_kfunc_new(p->a, text);
+  if (!k || !f) return;
+  f->line = name->line;
+  f->has_body = 0;
+  f->refusal = why;
+  f->refusal_line = line;
+  k->f = f;
+  if (r->last) r->last->next = k;
+  else r->first = k;
+  r->last = k;
+  p->src->n_kernels++;
+}
+
+/* A declaration that we could not read: who uses its name is told why. A
+** kernel is listed, refused. */
+static void note_wrong(reader *r, int64_t from) {
+  fl_front *p = &r->p;
+  const char *why = p->why;
+  const int32_t line = p->line;
+  int is_kernel;
+  fl_front_note_size(p);
+  fl_front_check(p, NULL);
+  if (p->a->failed) return;
+  p->failed = 0;
+  fl_front_skip_declaration(p, from);
+  const fl_ktok *name = fl_front_unread_name(p, from, &is_kernel);
+  if (!name || (is_kernel && fl_ktok_is(&p->toks.at[from], "template"))) return;
+  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
+  if (!text) return;
+  const char *reason =
+      fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
+  if (!is_kernel) {
+    if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
+    fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
+    if (s) s->why = reason;
+    return;
+  }
+  add_refused(r, name, text, why, line);
+}
+
+static void operator_declaration(fl_front *p, int64_t head, int32_t line) {
+  p->at = head;
+  fl_kdevice *d = fl_device_scan(p, NULL);
+  const int64_t end = p->at;
+  if (!d) fl_refuse(p, line, "this operator cannot be defined here");
+  else fl_device_signature(p, d);
+  p->at = end;
+  if (d && !p->failed) fl_device_list(p, d, 0);
+}
+
+static void declaration(reader *r) {
+  fl_front *p = &r->p;
+  const int64_t head = p->at;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type) return;
+  const int64_t back = p->at;
+  int ref;
+  const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
+  const fl_ktok *name = fl_front_tok(p);
+  fl_specifiers attributes = s;
+  while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) {
+    const fl_ktok *most = fl_front_ahead(p, 2);
+    attributes.max_threads = most->kind == FL_TOK_INT ? (int32_t)most->value.i : 0;
+    skip_attributes(p);
+    name = fl_front_tok(p);
+  }
+  const int is_operator = fl_ktok_is(name, "operator");
+  if (!is_operator && !(name->kind == FL_TOK_NAME && fl_front_is_at(p, 1, '('))) {
+    p->at = back;
+    fl_decl_global(p, s);
+    return;
+  }
+  if (is_operator) { operator_declaration(p, head, name->line); return; }
+  const char *text = fl_front_name(p);
+  fl_front_need(p, '(');
+  if (p->failed) return;
+  if (s.is_global) add_kernel(r, text, &attributes, name->line);
+  else add_device(p, text, head, t, &s, ref, name->line);
+}
+
+static void top_namespace(fl_front *p) {
+  p->spaces = 1;
+  p->at++;
+  if (fl_front_is_at(p, 1, '=')) { fl_scope_rename(p); return; }
+  fl_front_take(p, FL_PU_SCOPE);
+  while (!p->failed && fl_front_tok(p)->kind == FL_TOK_NAME) {
+    const char *name = fl_front_name(p);
+    if (!fl_front_find(p, name, (int32_t)strlen(name))) fl_front_add(p, name, FL_SYM_SPACE);
+    if (!fl_front_take(p, FL_PU_SCOPE)) break;
+  }
+  fl_front_need(p, '{');
+}
+
+static void top_level(reader *r) {
+  fl_front *p = &r->p;
+  const int64_t from = p->at, symbols = p->syms.n;
+  p->nest = 0;
+  if (fl_front_take(p, ';') || fl_front_take(p, '}')) return;
+  const fl_ktok *t = fl_front_tok(p);
+  if (fl_ktok_is(t, "extern") && fl_front_ahead(p, 1)->kind == FL_TOK_STRING &&
+      fl_front_is_at(p, 2, '{')) {
+    p->at += 3;                                            /* its '}' is taken as above */
+    return;
+  }
+  if (fl_ktok_is(t, "namespace") ||
+      (fl_ktok_is(t, "inline") && fl_ktok_is(fl_front_ahead(p, 1), "namespace"))) {
+    if (fl_ktok_is(t, "inline")) p->at++;
+    top_namespace(p);
+    if (p->failed) note_wrong(r, from);
+    return;
+  }
+  if (fl_ktok_is(t, "static_assert")) { fl_front_skip_declaration(p, from); return; }
+  if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); }
+  else if (fl_front_word(p, "template")) fl_template_declare(p);
+  else declaration(r);
+  if (p->failed) note_wrong(r, from);
+  fl_scope_tell_apart(p, symbols);
+  if (p->at == from) p->at++;
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
+  const fl_kvkind kind = field->is_pointer ? FL_KV_POINTER
+                         : field->rank     ? FL_KV_ARRAY
+                                           : FL_KV_LOCAL;
+  const int var = fl_kvar_add(f, kind, field->type, field->path,
+                              kind == FL_KV_POINTER ? 0 : field->count);
+  if (var < 0) return -1;
+  fl_kvar *v = &f->vars[var];
+  v->temporary = 0;
+  v->param = i;
+  v->offset = field->offset;
+  v->is_const = field->is_const;
+  v->rank = field->rank;
+  v->line = f->params[i].line;
+  memcpy(v->dims, field->dims, sizeof v->dims);
+  memcpy(v->stride, field->stride, sizeof v->stride);
+  if (field->is_pointer && field->rank)
+    fl_refuse(p, v->line, "arrays of pointers are outside the language");
+  return var;
+}
+
+/* A pointer parameter that the body moves gets an index variable. */
+static int moves(fl_front *p, const char *name) {
+  const int64_t end = p->toks.n - 1;
+  for (int64_t i = p->at, depth = 0; i < end; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (c == '{') - (c == '}');
+    if (depth == 0) break;
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
+  }
+  return 0;
+}
+
+static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
+  fl_kparam *q = &f->params[i];
+  const int n = fl_ctype_leaves(t);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
+  if (!fields) return;
+  if (!fl_ctype_fields(p->a, t, q->name, fields)) {
+    if (!p->a->failed)
+      fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK,
+                q->name);
+    return;
+  }
+  q->first_var = f->n_vars;
+  q->n_vars = n;
+  for (int k = 0; k < n; k++)
+    if (add_leaf(p, f, i, &fields[k]) < 0) return;
+  if (t->kind != FL_C_POINTER) {
+    fl_symbol *s = fl_front_add(p, q->name, FL_SYM_OBJECT);
+    if (s) s->v = (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var };
+    return;
+  }
+  int offset = -1;
+  if (moves(p, q->name)) {
+    offset = fl_kvar_add(f, FL_KV_LOCAL, FL_KT_I64, q->name, 1);
+    if (offset < 0) return;
+    fl_kstmt_decl(f, p->b, offset);
+    fl_kstmt_assign(f, p->b, offset, fl_kexpr_int(p->a, FL_KT_I64, 0));
+  }
+  fl_cvalue v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of,
+                  .var = q->first_var };
+  if (offset >= 0 && fl_turn_fits(p, t->of, &v) && fl_turn_later(p, p->at, 0, q->name))
+    v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
+  fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);
+  if (!s) return;
+  s->v = v;
+  s->type = t->of;
+  s->offset = offset;
+}
+
+/* Results of atomics that nobody reads are dropped. */
+typedef struct used { uint8_t *at; } used;
+static int see_var(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_VAR) ((used *)arg)->at[x->var] = 1;
+  return 1;
+}
+static int drop_result(void *arg, fl_kstmt *s) {
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && !((used *)arg)->at[s->result])
+    s->result = -1;
+  return 1;
+}
+
+static void finish_body(fl_front *p, fl_kfunc *f) {
+  used u = { fl_karena_new(p->a, (size_t)f->n_vars + 1) };
+  if (!u.at) return;
+  fl_kwalk_block(&(fl_kvisitor){ NULL, see_var, &u }, f->body);
+  fl_kwalk_block(&(fl_kvisitor){ drop_result, NULL, &u }, f->body);
+  f->shared_bytes = (p->shared_at + 15) / 16 * 16;
+  if (f->shared_bytes > FL_K_MAX_SHARED)
+    fl_refuse(p, f->line, "%lld bytes of static shared memory, a block has %d; more is to be had "
+              "as extern __shared__", (long long)f->shared_bytes, FL_K_MAX_SHARED);
+}
+
+static void read_once(fl_front *p, pending *k) {
+  fl_kfunc *f = k->f;
+  const int64_t scope = p->syms.n;
+  p->turns = NULL;
+  p->f = f;
+  p->b = &f->body;
+  p->at = k->body;
+  p->globals = p->frame = scope;
+  p->nest = p->inlined = p->failed = p->continues = p->statement = p->outer = 0;
+  p->breaks = FL_BREAK_NONE;
+  p->nodes = p->shared_at = 0;
+  p->statement_call = -1;
+  p->inside = NULL;
+  p->outside = NULL;
+  p->up = NULL;
+  p->half = 0;
+  p->table = NULL;
+  for (int i = 0; i < f->n_params && !p->failed; i++)
+    if (k->types[i]) bind_parameter(p, f, i, k->types[i]);
+  if (!p->failed) fl_parse_compound(p);
+  if (!p->failed && !p->a->failed) fl_turn_lower(p);
+  if (!p->failed && !p->a->failed) finish_body(p, f);
+  fl_front_check(p, NULL);
+  if (p->failed) refuse_body(p, f);
+  if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
+  for (int64_t i = 0; i < scope; i++)
+    for (fl_kdevice *d = p->syms.at[i].device; d; d = d->next) d->busy = 0;
+  p->syms.n = scope;
+  p->f = NULL;
+  p->b = NULL;
+  p->globals = p->frame = 0;
+}
+
+/* Again with pointers to one or another array, and to structs of numbers,
+** where it fails for want of them. */
+static void read_body(fl_front *p, pending *k) {
+  const fl_kfunc before = *k->f;
+  p->turning = p->turn_wanted = 0;
+  read_once(p, k);
+  while (p->turn_wanted > p->turning && !k->f->has_body && !p->a->failed) {
+    for (int64_t i = 0; i < p->syms.n; i++)
+      if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
+    *k->f = before;
+    k->f->names = NULL;
+    k->f->n_names = k->f->cap_names = 0;
+    for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
+    p->turning = p->turn_wanted;
+    read_once(p, k);
+  }
+  p->turning = 0;
+}
+
+/* ---- the source ------------------------------------------------------------------------------ */
+
+/* Nothing is read of a text that is too large. */
+static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
+  f->has_body = 0;
+  f->refusal = s->too_large;
+  f->refusal_line = s->too_large_line;
+}
+
+static void read_all(reader *r) {
+  fl_front *p = &r->p;
+  fl_ksource *s = p->src;
+  while (!p->a->failed && !s->too_large && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
+  s->kernels = fl_karena_new(p->a, (size_t)(s->n_kernels + 1) * sizeof *s->kernels);
+  if (!p->a->failed && !s->too_large && s->n_kernels) fl_front_bounds(p);
+  int n = 0;
+  for (pending *k = r->first; k && s->kernels; k = k->next) {
+    if (k->f->has_body && k->body && !s->too_large) read_body(p, k);
+    else if (s->too_large && k->f->has_body) refuse_unread(s, k->f);
+    if (!p->a->failed) fl_kpass_done("reading", k->f, k->f->body);
+    if (!p->a->failed && !k->f->has_body) fl_kpass_tell(k->f, k->f->refusal);
+    s->kernels[n++] = k->f;
+  }
+  if (!n && !p->a->failed) {
+    s->error = p->why ? p->why : "there is no __global__ function";
+    s->error_line = p->why ? p->line : 1;
+  }
+}
+
+fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n) {
+  return fl_ksource_parse_with(m, e, text, n, NULL, 0);
+}
+
+fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
+                                  const char *const *option, int n_options) {
+  fl_ksource *s = fl_zalloc(m, sizeof *s);
+  reader r;
+  memset(&r, 0, sizeof r);
+  if (!s) {
+    fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the source");
+    return NULL;
+  }
+  fl_karena_init(&s->arena, m);
+  s->mem = m;
+  s->text = fl_karena_str(&s->arena, text, n);
+  r.p.a = &s->arena;
+  r.p.src = s;
+  r.p.end.kind = FL_TOK_END;
+  r.p.statement_call = -1;
+  const char *given = fl_kpreprocess_options(&s->arena, option, n_options);
+  if (s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, &r.p.toks)
+      && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
+  FL_DROP(m, &r.p.toks);
+  FL_DROP(m, &r.p.syms);
+  if (!s->arena.failed) return s;
+  fl_ksource_free(s);
+  fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the source");
+  return NULL;
+}
+
+void fl_ksource_free(fl_ksource *s) {
+  if (!s) return;
+  fl_mem *m = s->mem;
+  fl_karena_close(&s->arena);
+  fl_free(m, s, sizeof *s);
+}
+
+fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name) {
+  for (int i = 0; i < s->n_kernels; i++)
+    if (!strcmp(s->kernels[i]->name, name)) return s->kernels[i];
+  return NULL;
+}
+
+const char *fl_ksource_refusal(fl_ksource *s, const fl_kfunc *f) {
+  if (f->has_body) return "";
+  const char *t =
+      fl_karena_printf(&s->arena, "kernel '%s', line %d: %s", f->name,
+                       (int)f->refusal_line, f->refusal ? f->refusal : "it has no body");
+  return t ? t : "";
+}

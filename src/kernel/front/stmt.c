@@ -1,0 +1,566 @@
+/*
+** Statements. Conditions with effects move into the loop: while (i++ < n) becomes
+** for (;;) { effects; if (!c) break; … }. A switch becomes an if-chain where every group ends
+** by leaving, else a block in which group g runs if the entry is at or before it.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line) {
+  if (p->failed) return NULL;
+  if (!p->b) {
+    fl_refuse(p, line, "a statement inside a constant expression");
+    return NULL;
+  }
+  if (++p->nodes > FL_K_MAX_NODES) {
+    fl_refuse_size(p, line, "the kernel is too long after inlining");
+    return NULL;
+  }
+  return fl_kstmt_new(p->a, p->b, kind, line);
+}
+
+static void statement_into(fl_front *p, fl_kblock *b) {
+  fl_kblock *out = fl_front_into(p, b);
+  const int64_t scope = p->syms.n;
+  fl_parse_statement(p);
+  p->syms.n = scope;
+  fl_front_into(p, out);
+}
+
+void fl_parse_compound(fl_front *p) {
+  const int64_t scope = p->syms.n, outer = p->scope;
+  p->scope = scope;
+  fl_front_need(p, '{');
+  while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
+    fl_parse_statement(p);
+  fl_front_need(p, '}');
+  p->syms.n = scope;
+  p->scope = outer;
+}
+
+static void skip_statement(fl_front *p);
+
+static void skip_parts(fl_front *p) {
+  while (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) fl_front_skip(p);
+  if (fl_front_is(p, '{')) { fl_front_skip(p); return; }
+  const int is_if = fl_ktok_is(fl_front_tok(p), "if"), is_do = fl_ktok_is(fl_front_tok(p), "do");
+  if (is_if || fl_ktok_is(fl_front_tok(p), "for") || fl_ktok_is(fl_front_tok(p), "while") ||
+      fl_ktok_is(fl_front_tok(p), "switch")) {
+    p->at++;
+    fl_front_word(p, "constexpr");
+    fl_front_skip(p);
+    skip_statement(p);
+    if (is_if && fl_front_word(p, "else")) skip_statement(p);
+    return;
+  }
+  if (is_do) { p->at++; skip_statement(p); }
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
+    else p->at++;
+  }
+  fl_front_take(p, ';');
+}
+
+/* To behind a statement that is not read. */
+static void skip_statement(fl_front *p) {
+  if (fl_front_enter(p)) skip_parts(p);
+  p->nest--;
+}
+
+/* if constexpr: what is not chosen is not read. */
+static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
+  if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "if constexpr of what is no constant");
+  if (!c || p->failed) return;
+  const int yes = c->value.i != 0;
+  const int64_t scope = p->syms.n;
+  if (yes) fl_parse_statement(p);
+  else skip_statement(p);
+  if (fl_front_word(p, "else")) {
+    if (yes) skip_statement(p);
+    else fl_parse_statement(p);
+  }
+  p->syms.n = scope;
+}
+
+/* Is there a ';' in the (…) at the tokens, behind '('? */
+static int has_init(fl_front *p) {
+  int depth = 1;
+  for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
+    if (depth == 1 && fl_front_is_at(p, k, ';')) return 1;
+    depth += fl_front_is_at(p, k, '(') + fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, ')') -
+             fl_front_is_at(p, k, '}');
+  }
+  return 0;
+}
+
+/* The condition of if (…): "e", "init; e", "T v = e" or "init; T v = e". */
+static fl_kexpr *if_condition(fl_front *p, int32_t line) {
+  if (has_init(p)) {
+    if (fl_decl_starts(p, 0)) fl_decl_local(p);
+    else { p->statement = 1; fl_parse_expr(p); fl_front_need(p, ';'); }
+  }
+  if (!fl_decl_starts(p, 0) || fl_front_is_at(p, 1, '(') || fl_front_is_at(p, 1, '{'))
+    return fl_parse_condition(p);
+  const int64_t from = p->at;
+  while (!p->failed && !fl_front_is(p, '=') && fl_front_tok(p)->kind != FL_TOK_END &&
+         !fl_front_is(p, ')'))
+    p->at++;
+  const fl_ktok name = p->toks.at[p->at - 1];
+  const int declares = fl_front_is(p, '=') && name.kind == FL_TOK_NAME;
+  p->at = from;
+  if (!declares) return fl_parse_condition(p);
+  fl_decl_one(p);
+  const fl_symbol *s = p->failed ? NULL : fl_front_find(p, name.text, name.n);
+  if (!s) return NULL;
+  const fl_cvalue v = s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v;
+  return fl_val_truth(p, v, line);
+}
+
+static void parse_if(fl_front *p, int32_t line) {
+  const int fixed = fl_front_word(p, "constexpr");
+  const int64_t scope = p->syms.n;
+  fl_front_need(p, '(');
+  fl_kblock *out = p->b;
+  if (fixed) p->b = NULL;
+  fl_kexpr *c = if_condition(p, line);
+  p->b = out;
+  fl_front_need(p, ')');
+  if (fixed) { chosen(p, c, line); p->syms.n = scope; return; }
+  fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
+  if (!s) return;
+  s->x[0] = c;
+  statement_into(p, &s->body);
+  if (fl_front_word(p, "else")) statement_into(p, &s->other);
+  p->syms.n = scope;
+}
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+/* "if (!c) break;" behind the effects of c, in front of the body. */
+static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
+                       int32_t line) {
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  fl_kblock_append(&loop->body, effects);
+  fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
+  if (s) {
+    s->x[0] = fl_kexpr_unary(p->a, FL_KO_NOT, c);
+    fl_kstmt_new(p->a, &s->body, FL_KS_BREAK, line);
+  }
+  fl_front_into(p, out);
+}
+
+static fl_kstmt *new_loop(fl_front *p, int32_t line) {
+  fl_kstmt *s = fl_emit(p, FL_KS_LOOP, line);
+  if (s) s->label = p->f->n_loops++;
+  return s;
+}
+
+static void set_condition(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
+                          int32_t line) {
+  if (!c || p->failed) return;
+  if (effects.first) test_first(p, loop, effects, c, line);
+  else if (c->kind != FL_KX_CONST || !c->value.i) loop->x[0] = c;
+}
+
+static void loop_body(fl_front *p, fl_kstmt *loop) {
+  const int breaks = p->breaks, continues = p->continues;
+  p->breaks = FL_BREAK_LOOP;
+  p->continues = 1;
+  statement_into(p, &loop->body);
+  p->breaks = breaks;
+  p->continues = continues;
+}
+
+static void parse_while(fl_front *p, int32_t line) {
+  fl_kblock effects = { NULL, NULL };
+  fl_kstmt *s = new_loop(p, line);
+  fl_kblock *out = fl_front_into(p, &effects);
+  fl_front_need(p, '(');
+  fl_kexpr *c = fl_parse_condition(p);
+  fl_front_need(p, ')');
+  fl_front_into(p, out);
+  if (!s) return;
+  set_condition(p, s, effects, c, line);
+  loop_body(p, s);
+}
+
+static void parse_do(fl_front *p, int32_t line) {
+  fl_kstmt *s = new_loop(p, line);
+  if (!s) return;
+  s->post = 1;
+  loop_body(p, s);
+  fl_kblock *out = fl_front_into(p, &s->other);
+  if (!fl_front_word(p, "while"))
+    fl_refuse(p, fl_front_tok(p)->line, "'while' expected after do { }");
+  fl_front_need(p, '(');
+  fl_kexpr *c = fl_parse_condition(p);
+  fl_front_need(p, ')');
+  fl_front_need(p, ';');
+  fl_front_into(p, out);
+  if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
+}
+
+/* "for (T v : a)", behind '('? */
+static int is_range(fl_front *p) {
+  for (int k = 0; fl_decl_starts(p, 0); k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';') || fl_front_is_at(p, k, '?')) return 0;
+    if (fl_front_is_at(p, k, '(') || fl_front_is_at(p, k, '=')) return 0;
+    if (fl_front_is_at(p, k, ':')) return 1;
+  }
+  return 0;
+}
+
+/* The variable of a round: a name of the element, or a copy. */
+static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
+                         const char *name, fl_cvalue e, int32_t line) {
+  fl_cvalue v = e;
+  if (!ref) {
+    v = fl_decl_object(p, s->is_auto ? e.type : t, name, line);
+    if (!p->failed) fl_member_copy(p, v, e, line);
+  } else if (!s->is_auto && !fl_ctype_same(t, e.type)) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
+  }
+  v.is_const |= s->is_const;
+  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT);
+  if (sym) sym->v = v;
+}
+
+/* "for (int v : {1, 2, 3})": an array of that type. */
+static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
+  const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
+  if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
+  const fl_cvalue v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
+  if (!p->failed) fl_decl_fill(p, v, 1);
+  return v;
+}
+
+static void parse_range(fl_front *p, int32_t line) {
+  int ref;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  const char *name = fl_front_name(p);
+  fl_front_need(p, ':');
+  const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line)
+                                             : fl_parse_expr(p);
+  fl_front_need(p, ')');
+  if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
+    fl_refuse(p, line, "a range that is no array");
+  const int i = t && !p->failed ? fl_front_temp(p, FL_KT_I64, line) : -1;
+  if (i < 0) return;
+  fl_kstmt_assign(p->f, p->b, i, fl_kexpr_int(p->a, FL_KT_I64, 0));
+  fl_kstmt *loop = new_loop(p, line);
+  if (!loop) return;
+  fl_kexpr *at = fl_kexpr_var(p->f, i), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
+  loop->x[0] = fl_kexpr_binary(p->a, FL_KO_LT, at, fl_kexpr_int(p->a, FL_KT_I64, over.type->count));
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  bind_element(p, &s, t, ref, name, fl_val_index(p, over, at, line), line);
+  fl_front_into(p, out);
+  loop_body(p, loop);
+  fl_kstmt_assign(p->f, &loop->other, i, fl_kexpr_binary(p->a, FL_KO_ADD, at, one));
+}
+
+/* What the header declares ends with the loop. */
+static void parse_for(fl_front *p, int32_t line) {
+  const int64_t scope = p->syms.n;
+  fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
+  fl_kexpr *c = NULL;
+  fl_front_need(p, '(');
+  if (is_range(p)) {
+    parse_range(p, line);
+    p->syms.n = scope;
+    return;
+  }
+  if (fl_decl_starts(p, 0)) fl_decl_local(p);
+  else if (!fl_front_take(p, ';')) {
+    p->statement = 1;
+    fl_parse_expr(p);
+    fl_front_need(p, ';');
+  }
+  fl_kblock *out = fl_front_into(p, &effects);
+  if (!fl_front_is(p, ';')) c = fl_parse_condition(p);
+  fl_front_need(p, ';');
+  fl_front_into(p, &step);
+  if (!fl_front_is(p, ')')) {
+    p->statement = 1;
+    fl_parse_expr(p);
+  }
+  fl_front_need(p, ')');
+  fl_front_into(p, out);
+  fl_kstmt *s = new_loop(p, line);
+  if (!s) return;
+  set_condition(p, s, effects, c, line);
+  loop_body(p, s);
+  s->other = step;
+  p->syms.n = scope;
+}
+
+/* ---- switch ---------------------------------------------------------------------------------- */
+
+typedef struct group {
+  fl_kexpr *when;            /* BOOL: enter here; NULL: only by default */
+  int is_default;
+  fl_kblock body;
+  struct group *next;
+} group;
+
+static int leaves_to(fl_kblock b, int label) {
+  int n = 0;
+  for (fl_kstmt *s = b.first; s; s = s->next)
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + leaves_to(s->body, label) +
+         leaves_to(s->other, label);
+  return n;
+}
+
+static int is_last(const fl_kstmt *s, int label) {
+  return s && s->kind == FL_KS_LEAVE && s->label == label;
+}
+
+static int ends(const fl_kstmt *s) {
+  return s &&
+         (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
+}
+
+/* No group falls into the next, and none leaves but at its end. */
+enum { MOST_CHAINED = 64 };   /* more groups stand one behind the other, not one inside the other */
+
+static int is_chain(const group *g, int label) {
+  for (int count = 0; g; g = g->next) {
+    if (++count > MOST_CHAINED) return 0;
+    const int n = leaves_to(g->body, label) - is_last(g->body.last, label);
+    if (n || (g->next && !ends(g->body.last))) return 0;
+  }
+  return 1;
+}
+
+static void drop_last(fl_kblock *b) {
+  fl_kblock kept = { NULL, NULL };
+  for (fl_kstmt *s = b->first, *next; s && s != b->last; s = next) {
+    next = s->next;
+    s->next = NULL;
+    fl_kblock_append(&kept, (fl_kblock){ s, s });
+  }
+  *b = kept;
+}
+
+static void emit_chain(fl_front *p, group *groups, int label, int32_t line) {
+  const group *other = NULL;
+  fl_kblock *out = p->b;
+  for (group *g = groups; g && !p->failed; g = g->next) {
+    if (is_last(g->body.last, label)) drop_last(&g->body);
+    if (g->is_default) { other = g; continue; }
+    fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
+    if (!s) break;
+    s->x[0] = g->when;
+    s->body = g->body;
+    p->b = &s->other;
+  }
+  if (other) fl_kblock_append(p->b, other->body);
+  p->b = out;
+}
+
+/* entry = the group to begin with; then  { if (entry <= 0) {…} if (entry <= 1) {…} … }. */
+static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line) {
+  int n = 0, k = 0;
+  fl_kexpr *none = NULL;
+  for (group *g = groups; g; g = g->next, n++)
+    if (g->is_default) none = fl_kexpr_int(p->a, FL_KT_I32, n);
+  fl_kexpr *entry = none ? none : fl_kexpr_int(p->a, FL_KT_I32, n);
+  for (group *g = groups; g; g = g->next, k++)
+    if (g->when)
+      entry = fl_front_check(
+          p, fl_kexpr_select(p->a, g->when, fl_kexpr_int(p->a, FL_KT_I32, k), entry));
+  entry = fl_val_stable(p, entry);
+  fl_kstmt *block = fl_emit(p, FL_KS_BLOCK, line);
+  if (!block || !entry) return;
+  block->label = label;
+  fl_kblock *out = fl_front_into(p, &block->body);
+  k = 0;
+  for (group *g = groups; g && !p->failed; g = g->next, k++) {
+    fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
+    if (!s) break;
+    s->x[0] = fl_kexpr_binary(p->a, FL_KO_LE, entry, fl_kexpr_int(p->a, FL_KT_I32, k));
+    s->body = g->body;
+  }
+  fl_front_into(p, out);
+}
+
+/* case and default labels in front of a group; 0: there are none here. */
+static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
+  int n = 0;
+  for (;; n++) {
+    const int32_t line = fl_front_tok(p)->line;
+    if (fl_front_word(p, "default")) {
+      g->is_default = 1;
+    } else if (fl_front_word(p, "case")) {
+      fl_kexpr *k = fl_kexpr_int(p->a, FL_KT_I64, fl_decl_constant(p, "a case label"));
+      fl_kexpr *hit =
+          p->failed ? NULL
+                    : fl_kexpr_binary(p->a, FL_KO_EQ, v, fl_kexpr_cast(p->a, v->type, k));
+      g->when = g->when && hit ? fl_kexpr_binary(p->a, FL_KO_LOR, g->when, hit) : hit;
+      fl_front_check(p, g->when);
+    } else {
+      return n;
+    }
+    if (!fl_front_need(p, ':')) fl_refuse(p, line, "':' expected after a label");
+  }
+}
+
+/* The groups may become ifs inside each other (emit_chain), so each is read
+** one deeper than the last. */
+static group *parse_groups(fl_front *p, fl_kexpr *v) {
+  group *first = NULL, *last = NULL;
+  int n = 0;
+  while (!p->failed && !fl_front_is(p, '}')) {
+    group *g = fl_karena_new(p->a, sizeof *g);
+    if (!g) return NULL;
+    if (n++ < MOST_CHAINED) p->nest++;
+    if (!parse_labels(p, g, v)) {
+      fl_refuse(p, fl_front_tok(p)->line,
+                "a statement before the first case of a switch");
+      return NULL;
+    }
+    p->b = &g->body;
+    while (!p->failed && !fl_front_is(p, '}') && !fl_ktok_is(fl_front_tok(p), "case") &&
+           !fl_ktok_is(fl_front_tok(p), "default") && fl_front_tok(p)->kind != FL_TOK_END)
+      fl_parse_statement(p);
+    if (last) last->next = g;
+    else first = g;
+    last = g;
+    if (fl_front_tok(p)->kind == FL_TOK_END) break;
+  }
+  return first;
+}
+
+static void parse_switch(fl_front *p, int32_t line) {
+  fl_front_need(p, '(');
+  fl_kexpr *v = fl_parse_scalar(p);
+  fl_front_need(p, ')');
+  fl_front_need(p, '{');
+  if (p->failed || !v) return;
+  if (!fl_kt_is_int(v->type)) { fl_refuse(p, line, "switch needs an integer"); return; }
+  v = fl_val_stable(p, fl_val_convert(p, v, fl_promote_type(v->type)));
+  const int breaks = p->breaks, label = p->break_label, own = p->f->n_labels++;
+  const int64_t scope = p->syms.n;
+  const int nest = p->nest;
+  fl_kblock *out = p->b;
+  p->breaks = FL_BREAK_SWITCH;
+  p->break_label = own;
+  group *g = v ? parse_groups(p, v) : NULL;
+  p->nest = nest;
+  fl_front_need(p, '}');
+  p->b = out;
+  p->breaks = breaks;
+  p->break_label = label;
+  p->syms.n = scope;
+  if (p->failed || !g) return;
+  if (is_chain(g, own)) emit_chain(p, g, own, line);
+  else emit_fallthrough(p, g, own, line);
+}
+
+/* ---- jumps ----------------------------------------------------------------------------------- */
+
+static void parse_break(fl_front *p, int32_t line) {
+  if (p->breaks == FL_BREAK_NONE) fl_refuse(p, line, "break outside a loop");
+  fl_kstmt *s =
+      fl_emit(p, p->breaks == FL_BREAK_SWITCH ? FL_KS_LEAVE : FL_KS_BREAK, line);
+  if (s && p->breaks == FL_BREAK_SWITCH) s->label = p->break_label;
+}
+
+/* ---- all statements -------------------------------------------------------------------------- */
+
+static void expression_statement(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (t->kind == FL_TOK_NAME && fl_front_is_at(p, 1, ':') && !fl_front_reserved(t)) {
+    fl_refuse(p, t->line, "labels are outside the language");
+    return;
+  }
+  p->statement = 1;
+  p->statement_call = p->at;
+  fl_parse_expr(p);
+  p->statement = 0;
+  p->statement_call = -1;
+  fl_front_need(p, ';');
+}
+
+static void jump(fl_front *p, int32_t line) {
+  if (fl_front_word(p, "break")) {
+    parse_break(p, line);
+  } else if (fl_front_word(p, "continue")) {
+    if (!p->continues) fl_refuse(p, line, "continue outside a loop");
+    fl_emit(p, FL_KS_CONTINUE, line);
+  } else {
+    fl_front_next(p);
+    fl_parse_return(p, line);
+  }
+  fl_front_need(p, ';');
+}
+
+/* [[…]] and _Pragma(…) stand in front of a statement and mean nothing here. */
+static void skip_attributes(fl_front *p) {
+  for (;;) {
+    const int brackets = fl_front_is(p, '[') && fl_front_is_at(p, 1, '[');
+    if (!brackets && !fl_front_word(p, "_Pragma")) return;
+    fl_front_skip(p);
+  }
+}
+
+/* Statements without meaning here: __builtin_assume(…), static_assert(…),
+** another name of a namespace's. */
+static int skip_hint(fl_front *p) {
+  if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
+  const fl_ktok *t = fl_front_tok(p);
+  const int call = fl_ktok_is(t, "__builtin_assume") ||
+                   fl_ktok_is(t, "__assume") || fl_ktok_is(t, "static_assert") ||
+                   fl_ktok_is(t, "__builtin_unreachable");
+  if (!call) return 0;
+  fl_front_next(p);
+  fl_front_skip(p);
+  fl_front_take(p, ';');
+  return 1;
+}
+
+/* "T (*name)[N] = …" */
+static int declares_of_array(fl_front *p) {
+  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
+         (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) && fl_front_is_at(p, 4, ')') &&
+         fl_front_is_at(p, 5, '[');
+}
+
+static void statement(fl_front *p) {
+  skip_attributes(p);
+  if (fl_front_is(p, '}')) return;                           /* a hint was the last in its block */
+  const fl_ktok *t = fl_front_tok(p);
+  const int32_t line = t->line;
+  if (skip_hint(p)) return;
+  if (fl_front_is(p, '{')) fl_parse_compound(p);
+  else if (fl_front_take(p, ';')) return;
+  else if (fl_front_word(p, "if")) parse_if(p, line);
+  else if (fl_front_word(p, "for")) parse_for(p, line);
+  else if (fl_front_word(p, "while")) parse_while(p, line);
+  else if (fl_front_word(p, "do")) parse_do(p, line);
+  else if (fl_front_word(p, "switch")) parse_switch(p, line);
+  else if (fl_ktok_is(t, "break") || fl_ktok_is(t, "continue") || fl_ktok_is(t, "return"))
+    jump(p, line);
+  else if (fl_ktok_is(t, "case") || fl_ktok_is(t, "default"))
+    fl_refuse(p, line, "a case label inside another statement");
+  else if (fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
+           fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
+           fl_front_is_at(p, 5, '('))
+    fl_refuse(p, line, "function pointers are outside the language");
+  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || declares_of_array(p) ||
+           fl_ktok_is(t, "__align__") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')))
+    fl_decl_local(p);
+  else expression_statement(p);
+}
+
+void fl_parse_statement(fl_front *p) {
+  /* what they declare is in a block of its own */
+  static const char *const heads[] = { "if", "for", "while", "switch" };
+  const int64_t outer = p->scope;
+  for (int i = 0; i < 4; i++)
+    if (fl_ktok_is(fl_front_tok(p), heads[i])) p->scope = p->syms.n;
+  if (fl_front_enter(p)) statement(p);
+  p->scope = outer;
+  p->nest--;
+}

@@ -1,0 +1,496 @@
+/*
+** Templates: their parameters and arguments, functions whose arguments are deduced from a call,
+** structs of given arguments. An instance reads the tokens of its template again, with the
+** parameters as names of types and constants.
+*/
+#include "kernel/front/template.h"
+#include <string.h>
+
+/* ---- < … > ----------------------------------------------------------------------------------- */
+
+/* Is the '<' at + k a bracket? Behind a name; else it compares numbers. */
+static int opens(fl_front *p, int k) {
+  return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
+         p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
+}
+
+static int angle_at(fl_front *p, int k, int *depth_out) {
+  int depth = 0, round = 0;
+  for (int i = k;; i++) {
+    const fl_ktok *t = fl_front_ahead(p, i);
+    if (t->kind == FL_TOK_END) return 0;
+    if (t->kind != FL_TOK_PUNCT) continue;
+    if (t->punct == '(' || t->punct == '[' || t->punct == '{') round++;
+    if (t->punct == ')' || t->punct == ']' || t->punct == '}') round--;
+    if (round < 0 || t->punct == ';') return 0;
+    if (round) continue;
+    depth += (i == k || opens(p, i)) - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
+    if (depth <= 0) return *depth_out = depth, i - k + 1;
+  }
+}
+
+int fl_template_angle(fl_front *p, int k) {
+  int depth;
+  return angle_at(p, k, &depth);
+}
+
+int fl_template_splits(fl_front *p, int k) {
+  int depth = 0;
+  return angle_at(p, k, &depth) > 0 && depth < 0;
+}
+
+void fl_template_close(fl_front *p) {
+  if (fl_front_is(p, FL_PU_SHR)) {
+    p->half = !p->half;
+    if (!p->half) p->at++;
+  } else {
+    fl_front_need(p, '>');
+  }
+}
+
+static int closes(fl_front *p) { return fl_front_is(p, '>') || fl_front_is(p, FL_PU_SHR); }
+
+/* To the ',' or '>' that ends a default; of the '>>' behind "V<T>" that may be the second. */
+static void skip_default(fl_front *p) {
+  int depth = 0;
+  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END) {
+    if (!depth && (closes(p) || fl_front_is(p, ','))) return;
+    if (depth == 1 && fl_front_is(p, FL_PU_SHR)) { p->half = 1; return; }
+    depth += opens(p, 0) - fl_front_is(p, '>') - 2 * fl_front_is(p, FL_PU_SHR);
+    if (fl_front_is(p, '(') || fl_front_is(p, '{')) fl_front_skip(p);
+    else p->at++;
+  }
+}
+
+static void template_param(fl_front *p, fl_ktparam *list, int n) {
+  fl_ktparam *t = &list[n];
+  const int32_t line = fl_front_tok(p)->line;
+  int ref, known = 0;
+  for (int i = 0; i < n; i++) known |= fl_ktok_is(fl_front_tok(p), list[i].name);
+  t->check = fl_pattern_condition(p);
+  if (t->check) {
+    t->type = fl_ctype_void();
+  } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
+    t->type = NULL;
+  } else if (known) {                                  /* of the type of an earlier one: as given */
+    p->at++;
+    t->type = fl_ctype_void();
+  } else if (fl_ktok_is(fl_front_tok(p), "template")) {
+    fl_refuse(p, line, "templates as arguments of templates are outside the language");
+  } else {
+    const fl_specifiers s = fl_decl_specifiers(p);
+    t->type = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+    if (s.is_auto) t->type = fl_ctype_void();
+    else if (t->type && (t->type->kind != FL_C_SCALAR || fl_kt_is_float(t->type->scalar)))
+      fl_refuse(p, line, "a template's parameter is a type or an integer here");
+  }
+  t->is_pack = fl_front_take(p, FL_PU_ELLIPSIS);
+  if (t->is_pack && !fl_front_is_at(p, fl_front_tok(p)->kind == FL_TOK_NAME, '>'))
+    fl_refuse(p, line,
+              "a pack that is not the last parameter of a template is outside the language");
+  t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
+  if (!fl_front_take(p, '=')) return;
+  t->init = p->at;
+  skip_default(p);
+}
+
+int fl_template_params(fl_front *p, fl_ktparam **out) {
+  fl_ktparam list[FL_K_MAX_TPARAMS];
+  int n = 0;
+  memset(list, 0, sizeof list);
+  fl_front_need(p, '<');
+  while (!p->failed && !closes(p)) {
+    if (!fl_front_room(p, n, FL_K_MAX_TPARAMS, "parameters of a template")) break;
+    template_param(p, list, n++);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_template_close(p);
+  *out = fl_karena_new(p->a, sizeof list);
+  if (*out) memcpy(*out, list, sizeof list);
+  return *out && !p->failed ? n : 0;
+}
+
+static void template_arg(fl_front *p, fl_symbol *out) {
+  const int32_t line = fl_front_tok(p)->line;
+  memset(out, 0, sizeof *out);
+  out->offset = -1;
+  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) {
+    out->kind = FL_SYM_TYPE;
+    out->type = fl_decl_type_name(p);
+    return;
+  }
+  fl_kblock *into = fl_front_into(p, NULL);
+  fl_kexpr *e = fl_parse_constant(p);
+  fl_front_into(p, into);
+  if (e && e->kind != FL_KX_CONST)
+    fl_refuse(p, line, "an argument of a template must be a type or a constant");
+  out->kind = FL_SYM_CONSTANT;
+  out->v = fl_val_expr(e);
+}
+
+/* One argument more, or those of a pack: how many there are then. */
+static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
+  const int64_t elements = fl_pack_count(p, 1);
+  fl_kpacked each = fl_pack_open(p, elements);
+  do {
+    if (elements == 0) break;
+    if (!fl_front_room(p, n, max, "arguments of a template")) break;
+    template_arg(p, &out[n++]);
+  } while (!p->failed && fl_pack_next(p, &each));
+  return n;
+}
+
+int fl_template_args(fl_front *p, fl_symbol *out, int max) {
+  int n = 0;
+  fl_front_need(p, '<');
+  if (!fl_front_enter(p)) return 0;
+  while (!p->failed && !closes(p)) {
+    n = template_args(p, out, n, max);
+    if (!fl_front_take(p, ',')) break;
+  }
+  p->nest--;
+  fl_template_close(p);
+  return p->failed ? 0 : n;
+}
+
+int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
+  for (int i = 0; i < n; i++) {
+    if (a[i].kind != b[i].kind) return 0;
+    if (a[i].kind == FL_SYM_TYPE) {
+      if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
+    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* Is there the type that an enable_if is asked for? */
+static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
+  const fl_kbookmark back = fl_front_open(p, t->check, NULL);
+  fl_front_push(p, env, n);
+  fl_decl_type_name(p);
+  const int drops = fl_pattern_drops(p, t->check);
+  fl_front_close(p, back);
+  return !drops;
+}
+
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
+  for (int i = 0; i < n && !p->failed; i++) {
+    if (t[i].check && !holds(p, &t[i], env, i)) return 0;
+    if (!env[i].name && t[i].init) {
+      fl_symbol one;
+      const fl_kbookmark back = fl_front_open(p, t[i].init, NULL);
+      fl_front_push(p, env, i);
+      template_arg(p, &one);
+      const int drops = fl_pattern_drops(p, t[i].init);
+      fl_front_close(p, back);
+      if (drops) return 0;
+      fl_template_give(&env[i], &t[i], &one);
+    }
+    if (t[i].is_pack) {
+      if (!env[i].name)
+        fl_template_give(&env[i], &t[i], &(fl_symbol){ .kind = FL_SYM_PACK, .offset = -1 });
+      continue;
+    }
+    if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
+    if (t[i].type && t[i].type->kind == FL_C_SCALAR && env[i].v.e)
+      env[i].v = fl_val_expr(fl_val_convert(p, env[i].v.e, t[i].type->scalar));
+  }
+  return !p->failed;
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* The types of a's formals with their names bound; auto is what the argument is. */
+static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
+  const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
+  if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
+  fl_front_push(p, one->env, one->n_env);
+  one->n_params = 0;
+  fl_device_signature(p, one);
+  const int drops = fl_pattern_drops(p, one->head);
+  fl_front_close(p, back);
+  if (drops) return 0;
+  for (int i = 0; i < one->n_params && !p->failed; i++) {
+    fl_kformal *f = &one->params[i];
+    if (f->type) continue;
+    if (i < c->n) f->type = fl_deduce_meet(p, &c->args[i], 0, 0, f->by_reference);
+    if (!f->type) return 0;
+  }
+  return !p->failed;
+}
+
+static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
+  for (fl_kdevice *s = first; s; s = s->next)
+    if (s->n_special == n && fl_template_same(s->special, env, n)) return s;
+  return NULL;
+}
+
+fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
+  const int n = d->n_tparams;
+  fl_symbol *env = fl_karena_new(p->a, (size_t)(n + d->n_env + 1) * sizeof *env);
+  fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
+  const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
+  if (!env || !one || (c->n_given > n && !packs)) return NULL;
+  for (int i = 0; i < c->n_given && i < plain; i++)
+    fl_template_give(&env[i], &d->tparams[i], &c->given[i]);
+  if (packs && c->n_given > plain)
+    fl_template_give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
+  const fl_kdeduction found = { d->tparams, n, env };
+  if (n) {
+    const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
+    if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+    fl_template_deduce(p, &found, d->open, c);
+    fl_front_close(p, back);
+    if (!fl_template_bind(p, d->tparams, n, env)) return NULL;
+  }
+  fl_kdevice *s = n ? special(first, env, n) : NULL;
+  *one = s ? *s : *d;
+  one->n_tparams = one->n_special = 0;
+  if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
+  one->env = env;
+  one->n_env = n + d->n_env;
+  return read_types(p, one, c) ? one : NULL;
+}
+
+/* ---- structs --------------------------------------------------------------------------------- */
+
+static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  const char *s = t->name;
+  for (int i = 0; i < t->n_tparams && s; i++) {
+    const char *sep = i ? ", " : "<";
+    if (args[i].kind == FL_SYM_TYPE)
+      s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
+    else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
+  }
+  return s ? fl_karena_printf(p->a, "%s>", s) : "?";
+}
+
+/* The instance of these arguments: known, or new and not read. */
+static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol *args) {
+  struct fl_kinstance *one = t->instances;
+  while (one && !fl_template_same(one->args, args, t->n_tparams)) one = one->next;
+  if (one) return one;
+  one = fl_karena_new(p->a, sizeof *one);
+  if (!one) return NULL;
+  *one = (struct fl_kinstance){ .args = args, .next = t->instances };
+  return t->instances = one;
+}
+
+/* The tokens of the template or of a specialisation, with the arguments as names. */
+static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args,
+                          int32_t line) {
+  const fl_kbookmark back = fl_front_open(p, one->at ? one->at : t->at, NULL);
+  const fl_ctype *type = NULL;
+  fl_symbol *env = NULL;
+  const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
+  const fl_kpattern *pattern = one->at || t->is_alias ? NULL
+                                                      : fl_pattern_find(p, t, args, &env, line);
+  const int n_env = pattern ? pattern->n_tparams : 0;
+  if (pattern) p->at = pattern->at;
+  for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
+  fl_front_word(p, "final");
+  if (t->is_alias) {
+    fl_front_push(p, args, t->n_tparams);
+    type = fl_decl_type_name(p);
+  } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
+    fl_refuse(p, line, "template '%s' is not understood", t->name);
+  } else {
+    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env, &one->type);
+  }
+  fl_front_close(p, back);
+  one->type = p->failed ? NULL : type;
+  if (one->type && !t->is_alias) type->s->name = instance_name(p, t, args);
+}
+
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
+  if (!args || !fl_front_enter(p)) return NULL;
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
+  for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
+  if (one && !one->type && one->busy)
+    fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
+  if (one && !one->type && !p->failed) {
+    one->busy = 1;
+    read_instance(p, t, one, args, line);
+    one->busy = 0;
+  }
+  p->nest--;
+  return one && !p->failed ? one->type : NULL;
+}
+
+const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
+  const fl_ktemplate *t = type->s->members->of;
+  fl_symbol args[FL_K_MAX_TPARAMS];
+  const int64_t at = p->at;
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n)))
+    return type;
+  p->at = at;
+  for (int64_t i = p->syms.n; i-- > 0;)
+    if (p->syms.at[i].kind == FL_SYM_TEMPLATE && p->syms.at[i].structs == t)
+      return fl_template_struct(p, p->syms.at[i].structs);
+  fl_refuse(p, fl_front_tok(p)->line, "another '%s<…>' inside '%s' is outside the language",
+            t->name, t->name);
+  return NULL;
+}
+
+/* "template <> struct name<…> { … }": an instance with tokens of its own. */
+static void special_struct(fl_front *p, fl_ktemplate *t) {
+  fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
+  struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
+  if (!args || !one) return;
+  if (fl_template_args(p, args, FL_K_MAX_TPARAMS) != t->n_tparams && !p->failed)
+    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
+  for (int i = 0; i < t->n_tparams && !p->failed; i++)
+    fl_template_give(&args[i], &t->tparams[i], &args[i]);
+  one->args = args;
+  one->at = p->at;
+  one->next = t->instances;
+  t->instances = one;
+  fl_front_skip(p);
+  fl_front_need(p, ';');
+}
+
+static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
+  const int32_t line = fl_front_tok(p)->line;
+  const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") ||
+                      fl_ktok_is(fl_front_tok(p), "__align__");
+  const int64_t align = aligned ? p->at : 0;
+  p->at += aligned;
+  if (aligned) fl_front_skip(p);
+  const char *name = fl_front_name(p);
+  fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+  fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
+  if (fl_front_is(p, '<')) {
+    if (t && !n) special_struct(p, t);
+    else if (t) fl_pattern_add(p, t, params, n);
+    else fl_refuse(p, line, "there is no template '%s' to be specialised", name);
+    return;
+  }
+  if (!t) t = fl_karena_new(p->a, sizeof *t);
+  if (!t) return;
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
+                       .align = align };
+  if (!s) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TEMPLATE);
+    if (sym) sym->structs = t;
+  }
+  if (fl_front_take(p, ';')) return;                        /* declared only */
+  while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_skip(p);
+  fl_front_need(p, ';');
+}
+
+/* "template <…> using name = T;" behind 'using' */
+static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
+  const char *name = fl_front_name(p);
+  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
+  if (!fl_front_need(p, '=') || !t) return;
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
+                       .is_alias = 1 };
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_TEMPLATE);
+  if (s) s->structs = t;
+}
+
+/* "template <…> constexpr T name = e;" behind '>'. 0: it is none, nothing is taken. */
+static int declare_value(fl_front *p, fl_ktparam *params, int n) {
+  const int64_t at = p->at;
+  int angle = 0, constant = 0;
+  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') &&
+         !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
+    if (fl_front_is(p, '=')) break;
+    constant |= fl_ktok_is(fl_front_tok(p), "constexpr");
+    angle = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
+    p->at += angle ? angle : 1;
+  }
+  const fl_ktok *name = p->at > at ? &p->toks.at[p->at - 1] : NULL;
+  const int is = fl_front_is(p, '=') && name && name->kind == FL_TOK_NAME &&
+                 !fl_ktok_is(name, "operator");
+  if (!is) { p->at = at; return 0; }
+  if (!constant)
+    fl_refuse(p, name->line,
+              "a template of variables that are not constexpr is outside the language");
+  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
+  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
+  if (!t || !text) return 1;
+  *t = (fl_ktemplate){ .name = text, .tparams = params, .n_tparams = n, .at = at, .is_value = 1 };
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, text, FL_SYM_TEMPLATE);
+  if (s) s->structs = t;
+  return 1;
+}
+
+fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  if (!t->is_value || !fl_front_is(p, '<'))
+    fl_refuse(p, line, "template '%s' without its arguments", t->name);
+  fl_symbol args[FL_K_MAX_TPARAMS];
+  memset(args, 0, sizeof args);
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  for (int i = 0; i < n && i < t->n_tparams; i++)
+    fl_template_give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  if (p->failed || !fl_front_enter(p)) return fl_val_none();
+  int ref;
+  const fl_kbookmark back = fl_front_open(p, t->at, NULL);
+  fl_kblock *into = fl_front_into(p, NULL);
+  fl_front_push(p, args, t->n_tparams);
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *type = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  fl_front_name(p);
+  fl_front_need(p, '=');
+  fl_kexpr *e = fl_parse_scalar(p);
+  if (e && type && !s.is_auto && type->kind == FL_C_SCALAR) e = fl_val_convert(p, e, type->scalar);
+  if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "'%s<…>' is no constant number", t->name);
+  fl_front_into(p, into);
+  fl_front_close(p, back);
+  p->nest--;
+  return p->failed ? fl_val_none() : fl_val_expr(e);
+}
+
+void fl_template_declare(fl_front *p) {
+  fl_ktparam *params = NULL;
+  const int32_t line = fl_front_tok(p)->line;
+  if (!fl_front_is(p, '<')) {
+    fl_refuse(p, line,
+        "explicit instantiation is outside the language; kernels have types of their own here");
+    return;
+  }
+  const int n = fl_template_params(p, &params);
+  if (p->failed) return;
+  const fl_ktok *kind = fl_front_tok(p);
+  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") ||
+                       fl_ktok_is(kind, "using");
+  if (n && params[n - 1].is_pack && of_types)
+    fl_refuse(p, line,
+              "variadic templates of structs are outside the language; of functions they are not");
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) {
+    declare_struct(p, params, n);
+    return;
+  }
+  if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
+  if (declare_value(p, params, n)) return;
+  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
+    if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
+      fl_refuse(p, line, "a kernel that is a template is named with its arguments, "
+                "as in entry = \"name<float, 16>\"");
+  fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
+  if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
+  if (d && !p->failed && !n && !d->n_special)
+    fl_refuse(p, line, "a specialisation is written with its arguments, '%s<…>'", d->name);
+  if (!d || p->failed) return;
+  d->tparams = params;
+  d->n_tparams = n;
+  fl_device_list(p, d, 0);
+}

@@ -1,0 +1,147 @@
+/*
+** Parameters of a template from the arguments of a call, token by token of what is declared.
+*/
+#include "kernel/front/template.h"
+#include <string.h>
+
+void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from) {
+  *to = *from;
+  to->name = t->name;
+  to->n = (int32_t)strlen(t->name);
+}
+
+/* The elements of a pack, all of them types or constants as its parameter says. */
+void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t,
+                      const fl_symbol *from, int n) {
+  fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list),
+            s = { .kind = FL_SYM_PACK, .offset = -1 };
+  if (!list) return;
+  for (int i = 0; i < n; i++) {
+    fl_template_give(&list[i], t, &from[i]);
+    if (t->type && t->type->kind == FL_C_SCALAR && list[i].v.e)
+      list[i].v = fl_val_expr(fl_val_convert(p, list[i].v.e, t->type->scalar));
+  }
+  s.inner = list;
+  s.n_inner = n;
+  fl_template_give(to, t, &s);
+}
+
+const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref) {
+  const fl_ctype *t = v->type;
+  const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
+  if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
+  if (array) return is_array ? t : NULL;
+  if (pointer)
+    return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
+  if (v->kind == FL_V_POINTER) return fl_ctype_pointer(p->a, t, v->is_const);
+  return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
+}
+
+int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
+  for (int i = 0; i < d->n; i++)
+    if (fl_ktok_is(t, d->t[i].name)) return i;
+  return -1;
+}
+
+void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type) {
+  fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type };
+  if (type && !d->env[i].name && !d->t[i].type) fl_template_give(&d->env[i], &d->t[i], &s);
+}
+
+void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value) {
+  fl_symbol s = { .kind = FL_SYM_CONSTANT, .offset = -1 };
+  if (d->env[i].name || !d->t[i].type) return;
+  s.v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, value));
+  fl_template_give(&d->env[i], &d->t[i], &s);
+}
+
+void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
+                      const fl_ctype *type) {
+  if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
+  const fl_symbol *args = type->s->members->inner;
+  for (int k = 0; k < of->n_tparams; k++, i += 2) {
+    const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
+    const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
+    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* more than a name: not deduced */
+    if (which < 0) continue;
+    if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
+    else fl_deduce_value(p, d, which, args[k].v.e->value.i);
+  }
+}
+
+/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens
+** at size[0], size[1] … */
+static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
+                                  const int64_t *size, int n) {
+  for (int k = 0; k < n; k++) {
+    if (!type || type->kind != FL_C_ARRAY) return NULL;
+    const int which = fl_deduce_index(d, &p->toks.at[size[k]]);
+    if (which >= 0) fl_deduce_value(p, d, which, type->count);
+    type = type->of;
+  }
+  return type;
+}
+
+/* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
+static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
+                       const fl_cvalue *v) {
+  int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
+  int64_t name = -1, size[FL_K_MAX_RANK];
+  for (int64_t k = i; k < end; k++) {
+    const fl_ktok *t = &p->toks.at[k];
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    if (c == '(' && p->toks.at[k + 1].punct == '&') array = boxed = 1;
+    if (c == '(' && p->toks.at[k + 1].punct == '*') boxed = 1;
+    stars += c == '*' || (c == '[' && !boxed);
+    ref |= c == '&' || c == FL_PU_LAND;
+    if (c == '[' && boxed && n < FL_K_MAX_RANK) size[n++] = k + 1;
+    if (c == '[') boxed = 1;
+    const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") ||
+                        fl_ktok_is(t, "volatile");
+    if (t->kind == FL_TOK_NAME && !skipped && name < 0) name = k;
+    if (c == '=') break;
+  }
+  if (name < 0 || stars > 1) return;
+  const int which = fl_deduce_index(d, &p->toks.at[name]);
+  const fl_ctype *type = element_of(p, d, fl_deduce_meet(p, v, stars, array, ref), size, n);
+  if (which >= 0) fl_deduce_type(d, which, type);
+  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n)
+                                 : NULL;
+  if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
+}
+
+/* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
+                        const fl_cvalue *v, int n) {
+  fl_symbol list[16], *const to = &d->env[d->n - 1];
+  const fl_ktparam *t = &d->t[d->n - 1];
+  const fl_ktparam one = { .name = t->name };
+  if (!t->is_pack || t->type || to->name || n > 16) return;
+  for (int k = 0; k < n; k++) {
+    list[k] = (fl_symbol){ .name = NULL };
+    const fl_kdeduction each = { &one, 1, &list[k] };
+    deduce_one(p, &each, i, end, &v[k]);
+    if (!list[k].name) return;
+  }
+  fl_template_give_pack(p, to, t, list, n);
+}
+
+void fl_template_deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
+  int depth = 1, arg = 0;
+  int64_t from = open + 1;
+  for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') -
+             (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
+             2 * (ch == FL_PU_SHR);
+    if (depth && !(ch == ',' && depth == 1)) continue;
+    int64_t dots = from;
+    while (dots < i &&
+           !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS))
+      dots++;
+    if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
+    if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
+    from = i + 1;
+  }
+}

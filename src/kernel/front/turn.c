@@ -1,0 +1,236 @@
+/*
+** Pointers to one or another array: "float *t = a; a = b; b = t;" and "c ? a : b". A kernel is
+** first read as if there were none; where that fails it is read again with p->turning. Then
+** arrays of structs of numbers are arrays of these, and a pointer to either that is assigned
+** later points into a variable of its own that stands for all arrays it may get; a second one,
+** sel, says which (their numbers as variables). When the body is read every access to it becomes
+** a choice between accesses to these arrays.
+**
+** What stands for such a place under another name (a copy, a formal) is a pointer with a choice
+** of its own, so that it stays where it is when the first is assigned again.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { MOST = 8 };
+struct fl_kturn {
+  int32_t var, sel, n, from[MOST];       /* from: variables of arrays and of other turns */
+  struct fl_kturn *next;
+};
+
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
+  fl_kturn *t = p->turns;
+  while (t && t->var != var) t = t->next;
+  return t;
+}
+
+/* Numbers, or structs of numbers of one type. */
+static int is_packed(const fl_ctype *of) {
+  int64_t n;
+  return of->kind == FL_C_SCALAR ||
+         (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
+}
+
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v) {
+  /* seen as it is */
+  if (of->kind == FL_C_SCALAR) return !v || v->var < 0 || p->f->vars[v->var].type == of->scalar;
+  return is_packed(of) && v && v->linear;
+}
+
+int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
+  const int same = x->type && y->type && fl_ctype_same(x->type, y->type) && !x->null && !y->null;
+  if (same && is_packed(x->type) && !p->turning) p->turn_wanted = 1;
+  return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
+}
+
+int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
+  if (!p->turning) return 0;
+  for (int64_t i = at; i + 1 < p->toks.n; i++) {
+    const fl_ktok *t = &p->toks.at[i], *next = &p->toks.at[i + 1];
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (c == '{') - (c == '}');
+    if (c == '}' && depth <= 0) break;
+    if (!fl_ktok_is(t, name)) continue;
+    if ((next->kind == FL_TOK_PUNCT && next->punct == '=') || fl_turn_passed(p, i)) return 1;
+  }
+  return 0;
+}
+
+int fl_turn_passed(const fl_front *p, int64_t i) {
+  if (!p->turning || i < 1 || i + 1 >= p->toks.n) return 0;
+  const fl_ktok *a = &p->toks.at[i - 1], *b = &p->toks.at[i + 1];
+  return a->kind == FL_TOK_PUNCT && (a->punct == '(' || a->punct == ',') &&
+         b->kind == FL_TOK_PUNCT && (b->punct == ')' || b->punct == ',');
+}
+
+static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
+
+/* Notes what 'from' may be; which of it, as a value. */
+static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
+  const fl_kturn *other = fl_turn_of(p, from.var);
+  int known = from.var == t->var;
+  if (p->f->vars[from.var].kind == FL_KV_LOCAL ||
+      (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
+    fl_refuse(p, line, "a pointer that may point to a variable or into an array");
+  for (int i = 0; i < t->n; i++) known |= t->from[i] == from.var;
+  if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to"))
+    t->from[t->n++] = from.var;
+  return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
+}
+
+/* A choice has its value from the start: its number needs no DECL, whose
+** scope would be one side of another choice. */
+static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
+                      int32_t line) {
+  fl_kturn *t = fl_karena_new(p->a, sizeof *t);
+  if (!t || p->failed || !p->b) return NULL;
+  int64_t n;
+  t->var = fl_kvar_add(p->f, FL_KV_ARRAY, fl_ctype_element(of, &n), name, 0);
+  t->sel = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I32, name, 1);
+  if (t->var < 0 || t->sel < 0) return NULL;
+  p->f->vars[t->var].line = line;
+  if (declared) fl_kstmt_decl(p->f, p->b, t->sel);
+  t->next = p->turns;
+  p->turns = t;
+  return t;
+}
+
+static fl_cvalue place(const fl_kturn *t, const fl_ctype *of, int is_const) {
+  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .is_const = (uint8_t)is_const, .type = of,
+                      .var = t->var };
+}
+
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
+  fl_kexpr *w = which(p, t, from, line);
+  fl_kstmt *s = p->failed || from.var == t->var ? NULL : fl_kstmt_assign(p->f, p->b, t->sel, w);
+  if (s) s->line = line;
+}
+
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
+                      const fl_cvalue *from, int32_t line) {
+  fl_kturn *t = make(p, of, name, 1, line);
+  if (!t) return fl_val_none();
+  if (from) fl_turn_set(p, t, *from, line);
+  return place(t, of, is_const);
+}
+
+fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line) {
+  fl_kturn *t = make(p, x.type, "choice", 0, line);
+  if (!t) return fl_val_none();
+  fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line),
+           *b = which(p, t, y, line);
+  if (p->failed) return fl_val_none();
+  c = fl_val_stable(p, c);
+  fl_kstmt_assign(p->f, p->b, t->sel, fl_kexpr_select(p->a, c, a, b));
+  fl_cvalue r = place(t, x.type, x.is_const | y.is_const);
+  r.idx = fl_val_stable(p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
+  return r;
+}
+
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y) {
+  const fl_kturn *a = fl_turn_of(p, x.var), *b = fl_turn_of(p, y.var);
+  return fl_kexpr_binary(p->a, FL_KO_EQ, a ? fl_kexpr_var(p->f, a->sel) : number(p, x.var),
+                         b ? fl_kexpr_var(p->f, b->sel) : number(p, y.var));
+}
+
+/* ---- when the body is read ----------------------------------------------------------------- */
+
+static int add(fl_front *p, fl_kturn *t, int32_t var) {
+  for (int i = 0; i < t->n; i++) if (t->from[i] == var) return 0;
+  if (fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = var;
+  return !p->failed;
+}
+
+/* All that a turn may get through others; then the others go. */
+static void flatten(fl_front *p) {
+  int changed = 1;
+  while (changed && !p->failed) {
+    changed = 0;
+    for (fl_kturn *t = p->turns; t; t = t->next)
+      for (int i = 0; i < t->n && !p->failed; i++) {
+        const fl_kturn *o = fl_turn_of(p, t->from[i]);
+        for (int k = 0; o && k < o->n; k++) changed |= add(p, t, o->from[k]);
+      }
+  }
+  for (fl_kturn *t = p->turns; t; t = t->next) {
+    int n = 0;
+    for (int i = 0; i < t->n; i++) if (!fl_turn_of(p, t->from[i])) t->from[n++] = t->from[i];
+    t->n = n;
+  }
+}
+
+static fl_kturn *ready(fl_front *p, int32_t var, int32_t line) {
+  fl_kturn *t = fl_turn_of(p, var);
+  if (t && !t->n)
+    fl_refuse(p, line, "pointer '%s' is used before it has a value", p->f->vars[var].source);
+  return p->failed ? NULL : t;
+}
+
+static fl_kexpr *is(fl_front *p, const fl_kturn *t, int i) {
+  return fl_kexpr_binary(p->a, FL_KO_EQ, fl_kexpr_var(p->f, t->sel), number(p, t->from[i]));
+}
+
+static void lower_expr(fl_front *p, fl_kexpr *x) {
+  if (!x || p->failed || p->a->failed) return;
+  for (int i = 0; i < x->n; i++) lower_expr(p, x->x[i]);
+  if (p->a->failed || !fl_kexpr_settle(p->a, x) || x->kind != FL_KX_LOAD) return;
+  const fl_kturn *t = ready(p, x->var, x->line);
+  if (!t) return;
+  fl_kexpr *r = fl_kexpr_load(p->f, t->from[0], x->x[0]);
+  if (r) r->line = x->line;
+  for (int i = 1; i < t->n && r; i++) {
+    fl_kexpr *o = fl_kexpr_load(p->f, t->from[i], fl_kexpr_clone(p->f, x->x[0], NULL));
+    if (o) o->line = x->line;
+    r = fl_kexpr_select(p->a, is(p, t, i), o, r);
+    if (r) r->line = x->line;
+  }
+  if (r) *x = *r;
+}
+
+static void lower_write(fl_front *p, fl_kstmt *s) {
+  const fl_kturn *t = ready(p, s->var, s->line);
+  if (!t) return;
+  fl_kstmt one = *s, *const next = s->next;
+  one.next = NULL;
+  const fl_kblock all = { &one, &one };
+  fl_kblock r = { NULL, NULL };
+  for (int i = 0; i < t->n && !p->a->failed; i++) {
+    const fl_kvar *v = &p->f->vars[t->from[i]];
+    if (v->is_const || v->kind == FL_KV_TABLE) fl_refuse(p, s->line, "'%s' is const", v->source);
+    if (s->kind == FL_KS_ATOMIC && v->kind != FL_KV_POINTER && v->kind != FL_KV_SHARED)
+      fl_refuse(p, s->line, "atomics need global or shared memory, '%s' is neither", v->source);
+    fl_kblock b = fl_kblock_clone(p->f, &all, NULL), outer = { NULL, NULL };
+    if (!b.first) return;
+    b.first->var = t->from[i];
+    fl_kstmt *c = i ? fl_kstmt_if(p->f, &outer, is(p, t, i)) : NULL;
+    if (c) {
+      c->line = s->line;
+      c->body = b;
+      c->other = r;
+    }
+    r = c ? outer : b;
+  }
+  if (!r.first) return;
+  *s = *r.first;
+  s->next = next;
+}
+
+static void lower_block(fl_front *p, fl_kblock *b) {
+  for (fl_kstmt *s = b->first; s && !p->failed; s = s->next) {
+    for (int i = 0; i < 4; i++) lower_expr(p, s->x[i]);
+    for (int i = 0; i < s->n_args; i++) lower_expr(p, s->args[i]);
+    lower_block(p, &s->body);
+    lower_block(p, &s->other);
+    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) lower_write(p, s);
+  }
+}
+
+void fl_turn_lower(fl_front *p) {
+  if (!p->turns) return;
+  flatten(p);
+  lower_block(p, &p->f->body);
+  for (const fl_kturn *t = p->turns; t; t = t->next) {
+    p->f->vars[t->var].kind = FL_KV_LOCAL;                 /* nothing mentions it any more */
+    p->f->vars[t->var].count = 1;
+  }
+}

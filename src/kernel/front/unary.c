@@ -1,0 +1,514 @@
+/* Unary, postfix and primary expressions, casts. */
+#include "kernel/front/front.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- casts ----------------------------------------------------------------------------------- */
+
+/* extern __shared__ memory seen as another type: one more variable over the same bytes. */
+static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
+  const int from = p->f->vars[v.var].type;
+  const int var = fl_kvar_add(p->f, FL_KV_SHARED, type, p->f->vars[v.var].source, 0);
+  if (var < 0) return v;
+  p->f->vars[var].dynamic = 1;
+  p->f->vars[var].temporary = 0;
+  p->f->vars[var].line = p->f->vars[v.var].line;
+  const int a = fl_kt_size(from), b = fl_kt_size(type);
+  if (v.idx && a != b)
+    v.idx = fl_front_check(
+        p, fl_kexpr_binary(p->a, a > b ? FL_KO_MUL : FL_KO_DIV, v.idx,
+                           fl_kexpr_int(p->a, FL_KT_I64, a > b ? a / b : b / a)));
+  v.var = var;
+  return v;
+}
+
+static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
+                             int32_t line) {
+  int64_t n;
+  v = fl_val_pointer(p, v, line);
+  if (p->failed || v.null) return v;
+  v.sym = 0;
+  v.is_const |= (uint8_t)const_of;
+  if (fl_ctype_same(v.type, to)) return v;
+  if (fl_member_derives(v.type, to)) {
+    v.kind = FL_V_PLACE;
+    v = fl_member_as(p, v, to, line);
+    v.kind = FL_V_POINTER;
+    return v;
+  }
+  const fl_kvar *var = &p->f->vars[v.var];
+  const int want = fl_ctype_element(to, &n);
+  while (!v.linear && v.type->kind == FL_C_ARRAY) {
+    v.kind = FL_V_PLACE;
+    v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+    v.kind = FL_V_POINTER;
+  }
+  const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
+  v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
+  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views && !v.member)
+    v.linear = 1;                                         /* elements of one array, counted alike */
+  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
+    v = view_shared(p, v, want);
+  else if (!views || (!v.linear && to->kind != FL_C_SCALAR))
+    fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
+              fl_ctype_text(p->a, to));
+  v.type = to;
+  return v;
+}
+
+fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  v = fl_val_pointer(p, v, line);
+  const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR &&
+                    t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
+  if (views && v.type->scalar != FL_KT_VOID)
+    fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast",
+              fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
+  return fl_cast_to(p, t, v, line);
+}
+
+static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
+
+fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  if (p->failed || !t) return fl_val_none();
+  if (t->kind == FL_C_VOID) return fl_val_none();
+  if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
+  if (t->kind == FL_C_SCALAR) {
+    fl_kexpr *e =
+        t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
+    fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
+    return fl_val_expr(r);
+  }
+  if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
+  if (!fl_member_has_maker(t)) fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
+  return p->failed ? fl_val_none() : made(p, t, &v, 1, line);
+}
+
+/* ---- primary --------------------------------------------------------------------------------- */
+
+static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gridDim" };
+
+static fl_cvalue special(fl_front *p, const fl_ktok *t) {
+  for (int k = 0; k < 4; k++) {
+    if (!fl_ktok_is(t, specials[k])) continue;
+    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1 };
+    v.parts = fl_karena_new(p->a, 3 * sizeof *v.parts);
+    v.type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
+    for (int i = 0; v.parts && i < 3; i++) {
+      v.parts[i] = fl_kexpr_special(p->a, FL_KSPECIAL_TID_X + 3 * k + i);
+      if (v.parts[i]) v.parts[i]->line = t->line;
+    }
+    return v.parts && v.type ? v : fl_val_none();
+  }
+  return fl_val_none();
+}
+
+/* Variables of a table of file scope in the kernel being read. */
+static void bring_table(fl_front *p, fl_symbol *s) {
+  const int n = fl_ctype_leaves(s->type);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
+  if (!fields || !fl_ctype_fields(p->a, s->type, s->name, fields)) return;
+  for (int i = 0; i < n; i++) {
+    const int var =
+        fl_kvar_add(p->f, FL_KV_TABLE, fields[i].type, fields[i].path, fields[i].count);
+    if (var < 0) return;
+    fl_kvar *v = &p->f->vars[var];
+    v->data = s->data[i];
+    v->line = s->line;
+    v->temporary = 0;
+    v->rank = fields[i].rank;
+    memcpy(v->dims, fields[i].dims, sizeof v->dims);
+    if (!i)
+      s->v = (fl_cvalue){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
+  }
+  s->of = p->f;
+}
+
+static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
+  fl_cvalue v = s->v;
+  if (!v.type && fl_front_is(p, '=')) v.type = s->type;
+  if (!v.type) {
+    fl_refuse(p, line, "pointer '%s' is used before it has a value", s->name);
+    return fl_val_none();
+  }
+  v.kind = FL_V_POINTER;
+  v.sym = (int32_t)(s - p->syms.at) + 1;
+  if (s->offset >= 0) v.idx = fl_kexpr_var(p->f, s->offset);
+  return v;
+}
+
+static fl_cvalue named(fl_front *p, const fl_ktok *t) {
+  fl_symbol *s = fl_front_find(p, t->text, t->n);
+  if (!s) return fl_val_none();
+  switch (s->kind) {
+    case FL_SYM_OBJECT: return s->v;
+    case FL_SYM_REFERENCE: {
+      fl_cvalue v = s->v;
+      if (fl_ktok_is(t, "this")) v.kind = FL_V_POINTER;
+      return v;
+    }
+    case FL_SYM_CONSTANT: return fl_val_expr(s->v.e);
+    case FL_SYM_POINTER: return named_pointer(p, s, t->line);
+    case FL_SYM_TABLE:
+      if (!p->f) {
+        fl_refuse(p, t->line, "table '%s' in a constant expression", s->name);
+        break;
+      }
+      if (s->of != p->f) bring_table(p, s);
+      return s->v;
+    case FL_SYM_DYNAMIC: {
+      if (!p->f) {
+        fl_refuse(p, t->line, "shared memory in a constant expression");
+        break;
+      }
+      if (s->of != p->f) s->v = fl_decl_dynamic(p, s->type, s->name, s->line);
+      s->of = p->f;
+      return s->v;
+    }
+    case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
+    case FL_SYM_TEMPLATE: return fl_template_value(p, s->structs);
+    case FL_SYM_FUNCTION:
+      fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
+      break;
+    case FL_SYM_PACK: fl_refuse(p, t->line, "pack '%s' without ...", s->name); break;
+    default: fl_refuse(p, t->line, "'%s' is a type", s->name);
+  }
+  return fl_val_none();
+}
+
+static fl_cvalue list_of(fl_front *p, const fl_ctype *t, int32_t line) {
+  fl_cvalue v = fl_decl_object(p, t, "list", line);
+  if (!p->failed) fl_decl_fill(p, v, 1);
+  return v;
+}
+
+/* V(…) of a struct; V() without constructors is zeros. */
+static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
+  fl_cvalue v = fl_decl_object(p, t, "made", line);
+  if (p->failed) return fl_val_none();
+  if (n || fl_member_has_maker(t)) fl_member_make(p, v, args, n, line);
+  else fl_decl_zero(p, v, line);
+  v.rvalue = 1;
+  return v;
+}
+
+/* T(x), T{…}: at the token of the type. */
+static fl_cvalue constructed(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type || p->failed) return fl_val_none();
+  if (fl_front_is(p, '{')) {
+    if (s.type->kind == FL_C_STRUCT) return list_of(p, s.type, line);
+    fl_front_take(p, '{');
+    fl_cvalue v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
+                                     : fl_parse_assign(p);
+    fl_front_need(p, '}');
+    return fl_cast_to(p, s.type, v, line);
+  }
+  if (!fl_front_is(p, '(')) {
+    fl_refuse(p, line, "a type stands where a value is needed");
+    return fl_val_none();
+  }
+  fl_cvalue args[16];
+  const int n = fl_parse_arguments(p, args, 16);
+  if (s.type->kind == FL_C_STRUCT &&
+      !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
+    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
+    const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
+    if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
+    if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
+      fl_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}",
+                fl_ctype_text(p->a, s.type), n);
+      return fl_val_none();
+    }
+    v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
+    for (int i = 0; v.parts && i < s.type->s->width; i++)
+      v.parts[i] =
+          i < n ? fl_val_convert(p, fl_val_scalar(p, args[i], line), s.type->s->element)
+                : fl_kexpr_int(p->a, FL_KT_U32, 1);
+    return v;
+  }
+  if (n > 1) fl_refuse(p, line, "a cast of several values");
+  return fl_cast_to(p, s.type,
+                    n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
+}
+
+static fl_cvalue cast_word(fl_front *p) {
+  const int32_t line = fl_front_next(p)->line;
+  fl_front_need(p, '<');
+  const fl_ctype *t = fl_decl_type_name(p);
+  fl_template_close(p);
+  fl_front_need(p, '(');
+  fl_cvalue v = fl_parse_expr(p);
+  fl_front_need(p, ')');
+  return fl_cast_to(p, t, v, line);
+}
+
+/* What stands behind "V::" or "Mode::". */
+static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
+  const fl_ktok *t = fl_front_next(p);
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
+  if (!s) {
+    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
+              t->kind == FL_TOK_NAME ? t->text : "?");
+    return fl_val_none();
+  }
+  if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
+  if (p->failed) return fl_val_none();
+  const int64_t mark = p->syms.n;
+  const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
+  const fl_cvalue object = self ? self->v : fl_val_none();
+  if (s->kind == FL_SYM_FUNCTION)
+    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner)
+                            ? &object : NULL, t);
+  fl_front_push(p, &kept, 1);
+  const fl_cvalue v = named(p, t);
+  p->syms.n = mark;
+  return v;
+}
+
+static int is_template_call(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *s = fl_front_is(p, '<') ? fl_front_find(p, t->text, t->n) : NULL;
+  if (!s || s->kind != FL_SYM_FUNCTION) return 0;
+  const int angle = fl_template_angle(p, 0);
+  return angle && fl_front_is_at(p, angle, '(');
+}
+
+static fl_cvalue name(fl_front *p) {
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  if (fl_decl_starts(p, 0) && !fl_front_is(p, FL_PU_SCOPE)) return constructed(p);
+  if (fl_scope_prefix(p, &inner, &n)) return qualified(p, inner, n);
+  const fl_ktok *t = fl_front_tok(p);
+  const char *why = fl_front_reserved(t);
+  if (why && !fl_front_find(p, t->text, t->n)) {
+    fl_refuse(p, t->line, "%s", why);
+    return fl_val_none();
+  }
+  if (fl_ktok_is(t, "static_cast") || fl_ktok_is(t, "reinterpret_cast") ||
+      fl_ktok_is(t, "const_cast"))
+    return cast_word(p);
+  if (fl_decl_starts(p, 0)) return constructed(p);
+  fl_front_next(p);
+  if (t->kind != FL_TOK_NAME) return fl_val_none();
+  if (fl_ktok_is(t, "true") || fl_ktok_is(t, "false"))
+    return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, t->n == 4));
+  if (fl_ktok_is(t, "nullptr"))
+    return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+  if (fl_ktok_is(t, "warpSize"))
+    return fl_val_expr(fl_kexpr_special(p->a, FL_KSPECIAL_WARP_SIZE));
+  if (fl_front_is(p, FL_PU_LAUNCH)) {
+    fl_refuse(p, t->line, "kernels that launch kernels are outside the language");
+    return fl_val_none();
+  }
+  if (fl_front_is(p, '(') || is_template_call(p, t)) return fl_parse_call(p, t);
+  fl_cvalue v = special(p, t);
+  if (v.kind == FL_V_NONE) v = named(p, t);
+  if (v.kind == FL_V_NONE && !p->failed)
+    fl_refuse(p, t->line, "unknown name '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
+  return v;
+}
+
+static fl_cvalue primary(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  fl_kexpr *e = NULL;
+  switch (t->kind) {
+    case FL_TOK_INT: case FL_TOK_CHAR:
+      e = fl_kexpr_int(p->a, t->type, t->value.i);
+      break;
+    case FL_TOK_FLOAT:
+      e = fl_kexpr_float(p->a, t->bare && p->bare ? p->bare : t->type, t->value.d);
+      break;
+    case FL_TOK_NAME: return name(p);
+    case FL_TOK_PUNCT:
+      if (t->punct == FL_PU_SCOPE) return name(p);
+      if (t->punct == '(') {
+        fl_front_next(p);
+        fl_cvalue v;
+        if (fl_pack_fold(p, &v)) return v;
+        v = fl_parse_inside(p);
+        fl_front_need(p, ')');
+        return v;
+      }
+      if (t->punct == '[') return fl_parse_lambda(p);
+      /* fall through */
+    default:
+      if (t->kind == FL_TOK_END)
+        fl_refuse(p, t->line, "the text ends inside an expression");
+      else
+        fl_refuse(p, t->line, "an expression expected before '%.*s'", (int)t->n, t->text);
+      return fl_val_none();
+  }
+  fl_front_next(p);
+  if (e) e->line = t->line;
+  return fl_val_expr(e);
+}
+
+/* ---- postfix and unary ----------------------------------------------------------------------- */
+
+static int is_object(fl_cvalue v) {
+  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
+}
+
+/* Behind '['. */
+static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
+  const int32_t at = fl_front_tok(p)->line;
+  const fl_kmark m = fl_order_mark(p);
+  const fl_cvalue i = fl_parse_inside(p);
+  fl_front_need(p, ']');
+  fl_order_before(p, &v, 1, &m, 1, line);
+  if (p->failed) return v;
+  if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
+  const fl_cvalue args[2] = { v, i };
+  if (!fl_operator(p, "operator[]", args, 2, &v, line))
+    fl_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
+  return v;
+}
+
+/* At '.' or '->'. */
+static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
+  const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
+  fl_front_word(p, "template");
+  const fl_ktok *t = fl_front_next(p);
+  if (arrow) v = fl_val_deref(p, v, line);
+  if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER ||
+      t->kind != FL_TOK_NAME) {
+    fl_refuse(p, line, "'%.*s' of something that is no struct",
+              t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
+    return v;
+  }
+  const fl_symbol *s = fl_member_find(v.type, t->text, t->n);
+  if (s && s->kind == FL_SYM_FUNCTION && (fl_front_is(p, '(') || fl_front_is(p, '<')))
+    return fl_member_call(p, v, s->name, s->n, line);
+  if (s && s->kind == FL_SYM_CONSTANT) return s->v;
+  return fl_member_part(p, v, t->text, t->n, line);
+}
+
+static fl_cvalue postfix(fl_front *p, int outer) {
+  fl_cvalue v = primary(p);
+  while (!p->failed) {
+    const int32_t line = fl_front_tok(p)->line;
+    if (fl_front_take(p, '[')) v = element(p, v, line);
+    else if (fl_front_is(p, '.') || fl_front_is(p, FL_PU_ARROW)) {
+      v = member(p, v, line);
+    } else if (fl_front_is(p, FL_PU_INC) || fl_front_is(p, FL_PU_DEC)) {
+      const int op = fl_front_next(p)->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB;
+      v = fl_step(p, v, op, 1, outer, line);
+    } else if (fl_front_is(p, '(') && is_object(v)) {
+      v = fl_member_call(p, v, "operator()", 10, line);
+    } else if (fl_front_is(p, '(')) {
+      fl_refuse(p, line, "function pointers are outside the language");
+    } else {
+      break;
+    }
+  }
+  return v;
+}
+
+static fl_cvalue size_of(fl_front *p) {
+  int64_t size = 0;
+  const int32_t line = fl_front_next(p)->line;
+  if (fl_front_take(p, FL_PU_ELLIPSIS)) return fl_val_expr(fl_pack_size(p));
+  if (fl_front_is(p, '(') && fl_decl_starts(p, 1)) {
+    fl_front_next(p);
+    const fl_ctype *t = fl_decl_type_name(p);
+    fl_front_need(p, ')');
+    if (t) size = fl_ctype_size(t);
+  } else {
+    fl_kblock side = { NULL, NULL };
+    fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);          /* not evaluated */
+    const fl_cvalue v = fl_parse_unary(p);
+    fl_front_into(p, out);
+    if (v.kind == FL_V_POINTER) size = 8;
+    else if (v.type) size = fl_ctype_size(v.type);
+    if (v.kind == FL_V_NONE) fl_refuse(p, line, "sizeof of nothing");
+  }
+  return fl_val_expr(fl_kexpr_int(p->a, FL_KT_U64, size));
+}
+
+/* 1: it has that operator, *out is what it gives. 0: it converts to a number, *out. */
+static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
+  const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
+  if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
+  *out = fl_member_plain(p, v, line);
+  if (op == '*' || is_object(*out))
+    fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
+  return p->failed;
+}
+
+static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
+  fl_cvalue v = fl_parse_unary(p);
+  if (p->failed) return v;
+  if (is_object(v) && of_object(p, v, op, &v, line)) return v;
+  if (op == '!')
+    return fl_val_expr(
+        fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
+  fl_kexpr *e = fl_val_scalar(p, v, line);
+  if (!e) return fl_val_none();
+  if (op == '~' && fl_kt_is_float(e->type)) {
+    fl_refuse(p, line, "'~' of a floating-point number");
+    return v;
+  }
+  e = fl_val_convert(p, e, fl_promote_type(e->type));
+  if (op == '+') return fl_val_expr(e);
+  return fl_val_expr(
+      fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e)));
+}
+
+static fl_cvalue c_cast(fl_front *p) {
+  const int32_t line = fl_front_next(p)->line;
+  const fl_ctype *t = fl_decl_type_name(p);
+  fl_front_need(p, ')');
+  const fl_cvalue v = fl_parse_unary(p);
+  return fl_cast_to(p, t, v, line);
+}
+
+/* "(type)" and not "(type(x) + 1)". */
+static int cast_starts(fl_front *p) {
+  int k = 1;
+  if (!fl_decl_starts(p, k)) return 0;
+  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') ||
+         fl_front_is_at(p, k, FL_PU_SCOPE))
+    k++;
+  return fl_front_is_at(p, k, ')');
+}
+
+static fl_cvalue unary(fl_front *p, int outer) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (fl_ktok_is(t, "sizeof")) return size_of(p);
+  if (t->kind != FL_TOK_PUNCT) return postfix(p, outer);
+  switch (t->punct) {
+    case '+': case '-': case '!': case '~':
+      fl_front_next(p);
+      return unary_op(p, t->punct, t->line);
+    case '*': {
+      fl_front_next(p);
+      fl_cvalue v = fl_parse_unary(p);
+      if (is_object(v)) return of_object(p, v, '*', &v, t->line), v;
+      return fl_val_deref(p, v, t->line);
+    }
+    case '&': {
+      fl_front_next(p);
+      const fl_cvalue v = fl_parse_unary(p);
+      return fl_val_address(p, v, t->line);
+    }
+    case FL_PU_INC: case FL_PU_DEC: {
+      fl_front_next(p);
+      const fl_cvalue v = fl_parse_unary(p);
+      return fl_step(p, v, t->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB, 0, outer,
+                     t->line);
+    }
+    case '(':
+      if (cast_starts(p)) return c_cast(p);
+      return postfix(p, outer);
+    default: return postfix(p, outer);
+  }
+}
+
+fl_cvalue fl_parse_unary(fl_front *p) {
+  const int outer = p->outer;
+  p->outer = 0;
+  if (!fl_front_enter(p)) return fl_val_none();
+  const fl_cvalue v = unary(p, outer);
+  p->nest--;
+  return p->failed ? fl_val_none() : v;
+}

@@ -1,0 +1,451 @@
+/*
+** Values while an expression is read: places, pointers, structs, conversions. This is where
+** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
+*/
+#include "kernel/front/front.h"
+#include <assert.h>
+#include <string.h>
+
+fl_cvalue fl_val_none(void) {
+  return (fl_cvalue){ .kind = FL_V_NONE, .type = fl_ctype_void() };
+}
+
+fl_cvalue fl_val_expr(fl_kexpr *e) {
+  if (!e) return fl_val_none();
+  return (fl_cvalue){ .kind = FL_V_EXPR, .type = fl_ctype_scalar(e->type), .e = e };
+}
+
+static fl_kexpr *add64(fl_front *p, fl_kexpr *x, fl_kexpr *y) {
+  if (!x) return y;
+  if (x->kind == FL_KX_CONST && !x->value.i) return y;
+  if (y && y->kind == FL_KX_CONST && !y->value.i) return x;
+  return fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_ADD, x, y));
+}
+
+static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
+  if (k == 1 || !x) return x;
+  return fl_front_check(
+      p, fl_kexpr_binary(p->a, FL_KO_MUL, x, fl_kexpr_int(p->a, FL_KT_I64, k)));
+}
+
+static int64_t scalars_of(fl_front *p, const fl_ctype *t, int32_t line) {
+  int64_t n;
+  if (fl_ctype_element(t, &n) == FL_KT_VOID) {
+    fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
+              fl_ctype_text(p->a, t));
+    return 1;
+  }
+  return n;
+}
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+int fl_promote_type(int t) { return t >= FL_KT_BOOL && t < FL_KT_I32 ? FL_KT_I32 : t; }
+
+/* C's usual arithmetic conversions; the half types with anything else but themselves and
+** integers become f32, with integers they stay. */
+int fl_arith_type(int a, int b) {
+  a = fl_promote_type(a);
+  b = fl_promote_type(b);
+  if (a == b) return a;
+  if (a == FL_KT_F64 || b == FL_KT_F64) return FL_KT_F64;
+  if (a == FL_KT_F32 || b == FL_KT_F32) return FL_KT_F32;
+  if (fl_kt_is_float(a) && fl_kt_is_float(b)) return FL_KT_F32;
+  if (fl_kt_is_float(a)) return a;
+  if (fl_kt_is_float(b)) return b;
+  if (a == FL_KT_U64 || b == FL_KT_U64) return FL_KT_U64;
+  if (a == FL_KT_I64 || b == FL_KT_I64) return FL_KT_I64;
+  return FL_KT_U32;
+}
+
+fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type) {
+  if (!e) return NULL;
+  if (type == FL_KT_BOOL) return fl_front_check(p, fl_kexpr_truth(p->a, e));
+  return fl_front_check(p, fl_kexpr_cast(p->a, type, e));
+}
+
+/* ---- memory seen as another type ---- */
+
+int fl_val_views(int to, int from) {
+  const int halves = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
+  return to == from ||
+         (to > FL_KT_BOOL && from > FL_KT_BOOL && !halves && fl_kt_size(to) == fl_kt_size(from));
+}
+
+/* The bits of e as a number of another type of its size. */
+static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
+  if (!e || p->failed || e->type == to) return e;
+  const fl_kexpr *of = e;                       /* bits of a real that go back into one: the real */
+  while (of->kind == FL_KX_CAST && fl_kt_is_int(of->x[0]->type) &&
+         fl_kt_size(of->x[0]->type) == fl_kt_size(to))
+    of = of->x[0];
+  const int bits = of->kind == FL_KX_CALL &&
+                   (of->op == FL_KB_FLOAT_BITS || of->op == FL_KB_DOUBLE_BITS);
+  if (bits && of->x[0]->type == to) return of->x[0];
+  if (fl_kt_is_float(e->type)) {
+    const int wide = e->type == FL_KT_F64, whole = wide ? FL_KT_I64 : FL_KT_I32;
+    e = fl_kexpr_call(p->a, wide ? FL_KB_DOUBLE_BITS : FL_KB_FLOAT_BITS, whole, 1, &e);
+  }
+  if (fl_kt_is_float(to)) {
+    const int wide = to == FL_KT_F64;
+    e = fl_val_convert(p, e, wide ? FL_KT_I64 : FL_KT_I32);
+    return e ? fl_kexpr_call(p->a, wide ? FL_KB_BITS_DOUBLE : FL_KB_BITS_FLOAT, to, 1, &e) : NULL;
+  }
+  return fl_val_convert(p, e, to);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
+
+static fl_kexpr *read_place(fl_front *p, fl_cvalue v, int32_t line) {
+  const fl_kvar *var = &p->f->vars[v.var];
+  fl_kexpr *e;
+  if (var->kind == FL_KV_LOCAL) {
+    e = fl_kexpr_var(p->f, v.var);
+  } else {
+    fl_kexpr *i = v.idx ? v.idx : zero_index(p);
+    if (var->kind == FL_KV_TABLE && i && i->kind == FL_KX_CONST && i->value.i >= 0 &&
+        i->value.i < var->count) {
+      const fl_kvalue k = var->data[i->value.i];
+      e = fl_kt_is_float(var->type) ? fl_kexpr_float(p->a, var->type, k.d)
+                                    : fl_kexpr_int(p->a, var->type, k.i);
+    } else {
+      e = fl_kexpr_load(p->f, v.var, i);
+    }
+  }
+  if (e) e->line = line;
+  e = bits_as(p, e, v.type->scalar);
+  if (e) e->line = line;
+  return fl_front_check(p, e);
+}
+
+fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
+  v = fl_member_plain(p, v, line);
+  if (p->failed) return NULL;
+  if (v.kind == FL_V_EXPR) return v.e;
+  if (v.torn && v.e) return v.e;
+  if (v.torn) {
+    fl_refuse(p, line,
+              "one argument changes '%s', another reads it, and C++ does not say which is first"
+              FL_DO ": write two statements", p->f->vars[v.var].source);
+    return NULL;
+  }
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
+  if (v.kind == FL_V_NONE) fl_refuse(p, line, "a value is needed here, this is void");
+  else if (v.kind == FL_V_LIST) fl_refuse(p, line, "{ } cannot stand here");
+  else if (v.kind == FL_V_POINTER || v.type->kind == FL_C_POINTER ||
+           v.type->kind == FL_C_ARRAY)
+    fl_refuse(p, line, "a pointer is used as a number");
+  else
+    fl_refuse(p, line, "a number is needed here, this is a '%s'",
+              fl_ctype_text(p->a, v.type));
+  return NULL;
+}
+
+/* Pointers are never null: the launcher refuses nil. */
+fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
+  const int pointer = v.kind == FL_V_POINTER ||
+                      (v.kind == FL_V_PLACE &&
+                       (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+  if (pointer) return fl_kexpr_int(p->a, FL_KT_BOOL, !v.null);
+  fl_kexpr *e = fl_val_scalar(p, v, line);
+  return e ? fl_val_convert(p, e, FL_KT_BOOL) : NULL;
+}
+
+static int read_parts(fl_front *p, fl_cvalue v, fl_kexpr **out, int32_t line) {
+  if (v.type->kind == FL_C_SCALAR) {
+    out[0] = fl_val_scalar(p, v, line);
+    return 1;
+  }
+  if (v.type->kind != FL_C_STRUCT) {
+    fl_refuse(p, line, "a struct with %s cannot be used as a value here",
+              v.type->kind == FL_C_ARRAY ? "an array" : "a pointer");
+    return 0;
+  }
+  int n = 0;
+  for (int i = 0; i < v.type->s->n_fields && !p->failed; i++) {
+    const fl_cfield *f = &v.type->s->fields[i];
+    n += read_parts(p, fl_val_member(p, v, f->name, (int32_t)strlen(f->name), line),
+                    out + n, line);
+  }
+  return n;
+}
+
+fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line) {
+  if (v.kind == FL_V_PARTS || (v.torn && v.parts)) return v.parts;
+  if (v.kind == FL_V_EXPR || v.kind == FL_V_PLACE) {
+    fl_kexpr **out = fl_karena_new(p->a, (size_t)fl_ctype_leaves(v.type) * sizeof *out);
+    if (out) read_parts(p, v, out, line);
+    return p->failed ? NULL : out;
+  }
+  fl_refuse(p, line, "a struct is needed here");
+  return NULL;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
+                       int32_t line) {
+  if (p->failed) return fl_val_none();
+  const fl_cfield *f =
+      v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
+  if (!f) {
+    fl_refuse(p, line, "'%s' has no member '%.*s'%s", v.type ? fl_ctype_text(p->a, v.type) : "?",
+              (int)n, name, fl_field_meant(p, v.type, name, n));
+    return fl_val_none();
+  }
+  v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
+  v.type = f->type;
+  if (v.torn && v.parts) v.kind = FL_V_PARTS;
+  if (v.kind == FL_V_PARTS) {
+    assert(v.parts);
+    v.parts += f->leaf;
+    return f->type->kind == FL_C_SCALAR ? fl_val_expr(v.parts[0]) : v;
+  }
+  if (!v.linear) v.var += f->leaf;
+  else v.idx = add64(p, v.idx, fl_kexpr_int(p->a, FL_KT_I64, f->scalar));
+  return v;
+}
+
+fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
+  v = fl_member_pointer(p, v, line);
+  if (p->failed || v.kind == FL_V_POINTER) return v;
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) {
+    v = fl_val_index(p, v, zero_index(p), line);
+    v.kind = FL_V_POINTER;
+    return v;
+  }
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER &&
+      p->f->vars[v.var].kind == FL_KV_POINTER) {
+    v.is_const = v.type->const_of;
+    v.type = v.type->of;
+    v.kind = FL_V_POINTER;
+    v.linear = 1;
+    v.idx = NULL;
+    return v;
+  }
+  if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
+      !v.e->value.i)
+    return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+  fl_refuse(p, line, "a pointer is needed here");
+  return fl_val_none();
+}
+
+fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
+                        int32_t line) {
+  v.sym = 0;
+  if (p->failed || !by) return v;
+  if (!fl_kt_is_int(by->type)) {
+    fl_refuse(p, line, "an index must be an integer");
+    return v;
+  }
+  by = fl_val_convert(p, by, FL_KT_I64);
+  if (negative) by = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, by));
+  if (v.linear) {
+    v.idx = add64(p, v.idx, mul64(p, by, scalars_of(p, v.type, line)));
+  } else if (v.idx && !v.member) {
+    v.idx = add64(p, v.idx, by);
+  } else if (by && (by->kind != FL_KX_CONST || by->value.i)) {
+    p->turn_wanted = 2;
+    fl_refuse(p, line, "a pointer to one variable is moved off it");
+  }
+  return v;
+}
+
+fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
+  v = fl_val_pointer(p, v, line);
+  if (p->failed) return v;
+  if (v.null) fl_refuse(p, line, "the null pointer is read");
+  if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
+  if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers stored in memory are outside the language");
+  v.kind = FL_V_PLACE;
+  v.sym = 0;
+  return v;
+}
+
+fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
+  if (p->failed || !i) return fl_val_none();
+  if (!(v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY))
+    return fl_val_deref(p, fl_val_advance(p, fl_val_pointer(p, v, line), i, 0, line),
+                        line);
+  if (!fl_kt_is_int(i->type)) fl_refuse(p, line, "an index must be an integer");
+  i = fl_val_convert(p, i, FL_KT_I64);
+  const int64_t count = v.type->count;
+  v.type = v.type->of;
+  v.member = 0;
+  if (v.linear) v.idx = add64(p, v.idx, mul64(p, i, scalars_of(p, v.type, line)));
+  else v.idx = v.idx ? add64(p, mul64(p, v.idx, count), i) : i;
+  return v;
+}
+
+fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line) {
+  if (p->failed) return v;
+  if (v.kind != FL_V_PLACE || v.rvalue)
+    fl_refuse(p, line, "the address of a value that is not stored");
+  else if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers to pointers are outside the language");
+  v.kind = FL_V_POINTER;
+  return v;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+int fl_front_temp(fl_front *p, int type, int32_t line) {
+  const int t = fl_ktemp(p->f, type);
+  fl_kstmt *s = t < 0 ? NULL : fl_kstmt_decl(p->f, p->b, t);
+  if (!s) return -1;
+  s->line = line;
+  return t;
+}
+
+fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e) {
+  if (!e || e->kind == FL_KX_CONST || e->kind == FL_KX_SPECIAL || p->failed) return e;
+  if (!p->b || !p->f) return e;
+  const int t = fl_front_temp(p, e->type, e->line);
+  if (t < 0 || !fl_kstmt_assign(p->f, p->b, t, e)) return NULL;
+  fl_kexpr *r = fl_kexpr_var(p->f, t);
+  if (r) r->line = e->line;
+  return r;
+}
+
+static int writable(fl_front *p, fl_cvalue v, int32_t line) {
+  if (p->failed) return 0;
+  if (v.kind != FL_V_PLACE || v.rvalue)
+    fl_refuse(p, line, "the left side cannot be assigned to");
+  else if (v.is_const || p->f->vars[v.var].kind == FL_KV_TABLE)
+    fl_refuse(p, line, "'%s' is const", p->f->vars[v.var].source);
+  else if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers stored in memory are outside the language");
+  else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
+  return !p->failed;
+}
+
+void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line) {
+  if (!writable(p, to, line) || !e) return;
+  const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
+  if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
+  if (seen || !accumulate) e = bits_as(p, fl_val_convert(p, e, to.type->scalar), own);
+  if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
+    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, own));
+    if (s) s->line = line;
+    return;
+  }
+  fl_kexpr *i = to.idx ? to.idx : zero_index(p);
+  fl_kstmt *s = accumulate && !seen ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
+                                    : fl_kstmt_store(p->f, p->b, to.var, i, e);
+  if (s) s->line = line;
+  fl_front_check(p, e);
+}
+
+/* Array copy: a loop, or written out where it is short. */
+static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
+  const int64_t n = to.type->count;
+  if (n <= 8) {
+    for (int64_t i = 0; i < n && !p->failed; i++) {
+      fl_kexpr *k = fl_kexpr_int(p->a, FL_KT_I64, i);
+      fl_val_assign(p, fl_val_index(p, to, k, line), fl_val_index(p, from, k, line),
+                    line);
+    }
+    return;
+  }
+  const int t = fl_front_temp(p, FL_KT_I64, line);
+  if (t < 0) return;
+  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, 0));
+  fl_kexpr *i = fl_kexpr_var(p->f, t), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
+  fl_kstmt *loop = fl_kstmt_loop(
+      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  if (!loop) return;
+  loop->line = line;
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  fl_val_assign(p, fl_val_index(p, to, i, line), fl_val_index(p, from, i, line), line);
+  fl_front_into(p, out);
+  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, i, one));
+}
+
+typedef struct reads { int32_t low, high, memory; int found; } reads;
+static int note_read(void *arg, fl_kexpr *x) {
+  reads *r = arg;
+  if (x->var >= 0 && ((x->var >= r->low && x->var < r->high) || x->var == r->memory))
+    r->found = 1;
+  return !r->found;
+}
+
+/* Leaf by leaf, through temporaries where a part reads what an earlier one overwrites. */
+static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t line) {
+  const int n = fl_ctype_leaves(to.type);
+  reads r = { to.var, to.linear ? to.var + 1 : to.var + n, to.var, 0 };
+  const fl_kvisitor v = { NULL, note_read, &r };
+  for (int i = 0; i < n; i++) fl_kwalk_expr(&v, parts[i]);
+  fl_kexpr **safe = parts;
+  if (r.found && n > 1) {
+    safe = fl_karena_new(p->a, (size_t)n * sizeof *safe);
+    for (int i = 0; safe && i < n; i++) safe[i] = fl_val_stable(p, parts[i]);
+  }
+  for (int i = 0, k = 0; safe && i < to.type->s->n_fields && !p->failed; i++) {
+    const fl_cfield *f = &to.type->s->fields[i];
+    fl_cvalue m = fl_val_member(p, to, f->name, (int32_t)strlen(f->name), line);
+    const int leaves = fl_ctype_leaves(f->type);
+    if (f->type->kind == FL_C_STRUCT) assign_parts(p, m, safe + k, line);
+    else fl_val_store(p, m, safe[k], 0, line);
+    k += leaves;
+  }
+}
+
+static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !t->s->n_leaves; }
+
+void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
+  from = fl_member_as(p, from, to.type, line);
+  const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type &&
+                    !fl_ctype_same(to.type, from.type);
+  if (makes && fl_member_makes(to.type, from.type)) {
+    fl_member_make(p, to, &from, 1, line);
+    return;
+  }
+  if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
+  if (!p->failed && is_empty(to.type))
+    fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
+  if (p->failed || !to.type || !writable(p, to, line)) return;
+  if (to.type->kind == FL_C_SCALAR) {
+    fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
+  } else if (!from.type || !fl_ctype_same(to.type, from.type)) {
+    fl_refuse(p, line, "a '%s' cannot be assigned to a '%s'",
+              from.type ? fl_ctype_text(p->a, from.type) : "?",
+              fl_ctype_text(p->a, to.type));
+  } else if (to.type->kind == FL_C_ARRAY) {
+    assign_array(p, to, from, line);
+  } else if (fl_ctype_has_array(to.type)) {
+    for (int i = 0; i < to.type->s->n_fields && !p->failed; i++) {
+      const fl_cfield *f = &to.type->s->fields[i];
+      const int32_t n = (int32_t)strlen(f->name);
+      fl_val_assign(p, fl_val_member(p, to, f->name, n, line),
+                    fl_val_member(p, from, f->name, n, line), line);
+    }
+  } else {
+    fl_kexpr **parts = fl_val_parts(p, from, line);
+    if (parts) assign_parts(p, to, parts, line);
+  }
+}
+
+void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line) {
+  for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
+    fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line),
+                 fl_val_scalar(p, args[i], line), 0, line);
+}
+
+int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {
+  v = fl_val_deref(p, v, line);
+  if (p->failed) return -1;
+  const fl_kvar *var = &p->f->vars[v.var];
+  if (v.type->kind != FL_C_SCALAR)
+    fl_refuse(p, line, "atomics need a pointer to a number");
+  else if (var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED && !fl_turn_of(p, v.var))
+    fl_refuse(p, line, "atomics need global or shared memory, '%s' is neither",
+              var->source);
+  else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
+  if (p->failed) return -1;
+  *index = v.idx ? v.idx : zero_index(p);
+  *type = v.type->scalar;
+  return v.var;
+}

@@ -1,0 +1,318 @@
+/*
+** Calls that are statements: atomics, barriers, shuffles, votes, printf, assert; and the half
+** intrinsics, which are conversions and arithmetic.
+*/
+#include "kernel/front/front.h"
+#include <string.h>
+
+static int no_block(fl_front *p, const fl_ktok *t) {
+  if (p->b && p->f) return 0;
+  fl_refuse(p, t->line, "%.*s in a constant expression", (int)t->n, t->text);
+  return 1;
+}
+
+static int lookup(const fl_ktok *t, const char *const *names, int n) {
+  for (int i = 0; i < n; i++)
+    if (names[i] && fl_ktok_is(t, names[i])) return i;
+  return -1;
+}
+
+static void wrong_count(fl_front *p, const fl_ktok *t, int want, int n) {
+  fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
+            want == 1 ? "" : "s", n);
+}
+
+/* ---- atomics --------------------------------------------------------------------------------- */
+
+static const char *const atomics[FL_KA_COUNT] = {
+  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
+  "atomicExch",
+  "atomicCAS", "atomicInc", "atomicDec" };
+
+/* The CUDA overloads there are; anything else would not compile either. */
+static int atomic_type_ok(int op, int type) {
+  const int word = type == FL_KT_I32 || type == FL_KT_U32,
+            wide = type == FL_KT_I64 || type == FL_KT_U64;
+  switch (op) {
+    case FL_KA_ADD: return word || wide || fl_kt_is_float(type);
+    case FL_KA_EXCH: return word || wide || type == FL_KT_F32;
+    case FL_KA_INC: case FL_KA_DEC: return type == FL_KT_U32;
+    case FL_KA_SUB: return word;
+    case FL_KA_MAX: case FL_KA_MIN: return word || wide;
+    default: return word || wide;
+  }
+}
+
+int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+  fl_ktok base = *t;
+  if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
+  else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
+  const int op = lookup(&base, atomics, FL_KA_COUNT);
+  if (op < 0) return 0;
+  *out = fl_val_none();
+  const int unused = p->statement_call == p->at - 1;
+  fl_cvalue args[16];
+  fl_kexpr *index = NULL;
+  const int n = fl_parse_arguments(p, args, 16), want = op == FL_KA_CAS ? 3 : 2;
+  if (p->failed || no_block(p, t)) return 1;
+  if (n != want) { wrong_count(p, t, want, n); return 1; }
+  int type = FL_KT_VOID;
+  const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
+  if (var < 0) return 1;
+  if (!atomic_type_ok(op, type)) {
+    fl_refuse(p, t->line, "%s of a '%s'", atomics[op], fl_ktypes[type].c);
+    return 1;
+  }
+  fl_kexpr *a = fl_val_convert(p, fl_val_scalar(p, args[1], t->line), type);
+  fl_kexpr *b = op == FL_KA_CAS
+                    ? fl_val_convert(p, fl_val_scalar(p, args[2], t->line), type)
+                    : NULL;
+  if (p->failed || ++p->nodes > FL_K_MAX_NODES) return 1;
+  const int result = unused ? -1 : fl_front_temp(p, type, t->line);
+  fl_kstmt *s =
+      fl_kstmt_atomic(p->f, p->b, op, FL_KM_FREE, var, index, b ? b : a, result);
+  if (!s) return 1;
+  s->line = t->line;
+  if (b) s->x[2] = a;                            /* what it is compared with */
+  if (type != p->f->vars[var].type) s->as = (uint8_t)type;
+  if (result >= 0) *out = fl_val_expr(fl_kexpr_var(p->f, result));
+  return 1;
+}
+
+/* ---- barriers, shuffles, votes --------------------------------------------------------------- */
+
+static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
+                                        "__shfl_down_sync", "__shfl_xor_sync" };
+static const char *const old_ones[] = { "__shfl",     "__shfl_up", "__shfl_down",
+                                        "__shfl_xor", "__ballot",  "__any",
+                                        "__all" };
+static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
+                                     "__activemask" };
+static const char *const fences[] = { "__threadfence", "__threadfence_block",
+                                      "__threadfence_system" };
+
+static int arguments(fl_front *p, const fl_ktok *t, fl_kexpr **x, int least, int most) {
+  fl_cvalue args[16];
+  const int n = fl_parse_arguments(p, args, 16);
+  if (p->failed) return -1;
+  if (n < least || n > most) {
+    wrong_count(p, t, n < least ? least : most, n);
+    return -1;
+  }
+  for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
+  return p->failed || no_block(p, t) ? -1 : n;
+}
+
+static void barrier(fl_front *p, const fl_ktok *t, int op) {
+  fl_kexpr *x[2] = { NULL, NULL };
+  if (arguments(p, t, x, 0, op == FL_KBAR_WARP) < 0) return;
+  fl_kstmt *s = fl_emit(p, FL_KS_BARRIER, t->line);
+  if (!s) return;
+  s->op = (uint8_t)op;
+  if (x[0]) s->x[0] = fl_val_convert(p, x[0], FL_KT_U32);
+  if (op == FL_KBAR_BLOCK) p->f->uses_barrier = 1;
+  if (op == FL_KBAR_WARP) p->f->uses_warp = 1;
+}
+
+static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
+  fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
+  if (arguments(p, t, x, 3, 4) < 0) return fl_val_none();
+  const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
+  const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
+                       ? x[1]->type
+                       : fl_promote_type(x[1]->type);
+  x[0] = fl_val_convert(p, x[0], FL_KT_U32);
+  x[1] = fl_val_convert(p, x[1], type);
+  x[2] = fl_val_convert(p, x[2], lane);
+  x[3] = x[3] ? fl_val_convert(p, x[3], FL_KT_I32) : fl_kexpr_int(p->a, FL_KT_I32, 32);
+  const int result = p->failed ? -1 : fl_front_temp(p, type, t->line);
+  if (result < 0) return fl_val_none();
+  fl_kstmt *s = fl_emit(p, FL_KS_SHUFFLE, t->line);
+  if (!s) return fl_val_none();
+  s->op = (uint8_t)op;
+  s->result = result;
+  memcpy(s->x, x, sizeof x);
+  p->f->uses_warp = 1;
+  return fl_val_expr(fl_kexpr_var(p->f, result));
+}
+
+static fl_cvalue vote(fl_front *p, const fl_ktok *t, int op) {
+  fl_kexpr *x[2] = { NULL, NULL };
+  const int n = op == FL_KVOTE_ACTIVE ? 0 : 2;
+  if (arguments(p, t, x, n, n) < 0) return fl_val_none();
+  const int type = op == FL_KVOTE_ANY || op == FL_KVOTE_ALL ? FL_KT_I32 : FL_KT_U32;
+  const int result = fl_front_temp(p, type, t->line);
+  fl_kstmt *s = fl_emit(p, FL_KS_VOTE, t->line);
+  if (!s || result < 0) return fl_val_none();
+  s->op = (uint8_t)op;
+  s->result = result;
+  if (n) {
+    s->x[0] = fl_val_convert(p, x[0], FL_KT_U32);
+    s->x[1] = fl_val_convert(p, x[1], FL_KT_BOOL);
+  }
+  p->f->uses_warp = 1;
+  return fl_val_expr(fl_kexpr_var(p->f, result));
+}
+
+static void print(fl_front *p, const fl_ktok *t) {
+  fl_kexpr *x[32];
+  int n = 0;
+  fl_front_need(p, '(');
+  const fl_ktok *format = fl_front_next(p);
+  if (format->kind != FL_TOK_STRING)
+    fl_refuse(p, t->line, "printf needs a literal format");
+  const char *text =
+      p->failed ? NULL : fl_karena_str(p->a, format->text, (size_t)format->n);
+  while (fl_front_take(p, ',') && !p->failed) {
+    if (!fl_front_room(p, n, 32, "values for printf")) return;
+    x[n++] = fl_parse_scalar(p);
+  }
+  fl_front_need(p, ')');
+  if (p->failed || !text || no_block(p, t)) return;
+  fl_kstmt *s = fl_emit(p, FL_KS_PRINTF, t->line);
+  if (!s) return;
+  s->text = text;
+  s->args = fl_karena_new(p->a, (size_t)n * sizeof *s->args);
+  s->n_args = s->args ? n : 0;
+  for (int i = 0; i < s->n_args; i++)
+    s->args[i] = fl_val_convert(
+        p, x[i], fl_kt_is_float(x[i]->type) ? FL_KT_F64 : fl_promote_type(x[i]->type));
+  p->f->uses_printf = 1;
+}
+
+static void assertion(fl_front *p, const fl_ktok *t) {
+  fl_front_need(p, '(');
+  const fl_ktok *from = fl_front_tok(p);
+  fl_kexpr *c = fl_parse_condition(p);
+  const fl_ktok *to = fl_front_tok(p);
+  fl_front_need(p, ')');
+  if (p->failed || no_block(p, t)) return;
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, t->line);
+  if (!s) return;
+  s->x[0] = c;
+  const int in_one_text =
+      to->text > from->text && to->text - from->text < 200 && from->line == to->line;
+  s->text = in_one_text ? fl_karena_str(p->a, from->text, (size_t)(to->text - from->text))
+                        : "condition";
+}
+
+/* __trap() is assert(false). */
+static void trap(fl_front *p, const fl_ktok *t) {
+  fl_front_need(p, '(');
+  fl_front_need(p, ')');
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, t->line);
+  if (!s) return;
+  s->x[0] = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
+  s->text = "__trap()";
+}
+
+int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+  int k;
+  *out = fl_val_none();
+  if (fl_ktok_is(t, "__syncthreads")) barrier(p, t, FL_KBAR_BLOCK);
+  else if (fl_ktok_is(t, "__syncwarp")) barrier(p, t, FL_KBAR_WARP);
+  else if (lookup(t, fences, 3) >= 0) barrier(p, t, FL_KBAR_FENCE);
+  else if ((k = lookup(t, shuffles, 4)) >= 0) *out = shuffle(p, t, k);
+  else if ((k = lookup(t, votes, 4)) >= 0) *out = vote(p, t, k);
+  else if (lookup(t, old_ones, 7) >= 0)
+    fl_refuse(p, t->line, "%.*s without _sync does not exist any more", (int)t->n,
+              t->text);
+  else if (fl_ktok_is(t, "printf")) print(p, t);
+  else if (fl_ktok_is(t, "assert")) assertion(p, t);
+  else if (fl_ktok_is(t, "__trap")) trap(p, t);
+  else if (fl_ktok_is(t, "__brkpt"))
+    fl_refuse(p, t->line, "__brkpt is outside the language");
+  else return 0;
+  return 1;
+}
+
+/* ---- half ------------------------------------------------------------------------------------ */
+
+static const struct { const char *name; uint8_t to; } conversions[] = {
+  { "__half2float", FL_KT_F32 }, { "__float2half", FL_KT_F16 }, { "__float2half_rn", FL_KT_F16 },
+  { "__double2half", FL_KT_F16 }, { "__int2half_rn", FL_KT_F16 }, { "__half2int_rz", FL_KT_I32 },
+  { "__bfloat162float", FL_KT_F32 }, { "__float2bfloat16", FL_KT_BF16 },
+  { "__float2bfloat16_rn", FL_KT_BF16 },
+  { "__double2bfloat16", FL_KT_BF16 }, { "__int2float_rn", FL_KT_F32 },
+  { "__uint2float_rn", FL_KT_F32 },
+  { "__int2double_rn", FL_KT_F64 }, { "__ll2float_rn", FL_KT_F32 }, { "__ll2double_rn", FL_KT_F64 },
+  { "__ull2float_rn", FL_KT_F32 }, { "__ull2double_rn", FL_KT_F64 },
+  { "__uint2double_rn", FL_KT_F64 },
+  { "__float2int_rz", FL_KT_I32 }, { "__float2uint_rz", FL_KT_U32 }, { "__float2ll_rz", FL_KT_I64 },
+  { "__float2ull_rz", FL_KT_U64 }, { "__double2int_rz", FL_KT_I32 },
+  { "__double2ll_rz", FL_KT_I64 },
+  { "__double2float_rn", FL_KT_F32 },
+};
+
+/* Rounded, then converted. */
+static const struct { const char *name; uint8_t to, round; } roundings[] = {
+  { "__float2int_rn", FL_KT_I32, FL_KB_RINT }, { "__float2int_rd", FL_KT_I32, FL_KB_FLOOR },
+  { "__float2int_ru", FL_KT_I32, FL_KB_CEIL }, { "__float2uint_rn", FL_KT_U32, FL_KB_RINT },
+  { "__float2uint_rd", FL_KT_U32, FL_KB_FLOOR }, { "__float2ll_rn", FL_KT_I64, FL_KB_RINT },
+  { "__float2ll_rd", FL_KT_I64, FL_KB_FLOOR }, { "__double2int_rn", FL_KT_I32, FL_KB_RINT },
+  { "__double2int_rd", FL_KT_I32, FL_KB_FLOOR }, { "__double2ll_rn", FL_KT_I64, FL_KB_RINT },
+  { "lrintf", FL_KT_I64, FL_KB_RINT }, { "lrint", FL_KT_I64, FL_KB_RINT },
+  { "llrintf", FL_KT_I64, FL_KB_RINT },
+  { "llrint", FL_KT_I64, FL_KB_RINT }, { "lroundf", FL_KT_I64, FL_KB_ROUND },
+  { "lround", FL_KT_I64, FL_KB_ROUND },
+  { "llroundf", FL_KT_I64, FL_KB_ROUND }, { "llround", FL_KT_I64, FL_KB_ROUND },
+};
+
+static const struct { const char *name; uint8_t op; } halves[] = {
+  { "__hadd", FL_KO_ADD }, { "__hsub", FL_KO_SUB }, { "__hmul", FL_KO_MUL },
+  { "__hdiv", FL_KO_DIV },
+  { "__hadd_rn", FL_KO_ADD }, { "__hsub_rn", FL_KO_SUB }, { "__hmul_rn", FL_KO_MUL },
+  { "__hlt", FL_KO_LT }, { "__hle", FL_KO_LE }, { "__hgt", FL_KO_GT }, { "__hge", FL_KO_GE },
+  { "__heq", FL_KO_EQ }, { "__hne", FL_KO_NE },
+};
+
+static const struct { const char *name; uint8_t id, n; } half_math[] = {
+  { "hexp", FL_KB_EXP, 1 }, { "hexp2", FL_KB_EXP2, 1 }, { "hlog", FL_KB_LOG, 1 },
+  { "hlog2", FL_KB_LOG2, 1 },
+  { "hsqrt", FL_KB_SQRT, 1 }, { "hrsqrt", FL_KB_RSQRT, 1 }, { "hsin", FL_KB_SIN, 1 },
+  { "hcos", FL_KB_COS, 1 },
+  { "htanh", FL_KB_TANH, 1 }, { "hfloor", FL_KB_FLOOR, 1 }, { "hceil", FL_KB_CEIL, 1 },
+  { "htrunc", FL_KB_TRUNC, 1 }, { "hrint", FL_KB_RINT, 1 }, { "__habs", FL_KB_FABS, 1 },
+  { "__hmin", FL_KB_FMIN, 2 }, { "__hmax", FL_KB_FMAX, 2 }, { "__hfma", FL_KB_FMA, 3 },
+};
+
+static fl_cvalue rounded(fl_front *p, int id, int to, fl_kexpr *x) {
+  const int type = x->type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32;
+  x = fl_val_convert(p, x, type);
+  fl_kexpr *y = fl_kexpr_call(p->a, id, type, 1, &x);
+  return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), to));
+}
+
+static fl_cvalue half_call(fl_front *p, int id, fl_kexpr **x, int n) {
+  const int type = x[0]->type;
+  for (int i = 0; i < n; i++) x[i] = fl_val_convert(p, x[i], FL_KT_F32);
+  fl_kexpr *y = fl_kexpr_call(p->a, id, FL_KT_F32, n, x);
+  return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), type));
+}
+
+int fl_call_half(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                 fl_cvalue *out) {
+  fl_kexpr *x[3] = { NULL, NULL, NULL };
+  int kind = 0, at = -1;
+#define LOOK(k, table) \
+  for (size_t i = 0; !kind && i < sizeof table / sizeof *table; i++) \
+    if (fl_ktok_is(t, table[i].name)) kind = k, at = (int)i
+  LOOK(1, conversions);
+  LOOK(2, roundings);
+  LOOK(3, halves);
+  LOOK(4, half_math);
+#undef LOOK
+  if (fl_ktok_is(t, "__hneg")) kind = 5;
+  if (!kind) return 0;
+  const int want = kind == 3 ? 2 : kind == 4 ? half_math[at].n : 1;
+  *out = fl_val_none();
+  if (n != want) { wrong_count(p, t, want, n); return 1; }
+  for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
+  if (p->failed) return 1;
+  if (kind == 1) *out = fl_val_expr(fl_val_convert(p, x[0], conversions[at].to));
+  else if (kind == 2) *out = rounded(p, roundings[at].round, roundings[at].to, x[0]);
+  else if (kind == 3) *out = fl_val_expr(fl_arith(p, halves[at].op, x[0], x[1], t->line));
+  else if (kind == 4) *out = half_call(p, half_math[at].id, x, n);
+  else *out = fl_val_expr(fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, x[0])));
+  return 1;
+}

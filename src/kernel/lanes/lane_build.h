@@ -1,0 +1,57 @@
+/* What lane.c (statements) and lane_expr.c (expressions) share while a kernel is compiled. */
+#ifndef FL_KERNEL_LANE_BUILD_H
+#define FL_KERNEL_LANE_BUILD_H
+#include "kernel/lanes/lane_code.h"
+#include <stddef.h>
+
+/* A value at hand: the same key gives the same register while the versions hold. */
+typedef struct fl_lane_known {
+  int32_t key[4], version[3];   /* fn or ~op, operands; versions of the operands */
+  int32_t reg, reg_version;
+} fl_lane_known;
+
+typedef struct fl_lane_builder {
+  fl_mem *mem;
+  const fl_kfunc *f;
+  fl_lane_code *code;
+  fl_lane_shape shape;
+  struct { fl_lane_known *at; int64_t n, cap; } known;
+  struct { int32_t *at; int64_t n, cap; } version;    /* by register; temporaries 0 */
+  struct { int32_t *at; int64_t n, cap; } info;       /* by register: of an index, else -1 */
+  int32_t *var_reg;           /* by variable */
+  int32_t *var_track;         /* by variable; -1 */
+  int32_t *var_memory;        /* by variable: version of what it holds (arrays) */
+  int32_t special[FL_KSPECIAL_COUNT];
+  int32_t clock, stmt, line, mask_depth;
+  int failed;
+  struct fl_lane_place_ctx *around;
+} fl_lane_builder;
+
+fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: a spare when out */
+int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
+int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v);
+/* The register that holds x; valid until what it reads changes. */
+int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
+/* The same as a vector. */
+int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
+int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
+/* Register of an index and its info (-1: uniform I64). */
+int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
+int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line);
+/* dst = reg, blended or not; the last instruction may write dst at once ('start': the first
+** instruction of the value). */
+void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int64_t start);
+int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to);
+int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t y);
+/* Registers to slots, once all code is there (lane_slots.c). 0: no memory. */
+int fl_lane_give_slots(fl_lane_builder *b);
+static inline int fl_lane_uniform(const fl_lane_builder *b, int32_t reg) {
+  return b->code->regs.at[reg].uniform;
+}
+static inline int fl_lane_mask_new(fl_lane_builder *b, int n) {
+  const int m = b->mask_depth;
+  b->mask_depth += n;
+  if (b->mask_depth > b->code->n_masks) b->code->n_masks = b->mask_depth;
+  return m;
+}
+#endif

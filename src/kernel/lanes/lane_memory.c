@@ -1,0 +1,330 @@
+/*
+** Loads, stores and atomics of a block. An index is looked at once (fl_lane_do_index): a row of
+** neighbours is one copy, rows of a 2-D block one copy each, the rest is gathered. Ranges are
+** checked over all lanes first, and lane by lane only where that does not hold.
+*/
+#include "kernel/lanes/lane_state.h"
+#include <string.h>
+
+static int64_t element_size(const fl_lane_array *a) {
+  return a->kind == FL_KV_TABLE || a->kind == FL_KV_ARRAY ? (a->wide ? 8 : 4) : fl_kt_size(a->type);
+}
+
+/* Tables and local arrays hold slots. */
+static int memory_type(const fl_lane_array *a) {
+  if (a->kind != FL_KV_TABLE && a->kind != FL_KV_ARRAY) return a->type;
+  return a->wide ? FL_KT_I64 : FL_KT_I32;
+}
+
+/* Element i of integers of class 'cls', in 64 bits. */
+static int64_t integer_at(const void *a, int cls, int64_t i) {
+  if (fl_lane_wide(cls)) return ((const int64_t *)a)[i];
+  return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
+}
+
+/* Is each row of the block in a row? Then 'at' holds where the rows begin. */
+static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
+  const char *a = s->reg[p->a];
+  int64_t *at = s->reg[p->dst];
+  const int64_t n = s->n, w = s->launch->block[0], slot = fl_lane_wide(p->type) ? 8 : 4;
+  if (w < 8 || w == n) return 0;
+  q->low = INT64_MAX;
+  q->high = INT64_MIN;
+  for (int64_t r = 0; r < n; r += w) {
+    if (!s->table->in_a_row[p->type](a + r * slot, w)) return 0;
+    const int64_t first = integer_at(a, p->type, r);
+    at[r / w] = first;
+    if (first < q->low) q->low = first;
+    if (first + w - 1 > q->high) q->high = first + w - 1;
+  }
+  return 1;
+}
+
+void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
+  fl_lane_info *q = &s->infos[p->x];
+  const void *a = s->reg[p->a];
+  const int64_t n = s->n;
+  q->rows = 0;
+  q->row = (uint8_t)s->table->in_a_row[p->type](a, n);
+  if (q->row) {
+    q->first = q->low = integer_at(a, p->type, 0);
+    q->high = q->first + n - 1;
+    return;
+  }
+  q->rows = (uint8_t)find_rows(s, q, p);
+  if (q->rows) return;
+  int64_t *at = s->reg[p->dst];
+  if (fl_lane_wide(p->type)) memcpy(at, a, (size_t)n * sizeof *at);
+  else s->table->cast[p->type][FL_KT_I64](at, a, NULL, NULL, n, 0);
+  s->table->range(at, n, &q->low, &q->high);
+}
+
+/* The index of each lane, in memory that may be written over. */
+static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_info *q = p->x >= 0 ? &s->infos[p->x] : NULL;
+  if (!q || q->row) {
+    const int64_t first = q ? q->first : *(const int64_t *)s->reg[p->a];
+    for (int64_t i = 0; i < s->n; i++) s->at[i] = q ? first + i : first;
+  } else if (q->rows) {
+    const int64_t *start = s->reg[p->a], w = s->launch->block[0];
+    for (int64_t r = 0; r * w < s->n; r++)
+      for (int64_t i = 0; i < w; i++) s->at[r * w + i] = start[r] + i;
+  } else {
+    memcpy(s->at, s->reg[p->a], (size_t)s->n * sizeof *s->at);
+  }
+  return s->at;
+}
+
+static int out_of_range(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index) {
+  fl_lane_fault(s, p, FL_LANE_INDEX, lane);
+  s->report->index = index;
+  return 0;
+}
+
+/* Are the indices of all present lanes in range? The others' are then made so. */
+static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
+  int64_t good = 0;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    if ((uint64_t)at[i] >= (uint64_t)count) return out_of_range(s, p, i, at[i]);
+    good = at[i];
+  }
+  for (int64_t i = 0; i < s->n; i++)
+    if ((uint64_t)at[i] >= (uint64_t)count) at[i] = good;
+  return 1;
+}
+
+static int watch(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int how) {
+  for (int64_t i = 0; i < s->n; i++)
+    if (s->now.at[i] && !fl_lane_touched(s, p, i, at[i], how)) return 0;
+  return 1;
+}
+
+/* Local arrays: element e of lane i is slot e n + i. */
+static void to_slots(const fl_lane_state *s, int64_t *at) {
+  for (int64_t i = 0; i < s->n; i++) at[i] = at[i] * s->n + i;
+}
+
+/* ---- loads --------------------------------------------------------------------------- */
+
+static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int64_t index = *(const int64_t *)s->reg[p->a];
+  const int type = memory_type(a);
+  if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
+  if (fl_lane_watched(s, p->var) && !watch(s, p, lane_indices(s, p), FL_LANE_READ)) return 0;
+  if (a->kind == FL_KV_ARRAY)
+    s->table->load[type](out, v->base + index * s->n * element_size(a), s->n);
+  else s->table->load[type](out, v->base + index * element_size(a), 1);
+  return 1;
+}
+
+/* First and last lane that is here. */
+static void span(const fl_lane_state *s, int64_t *first, int64_t *last) {
+  int64_t i = 0, j = s->n - 1;
+  while (!s->now.at[i]) i++;
+  while (!s->now.at[j]) j--;
+  *first = i;
+  *last = j;
+}
+
+static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t first) {
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
+  int64_t i = 0, j = s->n - 1;
+  if (first < 0 || first + s->n > v->count) span(s, &i, &j);
+  if (first + i < 0 || first + j >= v->count) {
+    while (!s->now.at[i] || (uint64_t)(first + i) < (uint64_t)v->count) i++;
+    return out_of_range(s, p, i, first + i);
+  }
+  s->table->load[memory_type(a)](out + i * slot, v->base + (first + i) * size, j - i + 1);
+  return 1;
+}
+
+int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
+  if (p->x < 0) return load_uniform(s, p, out);
+  const fl_lane_info *q = &s->infos[p->x];
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int type = memory_type(a);
+  const int watched = fl_lane_watched(s, p->var);
+  if (q->row && a->kind != FL_KV_ARRAY && !watched) return load_row(s, p, out, q->first);
+  const int good = q->low >= 0 && q->high < v->count;
+  if (good && !watched && a->kind != FL_KV_ARRAY) {
+    const int64_t *at = s->reg[p->a];
+    const int64_t w = s->launch->block[0], size = element_size(a), slot = a->wide ? 8 : 4;
+    if (!q->rows) { s->table->gather[type](out, v->base, at, s->n); return 1; }
+    for (int64_t r = 0; r * w < s->n; r++)
+      s->table->load[type]((char *)out + r * w * slot, v->base + at[r] * size, w);
+    return 1;
+  }
+  int64_t *at = lane_indices(s, p);
+  if (!good && !check_lanes(s, p, at, v->count)) return 0;
+  if (watched && !watch(s, p, at, FL_LANE_READ)) return 0;
+  if (a->kind == FL_KV_ARRAY) to_slots(s, at);
+  s->table->gather[type](out, v->base, at, s->n);
+  return 1;
+}
+
+/* ---- stores -------------------------------------------------------------------------- */
+
+/* Lane by lane, looking at what was there. */
+static int store_watched(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int64_t step) {
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
+  char *base = s->views[p->var].base;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    uint64_t fresh;
+    char *to = base + (a->kind == FL_KV_ARRAY ? at[i] * s->n + i : at[i]) * size;
+    s->table->store[memory_type(a)](&fresh, (const char *)s->reg[p->b] + i * slot * step, 1);
+    const int same = !memcmp(to, &fresh, (size_t)size);
+    if (!fl_lane_touched(s, p, i, at[i], FL_LANE_WRITE | (same ? FL_LANE_SAME : 0))) return 0;
+    memcpy(to, &fresh, (size_t)size);
+  }
+  return 1;
+}
+
+static int store_lanes(fl_lane_state *s, const fl_lane_ins *p, int good) {
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const fl_lane_view *v = &s->views[p->var];
+  int64_t *at = lane_indices(s, p);
+  if (!good && !check_lanes(s, p, at, v->count)) return 0;
+  if (fl_lane_watched(s, p->var)) return store_watched(s, p, at, !p->once);
+  if (a->kind == FL_KV_ARRAY) to_slots(s, at);
+  s->table->scatter[memory_type(a)](v->base, s->reg[p->b], at, s->now.at, s->n);
+  return 1;
+}
+
+static int store_uniform(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int64_t index = *(const int64_t *)s->reg[p->a], size = element_size(a);
+  if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
+  if (fl_lane_watched(s, p->var)) return store_lanes(s, p, 1);
+  if (a->kind == FL_KV_ARRAY) {
+    char *row = v->base + index * s->n * size;
+    if (s->now.count == s->n) s->table->store[memory_type(a)](row, s->reg[p->b], s->n);
+    else s->table->blend[a->wide](row, s->reg[p->b], NULL, s->now.at, s->n, 0);
+    return 1;
+  }
+  int64_t last = s->n - 1;
+  while (!s->now.at[last]) last--;
+  const char *from = (const char *)s->reg[p->b] + (p->once ? 0 : last * (a->wide ? 8 : 4));
+  s->table->store[a->type](v->base + index * size, from, 1);
+  return 1;
+}
+
+int fl_lane_do_store(fl_lane_state *s, const fl_lane_ins *p) {
+  if (p->x < 0) return store_uniform(s, p);
+  const fl_lane_info *q = &s->infos[p->x];
+  const fl_lane_view *v = &s->views[p->var];
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const int64_t size = element_size(a), slot = a->wide ? 8 : 4, n = s->n;
+  const int good = q->low >= 0 && q->high < v->count, full = s->now.count == n;
+  const char *from = s->reg[p->b];
+  if (a->kind == FL_KV_ARRAY || fl_lane_watched(s, p->var)) return store_lanes(s, p, good);
+  if (q->row) {
+    int64_t i = 0, j = n - 1;
+    if (!full) span(s, &i, &j);
+    if (j - i + 1 == s->now.count && q->first + i >= 0 && q->first + j < v->count) {
+      s->table->store[a->type](v->base + (q->first + i) * size, from + i * slot, j - i + 1);
+      return 1;
+    }
+  } else if (q->rows && full && good) {
+    const int64_t *at = s->reg[p->a], w = s->launch->block[0];
+    for (int64_t r = 0; r * w < n; r++)
+      s->table->store[a->type](v->base + at[r] * size, from + r * w * slot, w);
+    return 1;
+  }
+  return store_lanes(s, p, good);
+}
+
+/* ---- atomics ------------------------------------------------------------------------- */
+
+static double float_atomic(int op, double old, double v, double expected) {
+  switch (op) {
+    case FL_KA_ADD: return old + v;
+    case FL_KA_SUB: return old - v;
+    case FL_KA_MAX: return old != old || v > old ? v : old;
+    case FL_KA_MIN: return old != old || v < old ? v : old;
+    case FL_KA_CAS: return old == expected ? v : old;
+    default: return v;
+  }
+}
+
+static uint64_t int_atomic(int op, uint64_t old, uint64_t v, uint64_t expected, int is_signed) {
+  const int less = is_signed ? (int64_t)old < (int64_t)v : old < v;
+  switch (op) {
+    case FL_KA_ADD: return old + v;
+    case FL_KA_SUB: return old - v;
+    case FL_KA_MAX: return less ? v : old;
+    case FL_KA_MIN: return less ? old : v;
+    case FL_KA_AND: return old & v;
+    case FL_KA_OR: return old | v;
+    case FL_KA_XOR: return old ^ v;
+    case FL_KA_CAS: return old == expected ? v : old;
+    case FL_KA_INC: return old >= v ? 0 : old + 1;
+    case FL_KA_DEC: return old == 0 || old > v ? v : old - 1;
+    default: return v;
+  }
+}
+
+/* slot = op(slot, value, other): halves are rounded when they are stored. */
+static void atomic_slot(int cls, int op, void *slot, const void *value, const void *other) {
+#define INTEGER(I) { I x, v, e = 0; memcpy(&x, slot, sizeof x); memcpy(&v, value, sizeof v); \
+    if (other) memcpy(&e, other, sizeof e); \
+    x = (I)int_atomic(op, (uint64_t)x, (uint64_t)v, (uint64_t)e, (I)-1 < (I)1); \
+    memcpy(slot, &x, sizeof x); break; }
+#define FLOAT(F) { F x, v, e = 0; memcpy(&x, slot, sizeof x); memcpy(&v, value, sizeof v); \
+    if (other) memcpy(&e, other, sizeof e); \
+    x = (F)float_atomic(op, (double)x, (double)v, (double)e); memcpy(slot, &x, sizeof x); break; }
+  switch (cls) {
+    case FL_LC_I32: INTEGER(int32_t)
+    case FL_LC_U32: INTEGER(uint32_t)
+    case FL_LC_I64: INTEGER(int64_t)
+    case FL_LC_U64: INTEGER(uint64_t)
+    case FL_LC_F32: FLOAT(float)
+    default: FLOAT(double)
+  }
+#undef INTEGER
+#undef FLOAT
+}
+
+/* Sums in memory of f32: the common case without calls through tables. */
+static int add_f32(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at) {
+  float *base = (float *)(void *)s->views[p->var].base;
+  const float *v = s->reg[p->b];
+  float *out = p->dst >= 0 ? s->reg[p->dst] : NULL;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    const float old = base[at[i]];
+    if (out) out[i] = old;
+    base[at[i]] = old + v[i];
+  }
+  return 1;
+}
+
+int fl_lane_do_atomic(fl_lane_state *s, const fl_lane_ins *p) {
+  const fl_lane_array *a = &s->code->arrays[p->var];
+  const fl_lane_view *v = &s->views[p->var];
+  const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
+  const int cls = fl_lane_class_of(p->type), watched = fl_lane_watched(s, p->var);
+  const char *value = s->reg[p->b], *other = p->c >= 0 ? s->reg[p->c] : NULL;
+  char *out = p->dst >= 0 ? s->reg[p->dst] : NULL;
+  int64_t *at = lane_indices(s, p);
+  if (!check_lanes(s, p, at, v->count)) return 0;
+  if (p->type == FL_KT_F32 && p->sub == FL_KA_ADD && !watched) return add_f32(s, p, at);
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    uint64_t x = 0;
+    if (watched && !fl_lane_touched(s, p, i, at[i], FL_LANE_WRITE | FL_LANE_ATOMIC)) return 0;
+    s->table->load[p->type](&x, v->base + at[i] * size, 1);
+    if (out) memcpy(out + i * slot, &x, (size_t)slot);
+    atomic_slot(cls, p->sub, &x, value + i * slot, other ? other + i * slot : NULL);
+    s->table->store[p->type](v->base + at[i] * size, &x, 1);
+  }
+  return 1;
+}

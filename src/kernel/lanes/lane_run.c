@@ -1,0 +1,440 @@
+/*
+** The machine: scratch memory of a worker, the loop over instructions, and the masks.
+**
+** A mask is -1 or 0 for each lane with the number of lanes that are on; one with all lanes on
+** is the constant 'ones', so that full masks are never copied. The current mask is 'now'; while
+** code runs it has at least one lane (instructions that could empty it jump).
+*/
+#include "kernel/lanes/lane_state.h"
+#include <string.h>
+
+/* ---- scratch ------------------------------------------------------------------------- */
+
+static size_t lanes_of(const fl_lane_launch *l) {
+  return (size_t)l->block[0] * l->block[1] * l->block[2];
+}
+
+/* Hands out parts of the scratch memory; with base NULL it only counts. */
+typedef struct cutter { char *base; size_t at; } cutter;
+static void *cut(cutter *c, size_t bytes) {
+  void *p = c->base ? c->base + c->at : NULL;
+  c->at += (bytes + 63) / 64 * 64;
+  return p;
+}
+
+static void cut_registers(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
+  s->reg = cut(c, (size_t)k->regs.n * sizeof *s->reg);
+  const size_t narrow = (n * 4 + 63) / 64 * 64, wide = (n * 8 + 63) / 64 * 64;
+  char *cells = cut(c, (size_t)k->n_cells * 8);
+  char *v4 = cut(c, (size_t)k->n_narrow * narrow), *v8 = cut(c, (size_t)k->n_wide * wide);
+  for (int64_t r = 0; c->base && r < k->regs.n; r++) {
+    const fl_lane_reg *q = &k->regs.at[r];
+    s->reg[r] = q->uniform ? cells + 8 * q->slot
+              : q->wide ? v8 + (size_t)q->slot * wide : v4 + (size_t)q->slot * narrow;
+  }
+}
+
+static void cut_masks(cutter *c, fl_lane_state *s, const fl_lane_code *k, size_t n) {
+  s->masks = cut(c, (size_t)k->n_masks * sizeof *s->masks);
+  for (int m = 0; m < k->n_masks; m++) {
+    int32_t *own = cut(c, n * 4);
+    if (c->base) s->masks[m].own = own;
+  }
+  s->now.own = cut(c, n * 4);
+  s->ones = cut(c, n * 4);
+  s->gone = cut(c, n * 4);
+}
+
+static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_code *k,
+                       const fl_lane_launch *l, size_t n) {
+  s->views = cut(c, (size_t)k->n_vars * sizeof *s->views);
+  s->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
+  s->shared = cut(c, (size_t)(s->shared_bytes + l->shared_bytes));
+  char *local8 = cut(c, (size_t)k->local8 * n * 8), *local4 = cut(c, (size_t)k->local4 * n * 4);
+  if (l->checks & FL_LANE_UNINIT) {
+    s->shared_set = cut(c, (size_t)(s->shared_bytes + l->shared_bytes));
+    s->local_set = cut(c, (size_t)(k->local8 + k->local4) * n);
+    s->tracks = cut(c, (size_t)k->n_tracks * n * 4);
+  }
+  if (l->checks & FL_LANE_RACE)
+    s->shared_cells = cut(c, (size_t)(s->shared_bytes + l->shared_bytes) * sizeof *s->shared_cells);
+  for (int v = 0; c->base && v < k->n_vars; v++) {
+    const fl_lane_array *a = &k->arrays[v];
+    fl_lane_view *w = &s->views[v];
+    w->count = a->count;
+    switch (a->kind) {
+      case FL_KV_TABLE: w->base = (char *)(k->tables.at + a->offset); break;
+      case FL_KV_ARRAY:
+        w->base = a->wide ? local8 + (size_t)a->offset * n * 8 : local4 + (size_t)a->offset * n * 4;
+        break;
+      case FL_KV_SHARED:
+        w->base = s->shared + (a->dynamic ? s->shared_bytes : a->offset);
+        if (a->dynamic) w->count = l->shared_bytes / fl_kt_size(a->type);
+        break;
+      case FL_KV_POINTER:
+        w->base = a->param < 0 ? NULL : l->args[a->param].memory[a->leaf].data;
+        w->count = a->param < 0 ? 0 : l->args[a->param].memory[a->leaf].bytes / fl_kt_size(a->type);
+        break;
+      default: break;
+    }
+  }
+}
+
+/* The state itself comes first. */
+static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
+  cutter c = { scratch, 0 };
+  fl_lane_state spare = { 0 }, *s = cut(&c, sizeof spare);
+  const size_t n = lanes_of(l);
+  if (!s) s = &spare;
+  else memset(s, 0, sizeof *s);
+  s->code = k;
+  s->launch = l;
+  s->n = (int64_t)n;
+  cut_registers(&c, s, k, n);
+  cut_masks(&c, s, k, n);
+  s->infos = cut(&c, (size_t)k->n_infos * sizeof *s->infos);
+  s->spare = cut(&c, n * 8);
+  s->at = cut(&c, n * 8);
+  cut_arrays(&c, s, k, l, n);
+  return c.at;
+}
+
+size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l) {
+  return layout(c, l, NULL);
+}
+
+/* ---- values at the begin ------------------------------------------------------------- */
+
+static void set_special(fl_lane_state *s, const fl_lane_init *i) {
+  const uint32_t *block = s->launch->block, *grid = s->launch->grid;
+  uint32_t *out = s->reg[i->reg];
+  for (int64_t k = 0; i->special <= FL_KSPECIAL_TID_Z && k < s->n; k++) {
+    const uint32_t t = (uint32_t)k;
+    out[k] = i->special == FL_KSPECIAL_TID_X ? t % block[0]
+           : i->special == FL_KSPECIAL_TID_Y ? t / block[0] % block[1] : t / (block[0] * block[1]);
+  }
+  if (i->special >= FL_KSPECIAL_BDIM_X && i->special <= FL_KSPECIAL_BDIM_Z)
+    out[0] = block[i->special - FL_KSPECIAL_BDIM_X];
+  if (i->special >= FL_KSPECIAL_GDIM_X && i->special <= FL_KSPECIAL_GDIM_Z)
+    out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
+}
+
+void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
+  layout(c, l, scratch);
+  fl_lane_state *s = scratch;
+  s->table = c->table;
+  memset(s->ones, -1, (size_t)s->n * 4);
+  for (int64_t k = 0; k < c->inits.n; k++) {
+    const fl_lane_init *i = &c->inits.at[k];
+    if (i->special >= 0) set_special(s, i);
+    else if (i->param < 0) fl_lane_slot(s->reg[i->reg], i->type, i->value);
+  }
+}
+
+static void set_block(fl_lane_state *s, const fl_lane_init *i) {
+  const uint32_t *grid = s->launch->grid;
+  const int64_t x = s->block % grid[0], y = s->block / grid[0];
+  uint32_t *out = s->reg[i->reg];
+  if (i->special == FL_KSPECIAL_BID_X) *out = (uint32_t)x;
+  if (i->special == FL_KSPECIAL_BID_Y) *out = (uint32_t)(y % grid[1]);
+  if (i->special == FL_KSPECIAL_BID_Z) *out = (uint32_t)(y / grid[1]);
+}
+
+/* Scalar parameters: variables that the kernel may change. */
+static void set_param(fl_lane_state *s, const fl_lane_init *i) {
+  uint64_t slot = 0;
+  const fl_lane_reg *r = &s->code->regs.at[i->reg];
+  s->table->load[i->type](&slot, (const char *)s->launch->args[i->param].value + i->offset, 1);
+  if (r->uniform) memcpy(s->reg[i->reg], &slot, 8);
+  else s->table->splat[r->wide](s->reg[i->reg], &slot, NULL, NULL, s->n, 0);
+}
+
+/* Array leaves of struct parameters: each thread has a copy. */
+static void set_local(fl_lane_state *s, const fl_lane_array *a) {
+  const fl_kvar *v = &s->code->func->vars[a->var];
+  const char *from = s->launch->args[a->param].value;
+  for (int64_t e = 0; e < a->count; e++) {
+    uint64_t slot = 0;
+    s->table->load[a->type](&slot, from + fl_kvar_offset(v, e), 1);
+    s->table->splat[a->wide](s->views[a->var].base + e * s->n * (a->wide ? 8 : 4), &slot, NULL,
+                             NULL, s->n, 0);
+  }
+}
+
+static void begin_block(fl_lane_state *s) {
+  const fl_lane_code *c = s->code;
+  const size_t shared = (size_t)(s->shared_bytes + s->launch->shared_bytes), n = (size_t)s->n;
+  for (int64_t k = 0; k < c->inits.n; k++) {
+    const fl_lane_init *i = &c->inits.at[k];
+    if (i->param >= 0) set_param(s, i);
+    else if (i->special >= FL_KSPECIAL_BID_X && i->special <= FL_KSPECIAL_BID_Z) set_block(s, i);
+  }
+  for (int v = 0; v < c->n_vars; v++)
+    if (c->arrays[v].kind == FL_KV_ARRAY && c->arrays[v].param >= 0) set_local(s, &c->arrays[v]);
+  memset(s->shared, 0, shared);
+  memset(s->gone, 0, n * 4);
+  if (s->shared_set) {
+    memset(s->shared_set, 0, shared);
+    memset(s->local_set, 0, (size_t)(c->local8 + c->local4) * n);
+    memset(s->tracks, 0, (size_t)c->n_tracks * n * 4);
+  }
+  if (s->shared_cells) memset(s->shared_cells, 0, shared * sizeof *s->shared_cells);
+  memset(s->warp_epoch, 0, sizeof s->warp_epoch);
+  s->epoch = 0;
+  s->steps = 0;
+  s->now.at = s->ones;
+  s->now.count = s->live = (int32_t)s->n;
+}
+
+/* ---- faults -------------------------------------------------------------------------- */
+
+fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line) {
+  return (fl_lane_place){ .block = s->block, .thread = (int32_t)lane, .line = line };
+}
+
+int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane) {
+  fl_lane_report *r = s->report;
+  memset(r, 0, sizeof *r);
+  r->kind = (uint8_t)kind;
+  r->kernel = s->code->func->name;
+  r->at = fl_lane_place_of(s, lane, p->line);
+  memcpy(r->grid, s->launch->grid, sizeof r->grid);
+  memcpy(r->block, s->launch->block, sizeof r->block);
+  if (p->var < 0) return 0;
+  const fl_kvar *v = &s->code->func->vars[p->var];
+  r->name = v->source ? v->source : v->name;
+  if (v->kind == FL_KV_LOCAL) return 0;
+  r->size = s->views[p->var].count;
+  if (v->kind == FL_KV_POINTER || v->dynamic) return 0;
+  r->rank = v->rank;
+  memcpy(r->dims, v->dims, sizeof r->dims);
+  return 0;
+}
+
+/* ---- masks --------------------------------------------------------------------------- */
+
+static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from) {
+  m->count = from->count;
+  if (from->count == s->n) { m->at = s->ones; return; }
+  memcpy(m->own, from->at, (size_t)s->n * 4);
+  m->at = m->own;
+}
+
+/* now &= a, or & ~a: 1 while somebody is left. a may be uniform. */
+static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
+  const int32_t *c = s->reg[p->a];
+  if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
+  const int32_t yes = s->table->mask_test(s->now.at, c, s->n);
+  const int32_t count = negated ? s->now.count - yes : yes;
+  if (count == s->now.count || count == 0) return count > 0;
+  (negated ? s->table->mask_and_not : s->table->mask_and)(s->now.own, s->now.at, c, s->n);
+  s->now.at = s->now.own;
+  s->now.count = count;
+  return 1;
+}
+
+static int enter_if(fl_lane_state *s, const fl_lane_ins *p) {
+  fl_lane_mask *m = &s->masks[p->m];
+  set_mask(s, m, &s->now);
+  const int some = narrow(s, p, p->sub == 2);
+  if (p->sub != 1) return some;
+  fl_lane_mask *other = m + 1;
+  if (some && s->now.count == m->count) other->count = 0;
+  else if (!some) set_mask(s, other, m);
+  else {
+    other->count = s->table->mask_without(other->own, m->at, s->now.at, s->n);
+    other->at = other->own;
+  }
+  return some;
+}
+
+static void remove_now(fl_lane_state *s, fl_lane_mask *m) {
+  if (!m->count) return;
+  m->count = s->table->mask_without(m->own, m->at, s->now.at, s->n);
+  m->at = m->own;
+}
+
+static int take_back(fl_lane_state *s, const fl_lane_mask *m) {
+  if (m->count) set_mask(s, &s->now, m);
+  return m->count != 0;
+}
+
+static void go(fl_lane_state *s) {
+  for (int64_t i = 0; i < s->n; i++) s->gone[i] |= s->now.at[i];
+  s->live -= s->now.count;
+}
+
+/* ---- instructions -------------------------------------------------------------------- */
+
+static void blend(fl_lane_state *s, const fl_lane_ins *p) {
+  s->table->blend[p->wide](s->reg[p->dst], s->spare, NULL, s->now.at, s->n, 0);
+}
+
+static void evaluate(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns) {
+  const void *a = s->reg[p->a], *b = p->b >= 0 ? s->reg[p->b] : NULL;
+  const void *c = p->c >= 0 ? s->reg[p->c] : NULL;
+  if (p->masked && s->now.count != s->live) {
+    fns[p->fn](s->spare, a, b, c, s->n, p->uni);
+    blend(s, p);
+  } else {
+    fns[p->fn](s->reg[p->dst], a, b, c, p->once ? 1 : s->n, p->uni);
+  }
+}
+
+static int load(fl_lane_state *s, const fl_lane_ins *p) {
+  const int apart = p->masked && s->now.count != s->live;
+  if (!fl_lane_do_load(s, p, apart ? s->spare : s->reg[p->dst])) return 0;
+  if (apart) blend(s, p);
+  return 1;
+}
+
+/* Once a round: has somebody had enough? */
+static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
+  const fl_lane_launch *l = s->launch;
+  s->steps += length;
+  if (l->max_steps && s->steps > l->max_steps)
+    return fl_lane_fault(s, p, FL_LANE_STEPS, fl_lane_first(s));
+  if (l->stop && atomic_load_explicit((atomic_int *)(uintptr_t)l->stop, memory_order_relaxed))
+    return fl_lane_fault(s, p, FL_LANE_STOPPED, fl_lane_first(s));
+  return 1;
+}
+
+/* Memory and threads together: 0 on a fault. */
+static int special(fl_lane_state *s, const fl_lane_ins *p) {
+  switch (p->op) {
+    case FL_LI_ATOMIC: return fl_lane_do_atomic(s, p);
+    case FL_LI_BARRIER: return fl_lane_do_barrier(s, p);
+    case FL_LI_SHUFFLE: return fl_lane_do_shuffle(s, p);
+    case FL_LI_VOTE: return fl_lane_do_vote(s, p);
+    case FL_LI_PRINTF: return fl_lane_do_printf(s, p);
+    case FL_LI_ASSERT: return fl_lane_do_assert(s, p);
+    case FL_LI_BEGIN: fl_lane_do_begin(s, p); return 1;
+    case FL_LI_SET: fl_lane_do_set(s, p); return 1;
+    case FL_LI_CHECK: return fl_lane_do_check(s, p);
+    default: return fl_lane_do_divisor(s, p);
+  }
+}
+
+static int run(fl_lane_state *s) {
+  const fl_lane_ins *code = s->code->ins.at;
+  const fl_lane_fn *fns = (const fl_lane_fn *)(const void *)s->table;
+  for (int64_t pc = 0;;) {
+    const fl_lane_ins *p = &code[pc++];
+    switch (p->op) {
+      case FL_LI_EVAL: evaluate(s, p, fns); break;
+      case FL_LI_INDEX: fl_lane_do_index(s, p); break;
+      case FL_LI_LOAD: if (!load(s, p)) return 0; break;
+      case FL_LI_STORE: if (!fl_lane_do_store(s, p)) return 0; break;
+      case FL_LI_JUMP: pc = p->x; break;
+      case FL_LI_LOOP:
+        if (!may_go_on(s, p, pc - p->x)) return 0;
+        pc = p->x;
+        break;
+      case FL_LI_UNLESS: if ((*(int32_t *)s->reg[p->a] != 0) == p->sub) pc = p->x; break;
+      case FL_LI_IF: if (!enter_if(s, p)) pc = p->x; break;
+      case FL_LI_AND: if (!narrow(s, p, 0)) pc = p->x; break;
+      case FL_LI_SAVE: set_mask(s, &s->masks[p->m], &s->now); break;
+      case FL_LI_BACK: if (!take_back(s, &s->masks[p->m])) pc = p->x; break;
+      case FL_LI_REMOVE: remove_now(s, &s->masks[p->m]); break;
+      case FL_LI_RETURN: go(s); pc = p->x; break;
+      case FL_LI_END: return 1;
+      default: if (!special(s, p)) return 0; break;
+    }
+  }
+}
+
+int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block, void *scratch,
+                  fl_lane_report *report) {
+  fl_lane_state *s = scratch;
+  const fl_lane_ins *end = &c->ins.at[c->ins.n - 1];
+  s->report = report;
+  s->block = block;
+  begin_block(s);
+  if (l->stop && atomic_load_explicit((atomic_int *)(uintptr_t)l->stop, memory_order_relaxed))
+    return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
+  return run(s);
+}
+
+/* ---- launches ------------------------------------------------------------------------ */
+
+/* Two pointers to one memory, of which one is written. */
+static int overlaps(const fl_lane_code *c, const fl_lane_launch *l) {
+  for (int j = 0; j < c->n_vars; j++) {
+    const fl_lane_array *a = &c->arrays[j];
+    if (a->kind != FL_KV_POINTER || !(a->touched & 2) || a->param < 0) continue;
+    const fl_lane_memory *x = &l->args[a->param].memory[a->leaf];
+    for (int k = 0; k < c->n_vars; k++) {
+      const fl_lane_array *b = &c->arrays[k];
+      if (k == j || b->kind != FL_KV_POINTER || !b->touched || b->param < 0) continue;
+      const fl_lane_memory *y = &l->args[b->param].memory[b->leaf];
+      const uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
+      if (p < q + (uintptr_t)y->bytes && q < p + (uintptr_t)x->bytes) return 1;
+    }
+  }
+  return 0;
+}
+
+int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l) {
+  return c->serial || (l->checks & FL_LANE_RACE) || overlaps(c, l);
+}
+
+static int positive(const uint32_t *v, double limit) {
+  return v[0] && v[1] && v[2] && (double)v[0] * v[1] * v[2] <= limit;
+}
+
+int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e) {
+  const char *name = c->func->name;
+  if (!positive(l->block, FL_LANE_MAX_BLOCK)) {
+    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s': block of (%u, %u, %u) threads, at most %d",
+            name, l->block[0], l->block[1], l->block[2], FL_LANE_MAX_BLOCK);
+    return 0;
+  }
+  if (!positive(l->grid, 9e18) || l->shared_bytes < 0 || l->shared_bytes > INT32_MAX ||
+      c->shared_bytes > INT32_MAX) {
+    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s': grid of (%u, %u, %u) blocks with %lld bytes of "
+            "shared memory", name, l->grid[0], l->grid[1], l->grid[2],
+            (long long)(l->shared_bytes + c->shared_bytes));
+    return 0;
+  }
+  if (l->n_args != c->func->n_params) {
+    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s' takes %d arguments, got %d", name,
+            (int)c->func->n_params, (int)l->n_args);
+    return 0;
+  }
+  if (c->local4 + c->local8 > (int64_t)1 << 32) {
+    fl_fail(e, FLAME_NO_MEMORY, "kernel", "'%s': local arrays of %lld elements a thread", name,
+            (long long)(c->local4 + c->local8));
+    return 0;
+  }
+  return 1;
+}
+
+void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other) {
+  if (other->kind && (!r->kind || other->at.block < r->at.block)) *r = *other;
+}
+
+int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *launch,
+                fl_lane_report *report, fl_error *e) {
+  fl_lane_launch l = *launch;
+  fl_lane_shadow *shadow = NULL;
+  memset(report, 0, sizeof *report);
+  if (!fl_lane_launch_ok(c, &l, e)) return 0;
+  if ((l.checks & FL_LANE_RACE) && !l.shadow) {
+    shadow = fl_lane_shadow_new(m, c, &l, e);
+    if (!shadow) return 0;
+    l.shadow = shadow;
+  }
+  const size_t bytes = fl_lane_scratch(c, &l);
+  void *scratch = fl_alloc(m, bytes);
+  int ok = scratch != NULL;
+  if (ok) {
+    const int64_t blocks = (int64_t)l.grid[0] * l.grid[1] * l.grid[2];
+    fl_lane_begin(c, &l, scratch);
+    for (int64_t b = 0; ok && b < blocks; b++) ok = fl_lane_block(c, &l, b, scratch, report);
+  } else {
+    fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s': %zu bytes", c->func->name, bytes);
+  }
+  fl_free(m, scratch, scratch ? bytes : 0);
+  fl_lane_shadow_free(shadow);
+  return ok;
+}

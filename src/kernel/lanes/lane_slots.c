@@ -1,0 +1,76 @@
+/*
+** Registers of lane code to slots of a worker's memory: uniform ones get a cell each;
+** vectors of one width share slots where their lives are apart.
+*/
+#include "kernel/lanes/lane_build.h"
+
+typedef struct life { int32_t first, last; } life;
+
+static void live_at(life *l, int32_t reg, int32_t at) {
+  if (reg < 0) return;
+  if (l[reg].first < 0) l[reg].first = at;
+  l[reg].last = at;
+}
+
+static void find_lives(const fl_lane_code *c, life *l) {
+  for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
+    const fl_lane_ins *p = &c->ins.at[k];
+    live_at(l, p->dst, k);
+    live_at(l, p->a, k);
+    live_at(l, p->b, k);
+    live_at(l, p->c, k);
+    if (p->op == FL_LI_SHUFFLE) live_at(l, p->m, k);
+    if (p->op == FL_LI_PRINTF)
+      for (int j = 0; j < -1 - p->a; j++) live_at(l, c->operands.at[p->m + j], k);
+  }
+  /* A value from before a loop that is used in it is needed in all rounds. */
+  for (int32_t k = 0; k < (int32_t)c->ins.n; k++) {
+    if (c->ins.at[k].op != FL_LI_LOOP) continue;
+    for (int64_t r = 0; r < c->regs.n; r++)
+      if (l[r].first >= 0 && l[r].first < c->ins.at[k].x && l[r].last >= c->ins.at[k].x &&
+          l[r].last < k) l[r].last = k;
+  }
+}
+
+/* A variable lives through all loops in which it occurs, as it may be carried by them. What
+** has a value before the first instruction lives always. */
+static void lives_of_variables(const fl_lane_code *c, life *l) {
+  for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
+    const fl_lane_ins *p = &c->ins.at[k];
+    if (p->op != FL_LI_LOOP) continue;
+    for (int64_t r = 0; r < c->regs.n; r++)
+      if (!c->regs.at[r].temporary && l[r].first <= k && l[r].last >= p->x) {
+        if (l[r].first > p->x) l[r].first = p->x;
+        if (l[r].last < k) l[r].last = (int32_t)k;
+      }
+  }
+  for (int64_t k = 0; k < c->inits.n; k++) l[c->inits.at[k].reg] = (life){ 0, INT32_MAX };
+}
+
+/* Registers in order of their first instruction: numbers of temporaries grow that way. */
+int fl_lane_give_slots(fl_lane_builder *b) {
+  fl_lane_code *c = b->code;
+  const size_t n = (size_t)c->regs.n;
+  life *l = fl_alloc(b->mem, n * sizeof *l);
+  int32_t *busy = fl_zalloc(b->mem, 2 * n * sizeof *busy);     /* by slot: end of the last life */
+  if (l && busy) {
+    for (size_t k = 0; k < n; k++) l[k] = (life){ -1, -1 };
+    find_lives(c, l);
+    lives_of_variables(c, l);
+    for (size_t k = 0; k < n; k++) {
+      fl_lane_reg *r = &c->regs.at[k];
+      if (r->uniform) { r->slot = c->n_cells++; continue; }
+      int32_t *count = r->wide ? &c->n_wide : &c->n_narrow, *end = busy + (r->wide ? n : 0), s = 0;
+      if (l[k].first < 0) { r->slot = 0; continue; }              /* written over: not used */
+      while (s < *count && end[s] >= l[k].first) s++;
+      end[s] = l[k].last;
+      r->slot = s;
+      if (s == *count) (*count)++;
+    }
+    if (!c->n_wide) c->n_wide = 1;
+    if (!c->n_narrow) c->n_narrow = 1;
+  }
+  fl_free(b->mem, l, n * sizeof *l);
+  fl_free(b->mem, busy, 2 * n * sizeof *busy);
+  return l && busy;
+}

@@ -1,0 +1,209 @@
+/*
+** What threads do together: barriers, shuffles, votes; and what they say: printf, assert.
+** A barrier in lockstep orders nothing more, but all threads that have not returned must be at
+** it. A shuffle from a lane that is not there gives the reader its own value (CUDA: undefined).
+*/
+#include "kernel/lanes/lane_state.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The lane of this block that has not returned and is not here; -1: none. */
+static int64_t somebody_else(const fl_lane_state *s) {
+  for (int64_t i = 0; i < s->n; i++)
+    if (!s->now.at[i] && !s->gone[i]) return i;
+  return -1;
+}
+
+static int absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t other) {
+  fl_lane_fault(s, p, kind, lane);
+  s->report->other = fl_lane_place_of(s, other, 0);
+  return 0;
+}
+
+/* Under checks: who is here must be in its mask, and who is in the mask here, unless returned. */
+static int mask_holds(fl_lane_state *s, const fl_lane_ins *p) {
+  if (p->a < 0 || !(s->launch->checks & FL_LANE_BOUNDS)) return 1;
+  const uint32_t *mask = s->reg[p->a];
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    const int64_t first = i / FL_LANE_WARP * FL_LANE_WARP;
+    if (!(mask[i] >> (i - first) & 1)) return absent(s, p, FL_LANE_LANE, i, i);
+    for (int64_t j = first; j < first + FL_LANE_WARP && j < s->n; j++)
+      if ((mask[i] >> (j - first) & 1) && !s->now.at[j] && !s->gone[j])
+        return absent(s, p, FL_LANE_LANE, i, j);
+  }
+  return 1;
+}
+
+int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p) {
+  if (p->sub == FL_KBAR_WARP) {
+    if (!mask_holds(s, p)) return 0;
+    for (int64_t w = 0; w * FL_LANE_WARP < s->n; w++) {
+      int here = 0;
+      for (int64_t i = w * FL_LANE_WARP; i < (w + 1) * FL_LANE_WARP && i < s->n; i++)
+        here |= s->now.at[i];
+      if (here) s->warp_epoch[w]++;
+    }
+    return 1;
+  }
+  if (s->now.count != s->live)
+    return absent(s, p, FL_LANE_BARRIER, fl_lane_first(s), somebody_else(s));
+  s->epoch++;
+  return 1;
+}
+
+/* The lane within the warp that lane 'id' reads. Of a distance the device
+** sees the low five bits (PTX, shfl). */
+static int64_t source(int op, int64_t id, uint32_t x, uint32_t width) {
+  const int64_t w = width >= 1 && width <= 32 ? width : 32, begin = id / w * w, end = begin + w;
+  int64_t from;
+  switch (op) {
+    case FL_KSH_IDX: return begin + (int64_t)(x % (uint32_t)w);
+    case FL_KSH_UP: from = id - (int64_t)(x & 31); return from < begin ? id : from;
+    case FL_KSH_DOWN: from = id + (int64_t)(x & 31); return from >= end ? id : from;
+    default: from = id ^ (int64_t)(x & 31); return from >= end ? id : from;
+  }
+}
+
+int fl_lane_do_shuffle(fl_lane_state *s, const fl_lane_ins *p) {
+  const size_t slot = p->wide ? 8 : 4;
+  const char *value = s->reg[p->b];
+  const uint32_t *x = s->reg[p->c], *width = s->reg[p->m];
+  char *out = s->reg[p->dst];
+  if (!mask_holds(s, p)) return 0;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    const int64_t first = i / FL_LANE_WARP * FL_LANE_WARP;
+    int64_t from = first + source(p->sub, i - first, x[i], width[i]);
+    if (from >= s->n || !s->now.at[from]) {
+      if (s->launch->checks & FL_LANE_BOUNDS) return absent(s, p, FL_LANE_LANE, i, from);
+      from = i;
+    }
+    memcpy(out + (size_t)i * slot, value + (size_t)from * slot, slot);
+  }
+  return 1;
+}
+
+int fl_lane_do_vote(fl_lane_state *s, const fl_lane_ins *p) {
+  const int32_t *value = p->b >= 0 ? s->reg[p->b] : NULL;
+  const uint32_t *mask = p->a >= 0 ? s->reg[p->a] : NULL;
+  uint32_t *out = s->reg[p->dst];
+  if (!mask_holds(s, p)) return 0;
+  for (int64_t first = 0; first < s->n; first += FL_LANE_WARP) {
+    uint32_t here = 0, yes = 0;
+    for (int64_t i = first; i < first + FL_LANE_WARP && i < s->n; i++) {
+      if (!s->now.at[i]) continue;
+      here |= 1u << (i - first);
+      if (value && value[i]) yes |= 1u << (i - first);
+    }
+    for (int64_t i = first; i < first + FL_LANE_WARP && i < s->n; i++) {
+      const uint32_t m = mask ? mask[i] : ~0u;
+      switch (p->sub) {
+        case FL_KVOTE_BALLOT: out[i] = yes & m; break;
+        case FL_KVOTE_ANY: out[i] = (yes & m) != 0; break;
+        case FL_KVOTE_ALL: out[i] = (here & m & ~yes) == 0; break;
+        default: out[i] = here; break;
+      }
+    }
+  }
+  return 1;
+}
+
+/* ---- printf -------------------------------------------------------------------------- */
+
+typedef struct line { char at[1024]; size_t n; } line;
+
+static void put(line *t, const char *s, size_t n) {
+  if (n > sizeof t->at - 1 - t->n) n = sizeof t->at - 1 - t->n;
+  memcpy(t->at + t->n, s, n);
+  t->n += n;
+}
+
+/* A value as C's printf wants it, by its type. */
+static fl_kvalue slot_value(const fl_lane_state *s, int32_t reg, int type, int64_t lane) {
+  const fl_lane_reg *r = &s->code->regs.at[reg];
+  const char *at = (const char *)s->reg[reg] + (r->uniform ? 0 : lane * (r->wide ? 8 : 4));
+  fl_kvalue v = { .i = 0 };
+  float f;
+  int32_t i;
+  switch (fl_lane_class_of(type)) {
+    case FL_LC_F32: memcpy(&f, at, 4); v.d = f; break;
+    case FL_LC_F64: case FL_LC_I64: case FL_LC_U64: memcpy(&v, at, 8); break;
+    default: memcpy(&i, at, 4); v.i = type == FL_KT_U32 ? (int64_t)(uint32_t)i : i; break;
+  }
+  return v;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"   /* checked by 'format' */
+/* One conversion: 'spec' is "%-8.3" and the letter; the length is chosen here. */
+static void convert(line *t, const char *spec, size_t n, char letter, fl_kvalue v, int type) {
+  char fmt[40], text[512];
+  const int is_float = fl_kt_is_float(type);
+  int k = 0;
+  if (n > sizeof fmt - 4) n = sizeof fmt - 4;
+  memcpy(fmt, spec, n);
+  if (strchr("aAeEfFgG", letter)) {
+    fmt[n] = letter;
+    fmt[n + 1] = 0;
+    k = snprintf(text, sizeof text, fmt, is_float ? v.d : (double)v.i);
+  } else if (letter == 'c') {
+    fmt[n] = 'c';
+    fmt[n + 1] = 0;
+    k = snprintf(text, sizeof text, fmt, (int)v.i);
+  } else {
+    const int narrow = fl_kt_size(type) <= 4 && strchr("uxXo", letter);
+    memcpy(fmt + n, "ll", 2);
+    fmt[n + 2] = letter == 'p' ? 'x' : letter;
+    fmt[n + 3] = 0;
+    const long long i = is_float ? 0 : narrow ? (long long)(uint32_t)v.i : (long long)v.i;
+    k = snprintf(text, sizeof text, fmt, i);
+  }
+  if (k > 0) put(t, text, (size_t)k < sizeof text ? (size_t)k : sizeof text - 1);
+}
+#pragma GCC diagnostic pop
+
+static void format(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, line *t) {
+  const fl_kstmt *st = s->code->texts.at[p->x];
+  const int n_args = -1 - p->a;
+  int arg = 0;
+  for (const char *f = st->text; *f;) {
+    const char *end = strchr(f, '%');
+    if (!end) { put(t, f, strlen(f)); return; }
+    put(t, f, (size_t)(end - f));
+    if (end[1] == '%') { put(t, "%", 1); f = end + 2; continue; }
+    size_t n = 1 + strspn(end + 1, "-+ #0123456789.");
+    const size_t length = strspn(end + n, "hlLjzt");
+    const char letter = end[n + length];
+    if (!letter || !strchr("diuoxXcaAeEfFgGp", letter) || arg >= n_args) {
+      put(t, end, n + length + (letter != 0));           /* as it stands */
+    } else {
+      const int type = st->args[arg]->type;
+      convert(t, end, n, letter, slot_value(s, s->code->operands.at[p->m + arg], type, lane), type);
+      arg++;
+    }
+    f = end + n + length + (letter != 0);
+  }
+}
+
+int fl_lane_do_printf(fl_lane_state *s, const fl_lane_ins *p) {
+  if (!s->launch->print) return 1;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i]) continue;
+    line t = { .n = 0 };
+    format(s, p, i, &t);
+    s->launch->print(s->launch->print_arg, t.at, t.n);
+  }
+  return 1;
+}
+
+int fl_lane_do_assert(fl_lane_state *s, const fl_lane_ins *p) {
+  const int32_t *v = s->reg[p->a];
+  for (int64_t i = 0; i < s->n; i++) {
+    if (!s->now.at[i] || v[i]) continue;
+    fl_lane_fault(s, p, FL_LANE_ASSERT, i);
+    s->report->name = s->code->texts.at[p->x]->text;
+    return 0;
+  }
+  return 1;
+}

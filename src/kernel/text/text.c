@@ -1,0 +1,495 @@
+/*
+** Tree to CUDA C++: statements and the kernel around them. All variables are declared first, so
+** that a goto (the way out of a BLOCK) jumps over no initialisation. Parameters keep their
+** layout: structs arrive as bytes and are taken apart.
+*/
+#include "kernel/text/text_write.h"
+#include "kernel/text/text.h"
+#include "kernel/text/text_check.h"
+#include "kernel/text/text_near.h"
+#include "kernel/tree/verify.h"
+#include "base/hash.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- simple statements ----------------------------------------------------------------------- */
+
+static void put_value(fl_kwriter *w, int var, const fl_kexpr *x) {
+  const fl_kvar *v = &w->f->vars[var];
+  const int convert = fl_kt_is_half(v->type) && v->kind != FL_KV_ARRAY;
+  if (convert) fl_text_printf(w->t, "fl_out_%s(", fl_kput_half(v->type));
+  fl_kput_expr(w, x);
+  if (convert) fl_text_puts(w->t, ")");
+}
+
+static void put_element(fl_kwriter *w, const fl_kstmt *s) {
+  fl_kput_var(w, s->var);
+  fl_text_puts(w->t, "[");
+  if (w->index) fl_text_puts(w->t, w->index);
+  else fl_kput_expr(w, s->x[0]);
+  fl_text_puts(w->t, "]");
+}
+
+/* What a store writes: the value, or for 'accumulate' (element)((type of value)var[i] + value). */
+static void put_stored(fl_kwriter *w, const fl_kstmt *s) {
+  const fl_kvar *v = &w->f->vars[s->var];
+  const int type = s->x[1]->type;
+  if (!s->accumulate) { put_value(w, s->var, s->x[1]); return; }
+  fl_kexpr load = {
+    .kind = FL_KX_LOAD, .type = v->type, .n = 1, .line = s->line, .var = s->var, .x = { s->x[0] }
+  };
+  fl_kexpr wide = { .kind = FL_KX_CAST, .type = (uint8_t)type, .n = 1, .x = { &load } };
+  fl_kexpr sum = { .kind = FL_KX_BINARY, .type = (uint8_t)type, .op = FL_KO_ADD, .n = 2,
+                   .x = { v->type == type ? &load : &wide, s->x[1] } };
+  fl_kexpr back = { .kind = FL_KX_CAST, .type = v->type, .n = 1, .x = { &sum } };
+  put_value(w, s->var, v->type == type ? &sum : &back);
+}
+
+static void put_store(fl_kwriter *w, const fl_kstmt *s) {
+  const fl_kvar *v = &w->f->vars[s->var];
+  if (w->check) { fl_kcheck_store(w, s, put_stored); return; }
+  put_element(w, s);
+  if (s->accumulate && v->type == s->x[1]->type && !fl_kt_is_half(v->type)) {
+    fl_text_puts(w->t, " += ");
+    fl_kput_expr(w, s->x[1]);
+    return;
+  }
+  fl_text_puts(w->t, " = ");
+  put_stored(w, s);
+}
+
+static const char *const atomics[FL_KA_COUNT] = {
+  "atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicAnd", "atomicOr", "atomicXor",
+  "atomicExch",
+  "atomicCAS", "atomicInc", "atomicDec" };
+
+/* Is it a sum to be made exactly? */
+static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
+  const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
+  return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 &&
+         v->kind == FL_KV_POINTER && v->param >= 0 &&
+         (v->type == FL_KT_F32 || v->type == FL_KT_F64);
+}
+
+typedef struct finder { const fl_kfunc *f; uint8_t *slot; } finder;
+
+static int find_ordered(void *arg, fl_kstmt *s) {
+  const finder *x = arg;
+  if (is_ordered(x->f, s)) x->slot[x->f->vars[s->var].param] = 1;
+  return 1;
+}
+
+int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot) {
+  finder x = { f, slot };
+  const fl_kvisitor v = { find_ordered, NULL, &x };
+  int n = 0;
+  memset(slot, 0, (size_t)f->n_params);
+  fl_kwalk_block(&v, f->body);
+  for (int i = 0; i < f->n_params; i++) if (slot[i]) slot[i] = (uint8_t)++n;
+  return n;
+}
+
+static void put_ordered(fl_kwriter *w, const fl_kstmt *s) {
+  fl_text_printf(w->t, "fl_ordered_%sadd(fl_pass, fl_fix[%d], ",
+                 s->mode == FL_KM_BLOCK ? "block_" : "",
+                 w->slot[w->f->vars[s->var].param] - 1);
+  fl_kput_expr(w, s->x[0]);
+  fl_text_puts(w->t, ", (double)(");
+  fl_kput_expr(w, s->x[1]);
+  fl_text_puts(w->t, "))");
+}
+
+static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
+  const int type = s->as ? s->as : w->f->vars[s->var].type;
+  if (w->slot && is_ordered(w->f, s)) {
+    put_ordered(w, s);
+    return;
+  }
+  if (fl_knear_put(w->near, w->t, s)) return;
+  if (w->check) {
+    fl_text_puts(w->t, "{ ");
+    fl_kcheck_atomic(w, s);
+    w->index = "fl_i";
+  }
+  const int as_bits = type == FL_KT_F64 && s->op == FL_KA_EXCH;
+  const int as_u64 = as_bits || (type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN);
+  if (s->result >= 0) {
+    fl_kput_var(w, s->result);
+    fl_text_printf(w->t, " = %s%s", as_bits ? "__longlong_as_double(" : "",
+                   as_u64 ? "(long long)" : "");
+  }
+  if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
+  else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
+  else if (s->as && !as_u64) fl_text_printf(w->t, "%s((%s *)&", atomics[s->op], fl_ktypes[type].c);
+  else fl_text_printf(w->t, "%s(%s&", atomics[s->op], as_u64 ? "(unsigned long long *)" : "");
+  put_element(w, s);
+  for (int i = 2; i > 0; i--) {
+    if (!s->x[i]) continue;
+    fl_text_printf(w->t, ", %s%s", as_u64 ? "(unsigned long long)" : "",
+                   as_bits ? "__double_as_longlong(" : "");
+    fl_kput_expr(w, s->x[i]);
+    if (as_bits) fl_text_puts(w->t, ")");
+  }
+  if (as_bits && s->result >= 0) fl_text_puts(w->t, ")");
+  fl_text_puts(w->t, w->check ? "); }" : ")");
+  w->index = NULL;
+}
+
+static void put_warp(fl_kwriter *w, const fl_kstmt *s) {
+  static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
+                                          "__shfl_down_sync", "__shfl_xor_sync" };
+  static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
+                                       "__activemask" };
+  if (w->check) { fl_kcheck_warp(w, s); return; }
+  fl_kput_var(w, s->result);
+  fl_text_printf(w->t, " = %s(",
+                 s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
+  for (int i = 0; i < 4 && s->x[i]; i++) {
+    if (i) fl_text_puts(w->t, ", ");
+    fl_kput_expr(w, s->x[i]);
+  }
+  fl_text_puts(w->t, ")");
+}
+
+static void put_string(fl_kwriter *w, const char *s) {
+  fl_text_puts(w->t, "\"");
+  for (; *s; s++) {
+    if (*s == '"' || *s == '\\') fl_text_printf(w->t, "\\%c", *s);
+    else if ((unsigned char)*s < 32 || (unsigned char)*s > 126)
+      fl_text_printf(w->t, "\\%03o", (unsigned char)*s);
+    else fl_text_add(w->t, s, 1);
+  }
+  fl_text_puts(w->t, "\"");
+}
+
+static void put_printf(fl_kwriter *w, const fl_kstmt *s) {
+  fl_text_puts(w->t, "printf(");
+  put_string(w, s->text);
+  for (int i = 0; i < s->n_args; i++) {
+    fl_text_puts(w->t, ", ");
+    fl_kput_expr(w, s->args[i]);
+  }
+  fl_text_puts(w->t, ")");
+}
+
+static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
+  if (w->check && s->op != FL_KBAR_FENCE) fl_kcheck_barrier(w, s);
+  else if (s->op == FL_KBAR_BLOCK) fl_text_puts(w->t, "__syncthreads()");
+  else if (s->op == FL_KBAR_FENCE) fl_text_puts(w->t, "__threadfence()");
+  else {
+    fl_text_puts(w->t, "__syncwarp(");
+    if (s->x[0]) fl_kput_expr(w, s->x[0]);
+    fl_text_puts(w->t, ")");
+  }
+}
+
+static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
+  switch (s->kind) {
+    case FL_KS_ASSIGN:
+      fl_kput_var(w, s->var);
+      fl_text_puts(w->t, " = ");
+      fl_kput_expr(w, s->x[0]);
+      break;
+    case FL_KS_STORE: put_store(w, s); break;
+    case FL_KS_ATOMIC: put_atomic(w, s); break;
+    case FL_KS_BREAK: fl_text_puts(w->t, "break"); break;
+    case FL_KS_LEAVE: fl_text_printf(w->t, "goto leave_%d", (int)s->label); break;
+    case FL_KS_RETURN:
+      fl_text_puts(w->t, w->check ? "{ fl_leave(fl_t, true); return; }" : "return");
+      break;
+    case FL_KS_BARRIER: put_barrier(w, s); break;
+    case FL_KS_SHUFFLE: case FL_KS_VOTE: put_warp(w, s); break;
+    case FL_KS_PRINTF: put_printf(w, s); break;
+    case FL_KS_ASSERT:
+      if (w->check) { fl_kcheck_assertion(w, s); break; }
+      fl_text_puts(w->t, "if (!");
+      fl_kput_expr(w, s->x[0]);
+      fl_text_puts(w->t, ") __trap()");
+      break;
+    default: break;
+  }
+  if (w->check) fl_kcheck_given(w, s->kind == FL_KS_ASSIGN ? s->var : s->result);
+  fl_text_puts(w->t, ";\n");
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop);
+
+static void indent(fl_kwriter *w) { fl_text_printf(w->t, "%*s", 2 * w->depth, ""); }
+
+static int has_leave(fl_kblock b, int label) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if ((s->kind == FL_KS_LEAVE && s->label == label) || has_leave(s->body, label) ||
+        has_leave(s->other, label))
+      return 1;
+  return 0;
+}
+
+/* A CONTINUE of the loop whose body this is. */
+static int has_continue(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (s->kind == FL_KS_CONTINUE ||
+        (s->kind != FL_KS_LOOP && (has_continue(s->body) || has_continue(s->other))))
+      return 1;
+  return 0;
+}
+
+/* Can C's own continue be used? With a step, only as a for loop with one assignment. */
+static int is_for(const fl_kstmt *s) {
+  return !s->post && s->other.first && s->other.first == s->other.last &&
+         s->other.first->kind == FL_KS_ASSIGN;
+}
+static int jumps_to_step(const fl_kstmt *s) {
+  return s->other.first && !is_for(s) && has_continue(s->body);
+}
+
+static void put_loop(fl_kwriter *w, const fl_kstmt *s) {
+  indent(w);
+  if (s->post) fl_text_puts(w->t, "do {\n");
+  else {
+    fl_text_puts(w->t, "for (; ");
+    if (s->x[0]) fl_kput_expr(w, s->x[0]);
+    fl_text_puts(w->t, "; ");
+    if (is_for(s)) {
+      fl_kput_var(w, s->other.first->var);
+      fl_text_puts(w->t, " = ");
+      fl_kput_expr(w, s->other.first->x[0]);
+    }
+    fl_text_puts(w->t, ") {\n");
+  }
+  w->depth++;
+  if (w->check) {
+    indent(w);
+    fl_text_printf(w->t, "fl_step(fl_t, %d);\n", w->line);
+  }
+  put_block(w, s->body, s);
+  if (jumps_to_step(s)) {
+    indent(w);
+    fl_text_printf(w->t, "step_%d:;\n", (int)s->label);
+  }
+  if (!is_for(s)) put_block(w, s->other, s);
+  w->depth--;
+  indent(w);
+  fl_text_puts(w->t, "}");
+  if (s->post) {
+    fl_text_puts(w->t, " while (");
+    if (s->x[0]) fl_kput_expr(w, s->x[0]);
+    else fl_text_puts(w->t, "true");
+    fl_text_puts(w->t, ");");
+  }
+  fl_text_puts(w->t, "\n");
+}
+
+static void put_if(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
+  indent(w);
+  fl_text_puts(w->t, "if (");
+  fl_kput_expr(w, s->x[0]);
+  fl_text_puts(w->t, ") {\n");
+  w->depth++;
+  put_block(w, s->body, loop);
+  if (s->other.first) {
+    w->depth--;
+    indent(w);
+    fl_text_puts(w->t, "} else {\n");
+    w->depth++;
+    put_block(w, s->other, loop);
+  }
+  w->depth--;
+  indent(w);
+  fl_text_puts(w->t, "}\n");
+}
+
+static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
+  if (s->line) w->line = s->line;
+  if (s->kind == FL_KS_DECL) {
+    if (w->check) fl_kcheck_begin(w, s->var);
+    return;
+  }
+  if (s->kind == FL_KS_IF) { put_if(w, s, loop); return; }
+  if (s->kind == FL_KS_LOOP) { put_loop(w, s); return; }
+  if (s->kind == FL_KS_BLOCK) {
+    put_block(w, s->body, loop);
+    if (!has_leave(s->body, s->label)) return;
+    indent(w);
+    fl_text_printf(w->t, "leave_%d:;\n", (int)s->label);
+    return;
+  }
+  indent(w);
+  if (s->kind != FL_KS_CONTINUE) put_simple(w, s);
+  else if (loop && jumps_to_step(loop))
+    fl_text_printf(w->t, "goto step_%d;\n", (int)loop->label);
+  else fl_text_puts(w->t, "continue;\n");
+}
+
+static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) put_stmt(w, s, loop);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+static void put_tables(fl_kwriter *w) {
+  for (int i = 0; i < w->f->n_vars; i++) {
+    const fl_kvar *v = &w->f->vars[i];
+    if (v->kind != FL_KV_TABLE) continue;
+    fl_text_printf(w->t, "static __device__ const %s ", fl_kput_value_type(v->type));
+    fl_kput_var(w, i);
+    fl_text_printf(w->t, "[%lld] = {", (long long)v->count);
+    for (int64_t k = 0; k < v->count; k++) {
+      const fl_kexpr c = { .kind = FL_KX_CONST, .type = v->type, .value = v->data[k] };
+      fl_text_puts(w->t, k ? ", " : " ");
+      fl_kput_constant(w, &c);
+    }
+    fl_text_puts(w->t, " };\n");
+  }
+}
+
+static int by_bytes(const fl_kparam *p) {
+  return !p->is_pointer && (p->is_struct || p->width > 1 || p->n_fields);
+}
+
+static void put_param_name(fl_kwriter *w, const fl_kparam *p) {
+  fl_kput_name(w, p->n_vars == 1 && !by_bytes(p) ? w->f->vars[p->first_var].name : p->name);
+  if (!p->is_pointer && (by_bytes(p) || fl_kt_is_half(p->type))) fl_text_puts(w->t, "__in");
+}
+
+static void put_params(fl_kwriter *w) {
+  for (int i = 0; i < w->f->n_params; i++) {
+    const fl_kparam *p = &w->f->params[i];
+    if (i) fl_text_puts(w->t, ", ");
+    if (p->is_pointer)
+      fl_text_printf(w->t, "%s%s *", p->is_const ? "const " : "", fl_kput_memory_type(p->type));
+    else if (by_bytes(p)) fl_text_printf(w->t, "%s__%s__t ", w->f->name, p->name);
+    else fl_text_printf(w->t, "%s ", fl_kput_memory_type(p->type));
+    put_param_name(w, p);
+  }
+}
+
+static void put_structs(fl_kwriter *w) {
+  for (int i = 0; i < w->f->n_params; i++) {
+    const fl_kparam *p = &w->f->params[i];
+    if (by_bytes(p))
+      fl_text_printf(w->t,
+                     "struct __align__(%lld) %s__%s__t { unsigned char b[%lld]; };\n",
+                     (long long)p->align, w->f->name, p->name, (long long)p->size);
+  }
+}
+
+/* The leaf of a struct or half parameter gets its value. */
+static void put_leaf(fl_kwriter *w, int var, const char *index, int64_t offset) {
+  const fl_kvar *v = &w->f->vars[var];
+  const fl_kparam *p = &w->f->params[v->param];
+  fl_text_puts(w->t, "  ");
+  fl_kput_name(w, v->name);
+  fl_text_printf(w->t, "%s = ", index);
+  if (fl_kt_is_half(v->type) && v->kind != FL_KV_POINTER)
+    fl_text_printf(w->t, "fl_in_%s(", fl_kput_half(v->type));
+  if (!by_bytes(p)) {
+    put_param_name(w, p);
+  } else {
+    const char *star = v->kind == FL_KV_POINTER ? "*const " : "";
+    fl_text_printf(w->t, "*(%s%s %s*)(",
+                   v->kind == FL_KV_POINTER && !v->is_const ? "" : "const ",
+                   fl_kput_memory_type(v->type), star);
+    put_param_name(w, p);
+    fl_text_printf(w->t, ".b + %lld)", (long long)offset);
+  }
+  fl_text_puts(w->t, fl_kt_is_half(v->type) && v->kind != FL_KV_POINTER ? ");\n" : ";\n");
+}
+
+static void put_leaves(fl_kwriter *w) {
+  for (int i = 0; i < w->f->n_vars; i++) {
+    const fl_kvar *v = &w->f->vars[i];
+    if (v->param < 0) continue;
+    const fl_kparam *p = &w->f->params[v->param];
+    if (!by_bytes(p) && (p->is_pointer || !fl_kt_is_half(v->type))) continue;
+    if (v->kind != FL_KV_ARRAY) { put_leaf(w, i, "", v->offset); continue; }
+    for (int64_t e = 0; e < v->count; e++) {
+      char index[32];
+      snprintf(index, sizeof index, "[%lld]", (long long)e);
+      put_leaf(w, i, index, fl_kvar_offset(v, e));
+    }
+  }
+}
+
+static void put_variable(fl_kwriter *w, int i) {
+  const fl_kvar *v = &w->f->vars[i];
+  if (v->kind == FL_KV_TABLE) return;
+  if (v->param >= 0) {
+    const fl_kparam *p = &w->f->params[v->param];
+    if (p->is_pointer || (!by_bytes(p) && !fl_kt_is_half(v->type))) return;
+  }
+  fl_text_puts(w->t, "  ");
+  if (v->kind == FL_KV_SHARED && v->dynamic) {
+    fl_text_printf(w->t, "%s *const ", fl_kput_memory_type(v->type));
+    fl_kput_name(w, v->name);
+    fl_text_printf(w->t, " = (%s *)fl_dynamic;\n", fl_kput_memory_type(v->type));
+    return;
+  }
+  if (v->kind == FL_KV_SHARED)
+    fl_text_printf(w->t, "__shared__ %s ", fl_kput_memory_type(v->type));
+  else if (v->kind == FL_KV_POINTER)
+    fl_text_printf(w->t, "%s%s *", v->is_const ? "const " : "", fl_kput_memory_type(v->type));
+  else fl_text_printf(w->t, "%s ", fl_kput_value_type(v->type));
+  fl_kput_name(w, v->name);
+  if (v->kind == FL_KV_ARRAY || v->kind == FL_KV_SHARED)
+    fl_text_printf(w->t, "[%lld]", (long long)v->count);
+  fl_text_puts(w->t, ";\n");
+}
+
+static int uses_dynamic(const fl_kfunc *f) {
+  for (int i = 0; i < f->n_vars; i++)
+    if (f->vars[i].kind == FL_KV_SHARED && f->vars[i].dynamic) return 1;
+  return 0;
+}
+
+static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot, fl_kcheck *check) {
+  fl_knear *near = slot || check ? NULL : fl_knear_new(t->mem, f);
+  fl_kwriter w = { .t = t, .f = f, .depth = 1, .slot = slot, .near = near, .check = check };
+  if (near) fl_knear_prelude(t);
+  put_tables(&w);
+  put_structs(&w);
+  if (uses_dynamic(f))
+    fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
+  fl_text_puts(t, "extern \"C\" __global__ void ");
+  if (check) fl_text_puts(t, "__launch_bounds__(1024) ");
+  else if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
+  fl_text_printf(t, "%s(", f->name);
+  put_params(&w);
+  if (slot)
+    fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
+  if (check) fl_text_printf(t, "%sconst fl_check *fl_c", f->n_params ? ", " : "");
+  fl_text_puts(t, ") {\n");
+  for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
+  for (int i = 0; i < f->n_vars && check; i++) fl_kcheck_flag(&w, i);
+  put_leaves(&w);
+  if (check) fl_text_puts(t, "  fl_thread fl_t;\n  fl_begin(fl_t, fl_c);\n");
+  if (near) fl_knear_begin(near, t);
+  put_block(&w, f->body, NULL);
+  if (near) fl_knear_end(near, t);
+  if (check) fl_text_puts(t, "  fl_leave(fl_t, false);\n");
+  fl_text_puts(t, "}\n");
+  fl_knear_free(near);
+}
+
+void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) {
+  const size_t from = t->n;
+  put_kernel(t, f, NULL, NULL);
+  if (t->failed || !fl_kpass_is_told()) return;
+  char what[40];
+  snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));
+  fl_kpass_tell(f, what);
+}
+
+void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
+  fl_kcheck c;
+  if (!fl_kcheck_open(&c, t->mem, f, checks)) { t->failed = 1; return; }
+  put_kernel(t, f, NULL, &c);
+  fl_kcheck_close(&c, t->mem);
+}
+
+void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
+  fl_ktext_ordered(t);
+  put_kernel(t, f, slot, NULL);
+}

@@ -1,0 +1,194 @@
+/*
+** Tree to CUDA C++: names, constants and expressions. Half values live in floats that are
+** rounded after each operation; in memory they are unsigned shorts.
+*/
+#include "kernel/text/text_write.h"
+#include "kernel/tree/builtins.h"
+#include "kernel/text/text.h"
+#include "kernel/text/text_check.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names and types ------------------------------------------------------------------------- */
+
+static int is_word(const char *name) {
+  static const char *const words[] = {
+    "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue",
+    "default", "delete",
+    "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for",
+    "friend", "goto",
+    "if", "inline", "int", "long", "mutable", "namespace", "new", "operator", "private",
+    "protected", "public",
+    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+    "template", "this",
+    "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void",
+    "volatile",
+    "while", "alignas", "alignof", "constexpr", "decltype", "noexcept", "nullptr",
+    "static_assert", "and",
+    "or", "not", "xor", "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim",
+    "warpSize",
+    "printf", "llabs", "main" };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(words[i], name)) return 1;
+  for (int i = 0; i < FL_KB_COUNT; i++)
+    if (!strcmp(fl_kbuiltins[i].name32, name) || !strcmp(fl_kbuiltins[i].name64, name))
+      return 1;
+  return 0;
+}
+
+void fl_kput_name(fl_kwriter *w, const char *name) {
+  fl_text_puts(w->t, name);
+  if (is_word(name) || !strncmp(name, "fl_", 3) || !strncmp(name, "__", 2))
+    fl_text_puts(w->t, "__v");
+}
+
+void fl_kput_var(fl_kwriter *w, int var) {
+  const fl_kvar *v = &w->f->vars[var];
+  if (v->kind == FL_KV_TABLE) fl_text_printf(w->t, "%s__", w->f->name);
+  fl_kput_name(w, v->name);
+}
+
+/* ---- expressions ----------------------------------------------------------------------------- */
+
+static void put_float(fl_kwriter *w, int type, double d) {
+  char s[40];
+  if (isnan(d) || isinf(d)) {
+    const char *bits = isnan(d) ? "0x7fffffff" : d < 0 ? "0xff800000" : "0x7f800000";
+    fl_text_printf(
+        w->t, type == FL_KT_F64 ? "(double)__int_as_float(%s)" : "__int_as_float(%s)",
+        bits);
+    return;
+  }
+  snprintf(s, sizeof s - 3, type == FL_KT_F64 ? "%.17g" : "%.9g", d);
+  for (char *c = s; *c; c++)
+    if (*c == ',') *c = '.';
+  if (!strpbrk(s, ".e")) strcat(s, ".0");
+  fl_text_printf(w->t, d < 0 || signbit(d) ? "(%s%s)" : "%s%s", s,
+                 type == FL_KT_F64 ? "" : "f");
+}
+
+void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x) {
+  const int64_t v = x->value.i;
+  if (fl_kt_is_float(x->type)) { put_float(w, x->type, x->value.d); return; }
+  switch (x->type) {
+    case FL_KT_BOOL: fl_text_puts(w->t, v ? "true" : "false"); return;
+    case FL_KT_I32:
+      if (v == INT32_MIN) fl_text_puts(w->t, "(-2147483647 - 1)");
+      else fl_text_printf(w->t, v < 0 ? "(%lld)" : "%lld", (long long)v);
+      return;
+    case FL_KT_I64:
+      if (v == INT64_MIN) fl_text_puts(w->t, "(-9223372036854775807ll - 1)");
+      else fl_text_printf(w->t, v < 0 ? "(%lldll)" : "%lldll", (long long)v);
+      return;
+    case FL_KT_U32: fl_text_printf(w->t, "%lluu", (unsigned long long)v); return;
+    case FL_KT_U64: fl_text_printf(w->t, "%lluull", (unsigned long long)v); return;
+    default: fl_text_printf(w->t, "(%s)(%lld)", fl_ktypes[x->type].c, (long long)v);
+  }
+}
+
+static void put_call(fl_kwriter *w, const fl_kexpr *x) {
+  const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
+  const int type = x->n && b->rule != FL_KBR_BITS ? x->x[0]->type : x->type;
+  const char *name = type == FL_KT_F64 && *b->name64 ? b->name64
+                     : *b->name32                    ? b->name32
+                                                     : b->name64;
+  if (x->op == FL_KB_IABS && !fl_ktypes[type].is_signed) { fl_kput_expr(w, x->x[0]); return; }
+  if (x->op == FL_KB_IABS && type == FL_KT_I64) name = "llabs";
+  fl_text_printf(w->t, "%s(", name);
+  for (int i = 0; i < x->n; i++) {
+    if (i) fl_text_puts(w->t, ", ");
+    fl_kput_expr(w, x->x[i]);
+  }
+  fl_text_puts(w->t, ")");
+}
+
+static const char *const operators[FL_KO_COUNT] = {
+  "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=",
+  "&&", "||",
+  "-", "~", "!" };
+static const char *const specials[FL_KSPECIAL_COUNT] = {
+  "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
+  "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
+
+static void put_cast(fl_kwriter *w, const fl_kexpr *x) {
+  const int from = x->x[0]->type, to = x->type;
+  if (to == FL_KT_BOOL) {
+    fl_text_puts(w->t, "(");
+    fl_kput_expr(w, x->x[0]);
+    fl_text_puts(w->t, " != 0)");
+    return;
+  }
+  if (fl_kt_is_half(to)) fl_text_printf(w->t, "fl_round_%s((float)", fl_kput_half(to));
+  else
+    fl_text_printf(w->t, "((%s)",
+                   fl_kt_is_half(from) && to == FL_KT_F32 ? "float" : fl_ktypes[to].c);
+  fl_kput_expr(w, x->x[0]);
+  fl_text_puts(w->t, ")");
+}
+
+static void put_load(fl_kwriter *w, const fl_kexpr *x) {
+  const fl_kvar *v = &w->f->vars[x->var];
+  const int convert =
+      fl_kt_is_half(x->type) && v->kind != FL_KV_ARRAY && v->kind != FL_KV_TABLE;
+  if (convert) fl_text_printf(w->t, "fl_in_%s(", fl_kput_half(x->type));
+  if (w->check) fl_kcheck_load(w, x);
+  else {
+    fl_kput_var(w, x->var);
+    fl_text_puts(w->t, "[");
+    fl_kput_expr(w, x->x[0]);
+    fl_text_puts(w->t, "]");
+  }
+  if (convert) fl_text_puts(w->t, ")");
+}
+
+static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
+  if (fl_kt_is_half(x->type)) fl_text_printf(w->t, "fl_round_%s", fl_kput_half(x->type));
+  fl_text_puts(w->t, "(");
+  fl_kput_expr(w, x->x[0]);
+  fl_text_printf(w->t, " %s ", operators[x->op]);
+  if (w->check) fl_kcheck_divisor(w, x, x->x[1]);
+  else fl_kput_expr(w, x->x[1]);
+  fl_text_puts(w->t, ")");
+}
+
+/* A checked kernel is launched some blocks at a time. */
+static void put_special(fl_kwriter *w, int op) {
+  if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z)
+    fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
+  else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z)
+    fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);
+  else fl_text_puts(w->t, specials[op]);
+}
+
+void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x) {
+  switch (x->kind) {
+    case FL_KX_CONST: fl_kput_constant(w, x); return;
+    case FL_KX_VAR:
+      if (w->check) fl_kcheck_var(w, x);
+      else fl_kput_var(w, x->var);
+      return;
+    case FL_KX_LOAD: put_load(w, x); return;
+    case FL_KX_SPECIAL: put_special(w, x->op); return;
+    case FL_KX_BINARY: put_binary(w, x); return;
+    case FL_KX_CAST: put_cast(w, x); return;
+    case FL_KX_CALL: put_call(w, x); return;
+    case FL_KX_UNARY:
+      fl_text_printf(w->t, "(%s", operators[x->op]);
+      fl_kput_expr(w, x->x[0]);
+      break;
+    default:
+      fl_text_puts(w->t, "(");
+      fl_kput_expr(w, x->x[0]);
+      fl_text_puts(w->t, " ? ");
+      fl_kput_expr(w, x->x[1]);
+      fl_text_puts(w->t, " : ");
+      fl_kput_expr(w, x->x[2]);
+  }
+  fl_text_puts(w->t, ")");
+}
+
+void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x) {
+  fl_kwriter w = { .t = t, .f = f };
+  fl_kput_expr(&w, x);
+}

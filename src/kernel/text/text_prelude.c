@@ -1,0 +1,101 @@
+/*
+** What generated kernels call, as CUDA C++ text: halves in memory, sums over a block, and sums
+** that do not depend on the order of the threads.
+*/
+#include "kernel/text/text.h"
+
+static const char prelude[] =
+  "#pragma nv_diag_suppress 177,550,128\n"
+  "#define FL_FN static __device__ __forceinline__\n"
+  "FL_FN float fl_in_f16(unsigned short h) {"
+  " float x; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h)); return x; }\n"
+  "FL_FN unsigned short fl_out_f16(float x) {"
+  " unsigned short h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }\n"
+  "FL_FN float fl_in_bf16(unsigned short h) { return __uint_as_float((unsigned)h << 16); }\n"
+  "FL_FN unsigned short fl_out_bf16(float x) {\n"
+  "  const unsigned b = __float_as_uint(x);\n"
+  "  return (b & 0x7fffffff) > 0x7f800000 ? 0x7fff"
+  " : (unsigned short)((b + 0x7fff + (b >> 16 & 1)) >> 16);\n"
+  "}\n"
+  "FL_FN float fl_round_f16(float x) { return fl_in_f16(fl_out_f16(x)); }\n"
+  "FL_FN float fl_round_bf16(float x) { return fl_in_bf16(fl_out_bf16(x)); }\n"
+  "FL_FN float fl_atomic_f16(unsigned short *p, float v) {\n"
+  "  unsigned short old = *p, seen;\n"
+  "  do { seen = old; old = atomicCAS(p, seen, fl_out_f16(fl_in_f16(seen) + v)); }"
+  " while (old != seen);\n"
+  "  return fl_in_f16(old);\n"
+  "}\n"
+  "FL_FN float fl_atomic_bf16(unsigned short *p, float v) {\n"
+  "  unsigned short old = *p, seen;\n"
+  "  do { seen = old; old = atomicCAS(p, seen, fl_out_bf16(fl_in_bf16(seen) + v)); }"
+  " while (old != seen);\n"
+  "  return fl_in_bf16(old);\n"
+  "}\n"
+  "template <class T> FL_FN void fl_block_add(T *p, T v) {\n"
+  "  __shared__ T part[32];\n"
+  "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n"
+  "  const unsigned i = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
+  "  const unsigned warp = i / 32, left = n - warp * 32, live = left < 32 ? left : 32;\n"
+  "  const unsigned mask = live == 32 ? ~0u : (1u << live) - 1;\n"
+  "  for (int d = 16; d > 0; d /= 2) {\n"
+  "    const T w = __shfl_down_sync(mask, v, d);\n"
+  "    if (i % 32 + d < live) v += w;\n"
+  "  }\n"
+  "  __syncthreads();\n"
+  "  if (i % 32 == 0) part[warp] = v;\n"
+  "  __syncthreads();\n"
+  "  if (i == 0) {\n"
+  "    for (unsigned k = 1; k < (n + 31) / 32; k++) v += part[k];\n"
+  "    atomicAdd(p, v);\n"
+  "  }\n"
+  "}\n";
+
+/* Sums that do not depend on the order of the threads: a first launch finds the largest
+** magnitude, a second adds integers, |v| scaled to 'bits' bits, in 128 bits. The launcher
+** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it seldom
+** overflows either way. Where the second launch has a summand far above the first's (another thread
+** took the cotangent of an element that several wrote), the sum is NaN: no number rather than a
+** wrong one. */
+static const char ordered[] =
+  "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
+  "FL_FN void fl_ordered_add(int pass, const fl_fixed &x, long long i, double v) {\n"
+  "  if (v == 0) return;\n"
+  "  const unsigned long long b = (unsigned long long)__double_as_longlong(fabs(v));\n"
+  "  const bool finite = b < 0x7ff0000000000000ull;\n"
+  "  if (pass == 0) {\n"
+  "    if (finite && b > *(volatile unsigned long long *)x.peak) atomicMax(x.peak, b);\n"
+  "    return;\n"
+  "  }\n"
+  "  if (!finite) { atomicOr(x.special + i, b > 0x7ff0000000000000ull ? 1u : v > 0 ? 2u : 4u);"
+  " return; }\n"
+  "  const int e = (int)(*x.peak >> 52) - 1023, k = (int)x.bits - e;\n"
+  "  const double s = k < 1000 ? v * __longlong_as_double((1023ll + k) << 52) : scalbn(v, k);\n"
+  "  if (!(fabs(s) < 9e18)) { atomicOr(x.special + i, 1u); return; }\n"
+  "  const long long q = __double2ll_rn(s);\n"
+  "  const unsigned long long old = atomicAdd(x.low + i, (unsigned long long)q);\n"
+  "  const long long carry = old + (unsigned long long)q < old ? 1 : 0,"
+  " up = carry + (q < 0 ? -1 : 0);\n"
+  "  if (up) atomicAdd(x.high + i, (unsigned long long)up);\n"
+  "}\n"
+  "FL_FN void fl_ordered_block_add(int pass, const fl_fixed &x, long long i, double v) {\n"
+  "  __shared__ double part[32];\n"
+  "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n"
+  "  const unsigned me = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
+  "  const unsigned warp = me / 32, left = n - warp * 32, live = left < 32 ? left : 32;\n"
+  "  const unsigned mask = live == 32 ? ~0u : (1u << live) - 1;\n"
+  "  for (int d = 16; d > 0; d /= 2) {\n"
+  "    const double w = __shfl_down_sync(mask, v, d);\n"
+  "    if (me % 32 + d < live) v += w;\n"
+  "  }\n"
+  "  __syncthreads();\n"
+  "  if (me % 32 == 0) part[warp] = v;\n"
+  "  __syncthreads();\n"
+  "  if (me == 0) {\n"
+  "    for (unsigned k = 1; k < (n + 31) / 32; k++) v += part[k];\n"
+  "    fl_ordered_add(pass, x, i, v);\n"
+  "  }\n"
+  "}\n";
+
+void fl_ktext_prelude(fl_text *t) { fl_text_puts(t, prelude); }
+
+void fl_ktext_ordered(fl_text *t) { fl_text_puts(t, ordered); }

@@ -1,0 +1,350 @@
+/*
+** The tree of a user kernel: typed, normalised and scalar, so that the interpreter
+** (lane*.c), the derivatives (ad*.c) and the CUDA text (text.c) stay small.
+**
+** - Only scalars exist. A vector or struct is one variable per leaf ("v.x" -> v_x), an array
+**   of structs one array per leaf, a float4 access four accesses of the scalar pointer.
+** - Expressions are pure. What has effects in the source (++, = inside expressions, atomics,
+**   shuffles, calls of __device__ functions) is a statement with a temporary before its use.
+**   && || ?: evaluate their right sides only where the left asks for it (loads are guarded).
+** - Types are explicit: operands of a binary node have one type, conversions are CAST nodes.
+** - __device__ functions are inlined; switch, early return of an inlined function and break
+**   out of a switch are BLOCKs left by LEAVE. BREAK and CONTINUE mean the innermost LOOP.
+** - Lines count from 1 in the source string (0: made by us).
+**
+** Nodes live in the arena of their source; nothing is freed singly. Constructors return NULL
+** when memory is out or an argument is NULL (and the arena remembers it in 'failed'), so that
+** building code need not check each step: check fl_karena.failed once at the end. Expressions
+** are immutable once built and may be shared between statements of one function, but each
+** use is evaluated and printed again: put what is used twice into a variable.
+*/
+#ifndef FL_KERNEL_TREE_H
+#define FL_KERNEL_TREE_H
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* ---- arena ------------------------------------------------------------------------------- */
+
+typedef struct fl_karena {
+  fl_mem *mem;
+  struct fl_karena_chunk *chunks;   /* newest first */
+  char *at, *end;                   /* free part of the newest chunk */
+  int failed;                       /* the first of these, 0: nothing */
+  size_t bytes, most;               /* taken; at most that many may be, 0: any number */
+  const atomic_int *stop;           /* polled where memory is taken: not 0, it fails;
+                                    ** NULL: nothing asks for a stop */
+} fl_karena;
+/* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL; LARGE: 'most'
+** passed; STOPPED: by 'stop'. */
+enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE,
+       FL_KARENA_STOPPED };
+void fl_karena_init(fl_karena *a, fl_mem *m);
+void fl_karena_close(fl_karena *a);
+void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned to 16, or NULL */
+char *fl_karena_str(fl_karena *a, const char *s, size_t n); /* NUL-terminated copy */
+char *fl_karena_printf(fl_karena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- types ------------------------------------------------------------------------------- */
+
+/* Arithmetic happens in I32 U32 I64 U64 F16 BF16 F32 F64 only; the narrower integers and BOOL
+** are types of variables, memory, casts (values are kept wrapped; BOOL is 0 or 1) and, BOOL
+** only, of comparisons and logic. F16 and BF16 operations round after each operation. */
+typedef enum {
+  FL_KT_VOID, FL_KT_BOOL, FL_KT_I8, FL_KT_U8, FL_KT_I16, FL_KT_U16, FL_KT_I32, FL_KT_U32,
+  FL_KT_I64, FL_KT_U64, FL_KT_F16, FL_KT_BF16, FL_KT_F32, FL_KT_F64, FL_KT_COUNT
+} fl_ktype;
+
+typedef struct fl_ktype_info {
+  const char *name;       /* "f32" */
+  const char *c;          /* as CUDA C writes it: "float" */
+  uint8_t size, is_float, is_signed;
+  int8_t dtype;           /* flame_dtype of such elements, -1: a tensor cannot hold them */
+} fl_ktype_info;
+extern const fl_ktype_info fl_ktypes[FL_KT_COUNT];
+static inline int fl_kt_is_float(int t) { return fl_ktypes[t].is_float; }
+static inline int fl_kt_is_int(int t) { return t >= FL_KT_BOOL && t <= FL_KT_U64; }
+static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
+/* The dtype of tensors that hold such elements: unsigned ones as the signed of the same width. */
+static inline int fl_kt_held_as(int t) {
+  return fl_ktypes[t == FL_KT_U16 || t == FL_KT_U32 || t == FL_KT_U64 ? t - 1 : t].dtype;
+}
+
+/* A number. Integers and BOOL use i (U64: the same bits), floats d (F32, F16, BF16: already
+** rounded to the type). */
+typedef union fl_kvalue { int64_t i; double d; } fl_kvalue;
+
+/* ---- variables --------------------------------------------------------------------------- */
+
+typedef enum {
+  FL_KV_LOCAL,      /* scalar of one thread; a scalar (leaf) parameter too: param >= 0. Mutable */
+  FL_KV_ARRAY,      /* array of one thread, 'count' elements (an array leaf of a struct parameter
+                    ** too: param >= 0) */
+  FL_KV_SHARED,     /* array of the block; 'dynamic': extern __shared__, from byte 0 of the
+                    ** dynamic memory, count = 0; such arrays overlap each other */
+  FL_KV_TABLE,      /* read-only array with known contents 'data' (__constant__, const tables) */
+  FL_KV_POINTER     /* global memory: a pointer parameter (or pointer leaf of a struct parameter) */
+} fl_kvkind;
+
+enum { FL_K_MAX_RANK = 4 };
+typedef struct fl_kvar {
+  const char *name;          /* unique in the function, an identifier of C */
+  const char *source;        /* as the source names it: "p.x", "row" */
+  uint8_t kind, type;        /* fl_kvkind; type of the scalar or of one element */
+  uint8_t is_const;          /* POINTER: pointee is const. TABLE: always */
+  uint8_t dynamic;           /* SHARED: see above */
+  uint8_t temporary;         /* made by us, not in the source */
+  uint8_t rank;              /* ARRAY, SHARED, TABLE: dims as declared (for messages; the index
+                             ** of an access is flat, in elements of 'type') */
+  int64_t dims[FL_K_MAX_RANK];
+  int64_t count;             /* elements; 0: unknown (POINTER, dynamic); 1 for LOCAL */
+  int32_t line;
+  int32_t param;             /* index of the parameter it comes from; -1: none */
+  int64_t offset;            /* bytes from the parameter's begin (leaves of structs and vectors) */
+  int64_t stride[FL_K_MAX_RANK];   /* bytes between elements along dims, in the parameter */
+  const fl_kvalue *data;     /* TABLE: count values */
+  void *note;                /* for the pass at work (activity, registers); NULL after parsing */
+} fl_kvar;
+
+/* ---- expressions ------------------------------------------------------------------------- */
+
+typedef enum {
+  FL_KX_CONST,      /* value */
+  FL_KX_VAR,        /* var: a LOCAL */
+  FL_KX_LOAD,       /* var[x0]: ARRAY, SHARED, TABLE or POINTER; x0 has type I64, in elements */
+  FL_KX_SPECIAL,    /* op: fl_kspecial. U32 (warpSize I32) */
+  FL_KX_UNARY,      /* op x0: FL_KO_NEG, FL_KO_INVERT (integers), FL_KO_NOT (BOOL) */
+  FL_KX_BINARY,     /* x0 op x1, both of one type (shifts: x1 any arithmetic integer type) */
+  FL_KX_SELECT,     /* x0 (BOOL) ? x1 : x2, only the chosen one is evaluated */
+  FL_KX_CAST,       /* (type)x0. Float to integer: truncates, saturates, NaN 0, as the GPU */
+  FL_KX_CALL        /* op: fl_kbuiltin of x0..x[n-1]; types as kernel/tree/builtins.def says */
+} fl_kxkind;
+
+typedef enum {
+  FL_KO_NONE,
+  FL_KO_ADD, FL_KO_SUB, FL_KO_MUL, FL_KO_DIV, FL_KO_REM,   /* type of the operands. Integers wrap;
+            ** DIV truncates; x / 0 is undefined in CUDA (the interpreter may report it) */
+  FL_KO_SHL, FL_KO_SHR,                                    /* type of x0; counts >= width give 0
+            ** (SHR of a negative number: -1); SHR is arithmetic for signed types */
+  FL_KO_AND, FL_KO_OR, FL_KO_XOR,                          /* integers, type of the operands */
+  FL_KO_LT, FL_KO_LE, FL_KO_GT, FL_KO_GE, FL_KO_EQ, FL_KO_NE,   /* BOOL */
+  FL_KO_LAND, FL_KO_LOR,                                   /* BOOL of BOOLs, x1 lazy */
+  FL_KO_NEG, FL_KO_INVERT, FL_KO_NOT,                      /* unary */
+  FL_KO_COUNT
+} fl_kop;
+
+typedef enum {
+  FL_KSPECIAL_TID_X, FL_KSPECIAL_TID_Y, FL_KSPECIAL_TID_Z, FL_KSPECIAL_BID_X, FL_KSPECIAL_BID_Y,
+  FL_KSPECIAL_BID_Z, FL_KSPECIAL_BDIM_X, FL_KSPECIAL_BDIM_Y, FL_KSPECIAL_BDIM_Z, FL_KSPECIAL_GDIM_X,
+  FL_KSPECIAL_GDIM_Y, FL_KSPECIAL_GDIM_Z, FL_KSPECIAL_WARP_SIZE, FL_KSPECIAL_COUNT
+} fl_kspecial;
+
+enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
+typedef struct fl_kexpr {
+  uint8_t kind, type, op;    /* fl_kxkind, fl_ktype, fl_kop or fl_kspecial or fl_kbuiltin */
+  uint8_t n;                 /* operands */
+  uint16_t depth;            /* 1 + deepest operand, at most FL_K_MAX_DEPTH */
+  int32_t line;
+  int32_t var;               /* VAR, LOAD */
+  int32_t site;              /* LOAD: number of this access in the function, from 0; else -1 */
+  fl_kvalue value;           /* CONST */
+  struct fl_kexpr *x[FL_K_MAX_ARGS];
+} fl_kexpr;
+
+/* ---- statements -------------------------------------------------------------------------- */
+
+typedef enum {
+  FL_KS_DECL,      /* var (LOCAL or ARRAY) begins here with undefined contents. A variable
+                   ** without DECL (parameters, temporaries of AD) lives in the whole function */
+  FL_KS_ASSIGN,    /* var = x[0], which has var's type */
+  FL_KS_STORE,     /* var[x[0]] = x[1] (of the element type). With 'accumulate':
+                   ** var[i] = (element type)((type of x[1])var[i] + x[1]); -= is + of the
+                   ** negated value. Not atomic. ARRAY, SHARED, POINTER */
+  /* old = var[x[0]]; var[x[0]] = op(old, x[1]); result = old. SHARED, POINTER. CAS compares with
+  ** x[2]: x[1] is stored where old == x[2]. With 'as' the bits of the element are a number of that
+  ** type */
+  FL_KS_ATOMIC,
+  FL_KS_IF,        /* x[0] BOOL: body, else other */
+  FL_KS_LOOP,      /* see fl_kstmt.post */
+  FL_KS_BREAK, FL_KS_CONTINUE,   /* of the innermost LOOP (BLOCKs in between are left) */
+  FL_KS_BLOCK,     /* body; label */
+  FL_KS_LEAVE,     /* to the end of the enclosing BLOCK 'label', through loops in between */
+  FL_KS_RETURN,    /* of the kernel */
+  FL_KS_BARRIER,   /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
+  FL_KS_SHUFFLE,   /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
+                   ** x[1] value (32 or 64 bits or F16), x[2] lane or delta (I32 or U32),
+                   ** x[3] width (I32). x[1] is evaluated by every lane that is here */
+  FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
+  FL_KS_PRINTF,    /* text: format, args */
+  FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
+} fl_kskind;
+
+typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE } fl_kbarrier;
+typedef enum { FL_KSH_IDX, FL_KSH_UP, FL_KSH_DOWN, FL_KSH_XOR } fl_kshuffle;
+typedef enum { FL_KVOTE_BALLOT, FL_KVOTE_ANY, FL_KVOTE_ALL, FL_KVOTE_ACTIVE } fl_kvote;
+typedef enum {
+  FL_KA_ADD, FL_KA_SUB, FL_KA_MAX, FL_KA_MIN, FL_KA_AND, FL_KA_OR, FL_KA_XOR, FL_KA_EXCH,
+  FL_KA_CAS, FL_KA_INC, FL_KA_DEC, FL_KA_COUNT
+} fl_katomic;
+
+/* How an ATOMIC ADD made by AD may be done (source atomics are FREE). All give the same sum up
+** to rounding; the result is unused for the last two. */
+typedef enum {
+  FL_KM_FREE,       /* in any order */
+  FL_KM_ORDERED,    /* reproducible: the launcher sums in a fixed order */
+  FL_KM_BLOCK       /* index is the same in the whole block: reduce, then one atomic. Reached by
+                    ** all threads of the block or by none of them */
+} fl_kmode;
+
+typedef struct fl_kstmt fl_kstmt;
+typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by 'next' */
+struct fl_kstmt {
+  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode */
+  uint8_t accumulate;        /* STORE */
+  uint8_t as;                /* ATOMIC: fl_ktype of the element's size, VOID: the element's own */
+  uint8_t called;            /* while parsing: in the body of a function that was called */
+  uint8_t post;              /* LOOP: 1 = do-while, the condition is asked after 'other' */
+  int32_t line;
+  int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */
+  int32_t result;            /* ATOMIC, SHUFFLE, VOTE: LOCAL that takes the result; -1: unused */
+  int32_t site;              /* STORE, ATOMIC: number of the access; else -1 */
+  int32_t label;             /* BLOCK, LEAVE; LOOP: number of the loop in the function */
+  fl_kexpr *x[4];
+  fl_kblock body, other;     /* IF: then, else. LOOP: body, step. BLOCK: body */
+  const char *text;          /* PRINTF, ASSERT */
+  fl_kexpr **args;           /* PRINTF: n_args (C's default promotions applied) */
+  int32_t n_args;
+  void *note;                /* for the pass at work; NULL after parsing */
+  fl_kstmt *next;
+};
+/* LOOP, post == 0:  while (x[0]) { body; other; }   post == 1:  do { body; other; } while (x[0]);
+** CONTINUE goes on with 'other'. x[0] NULL: for ever (left by BREAK, LEAVE, RETURN).
+** 'other' holds neither BREAK nor CONTINUE of this loop. */
+
+/* ---- functions --------------------------------------------------------------------------- */
+
+/* One parameter of the signature, laid out as CUDA passes it. */
+typedef struct fl_kparam {
+  const char *name, *type_name;  /* type_name as written, without const and *: "float4", "Params" */
+  int32_t line;
+  uint8_t is_pointer, is_const, is_struct;   /* is_const: of the pointee, for pointers */
+  uint8_t known;             /* 0: a type that we cannot read (then the body is refused too) */
+  uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
+                             ** structs with mixed leaves and for void* */
+  uint8_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
+  int64_t size, align;       /* bytes of the argument (pointers 8) */
+  int64_t offset;            /* in the parameter buffer, by CUDA's rules */
+  int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
+  const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
+  int32_t n_fields;
+  int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */
+} fl_kparam;
+
+/* A leaf of a struct or vector: the path from Lua ("center.x"), its type and place. */
+typedef struct fl_kfield {
+  const char *path;
+  uint8_t type, is_pointer, is_const, rank;
+  int64_t offset, count;     /* bytes from the begin; elements (1: not an array) */
+  int64_t dims[FL_K_MAX_RANK], stride[FL_K_MAX_RANK];   /* elements; bytes */
+} fl_kfield;
+
+typedef struct fl_kfunc {
+  fl_karena *arena;
+  const char *name;
+  int32_t line;
+  fl_kparam *params;
+  int32_t n_params;
+  fl_kvar *vars;             /* grows: keep indices, not addresses, across fl_kvar_add */
+  int32_t n_vars, cap_vars;
+  int32_t *names;            /* hash of the names of the first n_names variables: 1 +
+                             ** index, 0: free (tree.c) */
+  int32_t n_names, cap_names;
+  int32_t n_sites, n_labels, n_loops;
+  fl_kblock body;
+  uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */
+  uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
+  uint8_t replays;           /* reads what atomics returned in another launch (ad/record.h) */
+  uint8_t reserved_names;    /* names given so far to temporaries */
+  int32_t refusal_line;
+  const char *refusal;       /* why, without "kernel 'k', line N: "; NULL: none */
+  int64_t shared_bytes;      /* static shared memory, aligned */
+  int32_t max_threads;       /* of __launch_bounds__, 0: none */
+} fl_kfunc;
+
+/* An empty function (for kernels made by AD): body, parameters and variables follow. */
+fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name);
+/* Deep copy into 'a' (notes are not copied): variables, sites and labels keep their numbers. */
+fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
+/* Append a parameter with its variable(s); scalar or pointer. Returns the
+** variable, -1: no memory. */
+int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
+/* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
+int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
+/* Numbers of the loops anew, from 0: where a body was put together from copies. */
+void fl_kfunc_number_loops(fl_kfunc *f);
+static inline int fl_ktemp(fl_kfunc *f, int type) {
+  return fl_kvar_add(f, FL_KV_LOCAL, type, "t#", 1);
+}
+/* Byte offset within its parameter of element e of an ARRAY leaf. */
+int64_t fl_kvar_offset(const fl_kvar *v, int64_t e);
+
+/* ---- constructors ------------------------------------------------------------------------
+** The line of a node is that of its first operand (constants and variables: 0): set ->line
+** on the result where it matters. Simple constant folding happens here for integers. */
+
+fl_kexpr *fl_kexpr_int(fl_karena *a, int type, int64_t value);
+fl_kexpr *fl_kexpr_float(fl_karena *a, int type, double value);     /* rounded to type */
+fl_kexpr *fl_kexpr_zero(fl_karena *a, int type);                    /* of any type */
+fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var);                       /* LOCAL */
+fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index);     /* index of any integer type */
+fl_kexpr *fl_kexpr_special(fl_karena *a, int special);
+fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x);
+fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* types must agree */
+fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
+fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);      /* x itself if it has the type */
+fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
+/* Depth of x anew, whose operands were changed where they are. 0: too deep. */
+int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
+/* x with other operands, its site kept. */
+fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
+fl_kexpr *fl_kexpr_truth(fl_karena *a, fl_kexpr *x);                /* x != 0 as BOOL */
+
+/* Statements append to *b and return the new node (NULL: memory; *b unchanged). */
+fl_kstmt *fl_kstmt_new(fl_karena *a, fl_kblock *b, int kind, int line);
+fl_kstmt *fl_kstmt_decl(fl_kfunc *f, fl_kblock *b, int var);
+fl_kstmt *fl_kstmt_assign(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *value);
+fl_kstmt *fl_kstmt_store(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *index, fl_kexpr *value);
+fl_kstmt *fl_kstmt_accumulate(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *index, fl_kexpr *value);
+fl_kstmt *fl_kstmt_atomic(fl_kfunc *f, fl_kblock *b, int op, int mode, int var, fl_kexpr *index,
+                          fl_kexpr *value, int result);
+fl_kstmt *fl_kstmt_if(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond);   /* fill ->body and ->other */
+fl_kstmt *fl_kstmt_loop(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond); /* cond may be NULL */
+fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b);                /* with a new label */
+void fl_kblock_append(fl_kblock *b, fl_kblock more);                /* moves */
+
+/* Copies with variables renamed by map[old] (NULL: kept) and new sites; for use inside one
+** function (replay, inlining). Labels of blocks and loops inside are renewed. */
+fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x, const int32_t *map);
+fl_kblock fl_kblock_clone(fl_kfunc *f, const fl_kblock *b, const int32_t *map);
+
+/* ---- walks -------------------------------------------------------------------------------- */
+
+/* Pre-order. stmt(arg, s) before s's expressions and parts; expr(arg, x) before its operands.
+** Either may be NULL. A visitor returns 0 to skip what is inside, else 1. */
+typedef struct fl_kvisitor {
+  int (*stmt)(void *arg, fl_kstmt *s);
+  int (*expr)(void *arg, fl_kexpr *x);
+  void *arg;
+} fl_kvisitor;
+void fl_kwalk_expr(const fl_kvisitor *v, fl_kexpr *x);
+void fl_kwalk_block(const fl_kvisitor *v, fl_kblock b);
+void fl_kwalk_stmt(const fl_kvisitor *v, fl_kstmt *s);
+/* Structural equality (same variables, operators and constants; sites and lines aside). Says
+** nothing about the values unless nothing in between assigned what they read. */
+int fl_kexpr_same(const fl_kexpr *a, const fl_kexpr *b);
+
+/* Prints the tree for people and golden tests: one statement a line, types at constants. */
+void fl_ktree_print(fl_text *t, const fl_kfunc *f);
+#endif
