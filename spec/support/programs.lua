@@ -544,7 +544,7 @@ function M.cross_entropy(g)
 end
 function M.silu(g)
   local a = pick(g, float)
-  return a and { f = "silu", a = a }
+  return a and { f = a // 2 % 2 == 0 and "silu" or "gelu", a = a }
 end
 function M.cast(g)
   local a = pick(g, g.smooth and float)

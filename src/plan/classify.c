@@ -139,6 +139,7 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
   int64_t cost = op_cost(n->op), leaves = 0, most = -1;
+  int reduced = 0;
   cell->faulty = n->op == FL_OP_index;
   memset(cell->reads, 0, sizeof cell->reads);
   *dearest = -1;
@@ -146,7 +147,7 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
     const int32_t q = input_cell(n, i);
     if (!n->in[i]) { cost++; continue; }
     if (same_before(n, i)) continue;
-    if (q >= 0 && of_reduction(cell, &P->cell.at[q])) cell->reduced = 1;
+    if (q >= 0 && of_reduction(cell, &P->cell.at[q])) reduced++;
     if (q < 0 || P->cell.at[q].anchored) {
       leaves++;
       note_read(cell, n->in[i]);
@@ -162,6 +163,7 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   }
   cell->cost = cost > 1000000 ? 1000000 : (int32_t)cost;
   cell->leaves = leaves > 1000000 ? 1000000 : (int32_t)leaves;
+  cell->reduced = (uint8_t)reduced;
 }
 
 static void measure(fl_planner *P, int32_t t) {
@@ -181,6 +183,10 @@ static void measure(fl_planner *P, int32_t t) {
   if (is_costly_to_repeat(cell)) cell->anchored = 1;
   if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
     cell->hoist = FL_HOIST_MAY;
+  if (cell->reduced > 1 && cell->shape->numel > 1 && !cell->anchored) {   /* one array, not two */
+    cell->anchored = 1;
+    cell->hoist = FL_HOIST_ASKED;
+  }
 }
 
 int fl_plan_classify(fl_planner *P) {

@@ -22,6 +22,10 @@
 #define BINARY(name, kind, value, g1, g2, domain, doc) \
   { #name, #value, NULL, #domain, doc, FL_FORM_BINARY, FL_KIND_##kind, 2, FL_FUSE_E, \
     NONE(g1) && NONE(g2) },
+#define INNER_UNARY(name, kind, value, grad, domain, doc) \
+  { #name, #value, NULL, #domain, doc, FL_FORM_UNARY, FL_KIND_##kind, 1, FL_FUSE_E, 0, 1 },
+#define INNER_BINARY(name, kind, value, g1, g2, domain, doc) \
+  { #name, #value, NULL, #domain, doc, FL_FORM_BINARY, FL_KIND_##kind, 2, FL_FUSE_E, 0, 1 },
 #define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
   { #name, #value, NULL, #domain, doc, FL_FORM_TERNARY, FL_KIND_##kind, 3, FL_FUSE_E, \
     NONE(g1) && NONE(g2) && NONE(g3) },

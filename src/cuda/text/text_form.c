@@ -107,6 +107,7 @@ static void value_facts(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   int vary = V_CONST, round = 0, kept = 0;
   EACH_INPUT(i, x, {
+    f->used[x] = 1;
     if (f->vary[x] > vary) vary = f->vary[x];
     kept |= f->vary[x] == V_KEPT;
     if (f->round[x] > round) round = f->round[x];
@@ -340,6 +341,11 @@ static int64_t map_span(const text_form *f) {
 
 static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nkept - 1] : 1; }
 
+/* COL: tiles over all kept indices. */
+static int64_t col_tiles(const fl_kernel *k) {
+  return k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+}
+
 static void geometry(const text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
   const int64_t m = f->cls == C_COL ? fl_ceil_div(k->n, col_chunk(k))
@@ -354,8 +360,7 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
     g->scratch = k->rows * f->nred * m * SLOT_BYTES;
     g->counters = f->split ? k->rows : 0;
   } else {
-    const int64_t tiles = k->rows
-                          ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+    const int64_t tiles = col_tiles(k);
     grid = tiles * (m > 0 ? m : 1);
     if (m > 1) g->scratch = tiles * f->nred * m * COL_WIDTH * SLOT_BYTES;
     if (m > 1) g->counters = tiles;
@@ -451,7 +456,7 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   for (int o = 0; o < k->noperand; o++) operand_words(f, o, address, word);
   scalar_words(f, scalar, word);
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
-  word[W_ROWS] = k->rows;
+  word[W_ROWS] = f->cls == C_COL ? col_tiles(k) : k->rows;
   word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? col_chunk(k) : 0;
   word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? fl_ceil_div(columns_of(k), COL_WIDTH) : 0;

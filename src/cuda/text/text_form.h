@@ -41,6 +41,7 @@ typedef struct text_form {
   uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 a generator block */
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* reductions in a chain below the value */
+  uint8_t used[FL_MAX_INSTR];               /* another value is made of it */
   int rounds;                               /* of reductions */
   int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
