@@ -367,14 +367,13 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;
-  if (!g.k) a->failed = a->failed ? a->failed : FL_KARENA_MEMORY;
-  else fl_kindices_launch(g.k, r->launched, &limits);
+  if (g.k) fl_kindices_launch(g.k, r->launched, &limits);
   if (g.k && choose(&g)) {
     parts.gather = make_gather(&g, f->n_params);
     if (parts.gather && !is_worth_it(&g)) parts.gather = NULL;
     if (parts.gather) parts.gather->limits = limits, parts.rest = make_rest(&g, f->n_params);
   }
-  fl_kindices_free(g.k);
+  if (!fl_kindices_free(g.k) && !a->failed) a->failed = FL_KARENA_MEMORY;
   if (a->failed) parts.gather = parts.rest = NULL;
   return parts;
 }

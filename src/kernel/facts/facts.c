@@ -128,13 +128,12 @@ fl_kfacts *fl_kfacts_new(fl_karena *a, const fl_kfunc *f, int geometry,
     x->at = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *x->at);
     x->var_rounds = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *x->var_rounds);
   }
-  if (!k && !a->failed) a->failed = FL_KARENA_MEMORY;
-  if (!a->failed) {
+  if (k && !a->failed) {
     fl_kindices_launch(k, launched, used);
     classify_block(&c, &f->body);
     find_owners(a, x, k);
     fl_kfacts_rounds(x, k);
   }
-  fl_kindices_free(k);
+  if (!fl_kindices_free(k) && !a->failed) a->failed = FL_KARENA_MEMORY;
   return a->failed ? NULL : x;
 }
