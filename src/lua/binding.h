@@ -144,6 +144,9 @@ int fl_lua_checked(lua_State *L);
 /* The same that reads its arguments by a declaration, see declare.h. Upvalues: state, metatable,
 ** the declaration (from the first call on what was parsed), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
+/* Does a call that failed for its arguments stand in the script as x.f(…) for x:f(…)? Then the
+** error says so. (dotted.c) */
+void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
 /* The same in a trampoline, which has no upvalues. */
