@@ -68,6 +68,11 @@ section("Methods of distributions", "`local d = distributions.Normal(0, 1)`, the
   methods_of "Distribution")
 section("Methods of transforms", "`local t = distributions.ExpTransform()`, then `t:name(…)`.",
   methods_of "Transform")
+section("Diffusion",
+  "`local diffusion = require \"flame.diffusion\"`: [diffusion](diffusion.md).",
+  function(e) return e.name:match("^diffusion%.") ~= nil end)
+section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
+  methods_of "Schedule")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

@@ -418,7 +418,8 @@ local function classes()
     EventWriter = require("flame.data_tensorboard").Writer,
     Algebra = require("flame.clifford").Algebra,
     Distribution = require("flame.distributions").Distribution,
-    Transform = require("flame.distributions").Transform }
+    Transform = require("flame.distributions").Transform,
+    Schedule = require("flame.diffusion").Schedule }
 end
 
 --- What stands in the table flame and in its groups.

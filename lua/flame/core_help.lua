@@ -31,7 +31,8 @@ end
 --- The name under which a function, class or word stands in the stub.
 local function find(what)
   -- of the other classes as help("Plot:line")
-  local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:", "" }
+  local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:",
+    "Schedule:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
     for _, module in ipairs(internal.chapters) do

@@ -43,6 +43,8 @@ local clifford = {}
 flame.cuda = {}
 ---@class flame.data
 local data = {}
+---@class flame.diffusion
+local diffusion = {}
 ---@class flame.distributions
 local distributions = {}
 ---@class flame.image
@@ -512,6 +514,29 @@ function Progress:plot() end
 ---@param step integer
 ---@param loss? flame.Tensor | number
 function Progress:tick(step, loss) end
+
+--- x at times t, with the given noise: a x + s noise.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@return flame.Tensor
+function Schedule:add_noise(x, noise, t) end
+
+--- What a network is to predict at times t.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@param prediction? string  "epsilon", "sample" or "v_prediction"
+---@return flame.Tensor
+function Schedule:target(x, noise, t, prediction) end
+
+--- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
+--- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
+--- there are fewer.
+---@param n integer         1 to steps
+---@param spacing? string   "trailing"
+---@return integer[]
+function Schedule:timesteps(n, spacing) end
 
 --- y = t(x), elementwise and strictly monotone.
 ---@param x flame.Tensor
@@ -2046,6 +2071,129 @@ Tensor.diagonal_scatter = flame.diagonal_scatter
 ---@return flame.Tensor
 function flame.diff(x, n, d, ...) end
 Tensor.diff = flame.diff
+
+---@class flame.options.diffusion.ddim
+---@field x? flame.Tensor
+---@field schedule? flame.Schedule
+---@field steps? integer  50
+---@field eta? number  0
+---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
+---@field spacing? "trailing"|"leading"|"linspace"|"logsnr"  "trailing"
+---@field clip? number
+---@field on_step? function
+
+--- Data from noise x in few steps (Song, Meng and Ermon 2020): eta = 0 adds no noise, eta = 1 as
+--- much as ddpm.
+---@param model function
+---@param x flame.Tensor
+---@param schedule flame.Schedule
+---@param steps? integer|flame.options.diffusion.ddim  50
+---@return flame.Tensor
+function diffusion.ddim(model, x, schedule, steps) end
+
+---@class flame.options.diffusion.ddpm
+---@field x? flame.Tensor
+---@field schedule? flame.Schedule
+---@field steps? integer
+---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
+---@field variance? "small"|"large"  "small"
+---@field spacing? "trailing"|"leading"|"linspace"|"logsnr"  "trailing"
+---@field clip? number
+---@field on_step? function
+
+--- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, whose
+--- variance is that of the step backward ("small") or forward ("large"). clip bounds the predicted
+--- data; on_step(i, x, data) is called after each step.
+---@param model function
+---@param x flame.Tensor
+---@param schedule flame.Schedule
+---@param steps? integer|flame.options.diffusion.ddpm
+---@return flame.Tensor
+function diffusion.ddpm(model, x, schedule, steps) end
+
+---@class flame.options.diffusion.dpm_solver
+---@field x? flame.Tensor
+---@field schedule? flame.Schedule
+---@field steps? integer  20
+---@field order? integer  2
+---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
+---@field spacing? "trailing"|"leading"|"linspace"|"logsnr"  "trailing"
+---@field clip? number
+---@field on_step? function
+
+--- Data from noise x in few steps by DPM-Solver++ (Lu et al. 2022), multistep, of order 1 (as
+--- ddim), 2 or 3; the last step, to the data, is of order 1.
+---@param model function
+---@param x flame.Tensor
+---@param schedule flame.Schedule
+---@param steps? integer|flame.options.diffusion.dpm_solver  20
+---@return flame.Tensor
+function diffusion.dpm_solver(model, x, schedule, steps) end
+
+---@class flame.options.diffusion.flow
+---@field x? flame.Tensor
+---@field steps? integer  50
+---@field method? "euler"|"midpoint"|"heun"|"rk4"  "euler"
+---@field on_step? function
+
+--- Data from noise x along the velocities of model(x, t), t from 0 to 1 in even steps: by Euler's
+--- rule, the midpoint rule, Heun's, or the classical one of Runge and Kutta. on_step(i, x) is
+--- called after each step.
+---@param model function
+---@param x flame.Tensor
+---@param steps? integer|flame.options.diffusion.flow  50
+---@param method? "euler"|"midpoint"|"heun"|"rk4"|flame.options.diffusion.flow  "euler"
+---@return flame.Tensor
+function diffusion.flow(model, x, steps, method) end
+
+---@class flame.options.diffusion.flow_loss
+---@field x? flame.Tensor
+
+--- The mean squared error of a network's velocity at random times: model(x, t), t (batch) between 0
+--- and 1. x is data, (batch, …).
+---@param model function
+---@param x flame.Tensor
+---@return flame.Tensor
+function diffusion.flow_loss(model, x) end
+
+---@class flame.options.diffusion.loss
+---@field x? flame.Tensor
+---@field schedule? flame.Schedule
+---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
+
+--- The mean squared error of a network's prediction at random times with random noise: what is
+--- minimised. x is data, (batch, …).
+---@param model function
+---@param x flame.Tensor
+---@param schedule flame.Schedule
+---@param prediction? "epsilon"|"sample"|"v_prediction"|flame.options.diffusion.loss  "epsilon"
+---@return flame.Tensor
+function diffusion.loss(model, x, schedule, prediction) end
+
+---@class flame.options.diffusion.schedule
+---@field kind? "linear"|"scaled_linear"|"cosine"  "linear"
+---@field beta_start? number  0.0001
+---@field beta_end? number  0.02
+---@field betas? flame.Tensor
+
+--- A schedule: "linear" (Ho, Jain and Abbeel 2020) and "scaled_linear" from beta_start to beta_end,
+--- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
+---@param steps? integer|flame.options.diffusion.schedule  1000
+---@param kind? "linear"|"scaled_linear"|"cosine"|flame.options.diffusion.schedule  "linear"
+---@return flame.Schedule
+function diffusion.schedule(steps, kind) end
+
+---@class flame.options.diffusion.time_embedding
+---@field size? integer
+---@field max_period? number  10000
+
+--- Sines and cosines of times t (batch), at 'size' frequencies from 1 down to 1 / max_period:
+--- (batch, size), cosines first. What a network is told of the time.
+---@param t flame.Tensor
+---@param size integer
+---@param max_period? number|flame.options.diffusion.time_embedding  10000
+---@return flame.Tensor
+function diffusion.time_embedding(t, size, max_period) end
 
 --- derivative of lgamma
 ---@param x flame.Tensor

@@ -12,7 +12,7 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 local clifford, plot = require "flame.clifford", require "flame.plot"
-local D = require "flame.distributions"
+local D, diffusion = require "flame.distributions", require "flame.diffusion"
 local in_folder = require "spec.support.folder"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
@@ -83,6 +83,10 @@ local function a_transform()
   return pick { D.ExpTransform(), D.TanhTransform(), D.AffineTransform(1, -2),
     D.ComposeTransform { D.SigmoidTransform(), D.ExpTransform() } }
 end
+local function a_schedule()
+  return pick { diffusion.schedule(2), diffusion.schedule(4, "cosine"),
+    diffusion.schedule(3, { beta_end = 0.5 }) }
+end
 --- A method of a class as a function of one of its objects.
 local function of_object(make, name)
   return function(...)
@@ -102,6 +106,7 @@ local function collect()
     local method = call and e.name:find "^Algebra:" ~= nil
     if method then call = of_algebra(call)
     elseif e.name:find "^Distribution:" then call = of_object(a_distribution, e.name:match ":(.*)")
+    elseif e.name:find "^Schedule:" then call = of_object(a_schedule, e.name:match ":(.*)")
     elseif e.name:find "^Transform:" then call = of_object(a_transform, e.name:match ":(.*)") end
     if call and not skipped(e.name) then
       list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e),
@@ -253,6 +258,7 @@ local function of_type(name, kind, options)
   if word == "function" then return pick(FUNCTIONS) end
   if word == "flame.Distribution" then return a_distribution() end
   if word == "flame.Transform" then return a_transform() end
+  if word == "flame.Schedule" then return a_schedule() end
   if word == "flame.Algebra" then return pick(algebras) end
   if word == "table" then
     if #options == 0 then return integers() end

@@ -89,11 +89,22 @@ flame_status fl_cuda_poll(fl_cuda *s) {
   return FL_FAIL(s->ctx, FLAME_INTERRUPTED, OP, "interrupted");
 }
 
-/* Spins for the short waits of a training step, then sleeps ever longer, at most 1 ms, so
-** that an interrupt is seen at once. */
+/* Nanoseconds since 'from'. */
+static int64_t since(const struct timespec *from) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)(now.tv_sec - from->tv_sec) * 1000000000 + now.tv_nsec - from->tv_nsec;
+}
+
+/* Spins for the waits of a short training step: a sleep takes 60 us and more whatever is asked, in
+** which a small GPU step would be over. Then it sleeps, at most 1 ms, so that an interrupt is
+** seen at once. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
   if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
-  for (int64_t turn = 0;; turn++) {
+  enum { SPIN = 2000000, SHORT = 20000000 };               /* ns */
+  struct timespec start;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (;;) {
     const fl_cu_result r = s->cu->EventQuery(e);
     if (r == FL_CU_OK) return FLAME_OK;
     if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
@@ -102,9 +113,9 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
       s->left = 1;
       return stop;
     }
-    if (turn < 200) continue;
-    const long us = turn < 300 ? 20 : turn < 400 ? 100 : 1000;
-    nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+    const int64_t waited = since(&start);
+    if (waited < SPIN) continue;
+    nanosleep(&(struct timespec){ .tv_nsec = waited < SHORT ? 50000 : 1000000 }, NULL);
   }
 }
 

@@ -1,76 +1,19 @@
 /*
-** Index classes. Two analyses:
-** - How equal is a value in the threads of a launch: a fixed point over the variables, falling
-**   from "same in the grid" through "same in the block" to "unknown"; what is assigned under
-**   a condition is at most as equal as the condition.
-** - Is an index a mixed-radix number of the thread (and loop counters)? Written as a sum of
-**   stride * digit, the smallest stride a nonzero constant, each next stride the one before
-**   times a bound that its digit is known to stay under. Bounds come from the conditions
-**   around the access and from the launch (threadIdx.x < blockDim.x).
-** Sums are taken as exact: an index that overflows its type is no index.
+** Index classes: how equal an index is in the threads of a launch (uniform.h), and is it a
+** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
+** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
+** is known to stay under. Bounds come from the conditions around the access and from the launch
+** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is no index.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRID, BLOCK_WIDE, NONE };            /* falling */
 typedef fl_kroute route;
 typedef fl_kdigit digit;
 
-/* ---- equality of threads --------------------------------------------------------------------- */
-
-static int worse(int a, int b) { return a > b ? a : b; }
-
-static int level_of(const fl_kindices *k, const fl_kexpr *x) {
-  int l = GRID;
-  if (x->kind == FL_KX_SPECIAL)
-    return x->op <= FL_KSPECIAL_TID_Z ? NONE : x->op <= FL_KSPECIAL_BID_Z ? BLOCK_WIDE : GRID;
-  if (x->kind == FL_KX_VAR) return k->level[x->var];
-  if (x->kind == FL_KX_LOAD) {
-    const fl_kvar *v = &k->f->vars[x->var];
-    const int constant =
-        v->kind == FL_KV_TABLE || (v->kind == FL_KV_POINTER && v->is_const);
-    if (!constant && !(v->kind == FL_KV_ARRAY && v->param >= 0)) return NONE;
-    if (v->kind == FL_KV_ARRAY && k->level[x->var]) return NONE;
-  }
-  for (int i = 0; i < x->n; i++) l = worse(l, level_of(k, x->x[i]));
-  return l;
-}
-
-static void lower(fl_kindices *k, int32_t var, int level) {
-  if (var < 0 || k->level[var] >= level) return;
-  k->level[var] = (uint8_t)level;
-  k->changed = 1;
-}
-
-/* The worst condition in the block that decides about a jump. */
-static int jump_level(const fl_kindices *k, fl_kblock b) {
-  int l = GRID;
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    if (s->x[0] && (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) &&
-        (fl_kjumps(s->body) || fl_kjumps(s->other)))
-      l = worse(l, level_of(k, s->x[0]));
-    l = worse(l, worse(jump_level(k, s->body), jump_level(k, s->other)));
-  }
-  return l;
-}
-
-static void spread(fl_kindices *k, fl_kblock b, int around) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    int inner = around;
-    if (s->kind == FL_KS_ASSIGN) lower(k, s->var, worse(around, level_of(k, s->x[0])));
-    if (s->result >= 0) lower(k, s->result, NONE);
-    if (s->kind == FL_KS_STORE && k->f->vars[s->var].kind == FL_KV_ARRAY)
-      lower(k, s->var, NONE);
-    if ((s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && s->x[0])
-      inner = worse(inner, level_of(k, s->x[0]));
-    if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK)
-      inner = worse(inner, jump_level(k, s->body));
-    spread(k, s->body, inner);
-    spread(k, s->other, inner);
-  }
-}
+/* ---- the object --------------------------------------------------------------------------- */
 
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   fl_kindices *k = fl_zalloc(m, sizeof *k);
@@ -80,14 +23,10 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->geometry = geometry;
   fl_karena_init(&k->arena, m);
   k->defs = fl_kdefs_new(&k->arena, f, f->body);
-  k->level = fl_karena_new(&k->arena, (size_t)f->n_vars + 1);
+  k->uniform = fl_kuniform_new(&k->arena, f, f->body, NULL, 0);
   k->quotients = fl_karena_new(&k->arena, sizeof *k->quotients);
   k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
   if (k->arena.failed) { fl_kindices_free(k); return NULL; }
-  do {
-    k->changed = 0;
-    spread(k, f->body, GRID);
-  } while (k->changed);
   return k;
 }
 
@@ -102,10 +41,12 @@ void fl_kindices_free(fl_kindices *k) {
   fl_free(k->m, k, sizeof *k);
 }
 
-int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) { return level_of(k, x) == GRID; }
+int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) {
+  return fl_kuniform_level(k->uniform, x) == FL_KEQUAL_GRID;
+}
 
 int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
-  return level_of(k, x) <= BLOCK_WIDE;
+  return fl_kuniform_level(k->uniform, x) <= FL_KEQUAL_BLOCK;
 }
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -173,9 +114,9 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   coverage c;
   digit d[FL_KPOLY_TERMS];
   int n;
-  const int level = level_of(k, index);
-  if (level == GRID) return FL_KI_UNIFORM_GRID;
-  if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
+  const int level = fl_kuniform_level(k->uniform, index);
+  if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
+  if (level == FL_KEQUAL_BLOCK) return FL_KI_UNIFORM_BLOCK;
   if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
     return FL_KI_OTHER;
   memset(&c, 0, sizeof c);

@@ -10,6 +10,7 @@
 ** grow, so passes are repeated until none is new.
 */
 #include "kernel/facts/defs.h"
+#include "kernel/facts/form.h"
 #include "kernel/lanes/lane_code.h"
 #include <string.h>
 
@@ -249,36 +250,19 @@ typedef struct uses {
   int atomic;
 } uses;
 
-/* Through casts and variables that are assigned once. */
-static const fl_kexpr *origin(const uses *u, const fl_kexpr *x) {
-  for (int k = 0; k < 64; k++) {
-    if (x->kind == FL_KX_CAST && fl_kt_is_int(x->type) && fl_kt_size(x->type) >= 4) x = x->x[0];
-    else if (x->kind == FL_KX_VAR && fl_kdef_only(u->defs, x->var))
-      x = fl_kdef_only(u->defs, x->var);
-    else break;
-  }
-  return x;
-}
-
-static int is_special(const uses *u, const fl_kexpr *x, int op) {
-  x = origin(u, x);
-  return x->kind == FL_KX_SPECIAL && x->op == op;
+/* Variables with one value are looked through; nothing else is known of them. */
+static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
+  const uses *u = r->arg;
+  const fl_kexpr *value = fl_kdef_only(u->defs, var);
+  return value ? fl_kform_read(r, value, depth + 1) : (fl_kpoly){ .bad = 1 };
 }
 
 /* blockIdx.x * blockDim.x + threadIdx.x, in any order. */
 static int is_thread_id(const uses *u, const fl_kexpr *x) {
-  x = origin(u, x);
-  if (x->kind != FL_KX_BINARY || x->op != FL_KO_ADD) return 0;
-  for (int k = 0; k < 2; k++) {
-    const fl_kexpr *m = origin(u, x->x[k]);
-    if (!is_special(u, x->x[1 - k], FL_KSPECIAL_TID_X) || m->kind != FL_KX_BINARY ||
-        m->op != FL_KO_MUL) continue;
-    for (int j = 0; j < 2; j++)
-      if (is_special(u, m->x[j], FL_KSPECIAL_BID_X) &&
-          is_special(u, m->x[1 - j], FL_KSPECIAL_BDIM_X))
-        return 1;
-  }
-  return 0;
+  const fl_kreader r = { .var = of_variable, .arg = u };
+  fl_kpoly p = fl_kform_read(&r, x, 0);
+  if (!p.bad) fl_kpoly_join(&p);
+  return fl_kpoly_is(&p, FL_KSYM_GLOBAL);
 }
 
 static void touch(uses *u, int var, const fl_kexpr *index, int how) {
