@@ -125,6 +125,7 @@ local function new(class, params, names, ...)
   local options = given_options(what, names, ...)
   local self = setmetatable(
     { groups = {}, state = {}, steps = 0, what = what, known = {}, moves = internal.moves or 0,
+    seen = internal.steps_of(),                     -- for slips
     defaults = class.defaults, options = class.options }, class)
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do
@@ -226,7 +227,7 @@ local function follow(self)
 end
 
 local function update_all(self)
-  local changed = {}
+  local changed, number, added = {}, self.seen.number, false
   follow(self)
   for _, group in ipairs(self.groups) do
     for _, p in ipairs(group.params) do
@@ -234,6 +235,7 @@ local function update_all(self)
       if g then
         local state = self:state_of(p)
         state.step = state.step + 1
+        added = internal.gradient_used(g, number) or added
         self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p
         for _, value in pairs(state) do
@@ -245,6 +247,8 @@ local function update_all(self)
       end
     end
   end
+  if added then internal.slip_added() end
+  internal.slip_empty(self, #changed > 0)
   return changed
 end
 
@@ -480,6 +484,13 @@ local function joint_norm(params, p)
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
 
+--- g becomes y, and stays the gradient that it was for the next step.
+local function rescale(g, y)
+  local mark = internal.gradient_mark(g)
+  g:copy_(y)
+  internal.gradient_mark(g, mark)
+end
+
 --- Scales all gradients in place so that their joint norm is at most max_norm.
 ---@param ... any  norm_type = 2, error_if_nonfinite = false, or a table of them
 ---@return flame.Tensor  the norm before, 0-d
@@ -499,7 +510,7 @@ function optim.clip_grad_norm(params, max_norm, ...)
     end
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
     for _, p in ipairs(params) do
-      if p.grad then p.grad:copy_(p.grad * scale) end
+      if p.grad then rescale(p.grad, p.grad * scale) end
     end
     return norm
   end)
@@ -511,7 +522,7 @@ function optim.clip_grad_value(params, c)
   params = list_of("clip_grad_value", params)
   flame.no_grad(function()
     for _, p in ipairs(params) do
-      if p.grad then p.grad:copy_(p.grad:clamp(-c, c)) end
+      if p.grad then rescale(p.grad, p.grad:clamp(-c, c)) end
     end
   end)
 end
