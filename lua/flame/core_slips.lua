@@ -8,7 +8,7 @@ local function is_column_of(x, y)
 end
 
 --- An input of shape (n, 1) and a target of (n), or the other way round: their differences are all
---- pairs. A column that was made as a view, x:unsqueeze(2), is meant; and so is what is not reduced.
+--- pairs. A column that was made as a view, x:unsqueeze(2), is meant, and what is not reduced.
 function internal.slip_pairs(op, input, target, reduction)
   if input.ndim == target.ndim or reduction == "none" or not input.requires_grad then return end
   if is_column_of(input, target) or is_column_of(target, input) then

@@ -227,7 +227,7 @@ local function follow(self)
 end
 
 local function update_all(self)
-  local changed, number, added = {}, self.seen.number, false
+  local changed, reader, added = {}, self.seen.number, false
   follow(self)
   for _, group in ipairs(self.groups) do
     for _, p in ipairs(group.params) do
@@ -235,7 +235,7 @@ local function update_all(self)
       if g then
         local state = self:state_of(p)
         state.step = state.step + 1
-        added = internal.gradient_used(g, number) or added
+        added = internal.gradient_used(g, reader) or added
         self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p
         for _, value in pairs(state) do

@@ -78,7 +78,8 @@ describe("a method called with a dot", function()
       pipe:close()
       return out
     end
-    assert.matches(":4: sum: called with a dot: write x:sum%(%)\n", output(interpreter .. " " .. path))
+    assert.matches(":4: sum: called with a dot: write x:sum%(%)\n",
+      output(interpreter .. " " .. path))
     assert.matches(":3: sum: x must be a tensor, got nothing\n",
       output("tail -n +2 " .. path .. " | " .. interpreter .. " /dev/stdin"))
     os.remove(path)

@@ -95,7 +95,7 @@ static int push_variable(lua_State *L, lua_Debug *caller, const char *name) {
   return 0;
 }
 
-/* The field ".name" or "[2]" of the table on top, in its place; what follows in the text, or NULL. */
+/* Push the field ".name" or "[2]" of the table on top; what follows in the text, or NULL. */
 static const char *push_field(lua_State *L, const char *p) {
   char part[PATH], *end = NULL;
   if (!lua_istable(L, -1)) return NULL;
@@ -161,7 +161,7 @@ static int examine(lua_State *L) {
   return 0;
 }
 
-/* ---- the message ------------------------------------------------------------------------------ */
+/* ---- the message ----------------------------------------------------------------------------- */
 static void tell(fl_error *e, const search *s) {
   char write[120];
   snprintf(write, sizeof write, "write %s:%s(%s)", s->path, s->callee->name, s->empty ? "" : "…");
