@@ -52,6 +52,8 @@ local image = {}
 flame.linalg = {}
 ---@class flame.nn
 local nn = {}
+nn.Embedding = {}
+nn.Transformer = {}
 nn.init = {}
 nn.lora = {}
 nn.utils = {}
@@ -70,14 +72,549 @@ local Module = {}
 ---@field [string] any
 local Algebra = {}
 
+---@class flame.Batches
+local Batches = {}
+
 ---@class flame.EventWriter
 local EventWriter = {}
+
+---@class flame.GradScaler
+local GradScaler = {}
+
+---@class flame.Optimizer
+local Optimizer = {}
+
+---@class flame.PackedSequence
+local PackedSequence = {}
 
 ---@class flame.Plot
 local Plot = {}
 
 ---@class flame.Progress
 local Progress = {}
+
+---@class flame.Schedule
+local Schedule = {}
+
+---@class flame.NoiseSchedule
+local NoiseSchedule = {}
+
+---@class flame.LBFGS: flame.Optimizer
+local LBFGS = {}
+
+---@class flame.ReduceOnPlateau: flame.Schedule
+local ReduceOnPlateau = {}
+
+---@class flame.AdaptiveAvgPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveAvgPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveAvgPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveLogSoftmaxWithLoss: flame.Module
+---@overload fun(x: flame.Tensor, target: flame.Tensor): flame.Tensor,.Tensor
+local AdaptiveLogSoftmaxWithLoss = {}
+
+---@class flame.AdaptiveMaxPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveMaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveMaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AlphaDropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AveragedModel: flame.Module
+---@overload fun(...: any): ...
+local AveragedModel = {}
+
+---@class flame.AvgPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AvgPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AvgPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BCELoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.BCEWithLogitsLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Bilinear: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.CELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CTCLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor, input_lengths: flame.Tensor|integer|integer[], target_lengths: flame.Tensor|integer|integer[]): flame.Tensor
+
+---@class flame.CausalSelfAttention: flame.Module
+---@overload fun(x: flame.Tensor, cache?: table): flame.Tensor
+local CausalSelfAttention = {}
+
+---@class flame.ChannelShuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConvTranspose1d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.ConvTranspose2d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.ConvTranspose3d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.CosineEmbeddingLoss: flame.Module
+---@overload fun(x1: flame.Tensor, x2: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.CosineSimilarity: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.CrossEntropyLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Embedding: flame.Module
+---@overload fun(ids: flame.Tensor): flame.Tensor
+
+---@class flame.EmbeddingBag: flame.Module
+---@overload fun(ids: flame.Tensor, offsets?: flame.Tensor, per_sample_weights?: flame.Tensor): flame.Tensor
+
+---@class flame.FeatureAlphaDropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FeedForward: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Flatten: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Fold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FractionalMaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FractionalMaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GEGLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GRU: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[]): flame.Tensor|flame.PackedSequence,.Tensor
+
+---@class flame.GRUCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[]): flame.Tensor
+
+---@class flame.GaussianNLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor, var: flame.Tensor|number): flame.Tensor
+
+---@class flame.GroupNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardsigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardswish: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardtanh: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.HingeEmbeddingLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.HingeLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.HuberLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Identity: flame.Module
+---@overload fun(): any
+
+---@class flame.InstanceNorm1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.InstanceNorm2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.InstanceNorm3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.KLDivLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.L1Loss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LSTM: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[], c0?: flame.Tensor): flame.Tensor|flame.PackedSequence,.Tensor,.Tensor
+
+---@class flame.LSTMCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[], c?: flame.Tensor): flame.Tensor,.Tensor
+
+---@class flame.LayerNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LazyBatchNorm1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyBatchNorm2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyBatchNorm3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyLinear: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LeakyReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Linear: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LoRA: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+local LoRA = {}
+
+---@class flame.LocalResponseNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LogSigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LogSoftmax: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MSELoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MarginRankingLoss: flame.Module
+---@overload fun(x1: flame.Tensor, x2: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxUnpool1d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.MaxUnpool2d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.MaxUnpool3d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.Mish: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ModuleDict: flame.Module
+---@overload fun(): any
+
+---@class flame.ModuleList: flame.Module
+---@overload fun(): any
+local ModuleList = {}
+
+---@class flame.MultiLabelMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiLabelSoftMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiheadAttention: flame.Module
+---@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean): flame.Tensor,.Tensor?
+
+---@class flame.NLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.PReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PairwiseDistance: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.ParameterDict: flame.Module
+---@overload fun(): any
+
+---@class flame.ParameterList: flame.Module
+---@overload fun(): any
+local ParameterList = {}
+
+---@class flame.PixelShuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PixelUnshuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PoissonNLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.RMSNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.RNN: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[]): flame.Tensor|flame.PackedSequence,.Tensor
+
+---@class flame.RNNCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[]): flame.Tensor
+
+---@class flame.RReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReLU6: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Sequential: flame.Module
+---@overload fun(): any
+local Sequential = {}
+
+---@class flame.SiLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Sigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SmoothL1Loss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.SoftMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Softmax: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softmax2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softmin: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softplus: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softsign: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SwiGLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Tanh: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Tanhshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Threshold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Transformer: flame.Module
+---@overload fun(src: flame.Tensor, tgt: flame.Tensor, src_mask?: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, src_is_causal?: boolean, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerBlock: flame.Module
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerDecoder: flame.Module
+---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerDecoderLayer: flame.Module
+---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerEncoder: flame.Module
+---@overload fun(src: flame.Tensor, mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerEncoderLayer: flame.Module
+---@overload fun(src: flame.Tensor, src_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TripletMarginLoss: flame.Module
+---@overload fun(anchor: flame.Tensor, positive: flame.Tensor, negative: flame.Tensor): flame.Tensor
+
+---@class flame.TripletMarginWithDistanceLoss: flame.Module
+---@overload fun(anchor: flame.Tensor, positive: flame.Tensor, negative: flame.Tensor): flame.Tensor
+
+---@class flame.Unflatten: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Unfold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Upsample: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.UpsamplingBilinear2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.UpsamplingNearest2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.options.AdaptiveLogSoftmaxWithLoss:log_prob
+---@field x? flame.Tensor
+
+--- Log-probabilities of all classes.
+---@param x flame.Tensor
+---@overload fun(options: flame.options.AdaptiveLogSoftmaxWithLoss:log_prob): flame.Tensor
+---@return flame.Tensor
+function AdaptiveLogSoftmaxWithLoss:log_prob(x) end
+
+---@class flame.options.AdaptiveLogSoftmaxWithLoss:predict
+---@field x? flame.Tensor
+
+--- The likeliest class of each row.
+---@param x flame.Tensor
+---@overload fun(options: flame.options.AdaptiveLogSoftmaxWithLoss:predict): flame.Tensor
+---@return flame.Tensor
+function AdaptiveLogSoftmaxWithLoss:predict(x) end
 
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
@@ -177,6 +714,49 @@ function Algebra:reverse(x) end
 ---@return flame.Tensor   (size, …)
 function Algebra:sandwich(v, x) end
 
+---@class flame.options.AveragedModel:update_parameters
+---@field model? flame.Module
+
+--- One more network of the same form enters the average; the first is taken as it is.
+---@param model flame.Module
+---@overload fun(options: flame.options.AveragedModel:update_parameters): nil
+function AveragedModel:update_parameters(model) end
+
+---@class flame.options.Batches:load_state_dict
+---@field state? table
+
+--- Goes to a position that state() gave.
+---@param state table
+---@overload fun(options: flame.options.Batches:load_state_dict): nil
+function Batches:load_state_dict(state) end
+
+--- The next batch: its number in the epoch and a part of each tensor; nil ends the epoch.
+---@return integer number
+---@return flame.Tensor parts
+function Batches:next() end
+
+--- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
+--- was made ahead is not counted.
+---@return table
+function Batches:state() end
+
+--- The same as Batches:state.
+---@return table
+function Batches:state_dict() end
+
+---@class flame.options.CausalSelfAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- What attention has seen of a text that is written token by token: keys and values of up to
+--- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
+--- in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.CausalSelfAttention:cache): table
+---@return table
+function CausalSelfAttention:cache(batch, length) end
+
 --- The probability of a draw up to a value.
 ---@param value flame.Tensor|number
 ---@return flame.Tensor
@@ -215,35 +795,154 @@ function Distribution:sample(...) end
 --- block: local w <close> = data.tensorboard(…).
 function EventWriter:close() end
 
+---@class flame.options.EventWriter:histogram
+---@field tag? string
+---@field x? flame.Tensor
+---@field step? integer
+
 --- Adds the distribution of a tensor's finite values, in 64 bins.
 ---@param tag string
 ---@param x flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:histogram): any
+---@return any
 function EventWriter:histogram(tag, x, step) end
+
+---@class flame.options.EventWriter:image
+---@field tag? string
+---@field x? flame.Tensor
+---@field step? integer
 
 --- Adds an image, as flame.plot.image takes it.
 ---@param tag string
 ---@param x flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:image): any
+---@return any
 function EventWriter:image(tag, x, step) end
+
+---@class flame.options.EventWriter:scalar
+---@field tag? string
+---@field value? number|flame.Tensor
+---@field step? integer
 
 --- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
 ---@param tag string
----@param value number | flame.Tensor
+---@param value number|flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:scalar): any
+---@return any
 function EventWriter:scalar(tag, value, step) end
 
---- as self[name] = module
+--- The scale now; 1 where the scaler is not enabled.
+---@return number
+function GradScaler:get_scale() end
+
+--- Does the scaler scale.
+---@return boolean
+function GradScaler:is_enabled() end
+
+---@class flame.options.GradScaler:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave.
+---@param state table
+---@overload fun(options: flame.options.GradScaler:load_state_dict): nil
+function GradScaler:load_state_dict(state) end
+
+---@class flame.options.GradScaler:scale
+---@field loss? flame.Tensor|number|table
+
+--- The loss, or a table of losses, times the scale.
+---@param loss flame.Tensor|number|table
+---@overload fun(options: flame.options.GradScaler:scale): any
+---@return any
+function GradScaler:scale(loss) end
+
+--- The scale and its settings as a table.
+---@return table
+function GradScaler:state_dict() end
+
+---@class flame.options.GradScaler:step
+---@field optimizer? flame.Optimizer
+
+--- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
+---@param optimizer flame.Optimizer
+---@param ... any
+---@overload fun(options: flame.options.GradScaler:step): any
+---@return any
+function GradScaler:step(optimizer, ...) end
+
+---@class flame.options.GradScaler:unscale
+---@field optimizer? flame.Optimizer
+
+--- Divides the gradients of opt by the scale, once a step: before clipping them.
+---@param optimizer flame.Optimizer
+---@overload fun(options: flame.options.GradScaler:unscale): nil
+function GradScaler:unscale(optimizer) end
+
+---@class flame.options.GradScaler:unscale_
+---@field optimizer? flame.Optimizer
+
+--- The same as GradScaler:unscale.
+---@param optimizer flame.Optimizer
+---@overload fun(options: flame.options.GradScaler:unscale_): nil
+function GradScaler:unscale_(optimizer) end
+
+---@class flame.options.GradScaler:update
+---@field new_scale? number|flame.Tensor
+
+--- After the steps of an iteration: halves the scale if one was left out, doubles it after
+--- growth_interval good ones; or sets it.
+---@param new_scale? number|flame.Tensor|flame.options.GradScaler:update
+---@overload fun(options: flame.options.GradScaler:update): nil
+function GradScaler:update(new_scale) end
+
+---@class flame.options.LBFGS:step
+---@field closure? function
+
+--- One step, for which the closure runs several times; gives the first loss.
+---@param closure function
+---@overload fun(options: flame.options.LBFGS:step): any
+---@return any
+function LBFGS:step(closure) end
+
+--- s B A.
+---@return flame.Tensor
+function LoRA:delta() end
+
+---@class flame.options.Module.extend
+---@field parent? table
+
+--- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
+--- It inherits the functions of its parent, nn.Module or another class; Parent:extend(name) is the
+--- same.
 ---@param name string
----@param module flame.Module
+---@param parent? table|flame.options.Module.extend
+---@return table
+function Module.extend(name, parent) end
+
+---@class flame.options.Module:add_module
+---@field name? string|integer
+---@field module? flame.Module
+
+--- As self[name] = module.
+---@param name string|integer
+---@param module? flame.Module|flame.options.Module:add_module
+---@overload fun(options: flame.options.Module:add_module): nil
 function Module:add_module(name, module) end
+
+---@class flame.options.Module:apply
+---@field f? function
 
 --- Calls f on every module below and then on the module itself.
 ---@param f function
+---@overload fun(options: flame.options.Module:apply): any
+---@return any
 function Module:apply(f) end
 
---- float values as bf16
----@return flame.Module
+--- Float values as bf16.
+---@return any
 function Module:bfloat16() end
 
 --- Buffers in order of first assignment.
@@ -251,6 +950,7 @@ function Module:bfloat16() end
 function Module:buffers() end
 
 --- The modules that the module itself holds: a list, or for child in net:children() do … end.
+---@return flame.Module[]
 function Module:children() end
 
 --- A deep copy: modules, parameters and buffers of its own with the same values, shared ones
@@ -259,34 +959,36 @@ function Module:children() end
 function Module:clone() end
 
 --- Number of elements of all parameters.
+---@return integer
 function Module:count() end
 
---- all values to the CPU
----@return flame.Module
+--- All values to the CPU.
+---@return any
 function Module:cpu() end
 
---- all values to a GPU
----@param ordinal? integer
----@return flame.Module
+---@class flame.options.Module:cuda
+---@field ordinal? integer
+
+--- All values to a GPU.
+---@param ordinal? integer|flame.options.Module:cuda
+---@overload fun(options: flame.options.Module:cuda): any
+---@return any
 function Module:cuda(ordinal) end
 
 --- The tree as text: "Name(extra)", and what is below in lines of its own.
+---@return string
 function Module:describe() end
 
---- float values as f64
----@return flame.Module
+--- Float values as f64.
+---@return any
 function Module:double() end
 
---- the mode of use: no dropout, running statistics
----@return flame.Module
+--- The mode of use for the module and all below it: no dropout, running statistics.
+---@return any
 function Module:eval() end
 
---- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
----@param parent table?  the class whose functions it inherits
-function Module:extend(parent) end
-
---- float values as f32
----@return flame.Module
+--- Float values as f32.
+---@return any
 function Module:float() end
 
 --- what module(…) computes; to be written by a class
@@ -300,125 +1002,315 @@ function Module:forward(...) end
 --- Stops the training of the parameters in whose names a pattern of Lua is found, as
 --- "^encoder%." or "bias$"; gives their names. Their gradients go.
 ---@param ... string
----@return any
+---@overload fun(options: flame.options.Module:freeze): table
+---@return table
 function Module:freeze(...) end
 
---- the buffer at a dotted path
----@param path string
+---@class flame.options.Module:get_buffer
+---@field path? string|integer
+
+--- The buffer at a dotted path.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_buffer): flame.Tensor
 ---@return flame.Tensor
 function Module:get_buffer(path) end
 
---- the parameter at a dotted path
----@param path string
+---@class flame.options.Module:get_parameter
+---@field path? string|integer
+
+--- The parameter at a dotted path.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_parameter): flame.Tensor
 ---@return flame.Tensor
 function Module:get_parameter(path) end
 
---- What stands at a dotted path; raises when nothing does.
----@param path string
+---@class flame.options.Module:get_submodule
+---@field path? string|integer
+
+--- The module at a dotted path; raises where there is none.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_submodule): flame.Module
+---@return flame.Module
 function Module:get_submodule(path) end
 
---- float values as f16
----@return flame.Module
+--- Float values as f16.
+---@return any
 function Module:half() end
 
---- Takes values into the same handles; every name must be there, unless strict = false. On an error
---- nothing has changed.
----@param state table<string, flame.Tensor>
----@param options table?  {strict = true, zero_based = false: names count lists from 0, as PyTorch's}
----@return table  {missing_keys = {…}, unexpected_keys = {…}}
-function Module:load_state_dict(state, options) end
+---@class flame.options.Module:load_state_dict
+---@field state? table
+---@field strict? boolean  true
+---@field zero_based? boolean  false
+
+--- Takes values into the same handles; every name must be there, unless strict = false. With
+--- zero_based names count lists from 0, as PyTorch's. On an error nothing has changed. Gives
+--- {missing_keys = {…}, unexpected_keys = {…}}.
+---@param state table
+---@param strict? boolean|flame.options.Module:load_state_dict  true
+---@overload fun(options: flame.options.Module:load_state_dict): table
+---@return table
+function Module:load_state_dict(state, strict) end
 
 --- The module and all below it: a list, or for module in net:modules() do … end.
+---@return flame.Module[]
 function Module:modules() end
 
 --- for name, buffer in net:named_buffers() do … end
+---@return function
 function Module:named_buffers() end
 
 --- The modules that the module itself holds, with their names.
+---@return function
 function Module:named_children() end
 
 --- for name, module in net:named_modules() do … end; the module itself comes first, as "".
+---@return function
 function Module:named_modules() end
 
 --- for name, parameter in net:named_parameters() do … end
+---@return function
 function Module:named_parameters() end
 
 ---@class flame.options.Module:parameter_groups
----@field groups? any
+---@field groups? table[]
 
 --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
 --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
 --- which a pattern is found in its name; a group without patterns takes those that are left,
 --- else they make one of their own. Frozen parameters are left out.
----@param groups any
----@return any
+---@param groups table[]
+---@overload fun(options: flame.options.Module:parameter_groups): table[]
+---@return table[]
 function Module:parameter_groups(groups) end
 
 --- Parameters in order of first assignment, shared ones once.
 ---@return flame.Tensor[]
 function Module:parameters() end
 
---- As self[name] = nn.Buffer(x), nn.Parameter(x) and self[name] = module.
----@param name any
----@param x flame.Tensor
----@param persistent any
+---@class flame.options.Module:register_buffer
+---@field name? string|integer
+---@field x? flame.Tensor
+---@field persistent? boolean  true
+
+--- As self[name] = nn.Buffer(x, persistent).
+---@param name string|integer
+---@param x? flame.Tensor|flame.options.Module:register_buffer
+---@param persistent? boolean|flame.options.Module:register_buffer  true
+---@overload fun(options: flame.options.Module:register_buffer): nil
 function Module:register_buffer(name, x, persistent) end
 
+---@class flame.options.Module:register_forward_hook
+---@field f? function
+
 --- f(module, arguments, result) runs after each forward; what it returns replaces the result.
+--- Gives a table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_forward_hook): table
+---@return table
 function Module:register_forward_hook(f) end
 
---- f(module, arguments) runs before each forward; what it returns replaces the arguments.
+---@class flame.options.Module:register_forward_pre_hook
+---@field f? function
+
+--- f(module, arguments) runs before each forward; what it returns replaces the arguments. Gives a
+--- table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_forward_pre_hook): table
+---@return table
 function Module:register_forward_pre_hook(f) end
+
+---@class flame.options.Module:register_full_backward_hook
+---@field f? function
 
 --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
 --- lists with false where there is none. A list that it returns replaces the first; of several
---- results the second has the first's.
+--- results the second has the first's. Gives a table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_full_backward_hook): table
+---@return table
 function Module:register_full_backward_hook(f) end
 
---- as self[name] = module
----@param name string
----@param module flame.Module
+---@class flame.options.Module:register_module
+---@field name? string|integer
+---@field module? flame.Module
+
+--- The same as Module:add_module.
+---@param name string|integer
+---@param module? flame.Module|flame.options.Module:register_module
+---@overload fun(options: flame.options.Module:register_module): nil
 function Module:register_module(name, module) end
 
---- as self[name] = nn.Parameter(x)
----@param name string
----@param x flame.Tensor
+---@class flame.options.Module:register_parameter
+---@field name? string|integer
+---@field x? flame.Tensor
+
+--- As self[name] = nn.Parameter(x).
+---@param name string|integer
+---@param x? flame.Tensor|flame.options.Module:register_parameter
+---@overload fun(options: flame.options.Module:register_parameter): nil
 function Module:register_parameter(name, x) end
 
+---@class flame.options.Module:requires_grad_
+---@field requires_grad? boolean  true
+
 --- Tracks every parameter, or none.
----@param on any
-function Module:requires_grad_(on) end
+---@param requires_grad? boolean|flame.options.Module:requires_grad_  true
+---@overload fun(options: flame.options.Module:requires_grad_): any
+---@return any
+function Module:requires_grad_(requires_grad) end
 
 --- A snapshot of all parameters and buffers by name; training on does not change it.
----@return table<string, flame.Tensor>
+---@return table
 function Module:state_dict() end
 
---- Moves every parameter and buffer, or converts the floating ones, inside the same handles.
----@param ... string  device, floating dtype, or both; or a tensor to be like
+---@class flame.options.Module:to
+---@field target? string|string|flame.Tensor
+
+--- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
+--- device, a floating dtype, or both; or a tensor to be like.
+---@param ... string|string|flame.Tensor
+---@overload fun(options: flame.options.Module:to): any
+---@return any
 function Module:to(...) end
 
+---@class flame.options.Module:train
+---@field mode? boolean  true
+
 --- Training mode for the module and all below it.
----@param on any
-function Module:train(on) end
+---@param mode? boolean|flame.options.Module:train  true
+---@overload fun(options: flame.options.Module:train): any
+---@return any
+function Module:train(mode) end
 
 ---@class flame.options.Module:unfreeze
 ---@field patterns? string
 
 --- Trains the parameters again in whose names a pattern of Lua is found; gives their names.
 ---@param ... string
----@return any
+---@overload fun(options: flame.options.Module:unfreeze): table
+---@return table
 function Module:unfreeze(...) end
 
---- Sets .grad of every parameter to nil; set_to_none = false, also in a
---- table, fills them with 0 instead.
----@param set_to_none? boolean|table  true
+---@class flame.options.Module:zero_grad
+---@field set_to_none? boolean  true
+
+--- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
+---@param set_to_none? boolean|flame.options.Module:zero_grad  true
+---@overload fun(options: flame.options.Module:zero_grad): nil
 function Module:zero_grad(set_to_none) end
+
+---@class flame.options.ModuleList:append
+---@field module? flame.Module
+
+--- One more at the end.
+---@param module flame.Module
+---@overload fun(options: flame.options.ModuleList:append): any
+---@return any
+function ModuleList:append(module) end
+
+---@class flame.options.ModuleList:extend
+---@field modules? flame.Module[]
+
+--- All of another list at the end. (The name is a class's maker elsewhere:
+--- lists make no classes.)
+---@param modules flame.Module[]
+---@overload fun(options: flame.options.ModuleList:extend): any
+---@return any
+function ModuleList:extend(modules) end
+
+---@class flame.options.ModuleList:insert
+---@field index? integer
+---@field module? flame.Module
+
+--- One more at a position; those from there on move.
+---@param index integer
+---@param module flame.Module
+---@overload fun(options: flame.options.ModuleList:insert): nil
+function ModuleList:insert(index, module) end
+
+--- x at times t, with the given noise: a x + s noise.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@return flame.Tensor
+function NoiseSchedule:add_noise(x, noise, t) end
+
+--- What a network is to predict at times t.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@param prediction? string  "epsilon", "sample" or "v_prediction"
+---@return flame.Tensor
+function NoiseSchedule:target(x, noise, t, prediction) end
+
+--- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
+--- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
+--- there are fewer.
+---@param n integer         1 to steps
+---@param spacing? string   "trailing"
+---@return integer[]
+function NoiseSchedule:timesteps(n, spacing) end
+
+---@class flame.options.Optimizer:add_param_group
+---@field group? table
+
+--- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+---@param group table
+---@overload fun(options: flame.options.Optimizer:add_param_group): nil
+function Optimizer:add_param_group(group) end
+
+--- The settings of all groups as text, as print shows them.
+---@return string
+function Optimizer:describe() end
+
+---@class flame.options.Optimizer:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave; groups and parameters must be as many.
+---@param state table
+---@overload fun(options: flame.options.Optimizer:load_state_dict): nil
+function Optimizer:load_state_dict(state) end
+
+--- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
+--- parameters are numbered on over the groups.
+---@return table
+function Optimizer:state_dict() end
+
+---@class flame.options.Optimizer:state_of
+---@field parameter? flame.Tensor
+
+--- The state of a parameter for this rule, made at its first step.
+---@param parameter flame.Tensor
+---@overload fun(options: flame.options.Optimizer:state_of): table
+---@return table
+function Optimizer:state_of(parameter) end
+
+---@class flame.options.Optimizer:step
+---@field closure? function
+
+--- One update from the parameters' gradients; those without one are left alone.
+--- A closure computes the loss and its gradients anew; its result is returned.
+---@param closure? function|flame.options.Optimizer:step
+---@overload fun(options: flame.options.Optimizer:step): any
+---@return any
+function Optimizer:step(closure) end
+
+---@class flame.options.Optimizer:zero_grad
+---@field set_to_none? boolean  true
+
+--- Sets the gradient of every parameter to nil; set_to_none = false fills them with 0 instead.
+---@param set_to_none? boolean|flame.options.Optimizer:zero_grad  true
+---@overload fun(options: flame.options.Optimizer:zero_grad): nil
+function Optimizer:zero_grad(set_to_none) end
+
+---@class flame.options.ParameterList:append
+---@field parameter? flame.Tensor
+
+--- One more at the end.
+---@param parameter flame.Tensor
+---@overload fun(options: flame.options.ParameterList:append): any
+---@return any
+function ParameterList:append(parameter) end
 
 --- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
 --- are at 1, 2, … Their width is a part of the least distance of two.
@@ -499,44 +1391,77 @@ function Plot:svg() end
 ---@return string
 function Plot:text(options) end
 
+---@class flame.options.Progress:line
+---@field step? integer
+---@field text? any
+
 --- Prints a line that stays: the step, a text, the rate since the last such line, the time.
 ---@param step integer
----@param text string
+---@param text any
+---@overload fun(options: flame.options.Progress:line): nil
 function Progress:line(step, text) end
 
 --- The curve of the losses that were read, as a plot.
 ---@return flame.Plot
 function Progress:plot() end
 
+---@class flame.options.Progress:tick
+---@field step? integer
+---@field loss? flame.Tensor|number
+
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
 --- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
 --- for it. Elsewhere it is read only where 'curve' was asked for.
 ---@param step integer
----@param loss? flame.Tensor | number
+---@param loss? flame.Tensor|number|flame.options.Progress:tick
+---@overload fun(options: flame.options.Progress:tick): nil
 function Progress:tick(step, loss) end
 
---- x at times t, with the given noise: a x + s noise.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@return flame.Tensor
-function Schedule:add_noise(x, noise, t) end
+---@class flame.options.ReduceOnPlateau:step
+---@field metrics? number|flame.Tensor
 
---- What a network is to predict at times t.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@param prediction? string  "epsilon", "sample" or "v_prediction"
----@return flame.Tensor
-function Schedule:target(x, noise, t, prediction) end
+--- Takes a measure, after which the rates are set; gives the rate of the first group.
+---@param metrics number|flame.Tensor
+---@overload fun(options: flame.options.ReduceOnPlateau:step): number
+---@return number
+function ReduceOnPlateau:step(metrics) end
 
---- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
---- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
---- there are fewer.
----@param n integer         1 to steps
----@param spacing? string   "trailing"
----@return integer[]
-function Schedule:timesteps(n, spacing) end
+---@class flame.options.Schedule:apply
+---@field count? number
+
+--- Sets the rates of a count, by default the present one.
+---@param count? number|flame.options.Schedule:apply
+---@overload fun(options: flame.options.Schedule:apply): nil
+function Schedule:apply(count) end
+
+--- The rates now, a list over the groups.
+---@return number[]
+function Schedule:get_last_lr() end
+
+---@class flame.options.Schedule:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave, and sets the rates.
+---@param state table
+---@overload fun(options: flame.options.Schedule:load_state_dict): nil
+function Schedule:load_state_dict(state) end
+
+--- The position and the rates that the groups began with.
+---@return table
+function Schedule:state_dict() end
+
+--- Sets the rates of the next step; gives the rate of the first group.
+---@return number
+function Schedule:step() end
+
+---@class flame.options.Sequential:append
+---@field module? flame.Module|function
+
+--- One more at the end.
+---@param module flame.Module|function
+---@overload fun(options: flame.options.Sequential:append): any
+---@return any
+function Sequential:append(module) end
 
 --- y = t(x), elementwise and strictly monotone.
 ---@param x flame.Tensor
@@ -1257,8 +2182,12 @@ Tensor.bmm = flame.bmm
 ---@return flame.Tensor
 function Tensor:bool() end
 
+---@class flame.options.broadcast
+---@field tensors? flame.Tensor
+
 --- All in their common shape.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.broadcast): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
 
@@ -1267,8 +2196,12 @@ function flame.broadcast(...) end
 ---@return integer[]
 function flame.broadcast_shapes(...) end
 
+---@class flame.options.broadcast_tensors
+---@field tensors? flame.Tensor
+
 --- The same as broadcast.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.broadcast_tensors): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast_tensors(...) end
 
@@ -1886,30 +2819,51 @@ flame.cumsum_ = flame.cumsum
 function flame.cumulative_trapezoid(y, x, d) end
 Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 
+---@class flame.options.data.batches
+---@field size? integer  32
+---@field shuffle? boolean  false
+---@field drop_last? boolean  false
+---@field prefetch? integer  0
+---@field device? string
+---@field seed? integer
+---@field state? table
+
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
----@param tensors flame.Tensor[]
----@param options table  {size = 32, shuffle = false, drop_last = false, prefetch = 0, device =, seed =, state =}
-function data.batches(tensors, options) end
+--- 'state' is a position that state() gave.
+---@param tensors flame.Tensor|flame.Tensor[]
+---@param size? integer|flame.options.data.batches  32
+---@return flame.Batches
+function data.batches(tensors, size) end
+
+---@class flame.options.data.csv
+---@field header? boolean|"auto"  "auto"
+---@field sep? string  ","
+---@field dtype? string  "f32"
 
 --- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
---- out. Without 'header' a first line that holds anything but numbers is one.
+--- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
 ---@param path string
----@param options table?  {header = bool, sep = ",", dtype = "f32"}
----@return flame.Tensor rows, string[]? names
-function data.csv(path, options) end
+---@return flame.Tensor rows
+---@return string[]? names
+function data.csv(path) end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
 ---@param n integer
----@return flame.Tensor images, flame.Tensor labels
+---@return flame.Tensor images
+---@return flame.Tensor labels
 function data.drawn_digits(n) end
+
+---@class flame.options.data.find
+---@field name? string
 
 --- Path of 'name' or 'name.gz' in a folder.
 ---@param folder string
 ---@param name string
+---@return string
 function data.find(folder, name) end
 
 --- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
@@ -1918,6 +2872,7 @@ function data.find(folder, name) end
 function data.idx(path) end
 
 --- Folder of the licence texts that every Debian machine has.
+---@return string
 function data.licences() end
 
 --- A .npy file.
@@ -1925,45 +2880,67 @@ function data.licences() end
 ---@return flame.Tensor
 function data.npy(path) end
 
---- Options of a script. spec: a list of {name, default, help}; a value has its default's type.
---- Takes --name value, --name=value, and --name alone for true. --help prints the list and
---- ends the program; a mistake ends it with exit code 1.
----@param arguments string[]  the global arg
----@param spec table
----@return table<string, any>
+---@class flame.options.data.options
+---@field spec? any[]
+
+--- Options of a script from its arguments, the global arg. spec: a list of {name, default, help}; a
+--- value has its default's type. Takes --name value, --name=value, and --name alone for true.
+--- --help prints the list and ends the program; a mistake ends it with exit code 1.
+---@param arguments? any[]|flame.options.data.options
+---@param spec any[]
+---@return table
 function data.options(arguments, spec) end
 
+---@class flame.options.data.progress
+---@field steps? integer
+---@field from? integer  0
+---@field unit? string  "steps"
+---@field each? number  1
+---@field curve? integer
+
 --- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
---- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
---- the loss stands beside the line, 'curve' characters of it.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
+--- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
+--- before; a step is 'each' units. On a terminal the curve of the loss stands beside the line, 16
+--- characters of it, or 'curve'.
+---@overload fun(options: flame.options.data.progress): flame.Progress
 ---@return flame.Progress
-function data.progress(o) end
+function data.progress() end
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
+---@return number
 function data.random() end
 
 --- Seeds data.random.
 ---@param seed integer
 function data.seed(seed) end
 
+---@class flame.options.data.tensorboard
+---@field time? function
+
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
 --- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has a file of its own in it.
+--- not there; each writer has a file of its own in it. time gives the seconds of events, by
+--- default os.time.
 ---@param folder string
----@param options table?  {time = os.time: a function that gives the seconds of events}
 ---@return flame.EventWriter
-function data.tensorboard(folder, options) end
+function data.tensorboard(folder) end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
---- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
----@param source string | string[]  a file, a folder or a list of them
+--- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
+--- source is a file, a folder or a list of them, in which lists may stand too.
+---@param source string|any[]
+---@return table
 function data.text(source) end
 
---- A file of token ids, little-endian, as i32; the numbers come unchanged.
+---@class flame.options.data.tokens
+---@field dtype? "u8"|"u16"|"i32"|"u32"  "u16"
+---@field header? integer  0
+
+--- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
+--- bytes are skipped.
 ---@param path string
----@param options table?  {dtype = "u16" (u8 u16 i32 u32), header = 0: bytes to skip}
-function data.tokens(path, options) end
+---@return flame.Tensor
+function data.tokens(path) end
 
 --- prints plans and kernels as they are made
 ---@param on? boolean|integer
@@ -2074,7 +3051,7 @@ Tensor.diff = flame.diff
 
 ---@class flame.options.diffusion.ddim
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer  50
 ---@field eta? number  0
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
@@ -2086,14 +3063,14 @@ Tensor.diff = flame.diff
 --- much as ddpm.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddim  50
 ---@return flame.Tensor
 function diffusion.ddim(model, x, schedule, steps) end
 
 ---@class flame.options.diffusion.ddpm
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 ---@field variance? "small"|"large"  "small"
@@ -2106,14 +3083,14 @@ function diffusion.ddim(model, x, schedule, steps) end
 --- data; on_step(i, x, data) is called after each step.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddpm
 ---@return flame.Tensor
 function diffusion.ddpm(model, x, schedule, steps) end
 
 ---@class flame.options.diffusion.dpm_solver
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer  20
 ---@field order? integer  2
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
@@ -2125,7 +3102,7 @@ function diffusion.ddpm(model, x, schedule, steps) end
 --- ddim), 2 or 3; the last step, to the data, is of order 1.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.dpm_solver  20
 ---@return flame.Tensor
 function diffusion.dpm_solver(model, x, schedule, steps) end
@@ -2158,19 +3135,20 @@ function diffusion.flow_loss(model, x) end
 
 ---@class flame.options.diffusion.loss
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 
 --- The mean squared error of a network's prediction at random times with random noise: what is
 --- minimised. x is data, (batch, …).
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param prediction? "epsilon"|"sample"|"v_prediction"|flame.options.diffusion.loss  "epsilon"
 ---@return flame.Tensor
 function diffusion.loss(model, x, schedule, prediction) end
 
 ---@class flame.options.diffusion.schedule
+---@field steps? integer  1000
 ---@field kind? "linear"|"scaled_linear"|"cosine"  "linear"
 ---@field beta_start? number  0.0001
 ---@field beta_end? number  0.02
@@ -2180,7 +3158,8 @@ function diffusion.loss(model, x, schedule, prediction) end
 --- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
 ---@param steps? integer|flame.options.diffusion.schedule  1000
 ---@param kind? "linear"|"scaled_linear"|"cosine"|flame.options.diffusion.schedule  "linear"
----@return flame.Schedule
+---@overload fun(options: flame.options.diffusion.schedule): flame.NoiseSchedule
+---@return flame.NoiseSchedule
 function diffusion.schedule(steps, kind) end
 
 ---@class flame.options.diffusion.time_embedding
@@ -2225,12 +3204,14 @@ Tensor.dist = flame.dist
 function distributions.AffineTransform(loc, scale) end
 
 ---@class flame.options.distributions.Bernoulli
+---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
 --- 1 with probability probs, else 0; logits are log(p / (1 - p)).
 ---@param probs? flame.Tensor|number|flame.options.distributions.Bernoulli
 ---@param logits? flame.Tensor|number|flame.options.distributions.Bernoulli
+---@overload fun(options: flame.options.distributions.Bernoulli): flame.Distribution
 ---@return flame.Distribution
 function distributions.Bernoulli(probs, logits) end
 
@@ -2246,6 +3227,7 @@ function distributions.Bernoulli(probs, logits) end
 function distributions.Beta(concentration1, concentration0) end
 
 ---@class flame.options.distributions.Binomial
+---@field total_count? flame.Tensor|number  1
 ---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
@@ -2254,16 +3236,19 @@ function distributions.Beta(concentration1, concentration0) end
 ---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
 ---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
 ---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
+---@overload fun(options: flame.options.distributions.Binomial): flame.Distribution
 ---@return flame.Distribution
 function distributions.Binomial(total_count, probs, logits) end
 
 ---@class flame.options.distributions.Categorical
+---@field probs? flame.Tensor
 ---@field logits? flame.Tensor
 ---@field validate_args? boolean
 
 --- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
 ---@param probs? flame.Tensor|flame.options.distributions.Categorical
 ---@param logits? flame.Tensor|flame.options.distributions.Categorical
+---@overload fun(options: flame.options.distributions.Categorical): flame.Distribution
 ---@return flame.Distribution
 function distributions.Categorical(probs, logits) end
 
@@ -2304,22 +3289,26 @@ function distributions.Exponential(rate) end
 function distributions.Gamma(concentration, rate) end
 
 ---@class flame.options.distributions.Geometric
+---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
 --- Failures before the first success of trials that succeed with probability probs.
 ---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
 ---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
+---@overload fun(options: flame.options.distributions.Geometric): flame.Distribution
 ---@return flame.Distribution
 function distributions.Geometric(probs, logits) end
 
 ---@class flame.options.distributions.Independent
+---@field base_dist? flame.Distribution
 ---@field reinterpreted_batch_ndims? integer
 ---@field validate_args? boolean
 
 --- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
+---@overload fun(options: flame.options.distributions.Independent): flame.Distribution
 ---@return flame.Distribution
 function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 
@@ -2344,6 +3333,7 @@ function distributions.Laplace(loc, scale) end
 function distributions.LogNormal(loc, scale) end
 
 ---@class flame.options.distributions.MixtureSameFamily
+---@field mixture_distribution? flame.Categorical
 ---@field component_distribution? flame.Distribution
 ---@field validate_args? boolean
 
@@ -2351,6 +3341,7 @@ function distributions.LogNormal(loc, scale) end
 --- mixture, a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
+---@overload fun(options: flame.options.distributions.MixtureSameFamily): flame.Distribution
 ---@return flame.Distribution
 function distributions.MixtureSameFamily(mixture_distribution, component_distribution) end
 
@@ -2413,12 +3404,14 @@ function distributions.TanhTransform() end
 function distributions.Transform(self, x) end
 
 ---@class flame.options.distributions.TransformedDistribution
+---@field base_distribution? flame.Distribution
 ---@field transforms? any
 ---@field validate_args? boolean
 
 --- The values of a distribution after a transform or a list of them.
 ---@param base_distribution flame.Distribution
 ---@param transforms any
+---@overload fun(options: flame.options.distributions.TransformedDistribution): flame.Distribution
 ---@return flame.Distribution
 function distributions.TransformedDistribution(base_distribution, transforms) end
 
@@ -2433,11 +3426,13 @@ function distributions.TransformedDistribution(base_distribution, transforms) en
 function distributions.Uniform(low, high) end
 
 ---@class flame.options.distributions.kl_divergence
+---@field p? flame.Distribution
 ---@field q? flame.Distribution
 
 --- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.
 ---@param p flame.Distribution
 ---@param q flame.Distribution
+---@overload fun(options: flame.options.distributions.kl_divergence): flame.Tensor
 ---@return flame.Tensor
 function distributions.kl_divergence(p, q) end
 
@@ -4978,10 +5973,12 @@ Tensor.median = flame.median
 function flame.memory(device) end
 
 ---@class flame.options.meshgrid
+---@field indexing? "ij"|"xy"  "ij"
 ---@field tensors? flame.Tensor
 
 --- Coordinates of all points.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.meshgrid): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
 
@@ -5344,52 +6341,100 @@ flame.nextafter_ = flame.nextafter
 function flame.nll_loss(input, target, weight, ignore_index, reduction) end
 Tensor.nll_loss = flame.nll_loss
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool1d(...) end
+---@class flame.options.nn.AdaptiveAvgPool1d
+---@field output_size? integer|any[]
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool2d(...) end
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool1d): flame.AdaptiveAvgPool1d
+---@return flame.AdaptiveAvgPool1d
+function nn.AdaptiveAvgPool1d(output_size) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool3d(...) end
+---@class flame.options.nn.AdaptiveAvgPool2d
+---@field output_size? integer|any[]
+
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool2d): flame.AdaptiveAvgPool2d
+---@return flame.AdaptiveAvgPool2d
+function nn.AdaptiveAvgPool2d(output_size) end
+
+---@class flame.options.nn.AdaptiveAvgPool3d
+---@field output_size? integer|any[]
+
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool3d): flame.AdaptiveAvgPool3d
+---@return flame.AdaptiveAvgPool3d
+function nn.AdaptiveAvgPool3d(output_size) end
+
+---@class flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@field in_features? integer
+---@field n_classes? integer
+---@field cutoffs? integer[]
+---@field div_value? number  4
+---@field head_bias? boolean  false
+---@field device? string
+---@field dtype? string
 
 --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
 --- target) gives the log-probability of each row's class, and minus their mean. The head holds
 --- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
 --- smaller by div_value^i.
----@param in_features any
----@param n_classes any
----@param cutoffs any
----@param ... any
----@return flame.Module
-function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, ...) end
+---@param in_features integer
+---@param n_classes integer
+---@param cutoffs integer[]
+---@param div_value? number|flame.options.nn.AdaptiveLogSoftmaxWithLoss  4
+---@param head_bias? boolean|flame.options.nn.AdaptiveLogSoftmaxWithLoss  false
+---@param device? string|flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@param dtype? string|flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@overload fun(options: flame.options.nn.AdaptiveLogSoftmaxWithLoss): flame.AdaptiveLogSoftmaxWithLoss
+---@return flame.AdaptiveLogSoftmaxWithLoss
+function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, div_value, head_bias, device, dtype) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool1d(...) end
+---@class flame.options.nn.AdaptiveMaxPool1d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool2d(...) end
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool1d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool1d): flame.AdaptiveMaxPool1d
+---@return flame.AdaptiveMaxPool1d
+function nn.AdaptiveMaxPool1d(output_size, return_indices) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool3d(...) end
+---@class flame.options.nn.AdaptiveMaxPool2d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool2d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool2d): flame.AdaptiveMaxPool2d
+---@return flame.AdaptiveMaxPool2d
+function nn.AdaptiveMaxPool2d(output_size, return_indices) end
+
+---@class flame.options.nn.AdaptiveMaxPool3d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool3d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool3d): flame.AdaptiveMaxPool3d
+---@return flame.AdaptiveMaxPool3d
+function nn.AdaptiveMaxPool3d(output_size, return_indices) end
+
+---@class flame.options.nn.AlphaDropout
+---@field p? number  0.5
+---@field inplace? boolean  false
 
 --- Dropout that keeps mean and variance of what SELU gives.
----@param self any
----@param x flame.Tensor
----@return flame.Module
-function nn.AlphaDropout(self, x) end
+---@param p? number|flame.options.nn.AlphaDropout  0.5
+---@param inplace? boolean|flame.options.nn.AlphaDropout  false
+---@overload fun(options: flame.options.nn.AlphaDropout): flame.AlphaDropout
+---@return flame.AlphaDropout
+function nn.AlphaDropout(p, inplace) end
 
 ---@class flame.options.nn.AveragedModel
 ---@field model? flame.Module
@@ -5401,235 +6446,642 @@ function nn.AlphaDropout(self, x) end
 --- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old and 1 - d
 --- times the new; avg_fn(averaged, current, count) is another rule. use_buffers: buffers are
 --- averaged too, else they are those of the last update. averaged(…) calls the copy.
----@param ... any
----@return flame.Module
-function nn.AveragedModel(...) end
+---@param model flame.Module
+---@overload fun(options: flame.options.nn.AveragedModel): flame.AveragedModel
+---@return flame.AveragedModel
+function nn.AveragedModel(model) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool1d(...) end
+---@class flame.options.nn.AvgPool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool2d(...) end
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool1d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool1d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool1d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool1d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool1d
+---@overload fun(options: flame.options.nn.AvgPool1d): flame.AvgPool1d
+---@return flame.AvgPool1d
+function nn.AvgPool1d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool3d(...) end
+---@class flame.options.nn.AvgPool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool2d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool2d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool2d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool2d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool2d
+---@overload fun(options: flame.options.nn.AvgPool2d): flame.AvgPool2d
+---@return flame.AvgPool2d
+function nn.AvgPool2d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---@class flame.options.nn.AvgPool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool3d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool3d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool3d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool3d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool3d
+---@overload fun(options: flame.options.nn.AvgPool3d): flame.AvgPool3d
+---@return flame.AvgPool3d
+function nn.AvgPool3d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---@class flame.options.nn.BCELoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.binary_cross_entropy.
----@param ... any
----@return flame.Module
-function nn.BCELoss(...) end
+---@param weight? flame.Tensor|number|flame.options.nn.BCELoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.BCELoss  "mean"
+---@overload fun(options: flame.options.nn.BCELoss): flame.BCELoss
+---@return flame.BCELoss
+function nn.BCELoss(weight, reduction) end
+
+---@class flame.options.nn.BCEWithLogitsLoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field pos_weight? flame.Tensor|number
 
 --- The module of flame.binary_cross_entropy_with_logits.
----@param ... any
----@return flame.Module
-function nn.BCEWithLogitsLoss(...) end
+---@param weight? flame.Tensor|number|flame.options.nn.BCEWithLogitsLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.BCEWithLogitsLoss  "mean"
+---@param pos_weight? flame.Tensor|number|flame.options.nn.BCEWithLogitsLoss
+---@overload fun(options: flame.options.nn.BCEWithLogitsLoss): flame.BCEWithLogitsLoss
+---@return flame.BCEWithLogitsLoss
+function nn.BCEWithLogitsLoss(weight, reduction, pos_weight) end
 
---- batch_norm with running statistics over 1 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm1d(channels, o) end
+---@class flame.options.nn.BatchNorm1d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- batch_norm with running statistics over 2 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm2d(channels, o) end
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm1d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm1d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm1d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm1d  true
+---@param device? string|flame.options.nn.BatchNorm1d
+---@param dtype? string|flame.options.nn.BatchNorm1d
+---@overload fun(options: flame.options.nn.BatchNorm1d): flame.BatchNorm1d
+---@return flame.BatchNorm1d
+function nn.BatchNorm1d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- batch_norm with running statistics over 3 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm3d(channels, o) end
+---@class flame.options.nn.BatchNorm2d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- x1 W x2 + b
----@param in1 integer
----@param in2 integer
----@param out integer
----@param o? table?
----@return flame.Module
-function nn.Bilinear(in1, in2, out, o) end
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm2d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm2d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm2d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm2d  true
+---@param device? string|flame.options.nn.BatchNorm2d
+---@param dtype? string|flame.options.nn.BatchNorm2d
+---@overload fun(options: flame.options.nn.BatchNorm2d): flame.BatchNorm2d
+---@return flame.BatchNorm2d
+function nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- Marks a tensor as part of a module's state that is not trained.
+---@class flame.options.nn.BatchNorm3d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm3d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm3d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm3d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm3d  true
+---@param device? string|flame.options.nn.BatchNorm3d
+---@param dtype? string|flame.options.nn.BatchNorm3d
+---@overload fun(options: flame.options.nn.BatchNorm3d): flame.BatchNorm3d
+---@return flame.BatchNorm3d
+function nn.BatchNorm3d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.Bilinear
+---@field in1_features? integer
+---@field in2_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- y[o] = x1 W[o] x2 + b[o] over the last axes; weight (out, in1, in2), uniform in +-1/sqrt(in1).
+---@param in1_features integer
+---@param in2_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.Bilinear  true
+---@param device? string|flame.options.nn.Bilinear
+---@param dtype? string|flame.options.nn.Bilinear
+---@overload fun(options: flame.options.nn.Bilinear): flame.Bilinear
+---@return flame.Bilinear
+function nn.Bilinear(in1_features, in2_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.Buffer
+---@field persistent? boolean  true
+
+--- Marks a tensor as part of a module's state that is not trained; with persistent = false it is
+--- not in state_dict.
 ---@param x flame.Tensor
----@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
+---@param persistent? boolean|flame.options.nn.Buffer  true
 ---@return flame.Tensor
 function nn.Buffer(x, persistent) end
 
+---@class flame.options.nn.CELU
+---@field alpha? number  1
+---@field inplace? boolean  false
+
 --- The module of flame.celu.
----@param ... any
----@return flame.Module
-function nn.CELU(...) end
+---@param alpha? number|flame.options.nn.CELU  1
+---@param inplace? boolean|flame.options.nn.CELU  false
+---@overload fun(options: flame.options.nn.CELU): flame.CELU
+---@return flame.CELU
+function nn.CELU(alpha, inplace) end
 
---- ctc_loss; o: {blank = 1, reduction =, zero_infinity =}
----@param o? table
----@return flame.Module
-function nn.CTCLoss(o) end
+---@class flame.options.nn.CTCLoss
+---@field blank? integer  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field zero_infinity? boolean  false
 
---- attention of a sequence to what came before
+--- The module of flame.ctc_loss.
+---@param blank? integer|flame.options.nn.CTCLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CTCLoss  "mean"
+---@param zero_infinity? boolean|flame.options.nn.CTCLoss  false
+---@overload fun(options: flame.options.nn.CTCLoss): flame.CTCLoss
+---@return flame.CTCLoss
+function nn.CTCLoss(blank, reduction, zero_infinity) end
+
+---@class flame.options.nn.CausalSelfAttention
+---@field size? integer
+---@field heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+
+--- Causal self-attention over (batch, time, size) with 'heads' heads:
+--- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
 ---@param size integer
 ---@param heads integer
----@param o? table?
----@return flame.Module
-function nn.CausalSelfAttention(size, heads, o) end
+---@param dropout? number|flame.options.nn.CausalSelfAttention  0
+---@param bias? boolean|flame.options.nn.CausalSelfAttention  true
+---@overload fun(options: flame.options.nn.CausalSelfAttention): flame.CausalSelfAttention
+---@return flame.CausalSelfAttention
+function nn.CausalSelfAttention(size, heads, dropout, bias) end
+
+---@class flame.options.nn.ChannelShuffle
+---@field groups? integer
 
 --- The module of flame.channel_shuffle.
----@param ... any
----@return flame.Module
-function nn.ChannelShuffle(...) end
+---@param groups integer
+---@overload fun(options: flame.options.nn.ChannelShuffle): flame.ChannelShuffle
+---@return flame.ChannelShuffle
+function nn.ChannelShuffle(groups) end
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad1d(size, ...) end
+---@class flame.options.nn.CircularPad1d
+---@field padding? integer|integer[]
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad2d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad1d): flame.CircularPad1d
+---@return flame.CircularPad1d
+function nn.CircularPad1d(padding) end
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad3d(size, ...) end
+---@class flame.options.nn.CircularPad2d
+---@field padding? integer|integer[]
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad1d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad2d): flame.CircularPad2d
+---@return flame.CircularPad2d
+function nn.CircularPad2d(padding) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad2d(size, ...) end
+---@class flame.options.nn.CircularPad3d
+---@field padding? integer|integer[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad3d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad3d): flame.CircularPad3d
+---@return flame.CircularPad3d
+function nn.CircularPad3d(padding) end
 
---- conv1d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConstantPad1d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad1d): flame.ConstantPad1d
+---@return flame.ConstantPad1d
+function nn.ConstantPad1d(padding, value) end
+
+---@class flame.options.nn.ConstantPad2d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad2d): flame.ConstantPad2d
+---@return flame.ConstantPad2d
+function nn.ConstantPad2d(padding, value) end
+
+---@class flame.options.nn.ConstantPad3d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad3d): flame.ConstantPad3d
+---@return flame.ConstantPad3d
+function nn.ConstantPad3d(padding, value) end
+
+---@class flame.options.nn.Conv1d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv1d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv1d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv1d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv1d  1
+---@param groups? integer|flame.options.nn.Conv1d  1
+---@param bias? boolean|flame.options.nn.Conv1d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv1d  "zeros"
+---@param device? string|flame.options.nn.Conv1d
+---@param dtype? string|flame.options.nn.Conv1d
+---@overload fun(options: flame.options.nn.Conv1d): flame.Conv1d
+---@return flame.Conv1d
+function nn.Conv1d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv2d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.Conv2d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv2d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv2d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv2d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv2d  1
+---@param groups? integer|flame.options.nn.Conv2d  1
+---@param bias? boolean|flame.options.nn.Conv2d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv2d  "zeros"
+---@param device? string|flame.options.nn.Conv2d
+---@param dtype? string|flame.options.nn.Conv2d
+---@overload fun(options: flame.options.nn.Conv2d): flame.Conv2d
+---@return flame.Conv2d
+function nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv3d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.Conv3d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv3d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv3d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv3d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv3d  1
+---@param groups? integer|flame.options.nn.Conv3d  1
+---@param bias? boolean|flame.options.nn.Conv3d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv3d  "zeros"
+---@param device? string|flame.options.nn.Conv3d
+---@param dtype? string|flame.options.nn.Conv3d
+---@overload fun(options: flame.options.nn.Conv3d): flame.Conv3d
+---@return flame.Conv3d
+function nn.Conv3d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv_transpose1d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose1d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose1d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose1d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose1d  0
+---@param groups? integer|flame.options.nn.ConvTranspose1d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose1d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose1d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose1d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose1d
+---@param dtype? string|flame.options.nn.ConvTranspose1d
+---@overload fun(options: flame.options.nn.ConvTranspose1d): flame.ConvTranspose1d
+---@return flame.ConvTranspose1d
+function nn.ConvTranspose1d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
 
---- conv_transpose2d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose2d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose2d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose2d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose2d  0
+---@param groups? integer|flame.options.nn.ConvTranspose2d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose2d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose2d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose2d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose2d
+---@param dtype? string|flame.options.nn.ConvTranspose2d
+---@overload fun(options: flame.options.nn.ConvTranspose2d): flame.ConvTranspose2d
+---@return flame.ConvTranspose2d
+function nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
 
---- conv_transpose3d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose3d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose3d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose3d  0
+---@param groups? integer|flame.options.nn.ConvTranspose3d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose3d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose3d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose3d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose3d
+---@param dtype? string|flame.options.nn.ConvTranspose3d
+---@overload fun(options: flame.options.nn.ConvTranspose3d): flame.ConvTranspose3d
+---@return flame.ConvTranspose3d
+function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.CosineEmbeddingLoss
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.cosine_embedding_loss.
----@param ... any
----@return flame.Module
-function nn.CosineEmbeddingLoss(...) end
+---@param margin? number|flame.options.nn.CosineEmbeddingLoss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CosineEmbeddingLoss  "mean"
+---@overload fun(options: flame.options.nn.CosineEmbeddingLoss): flame.CosineEmbeddingLoss
+---@return flame.CosineEmbeddingLoss
+function nn.CosineEmbeddingLoss(margin, reduction) end
 
---- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
----@param ... any
----@return flame.Module
-function nn.CosineSimilarity(...) end
+---@class flame.options.nn.CosineSimilarity
+---@field dim? integer  2
+---@field eps? number  1e-8
+
+--- Cosine of two tensors along an axis.
+---@param dim? integer|flame.options.nn.CosineSimilarity  2
+---@param eps? number|flame.options.nn.CosineSimilarity  1e-8
+---@overload fun(options: flame.options.nn.CosineSimilarity): flame.CosineSimilarity
+---@return flame.CosineSimilarity
+function nn.CosineSimilarity(dim, eps) end
+
+---@class flame.options.nn.CrossEntropyLoss
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field label_smoothing? number  0
 
 --- The module of flame.cross_entropy.
----@param ... any
----@return flame.Module
-function nn.CrossEntropyLoss(...) end
+---@param weight? flame.Tensor|flame.options.nn.CrossEntropyLoss
+---@param ignore_index? integer|flame.options.nn.CrossEntropyLoss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CrossEntropyLoss  "mean"
+---@param label_smoothing? number|flame.options.nn.CrossEntropyLoss  0
+---@overload fun(options: flame.options.nn.CrossEntropyLoss): flame.CrossEntropyLoss
+---@return flame.CrossEntropyLoss
+function nn.CrossEntropyLoss(weight, ignore_index, reduction, label_smoothing) end
+
+---@class flame.options.nn.Dropout
+---@field p? number  0.5
+---@field inplace? boolean  false
 
 --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
----@param ... any
----@return flame.Module
-function nn.Dropout(...) end
+---@param p? number|flame.options.nn.Dropout  0.5
+---@param inplace? boolean|flame.options.nn.Dropout  false
+---@overload fun(options: flame.options.nn.Dropout): flame.Dropout
+---@return flame.Dropout
+function nn.Dropout(p, inplace) end
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout1d(p) end
+---@class flame.options.nn.Dropout1d
+---@field p? number  0.5
+---@field inplace? boolean  false
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout2d(p) end
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout1d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout1d  false
+---@overload fun(options: flame.options.nn.Dropout1d): flame.Dropout1d
+---@return flame.Dropout1d
+function nn.Dropout1d(p, inplace) end
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout3d(p) end
+---@class flame.options.nn.Dropout2d
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout2d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout2d  false
+---@overload fun(options: flame.options.nn.Dropout2d): flame.Dropout2d
+---@return flame.Dropout2d
+function nn.Dropout2d(p, inplace) end
+
+---@class flame.options.nn.Dropout3d
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout3d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout3d  false
+---@overload fun(options: flame.options.nn.Dropout3d): flame.Dropout3d
+---@return flame.Dropout3d
+function nn.Dropout3d(p, inplace) end
+
+---@class flame.options.nn.ELU
+---@field alpha? number  1
+---@field inplace? boolean  false
 
 --- The module of flame.elu.
----@param ... any
----@return flame.Module
-function nn.ELU(...) end
+---@param alpha? number|flame.options.nn.ELU  1
+---@param inplace? boolean|flame.options.nn.ELU  false
+---@overload fun(options: flame.options.nn.ELU): flame.ELU
+---@return flame.ELU
+function nn.ELU(alpha, inplace) end
 
---- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
---- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2,
---- scale_grad_by_freq = false}
----@param n integer
----@param d integer|integer[]?
----@param ... any
----@return flame.Module
-function nn.Embedding(n, d, ...) end
+---@class flame.options.nn.Embedding
+---@field num_embeddings? integer
+---@field embedding_dim? integer
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+---@field device? string
+---@field dtype? string
 
---- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[,
---- per_sample_weights]]).
----@param n integer
----@param d integer|integer[]?
----@param ... any
----@return flame.Module
-function nn.EmbeddingBag(n, d, ...) end
+--- Rows of a table by ids from 1 to num_embeddings; weight (num_embeddings, embedding_dim),
+--- standard normal. The row padding_idx starts at zero and is not trained. sparse has no effect.
+---@param num_embeddings integer
+---@param embedding_dim integer
+---@param padding_idx? integer|flame.options.nn.Embedding
+---@param max_norm? number|flame.options.nn.Embedding
+---@param norm_type? number|flame.options.nn.Embedding  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding  false
+---@overload fun(options: flame.options.nn.Embedding): flame.Embedding
+---@return flame.Embedding
+function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
 
---- The same for whole channels (axis 2).
----@param self any
----@param x flame.Tensor
----@return flame.Module
-function nn.FeatureAlphaDropout(self, x) end
+---@class flame.options.nn.Embedding.from_pretrained
+---@field freeze? boolean  true
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+
+--- A layer with the given table, which is not trained unless freeze = false; the other options
+--- are the constructor's.
+---@param embeddings flame.Tensor
+---@param freeze? boolean|flame.options.nn.Embedding.from_pretrained  true
+---@param padding_idx? integer|flame.options.nn.Embedding.from_pretrained
+---@param max_norm? number|flame.options.nn.Embedding.from_pretrained
+---@param norm_type? number|flame.options.nn.Embedding.from_pretrained  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding.from_pretrained  false
+---@return flame.Embedding
+function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
+
+---@class flame.options.nn.EmbeddingBag
+---@field num_embeddings? integer
+---@field embedding_dim? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field mode? "mean"|"sum"|"max"  "mean"
+---@field padding_idx? integer
+---@field include_last_offset? boolean  false
+---@field sparse? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The rest is
+--- as in nn.Embedding.
+---@param num_embeddings integer
+---@param embedding_dim integer
+---@param max_norm? number|flame.options.nn.EmbeddingBag
+---@param norm_type? number|flame.options.nn.EmbeddingBag  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.EmbeddingBag  false
+---@param mode? "mean"|"sum"|"max"|flame.options.nn.EmbeddingBag  "mean"
+---@overload fun(options: flame.options.nn.EmbeddingBag): flame.EmbeddingBag
+---@return flame.EmbeddingBag
+function nn.EmbeddingBag(num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode) end
+
+---@class flame.options.nn.FeatureAlphaDropout
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- AlphaDropout of whole channels (axis 2).
+---@param p? number|flame.options.nn.FeatureAlphaDropout  0.5
+---@param inplace? boolean|flame.options.nn.FeatureAlphaDropout  false
+---@overload fun(options: flame.options.nn.FeatureAlphaDropout): flame.FeatureAlphaDropout
+---@return flame.FeatureAlphaDropout
+function nn.FeatureAlphaDropout(p, inplace) end
 
 ---@class flame.options.nn.FeedForward
 ---@field features? integer
@@ -5644,30 +7096,81 @@ function nn.FeatureAlphaDropout(self, x) end
 --- Two linear layers over the last axis with an activation between them, a function's name as
 --- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
 --- acts behind the activation.
----@param ... any
----@return flame.Module
-function nn.FeedForward(...) end
+---@param features integer
+---@param hidden? integer|flame.options.nn.FeedForward
+---@param activation? string|flame.options.nn.FeedForward  "gelu"
+---@param dropout? number|flame.options.nn.FeedForward  0
+---@param bias? boolean|flame.options.nn.FeedForward  true
+---@param out_features? integer|flame.options.nn.FeedForward
+---@param device? string|flame.options.nn.FeedForward
+---@param dtype? string|flame.options.nn.FeedForward
+---@overload fun(options: flame.options.nn.FeedForward): flame.FeedForward
+---@return flame.FeedForward
+function nn.FeedForward(features, hidden, activation, dropout, bias, out_features, device, dtype) end
 
---- axes 2 to last as one
----@param first? integer
----@param last? integer
----@return flame.Module
-function nn.Flatten(first, last) end
+---@class flame.options.nn.Flatten
+---@field start_dim? integer  2
+---@field end_dim? integer  -1
+---@field inplace? boolean  false
 
---- sums windows back into an image
----@param ... any
----@return flame.Module
-function nn.Fold(...) end
+--- Axes start_dim to end_dim as one.
+---@param start_dim? integer|flame.options.nn.Flatten  2
+---@param end_dim? integer|flame.options.nn.Flatten  -1
+---@param inplace? boolean|flame.options.nn.Flatten  false
+---@overload fun(options: flame.options.nn.Flatten): flame.Flatten
+---@return flame.Flatten
+function nn.Flatten(start_dim, end_dim, inplace) end
 
---- The module of flame.fractional_max_pool2d.
----@param ... any
----@return flame.Module
-function nn.FractionalMaxPool2d(...) end
+---@class flame.options.nn.Fold
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
 
---- The module of flame.fractional_max_pool3d.
----@param ... any
----@return flame.Module
-function nn.FractionalMaxPool3d(...) end
+--- Sums columns of windows back into an image.
+---@param output_size integer|integer[]
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.nn.Fold  1
+---@param padding? integer|integer[]|flame.options.nn.Fold  0
+---@param stride? integer|integer[]|flame.options.nn.Fold  1
+---@overload fun(options: flame.options.nn.Fold): flame.Fold
+---@return flame.Fold
+function nn.Fold(output_size, kernel_size, dilation, padding, stride) end
+
+---@class flame.options.nn.FractionalMaxPool2d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool2d
+---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool2d
+---@param return_indices? boolean|flame.options.nn.FractionalMaxPool2d  false
+---@param _random_samples? flame.Tensor|flame.options.nn.FractionalMaxPool2d
+---@overload fun(options: flame.options.nn.FractionalMaxPool2d): flame.FractionalMaxPool2d
+---@return flame.FractionalMaxPool2d
+function nn.FractionalMaxPool2d(kernel_size, output_size, output_ratio, return_indices, _random_samples) end
+
+---@class flame.options.nn.FractionalMaxPool3d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool3d
+---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool3d
+---@param return_indices? boolean|flame.options.nn.FractionalMaxPool3d  false
+---@param _random_samples? flame.Tensor|flame.options.nn.FractionalMaxPool3d
+---@overload fun(options: flame.options.nn.FractionalMaxPool3d): flame.FractionalMaxPool3d
+---@return flame.FractionalMaxPool3d
+function nn.FractionalMaxPool3d(kernel_size, output_size, output_ratio, return_indices, _random_samples) end
 
 ---@class flame.options.nn.GEGLU
 ---@field in_features? integer
@@ -5678,237 +7181,706 @@ function nn.FractionalMaxPool3d(...) end
 
 --- x goes through one matrix to twice the features; the second half, through gelu, gates the
 --- first.
----@param ... any
----@return flame.Module
-function nn.GEGLU(...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.GEGLU  true
+---@param device? string|flame.options.nn.GEGLU
+---@param dtype? string|flame.options.nn.GEGLU
+---@overload fun(options: flame.options.nn.GEGLU): flame.GEGLU
+---@return flame.GEGLU
+function nn.GEGLU(in_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.GELU
+---@field approximate? "none"|"tanh"  "none"
+---@field inplace? boolean  false
 
 --- The module of flame.gelu.
----@param ... any
----@return flame.Module
-function nn.GELU(...) end
+---@param approximate? "none"|"tanh"|flame.options.nn.GELU  "none"
+---@param inplace? boolean|flame.options.nn.GELU  false
+---@overload fun(options: flame.options.nn.GELU): flame.GELU
+---@return flame.GELU
+function nn.GELU(approximate, inplace) end
+
+---@class flame.options.nn.GLU
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.glu.
----@param ... any
----@return flame.Module
-function nn.GLU(...) end
+---@param dim? integer|flame.options.nn.GLU  -1
+---@param inplace? boolean|flame.options.nn.GLU  false
+---@overload fun(options: flame.options.nn.GLU): flame.GLU
+---@return flame.GLU
+function nn.GLU(dim, inplace) end
 
---- gated recurrent units: y, h = gru(x[, h]); o: {num_layers, bias, batch_first, dropout, bidirectional}
+---@class flame.options.nn.GRU
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Gated recurrent units: y, h = gru(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.GRU(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.GRU  1
+---@param bias? boolean|flame.options.nn.GRU  true
+---@param batch_first? boolean|flame.options.nn.GRU  false
+---@param dropout? number|flame.options.nn.GRU  0
+---@param bidirectional? boolean|flame.options.nn.GRU  false
+---@param device? string|flame.options.nn.GRU
+---@param dtype? string|flame.options.nn.GRU
+---@overload fun(options: flame.options.nn.GRU): flame.GRU
+---@return flame.GRU
+function nn.GRU(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype) end
 
---- one step of nn.GRU: h = cell(x[, h])
+---@class flame.options.nn.GRUCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.GRU: h = cell(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.GRUCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.GRUCell  true
+---@param device? string|flame.options.nn.GRUCell
+---@param dtype? string|flame.options.nn.GRUCell
+---@overload fun(options: flame.options.nn.GRUCell): flame.GRUCell
+---@return flame.GRUCell
+function nn.GRUCell(input_size, hidden_size, bias, device, dtype) end
+
+---@class flame.options.nn.GaussianNLLLoss
+---@field full? boolean  false
+---@field eps? number  1e-6
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.gaussian_nll_loss.
----@param ... any
----@return flame.Module
-function nn.GaussianNLLLoss(...) end
+---@param full? boolean|flame.options.nn.GaussianNLLLoss  false
+---@param eps? number|flame.options.nn.GaussianNLLLoss  1e-6
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.GaussianNLLLoss  "mean"
+---@overload fun(options: flame.options.nn.GaussianNLLLoss): flame.GaussianNLLLoss
+---@return flame.GaussianNLLLoss
+function nn.GaussianNLLLoss(full, eps, reduction) end
 
---- group_norm with weights
----@param groups integer
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.GroupNorm(groups, channels, o) end
+---@class flame.options.nn.GroupNorm
+---@field num_groups? integer
+---@field num_channels? integer
+---@field eps? number  1e-5
+---@field affine? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- Normalises the channels (axis 2) in groups; weight and bias (channels).
+---@param num_groups integer
+---@param num_channels integer
+---@param eps? number|flame.options.nn.GroupNorm  1e-5
+---@param affine? boolean|flame.options.nn.GroupNorm  true
+---@param device? string|flame.options.nn.GroupNorm
+---@param dtype? string|flame.options.nn.GroupNorm
+---@overload fun(options: flame.options.nn.GroupNorm): flame.GroupNorm
+---@return flame.GroupNorm
+function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
+
+---@class flame.options.nn.Hardshrink
+---@field lambd? number  0.5
+---@field inplace? boolean  false
 
 --- The module of flame.hardshrink.
----@param ... any
----@return flame.Module
-function nn.Hardshrink(...) end
+---@param lambd? number|flame.options.nn.Hardshrink  0.5
+---@param inplace? boolean|flame.options.nn.Hardshrink  false
+---@overload fun(options: flame.options.nn.Hardshrink): flame.Hardshrink
+---@return flame.Hardshrink
+function nn.Hardshrink(lambd, inplace) end
+
+---@class flame.options.nn.Hardsigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.hardsigmoid.
----@param ... any
----@return flame.Module
-function nn.Hardsigmoid(...) end
+---@param inplace? boolean|flame.options.nn.Hardsigmoid  false
+---@overload fun(options: flame.options.nn.Hardsigmoid): flame.Hardsigmoid
+---@return flame.Hardsigmoid
+function nn.Hardsigmoid(inplace) end
+
+---@class flame.options.nn.Hardswish
+---@field inplace? boolean  false
 
 --- The module of flame.hardswish.
----@param ... any
----@return flame.Module
-function nn.Hardswish(...) end
+---@param inplace? boolean|flame.options.nn.Hardswish  false
+---@overload fun(options: flame.options.nn.Hardswish): flame.Hardswish
+---@return flame.Hardswish
+function nn.Hardswish(inplace) end
+
+---@class flame.options.nn.Hardtanh
+---@field min_val? number  -1
+---@field max_val? number  1
+---@field inplace? boolean  false
 
 --- The module of flame.hardtanh.
----@param ... any
----@return flame.Module
-function nn.Hardtanh(...) end
+---@param min_val? number|flame.options.nn.Hardtanh  -1
+---@param max_val? number|flame.options.nn.Hardtanh  1
+---@param inplace? boolean|flame.options.nn.Hardtanh  false
+---@overload fun(options: flame.options.nn.Hardtanh): flame.Hardtanh
+---@return flame.Hardtanh
+function nn.Hardtanh(min_val, max_val, inplace) end
+
+---@class flame.options.nn.HingeEmbeddingLoss
+---@field margin? number  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.hinge_embedding_loss.
----@param ... any
----@return flame.Module
-function nn.HingeEmbeddingLoss(...) end
+---@param margin? number|flame.options.nn.HingeEmbeddingLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HingeEmbeddingLoss  "mean"
+---@overload fun(options: flame.options.nn.HingeEmbeddingLoss): flame.HingeEmbeddingLoss
+---@return flame.HingeEmbeddingLoss
+function nn.HingeEmbeddingLoss(margin, reduction) end
+
+---@class flame.options.nn.HingeLoss
+---@field margin? number  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.hinge_loss.
----@param ... any
----@return flame.Module
-function nn.HingeLoss(...) end
+---@param margin? number|flame.options.nn.HingeLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HingeLoss  "mean"
+---@overload fun(options: flame.options.nn.HingeLoss): flame.HingeLoss
+---@return flame.HingeLoss
+function nn.HingeLoss(margin, reduction) end
+
+---@class flame.options.nn.HuberLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field delta? number  1
 
 --- The module of flame.huber_loss.
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HuberLoss  "mean"
+---@param delta? number|flame.options.nn.HuberLoss  1
+---@overload fun(options: flame.options.nn.HuberLoss): flame.HuberLoss
+---@return flame.HuberLoss
+function nn.HuberLoss(reduction, delta) end
+
+--- Gives its argument back; whatever the constructor is given.
 ---@param ... any
----@return flame.Module
-function nn.HuberLoss(...) end
+---@return flame.Identity
+function nn.Identity(...) end
 
---- gives its argument back
----@return flame.Module
-function nn.Identity() end
+---@class flame.options.nn.InstanceNorm1d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
 
---- instance_norm over 1 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm1d(channels, o) end
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm1d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm1d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm1d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm1d  false
+---@param device? string|flame.options.nn.InstanceNorm1d
+---@param dtype? string|flame.options.nn.InstanceNorm1d
+---@overload fun(options: flame.options.nn.InstanceNorm1d): flame.InstanceNorm1d
+---@return flame.InstanceNorm1d
+function nn.InstanceNorm1d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- instance_norm over 2 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm2d(channels, o) end
+---@class flame.options.nn.InstanceNorm2d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
 
---- instance_norm over 3 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm3d(channels, o) end
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm2d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm2d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm2d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm2d  false
+---@param device? string|flame.options.nn.InstanceNorm2d
+---@param dtype? string|flame.options.nn.InstanceNorm2d
+---@overload fun(options: flame.options.nn.InstanceNorm2d): flame.InstanceNorm2d
+---@return flame.InstanceNorm2d
+function nn.InstanceNorm2d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.InstanceNorm3d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm3d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm3d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm3d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm3d  false
+---@param device? string|flame.options.nn.InstanceNorm3d
+---@param dtype? string|flame.options.nn.InstanceNorm3d
+---@overload fun(options: flame.options.nn.InstanceNorm3d): flame.InstanceNorm3d
+---@return flame.InstanceNorm3d
+function nn.InstanceNorm3d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.KLDivLoss
+---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
+---@field log_target? boolean  false
 
 --- The module of flame.kl_div.
----@param ... any
----@return flame.Module
-function nn.KLDivLoss(...) end
+---@param reduction? "mean"|"sum"|"none"|"batchmean"|flame.options.nn.KLDivLoss  "mean"
+---@param log_target? boolean|flame.options.nn.KLDivLoss  false
+---@overload fun(options: flame.options.nn.KLDivLoss): flame.KLDivLoss
+---@return flame.KLDivLoss
+function nn.KLDivLoss(reduction, log_target) end
+
+---@class flame.options.nn.L1Loss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.l1_loss.
----@param ... any
----@return flame.Module
-function nn.L1Loss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.L1Loss  "mean"
+---@overload fun(options: flame.options.nn.L1Loss): flame.L1Loss
+---@return flame.L1Loss
+function nn.L1Loss(reduction) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool1d(...) end
+---@class flame.options.nn.LPPool1d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool2d(...) end
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool1d
+---@param ceil_mode? boolean|flame.options.nn.LPPool1d  false
+---@overload fun(options: flame.options.nn.LPPool1d): flame.LPPool1d
+---@return flame.LPPool1d
+function nn.LPPool1d(norm_type, kernel_size, stride, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool3d(...) end
+---@class flame.options.nn.LPPool2d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
 
---- long short-term memory: y, h, c = lstm(x[, h, c]); o: {num_layers, bias, batch_first, dropout, bidirectional, proj_size}
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool2d
+---@param ceil_mode? boolean|flame.options.nn.LPPool2d  false
+---@overload fun(options: flame.options.nn.LPPool2d): flame.LPPool2d
+---@return flame.LPPool2d
+function nn.LPPool2d(norm_type, kernel_size, stride, ceil_mode) end
+
+---@class flame.options.nn.LPPool3d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool3d
+---@param ceil_mode? boolean|flame.options.nn.LPPool3d  false
+---@overload fun(options: flame.options.nn.LPPool3d): flame.LPPool3d
+---@return flame.LPPool3d
+function nn.LPPool3d(norm_type, kernel_size, stride, ceil_mode) end
+
+---@class flame.options.nn.LSTM
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field proj_size? integer  0
+---@field device? string
+---@field dtype? string
+
+--- Long short-term memory: y, h, c = lstm(x[, h, c]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.LSTM(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.LSTM  1
+---@param bias? boolean|flame.options.nn.LSTM  true
+---@param batch_first? boolean|flame.options.nn.LSTM  false
+---@param dropout? number|flame.options.nn.LSTM  0
+---@param bidirectional? boolean|flame.options.nn.LSTM  false
+---@param proj_size? integer|flame.options.nn.LSTM  0
+---@param device? string|flame.options.nn.LSTM
+---@param dtype? string|flame.options.nn.LSTM
+---@overload fun(options: flame.options.nn.LSTM): flame.LSTM
+---@return flame.LSTM
+function nn.LSTM(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype) end
 
---- one step of nn.LSTM: h, c = cell(x[, h, c])
+---@class flame.options.nn.LSTMCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.LSTM: h, c = cell(x[, h, c]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.LSTMCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.LSTMCell  true
+---@param device? string|flame.options.nn.LSTMCell
+---@param dtype? string|flame.options.nn.LSTMCell
+---@overload fun(options: flame.options.nn.LSTMCell): flame.LSTMCell
+---@return flame.LSTMCell
+function nn.LSTMCell(input_size, hidden_size, bias, device, dtype) end
 
---- Normalises over the last axes of the given shape; weight and bias of that shape.
----@param shape integer|integer[]
----@param ... any
----@return flame.Module
-function nn.LayerNorm(shape, ...) end
+---@class flame.options.nn.LayerNorm
+---@field normalized_shape? integer|integer[]
+---@field eps? number  1e-5
+---@field elementwise_affine? boolean  true
+---@field bias? boolean  true
+---@field affine? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.BatchNorm1d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm1d(o) end
+--- Normalises over the last axes of the given shape; weight and bias of that shape. affine is
+--- another name of elementwise_affine.
+---@param normalized_shape integer|integer[]
+---@param eps? number|flame.options.nn.LayerNorm  1e-5
+---@param elementwise_affine? boolean|flame.options.nn.LayerNorm  true
+---@param bias? boolean|flame.options.nn.LayerNorm  true
+---@overload fun(options: flame.options.nn.LayerNorm): flame.LayerNorm
+---@return flame.LayerNorm
+function nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias) end
 
---- nn.BatchNorm2d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm2d(o) end
+---@class flame.options.nn.LazyBatchNorm1d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.BatchNorm3d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm3d(o) end
+--- nn.BatchNorm1d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm1d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm1d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm1d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm1d  true
+---@param device? string|flame.options.nn.LazyBatchNorm1d
+---@param dtype? string|flame.options.nn.LazyBatchNorm1d
+---@overload fun(options: flame.options.nn.LazyBatchNorm1d): flame.LazyBatchNorm1d
+---@return flame.LazyBatchNorm1d
+function nn.LazyBatchNorm1d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.Conv1d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv1d(channels, size, o) end
+---@class flame.options.nn.LazyBatchNorm2d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.Conv2d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv2d(channels, size, o) end
+--- nn.BatchNorm2d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm2d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm2d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm2d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm2d  true
+---@param device? string|flame.options.nn.LazyBatchNorm2d
+---@param dtype? string|flame.options.nn.LazyBatchNorm2d
+---@overload fun(options: flame.options.nn.LazyBatchNorm2d): flame.LazyBatchNorm2d
+---@return flame.LazyBatchNorm2d
+function nn.LazyBatchNorm2d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.Conv3d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv3d(channels, size, o) end
+---@class flame.options.nn.LazyBatchNorm3d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.ConvTranspose1d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose1d(channels, size, o) end
+--- nn.BatchNorm3d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm3d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm3d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm3d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm3d  true
+---@param device? string|flame.options.nn.LazyBatchNorm3d
+---@param dtype? string|flame.options.nn.LazyBatchNorm3d
+---@overload fun(options: flame.options.nn.LazyBatchNorm3d): flame.LazyBatchNorm3d
+---@return flame.LazyBatchNorm3d
+function nn.LazyBatchNorm3d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.ConvTranspose2d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose2d(channels, size, o) end
+---@class flame.options.nn.LazyConv1d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.ConvTranspose3d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose3d(channels, size, o) end
+--- nn.Conv1d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv1d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv1d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv1d  1
+---@param groups? integer|flame.options.nn.LazyConv1d  1
+---@param bias? boolean|flame.options.nn.LazyConv1d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv1d  "zeros"
+---@param device? string|flame.options.nn.LazyConv1d
+---@param dtype? string|flame.options.nn.LazyConv1d
+---@overload fun(options: flame.options.nn.LazyConv1d): flame.LazyConv1d
+---@return flame.LazyConv1d
+function nn.LazyConv1d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- nn.InstanceNorm1d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm1d(o) end
+---@class flame.options.nn.LazyConv2d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.InstanceNorm2d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm2d(o) end
+--- nn.Conv2d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv2d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv2d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv2d  1
+---@param groups? integer|flame.options.nn.LazyConv2d  1
+---@param bias? boolean|flame.options.nn.LazyConv2d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv2d  "zeros"
+---@param device? string|flame.options.nn.LazyConv2d
+---@param dtype? string|flame.options.nn.LazyConv2d
+---@overload fun(options: flame.options.nn.LazyConv2d): flame.LazyConv2d
+---@return flame.LazyConv2d
+function nn.LazyConv2d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- nn.InstanceNorm3d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm3d(o) end
+---@class flame.options.nn.LazyConv3d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.Linear that takes the size of its input from the first one
----@param outputs integer
----@param o? table?
----@return flame.Module
-function nn.LazyLinear(outputs, o) end
+--- nn.Conv3d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv3d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv3d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv3d  1
+---@param groups? integer|flame.options.nn.LazyConv3d  1
+---@param bias? boolean|flame.options.nn.LazyConv3d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv3d  "zeros"
+---@param device? string|flame.options.nn.LazyConv3d
+---@param dtype? string|flame.options.nn.LazyConv3d
+---@overload fun(options: flame.options.nn.LazyConv3d): flame.LazyConv3d
+---@return flame.LazyConv3d
+function nn.LazyConv3d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose1d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose1d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose1d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose1d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose1d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose1d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose1d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose1d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose1d
+---@param dtype? string|flame.options.nn.LazyConvTranspose1d
+---@overload fun(options: flame.options.nn.LazyConvTranspose1d): flame.LazyConvTranspose1d
+---@return flame.LazyConvTranspose1d
+function nn.LazyConvTranspose1d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose2d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose2d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose2d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose2d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose2d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose2d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose2d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose2d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose2d
+---@param dtype? string|flame.options.nn.LazyConvTranspose2d
+---@overload fun(options: flame.options.nn.LazyConvTranspose2d): flame.LazyConvTranspose2d
+---@return flame.LazyConvTranspose2d
+function nn.LazyConvTranspose2d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose3d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose3d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose3d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose3d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose3d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose3d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose3d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose3d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose3d
+---@param dtype? string|flame.options.nn.LazyConvTranspose3d
+---@overload fun(options: flame.options.nn.LazyConvTranspose3d): flame.LazyConvTranspose3d
+---@return flame.LazyConvTranspose3d
+function nn.LazyConvTranspose3d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm1d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm1d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm1d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm1d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm1d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm1d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm1d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm1d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm1d): flame.LazyInstanceNorm1d
+---@return flame.LazyInstanceNorm1d
+function nn.LazyInstanceNorm1d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm2d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm2d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm2d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm2d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm2d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm2d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm2d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm2d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm2d): flame.LazyInstanceNorm2d
+---@return flame.LazyInstanceNorm2d
+function nn.LazyInstanceNorm2d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm3d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm3d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm3d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm3d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm3d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm3d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm3d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm3d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm3d): flame.LazyInstanceNorm3d
+---@return flame.LazyInstanceNorm3d
+function nn.LazyInstanceNorm3d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyLinear
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- nn.Linear that takes the size of its input from the first one.
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.LazyLinear  true
+---@param device? string|flame.options.nn.LazyLinear
+---@param dtype? string|flame.options.nn.LazyLinear
+---@overload fun(options: flame.options.nn.LazyLinear): flame.LazyLinear
+---@return flame.LazyLinear
+function nn.LazyLinear(out_features, bias, device, dtype) end
+
+---@class flame.options.nn.LeakyReLU
+---@field negative_slope? number  0.01
+---@field inplace? boolean  false
 
 --- The module of flame.leaky_relu.
----@param ... any
----@return flame.Module
-function nn.LeakyReLU(...) end
+---@param negative_slope? number|flame.options.nn.LeakyReLU  0.01
+---@param inplace? boolean|flame.options.nn.LeakyReLU  false
+---@overload fun(options: flame.options.nn.LeakyReLU): flame.LeakyReLU
+---@return flame.LeakyReLU
+function nn.LeakyReLU(negative_slope, inplace) end
+
+---@class flame.options.nn.Linear
+---@field in_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
 --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
----@param inputs any
----@param outputs any
----@param ... any
----@return flame.Module
-function nn.Linear(inputs, outputs, ...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.Linear  true
+---@param device? string|flame.options.nn.Linear
+---@param dtype? string|flame.options.nn.Linear
+---@overload fun(options: flame.options.nn.Linear): flame.Linear
+---@return flame.Linear
+function nn.Linear(in_features, out_features, bias, device, dtype) end
 
 ---@class flame.options.nn.LoRA
 ---@field rows? integer
@@ -5921,285 +7893,643 @@ function nn.Linear(inputs, outputs, ...) end
 
 --- The adapter of a weight of so many rows and columns: A starts as a linear layer's weight, B at
 --- 0, so that nothing changes at first. scale is alpha / rank.
----@param ... any
----@return flame.Module
-function nn.LoRA(...) end
+---@param rows integer
+---@param columns integer
+---@param rank? integer|flame.options.nn.LoRA  8
+---@param scale? number|flame.options.nn.LoRA  1
+---@param dropout? number|flame.options.nn.LoRA  0
+---@param device? string|flame.options.nn.LoRA
+---@param dtype? string|flame.options.nn.LoRA
+---@overload fun(options: flame.options.nn.LoRA): flame.LoRA
+---@return flame.LoRA
+function nn.LoRA(rows, columns, rank, scale, dropout, device, dtype) end
 
---- The module of flame.local_response_norm.
----@param ... any
----@return flame.Module
-function nn.LocalResponseNorm(...) end
+---@class flame.options.nn.LocalResponseNorm
+---@field size? integer
+---@field alpha? number  1e-4
+---@field beta? number  0.75
+---@field k? number  1
+
+--- x over a power of the mean of its squares in neighbouring channels.
+---@param size integer
+---@param alpha? number|flame.options.nn.LocalResponseNorm  1e-4
+---@param beta? number|flame.options.nn.LocalResponseNorm  0.75
+---@param k? number|flame.options.nn.LocalResponseNorm  1
+---@overload fun(options: flame.options.nn.LocalResponseNorm): flame.LocalResponseNorm
+---@return flame.LocalResponseNorm
+function nn.LocalResponseNorm(size, alpha, beta, k) end
+
+---@class flame.options.nn.LogSigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.logsigmoid.
----@param ... any
----@return flame.Module
-function nn.LogSigmoid(...) end
+---@param inplace? boolean|flame.options.nn.LogSigmoid  false
+---@overload fun(options: flame.options.nn.LogSigmoid): flame.LogSigmoid
+---@return flame.LogSigmoid
+function nn.LogSigmoid(inplace) end
+
+---@class flame.options.nn.LogSoftmax
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.log_softmax.
----@param ... any
----@return flame.Module
-function nn.LogSoftmax(...) end
+---@param dim? integer|flame.options.nn.LogSoftmax  -1
+---@param inplace? boolean|flame.options.nn.LogSoftmax  false
+---@overload fun(options: flame.options.nn.LogSoftmax): flame.LogSoftmax
+---@return flame.LogSoftmax
+function nn.LogSoftmax(dim, inplace) end
+
+---@class flame.options.nn.MSELoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.mse_loss.
----@param ... any
----@return flame.Module
-function nn.MSELoss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MSELoss  "mean"
+---@overload fun(options: flame.options.nn.MSELoss): flame.MSELoss
+---@return flame.MSELoss
+function nn.MSELoss(reduction) end
+
+---@class flame.options.nn.MarginRankingLoss
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.margin_ranking_loss.
----@param ... any
----@return flame.Module
-function nn.MarginRankingLoss(...) end
+---@param margin? number|flame.options.nn.MarginRankingLoss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MarginRankingLoss  "mean"
+---@overload fun(options: flame.options.nn.MarginRankingLoss): flame.MarginRankingLoss
+---@return flame.MarginRankingLoss
+function nn.MarginRankingLoss(margin, reduction) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool1d(...) end
+---@class flame.options.nn.MaxPool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool2d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool1d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool1d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool1d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool1d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool1d  false
+---@overload fun(options: flame.options.nn.MaxPool1d): flame.MaxPool1d
+---@return flame.MaxPool1d
+function nn.MaxPool1d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool3d(...) end
+---@class flame.options.nn.MaxPool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool1d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool2d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool2d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool2d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool2d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool2d  false
+---@overload fun(options: flame.options.nn.MaxPool2d): flame.MaxPool2d
+---@return flame.MaxPool2d
+function nn.MaxPool2d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool2d(...) end
+---@class flame.options.nn.MaxPool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool3d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool3d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool3d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool3d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool3d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool3d  false
+---@overload fun(options: flame.options.nn.MaxPool3d): flame.MaxPool3d
+---@return flame.MaxPool3d
+function nn.MaxPool3d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
+
+---@class flame.options.nn.MaxUnpool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool1d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool1d  0
+---@overload fun(options: flame.options.nn.MaxUnpool1d): flame.MaxUnpool1d
+---@return flame.MaxUnpool1d
+function nn.MaxUnpool1d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.MaxUnpool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool2d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool2d  0
+---@overload fun(options: flame.options.nn.MaxUnpool2d): flame.MaxUnpool2d
+---@return flame.MaxUnpool2d
+function nn.MaxUnpool2d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.MaxUnpool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool3d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool3d  0
+---@overload fun(options: flame.options.nn.MaxUnpool3d): flame.MaxUnpool3d
+---@return flame.MaxUnpool3d
+function nn.MaxUnpool3d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.Mish
+---@field inplace? boolean  false
 
 --- The module of flame.mish.
----@param ... any
----@return flame.Module
-function nn.Mish(...) end
+---@param inplace? boolean|flame.options.nn.Mish  false
+---@overload fun(options: flame.options.nn.Mish): flame.Mish
+---@return flame.Mish
+function nn.Mish(inplace) end
 
 --- the parent of all modules; nn.Module.extend(name) makes a class
 ---@return flame.Module
 function nn.Module() end
 
+---@class flame.options.nn.ModuleDict
+---@field modules? table
+
 --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
----@param t any
----@return flame.Module
-function nn.ModuleDict(t) end
+---@param modules? table|flame.options.nn.ModuleDict
+---@overload fun(options: flame.options.nn.ModuleDict): flame.ModuleDict
+---@return flame.ModuleDict
+function nn.ModuleDict(modules) end
+
+---@class flame.options.nn.ModuleList
+---@field modules? flame.Module[]
 
 --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
----@param list flame.Tensor[]
----@return flame.Module
-function nn.ModuleList(list) end
+---@param modules? flame.Module[]|flame.options.nn.ModuleList
+---@overload fun(options: flame.options.nn.ModuleList): flame.ModuleList
+---@return flame.ModuleList
+function nn.ModuleList(modules) end
 
---- multilabel_margin_loss
----@param o? table
----@return flame.Module
-function nn.MultiLabelMarginLoss(o) end
+---@class flame.options.nn.MultiLabelMarginLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- multilabel_soft_margin_loss
----@param o? table
----@return flame.Module
-function nn.MultiLabelSoftMarginLoss(o) end
+--- The module of flame.multilabel_margin_loss.
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiLabelMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiLabelMarginLoss): flame.MultiLabelMarginLoss
+---@return flame.MultiLabelMarginLoss
+function nn.MultiLabelMarginLoss(reduction) end
+
+---@class flame.options.nn.MultiLabelSoftMarginLoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The module of flame.multilabel_soft_margin_loss.
+---@param weight? flame.Tensor|number|flame.options.nn.MultiLabelSoftMarginLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiLabelSoftMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiLabelSoftMarginLoss): flame.MultiLabelSoftMarginLoss
+---@return flame.MultiLabelSoftMarginLoss
+function nn.MultiLabelSoftMarginLoss(weight, reduction) end
+
+---@class flame.options.nn.MultiMarginLoss
+---@field p? integer  1
+---@field margin? number  1
+---@field weight? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.multi_margin_loss.
----@param ... any
----@return flame.Module
-function nn.MultiMarginLoss(...) end
+---@param p? integer|flame.options.nn.MultiMarginLoss  1
+---@param margin? number|flame.options.nn.MultiMarginLoss  1
+---@param weight? flame.Tensor|flame.options.nn.MultiMarginLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiMarginLoss): flame.MultiMarginLoss
+---@return flame.MultiMarginLoss
+function nn.MultiMarginLoss(p, margin, weight, reduction) end
 
---- PyTorch's attention over several heads
----@param size integer
----@param heads integer
----@param o? table?
----@return flame.Module
-function nn.MultiheadAttention(size, heads, o) end
+---@class flame.options.nn.MultiheadAttention
+---@field embed_dim? integer
+---@field num_heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+---@field add_bias_kv? boolean  false
+---@field add_zero_attn? boolean  false
+---@field kdim? integer  embed_dim
+---@field vdim? integer  embed_dim
+---@field batch_first? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
+--- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight
+--- where keys or values have other sizes (kdim, vdim).
+---
+--- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights
+--- = true, is_causal}) gives the result and the weights (batch, time, source), nil without
+--- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
+--- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
+--- holds beside one.
+---@param embed_dim integer
+---@param num_heads integer
+---@param dropout? number|flame.options.nn.MultiheadAttention  0
+---@param bias? boolean|flame.options.nn.MultiheadAttention  true
+---@param add_bias_kv? boolean|flame.options.nn.MultiheadAttention  false
+---@param add_zero_attn? boolean|flame.options.nn.MultiheadAttention  false
+---@param kdim? integer|flame.options.nn.MultiheadAttention  embed_dim
+---@param vdim? integer|flame.options.nn.MultiheadAttention  embed_dim
+---@param batch_first? boolean|flame.options.nn.MultiheadAttention  false
+---@param device? string|flame.options.nn.MultiheadAttention
+---@param dtype? string|flame.options.nn.MultiheadAttention
+---@overload fun(options: flame.options.nn.MultiheadAttention): flame.MultiheadAttention
+---@return flame.MultiheadAttention
+function nn.MultiheadAttention(embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype) end
+
+---@class flame.options.nn.NLLLoss
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.nll_loss.
----@param ... any
----@return flame.Module
-function nn.NLLLoss(...) end
+---@param weight? flame.Tensor|flame.options.nn.NLLLoss
+---@param ignore_index? integer|flame.options.nn.NLLLoss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.NLLLoss  "mean"
+---@overload fun(options: flame.options.nn.NLLLoss): flame.NLLLoss
+---@return flame.NLLLoss
+function nn.NLLLoss(weight, ignore_index, reduction) end
 
---- prelu with a learned slope
----@param n? integer
----@param o? table?
----@return flame.Module
-function nn.PReLU(n, o) end
+---@class flame.options.nn.PReLU
+---@field num_parameters? integer  1
+---@field init? number  0.25
+---@field device? string
+---@field dtype? string
 
---- The module of flame.pairwise_distance.
----@param ... any
----@return flame.Module
-function nn.PairwiseDistance(...) end
+--- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
+---@param num_parameters? integer|flame.options.nn.PReLU  1
+---@param init? number|flame.options.nn.PReLU  0.25
+---@param device? string|flame.options.nn.PReLU
+---@param dtype? string|flame.options.nn.PReLU
+---@overload fun(options: flame.options.nn.PReLU): flame.PReLU
+---@return flame.PReLU
+function nn.PReLU(num_parameters, init, device, dtype) end
+
+---@class flame.options.nn.PairwiseDistance
+---@field p? number  2
+---@field eps? number  1e-6
+---@field keepdim? boolean  false
+
+--- The p-norm of the difference of two tensors along the last axis.
+---@param p? number|flame.options.nn.PairwiseDistance  2
+---@param eps? number|flame.options.nn.PairwiseDistance  1e-6
+---@param keepdim? boolean|flame.options.nn.PairwiseDistance  false
+---@overload fun(options: flame.options.nn.PairwiseDistance): flame.PairwiseDistance
+---@return flame.PairwiseDistance
+function nn.PairwiseDistance(p, eps, keepdim) end
+
+---@class flame.options.nn.Parameter
+---@field requires_grad? boolean  true
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
 --- a value of its own, since views can not be written.
 ---@param x flame.Tensor
----@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
+---@param requires_grad? boolean|flame.options.nn.Parameter  true
 ---@return flame.Tensor
 function nn.Parameter(x, requires_grad) end
 
---- Parameters by name, and in a list.
----@param t any
----@return flame.Module
-function nn.ParameterDict(t) end
+---@class flame.options.nn.ParameterDict
+---@field parameters? table
 
---- a list of parameters
----@param list flame.Tensor[]
----@return flame.Module
-function nn.ParameterList(list) end
+--- Parameters by name, in the order of the names.
+---@param parameters? table|flame.options.nn.ParameterDict
+---@overload fun(options: flame.options.nn.ParameterDict): flame.ParameterDict
+---@return flame.ParameterDict
+function nn.ParameterDict(parameters) end
+
+---@class flame.options.nn.ParameterList
+---@field parameters? flame.Tensor[]
+
+--- A list of parameters; append, # and [] as usual.
+---@param parameters? flame.Tensor[]|flame.options.nn.ParameterList
+---@overload fun(options: flame.options.nn.ParameterList): flame.ParameterList
+---@return flame.ParameterList
+function nn.ParameterList(parameters) end
+
+---@class flame.options.nn.PixelShuffle
+---@field upscale_factor? integer
 
 --- The module of flame.pixel_shuffle.
----@param ... any
----@return flame.Module
-function nn.PixelShuffle(...) end
+---@param upscale_factor integer
+---@overload fun(options: flame.options.nn.PixelShuffle): flame.PixelShuffle
+---@return flame.PixelShuffle
+function nn.PixelShuffle(upscale_factor) end
+
+---@class flame.options.nn.PixelUnshuffle
+---@field downscale_factor? integer
 
 --- The module of flame.pixel_unshuffle.
----@param ... any
----@return flame.Module
-function nn.PixelUnshuffle(...) end
+---@param downscale_factor integer
+---@overload fun(options: flame.options.nn.PixelUnshuffle): flame.PixelUnshuffle
+---@return flame.PixelUnshuffle
+function nn.PixelUnshuffle(downscale_factor) end
+
+---@class flame.options.nn.PoissonNLLLoss
+---@field log_input? boolean  true
+---@field full? boolean  false
+---@field eps? number  1e-8
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.poisson_nll_loss.
----@param ... any
----@return flame.Module
-function nn.PoissonNLLLoss(...) end
+---@param log_input? boolean|flame.options.nn.PoissonNLLLoss  true
+---@param full? boolean|flame.options.nn.PoissonNLLLoss  false
+---@param eps? number|flame.options.nn.PoissonNLLLoss  1e-8
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.PoissonNLLLoss  "mean"
+---@overload fun(options: flame.options.nn.PoissonNLLLoss): flame.PoissonNLLLoss
+---@return flame.PoissonNLLLoss
+function nn.PoissonNLLLoss(log_input, full, eps, reduction) end
 
---- rms_norm with a weight
----@param shape integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.RMSNorm(shape, o) end
+---@class flame.options.nn.RMSNorm
+---@field normalized_shape? integer|integer[]
+---@field eps? number
+---@field elementwise_affine? boolean  true
+---@field device? string
+---@field dtype? string
+---@field affine? boolean  true
 
---- layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]); o: {num_layers, nonlinearity, bias, batch_first, dropout, bidirectional}
+--- Root-mean-square norm over the last axes of the given shape; weight of that shape.
+--- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of
+--- elementwise_affine.
+---@param normalized_shape integer|integer[]
+---@param eps? number|flame.options.nn.RMSNorm
+---@param elementwise_affine? boolean|flame.options.nn.RMSNorm  true
+---@param device? string|flame.options.nn.RMSNorm
+---@param dtype? string|flame.options.nn.RMSNorm
+---@overload fun(options: flame.options.nn.RMSNorm): flame.RMSNorm
+---@return flame.RMSNorm
+function nn.RMSNorm(normalized_shape, eps, elementwise_affine, device, dtype) end
+
+---@class flame.options.nn.RNN
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field nonlinearity? "tanh"|"relu"  "tanh"
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.RNN(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.RNN  1
+---@param nonlinearity? "tanh"|"relu"|flame.options.nn.RNN  "tanh"
+---@param bias? boolean|flame.options.nn.RNN  true
+---@param batch_first? boolean|flame.options.nn.RNN  false
+---@param dropout? number|flame.options.nn.RNN  0
+---@param bidirectional? boolean|flame.options.nn.RNN  false
+---@param device? string|flame.options.nn.RNN
+---@param dtype? string|flame.options.nn.RNN
+---@overload fun(options: flame.options.nn.RNN): flame.RNN
+---@return flame.RNN
+function nn.RNN(input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional, device, dtype) end
 
---- one step of nn.RNN: h = cell(x[, h])
+---@class flame.options.nn.RNNCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field nonlinearity? "tanh"|"relu"  "tanh"
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.RNN: h = cell(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.RNNCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.RNNCell  true
+---@param nonlinearity? "tanh"|"relu"|flame.options.nn.RNNCell  "tanh"
+---@param device? string|flame.options.nn.RNNCell
+---@param dtype? string|flame.options.nn.RNNCell
+---@overload fun(options: flame.options.nn.RNNCell): flame.RNNCell
+---@return flame.RNNCell
+function nn.RNNCell(input_size, hidden_size, bias, nonlinearity, device, dtype) end
+
+---@class flame.options.nn.RReLU
+---@field lower? number  0.125
+---@field upper? number  0.3333333333333333
+---@field inplace? boolean  false
 
 --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
----@param ... any
----@return flame.Module
-function nn.RReLU(...) end
+---@param lower? number|flame.options.nn.RReLU  0.125
+---@param upper? number|flame.options.nn.RReLU  0.3333333333333333
+---@overload fun(options: flame.options.nn.RReLU): flame.RReLU
+---@return flame.RReLU
+function nn.RReLU(lower, upper) end
+
+---@class flame.options.nn.ReLU
+---@field inplace? boolean  false
 
 --- The module of flame.relu.
----@param ... any
----@return flame.Module
-function nn.ReLU(...) end
+---@param inplace? boolean|flame.options.nn.ReLU  false
+---@overload fun(options: flame.options.nn.ReLU): flame.ReLU
+---@return flame.ReLU
+function nn.ReLU(inplace) end
+
+---@class flame.options.nn.ReLU6
+---@field inplace? boolean  false
 
 --- The module of flame.relu6.
----@param ... any
----@return flame.Module
-function nn.ReLU6(...) end
+---@param inplace? boolean|flame.options.nn.ReLU6  false
+---@overload fun(options: flame.options.nn.ReLU6): flame.ReLU6
+---@return flame.ReLU6
+function nn.ReLU6(inplace) end
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad1d(size, ...) end
+---@class flame.options.nn.ReflectionPad1d
+---@field padding? integer|integer[]
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad2d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad1d): flame.ReflectionPad1d
+---@return flame.ReflectionPad1d
+function nn.ReflectionPad1d(padding) end
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad3d(size, ...) end
+---@class flame.options.nn.ReflectionPad2d
+---@field padding? integer|integer[]
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad1d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad2d): flame.ReflectionPad2d
+---@return flame.ReflectionPad2d
+function nn.ReflectionPad2d(padding) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad2d(size, ...) end
+---@class flame.options.nn.ReflectionPad3d
+---@field padding? integer|integer[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad3d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad3d): flame.ReflectionPad3d
+---@return flame.ReflectionPad3d
+function nn.ReflectionPad3d(padding) end
+
+---@class flame.options.nn.ReplicationPad1d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad1d): flame.ReplicationPad1d
+---@return flame.ReplicationPad1d
+function nn.ReplicationPad1d(padding) end
+
+---@class flame.options.nn.ReplicationPad2d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad2d): flame.ReplicationPad2d
+---@return flame.ReplicationPad2d
+function nn.ReplicationPad2d(padding) end
+
+---@class flame.options.nn.ReplicationPad3d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad3d): flame.ReplicationPad3d
+---@return flame.ReplicationPad3d
+function nn.ReplicationPad3d(padding) end
+
+---@class flame.options.nn.SELU
+---@field inplace? boolean  false
 
 --- The module of flame.selu.
----@param ... any
----@return flame.Module
-function nn.SELU(...) end
+---@param inplace? boolean|flame.options.nn.SELU  false
+---@overload fun(options: flame.options.nn.SELU): flame.SELU
+---@return flame.SELU
+function nn.SELU(inplace) end
+
+---@class flame.options.nn.Sequential
+---@field modules? flame.Module|function
 
 --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
 --- stand among them.
----@param list flame.Tensor[]
----@param ... any
----@return flame.Module
-function nn.Sequential(list, ...) end
+---@param ... flame.Module|function
+---@overload fun(options: flame.options.nn.Sequential): flame.Sequential
+---@return flame.Sequential
+function nn.Sequential(...) end
+
+---@class flame.options.nn.SiLU
+---@field inplace? boolean  false
 
 --- The module of flame.silu.
----@param ... any
----@return flame.Module
-function nn.SiLU(...) end
+---@param inplace? boolean|flame.options.nn.SiLU  false
+---@overload fun(options: flame.options.nn.SiLU): flame.SiLU
+---@return flame.SiLU
+function nn.SiLU(inplace) end
+
+---@class flame.options.nn.Sigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.sigmoid.
----@param ... any
----@return flame.Module
-function nn.Sigmoid(...) end
+---@param inplace? boolean|flame.options.nn.Sigmoid  false
+---@overload fun(options: flame.options.nn.Sigmoid): flame.Sigmoid
+---@return flame.Sigmoid
+function nn.Sigmoid(inplace) end
+
+---@class flame.options.nn.SmoothL1Loss
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field beta? number  1
 
 --- The module of flame.smooth_l1_loss.
----@param ... any
----@return flame.Module
-function nn.SmoothL1Loss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.SmoothL1Loss  "mean"
+---@param beta? number|flame.options.nn.SmoothL1Loss  1
+---@overload fun(options: flame.options.nn.SmoothL1Loss): flame.SmoothL1Loss
+---@return flame.SmoothL1Loss
+function nn.SmoothL1Loss(reduction, beta) end
+
+---@class flame.options.nn.SoftMarginLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.soft_margin_loss.
----@param ... any
----@return flame.Module
-function nn.SoftMarginLoss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.SoftMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.SoftMarginLoss): flame.SoftMarginLoss
+---@return flame.SoftMarginLoss
+function nn.SoftMarginLoss(reduction) end
+
+---@class flame.options.nn.Softmax
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.softmax.
----@param ... any
----@return flame.Module
-function nn.Softmax(...) end
+---@param dim? integer|flame.options.nn.Softmax  -1
+---@param inplace? boolean|flame.options.nn.Softmax  false
+---@overload fun(options: flame.options.nn.Softmax): flame.Softmax
+---@return flame.Softmax
+function nn.Softmax(dim, inplace) end
 
---- softmax over the channels
----@return flame.Module
-function nn.Softmax2d() end
+---@class flame.options.nn.Softmax2d
+---@field inplace? boolean  false
+
+--- Softmax over the channels.
+---@param inplace? boolean|flame.options.nn.Softmax2d  false
+---@overload fun(options: flame.options.nn.Softmax2d): flame.Softmax2d
+---@return flame.Softmax2d
+function nn.Softmax2d(inplace) end
+
+---@class flame.options.nn.Softmin
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.softmin.
----@param ... any
----@return flame.Module
-function nn.Softmin(...) end
+---@param dim? integer|flame.options.nn.Softmin  -1
+---@param inplace? boolean|flame.options.nn.Softmin  false
+---@overload fun(options: flame.options.nn.Softmin): flame.Softmin
+---@return flame.Softmin
+function nn.Softmin(dim, inplace) end
+
+---@class flame.options.nn.Softplus
+---@field beta? number  1
+---@field threshold? number  20
+---@field inplace? boolean  false
 
 --- The module of flame.softplus.
----@param ... any
----@return flame.Module
-function nn.Softplus(...) end
+---@param beta? number|flame.options.nn.Softplus  1
+---@param threshold? number|flame.options.nn.Softplus  20
+---@param inplace? boolean|flame.options.nn.Softplus  false
+---@overload fun(options: flame.options.nn.Softplus): flame.Softplus
+---@return flame.Softplus
+function nn.Softplus(beta, threshold, inplace) end
+
+---@class flame.options.nn.Softshrink
+---@field lambd? number  0.5
+---@field inplace? boolean  false
 
 --- The module of flame.softshrink.
----@param ... any
----@return flame.Module
-function nn.Softshrink(...) end
+---@param lambd? number|flame.options.nn.Softshrink  0.5
+---@param inplace? boolean|flame.options.nn.Softshrink  false
+---@overload fun(options: flame.options.nn.Softshrink): flame.Softshrink
+---@return flame.Softshrink
+function nn.Softshrink(lambd, inplace) end
+
+---@class flame.options.nn.Softsign
+---@field inplace? boolean  false
 
 --- The module of flame.softsign.
----@param ... any
----@return flame.Module
-function nn.Softsign(...) end
+---@param inplace? boolean|flame.options.nn.Softsign  false
+---@overload fun(options: flame.options.nn.Softsign): flame.Softsign
+---@return flame.Softsign
+function nn.Softsign(inplace) end
 
 ---@class flame.options.nn.SwiGLU
 ---@field in_features? integer
@@ -6210,291 +8540,614 @@ function nn.Softsign(...) end
 
 --- x goes through one matrix to twice the features; the second half, through silu, gates the
 --- first.
----@param ... any
----@return flame.Module
-function nn.SwiGLU(...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.SwiGLU  true
+---@param device? string|flame.options.nn.SwiGLU
+---@param dtype? string|flame.options.nn.SwiGLU
+---@overload fun(options: flame.options.nn.SwiGLU): flame.SwiGLU
+---@return flame.SwiGLU
+function nn.SwiGLU(in_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.Tanh
+---@field inplace? boolean  false
 
 --- The module of flame.tanh.
----@param ... any
----@return flame.Module
-function nn.Tanh(...) end
+---@param inplace? boolean|flame.options.nn.Tanh  false
+---@overload fun(options: flame.options.nn.Tanh): flame.Tanh
+---@return flame.Tanh
+function nn.Tanh(inplace) end
+
+---@class flame.options.nn.Tanhshrink
+---@field inplace? boolean  false
 
 --- The module of flame.tanhshrink.
----@param ... any
----@return flame.Module
-function nn.Tanhshrink(...) end
+---@param inplace? boolean|flame.options.nn.Tanhshrink  false
+---@overload fun(options: flame.options.nn.Tanhshrink): flame.Tanhshrink
+---@return flame.Tanhshrink
+function nn.Tanhshrink(inplace) end
+
+---@class flame.options.nn.Threshold
+---@field threshold? number
+---@field value? number
+---@field inplace? boolean  false
 
 --- The module of flame.threshold.
----@param ... any
----@return flame.Module
-function nn.Threshold(...) end
+---@param threshold number
+---@param value number
+---@param inplace? boolean|flame.options.nn.Threshold  false
+---@overload fun(options: flame.options.nn.Threshold): flame.Threshold
+---@return flame.Threshold
+function nn.Threshold(threshold, value, inplace) end
 
---- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers =
---- 6, …} and the options of the layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
----@param ... any
----@return flame.Module
-function nn.Transformer(...) end
+---@class flame.options.nn.Transformer
+---@field d_model? integer  512
+---@field nhead? integer  8
+---@field num_encoder_layers? integer  6
+---@field num_decoder_layers? integer  6
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field custom_encoder? flame.Module|function
+---@field custom_decoder? flame.Module|function
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
---- attention and a small network, each with norm and residual; o: {causal = false, hidden = 4 size, dropout = 0, bias = true}; block(x, {attn_mask =, key_padding_mask =, is_causal =})
+--- Encoder and decoder. model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+---@param d_model? integer|flame.options.nn.Transformer  512
+---@param nhead? integer|flame.options.nn.Transformer  8
+---@param num_encoder_layers? integer|flame.options.nn.Transformer  6
+---@param num_decoder_layers? integer|flame.options.nn.Transformer  6
+---@param dim_feedforward? integer|flame.options.nn.Transformer  2048
+---@param dropout? number|flame.options.nn.Transformer  0.1
+---@param activation? function|string|flame.options.nn.Transformer  "relu"
+---@param custom_encoder? flame.Module|function|flame.options.nn.Transformer
+---@param custom_decoder? flame.Module|function|flame.options.nn.Transformer
+---@param layer_norm_eps? number|flame.options.nn.Transformer  1e-5
+---@param batch_first? boolean|flame.options.nn.Transformer  false
+---@param norm_first? boolean|flame.options.nn.Transformer  false
+---@param bias? boolean|flame.options.nn.Transformer  true
+---@overload fun(options: flame.options.nn.Transformer): flame.Transformer
+---@return flame.Transformer
+function nn.Transformer(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, bias) end
+
+---@class flame.options.nn.Transformer.generate_square_subsequent_mask
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
+---@param size integer
+---@return flame.Tensor
+function nn.Transformer.generate_square_subsequent_mask(size) end
+
+---@class flame.options.nn.TransformerBlock
+---@field size? integer
+---@field heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+---@field causal? boolean  false
+---@field hidden? integer
+
+--- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
+--- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
+--- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+--- MultiheadAttention.
 ---@param size integer
 ---@param heads integer
----@param o? table?
----@return flame.Module
-function nn.TransformerBlock(size, heads, o) end
+---@param dropout? number|flame.options.nn.TransformerBlock  0
+---@param bias? boolean|flame.options.nn.TransformerBlock  true
+---@param causal? boolean|flame.options.nn.TransformerBlock  false
+---@param hidden? integer|flame.options.nn.TransformerBlock
+---@overload fun(options: flame.options.nn.TransformerBlock): flame.TransformerBlock
+---@return flame.TransformerBlock
+function nn.TransformerBlock(size, heads, dropout, bias, causal, hidden) end
 
---- n decoder layers like 'layer' (which is the first of them), and a norm.
----@param layer any
----@param count any
----@param ... any
----@return flame.Module
-function nn.TransformerDecoder(layer, count, ...) end
+---@class flame.options.nn.TransformerDecoder
+---@field decoder_layer? flame.Module
+---@field num_layers? integer
+---@field norm? flame.Module|function
+
+--- Decoder layers like the given one, which is the first of them, and a norm.
+---@param decoder_layer flame.Module
+---@param num_layers integer
+---@param norm? flame.Module|function|flame.options.nn.TransformerDecoder
+---@overload fun(options: flame.options.nn.TransformerDecoder): flame.TransformerDecoder
+---@return flame.TransformerDecoder
+function nn.TransformerDecoder(decoder_layer, num_layers, norm) end
+
+---@class flame.options.nn.TransformerDecoderLayer
+---@field d_model? integer
+---@field nhead? integer
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
 --- Attention to itself, attention to the encoder's result, a small network;
 --- each with norm and sum.
----@param d integer|integer[]?
----@param heads any
----@param ... any
----@return flame.Module
-function nn.TransformerDecoderLayer(d, heads, ...) end
+---@param d_model integer
+---@param nhead integer
+---@param dim_feedforward? integer|flame.options.nn.TransformerDecoderLayer  2048
+---@param dropout? number|flame.options.nn.TransformerDecoderLayer  0.1
+---@param activation? function|string|flame.options.nn.TransformerDecoderLayer  "relu"
+---@param layer_norm_eps? number|flame.options.nn.TransformerDecoderLayer  1e-5
+---@param batch_first? boolean|flame.options.nn.TransformerDecoderLayer  false
+---@param norm_first? boolean|flame.options.nn.TransformerDecoderLayer  false
+---@param bias? boolean|flame.options.nn.TransformerDecoderLayer  true
+---@overload fun(options: flame.options.nn.TransformerDecoderLayer): flame.TransformerDecoderLayer
+---@return flame.TransformerDecoderLayer
+function nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
 
---- n encoder layers like 'layer' (which is the first of them), and a norm.
----@param layer any
----@param count any
----@param ... any
----@return flame.Module
-function nn.TransformerEncoder(layer, count, ...) end
+---@class flame.options.nn.TransformerEncoder
+---@field encoder_layer? flame.Module
+---@field num_layers? integer
+---@field norm? flame.Module|function
+---@field enable_nested_tensor? boolean  true
+---@field mask_check? boolean  true
 
---- PyTorch's encoder layer
----@param size integer
----@param heads integer
----@param o? table?
----@return flame.Module
-function nn.TransformerEncoderLayer(size, heads, o) end
+--- Encoder layers like the given one, which is the first of them, and a norm. The last two
+--- options have no effect.
+---@param encoder_layer flame.Module
+---@param num_layers integer
+---@param norm? flame.Module|function|flame.options.nn.TransformerEncoder
+---@param enable_nested_tensor? boolean|flame.options.nn.TransformerEncoder  true
+---@param mask_check? boolean|flame.options.nn.TransformerEncoder  true
+---@overload fun(options: flame.options.nn.TransformerEncoder): flame.TransformerEncoder
+---@return flame.TransformerEncoder
+function nn.TransformerEncoder(encoder_layer, num_layers, norm, enable_nested_tensor, mask_check) end
+
+---@class flame.options.nn.TransformerEncoderLayer
+---@field d_model? integer
+---@field nhead? integer
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
+--- unless batch_first.
+---@param d_model integer
+---@param nhead integer
+---@param dim_feedforward? integer|flame.options.nn.TransformerEncoderLayer  2048
+---@param dropout? number|flame.options.nn.TransformerEncoderLayer  0.1
+---@param activation? function|string|flame.options.nn.TransformerEncoderLayer  "relu"
+---@param layer_norm_eps? number|flame.options.nn.TransformerEncoderLayer  1e-5
+---@param batch_first? boolean|flame.options.nn.TransformerEncoderLayer  false
+---@param norm_first? boolean|flame.options.nn.TransformerEncoderLayer  false
+---@param bias? boolean|flame.options.nn.TransformerEncoderLayer  true
+---@overload fun(options: flame.options.nn.TransformerEncoderLayer): flame.TransformerEncoderLayer
+---@return flame.TransformerEncoderLayer
+function nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
+
+---@class flame.options.nn.TripletMarginLoss
+---@field margin? number  1
+---@field p? number  2
+---@field eps? number  1e-6
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.triplet_margin_loss.
----@param ... any
----@return flame.Module
-function nn.TripletMarginLoss(...) end
+---@param margin? number|flame.options.nn.TripletMarginLoss  1
+---@param p? number|flame.options.nn.TripletMarginLoss  2
+---@param eps? number|flame.options.nn.TripletMarginLoss  1e-6
+---@param swap? boolean|flame.options.nn.TripletMarginLoss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.TripletMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.TripletMarginLoss): flame.TripletMarginLoss
+---@return flame.TripletMarginLoss
+function nn.TripletMarginLoss(margin, p, eps, swap, reduction) end
+
+---@class flame.options.nn.TripletMarginWithDistanceLoss
+---@field distance_function? function
+---@field margin? number  1
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.triplet_margin_with_distance_loss.
----@param ... any
----@return flame.Module
-function nn.TripletMarginWithDistanceLoss(...) end
+---@param distance_function? function|flame.options.nn.TripletMarginWithDistanceLoss
+---@param margin? number|flame.options.nn.TripletMarginWithDistanceLoss  1
+---@param swap? boolean|flame.options.nn.TripletMarginWithDistanceLoss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.TripletMarginWithDistanceLoss  "mean"
+---@overload fun(options: flame.options.nn.TripletMarginWithDistanceLoss): flame.TripletMarginWithDistanceLoss
+---@return flame.TripletMarginWithDistanceLoss
+function nn.TripletMarginWithDistanceLoss(distance_function, margin, swap, reduction) end
 
---- an axis as several
----@param d integer
----@param sizes integer[]
----@return flame.Module
-function nn.Unflatten(d, sizes) end
+---@class flame.options.nn.Unflatten
+---@field dim? integer
+---@field unflattened_size? integer[]
 
---- The module of flame.im2col.
----@param ... any
----@return flame.Module
-function nn.Unfold(...) end
+--- An axis as several.
+---@param dim integer
+---@param unflattened_size integer[]
+---@overload fun(options: flame.options.nn.Unflatten): flame.Unflatten
+---@return flame.Unflatten
+function nn.Unflatten(dim, unflattened_size) end
 
---- the module of flame.interpolate
----@param o? table?
----@return flame.Module
-function nn.Upsample(o) end
+---@class flame.options.nn.Unfold
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
 
---- interpolate, bilinear with aligned corners; o: {size =, scale_factor =}
----@param o? table
----@return flame.Module
-function nn.UpsamplingBilinear2d(o) end
+--- Columns of windows of an image.
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.nn.Unfold  1
+---@param padding? integer|integer[]|flame.options.nn.Unfold  0
+---@param stride? integer|integer[]|flame.options.nn.Unfold  1
+---@overload fun(options: flame.options.nn.Unfold): flame.Unfold
+---@return flame.Unfold
+function nn.Unfold(kernel_size, dilation, padding, stride) end
 
---- interpolate, nearest; o: {size =, scale_factor =}
----@param o? table
----@return flame.Module
-function nn.UpsamplingNearest2d(o) end
+---@class flame.options.nn.Upsample
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean
+---@field recompute_scale_factor? boolean
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad1d(size, ...) end
+--- The module of flame.interpolate.
+---@param size? integer|integer[]|flame.options.nn.Upsample
+---@param scale_factor? number|number[]|flame.options.nn.Upsample
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.nn.Upsample  "nearest"
+---@param align_corners? boolean|flame.options.nn.Upsample
+---@param recompute_scale_factor? boolean|flame.options.nn.Upsample
+---@overload fun(options: flame.options.nn.Upsample): flame.Upsample
+---@return flame.Upsample
+function nn.Upsample(size, scale_factor, mode, align_corners, recompute_scale_factor) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad2d(size, ...) end
+---@class flame.options.nn.UpsamplingBilinear2d
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad3d(size, ...) end
+--- Upsample, bilinear with aligned corners.
+---@param size? integer|integer[]|flame.options.nn.UpsamplingBilinear2d
+---@param scale_factor? number|number[]|flame.options.nn.UpsamplingBilinear2d
+---@overload fun(options: flame.options.nn.UpsamplingBilinear2d): flame.UpsamplingBilinear2d
+---@return flame.UpsamplingBilinear2d
+function nn.UpsamplingBilinear2d(size, scale_factor) end
+
+---@class flame.options.nn.UpsamplingNearest2d
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+
+--- Upsample, nearest.
+---@param size? integer|integer[]|flame.options.nn.UpsamplingNearest2d
+---@param scale_factor? number|number[]|flame.options.nn.UpsamplingNearest2d
+---@overload fun(options: flame.options.nn.UpsamplingNearest2d): flame.UpsamplingNearest2d
+---@return flame.UpsamplingNearest2d
+function nn.UpsamplingNearest2d(size, scale_factor) end
+
+---@class flame.options.nn.ZeroPad1d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad1d): flame.ZeroPad1d
+---@return flame.ZeroPad1d
+function nn.ZeroPad1d(padding) end
+
+---@class flame.options.nn.ZeroPad2d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad2d): flame.ZeroPad2d
+---@return flame.ZeroPad2d
+function nn.ZeroPad2d(padding) end
+
+---@class flame.options.nn.ZeroPad3d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad3d): flame.ZeroPad3d
+---@return flame.ZeroPad3d
+function nn.ZeroPad3d(padding) end
+
+---@class flame.options.nn.init.calculate_gain
+---@field param? number  0.01
 
 --- The factor by which an activation shrinks, to be made good by the weights before it.
----@param nonlinearity any
----@param slope any
-function nn.init.calculate_gain(nonlinearity, slope) end
+--- param is the slope of leaky_relu.
+---@param nonlinearity string
+---@param param? number|flame.options.nn.init.calculate_gain  0.01
+---@return number
+function nn.init.calculate_gain(nonlinearity, param) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.constant(x, ...) end
+---@class flame.options.nn.init.constant
+---@field val? number|boolean
 
---- fills x, in place, as PyTorch's init does
+--- One value everywhere.
 ---@param x flame.Tensor
----@param ... any
+---@param val number|boolean
 ---@return flame.Tensor
-function nn.init.constant_(x, ...) end
+function nn.init.constant(x, val) end
+
+---@class flame.options.nn.init.constant_
+---@field val? number|boolean
+
+--- The same as nn.init.constant.
+---@param x flame.Tensor
+---@param val number|boolean
+---@return flame.Tensor
+function nn.init.constant_(x, val) end
+
+---@class flame.options.nn.init.dirac
+---@field groups? integer  1
 
 --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
 ---@param x flame.Tensor
----@param groups integer
+---@param groups? integer|flame.options.nn.init.dirac  1
+---@return flame.Tensor
 function nn.init.dirac(x, groups) end
 
---- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
+---@class flame.options.nn.init.dirac_
+---@field groups? integer  1
+
+--- The same as nn.init.dirac.
 ---@param x flame.Tensor
----@param groups integer
+---@param groups? integer|flame.options.nn.init.dirac_  1
+---@return flame.Tensor
 function nn.init.dirac_(x, groups) end
 
 --- Ones on the diagonal of a matrix.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function nn.init.eye(x) end
 
---- Ones on the diagonal of a matrix.
+--- The same as nn.init.eye.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function nn.init.eye_(x) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.kaiming_normal(x, ...) end
+---@class flame.options.nn.init.kaiming_normal
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- He et al. 2015: variance 2 / fan for a ReLU, normal; a is the slope of leaky_relu.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_normal  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_normal  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_normal  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.kaiming_normal_(x, ...) end
+function nn.init.kaiming_normal(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.kaiming_uniform(x, ...) end
+---@class flame.options.nn.init.kaiming_normal_
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- The same as nn.init.kaiming_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_normal_  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_normal_  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_normal_  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.kaiming_uniform_(x, ...) end
+function nn.init.kaiming_normal_(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.normal(x, ...) end
+---@class flame.options.nn.init.kaiming_uniform
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- He et al. 2015: variance 2 / fan for a ReLU, uniform; a is the slope of leaky_relu.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_uniform  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_uniform  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_uniform  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.normal_(x, ...) end
+function nn.init.kaiming_uniform(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.ones(x, ...) end
+---@class flame.options.nn.init.kaiming_uniform_
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- The same as nn.init.kaiming_uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_uniform_  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_uniform_  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_uniform_  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.ones_(x, ...) end
+function nn.init.kaiming_uniform_(x, a, mode, nonlinearity) end
+
+---@class flame.options.nn.init.normal
+---@field mean? number  0
+---@field std? number  1
+
+--- Normal numbers.
+---@param x flame.Tensor
+---@param mean? number|flame.options.nn.init.normal  0
+---@param std? number|flame.options.nn.init.normal  1
+---@return flame.Tensor
+function nn.init.normal(x, mean, std) end
+
+---@class flame.options.nn.init.normal_
+---@field mean? number  0
+---@field std? number  1
+
+--- The same as nn.init.normal.
+---@param x flame.Tensor
+---@param mean? number|flame.options.nn.init.normal_  0
+---@param std? number|flame.options.nn.init.normal_  1
+---@return flame.Tensor
+function nn.init.normal_(x, mean, std) end
+
+--- Ones.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.ones(x) end
+
+--- The same as nn.init.ones.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.ones_(x) end
+
+---@class flame.options.nn.init.orthogonal
+---@field gain? number  1
 
 --- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
 --- from the second on count as one.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.orthogonal(x, ...) end
+---@param gain? number|flame.options.nn.init.orthogonal  1
+---@return flame.Tensor
+function nn.init.orthogonal(x, gain) end
 
---- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
---- from the second on count as one.
+---@class flame.options.nn.init.orthogonal_
+---@field gain? number  1
+
+--- The same as nn.init.orthogonal.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.orthogonal_(x, ...) end
+---@param gain? number|flame.options.nn.init.orthogonal_  1
+---@return flame.Tensor
+function nn.init.orthogonal_(x, gain) end
+
+---@class flame.options.nn.init.sparse
+---@field sparsity? number  0.1
+---@field std? number  0.01
 
 --- Normal, with a part of each column set to 0.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.sparse(x, ...) end
+---@param sparsity? number|flame.options.nn.init.sparse  0.1
+---@param std? number|flame.options.nn.init.sparse  0.01
+---@return flame.Tensor
+function nn.init.sparse(x, sparsity, std) end
 
---- Normal, with a part of each column set to 0.
+---@class flame.options.nn.init.sparse_
+---@field sparsity? number  0.1
+---@field std? number  0.01
+
+--- The same as nn.init.sparse.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.sparse_(x, ...) end
+---@param sparsity? number|flame.options.nn.init.sparse_  0.1
+---@param std? number|flame.options.nn.init.sparse_  0.01
+---@return flame.Tensor
+function nn.init.sparse_(x, sparsity, std) end
+
+---@class flame.options.nn.init.trunc_normal
+---@field mean? number  0
+---@field std? number  1
+---@field a? number  -2
+---@field b? number  2
 
 --- Normal between a and b, by the inverse of its distribution.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.trunc_normal(x, ...) end
-
---- Normal between a and b, by the inverse of its distribution.
----@param x flame.Tensor
----@param ... any
-function nn.init.trunc_normal_(x, ...) end
-
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
+---@param mean? number|flame.options.nn.init.trunc_normal  0
+---@param std? number|flame.options.nn.init.trunc_normal  1
+---@param a? number|flame.options.nn.init.trunc_normal  -2
+---@param b? number|flame.options.nn.init.trunc_normal  2
 ---@return flame.Tensor
-function nn.init.uniform(x, ...) end
+function nn.init.trunc_normal(x, mean, std, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.trunc_normal_
+---@field mean? number  0
+---@field std? number  1
+---@field a? number  -2
+---@field b? number  2
+
+--- The same as nn.init.trunc_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param mean? number|flame.options.nn.init.trunc_normal_  0
+---@param std? number|flame.options.nn.init.trunc_normal_  1
+---@param a? number|flame.options.nn.init.trunc_normal_  -2
+---@param b? number|flame.options.nn.init.trunc_normal_  2
 ---@return flame.Tensor
-function nn.init.uniform_(x, ...) end
+function nn.init.trunc_normal_(x, mean, std, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.uniform
+---@field a? number  0
+---@field b? number  1
+
+--- Uniform numbers in [a, b).
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.uniform  0
+---@param b? number|flame.options.nn.init.uniform  1
 ---@return flame.Tensor
-function nn.init.xavier_normal(x, ...) end
+function nn.init.uniform(x, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.uniform_
+---@field a? number  0
+---@field b? number  1
+
+--- The same as nn.init.uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.uniform_  0
+---@param b? number|flame.options.nn.init.uniform_  1
 ---@return flame.Tensor
-function nn.init.xavier_normal_(x, ...) end
+function nn.init.uniform_(x, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_normal
+---@field gain? number  1
+
+--- Glorot and Bengio 2010: variance 2 / (fan in + fan out), normal.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_normal  1
 ---@return flame.Tensor
-function nn.init.xavier_uniform(x, ...) end
+function nn.init.xavier_normal(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_normal_
+---@field gain? number  1
+
+--- The same as nn.init.xavier_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_normal_  1
 ---@return flame.Tensor
-function nn.init.xavier_uniform_(x, ...) end
+function nn.init.xavier_normal_(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_uniform
+---@field gain? number  1
+
+--- Glorot and Bengio 2010: variance 2 / (fan in + fan out), uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_uniform  1
 ---@return flame.Tensor
-function nn.init.zeros(x, ...) end
+function nn.init.xavier_uniform(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_uniform_
+---@field gain? number  1
+
+--- The same as nn.init.xavier_uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_uniform_  1
 ---@return flame.Tensor
-function nn.init.zeros_(x, ...) end
+function nn.init.xavier_uniform_(x, gain) end
 
---- Is m a module of the class, or of one that extends it? false for anything else.
----@param m any
----@param class table  nn.Linear
+--- Zeros.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.zeros(x) end
+
+--- The same as nn.init.zeros.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.zeros_(x) end
+
+---@class flame.options.nn.is
+---@field class? table
+
+--- Is m a module of the class, as nn.Linear, or of one that extends it? false for anything else.
+---@param m? any|table|flame.options.nn.is
+---@param class table
 ---@return boolean
 function nn.is(m, class) end
 
 ---@class flame.options.nn.lora.attach
+---@field net? flame.Module
 ---@field rank? integer  8
 ---@field alpha? number
 ---@field dropout? number  0
@@ -6509,95 +9162,172 @@ function nn.is(m, class) end
 ---@param alpha? number|flame.options.nn.lora.attach
 ---@param dropout? number|flame.options.nn.lora.attach  0
 ---@param targets? string|string[]|flame.options.nn.lora.attach
----@return any
+---@overload fun(options: flame.options.nn.lora.attach): table
+---@return table
 function nn.lora.attach(net, rank, alpha, dropout, targets) end
+
+---@class flame.options.nn.lora.load
+---@field net? flame.Module
+---@field state? table
 
 --- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
 --- have none get them, of the saved rank and scale; they act, merged they are not.
 ---@param net flame.Module
----@param state table<string, flame.Tensor>
+---@param state table
+---@overload fun(options: flame.options.nn.lora.load): flame.Module
 ---@return flame.Module
 function nn.lora.load(net, state) end
+
+---@class flame.options.nn.lora.merge
+---@field net? flame.Module
 
 --- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
 --- the sums then. The weights as they were are kept for unmerge.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.merge): flame.Module
 ---@return flame.Module
 function nn.lora.merge(net) end
 
+---@class flame.options.nn.lora.remove
+---@field net? flame.Module
+
 --- Takes the adapters away; what is merged stays in the weights. The parameters stay frozen.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.remove): flame.Module
 ---@return flame.Module
 function nn.lora.remove(net) end
 
+---@class flame.options.nn.lora.state_dict
+---@field net? flame.Module
+
 --- The adapters' tensors by name, and nothing else: what to save.
 ---@param net flame.Module
----@return any
+---@overload fun(options: flame.options.nn.lora.state_dict): table
+---@return table
 function nn.lora.state_dict(net) end
+
+---@class flame.options.nn.lora.unmerge
+---@field net? flame.Module
 
 --- The weights as they were before merge, bit for bit; the adapters act again.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.unmerge): flame.Module
 ---@return flame.Module
 function nn.lora.unmerge(net) end
 
---- As optim.clip_grad_norm and optim.clip_grad_value.
----@param ... any
-function nn.utils.clip_grad_norm(...) end
+---@class flame.options.nn.utils.clip_grad_norm
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- As optim.clip_grad_norm and optim.clip_grad_value.
----@param ... any
-function nn.utils.clip_grad_norm_(...) end
+--- As optim.clip_grad_norm.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.nn.utils.clip_grad_norm  2
+---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm  false
+---@return flame.Tensor
+function nn.utils.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
 
---- clamps every gradient value in place to -c … c
----@param params flame.Tensor[]
----@param c number
-function nn.utils.clip_grad_value(params, c) end
+---@class flame.options.nn.utils.clip_grad_norm_
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- clamps every gradient value in place to -c … c
----@param params flame.Tensor[]
----@param c number
-function nn.utils.clip_grad_value_(params, c) end
+--- The same as nn.utils.clip_grad_norm.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.nn.utils.clip_grad_norm_  2
+---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm_  false
+---@return flame.Tensor
+function nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite) end
+
+---@class flame.options.nn.utils.clip_grad_value
+---@field clip_value? number
+---@field foreach? boolean
+
+--- As optim.clip_grad_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function nn.utils.clip_grad_value(parameters, clip_value) end
+
+---@class flame.options.nn.utils.clip_grad_value_
+---@field clip_value? number
+---@field foreach? boolean
+
+--- The same as nn.utils.clip_grad_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function nn.utils.clip_grad_value_(parameters, clip_value) end
 
 ---@class flame.options.nn.utils.is_parametrized
+---@field module? flame.Module
 ---@field name? string
 
 --- Is this name of a module, or any where none is given, a parametrisation?
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.is_parametrized
+---@overload fun(options: flame.options.nn.utils.is_parametrized): boolean
 ---@return boolean
 function nn.utils.is_parametrized(module, name) end
+
+---@class flame.options.nn.utils.pack_padded_sequence
+---@field lengths? flame.Tensor|integer[]
+---@field batch_first? boolean  false
+---@field enforce_sorted? boolean  true
 
 --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
----@param batch_first? any
----@param enforce_sorted? boolean|table  true
+---@param batch_first? boolean|flame.options.nn.utils.pack_padded_sequence  false
+---@param enforce_sorted? boolean|flame.options.nn.utils.pack_padded_sequence  true
+---@return flame.PackedSequence
 function nn.utils.pack_padded_sequence(x, lengths, batch_first, enforce_sorted) end
 
+---@class flame.options.nn.utils.pack_sequence
+---@field enforce_sorted? boolean  true
+
 --- Packs a list of sequences (t, …).
----@param list flame.Tensor[]
----@param enforce_sorted? boolean  true
-function nn.utils.pack_sequence(list, enforce_sorted) end
+---@param sequences flame.Tensor[]
+---@param enforce_sorted? boolean|flame.options.nn.utils.pack_sequence  true
+---@return flame.PackedSequence
+function nn.utils.pack_sequence(sequences, enforce_sorted) end
+
+---@class flame.options.nn.utils.pad_packed_sequence
+---@field packed? flame.PackedSequence
+---@field batch_first? boolean  false
+---@field padding_value? number  0
+---@field total_length? integer
 
 --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
----@param packed table
----@param batch_first? any
----@param padding_value? number|table  0
----@param total_length? any
----@return flame.Tensor, flame.Tensor
+---@param packed flame.PackedSequence
+---@param batch_first? boolean|flame.options.nn.utils.pad_packed_sequence  false
+---@param padding_value? number|flame.options.nn.utils.pad_packed_sequence  0
+---@param total_length? integer|flame.options.nn.utils.pad_packed_sequence
+---@overload fun(options: flame.options.nn.utils.pad_packed_sequence): flame.Tensor
+---@return flame.Tensor
+---@return flame.Tensor lengths
 function nn.utils.pad_packed_sequence(packed, batch_first, padding_value, total_length) end
 
+---@class flame.options.nn.utils.pad_sequence
+---@field batch_first? boolean  false
+---@field padding_value? number  0
+
 --- Sequences (t, …) of different lengths in one tensor, padded at the end.
----@param list flame.Tensor[]
----@param batch_first? any
----@param padding_value? number|table  0
-function nn.utils.pad_sequence(list, batch_first, padding_value) end
+---@param sequences flame.Tensor[]
+---@param batch_first? boolean|flame.options.nn.utils.pad_sequence  false
+---@param padding_value? number|flame.options.nn.utils.pad_sequence  0
+---@return flame.Tensor
+function nn.utils.pad_sequence(sequences, batch_first, padding_value) end
 
 --- All values in one vector, in the list's order.
----@param params flame.Tensor[]
-function nn.utils.parameters_to_vector(params) end
+---@param parameters flame.Tensor[]
+---@return flame.Tensor
+function nn.utils.parameters_to_vector(parameters) end
 
 ---@class flame.options.nn.utils.register_parametrization
+---@field module? flame.Module
 ---@field name? string
 ---@field parametrization? flame.Module
 ---@field unsafe? boolean  false
@@ -6609,10 +9339,12 @@ function nn.utils.parameters_to_vector(params) end
 ---@param module flame.Module
 ---@param name string
 ---@param parametrization flame.Module
+---@overload fun(options: flame.options.nn.utils.register_parametrization): flame.Module
 ---@return flame.Module
 function nn.utils.register_parametrization(module, name, parametrization) end
 
 ---@class flame.options.nn.utils.remove_parametrizations
+---@field module? flame.Module
 ---@field name? string
 ---@field leave_parametrized? boolean  true
 
@@ -6621,39 +9353,68 @@ function nn.utils.register_parametrization(module, name, parametrization) end
 ---@param module flame.Module
 ---@param name string
 ---@param leave_parametrized? boolean|flame.options.nn.utils.remove_parametrizations  true
+---@overload fun(options: flame.options.nn.utils.remove_parametrizations): flame.Module
 ---@return flame.Module
 function nn.utils.remove_parametrizations(module, name, leave_parametrized) end
 
---- the weight as a parameter again, with its present value
----@param module any
----@param name? string
+---@class flame.options.nn.utils.remove_spectral_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+
+--- The weight as a parameter again, with its present value.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.remove_spectral_norm  "weight"
+---@overload fun(options: flame.options.nn.utils.remove_spectral_norm): flame.Module
 ---@return flame.Module
 function nn.utils.remove_spectral_norm(module, name) end
 
---- the weight as a parameter again, with its present value
----@param module any
----@param name? string
+---@class flame.options.nn.utils.remove_weight_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+
+--- The weight as a parameter again, with its present value.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.remove_weight_norm  "weight"
+---@overload fun(options: flame.options.nn.utils.remove_weight_norm): flame.Module
 ---@return flame.Module
 function nn.utils.remove_weight_norm(module, name) end
 
+---@class flame.options.nn.utils.spectral_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+---@field n_power_iterations? integer  1
+---@field eps? number  1e-12
+---@field dim? integer
+
 --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
---- to step; the weight itself is name_orig, the vector name_u.
----@param module table
----@param name? string  "weight"
----@param n_power_iterations? integer  1
----@param eps? number  1e-12
----@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
+--- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
+--- 2 for transposed convolutions.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
+---@param n_power_iterations? integer|flame.options.nn.utils.spectral_norm  1
+---@param eps? number|flame.options.nn.utils.spectral_norm  1e-12
+---@param dim? integer|flame.options.nn.utils.spectral_norm
+---@overload fun(options: flame.options.nn.utils.spectral_norm): flame.Module
+---@return flame.Module
 function nn.utils.spectral_norm(module, name, n_power_iterations, eps, dim) end
 
+---@class flame.options.nn.utils.unpack_sequence
+---@field packed? flame.PackedSequence
+
 --- The sequences of a packed one, a list.
----@param packed table
+---@param packed flame.PackedSequence
+---@overload fun(options: flame.options.nn.utils.unpack_sequence): flame.Tensor[]
 ---@return flame.Tensor[]
 function nn.utils.unpack_sequence(packed) end
+
+---@class flame.options.nn.utils.unpad_sequence
+---@field lengths? flame.Tensor|integer[]
+---@field batch_first? boolean  false
 
 --- The sequences of a padded tensor, a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
----@param batch_first? boolean  false
+---@param batch_first? boolean|flame.options.nn.utils.unpad_sequence  false
 ---@return flame.Tensor[]
 function nn.utils.unpad_sequence(x, lengths, batch_first) end
 
@@ -6667,16 +9428,26 @@ function nn.utils.unpad_sequence(x, lengths, batch_first) end
 ---@param model flame.Module
 function nn.utils.update_bn(batches, model) end
 
+---@class flame.options.nn.utils.vector_to_parameters
+---@field parameters? flame.Tensor[]
+
 --- The way back, into the same handles.
----@param vector any
----@param params any
-function nn.utils.vector_to_parameters(vector, params) end
+---@param vec flame.Tensor
+---@param parameters flame.Tensor[]
+function nn.utils.vector_to_parameters(vec, parameters) end
+
+---@class flame.options.nn.utils.weight_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+---@field dim? integer  1
 
 --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
 --- over all axes but dim; false: over all.
----@param module table
----@param name? string  "weight"
----@param dim? integer|false  1
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.weight_norm  "weight"
+---@param dim? integer|flame.options.nn.utils.weight_norm  1
+---@overload fun(options: flame.options.nn.utils.weight_norm): flame.Module
+---@return flame.Module
 function nn.utils.weight_norm(module, name, dim) end
 
 --- without tracking: calls f, or gives a guard for <close>
@@ -6775,235 +9546,854 @@ function flame.ones(...) end
 function flame.ones_like(x, o) end
 Tensor.ones_like = flame.ones_like
 
---- SGD with averaged parameters, in state.ax
----@param params any
----@param o? table?
----@return flame.Optimizer
-function optim.ASGD(params, o) end
+---@class flame.options.optim.ASGD
+---@field lr? number  1e-2
+---@field lambd? number  1e-4
+---@field alpha? number  0.75
+---@field t0? number  1e6
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
---- Zeiler 2012
----@param params flame.Tensor[]
----@param o? table?
+--- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
+--- steps that shrink from t0 on.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.ASGD  1e-2
+---@param lambd? number|flame.options.optim.ASGD  1e-4
+---@param alpha? number|flame.options.optim.ASGD  0.75
+---@param t0? number|flame.options.optim.ASGD  1e6
+---@param weight_decay? number|flame.options.optim.ASGD  0
 ---@return flame.Optimizer
-function optim.Adadelta(params, o) end
+function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
+
+---@class flame.options.optim.Adadelta
+---@field lr? number  1.0
+---@field rho? number  0.9
+---@field eps? number  1e-6
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Zeiler 2012: no rate to tune.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adadelta  1.0
+---@param rho? number|flame.options.optim.Adadelta  0.9
+---@param eps? number|flame.options.optim.Adadelta  1e-6
+---@param weight_decay? number|flame.options.optim.Adadelta  0
+---@return flame.Optimizer
+function optim.Adadelta(params, lr, rho, eps, weight_decay) end
+
+---@class flame.options.optim.Adagrad
+---@field lr? number  1e-2
+---@field lr_decay? number  0
+---@field weight_decay? number  0
+---@field initial_accumulator_value? number  0
+---@field eps? number  1e-10
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Duchi, Hazan and Singer 2011.
----@param params any
----@param ... any
-function optim.Adagrad(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adagrad  1e-2
+---@param lr_decay? number|flame.options.optim.Adagrad  0
+---@param weight_decay? number|flame.options.optim.Adagrad  0
+---@param initial_accumulator_value? number|flame.options.optim.Adagrad  0
+---@param eps? number|flame.options.optim.Adagrad  1e-10
+---@return flame.Optimizer
+function optim.Adagrad(params, lr, lr_decay, weight_decay, initial_accumulator_value, eps) end
+
+---@class flame.options.optim.Adam
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field amsgrad? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+---@field decoupled_weight_decay? boolean  false
 
 --- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
 --- true, acts as AdamW's.
----@param params any
----@param ... any
-function optim.Adam(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adam  1e-3
+---@param betas? number[]|flame.options.optim.Adam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.Adam  1e-8
+---@param weight_decay? number|flame.options.optim.Adam  0
+---@param amsgrad? boolean|flame.options.optim.Adam  false
+---@return flame.Optimizer
+function optim.Adam(params, lr, betas, eps, weight_decay, amsgrad) end
+
+---@class flame.options.optim.AdamW
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0.01
+---@field amsgrad? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
----@param params any
----@param ... any
-function optim.AdamW(params, ...) end
-
---- Adam with the largest gradient in place of the root mean square
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.AdamW  1e-3
+---@param betas? number[]|flame.options.optim.AdamW  {0.9, 0.999}
+---@param eps? number|flame.options.optim.AdamW  1e-8
+---@param weight_decay? number|flame.options.optim.AdamW  0.01
+---@param amsgrad? boolean|flame.options.optim.AdamW  false
 ---@return flame.Optimizer
-function optim.Adamax(params, o) end
+function optim.AdamW(params, lr, betas, eps, weight_decay, amsgrad) end
+
+---@class flame.options.optim.Adamax
+---@field lr? number  2e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Kingma and Ba 2015, section 7: Adam with the largest magnitude instead of the second moment.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adamax  2e-3
+---@param betas? number[]|flame.options.optim.Adamax  {0.9, 0.999}
+---@param eps? number|flame.options.optim.Adamax  1e-8
+---@param weight_decay? number|flame.options.optim.Adamax  0
+---@return flame.Optimizer
+function optim.Adamax(params, lr, betas, eps, weight_decay) end
+
+---@class flame.options.optim.GradScaler
+---@field init_scale? number  65536
+---@field growth_factor? number  2
+---@field backoff_factor? number  0.5
+---@field growth_interval? integer  2000
+---@field enabled? boolean  true
 
 --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
 --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
---- table of them; before them may stand a device, as in torch.amp
----@param init_scale? number|table  65536
----@param growth_factor? number|table  2
----@param backoff_factor? number|table  0.5
----@param growth_interval? number|table  2000
----@param enabled? boolean|table  true
+--- A device may stand before the options, as in torch.amp.
+---@param init_scale? number|flame.options.optim.GradScaler  65536
+---@param growth_factor? number|flame.options.optim.GradScaler  2
+---@param backoff_factor? number|flame.options.optim.GradScaler  0.5
+---@param growth_interval? integer|flame.options.optim.GradScaler  2000
+---@param enabled? boolean|flame.options.optim.GradScaler  true
+---@overload fun(options: flame.options.optim.GradScaler): flame.GradScaler
+---@return flame.GradScaler
 function optim.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
 
+---@class flame.options.optim.LBFGS
+---@field lr? number  1
+---@field max_iter? integer  20
+---@field max_eval? integer
+---@field tolerance_grad? number  1e-7
+---@field tolerance_change? number  1e-9
+---@field history_size? integer  100
+---@field line_search_fn? "strong_wolfe"
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
 --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
---- gradients, computes the loss, calls backward and returns it, several times.
---- {line_search_fn = "strong_wolfe"} looks for a step length that Wolfe's conditions accept.
----@param ... any
-function optim.LBFGS(...) end
+--- gradients, computes the loss, calls backward and returns it, several times. line_search_fn
+--- looks for a step length that Wolfe's conditions accept.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.LBFGS  1
+---@param max_iter? integer|flame.options.optim.LBFGS  20
+---@param max_eval? integer|flame.options.optim.LBFGS
+---@param tolerance_grad? number|flame.options.optim.LBFGS  1e-7
+---@param tolerance_change? number|flame.options.optim.LBFGS  1e-9
+---@param history_size? integer|flame.options.optim.LBFGS  100
+---@param line_search_fn? "strong_wolfe"|flame.options.optim.LBFGS
+---@return flame.Optimizer
+function optim.LBFGS(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, line_search_fn) end
+
+---@class flame.options.optim.Lion
+---@field lr? number  1e-4
+---@field betas? number[]  {0.9, 0.99}
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
----@param params any
----@param ... any
-function optim.Lion(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Lion  1e-4
+---@param betas? number[]|flame.options.optim.Lion  {0.9, 0.99}
+---@param weight_decay? number|flame.options.optim.Lion  0
+---@return flame.Optimizer
+function optim.Lion(params, lr, betas, weight_decay) end
+
+---@class flame.options.optim.Muon
+---@field lr? number  1e-3
+---@field weight_decay? number  0.1
+---@field momentum? number  0.95
+---@field nesterov? boolean  true
+---@field ns_coefficients? number[]  {3.4445, -4.775, 2.0315}
+---@field eps? number  1e-7
+---@field ns_steps? integer  5
+---@field adjust_lr_fn? "original"|"match_rms_adamw"  "original"
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
 --- vectors to AdamW.
----@param ... any
-function optim.Muon(...) end
-
---- Adam with Nesterov's momentum
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Muon  1e-3
+---@param weight_decay? number|flame.options.optim.Muon  0.1
+---@param momentum? number|flame.options.optim.Muon  0.95
+---@param nesterov? boolean|flame.options.optim.Muon  true
+---@param ns_coefficients? number[]|flame.options.optim.Muon  {3.4445, -4.775, 2.0315}
+---@param eps? number|flame.options.optim.Muon  1e-7
+---@param ns_steps? integer|flame.options.optim.Muon  5
+---@param adjust_lr_fn? "original"|"match_rms_adamw"|flame.options.optim.Muon  "original"
 ---@return flame.Optimizer
-function optim.NAdam(params, o) end
+function optim.Muon(params, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn) end
 
---- Adam with a rectified start
----@param params flame.Tensor[]
----@param o? table?
+---@class flame.options.optim.NAdam
+---@field lr? number  2e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field momentum_decay? number  4e-3
+---@field decoupled_weight_decay? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Dozat 2016: Adam with Nesterov's momentum.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.NAdam  2e-3
+---@param betas? number[]|flame.options.optim.NAdam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.NAdam  1e-8
+---@param weight_decay? number|flame.options.optim.NAdam  0
+---@param momentum_decay? number|flame.options.optim.NAdam  4e-3
+---@param decoupled_weight_decay? boolean|flame.options.optim.NAdam  false
 ---@return flame.Optimizer
-function optim.RAdam(params, o) end
+function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay) end
+
+---@class flame.options.optim.RAdam
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field decoupled_weight_decay? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Liu et al. 2020: Adam that waits until the second moment can be trusted.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.RAdam  1e-3
+---@param betas? number[]|flame.options.optim.RAdam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.RAdam  1e-8
+---@param weight_decay? number|flame.options.optim.RAdam  0
+---@param decoupled_weight_decay? boolean|flame.options.optim.RAdam  false
+---@return flame.Optimizer
+function optim.RAdam(params, lr, betas, eps, weight_decay, decoupled_weight_decay) end
+
+---@class flame.options.optim.RMSprop
+---@field lr? number  1e-2
+---@field alpha? number  0.99
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field momentum? number  0
+---@field centered? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Tieleman and Hinton 2012, PyTorch's form.
----@param params any
----@param ... any
-function optim.RMSprop(params, ...) end
-
---- steps by the signs of the gradients
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.RMSprop  1e-2
+---@param alpha? number|flame.options.optim.RMSprop  0.99
+---@param eps? number|flame.options.optim.RMSprop  1e-8
+---@param weight_decay? number|flame.options.optim.RMSprop  0
+---@param momentum? number|flame.options.optim.RMSprop  0
+---@param centered? boolean|flame.options.optim.RMSprop  false
 ---@return flame.Optimizer
-function optim.Rprop(params, o) end
+function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered) end
+
+---@class flame.options.optim.Rprop
+---@field lr? number  1e-2
+---@field etas? number[]  {0.5, 1.2}
+---@field step_sizes? number[]  {1e-6, 50}
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Riedmiller and Braun 1993: the gradient's sign alone counts.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Rprop  1e-2
+---@param etas? number[]|flame.options.optim.Rprop  {0.5, 1.2}
+---@param step_sizes? number[]|flame.options.optim.Rprop  {1e-6, 50}
+---@return flame.Optimizer
+function optim.Rprop(params, lr, etas, step_sizes) end
+
+---@class flame.options.optim.SGD
+---@field lr? number  1e-3
+---@field momentum? number  0
+---@field dampening? number  0
+---@field weight_decay? number  0
+---@field nesterov? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
----@param params any
----@param ... any
-function optim.SGD(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.SGD  1e-3
+---@param momentum? number|flame.options.optim.SGD  0
+---@param dampening? number|flame.options.optim.SGD  0
+---@param weight_decay? number|flame.options.optim.SGD  0
+---@param nesterov? boolean|flame.options.optim.SGD  false
+---@return flame.Optimizer
+function optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov) end
 
---- Scales all gradients in place so that their joint norm is at most max_norm.
----@param params any
----@param max_norm any
----@param norm_type? number|table  2
----@param error_if_nonfinite? any
----@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite) end
+---@class flame.options.optim.clip_grad_norm
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- Clamps every gradient value in place to -c … c.
----@param params any
----@param c any
-function optim.clip_grad_value(params, c) end
+--- Scales all gradients in place so that their joint norm is at most max_norm. Gives the norm
+--- before, 0-d.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.optim.clip_grad_norm  2
+---@param error_if_nonfinite? boolean|flame.options.optim.clip_grad_norm  false
+---@return flame.Tensor
+function optim.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
 
---- All of them at once: the rate is the base times the factor of each.
----@param list flame.Tensor[]
----@param opt any
-function optim.lr_scheduler.ChainedScheduler(list, opt) end
+---@class flame.options.optim.clip_grad_value
+---@field clip_value? number
+---@field foreach? boolean
 
---- A factor for the first total_iters steps.
----@param ... any
-function optim.lr_scheduler.ConstantLR(...) end
+--- Clamps every gradient value in place to -clip_value … clip_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function optim.clip_grad_value(parameters, clip_value) end
+
+---@class flame.options.optim.lr_scheduler.ChainedScheduler
+---@field opt? flame.Optimizer
+
+--- The same as optim.schedule.chained.
+---@param schedules flame.Schedule[]
+---@param opt? flame.Optimizer|flame.options.optim.lr_scheduler.ChainedScheduler
+---@return flame.Schedule
+function optim.lr_scheduler.ChainedScheduler(schedules, opt) end
+
+---@class flame.options.optim.lr_scheduler.ConstantLR
+---@field opt? flame.Optimizer
+---@field factor? number  0.3333333333333333
+---@field total_iters? number  5
+
+--- The same as optim.schedule.constant.
+---@param opt flame.Optimizer
+---@param factor? number|flame.options.optim.lr_scheduler.ConstantLR  0.3333333333333333
+---@param total_iters? number|flame.options.optim.lr_scheduler.ConstantLR  5
+---@overload fun(options: flame.options.optim.lr_scheduler.ConstantLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ConstantLR(opt, factor, total_iters) end
+
+---@class flame.options.optim.lr_scheduler.CosineAnnealingLR
+---@field opt? flame.Optimizer
+---@field T_max? number
+---@field eta_min? number  0
+---@field steps? number
+---@field min? number
 
 --- torch's form: half a cosine from the rate down to eta_min in T_max
---- steps, and up again in as many.
----@param ... any
-function optim.lr_scheduler.CosineAnnealingLR(...) end
+--- steps, and up again in as many. steps and min are other names of them.
+---@param opt flame.Optimizer
+---@param T_max? number|flame.options.optim.lr_scheduler.CosineAnnealingLR
+---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingLR  0
+---@overload fun(options: flame.options.optim.lr_scheduler.CosineAnnealingLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CosineAnnealingLR(opt, T_max, eta_min) end
 
---- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
----@param ... any
-function optim.lr_scheduler.CosineAnnealingWarmRestarts(...) end
+---@class flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts
+---@field opt? flame.Optimizer
+---@field T_0? number
+---@field T_mult? number  1
+---@field eta_min? number  0
 
---- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
---- there is one, the other way.
----@param ... any
-function optim.lr_scheduler.CyclicLR(...) end
+--- The same as optim.schedule.cosine_restarts.
+---@param opt flame.Optimizer
+---@param T_0 number
+---@param T_mult? number|flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts  1
+---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts  0
+---@overload fun(options: flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0, T_mult, eta_min) end
 
---- Times gamma at every step.
----@param ... any
-function optim.lr_scheduler.ExponentialLR(...) end
+---@class flame.options.optim.lr_scheduler.CyclicLR
+---@field opt? flame.Optimizer
+---@field base_lr? number|number[]
+---@field max_lr? number|number[]
+---@field step_size_up? number  2000
+---@field step_size_down? number  0
+---@field mode? "triangular"|"triangular2"|"exp_range"  "triangular"
+---@field gamma? number  1
+---@field scale_fn? function
+---@field scale_mode? "cycle"|"iterations"  "cycle"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.8
+---@field max_momentum? number  0.9
 
---- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
----@param ... any
-function optim.lr_scheduler.LambdaLR(...) end
+--- The same as optim.schedule.cyclic.
+---@param opt flame.Optimizer
+---@param base_lr number|number[]
+---@param max_lr number|number[]
+---@param step_size_up? number|flame.options.optim.lr_scheduler.CyclicLR  2000
+---@param step_size_down? number|flame.options.optim.lr_scheduler.CyclicLR  0
+---@param mode? "triangular"|"triangular2"|"exp_range"|flame.options.optim.lr_scheduler.CyclicLR  "triangular"
+---@param gamma? number|flame.options.optim.lr_scheduler.CyclicLR  1
+---@param scale_fn? function|flame.options.optim.lr_scheduler.CyclicLR
+---@param scale_mode? "cycle"|"iterations"|flame.options.optim.lr_scheduler.CyclicLR  "cycle"
+---@param cycle_momentum? boolean|flame.options.optim.lr_scheduler.CyclicLR  true
+---@param base_momentum? number|flame.options.optim.lr_scheduler.CyclicLR  0.8
+---@param max_momentum? number|flame.options.optim.lr_scheduler.CyclicLR  0.9
+---@overload fun(options: flame.options.optim.lr_scheduler.CyclicLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CyclicLR(opt, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum) end
 
---- From start_factor to end_factor of the rate, in total_iters steps.
----@param ... any
-function optim.lr_scheduler.LinearLR(...) end
+---@class flame.options.optim.lr_scheduler.ExponentialLR
+---@field opt? flame.Optimizer
+---@field gamma? number
 
---- Times gamma at each of the milestones.
----@param ... any
-function optim.lr_scheduler.MultiStepLR(...) end
+--- The same as optim.schedule.exponential.
+---@param opt flame.Optimizer
+---@param gamma number
+---@overload fun(options: flame.options.optim.lr_scheduler.ExponentialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ExponentialLR(opt, gamma) end
 
---- The product of a function's values at the steps 1, 2, … as factor of the
---- optimiser's rate; a list has one a group.
----@param ... any
-function optim.lr_scheduler.MultiplicativeLR(...) end
+---@class flame.options.optim.lr_scheduler.LambdaLR
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
---- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
----@param ... any
-function optim.lr_scheduler.OneCycleLR(...) end
+--- The same as optim.schedule.lambda.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.lr_scheduler.LambdaLR
+---@overload fun(options: flame.options.optim.lr_scheduler.LambdaLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.LambdaLR(opt, f) end
 
---- Down to 0 in total_iters steps, as (1 - t)^power.
----@param ... any
-function optim.lr_scheduler.PolynomialLR(...) end
+---@class flame.options.optim.lr_scheduler.LinearLR
+---@field opt? flame.Optimizer
+---@field start_factor? number  0.3333333333333333
+---@field end_factor? number  1
+---@field total_iters? number  5
 
---- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
----@param ... any
-function optim.lr_scheduler.ReduceLROnPlateau(...) end
+--- The same as optim.schedule.linear.
+---@param opt flame.Optimizer
+---@param start_factor? number|flame.options.optim.lr_scheduler.LinearLR  0.3333333333333333
+---@param end_factor? number|flame.options.optim.lr_scheduler.LinearLR  1
+---@param total_iters? number|flame.options.optim.lr_scheduler.LinearLR  5
+---@overload fun(options: flame.options.optim.lr_scheduler.LinearLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.LinearLR(opt, start_factor, end_factor, total_iters) end
 
---- One schedule after the other: the k-th until milestones[k], each counting from 0.
----@param ... any
-function optim.lr_scheduler.SequentialLR(...) end
+---@class flame.options.optim.lr_scheduler.MultiStepLR
+---@field opt? flame.Optimizer
+---@field milestones? number[]
+---@field gamma? number  0.1
 
---- Times gamma after every step_size steps.
----@param ... any
-function optim.lr_scheduler.StepLR(...) end
+--- The same as optim.schedule.multi_step.
+---@param opt flame.Optimizer
+---@param milestones number[]
+---@param gamma? number|flame.options.optim.lr_scheduler.MultiStepLR  0.1
+---@overload fun(options: flame.options.optim.lr_scheduler.MultiStepLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.MultiStepLR(opt, milestones, gamma) end
+
+---@class flame.options.optim.lr_scheduler.MultiplicativeLR
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
+
+--- The same as optim.schedule.multiplicative.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.lr_scheduler.MultiplicativeLR
+---@overload fun(options: flame.options.optim.lr_scheduler.MultiplicativeLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.MultiplicativeLR(opt, f) end
+
+---@class flame.options.optim.lr_scheduler.OneCycleLR
+---@field opt? flame.Optimizer
+---@field max_lr? number|number[]
+---@field total_steps? number  0
+---@field epochs? number  0
+---@field steps_per_epoch? number  0
+---@field pct_start? number  0.3
+---@field anneal_strategy? "cos"|"linear"  "cos"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.85
+---@field max_momentum? number  0.95
+---@field div_factor? number  25
+---@field final_div_factor? number  1e4
+---@field three_phase? boolean  false
+
+--- The same as optim.schedule.one_cycle.
+---@param opt flame.Optimizer
+---@param max_lr number|number[]
+---@param total_steps? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param epochs? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param steps_per_epoch? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param pct_start? number|flame.options.optim.lr_scheduler.OneCycleLR  0.3
+---@param anneal_strategy? "cos"|"linear"|flame.options.optim.lr_scheduler.OneCycleLR  "cos"
+---@param cycle_momentum? boolean|flame.options.optim.lr_scheduler.OneCycleLR  true
+---@param base_momentum? number|flame.options.optim.lr_scheduler.OneCycleLR  0.85
+---@param max_momentum? number|flame.options.optim.lr_scheduler.OneCycleLR  0.95
+---@param div_factor? number|flame.options.optim.lr_scheduler.OneCycleLR  25
+---@param final_div_factor? number|flame.options.optim.lr_scheduler.OneCycleLR  1e4
+---@param three_phase? boolean|flame.options.optim.lr_scheduler.OneCycleLR  false
+---@overload fun(options: flame.options.optim.lr_scheduler.OneCycleLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.OneCycleLR(opt, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase) end
+
+---@class flame.options.optim.lr_scheduler.PolynomialLR
+---@field opt? flame.Optimizer
+---@field total_iters? number  5
+---@field power? number  1
+
+--- The same as optim.schedule.polynomial.
+---@param opt flame.Optimizer
+---@param total_iters? number|flame.options.optim.lr_scheduler.PolynomialLR  5
+---@param power? number|flame.options.optim.lr_scheduler.PolynomialLR  1
+---@overload fun(options: flame.options.optim.lr_scheduler.PolynomialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.PolynomialLR(opt, total_iters, power) end
+
+---@class flame.options.optim.lr_scheduler.ReduceLROnPlateau
+---@field opt? flame.Optimizer
+---@field mode? "min"|"max"  "min"
+---@field factor? number  0.1
+---@field patience? number  10
+---@field threshold? number  1e-4
+---@field threshold_mode? "rel"|"abs"  "rel"
+---@field cooldown? number  0
+---@field min_lr? number|number[]  0
+---@field eps? number  1e-8
+
+--- The same as optim.schedule.reduce_on_plateau.
+---@param opt flame.Optimizer
+---@param mode? "min"|"max"|flame.options.optim.lr_scheduler.ReduceLROnPlateau  "min"
+---@param factor? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0.1
+---@param patience? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  10
+---@param threshold? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  1e-4
+---@param threshold_mode? "rel"|"abs"|flame.options.optim.lr_scheduler.ReduceLROnPlateau  "rel"
+---@param cooldown? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0
+---@param min_lr? number|number[]|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0
+---@param eps? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  1e-8
+---@overload fun(options: flame.options.optim.lr_scheduler.ReduceLROnPlateau): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ReduceLROnPlateau(opt, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps) end
+
+---@class flame.options.optim.lr_scheduler.SequentialLR
+---@field opt? flame.Optimizer
+---@field schedules? flame.Schedule[]
+---@field milestones? number[]
+
+--- The same as optim.schedule.sequential.
+---@param opt flame.Optimizer
+---@param schedules flame.Schedule[]
+---@param milestones number[]
+---@overload fun(options: flame.options.optim.lr_scheduler.SequentialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.SequentialLR(opt, schedules, milestones) end
+
+---@class flame.options.optim.lr_scheduler.StepLR
+---@field opt? flame.Optimizer
+---@field step_size? number
+---@field gamma? number  0.1
+
+--- The same as optim.schedule.step.
+---@param opt flame.Optimizer
+---@param step_size number
+---@param gamma? number|flame.options.optim.lr_scheduler.StepLR  0.1
+---@overload fun(options: flame.options.optim.lr_scheduler.StepLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.StepLR(opt, step_size, gamma) end
+
+---@class flame.options.optim.schedule.chained
+---@field opt? flame.Optimizer
 
 --- All of them at once: the rate is the base times the factor of each.
----@param list flame.Tensor[]
----@param opt any
-function optim.schedule.chained(list, opt) end
+---@param schedules flame.Schedule[]
+---@param opt? flame.Optimizer|flame.options.optim.schedule.chained
+---@return flame.Schedule
+function optim.schedule.chained(schedules, opt) end
+
+---@class flame.options.optim.schedule.constant
+---@field opt? flame.Optimizer
+---@field factor? number  0.3333333333333333
+---@field total_iters? number  5
 
 --- A factor for the first total_iters steps.
----@param ... any
-function optim.schedule.constant(...) end
+---@param opt flame.Optimizer
+---@param factor? number|flame.options.optim.schedule.constant  0.3333333333333333
+---@param total_iters? number|flame.options.optim.schedule.constant  5
+---@overload fun(options: flame.options.optim.schedule.constant): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.constant(opt, factor, total_iters) end
+
+---@class flame.options.optim.schedule.cosine
+---@field opt? flame.Optimizer
+---@field steps? number
+---@field min? number  0
+---@field warmup? number  0
 
 --- Linear warm-up over 'warmup' steps to the optimiser's rate, then half a cosine down to
---- 'min' at step 'steps'. Options: opt, steps, warmup = 0, min = 0.
----@param ... any
-function optim.schedule.cosine(...) end
+--- 'min' at step 'steps'.
+---@param opt flame.Optimizer
+---@param steps number
+---@param min? number|flame.options.optim.schedule.cosine  0
+---@param warmup? number|flame.options.optim.schedule.cosine  0
+---@overload fun(options: flame.options.optim.schedule.cosine): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cosine(opt, steps, min, warmup) end
+
+---@class flame.options.optim.schedule.cosine_restarts
+---@field opt? flame.Optimizer
+---@field T_0? number
+---@field T_mult? number  1
+---@field eta_min? number  0
 
 --- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
----@param ... any
-function optim.schedule.cosine_restarts(...) end
+---@param opt flame.Optimizer
+---@param T_0 number
+---@param T_mult? number|flame.options.optim.schedule.cosine_restarts  1
+---@param eta_min? number|flame.options.optim.schedule.cosine_restarts  0
+---@overload fun(options: flame.options.optim.schedule.cosine_restarts): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cosine_restarts(opt, T_0, T_mult, eta_min) end
+
+---@class flame.options.optim.schedule.cyclic
+---@field opt? flame.Optimizer
+---@field base_lr? number|number[]
+---@field max_lr? number|number[]
+---@field step_size_up? number  2000
+---@field step_size_down? number  0
+---@field mode? "triangular"|"triangular2"|"exp_range"  "triangular"
+---@field gamma? number  1
+---@field scale_fn? function
+---@field scale_mode? "cycle"|"iterations"  "cycle"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.8
+---@field max_momentum? number  0.9
 
 --- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
 --- there is one, the other way.
----@param ... any
-function optim.schedule.cyclic(...) end
+--- step_size_down is step_size_up where it is 0.
+---@param opt flame.Optimizer
+---@param base_lr number|number[]
+---@param max_lr number|number[]
+---@param step_size_up? number|flame.options.optim.schedule.cyclic  2000
+---@param step_size_down? number|flame.options.optim.schedule.cyclic  0
+---@param mode? "triangular"|"triangular2"|"exp_range"|flame.options.optim.schedule.cyclic  "triangular"
+---@param gamma? number|flame.options.optim.schedule.cyclic  1
+---@param scale_fn? function|flame.options.optim.schedule.cyclic
+---@param scale_mode? "cycle"|"iterations"|flame.options.optim.schedule.cyclic  "cycle"
+---@param cycle_momentum? boolean|flame.options.optim.schedule.cyclic  true
+---@param base_momentum? number|flame.options.optim.schedule.cyclic  0.8
+---@param max_momentum? number|flame.options.optim.schedule.cyclic  0.9
+---@overload fun(options: flame.options.optim.schedule.cyclic): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cyclic(opt, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum) end
+
+---@class flame.options.optim.schedule.exponential
+---@field opt? flame.Optimizer
+---@field gamma? number
 
 --- Times gamma at every step.
----@param ... any
-function optim.schedule.exponential(...) end
+---@param opt flame.Optimizer
+---@param gamma number
+---@overload fun(options: flame.options.optim.schedule.exponential): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.exponential(opt, gamma) end
+
+---@class flame.options.optim.schedule.lambda
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
 --- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
----@param ... any
-function optim.schedule.lambda(...) end
+--- lr_lambda is another name of f.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.schedule.lambda
+---@overload fun(options: flame.options.optim.schedule.lambda): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.lambda(opt, f) end
+
+---@class flame.options.optim.schedule.linear
+---@field opt? flame.Optimizer
+---@field start_factor? number  0.3333333333333333
+---@field end_factor? number  1
+---@field total_iters? number  5
 
 --- From start_factor to end_factor of the rate, in total_iters steps.
----@param ... any
-function optim.schedule.linear(...) end
+---@param opt flame.Optimizer
+---@param start_factor? number|flame.options.optim.schedule.linear  0.3333333333333333
+---@param end_factor? number|flame.options.optim.schedule.linear  1
+---@param total_iters? number|flame.options.optim.schedule.linear  5
+---@overload fun(options: flame.options.optim.schedule.linear): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.linear(opt, start_factor, end_factor, total_iters) end
+
+---@class flame.options.optim.schedule.multi_step
+---@field opt? flame.Optimizer
+---@field milestones? number[]
+---@field gamma? number  0.1
 
 --- Times gamma at each of the milestones.
----@param ... any
-function optim.schedule.multi_step(...) end
+---@param opt flame.Optimizer
+---@param milestones number[]
+---@param gamma? number|flame.options.optim.schedule.multi_step  0.1
+---@overload fun(options: flame.options.optim.schedule.multi_step): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.multi_step(opt, milestones, gamma) end
+
+---@class flame.options.optim.schedule.multiplicative
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
 --- The product of a function's values at the steps 1, 2, … as factor of the
---- optimiser's rate; a list has one a group.
----@param ... any
-function optim.schedule.multiplicative(...) end
+--- optimiser's rate; a list has one a group. lr_lambda is another name of f.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.schedule.multiplicative
+---@overload fun(options: flame.options.optim.schedule.multiplicative): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.multiplicative(opt, f) end
+
+---@class flame.options.optim.schedule.one_cycle
+---@field opt? flame.Optimizer
+---@field max_lr? number|number[]
+---@field total_steps? number  0
+---@field epochs? number  0
+---@field steps_per_epoch? number  0
+---@field pct_start? number  0.3
+---@field anneal_strategy? "cos"|"linear"  "cos"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.85
+---@field max_momentum? number  0.95
+---@field div_factor? number  25
+---@field final_div_factor? number  1e4
+---@field three_phase? boolean  false
 
 --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
----@param ... any
-function optim.schedule.one_cycle(...) end
+---@param opt flame.Optimizer
+---@param max_lr number|number[]
+---@param total_steps? number|flame.options.optim.schedule.one_cycle  0
+---@param epochs? number|flame.options.optim.schedule.one_cycle  0
+---@param steps_per_epoch? number|flame.options.optim.schedule.one_cycle  0
+---@param pct_start? number|flame.options.optim.schedule.one_cycle  0.3
+---@param anneal_strategy? "cos"|"linear"|flame.options.optim.schedule.one_cycle  "cos"
+---@param cycle_momentum? boolean|flame.options.optim.schedule.one_cycle  true
+---@param base_momentum? number|flame.options.optim.schedule.one_cycle  0.85
+---@param max_momentum? number|flame.options.optim.schedule.one_cycle  0.95
+---@param div_factor? number|flame.options.optim.schedule.one_cycle  25
+---@param final_div_factor? number|flame.options.optim.schedule.one_cycle  1e4
+---@param three_phase? boolean|flame.options.optim.schedule.one_cycle  false
+---@overload fun(options: flame.options.optim.schedule.one_cycle): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.one_cycle(opt, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase) end
+
+---@class flame.options.optim.schedule.polynomial
+---@field opt? flame.Optimizer
+---@field total_iters? number  5
+---@field power? number  1
 
 --- Down to 0 in total_iters steps, as (1 - t)^power.
----@param ... any
-function optim.schedule.polynomial(...) end
+---@param opt flame.Optimizer
+---@param total_iters? number|flame.options.optim.schedule.polynomial  5
+---@param power? number|flame.options.optim.schedule.polynomial  1
+---@overload fun(options: flame.options.optim.schedule.polynomial): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.polynomial(opt, total_iters, power) end
+
+---@class flame.options.optim.schedule.reduce_on_plateau
+---@field opt? flame.Optimizer
+---@field mode? "min"|"max"  "min"
+---@field factor? number  0.1
+---@field patience? number  10
+---@field threshold? number  1e-4
+---@field threshold_mode? "rel"|"abs"  "rel"
+---@field cooldown? number  0
+---@field min_lr? number|number[]  0
+---@field eps? number  1e-8
 
 --- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
----@param ... any
-function optim.schedule.reduce_on_plateau(...) end
+---@param opt flame.Optimizer
+---@param mode? "min"|"max"|flame.options.optim.schedule.reduce_on_plateau  "min"
+---@param factor? number|flame.options.optim.schedule.reduce_on_plateau  0.1
+---@param patience? number|flame.options.optim.schedule.reduce_on_plateau  10
+---@param threshold? number|flame.options.optim.schedule.reduce_on_plateau  1e-4
+---@param threshold_mode? "rel"|"abs"|flame.options.optim.schedule.reduce_on_plateau  "rel"
+---@param cooldown? number|flame.options.optim.schedule.reduce_on_plateau  0
+---@param min_lr? number|number[]|flame.options.optim.schedule.reduce_on_plateau  0
+---@param eps? number|flame.options.optim.schedule.reduce_on_plateau  1e-8
+---@overload fun(options: flame.options.optim.schedule.reduce_on_plateau): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.reduce_on_plateau(opt, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps) end
+
+---@class flame.options.optim.schedule.sequential
+---@field opt? flame.Optimizer
+---@field schedules? flame.Schedule[]
+---@field milestones? number[]
 
 --- One schedule after the other: the k-th until milestones[k], each counting from 0.
----@param ... any
-function optim.schedule.sequential(...) end
+---@param opt flame.Optimizer
+---@param schedules flame.Schedule[]
+---@param milestones number[]
+---@overload fun(options: flame.options.optim.schedule.sequential): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.sequential(opt, schedules, milestones) end
 
---- Sets the rates of the next step.
----@param ... any
----@return number  the rate of the first group
-function optim.schedule.step(...) end
+---@class flame.options.optim.schedule.step
+---@field opt? flame.Optimizer
+---@field step_size? number
+---@field gamma? number  0.1
+
+--- Times gamma after every step_size steps.
+---@param opt flame.Optimizer
+---@param step_size number
+---@param gamma? number|flame.options.optim.schedule.step  0.1
+---@overload fun(options: flame.options.optim.schedule.step): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.step(opt, step_size, gamma) end
 
 --- the same as linalg.householder_product
 ---@param x flame.Tensor

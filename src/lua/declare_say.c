@@ -20,12 +20,14 @@ static void add(line *s, const char *text, int n) {
 /* ---- what is needed -------------------------------------------------------------------------- */
 static const char *const one[] = {
   "a tensor", "a number", "an integer", "true or false", "a string", "a function", "a value",
-  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device"
+  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device",
+  "", "", "a table"
 };
 static const char *const lists[] = {
   "a list of tensors", "a list of numbers", "a list of integers", "a list of booleans",
   "a list of strings", "a list of functions", "a list", "a list of integers",
-  "a list of integers", "a list of integers", "a list of dtypes", "a list of devices"
+  "a list of integers", "a list of integers", "a list of dtypes", "a list of devices",
+  "", "", "a list of tables"
 };
 
 static void add_atom(line *s, const fl_decl_atom *a, int element) {
@@ -47,13 +49,24 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
   }
 }
 
-/* "a tensor, a number or "none""; of an element of a list what the list holds. */
+/* "a tensor, a number or "none""; of an element of a list what the lists hold. */
 static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
+  int lists = 0, n = 0;
   assert(p);
+  const fl_decl_atom *atom = &d->atom[p->atom];
+  for (int k = 0; k < p->natoms; k++) lists += fl_declare_takes_list(&atom[k]);
+  const int some = element && lists > 0, all = some ? lists : p->natoms;
   for (int k = 0; k < p->natoms; k++) {
-    if (k > 0) add(s, k + 1 < p->natoms ? ", " : " or ", -1);
-    add_atom(s, &d->atom[p->atom + k], element);
+    if (some && !fl_declare_takes_list(&atom[k])) continue;
+    if (n > 0) add(s, n + 1 < all ? ", " : " or ", -1);
+    add_atom(s, &atom[k], element);
+    n++;
   }
+}
+
+static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
+  return 0;
 }
 
 static int takes_number(const fl_declared *d, const fl_decl_param *p) {
@@ -83,13 +96,21 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
     add(s, FL_DO ": write x:item()", -1);
   } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
     add(s, " with names; the options table comes last", -1);
+  } else if (takes(d, p, FL_ATOM_T) &&
+      fl_declare_is_of_class(L, (fl_decl_span){ "Module", 6 }, at)) {
+    add(s, FL_DO "; of a module: net:parameters()", -1);
   }
 }
 
-static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
-  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
-  return 0;
+/* A method without its object: most likely called with a dot. */
+static void say_self(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
+  line s = { "", 0 };
+  add_types(&s, d, w->p, 0);
+  fl_lua_fail(L, op, "the object before the arguments must be %s, got %s" FL_DO
+      "; write object:%.*s(…)", s.at, w->at ? fl_arg_found(L, w->at) : "nothing", d->name.n,
+      d->name.at);
 }
+
 
 static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
   line s = { "", 0 };
@@ -106,7 +127,7 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
 
 /* ---- names ----------------------------------------------------------------------------------- */
 static int is_key(const fl_decl_form *f, int j) {
-  return j > 0 || f->options_first || f->npos == 0;
+  return j > 0 || f->options_first || (f->npos == 0 && !f->self);
 }
 
 /* Names that options may have, in the order of the declaration, once each over all forms. */
@@ -157,8 +178,8 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
   const char *name = w->p != NULL ? w->p->name.at : "";
   switch (w->kind) {
     case FL_MISFIT_MANY:
-      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos,
-          f->npos == 1 ? "" : "s", (int)w->element, op, it.n, it.at);
+      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos - f->self,
+          f->npos - f->self == 1 ? "" : "s", (int)w->element - f->self, op, it.n, it.at);
     case FL_MISFIT_LENGTH:
       fl_lua_fail(L, op, "%.*s must be an integer or a list of %d, got a list of %lld", n, name,
           axes_of(d, w->p), (long long)w->element);
@@ -169,15 +190,27 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
     case FL_MISFIT_OPTION: case FL_MISFIT_KEY: say_option(L, d, w, op); break;
     case FL_FITS: case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_MISSING: break;
   }
+  if (f->self && w->p == &d->param[f->param]) say_self(L, d, w, op);
   say_type(L, d, w, op);
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-static int is_unknown_in_all(const fl_declared *d, const fl_decl_misfit *w) {
+/* The misfit of an option that no form has, NULL where there is none. */
+static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
+    const fl_decl_misfit *w) {
+  const fl_decl_form *last = &d->form[d->nforms - 1];
+  const int n = last->param + last->nparams + (last->rest == 1);
+  int keys = 0;
   for (int k = 0; k < d->nforms; k++) {
-    if (w[k].kind != FL_MISFIT_OPTION && w[k].kind != FL_MISFIT_KEY) return 0;
+    keys += w[k].kind == FL_MISFIT_KEY;
+    if (w[k].kind != FL_MISFIT_OPTION) continue;
+    size_t length = 0;
+    const char *name = lua_tolstring(L, w[k].at, &length);
+    int known = 0;
+    for (int j = 0; j < n; j++) known |= fl_decl_same(d->param[j].name, name, length);
+    if (!known) return &w[k];
   }
-  return 1;
+  return keys == d->nforms ? w : NULL;
 }
 
 /* What came, from the stack as the call found it: the misfits are above it. */
@@ -193,7 +226,9 @@ int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *
     const char *op) {
   line given = { "", 0 }, forms = { "", 0 };
   luaL_checkstack(L, 64, "arguments");
-  if (d->nforms == 1 || is_unknown_in_all(d, why)) say_one(L, d, d->form, why, op);
+  const fl_decl_misfit *option = unknown_in_all(L, d, why);
+  if (d->nforms == 1) say_one(L, d, d->form, why, op);
+  if (option != NULL) say_option(L, d, option, op);
   add_given(&given, L, n);
   for (int k = 0; k < d->nforms; k++) {
     if (k > 0) add(&forms, k + 1 < d->nforms ? ", " : " or ", -1);

@@ -162,7 +162,8 @@ static void add_store(walk *w, int32_t var, const poly *at, const guards *g) {
 /* Stores of both branches to one element happen under neither's condition: the guards of each
 ** from 'na' and 'nb' on must be the same. */
 static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, int nb) {
-  if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at)) return;
+  if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at))
+    return;
   guards g = w->now;
   for (int i = 0; na + i < a->n_guards; i++) {
     const fl_kc_guard *x = &a->guard[na + i], *y = &b->guard[nb + i];

@@ -8,9 +8,9 @@
 #include "kernel/facts/form.h"
 
 enum { FL_KC_GUARDS = 12 };
-/* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter k
-** (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is unsure, so the
-** sum of magnitudes bounds all steps; where it is narrow that must stay below 2^31. */
+/* Forms here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER + k: counter
+** k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is unsure, so
+** the sum of magnitudes bounds all steps; where it is narrow that must stay below 2^31. */
 enum { FL_KC_ROOM = 1 << 15 };   /* a guard may be this much less than what was computed */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 

@@ -1,6 +1,6 @@
 /*
-** Forms (form.h). Constants of unsigned types beyond INT_MAX are the negative numbers that they were
-** in the source (i + ~0u).
+** Forms (form.h). Constants of unsigned types beyond INT_MAX are the negative numbers that they
+** were in the source (i + ~0u).
 */
 #include "kernel/facts/form.h"
 #include <stdlib.h>

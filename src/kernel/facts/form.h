@@ -1,12 +1,12 @@
 /*
-** Forms: integers as sums of products of symbols, and how an expression is read as one. There is one
-** algebra; who asks says what a variable stands for (fl_kreader). In a kernel
+** Forms: integers as sums of products of symbols, and how an expression is read as one. There is
+** one algebra; who asks says what a variable stands for (fl_kreader). In a kernel
 **   int i = blockIdx.x * blockDim.x + threadIdx.x;  y[3 * i + n]
 ** the index is read as 3 * GLOBAL.x + n: the two terms with blockIdx and threadIdx are joined.
 **
-** A form is what the expression is in whole numbers. Whether the program's own numbers may differ is
-** kept with it: 'narrow' and 'unsure'. Who takes sums as exact ("an index that overflows its type
-** is no index") does not look at these.
+** A form is what the expression is in whole numbers. Whether the program's own numbers may differ
+** is kept with it: 'narrow' and 'unsure'. Who takes sums as exact ("an index that overflows its
+** type is no index") does not look at these.
 */
 #ifndef FL_KERNEL_FORM_H
 #define FL_KERNEL_FORM_H

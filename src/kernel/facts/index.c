@@ -3,7 +3,8 @@
 ** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
 ** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
 ** is known to stay under. Bounds come from the conditions around the access and from the launch
-** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is no index.
+** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
+** overflows its type is no index.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"

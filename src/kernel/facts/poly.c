@@ -1,6 +1,6 @@
 /*
-** Forms at a place of a kernel (poly.h): variables with one value are looked through, parameters and
-** counters of loops around stand for themselves.
+** Forms at a place of a kernel (poly.h): variables with one value are looked through, parameters
+** and counters of loops around stand for themselves.
 */
 #include "kernel/facts/poly.h"
 

@@ -1,7 +1,7 @@
 /*
-** What is known of the variables of one function, and the forms of its index expressions at a place:
-** what index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c (which thread
-** touched an element) read. Internal to the analysis of one function.
+** What is known of the variables of one function, and the forms of its index expressions at a
+** place: what index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c
+** (which thread touched an element) read. Internal to the analysis of one function.
 */
 #ifndef FL_KERNEL_POLY_H
 #define FL_KERNEL_POLY_H
