@@ -22,6 +22,7 @@ static int g_backward(lua_State *L) {
   fl_check_options(L, opts, "backward", "retain_graph create_graph");
   fl_box *seed = opts == 2 ? NULL : fl_arg_tensor_or_nil(L, 2, "backward", "seed");
   const fl_backward how = how_of(L, lua_gettop(L) >= opts ? opts : 0, "backward");
+  b->walks++;
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = node_of(b, x) && (!seed || node_of(b, seed)) ? FLAME_OK : b->c->err.code;
   if (e == FLAME_OK) e = fl_backward_into_leaves(x->t, seed ? seed->t : NULL, how);
@@ -34,6 +35,7 @@ static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
   const fl_backward how = how_of(L, 4, op);
+  b->walks++;
   const int nr = (int)lua_rawlen(L, 1), nw = (int)lua_rawlen(L, 3), has_seeds = !lua_isnil(L, 2);
   fl_box **boxes = (fl_box **)lua_newuserdatauv(L,
       (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);

@@ -391,7 +391,7 @@ static int build(lua_State *L) {
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
-                                               fl_reg_explain, fl_reg_declare };
+                                               fl_reg_explain, fl_reg_declare, fl_reg_slip };
   static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
       "load", "cuda_load_first", NULL, NULL };
   static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",

@@ -145,6 +145,11 @@ fl_node *n_softmax(fl_node *x, int axis) {
   return y && mode && x->entry ? with_softmax_rule(x, y, axes) : y;
 }
 
+int fl_is_softmax(const fl_node *y, int axis) {
+  const fl_custom *f = y->entry && y->op == FL_OP_custom ? y->entry->custom : NULL;
+  return f && f->backward == softmax_back && ((const shares *)f->arg)->axes == 1u << axis;
+}
+
 /* In the compute dtype: no cast back. */
 static fl_node *log_softmax(fl_node *w, int axis) {
   const uint32_t axes = w->shape->rank ? 1u << axis : 0;
