@@ -1,0 +1,146 @@
+/*
+** Arrays joined along an axis (cat). One that needs no memory is only a way to its pieces: who
+** reads within one piece reads the piece. One that needs memory is written by its pieces, each
+** an expression that goes into a group of the piece's space as any cell does and is stored at its
+** place in the whole. So pieces that are made of the same arrays are one kernel with several
+** stores, and nothing is copied.
+**
+** Pieces may be in several groups and at several stages. Who reads the whole waits for all.
+*/
+#include "plan/place.h"
+#include <string.h>
+
+static int is_cat(const fl_cell *t) { return t->node && t->node->op == FL_OP_cat; }
+
+/* Positions along the axis of cat n that map m reaches: 0 when they are not an interval of it. */
+static int reach(const fl_node *n, int nd, const int64_t *size, const fl_map *m, int64_t *low,
+                 int64_t *high) {
+  int64_t along[FL_MAX_AXES] = { 0 }, step[FL_MAX_AXES];
+  along[n->attr->axis] = 1;
+  *low = 0;
+  if (fl_numel(nd, size) == 0 || !fl_map_compose(n->shape->rank, n->shape->size, along, nd, size,
+                                                 m->stride, m->offset, step, low))
+    return 0;
+  *high = *low;
+  for (int d = 0; d < nd; d++) *(step[d] < 0 ? low : high) += step[d] * (size[d] - 1);
+  return 1;
+}
+
+int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, const fl_map *m,
+                  fl_ref *to, fl_map *out) {
+  int64_t low, high, start = 0;
+  const fl_node *n = ref >= 0 && is_cat(&P->cell.at[ref]) ? P->cell.at[ref].node : NULL;
+  if (!n || !reach(n, nd, size, m, &low, &high)) return 0;
+  int i = 0;
+  const int axis = n->attr->axis;
+  while (start + n->in[i]->shape->size[axis] <= low) start += n->in[i++]->shape->size[axis];
+  const fl_node *q = n->in[i];
+  if (high >= start + q->shape->size[axis]) return 0;
+  memset(out, 0, sizeof *out);
+  *to = fl_plan_target(P->p, q, &out->offset);
+  out->offset -= start * q->layout->stride[axis];
+  return fl_map_compose(n->shape->rank, n->shape->size, q->layout->stride, nd, size, m->stride,
+                        m->offset, out->stride, &out->offset);
+}
+
+/* What node q, an input of a cell, is read from: cats that hold it in one piece and need no memory
+** are looked through. -1: it is no cell. */
+int32_t fl_plan_source(const fl_planner *P, const fl_node *q) {
+  fl_map m = { 0 }, piece;
+  fl_ref ref = fl_plan_target(P->p, q, &m.offset), to;
+  memcpy(m.stride, q->layout->stride, sizeof m.stride);
+  while (ref >= 0 && !P->cell.at[ref].anchored &&
+         fl_plan_piece(P, ref, q->shape->rank, q->shape->size, &m, &to, &piece)) {
+    ref = to;
+    m = piece;
+  }
+  return ref < 0 ? -1 : ref;
+}
+
+int fl_plan_in_piece(const fl_planner *P, const fl_node *q) {
+  fl_map m = { 0 }, piece;
+  fl_ref to;
+  const fl_ref ref = fl_plan_target(P->p, q, &m.offset);
+  memcpy(m.stride, q->layout->stride, sizeof m.stride);
+  return ref < 0 || !is_cat(&P->cell.at[ref]) ||
+         fl_plan_piece(P, ref, q->shape->rank, q->shape->size, &m, &to, &piece);
+}
+
+/* ---- groups that complete a cell ------------------------------------------------------------- */
+
+int fl_plan_writers(const fl_planner *P, fl_ref t) {
+  const fl_cell *cell = &P->cell.at[t];
+  return cell->pieces < 0 ? 1 : cell->node->nin;
+}
+
+int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i) {
+  const fl_cell *cell = &P->cell.at[t];
+  return cell->pieces < 0 ? cell->group : P->piece.at[cell->pieces + i];
+}
+
+/* ---- placing --------------------------------------------------------------------------------- */
+
+static int64_t start_of(const fl_node *n, int piece) {
+  int64_t at = 0;
+  for (int i = 0; i < piece; i++) at += n->in[i]->shape->size[n->attr->axis];
+  return at;
+}
+
+int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece) {
+  const fl_node *n = P->cell.at[t].node, *q = n->in[piece];
+  const fl_group *G = fl_plan_group(P, g);
+  int64_t row[FL_MAX_AXES], offset;
+  fl_map m, from = { 0 }, to = { 0 };
+  int level;
+  if (!fl_plan_natural(G, q->shape, &m, &level) || !fl_place_takes(G, level))
+    return FL_EMIT_REJECT;
+  fl_row_major(n->shape->rank, n->shape->size, row);
+  const fl_ref ref = fl_plan_target(P->p, q, &offset);
+  from.offset = offset;
+  to.offset = start_of(n, piece) * row[n->attr->axis];
+  if (!fl_map_compose(q->shape->rank, q->shape->size, q->layout->stride, G->nd, G->size, m.stride,
+                      m.offset, from.stride, &from.offset) ||
+      !fl_map_compose(q->shape->rank, q->shape->size, row, G->nd, G->size, m.stride, m.offset,
+                      to.stride, &to.offset))
+    return FL_EMIT_REJECT;
+  const int v = fl_plan_pull(P, g, ref, &from, 0);
+  if (v == FL_EMIT_REJECT && ref >= 0 && !P->cell.at[ref].anchored) return FL_EMIT_ANCHOR - ref;
+  const int err = v < 0 ? v : fl_place_store(P, g, t, P->cell.at[t].dtype, v, &to);
+  if (err < 0) return err;
+  if (level) fl_plan_group(P, g)->full = 1;
+  return v;
+}
+
+/* Groups that compute what piece q is made of. */
+static int near_groups(fl_planner *P, const fl_node *q, int32_t *near, int most) {
+  const int32_t t = fl_plan_source(P, q);
+  if (t < 0) return 0;
+  if (!P->cell.at[t].anchored) return fl_plan_dep_groups(P, t, near, most);
+  near[0] = P->cell.at[t].group;
+  return near[0] >= 0;
+}
+
+static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
+  const fl_node *q = P->cell.at[t].node->in[piece];
+  int32_t near[6];
+  if (fl_place_near(P, t, piece, near, near_groups(P, q, near, 6)) ||
+      fl_place_beside(P, t, piece, q->shape)) return 1;
+  return fl_place_own(P, t, piece, q->shape, first);
+}
+
+/* A piece that waits for another cell is tried again when that is placed; those before it stay. */
+int fl_place_cat(fl_planner *P, int32_t t, int32_t *first) {
+  const int n = P->cell.at[t].node->nin;
+  if (P->cell.at[t].pieces < 0) {
+    if (!FL_RESERVE(P->mem, &P->piece, P->piece.n + n)) return -1;
+    P->cell.at[t].pieces = (int32_t)P->piece.n;
+    for (int i = 0; i < n; i++) P->piece.at[P->piece.n++] = -1;
+  }
+  for (int i = 0; i < n; i++) {
+    if (P->piece.at[P->cell.at[t].pieces + i] >= 0) continue;
+    const int r = place_piece(P, t, i, first);
+    if (r <= 0) return r;
+  }
+  P->cell.at[t].group = fl_plan_writer(P, t, n - 1);
+  return 1;
+}
