@@ -1,21 +1,22 @@
---- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, in a few
--- kernels instead of one for each component.
+--- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, one sum for
+-- each component of the result, in few kernels.
 --
 -- A form is { name =, order = { "x", "y", … }, size = { role = components }, shared = { role =
--- true }, terms = { { c =, role = component, … } } }; "r", the result, and the names of the
--- operands are its roles. The derivative by an operand is the same list of terms with that operand
--- and the result in each other's place: so one function computes form and gradients, and gradients
--- have gradients.
+-- true }, terms = { { c =, role = component, … } } }; c is 1 or -1; "r", the result, and the names
+-- of the operands are its roles. The derivative by an operand is the same list of terms with that
+-- operand and the result in each other's place: so one function computes form and gradients, and
+-- gradients have gradients.
 --
--- The sum is written out in steps, one term of each component of the result at a time: a component
--- of one operand, and the components of the others that go with it, gathered. The planner makes
--- one kernel of the steps. Of Cl(2,0), with x[1] to x[4] of 1, e1, e2, e12, step 2 of the product
--- is x[2] (y[2], y[1], y[4], y[3]), whose signs are (1, 1, 1, 1).
+-- The sums are written out. Terms of a component that have the last operand's component in common
+-- are summed before they are multiplied by it: of the weighted product of Cl(2,0), r[1] is
+-- (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3]) p[5] - (x[4] y[4]) p[9]. The planner computes all
+-- components in one kernel that reads each operand once and writes each sum where it belongs in
+-- the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
--- no axes in between, and a derivative by it is summed over them, term by term, before terms of
--- one component are. In memory results lie as they are written; with inside = true their
--- components lie before the features, for a matrix product over both.
+-- no axes in between, and a derivative by it is summed over them. In memory results lie as they
+-- are written; with inside = true their components lie before the features, for a matrix product
+-- over both.
 local flame = require "flame"
 
 local constants = setmetatable({}, { __mode = "k" })    -- list -> device and dtype -> tensor
@@ -29,132 +30,109 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The terms of each component of a role, and the most that one has.
-local function by_component(terms, role, size)
-  local rows, longest = {}, 1
-  for i = 1, size do rows[i] = {} end
-  for _, t in ipairs(terms) do
-    local row = rows[t[role]]
-    row[#row + 1] = t
-    longest = math.max(longest, #row)
-  end
-  return rows, longest
+--- The others of a role, the one that terms are collected by last: a shared one, of three any.
+local function others_of(form, role)
+  local shared, others = form.shared or {}, {}
+  for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
+  if role ~= "r" then others[#others + 1] = "r" end
+  local factors, last = {}, nil
+  for _, q in ipairs(others) do if shared[q] then last = q end end
+  last = last or (#others > 2 and others[#others]) or nil
+  for _, q in ipairs(others) do if q ~= last then factors[#factors + 1] = q end end
+  return others, factors, last
 end
 
---- The row with each term at the place of its component of a role; nil where two have the same.
-local function aligned(row, role)
-  local out = {}
-  for _, t in ipairs(row) do
-    if out[t[role]] then return nil end
-    out[t[role]] = t
-  end
-  return out
-end
-
---- The steps of a sum: lists by component of the result, of coefficients (c) and of the components
---- of others (at). A component that has no term in a step repeats one with the coefficient 0. All
---- terms of a step have the same component of the first of the others where that takes no more
---- steps.
-local function steps_of(terms, role, others, sizes)
-  local rows, longest = by_component(terms, role, sizes[role])
-  if longest == sizes[others[1]] then
-    for i, row in ipairs(rows) do rows[i] = aligned(row, others[1]) or row end
-  end
-  local steps = {}
-  for k = 1, longest do
-    local step = { c = {}, at = {} }
-    for _, q in ipairs(others) do step.at[q] = {} end
-    for i, row in ipairs(rows) do
-      local t = row[k] or select(2, next(row)) or {}
-      step.c[i] = row[k] and t.c or 0
-      for _, q in ipairs(others) do step.at[q][i] = t[q] or 1 end
-    end
-    steps[k] = step
-  end
-  return steps
-end
-
---- The components 'at' of x, along its axis d; the axis is 1 where all are the same.
-local function picked(x, d, at)
-  local same, in_order = true, #at == x:size(d)
-  for k, i in ipairs(at) do same, in_order = same and i == at[1], in_order and i == k end
-  if in_order then return x end
-  if same then return x:narrow(d, at[1], 1) end
-  return x:index_select(d, constant(at, "i64", x.device))
-end
-
---- The product of the components of others that 'at' names.
-local function product(others, xs, d, at)
-  local y
-  for i, q in ipairs(others) do
-    local x = picked(xs[i], d, at[q])
-    y = y and y * x or x
-  end
-  return y
-end
-
-local function all_are(list, value)
-  for _, v in ipairs(list) do if v ~= value then return false end end
-  return true
-end
-
---- The sum of the steps.
-local function sum(steps, others, xs, d)
-  local total
-  for _, step in ipairs(steps) do
-    local y = product(others, xs, d, step.at)
-    if all_are(step.c, -1) and total then
-      total = total - y
-    else
-      if not all_are(step.c, 1) then
-        local c = constant(step.c, y.dtype, y.device):reshape(#step.c,
-          table.unpack({ 1, 1, 1, 1, 1, 1, 1 }, 1, y.ndim - d))
-        y = y * c
-        for _, v in ipairs(step.c) do if v == 0 then y = flame.where(c:eq(0), 0, y) break end end
+--- By component of a role: lists of { at = component of 'last', terms = those that have it },
+--- terms of coefficient 1 before those of -1, in both lists.
+local function sums_of(form, role, last)
+  local sums, groups = {}, {}
+  for i = 1, form.size[role] do sums[i], groups[i] = {}, {} end
+  for _, c in ipairs { 1, -1 } do
+    for _, t in ipairs(form.terms) do
+      local sum, known, key = sums[t[role]], groups[t[role]], last and t[last] or t
+      if t.c == c then
+        if not known[key] then
+          known[key] = { at = last and t[last], terms = {} }
+          sum[#sum + 1] = known[key]
+        end
+        table.insert(known[key].terms, t)
       end
-      total = total and total + y or y
     end
   end
-  return total
+  return sums
 end
 
 local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
 
---- The lists of terms that the sum of a role needs.
+--- What the sums of a role need.
 local function plan_of(form, role)
-  local others = {}
-  for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
-  if role ~= "r" then others[#others + 1] = "r" end
-  local plan = { role = role, others = others, shared = form.shared or {}, inside = form.inside }
-  if not plan.shared[role] then
-    plan.steps = steps_of(form.terms, role, others, form.size)
-    return plan
+  local others, factors, last = others_of(form, role)
+  return { others = others, factors = factors, last = last, shared = form.shared or {},
+    batch = form.shared and form.shared[role], inside = form.inside,
+    sums = sums_of(form, role, last) }
+end
+
+--- a + c b; a may be nil.
+local function added(a, b, c)
+  if not a then return c == 1 and b or -b end
+  return c == 1 and a + b or a - b
+end
+
+--- The sum of the terms of one group, and the sign that it is to be multiplied by.
+local function factored(group, factors, parts)
+  local sign, total = group.terms[1].c, nil
+  for _, t in ipairs(group.terms) do
+    local y
+    for _, q in ipairs(factors) do
+      local x = parts[q][t[q]]
+      y = y and y * x or x
+    end
+    total = added(total, y, t.c * sign)
   end
-  local terms = {}                     -- the operand of the second sum: one component for each term
-  plan.each = {}
-  for _, q in ipairs(others) do plan.each[q] = {} end
-  for k, t in ipairs(form.terms) do
-    terms[k] = { c = t.c, term = k, [role] = t[role] }
-    for _, q in ipairs(others) do plan.each[q][k] = t[q] end
+  return total, sign
+end
+
+--- One component of the result.
+local function component(sum, plan, parts)
+  local total
+  for _, group in ipairs(sum) do
+    local y, sign = factored(group, plan.factors, parts)
+    if plan.last then y = y * parts[plan.last][group.at] end
+    total = added(total, y, sign)
   end
-  plan.steps = steps_of(terms, role, { "term" }, { term = #terms, [role] = form.size[role] })
-  return plan
+  return total
+end
+
+--- The components of the operands along axis d, by role: made where they are asked for.
+local function parts_of(plan, xs, rank, d)
+  local parts = {}
+  for i, q in ipairs(plan.others) do
+    local x = xs[i]:to(work[xs[i].dtype] or xs[i].dtype)
+    for _ = 3, plan.shared[q] and rank or 2 do x = x:unsqueeze(2) end
+    x = x:movedim(1, d)
+    parts[q] = setmetatable({}, { __index = function(list, k)
+      list[k] = x:narrow(d, k, 1)
+      return list[k]
+    end })
+  end
+  return parts
 end
 
 --- The result of a plan's role from the operands, in the order of its others.
 local function run(plan, xs)
-  local rank, dtype = 0, xs[1].dtype
+  local rank, dtype, between, list = 0, xs[1].dtype, {}, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
-  local d = plan.inside and rank - 1 or 1
-  for i, q in ipairs(plan.others) do
-    local x = xs[i]:to(work[dtype] or dtype)
-    for _ = 3, plan.shared[q] and rank or 2 do x = x:unsqueeze(2) end
-    xs[i] = x:movedim(1, d)
-  end
-  if not plan.each then return sum(plan.steps, plan.others, xs, d):to(dtype):movedim(d, 1) end
-  local y, between = product(plan.others, xs, d, plan.each), {}
   for k = 2, rank - 1 do between[k - 1] = k end
-  return sum(plan.steps, { "term" }, { #between > 0 and y:sum(between) or y }, 1):to(dtype)
+  local d = plan.inside and rank - 1 or 1
+  local parts = parts_of(plan, xs, rank, d)
+  for i, sum in ipairs(plan.sums) do
+    local y = component(sum, plan, parts)
+    if y and plan.batch and #between > 0 then y = y:sum(between) end
+    list[i] = y and y:to(dtype)
+  end
+  local _, some = next(list)
+  for i = 1, #plan.sums do list[i] = list[i] or flame.zeros_like(some) end
+  return flame.cat(list, d):movedim(d, 1)
 end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function
