@@ -7,17 +7,18 @@
 -- operand and the result in each other's place: so one function computes form and gradients, and
 -- gradients have gradients.
 --
--- The sums are written out. Terms of a component that have the last operand's component in common
--- are summed before they are multiplied by it: of the weighted product of Cl(2,0), r[1] is
--- (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3]) p[5] - (x[4] y[4]) p[9]. The planner computes all
--- components in one kernel that reads each operand once and writes each sum where it belongs in
--- the result.
+-- A role's sums are one node (src/tensor/form.h). Terms of a component that have the last operand's
+-- component in common are summed before they are multiplied by it: of the weighted product of
+-- Cl(2,0), r[1] is (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3]) p[5] - (x[4] y[4]) p[9]. The planner
+-- writes them out in one kernel that reads each operand once and stores each component where it
+-- belongs in the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
 -- no axes in between, and a derivative by it is summed over them. In memory results lie as they
 -- are written; with inside = true their components lie before the features, for a matrix product
 -- over both.
 local flame = require "flame"
+local internal = flame.internal
 
 local constants = setmetatable({}, { __mode = "k" })    -- list -> device and dtype -> tensor
 --- A list of numbers as a tensor, made once for each device and dtype.
@@ -62,77 +63,96 @@ local function sums_of(form, role, last)
   return sums
 end
 
-local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
+--- The sums as the code of a form (src/tensor/form.h): 16-bit integers, components from 0, -1 for
+--- none. A group has the sign of its first term, and its terms theirs relative to it.
+local function code_of(sums, factors, last)
+  local head, body = { #factors, last and 1 or 0, #sums }, {}
+  local function put(v) body[#body + 1] = v end
+  for k, sum in ipairs(sums) do
+    head[3 + k] = 3 + #sums + #body
+    put(#sum)
+    for _, group in ipairs(sum) do
+      local sign = group.terms[1].c
+      put(sign)
+      put(group.at and group.at - 1 or -1)
+      put(#group.terms)
+      for _, t in ipairs(group.terms) do
+        put(t.c * sign)
+        for _, q in ipairs(factors) do put(t[q] and t[q] - 1 or -1) end
+      end
+    end
+  end
+  table.move(body, 1, #body, #head + 1, head)
+  for i, v in ipairs(head) do head[i] = ("i2"):pack(v) end
+  return table.concat(head)
+end
 
---- What the sums of a role need.
+local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
+local MOST = 16               -- terms of a component in one code: kernels read so many slices
+local WIDEST = 128            -- components of one code
+
+--- Of each sum the first MOST terms and the rest; whether there are any of those.
+local function split(sums)
+  local now, later, more = {}, {}, false
+  for i, sum in ipairs(sums) do
+    local n = 0
+    now[i], later[i] = {}, {}
+    for _, group in ipairs(sum) do
+      n = n + #group.terms
+      if #now[i] == 0 or n <= MOST then table.insert(now[i], group)
+      else
+        table.insert(later[i], group)
+        more = true
+      end
+    end
+  end
+  return now, later, more
+end
+
+--- The codes of a role, lists by range of its components, of what is to be summed; and the places
+--- of their inputs among the others.
 local function plan_of(form, role)
   local others, factors, last = others_of(form, role)
-  return { others = others, factors = factors, last = last, shared = form.shared or {},
-    batch = form.shared and form.shared[role], inside = form.inside,
-    sums = sums_of(form, role, last) }
-end
-
---- a + c b; a may be nil.
-local function added(a, b, c)
-  if not a then return c == 1 and b or -b end
-  return c == 1 and a + b or a - b
-end
-
---- The sum of the terms of one group, and the sign that it is to be multiplied by.
-local function factored(group, factors, parts)
-  local sign, total = group.terms[1].c, nil
-  for _, t in ipairs(group.terms) do
-    local y
-    for _, q in ipairs(factors) do
-      local x = parts[q][t[q]]
-      y = y and y * x or x
-    end
-    total = added(total, y, t.c * sign)
+  local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},
+    batch = form.shared and form.shared[role], inside = form.inside }
+  for i, q in ipairs(others) do
+    for k, f in ipairs(factors) do if f == q then plan.inputs[k] = i end end
+    if q == last then plan.inputs[#factors + 1] = i end
   end
-  return total, sign
-end
-
---- One component of the result.
-local function component(sum, plan, parts)
-  local total
-  for _, group in ipairs(sum) do
-    local y, sign = factored(group, plan.factors, parts)
-    if plan.last then y = y * parts[plan.last][group.at] end
-    total = added(total, y, sign)
+  local sums = sums_of(form, role, last)
+  for first = 1, #sums, WIDEST do
+    local some, codes = { table.unpack(sums, first, math.min(first + WIDEST - 1, #sums)) }, {}
+    repeat
+      local now, later, more = split(some)
+      codes[#codes + 1] = code_of(now, factors, last)
+      some = later
+    until not more
+    plan.codes[#plan.codes + 1] = codes
   end
-  return total
-end
-
---- The components of the operands along axis d, by role: made where they are asked for.
-local function parts_of(plan, xs, rank, d)
-  local parts = {}
-  for i, q in ipairs(plan.others) do
-    local x = xs[i]:to(work[xs[i].dtype] or xs[i].dtype)
-    for _ = 3, plan.shared[q] and rank or 2 do x = x:unsqueeze(2) end
-    x = x:movedim(1, d)
-    parts[q] = setmetatable({}, { __index = function(list, k)
-      list[k] = x:narrow(d, k, 1)
-      return list[k]
-    end })
-  end
-  return parts
+  return plan
 end
 
 --- The result of a plan's role from the operands, in the order of its others.
-local function run(plan, xs)
-  local rank, dtype, between, list = 0, xs[1].dtype, {}, {}
+local function run(name, plan, xs)
+  local rank, dtype, list = 0, xs[1].dtype, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
-  for k = 2, rank - 1 do between[k - 1] = k end
   local d = plan.inside and rank - 1 or 1
-  local parts = parts_of(plan, xs, rank, d)
-  for i, sum in ipairs(plan.sums) do
-    local y = component(sum, plan, parts)
-    if y and plan.batch and #between > 0 then y = y:sum(between) end
-    list[i] = y and y:to(dtype)
+  for k, i in ipairs(plan.inputs) do
+    local x = xs[i]
+    if work[dtype] then x = x:to(work[dtype]) end
+    for _ = 3, plan.shared[plan.others[i]] and rank or 2 do x = x:unsqueeze(2) end
+    list[k] = d == 1 and x or x:movedim(1, d)
   end
-  local _, some = next(list)
-  for i = 1, #plan.sums do list[i] = list[i] or flame.zeros_like(some) end
-  return flame.cat(list, d):movedim(d, 1)
+  local ranges = {}
+  for k, codes in ipairs(plan.codes) do
+    for _, code in ipairs(codes) do
+      local y = internal.form(name, d, code, plan.batch, table.unpack(list))
+      ranges[k] = ranges[k] and ranges[k] + y or y
+    end
+  end
+  local total = #ranges == 1 and ranges[1] or flame.cat(ranges, plan.batch and 1 or d)
+  if work[dtype] then total = total:to(dtype) end
+  return d == 1 and total or total:movedim(d, 1)
 end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function
@@ -147,7 +167,7 @@ local function contract(form, role)
     name = form.name,
     forward = function(ctx, ...)
       ctx:save(...)
-      return run(plan, { ... })
+      return run(form.name, plan, { ... })
     end,
     backward = function(ctx, g)
       local given, gradients = { [role] = g }, {}

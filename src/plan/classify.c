@@ -2,6 +2,7 @@
 ** Cells from program nodes: what is anchored and what stays deferred (planner.h).
 */
 #include "plan/planner.h"
+#include "tensor/form.h"
 #include <string.h>
 
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
@@ -68,9 +69,10 @@ static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   return (n->op == FL_OP_gather && i == 0) || (n->op == FL_OP_scatter && i > 0);
 }
 
-/* A cat needs memory where somebody reads more than a piece of it or wants its input there. */
-static void anchor_cats(fl_planner *P, const fl_node *n) {
-  for (int i = 0; i < n->nin; i++) {
+/* What is in pieces needs memory where somebody reads more than one of them or wants its input in
+** memory. A form reads its inputs by component. */
+static void anchor_pieced(fl_planner *P, const fl_node *n) {
+  for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
     int64_t offset;
     const fl_ref t = n->in[i] ? fl_plan_target(P->p, n->in[i], &offset) : -1;
     if (t >= 0 && (wants_memory(P, n, i) || !fl_plan_in_piece(P, n->in[i])))
@@ -78,8 +80,23 @@ static void anchor_cats(fl_planner *P, const fl_node *n) {
   }
 }
 
+/* So many times a form reads input i, which may be deferred or a cat of pieces. */
+static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
+  const fl_form_code *f = n->attr->form;
+  const int32_t t = fl_plan_source(P, n->in[i]);
+  if (t < 0) return;
+  P->cell.at[t].consumers += fl_form_components(f);
+  const fl_node *q = P->cell.at[t].node;
+  for (int k = 0; q->op == FL_OP_cat && !P->cell.at[t].anchored && k < q->nin; k++) {
+    const int32_t part = fl_plan_source(P, q->in[k]);
+    if (part >= 0) P->cell.at[part].consumers += fl_form_components(f);
+  }
+}
+
 static void anchor_inputs(fl_planner *P, const fl_node *n) {
   if (n->op == FL_OP_cat && !P->cell.at[n->slot].anchored) return;     /* its readers count */
+  for (int i = 0; n->op == FL_OP_form && i < n->nin; i++) count_form_reads(P, n, i);
+  if (n->op == FL_OP_form) return;
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = input_cell(P, n, i);
     if (t < 0) continue;
@@ -133,7 +150,8 @@ static void note_read(fl_cell *cell, const fl_node *x) {
 /* Does reading its arrays at each use cost more than storing it once? */
 static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
-  if (cell->consumers < 2) return 0;
+  const int pieces = cell->node->op == FL_OP_form ? fl_form_components(cell->node->attr->form) : 1;
+  if (cell->consumers < 2 || cell->consumers <= pieces) return 0;
   if (cell->cost > FL_REPEAT_LIMIT) return 1;
   if (cell->consumers >= FL_REPEAT_MANY && cell->leaves > 2 && cell->reads[1]) return 1;
   if (!cell->reads[FL_REPEAT_READS - 1]) return 0;
@@ -172,9 +190,37 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   cell->leaves = leaves > 1000000 ? 1000000 : (int32_t)leaves;
 }
 
+/* The same of a component of a form, at most; its inputs count as often as it reads them. */
+static void measure_form(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node;
+  const fl_form_code *f = n->attr->form;
+  for (;;) {
+    int64_t cost = f->cost, most = 0;
+    int32_t dearest = -1;
+    for (int i = 0; i < n->nin; i++) {
+      const int32_t q = input_cell(P, n, i);
+      if (q < 0 || P->cell.at[q].anchored || same_before(n, i)) continue;
+      const int64_t mine = (int64_t)f->reads * P->cell.at[q].cost / n->nin;
+      cell->faulty |= P->cell.at[q].faulty;
+      cost += mine;
+      if (mine > most) { most = mine; dearest = q; }
+    }
+    cell->cost = cost > 1000000 ? 1000000 : (int32_t)cost;
+    cell->leaves = f->reads;
+    if (cost <= FL_FORM_LIMIT || dearest < 0) break;
+    P->cell.at[dearest].anchored = 1;
+  }
+  if (is_costly_to_repeat(cell)) cell->anchored = 1;
+}
+
 static void measure(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   int32_t dearest;
+  if (cell->node->op == FL_OP_form) {
+    measure_form(P, t);
+    return;
+  }
   if (is_step(cell->node->op) || cell->node->op == FL_OP_cat) return;
   sum_up(P, t, 0, &dearest);
   while (cell->cost > FL_COST_LIMIT && dearest >= 0) {
@@ -205,7 +251,7 @@ int fl_plan_classify(fl_planner *P) {
     t->anchored = t->live || fl_ops[n->op].fuse == FL_FUSE_R || is_step(n->op);
   }
   for (int64_t i = 0; i < P->cell.n; i++)
-    if (!fl_is_view(&P->cell.at[i])) anchor_cats(P, P->cell.at[i].node);
+    if (!fl_is_view(&P->cell.at[i])) anchor_pieced(P, P->cell.at[i].node);
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) anchor_inputs(P, P->cell.at[i].node);
   for (int64_t i = 0; i < P->cell.n; i++)

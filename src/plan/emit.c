@@ -384,16 +384,19 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
+int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m) {
+  const int v = scalar(P, g, t, 0, dtype);
+  return v < 0 ? v : emit_cast(P, g, v, dtype, dtype, t, m);
+}
+
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth) {
   const fl_cell *cell = &P->cell.at[t];
   const int op = cell->node ? cell->node->op : FL_OP_copy;
   fl_ref ref;
   fl_map im;
   switch (op) {
-    case FL_OP_fill: {
-      const int v = scalar(P, g, t, 0, cell->dtype);
-      return v < 0 ? v : emit_cast(P, g, v, cell->dtype, cell->dtype, t, m);
-    }
+    case FL_OP_fill: return fl_plan_fill(P, g, t, cell->dtype, m);
+    case FL_OP_form: return fl_plan_emit_form(P, g, t, m, depth);
     case FL_OP_iota: return emit_arange(P, g, t, m);
     case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return emit_random(P, g, t, m);
     case FL_OP_index: return emit_index(P, g, t, m, depth);

@@ -201,26 +201,29 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
   fl_place_commit(P, g, stage);
 }
 
-/* Rows and columns are gone through once for each round. Who brings them more arrays than it
-** shares is better off in a kernel of its own. */
+/* Rows and columns are gone through once for each round, with much in registers. Who brings them
+** more arrays than it shares, or much work to a long program, is better off in another kernel. */
 static int crowds(const fl_group *G, const fl_place_was *was) {
   int fresh = 0;
+  if (G->instr.n > FL_JOIN_LIMIT) return 1;
   if (G->kind == FL_K_MAP || was->kind == FL_K_MAP) return 0;
+  if (G->instr.n > FL_ROW_JOIN_LIMIT && G->instr.n - was->instr > FL_ROW_JOIN_MOST) return 1;
   for (int64_t i = was->access; i < G->access.n; i++) fresh += !G->access.at[i].store;
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece) {
+int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   fl_group *G = fl_plan_group(P, g);
-  if (G->closed || G->kind > FL_K_COL || G->instr.n > FL_JOIN_LIMIT) return 0;
+  if (G->closed || G->kind > FL_K_COL) return 0;
   const fl_place_was was = fl_place_mark(P, G);
+  int v = 0;
   G->need = 0;
   G->shared = 0;
-  const int v = join(P, g, t, piece);
+  for (int i = 0; v >= 0 && i < n; i++) v = join(P, g, t, piece < 0 ? piece : piece + i);
   G = fl_plan_group(P, g);
   const int32_t stage = G->need + 1 > G->stage ? G->need + 1 : G->stage;
   if (v >= 0 && G->shared > 0 && stage < G->limit && !crowds(G, &was)) {
-    settle(P, g, t, piece, stage);
+    for (int i = 0; i < n; i++) settle(P, g, t, piece < 0 ? piece : piece + i, stage);
     return 1;
   }
   fl_place_cut(P, G, &was);
@@ -284,12 +287,12 @@ int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, in
   return 1;
 }
 
-int fl_place_near(fl_planner *P, int32_t t, int piece, const int32_t *near, int k) {
-  for (int i = 0; i < k; i++) if (fl_place_try(P, near[i], t, piece)) return 1;
+int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k) {
+  for (int i = 0; i < k; i++) if (fl_place_try(P, near[i], t, piece, n)) return 1;
   return 0;
 }
 
-int fl_place_beside(fl_planner *P, int32_t t, int piece, const fl_layout *space) {
+int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space) {
   int64_t size[FL_MAX_AXES];
   const int nd = fl_place_space(space, size);
   int tries = FL_CANDIDATES;
@@ -297,7 +300,7 @@ int fl_place_beside(fl_planner *P, int32_t t, int piece, const fl_layout *space)
     const fl_group *G = fl_plan_group(P, g);
     if (G->nd != nd || memcmp(G->size, size, sizeof(int64_t) * (size_t)nd)) continue;
     tries--;
-    if (fl_place_try(P, g, t, piece)) return 1;
+    if (fl_place_try(P, g, t, piece, n)) return 1;
   }
   return 0;
 }
@@ -308,12 +311,12 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int32_t near[6];
-  if (fl_place_near(P, t, -1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
+  if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
   if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* worth no pass of its own: repeated after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }
-  return fl_place_beside(P, t, -1, space) ? 1 : fl_place_own(P, t, -1, space, first);
+  return fl_place_beside(P, t, -1, 1, space) ? 1 : fl_place_own(P, t, -1, space, first);
 }
 
 static int place_one(fl_planner *P, int32_t t, int32_t *first) {
@@ -321,7 +324,7 @@ static int place_one(fl_planner *P, int32_t t, int32_t *first) {
   switch (n->op) {
     case FL_OP_matmul: return fl_place_matmul(P, t, first);
     case FL_OP_call: return fl_place_call(P, t, first);
-    case FL_OP_cat: return fl_place_cat(P, t, first);
+    case FL_OP_cat: case FL_OP_form: return fl_place_pieces(P, t, first);
     case FL_OP_setslice: return fl_place_setslice(P, t, first);
     case FL_OP_scatter: return fl_place_scatter(P, t, first);
     default: return place_expression(P, t, first);

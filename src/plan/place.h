@@ -31,16 +31,17 @@ int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, c
 int fl_place_takes(const fl_group *G, int level);
 
 /* Cell t, or piece 'piece' of it (-1: the cell), in a group of its own; and in group g, if it
-** shares something with it and g's stage allows: then 1, else 0. */
+** shares something with it and g's stage allows: then 1, else 0. n: so many pieces from 'piece'
+** on, all or none; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
-int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece);
+int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
 /* Likewise in one of k groups, in one of the newest of its space. */
-int fl_place_near(fl_planner *P, int32_t t, int piece, const int32_t *near, int k);
-int fl_place_beside(fl_planner *P, int32_t t, int piece, const fl_layout *space);
+int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
+int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
 
 /* pieces.c. A piece as an expression of group g: what it gives, an instruction or a refusal. */
 int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece);
-int fl_place_cat(fl_planner *P, int32_t t, int32_t *first);
+int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first);
 
 /* place_step.c */
 int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first);

@@ -10,6 +10,7 @@
 #include "base/hooks.h"
 #include "tensor/call.h"
 #include "tensor/entry.h"
+#include "tensor/form.h"
 #include <string.h>
 
 static int is_root(const fl_node *n) {
@@ -139,7 +140,9 @@ static void put_call(writer *w, const fl_call *call) {
 }
 
 static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
-  const size_t need = 4096 + (size_t)n->nin * 160;
+  const fl_form_code *form = n->attr ? n->attr->form : NULL;
+  const size_t code = form ? sizeof *form->code * (size_t)form->n : 0;
+  const size_t need = 4096 + (size_t)n->nin * 160 + code;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
   PUT(&w, n->op, uint16_t);
@@ -161,8 +164,11 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
       fl_attr a = *n->attr;
       a.what = NULL;
       a.call = NULL;
+      a.form = NULL;
       put(&w, &a, sizeof a);
       if (n->attr->call) put_call(&w, n->attr->call);
+      if (form) PUT(&w, form->n, int32_t);
+      if (form) put(&w, form->code, code);
     }
   }
   p->key.n = w.at - p->key.at;
