@@ -1,5 +1,5 @@
---- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, one sum for
--- each component of the result, in few kernels.
+--- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, one sum
+-- for each component of the result, in few kernels.
 --
 -- A form is { name =, order = { "x", "y", … }, size = { role = components }, shared = { role =
 -- true }, terms = { { c =, role = component, … } } }; c is 1 or -1; "r", the result, and the names

@@ -7,7 +7,9 @@ return function(tools)
   local function view(g, a, d, k, n)
     return g.emit { f = "view", op = "narrow", a = a, isview = true, arg = { d, k, n or 1 } }
   end
-  local function same_shape(x, y) return table.concat(x.shape, ",") == table.concat(y.shape, ",") end
+  local function same_shape(x, y)
+    return table.concat(x.shape, ",") == table.concat(y.shape, ",")
+  end
 
   --- One of the axes along which x has few elements, or nil.
   local function short_axis(g, x)
@@ -74,7 +76,8 @@ return function(tools)
     if r.chance(0.5) then return { f = "del", a = y } end
     if r.chance(0.4) then                    -- written over: the parts of a target from a target
       local t = tools.target(g, function(v)
-        return v.dtype ~= "bool" and same_shape(v, x_of(g, y)) and O.promote(v, x_of(g, y)) == v.dtype
+        local u = x_of(g, y)
+        return v.dtype ~= "bool" and same_shape(v, u) and O.promote(v, u) == v.dtype
       end)
       if t then return { f = "inplace", op = r.pick { "copy", "add" }, a = t, b = y } end
     end

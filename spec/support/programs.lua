@@ -13,9 +13,10 @@
 -- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1
 -- among them; leaves that are stored, pending casts, or read through a transposed layout; views of
 -- views; elementwise ops, reductions over any axes, softmax, layer_norm, var, cross_entropy,
--- products of matrices, gathers, scatters, joins, slices that are worked on alike and joined; writes; which values are alive, given up, or
--- asked for together when the window is evaluated; where the window is cut; when the collector
--- runs; special values (NaN, infinities, -0, the ends of integers). Not varied: scans, sorts,
+-- products of matrices, gathers, scatters, joins, slices that are worked on alike and joined;
+-- writes; which values are alive, given up, or asked for together when the window is evaluated;
+-- where the window is cut; when the collector runs; special values (NaN, infinities, -0, the ends
+-- of integers). Not varied: scans, sorts,
 -- convolutions, transforms, factorisations and user kernels, which are steps of their own; more
 -- than 130 elements in a row, unless long; the gradients of long programs; second derivatives;
 -- layouts with a step in the reduced axis of a stored leaf, other than those of views; numbers of

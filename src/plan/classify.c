@@ -244,7 +244,8 @@ int fl_plan_classify(fl_planner *P) {
     fl_node *n = p->nodes.at[i];
     fl_cell *t = &P->cell.at[P->cell.n++];
     *t = (fl_cell){ .node = n, .shape = n->shape, .dtype = n->dtype, .live = p->live.at[i],
-                    .group = -1, .pieces = -1, .out = -1, .home = -1, .first = INT32_MAX, .last = -1,
+                    .group = -1, .pieces = -1, .out = -1, .home = -1, .first = INT32_MAX,
+                    .last = -1,
                     .bytes = n->shape->numel * fl_dtype_size(n->dtype) };
     if (n->home) t->home = fl_program_home(p, n->home);
     if (n->base) continue;

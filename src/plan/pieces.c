@@ -1,11 +1,11 @@
 /*
-** Arrays in pieces along an axis: what is joined there (cat), and the components of forms. One that needs no memory is only a way to its pieces: who
-** reads within one piece reads the piece. One that needs memory is written by its pieces, each
-** an expression that goes into a group of the piece's space as any cell does and is stored at its
-** place in the whole. So pieces that are made of the same arrays are one kernel with several
-** stores, and nothing is copied.
+** Arrays in pieces along an axis: what is joined there (cat), and the components of a form. One
+** that needs no memory is only a way to its pieces: a reader that stays within one piece reads
+** that. One that needs memory is written by its pieces. Each is an expression that goes into a
+** group of the piece's space, as any cell does, and is stored at its place in the whole. So pieces
+** that are made of the same arrays are one kernel with several stores, and nothing is copied.
 **
-** Pieces may be in several groups and at several stages. Who reads the whole waits for all.
+** Pieces may be in several groups and at several stages. A reader of the whole waits for all.
 */
 #include "plan/place.h"
 #include "tensor/form.h"

@@ -35,7 +35,7 @@ enum {
   FL_ROW_JOIN_MOST = 64,   /* so many */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* fewest arrays of its size for which one is not repeated, by bytes */
-  FL_REPEAT_MANY = 8,      /* consumers that do not repeat one of two arrays and of something else */
+  FL_REPEAT_MANY = 8,      /* consumers that do not repeat one of two arrays and something else */
   FL_WIDE = 4,             /* a broadcast to so many times the elements is one */
   FL_FRESH_ARRAYS = 8,     /* so many a cell may always bring to a group of rows or columns */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */

@@ -37,7 +37,8 @@ static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   int cost = 0, reads = 0;
   for (int g = next_in(r, 0, INT16_MAX); g > 0 && !r->bad; g--) {
     next_sign(r);
-    const int at = next_in(r, last ? 0 : FL_FORM_NONE, last ? (int)many[factors] - 1 : FL_FORM_NONE);
+    const int at = last ? next_in(r, 0, (int)many[factors] - 1)
+                        : next_in(r, FL_FORM_NONE, FL_FORM_NONE);
     if (last) reads += note(seen, factors, at);
     cost += 1 + last;
     for (int t = next_in(r, 1, INT16_MAX); t > 0 && !r->bad; t--) {

@@ -34,9 +34,9 @@ static inline const int16_t *fl_form_groups(const fl_form_code *f, int component
 }
 void fl_form_free(struct flame_context *c, fl_form_code *f);
 
-/* code: n integers of two bytes. Inputs of one float dtype and device, as many as the code says (factors, then the last), of one
-** rank, with components along 'axis'. NULL with the error in the context: also for a code that
-** does not fit them. 'what' names the op in messages; static text. */
+/* code: n integers of two bytes. Inputs of one float dtype and device, as many as the code says
+** (factors, then the last), of one rank, with components along 'axis'. NULL with the error in the
+** context: also for a code that does not fit them. 'what' names the op in messages. */
 fl_node *n_form(struct flame_context *c, const char *what, int axis, int nin, fl_node *const *in,
                 const void *code, int n);
 /* The sums of x over 'axes' of each position along 'axis', joined: x is not made as a whole. */
