@@ -176,7 +176,8 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
   }
   *t = (fl_cell){ .source = ref, .view = view, .view_offset = offset, .shape = shape,
                   .dtype = q->dtype, .anchored = 1, .group = -1, .pieces = -1, .out = -1,
-                  .home = -1, .first = INT32_MAX, .last = -1, .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
+                  .home = -1, .first = INT32_MAX, .last = -1,
+                  .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
   return (int32_t)P->cell.n - 1;
 }
 

@@ -139,10 +139,25 @@ static void put_call(writer *w, const fl_call *call) {
   put(w, &k, sizeof k);
 }
 
-static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
+static size_t form_bytes(const fl_node *n) {
   const fl_form_code *form = n->attr ? n->attr->form : NULL;
-  const size_t code = form ? sizeof *form->code * (size_t)form->n : 0;
-  const size_t need = 4096 + (size_t)n->nin * 160 + code;
+  return form ? sizeof *form->code * (size_t)form->n : 0;
+}
+
+static void put_attr(writer *w, const fl_node *n) {
+  fl_attr a = *n->attr;
+  const size_t code = form_bytes(n);
+  a.what = NULL;
+  a.call = NULL;
+  a.form = NULL;
+  put(w, &a, sizeof a);
+  if (n->attr->call) put_call(w, n->attr->call);
+  if (code) PUT(w, code, uint32_t);
+  if (code) put(w, n->attr->form->code, code);
+}
+
+static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
+  const size_t need = 4096 + (size_t)n->nin * 160 + form_bytes(n);
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
   PUT(&w, n->op, uint16_t);
@@ -160,16 +175,7 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
     if (!put_input(p, &w, n->base)) return 0;
   } else {
     for (int i = 0; i < n->nin; i++) if (!put_input(p, &w, n->in[i])) return 0;
-    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) {
-      fl_attr a = *n->attr;
-      a.what = NULL;
-      a.call = NULL;
-      a.form = NULL;
-      put(&w, &a, sizeof a);
-      if (n->attr->call) put_call(&w, n->attr->call);
-      if (form) PUT(&w, form->n, int32_t);
-      if (form) put(&w, form->code, code);
-    }
+    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) put_attr(&w, n);
   }
   p->key.n = w.at - p->key.at;
   fl_scalar *s = NULL;
