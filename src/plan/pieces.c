@@ -183,19 +183,37 @@ static int place_together(fl_planner *P, int32_t t, int n) {
          fl_place_beside(P, t, 0, n, &s);
 }
 
+/* The groups that write the pieces before 'piece', newest first. */
+static int placed_groups(const fl_planner *P, int32_t t, int piece, int32_t *near, int most) {
+  int n = 0;
+  for (int i = piece - 1; i >= 0 && n < most; i--) {
+    const int32_t g = fl_plan_writer(P, t, i);
+    int k = 0;
+    while (k < n && near[k] != g) k++;
+    if (k == n) near[n++] = g;
+  }
+  return n;
+}
+
 /* Components of a form stay together as long as a group holds them; pieces of a cat may have
 ** nothing in common. */
 static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   const fl_layout s = shape_of(P->cell.at[t].node, piece);
   int32_t near[6];
   if (P->cell.at[t].node->op == FL_OP_form) {
-    near[0] = piece > 0 ? fl_plan_writer(P, t, piece - 1) : -1;
-    if (piece > 0 && fl_place_near(P, t, piece, 1, near, 1)) return 1;
+    if (fl_place_near(P, t, piece, 1, near, placed_groups(P, t, piece, near, 6))) return 1;
     return fl_place_own(P, t, piece, &s, first);
   }
   if (fl_place_near(P, t, piece, 1, near, near_groups(P, t, piece, near, 6)) ||
       fl_place_beside(P, t, piece, 1, &s)) return 1;
   return fl_place_own(P, t, piece, &s, first);
+}
+
+/* The components of a form behind the first, which has a group of its own, in that. */
+static int place_rest(fl_planner *P, int32_t t, int n) {
+  const int32_t g = fl_plan_writer(P, t, 0);
+  return P->cell.at[t].node->op == FL_OP_form && n > 1 && g >= 0 &&
+         fl_plan_writer(P, t, 1) < 0 && fl_place_near(P, t, 1, n - 1, &g, 1);
 }
 
 /* A piece that waits for another cell is tried again when that is placed; those before it stay. */
@@ -209,6 +227,7 @@ int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first) {
   }
   for (int i = 0; i < n; i++) {
     if (P->piece.at[P->cell.at[t].pieces + i] >= 0) continue;
+    if (i == 1 && place_rest(P, t, n)) break;
     const int r = place_piece(P, t, i, first);
     if (r <= 0) return r;
   }
