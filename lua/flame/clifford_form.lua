@@ -88,12 +88,31 @@ local function code_of(sums, factors, last)
 end
 
 local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
-local MOST = 16               -- terms of a component in one code: kernels read so many slices
+local READS = 80              -- slices that a component of one code reads, at most
+local MOST = 16               -- terms of a component in one code where all would read more
 local WIDEST = 128            -- components of one code
 
+--- Do the sums read no more slices than one code may?
+local function is_short(sums, others)
+  for _, sum in ipairs(sums) do
+    local seen, n = {}, 0
+    for _, group in ipairs(sum) do
+      for _, t in ipairs(group.terms) do
+        for _, q in ipairs(others) do
+          local key = t[q] and q .. t[q]
+          if key and not seen[key] then seen[key], n = true, n + 1 end
+        end
+      end
+    end
+    if n > READS then return false end
+  end
+  return true
+end
+
 --- Of each sum the first MOST terms and the rest; whether there are any of those.
-local function split(sums)
+local function split(sums, others)
   local now, later, more = {}, {}, false
+  if is_short(sums, others) then return sums, later, more end
   for i, sum in ipairs(sums) do
     local n = 0
     now[i], later[i] = {}, {}
@@ -123,7 +142,7 @@ local function plan_of(form, role)
   for first = 1, #sums, WIDEST do
     local some, codes = { table.unpack(sums, first, math.min(first + WIDEST - 1, #sums)) }, {}
     repeat
-      local now, later, more = split(some)
+      local now, later, more = split(some, others)
       codes[#codes + 1] = code_of(now, factors, last)
       some = later
     until not more

@@ -202,13 +202,14 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
 }
 
 /* Rows and columns are gone through once for each round, with much in registers. Who brings them
-** more arrays than it shares, or much work to a long program, is better off in another kernel. */
-static int crowds(const fl_group *G, const fl_place_was *was) {
+** much work where the program is long, or (but for a reduction, which is why they are gone
+** through) more arrays than it shares, is better off in another kernel. */
+static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   int fresh = 0;
   if (G->instr.n > FL_JOIN_LIMIT) return 1;
   if (G->kind == FL_K_MAP || was->kind == FL_K_MAP) return 0;
   if (G->instr.n > FL_ROW_JOIN_LIMIT && G->instr.n - was->instr > FL_ROW_JOIN_MOST) return 1;
-  for (int64_t i = was->access; i < G->access.n; i++) fresh += !G->access.at[i].store;
+  for (int64_t i = was->access; !reduces && i < G->access.n; i++) fresh += !G->access.at[i].store;
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
@@ -216,13 +217,15 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   fl_group *G = fl_plan_group(P, g);
   if (G->closed || G->kind > FL_K_COL) return 0;
   const fl_place_was was = fl_place_mark(P, G);
+  const fl_node *q = P->cell.at[t].node;
+  const int reduces = q && fl_ops[q->op].fuse == FL_FUSE_R;
   int v = 0;
   G->need = 0;
   G->shared = 0;
   for (int i = 0; v >= 0 && i < n; i++) v = join(P, g, t, piece < 0 ? piece : piece + i);
   G = fl_plan_group(P, g);
   const int32_t stage = G->need + 1 > G->stage ? G->need + 1 : G->stage;
-  if (v >= 0 && G->shared > 0 && stage < G->limit && !crowds(G, &was)) {
+  if (v >= 0 && G->shared > 0 && stage < G->limit && !crowds(G, &was, reduces)) {
     for (int i = 0; i < n; i++) settle(P, g, t, piece < 0 ? piece : piece + i, stage);
     return 1;
   }
