@@ -316,24 +316,6 @@ local function need_same(op, x, y)
   if a ~= b then fail(op, "x has shape (%s) and y (%s), need the same", a, b) end
 end
 
---- fully_connected with the parts of the product times 'factor' (…, features), where there is one.
-local function fully_connected(self, x, y, weight, factor)
-  local op = "fully_connected"
-  x, y = need(self, op, "x", x), need(self, op, "y", y)
-  need_same(op, x, y)
-  need_weight(op, "weight", weight, "a matrix for each path", #self.paths, x:size(-1), false)
-  x, y, weight = alike(op, { "x", "y", "weight" }, x, y, weight)
-  local own, n, m = forms[self], x:size(-1), weight:size(3)
-  local slots = own.pairs.slots
-  local parts = contract(own.pairs, "r")(x, y)
-  local between
-  parts, between = flat(factor and parts * factor or parts)
-  local matrices = contract(own.weights, "r")(weight:reshape(#self.paths, n * m))
-    :reshape(self.size, slots * n, m)
-  parts = parts:movedim(1, 2):reshape(-1, self.size, slots * n):movedim(2, 1)
-  return unflat(parts:matmul(matrices), between)
-end
-
 --- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
 --- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
 --- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
@@ -342,7 +324,20 @@ end
 ---@param y flame.Tensor       the same shape
 ---@param weight flame.Tensor  (#paths, features, features of the result)
 ---@return flame.Tensor        (size, …, features of the result)
-function Algebra:fully_connected(x, y, weight) return fully_connected(self, x, y, weight) end
+function Algebra:fully_connected(x, y, weight)
+  local op = "fully_connected"
+  x, y = need(self, op, "x", x), need(self, op, "y", y)
+  need_same(op, x, y)
+  need_weight(op, "weight", weight, "a matrix for each path", #self.paths, x:size(-1), false)
+  x, y, weight = alike(op, { "x", "y", "weight" }, x, y, weight)
+  local own, n, m = forms[self], x:size(-1), weight:size(3)
+  local slots = own.pairs.slots
+  local parts, between = flat(contract(own.pairs, "r")(x, y))
+  local matrices = contract(own.weights, "r")(weight:reshape(#self.paths, n * m))
+    :reshape(self.size, slots * n, m)
+  parts = parts:movedim(1, 2):reshape(-1, self.size, slots * n):movedim(2, 1)
+  return unflat(parts:matmul(matrices), between)
+end
 
 --- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
 --- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
@@ -419,16 +414,22 @@ end
 
 -- ---- activations and norms of layers ------------------------------------------------------------
 
---- Phi(x_0), the gate of gelu: (1, …).
-local function gate(x) return ((x:narrow(1, 1, 1) * math.sqrt(0.5)):erf() + 1) * 0.5 end
+--- The components of x along axis 1, each (1, …).
+local function components(x)
+  local list = {}
+  for k = 1, x:size(1) do list[k] = x:narrow(1, k, 1) end
+  return list
+end
 
 --- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
 --- The scalar part becomes gelu(x_0), and rotations commute with it.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:gelu(x)
-  x = need(self, "gelu", "x", x)
-  return x * gate(x)
+  local list = components(need(self, "gelu", "x", x))
+  local gate = ((list[1] * math.sqrt(0.5)):erf() + 1) * 0.5
+  for k, part in ipairs(list) do list[k] = part * gate end
+  return flame.cat(list, 1)
 end
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
@@ -445,22 +446,27 @@ function Algebra:grade_norm(x, eps)
       table.concat(x.shape, ", "))
   end
   eps = internal.need_number("grade_norm", "eps", eps or 1e-6)
-  local wide = x.dtype ~= "f64" and x:float() or x
-  local shape = x.shape
-  shape[#shape] = 1
-  local q = contract(forms[self].squares, "r")((wide * wide):mean(-1):reshape(self.size, -1))
-    :reshape(shape)
-  if self.definite then return (wide / (q + eps):sqrt()):to(x.dtype) end
-  local null = by_component(self, self.null, q)
-  return (wide / (q:abs() + eps * (1 - null) + null):sqrt()):to(x.dtype)
+  local list, q = components(x.dtype ~= "f64" and x:float() or x), {}
+  for k, part in ipairs(list) do
+    local g, c = self.grades[k], self.metric[k]
+    if c ~= 0 then
+      local mean = (part * part):mean(-1, true)
+      q[g] = not q[g] and (c == 1 and mean or -mean) or c == 1 and q[g] + mean or q[g] - mean
+    end
+  end
+  for g, v in pairs(q) do q[g] = ((self.definite and v or v:abs()) + eps):sqrt() end
+  for k, part in ipairs(list) do
+    local r = q[self.grades[k]]
+    list[k] = (r and part / r or part):to(x.dtype)
+  end
+  return flame.cat(list, 1)
 end
 
---- The product, weighted or fully connected, of gelu(x) and gelu(y). The gates of a feature are
---- taken out of its sums.
+--- The product, weighted or fully connected, of gelu(x) and gelu(y).
 local function gated_product(self, x, y, weight)
-  local factor = gate(x) * gate(y)
-  if weight.ndim == 3 then return fully_connected(self, x, y, weight, factor) end
-  return self:product(x, y, weight) * factor
+  x, y = self:gelu(x), self:gelu(y)
+  if weight.ndim == 3 then return self:fully_connected(x, y, weight) end
+  return self:product(x, y, weight)
 end
 
 internal.limit(Algebra)

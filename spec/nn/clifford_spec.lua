@@ -235,7 +235,7 @@ describe("the geometric product", function()
     assert.same(first, A:product(x, x):totable())
   end)
 
-  it("is one kernel, its gradients four, two of them for the weight", function()
+  it("is one kernel with its gradients by x and y, and one more is the weight's", function()
     local A = clifford.algebra(3)
     local x, y, w = flame.randn(8, 6, 10), flame.randn(8, 6, 10), flame.randn(20, 10)
     local g = flame.randn(8, 6, 10)
@@ -248,13 +248,28 @@ describe("the geometric product", function()
     flame.eval(x, y, w, g)
     assert.equal(1, launches(function() flame.eval((A:product(x, y))) end))
     assert.equal(1, launches(function() flame.eval((A:product(x, y, w))) end))
-    assert.equal(5, launches(function()
+    assert.equal(4 * (3 * 8 * 60 + 200), flame.stats().bytes_moved)        -- each array once
+    assert.equal(2, launches(function()
       for _, p in ipairs { x, y, w } do p:requires_grad_() end
       local r = A:product(x, y, w)
       r:backward(g)
       flame.eval(r, x.grad, y.grad, w.grad)
       x.grad, y.grad, w.grad = nil, nil, nil
     end))
+  end)
+
+  it("is one kernel with gates and norm, also in G(3,0,1)", function()
+    for _, signature in ipairs { { 1, 1, 1 }, { 0, 1, 1, 1 } } do
+      local A = clifford.algebra(signature)
+      local x, y = flame.randn(A.size, 40, 10), flame.randn(A.size, 40, 10)
+      local w = flame.randn(#A.paths, 10)
+      local function layer() flame.eval((A:grade_norm(A:product(A:gelu(x), A:gelu(y), w)))) end
+      flame.eval(x, y, w)
+      layer()
+      flame.stats("reset")
+      layer()
+      assert.equal(1, flame.stats().launches)
+    end
   end)
 end)
 

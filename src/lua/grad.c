@@ -492,7 +492,7 @@ static int g_snapshot(lua_State *L) {
 
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
-  { "attention", fl_lua_attention, 0 }, { "snapshot", g_snapshot, 0 },
+  { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };

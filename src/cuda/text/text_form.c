@@ -194,7 +194,8 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   for (int v = 0; v < f->k->ninstr; v++) {
     const fl_instr *i = &f->k->instr[v];
     const int size = fl_dtype_size(i->dtype);
-    if (i->code != FL_I_LOAD || f->vary[v] != V_ELEMENT) continue;
+    const int packed = i->code == FL_I_GATHER && fl_text_packed(f, v);
+    if ((i->code != FL_I_LOAD && !packed) || f->vary[v] != V_ELEMENT) continue;
     bytes += size;
     if (size > *widest) *widest = size;
     if (size < *narrowest) *narrowest = size;
@@ -205,6 +206,13 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
     if (size < *narrowest) *narrowest = size;
   }
   return bytes;
+}
+
+/* Bytes an element of a MAP's loads and stores, all of which wait in registers. */
+static int held_bytes(const text_form *f, int loads) {
+  for (int s = 0; s < f->k->nstore; s++)
+    loads += fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
+  return loads;
 }
 
 /* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come
@@ -218,6 +226,8 @@ static void plan_map(text_form *f) {
              f->k->instr[v].dtype == FLAME_F64;
   f->vector = narrowest == 8 && !fours ? 2 : widest >= 4 ? 4 : 16 / widest;
   if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
+  while (f->vector * narrowest > 4 && !fours && f->vector * held_bytes(f, bytes) > HELD_BYTES)
+    f->vector /= 2;                                     /* a pack has whole words */
   f->unroll = 4;
   while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;

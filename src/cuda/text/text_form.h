@@ -23,7 +23,7 @@ typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
-       COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
+       HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
 
 typedef struct text_form {
   const fl_kernel *k;
