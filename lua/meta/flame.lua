@@ -279,6 +279,10 @@ local CausalSelfAttention = {}
 ---@class flame.GroupNorm: flame.Module
 ---@overload fun(x: flame.Tensor): flame.Tensor
 
+---@class flame.GroupedQueryAttention: flame.Module
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, cache?: flame.KeyCache): flame.Tensor
+local GroupedQueryAttention = {}
+
 ---@class flame.Hardshrink: flame.Module
 ---@overload fun(x: flame.Tensor): flame.Tensor
 
@@ -897,6 +901,18 @@ function GradScaler:unscale_(optimizer) end
 ---@param new_scale? number|flame.Tensor|flame.options.GradScaler:update
 ---@overload fun(options: flame.options.GradScaler:update): nil
 function GradScaler:update(new_scale) end
+
+---@class flame.options.GroupedQueryAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- Room for the keys and values of up to 'length' positions of a batch, which is written token by
+--- token: for forward, which counts them in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.GroupedQueryAttention:cache): flame.KeyCache
+---@return flame.KeyCache
+function GroupedQueryAttention:cache(batch, length) end
 
 ---@class flame.options.LBFGS:step
 ---@field closure? function
@@ -7286,10 +7302,6 @@ function nn.GaussianNLLLoss(full, eps, reduction) end
 ---@return flame.GroupNorm
 function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 
----@class flame.options.nn.Hardshrink
----@field lambd? number  0.5
----@field inplace? boolean  false
-
 ---@class flame.options.nn.GroupedQueryAttention
 ---@field embed_dim? integer
 ---@field num_heads? integer
@@ -7314,9 +7326,16 @@ function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 --- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
 --- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache = of
 --- its method}).
----@param ... any
----@return flame.Module
-function nn.GroupedQueryAttention(...) end
+---@param embed_dim integer
+---@param num_heads integer
+---@param num_kv_heads? integer|flame.options.nn.GroupedQueryAttention
+---@overload fun(options: flame.options.nn.GroupedQueryAttention): flame.GroupedQueryAttention
+---@return flame.GroupedQueryAttention
+function nn.GroupedQueryAttention(embed_dim, num_heads, num_kv_heads) end
+
+---@class flame.options.nn.Hardshrink
+---@field lambd? number  0.5
+---@field inplace? boolean  false
 
 --- The module of flame.hardshrink.
 ---@param lambd? number|flame.options.nn.Hardshrink  0.5
