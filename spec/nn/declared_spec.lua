@@ -41,7 +41,7 @@ local OF_TYPE = { int = 4, num = 1, T = x, ["T|T[]"] = { x }, ["T[]"] = { x }, s
   end, ["Module|fn"] = print, ["num|num[]"] = 1, ["dtype|device|T"] = "f32", ["int|int[]"] = 4,
   ["table[]"] = { { lr = 1 } }, ["Module[]"] = {} }
 local function value_of(p)
-  local v = VALUES[p.name]
+  local v = p.type ~= "table[]" and VALUES[p.name] or nil
   if v == nil then v = OF_TYPE[p.type] end
   if v == nil then v = OF_TYPE[p.type:match("^[^|%[]+")] end
   if type(v) == "function" and v ~= print then return v() end
