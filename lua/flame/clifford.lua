@@ -311,12 +311,9 @@ end
 --- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
 --- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
 --- component.
-<<<<<<< HEAD
----@param x flame.Tensor       (size, …, features)
----@param y flame.Tensor       the same shape
----@param weight flame.Tensor  (#paths, features, features of the result)
----@return flame.Tensor        (size, …, features of the result)
-function Algebra:fully_connected(x, y, weight)
+--- x (size, …, features), y the same shape, weight (#paths, features, features of the result);
+--- gives (size, …, features of the result).
+put("Algebra:fully_connected(x: T, y: T, weight: T) -> T", function(self, x, y, weight)
   local op = "fully_connected"
   x, y = need(self, op, "x", x), need(self, op, "y", y)
   need_same(op, x, y)
@@ -329,12 +326,7 @@ function Algebra:fully_connected(x, y, weight)
     :reshape(self.size, slots * n, m)
   parts = parts:movedim(1, 2):reshape(-1, self.size, slots * n):movedim(2, 1)
   return unflat(parts:matmul(matrices), between)
-end
-=======
---- x (size, …, features), y the same shape, weight (#paths, features, features of the result);
---- gives (size, …, features of the result).
-put("Algebra:fully_connected(x: T, y: T, weight: T) -> T", fully_connected)
->>>>>>> f38a1dc55a7a76fcd4bf681cc5f46ab1f39bc43a
+end)
 
 --- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
 --- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
@@ -413,22 +405,13 @@ end
 
 --- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
 --- The scalar part becomes gelu(x_0), and rotations commute with it.
-<<<<<<< HEAD
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:gelu(x)
+--- x (size, …); gives (size, …).
+put("Algebra:gelu(x: T) -> T", function(self, x)
   local list = components(need(self, "gelu", "x", x))
   local gate = ((list[1] * math.sqrt(0.5)):erf() + 1) * 0.5
   for k, part in ipairs(list) do list[k] = part * gate end
   return flame.cat(list, 1)
-end
-=======
---- x (size, …); gives (size, …).
-put("Algebra:gelu(x: T) -> T", function(self, x)
-  x = need(self, "gelu", "x", x)
-  return x * gate(x)
 end)
->>>>>>> f38a1dc55a7a76fcd4bf681cc5f46ab1f39bc43a
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
 --- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
@@ -441,8 +424,6 @@ put("Algebra:grade_norm(x: T, eps = 1e-6) -> T", function(self, x, eps)
     fail("grade_norm", "x has shape (%s), need (components, …, features)",
       table.concat(x.shape, ", "))
   end
-<<<<<<< HEAD
-  eps = internal.need_number("grade_norm", "eps", eps or 1e-6)
   local list, q = components(x.dtype ~= "f64" and x:float() or x), {}
   for k, part in ipairs(list) do
     local g, c = self.grades[k], self.metric[k]
@@ -457,18 +438,7 @@ put("Algebra:grade_norm(x: T, eps = 1e-6) -> T", function(self, x, eps)
     list[k] = (r and part / r or part):to(x.dtype)
   end
   return flame.cat(list, 1)
-end
-=======
-  local wide = x.dtype ~= "f64" and x:float() or x
-  local shape = x.shape
-  shape[#shape] = 1
-  local q = contract(forms[self].squares, "r")((wide * wide):mean(-1):reshape(self.size, -1))
-    :reshape(shape)
-  if self.definite then return (wide / (q + eps):sqrt()):to(x.dtype) end
-  local null = by_component(self, self.null, q)
-  return (wide / (q:abs() + eps * (1 - null) + null):sqrt()):to(x.dtype)
 end)
->>>>>>> f38a1dc55a7a76fcd4bf681cc5f46ab1f39bc43a
 
 --- The product, weighted or fully connected, of gelu(x) and gelu(y).
 local function gated_product(self, x, y, weight)
