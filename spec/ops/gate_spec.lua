@@ -1,5 +1,5 @@
---- gelu's tanh form and cross entropy, which have gradients of their own: values and gradients against
--- sums and exponentials of Lua's numbers, in each float dtype.
+--- gelu's tanh form and cross entropy, which have gradients of their own: values and gradients
+-- against sums and exponentials of Lua's numbers, in each float dtype.
 local flame = require "flame"
 
 local HALF = { f64 = 2e-15, f32 = 2e-6, f16 = 2e-3, bf16 = 1.2e-2 }
