@@ -323,8 +323,7 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
-/* What the gradient of log_loss reads: most, the largest along the axis; the
-** sum of e^(x - most). */
+/* What the gradient of log_loss reads: most, the largest along the axis; sum, of e^(x - most). */
 typedef struct kept_loss { fl_node *x, *most, *sum, *id; int axis; } kept_loss;
 
 static void log_loss_release(void *arg) {

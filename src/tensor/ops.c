@@ -30,11 +30,11 @@
   { #name, #value, NULL, #domain, doc, FL_FORM_TERNARY, FL_KIND_##kind, 3, FL_FUSE_E, \
     NONE(g1) && NONE(g2) && NONE(g3), 0 },
 #define REDUCE(name, kind, init, value, grad, doc) \
-  { #name, #value, #init, "REALS", doc, FL_FORM_REDUCE, FL_KIND_##kind, 1, FL_FUSE_R, \
-    NONE(grad), 0 },
+  { #name, #value, #init, "REALS", doc, FL_FORM_REDUCE, FL_KIND_##kind, 1, FL_FUSE_R, NONE(grad), \
+    0 },
 #define SPECIAL(name, nin, fusion, doc) \
-  { #name, NULL, NULL, NULL, doc, FL_FORM_SPECIAL, FL_KIND_NONE, nin, FL_FUSE_##fusion, \
-    nin == 0, 0 },
+  { #name, NULL, NULL, NULL, doc, FL_FORM_SPECIAL, FL_KIND_NONE, nin, FL_FUSE_##fusion, nin == 0, \
+    0 },
 
 const fl_op_info fl_ops[FL_OP_COUNT] = {
 #include "tensor/ops.def"

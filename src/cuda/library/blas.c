@@ -1,9 +1,9 @@
 /*
 ** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
 ** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
-** is computed as C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
-** Descriptors and the heuristic's first answer are kept by shape, strides and alignment. What the
-** library can not take (integers, odd strides, no library) is left to steps.cu.
+** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
+** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
+** What the library can not take (integers, odd strides, no library) is left to steps.cu.
 **
 ** Pitch. Large products of half types take the library six times as long on an H200 where a size
 ** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
