@@ -232,7 +232,8 @@ describe("the prompt on a terminal", function()
       for i = 1, 40 do steps[i] = "send " .. i .. "\\r\\x03" end
       local out =
         session(table.concat(steps, "\n")
-          .. "\nsend \\r\\r\nready\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
+          .. "\nsend \\r\\r\ncursor\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
+      -- no 'ready': at a Ctrl-C the system drops output that was not yet taken, a prompt too
       has("= 5", out)
       lacks("never came", out)
     end)
