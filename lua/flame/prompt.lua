@@ -176,7 +176,8 @@ function prompt.complete(text, again)
   return part("complete").complete(prompt, text, again, columns, rows)
 end
 
-for _, name in ipairs { "help", "source", "time", "mem", "why", "explain", "grad", "doc" } do
+for _, name in ipairs { "help", "source", "time", "mem", "why", "explain", "grad", "doc",
+  "plot" } do
   prompt[name] = function(...) return part("commands")[name](prompt, ...) end
 end
 

@@ -15,6 +15,7 @@ local list = {
   { "why", "x", "what a tensor was made from, and why it has a gradient or none" },
   { "explain", "x", "the plan that would compute a tensor: kernels and bytes" },
   { "grad", "k", "the adjoint that is derived from a kernel" },
+  { "plot", "x", "a picture of values: a line, or of two axes a heat map" },
   { "undo", "", "takes back the last change of variables" },
 }
 
@@ -357,9 +358,21 @@ function commands.explain(p, x)
   for s in plan.text:gmatch("[^\n]+") do line(p, "  %s", s) end
 end
 
+--- A picture of values in the terminal: a line of a list or a vector, a heat map of a matrix.
+function commands.plot(_, v)
+  local plot = flame.plot
+  local drawn = type(v) == "table" and getmetatable(v) == plot.Plot
+  if not drawn and type(v) ~= "table" and not flame.is_tensor(v) then
+    fail("plot: need a tensor, a list of numbers or a plot, got %s", internal.word(v))
+  end
+  if drawn then print(v)
+  elseif flame.is_tensor(v) and v.ndim == 2 then print(plot.heatmap(v))
+  else print(plot.line(flame.is_tensor(v) and v:reshape(-1) or v)) end
+end
+
 -- ---- ":name text" -------------------------------------------------------------------------------
 
-local takes_value = { source = true, why = true, explain = true, grad = true }
+local takes_value = { source = true, why = true, explain = true, grad = true, plot = true }
 
 function commands.run(p, name, text)
   if name == "" then return overview(p) end
