@@ -89,7 +89,7 @@ section("Diffusion",
   "`local diffusion = require \"flame.diffusion\"`: [diffusion](diffusion.md).",
   function(e) return e.name:match("^diffusion%.") ~= nil end)
 section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
-  methods_of "Schedule")
+  methods_of "NoiseSchedule")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 
