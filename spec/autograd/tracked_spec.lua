@@ -110,6 +110,10 @@ local OWN = {
   select_scatter = function() return x(3, 3), x(3), 1, 2 end,
   unflatten = function() return x(6), 1, { 2, 3 } end,
   checkpoint = function() return function(v) return v * v end, x(3) end,
+  functional_call = function()
+    local net = flame.nn.Linear(3, 2)
+    return net, { weight = x(2, 3), bias = x(2) }, x(1, 3)
+  end,
   scaled_dot_product_attention = function()
     return x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4), { attn_mask = x(3, 5) }
   end,

@@ -55,7 +55,7 @@ describe("packed sequences", function()
       utils.pack_padded_sequence, x, { 1, 2, 3 })
     raises("lengths[2] = 5, need 1 to 4", utils.pack_padded_sequence, x, { 4, 5, 1 })
     raises("lengths must be 3 numbers", utils.pack_padded_sequence, x, { 4, 1 })
-    raises("need a packed sequence, got a tensor", utils.pad_packed_sequence, x)
+    raises("packed must be a PackedSequence, got a tensor", utils.pad_packed_sequence, x)
     local p = utils.pack_padded_sequence(x, { 4, 2, 1 })
     raises("total_length = 2, there are 4 steps", utils.pad_packed_sequence, p,
       { total_length = 2 })
