@@ -89,14 +89,15 @@ local function find(name)
   local class, method = name:match("^(%w+):([%w_]+)$")
   if class then
     local make = OBJECTS[class]
-    if not make and nn[class] then make = function() return module_of(nn[class]) end end
+    local of = rawget(nn, class)
+    if not make and of then make = function() return module_of(of) end end
     if not make then return nil end
     local object = make()
     return internal.named_classes[class] and internal.named_classes[class][method]
       or object[method], object
   end
   local t = { nn = nn, optim = optim, data = data, clifford = clifford }
-  for part in name:gmatch("[^%.]+") do t = type(t) == "table" and t[part] or nil end
+  for part in name:gmatch("[^%.]+") do t = type(t) == "table" and rawget(t, part) or nil end
   return t
 end
 --- What is declared of it.
