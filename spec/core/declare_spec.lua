@@ -130,10 +130,12 @@ describe("a type", function()
     refused("f: a[2] must be an integer, got string 'b'", "f(a: axes)", { 1, "b" })
     refused("f: a must be an axis or a list of axes, got a tensor", "f(a: axes)", x)
   end)
-  it("dims(n) takes one or a list of n", function()
+  it("dims(n) takes one or a list of one or n", function()
     local list = { 1, 2 }
     takes({ x, list }, "f(x: T, a: dims(2) = 1)", x, list)
     takes({ x, list }, "f(x: T, a: dims(2) = 1)", x, { a = list })
+    list = { 3 }
+    takes({ list }, "f(a: dims(2))", list)
     refused("f: a must be an integer or a list of 2, got a list of 3", "f(a: dims(2))", { 1, 2, 3 })
   end)
   it("T[] takes lists of tensors", function()
@@ -292,6 +294,93 @@ describe("a tensor that was freed", function()
   end)
 end)
 
+describe("a method", function()
+  local TO = "Module:to(target: dtype|device, copy = false) -> self"
+  local layer = nn.Linear(2, 2)
+  it("gets its object before its parameters, which all have names", function()
+    takes({ layer, "f32", false }, TO, layer, "f32")
+    takes({ layer, "cpu", true }, TO, layer, { target = "cpu", copy = true })
+    takes({ layer }, "Module:to()", layer)
+    takes({ n = 3, layer, 3, 4 }, "Module:to(sizes...: int)", layer, 3, 4)
+  end)
+  it("tells of a wrong object how it is called", function()
+    refused("to: the object before the arguments must be a Module, got string 'f32'; "
+      .. "write object:to(…)", TO, "f32")
+    refused("to: the object before the arguments must be a Module, got nothing; "
+      .. "write object:to(…)", TO)
+  end)
+  it("does not count its object", function()
+    refused("to: 2 arguments at most, got 3; it is to(target: dtype|device, copy = false) -> self",
+      TO, layer, "f32", true, 1)
+    refused("to: no option 'self', there is: target copy", TO, layer, "f32", { self = 1 })
+    refused("to: target must be a dtype or a device (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool), "
+      .. "got string 'f31'", TO, layer, "f31")
+  end)
+end)
+
+describe("a constructor", function()
+  it("gets the object that is made before its parameters", function()
+    local layer = nn.Linear(2, 2)
+    takes({ layer, 3, true }, "new nn.Linear(outputs: int, bias = true)", layer, 3)
+    takes({ layer, 3, false }, "new nn.Linear(outputs: int, bias = true)", layer,
+      { bias = false, outputs = 3 })
+    refused("Linear: outputs must be an integer, got nothing", "new nn.Linear(outputs: int)", layer)
+    assert.equal("nn.Linear(outputs: int)",
+      internal.declaration("new nn.Linear(outputs: int)")[1].text)
+  end)
+  it("is a function without an object where its name is longer than new", function()
+    takes({ 3 }, "newer(a: int)", 3)
+    takes({ 3 }, "new(a: int)", 3)
+  end)
+end)
+
+describe("an object of a class", function()
+  local opt = setmetatable({ groups = {} }, { __name = "Optimizer" })
+  it("may be given by name where it is the first parameter", function()
+    takes({ opt, 3 }, ".step(opt: Optimizer, size: int)", opt, 3)
+    takes({ opt, 3 }, ".step(opt: Optimizer, size: int)", { opt = opt, size = 3 })
+    takes({ opt, 3 }, ".step(opt: Optimizer, size: int)", opt, { size = 3 })
+    refused("step: no option 'opts', there is: opt size; did you mean 'opt'?",
+      ".step(opt: Optimizer, size: int)", { opts = opt, size = 3 })
+  end)
+  it("is a value of '...' and no list", function()
+    local layer = nn.Linear(2, 2)
+    takes({ n = 1, layer }, "f(layers...: Module|fn)", layer)
+    takes({ n = 2, layer, print }, "f(layers...: Module|fn)", { layer, print })
+  end)
+end)
+
+describe("a table", function()
+  it("is a value where a parameter takes one, with names too", function()
+    local state = { weight = x }
+    takes({ state, true }, ".load(state: table, strict = true)", state)
+    takes({ state, false }, ".load(state: table, strict = true)", state, { strict = false })
+    local nothing = {}
+    takes({ nothing, true }, ".load(state: table|T, strict = true)", nothing)
+    refused("load: state must be a table, got number 3", ".load(state: table)", 3)
+  end)
+  it("of tables or tensors tells the element that fits none of them", function()
+    refused("f: list[2] must be a tensor or a table, got number 3", "f(list: T[]|table[])",
+      { x, 3 })
+    refused("f: list[2] must be a tensor or a table, got number 3", "f(list: T[]|table[])",
+      { {}, 3 })
+  end)
+end)
+
+describe("a list as a default", function()
+  it("is the call's own", function()
+    local f = declared("f(betas: num[] = {0.9, -1, inf})")
+    local _, a = f()
+    assert.same({ 0.9, -1, math.huge }, a)
+    assert.equal("integer", math.type(a[2]))
+    a[1] = 7
+    local _, b = f(nil)
+    assert.same({ 0.9, -1, math.huge }, b)
+    assert.equal("num[]", internal.declaration("f(a = {1})")[1].params[1].type)
+    assert.equal("{0.9, 1}", internal.declaration("f(a = {0.9, 1})")[1].params[1].default)
+  end)
+end)
+
 describe("a declaration that can not be read", function()
   local many = {}
   for k = 1, 40 do many[k] = "p" .. k .. ": T" end
@@ -303,7 +392,8 @@ describe("a declaration that can not be read", function()
     "f(a: T) -> b: T if c", "f(..., a: T)", "f(a...: int, b: int)", "f(*, a...: int)",
       "f(a?...: int)", "f(a: T) more", "f(a: T)\ng(a: T)",
     "f(a: T |)", "f(a = 1e)", "f(a = --1)", "f(a: T[)", "f(" .. ("a"):rep(30) .. ": T = nil)",
-      "1f(a: T)", "(a: T)", "f?(a: T)",
+      "1f(a: T)", "(a: T)", "f?(a: T)", "new (a: T)", "f(a = {})", "f(a = {1)", "f(a: T = {1})",
+      "f(a: int = {1})", "f(a = {\"b\"})", "Module:f(self: T)", "f(a = {1, })",
     "f(" .. many .. ")" } do
     it(("raises and names the place: %s"):format(text:sub(1, 40):gsub("\n", " / ")), function()
       local ok, message = pcall(internal.declaration, text)
@@ -313,8 +403,8 @@ describe("a declaration that can not be read", function()
     end)
   end
   it("raises where it is cut anywhere, or another character stands in it", function()
-    local whole = 'linalg.f_?(x: T, a...: int, *, b?: T|num, c: dims(2)|"s" = "s", d = -1e-5)'
-      .. ' -> y: T[], z: int if b'
+    local whole = 'new linalg.f_?(x: T, a...: int, *, b?: T|num, c: dims(2)|"s" = "s", d = -1e-5, '
+      .. 'e = {1, -2.5e3 , inf}) -> y: T[], z: int if b'
     for n = 0, #whole - 1 do pcall(internal.declaration, whole:sub(1, n)) end
     for n = 1, #whole do
       for _, c in ipairs { "(", ")", "\"", "*", ".", "\0", "\n", "|", "=", "9", "\255" } do
@@ -425,11 +515,12 @@ local random = math.random
 local function pick(list) return list[random(#list)] end
 local TYPES = { "T", "num", "int", "bool", "str", "fn", "any", "axis", "axes", "dims(2)", "dtype",
   "device", '"mean"', '"sum"', "T[]",
-  "int[]", "str[]", "Module", "Linear", "fn[]", "num[]", "bool[]" }
+  "int[]", "str[]", "Module", "Linear", "fn[]", "num[]", "bool[]", "table", "table[]", "Module[]" }
 local DEFAULTS = { T = {}, num = { "1", "-2.5", "inf" }, int = { "1", "-3" },
   bool = { "true", "false" }, str = { '"s"' }, any = { "1" },
   axis = { "-1" }, axes = { "1" }, ["dims(2)"] = { "0" }, ['"mean"'] = { '"mean"' },
-    ['"sum"'] = { '"sum"' }, dtype = { '"f32"' } }
+    ['"sum"'] = { '"sum"' }, dtype = { '"f32"' }, ["num[]"] = { "{1, -2.5, inf}", "{3}" },
+    ["int[]"] = { "{ 1 ,2}" } }
 local NAMES = { "a", "b", "c", "dim", "keepdim", "shape", "weight" }
 
 local function random_param(k, names)
@@ -440,7 +531,7 @@ local function random_param(k, names)
   if way == 1 then return name .. "?: " .. kind end
   if way == 2 and #defaults > 0 then return ("%s: %s = %s"):format(name, kind, pick(defaults)) end
   if way == 3 then return name .. " = " .. pick { "1", "true", "false", '"word"', "-inf",
-    "2.5" } end
+    "2.5", "{0.5, 7}" } end
   if way == 4 and k > 1 and names[k - 1] then return name .. " = " .. names[k - 1] end
   return name .. ": " .. kind
 end
@@ -459,7 +550,7 @@ local function random_form()
   elseif way == 4 then
     parts[#parts + 1] = star and "on = true" or "*factory"
   end
-  return "f(" .. table.concat(parts, ", ") .. ")"
+  return pick { "f(", "f(", "f(", "Module:f(", "Linear:f(" } .. table.concat(parts, ", ") .. ")"
 end
 
 local layer = nn.Linear(2, 2)
@@ -489,6 +580,7 @@ local function random_call()
   local n = random(0, 6)
   local args = { n = n }
   for k = 1, n do args[k] = random_value() end
+  if random(4) == 1 then args[1] = layer end
   if random(2) == 1 then
     local o = {}
     for _ = 1, random(0, 3) do o[pick { "a", "b", "c", "dim", "keepdim", "shape", "rest", "dtype",
@@ -504,10 +596,11 @@ end
 --- A call that the first form has a chance to take: values by the types of its text.
 local function likely_call(text)
   local args, o = { n = 0 }, nil
+  if text:find("^%w+:") then args = { n = 1, layer } end
   for name, kind in text:match("%b()"):gmatch("([%w_]+)%??: ([%w]+)") do
     local v = ({ T = x, num = 1.5, int = 2, axis = 1, axes = 1, dims = 2, bool = true, str = "s",
       fn = print, any = 1, Module = layer,
-      Linear = layer, dtype = "f32", device = "cpu" })[kind]
+      Linear = layer, dtype = "f32", device = "cpu", table = {} })[kind]
     if random(6) == 1 then v = random_value() end
     if o or random(5) == 1 then o = o or {} o[name] = v
     else args.n = args.n + 1 args[args.n] = v end
@@ -516,7 +609,13 @@ local function likely_call(text)
   return args
 end
 
-local function same(a, b) return a == b or a ~= a and b ~= b end
+local function same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" or a == b then return a == b or a ~= a and b ~= b end
+  for k = 1, math.max(#a, #b) do
+    if a[k] ~= b[k] or math.type(a[k]) ~= math.type(b[k]) then return false end
+  end
+  return true
+end
 local function shown(args)
   local out = {}
   for i = 1, args.n do

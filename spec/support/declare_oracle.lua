@@ -16,8 +16,8 @@ local function split(text, separator)
   local parts, depth, quoted, part = {}, 0, false, ""
   for c in text:gmatch(".") do
     if c == '"' then quoted = not quoted end
-    if not quoted and c:match("[%(%[]") then depth = depth + 1 end
-    if not quoted and c:match("[%)%]]") then depth = depth - 1 end
+    if not quoted and c:match("[%(%[{]") then depth = depth + 1 end
+    if not quoted and c:match("[%)%]}]") then depth = depth - 1 end
     if c == separator and depth == 0 and not quoted then
       parts[#parts + 1], part = part, ""
     else
@@ -56,7 +56,9 @@ local function default_of(p, text, form)
   if text == nil then return end
   p.defaulted = true
   local word = text:match('^"(.*)"$')
-  if word then p.default, p.atoms = word, p.atoms or type_of("str")
+  if text:match("^{") then
+    p.list, p.atoms = text:sub(2, -2), p.atoms or type_of("num[]")
+  elseif word then p.default, p.atoms = word, p.atoms or type_of("str")
   elseif text == "true" or text == "false" then p.default, p.atoms = LITERALS[text], p.atoms
     or type_of("bool")
   elseif LITERALS[text] or tonumber(text) then
@@ -105,9 +107,22 @@ local function form_of(text)
     end
   end
   local first = form.positional[1]
-  form.options_first = not first or (first.optional or first.defaulted) and true or false
+  local of_class = true
   for _, a in ipairs(first and first.atoms or {}) do
-    if a.kind == "any" or a.class and a.kind ~= "T" then form.options_first = false end
+    if not a.class or a.kind == "T" or a.list then of_class = false end
+  end
+  form.options_first = not first or (first.optional or first.defaulted or of_class) and true
+    or false
+  for _, a in ipairs(first and first.atoms or {}) do
+    if a.kind == "any" or a.kind == "table" then form.options_first = false end
+  end
+  -- a method's object, or one that is being made, stands before what the text names
+  local class = text:match("([%w_]+):[%w_]+%(") or text:match("^new [%w_%.]-([%w_]+)%(")
+  if class then
+    local self = { name = "self", atoms = type_of(class), self = true }
+    table.insert(form.all, 1, self)
+    table.insert(form.positional, 1, self)
+    form.options_first = false
   end
   return form
 end
@@ -149,6 +164,7 @@ local function one(a, v, is_tensor)
   if kind == "str" then return type(v) == "string" end
   if kind == "fn" then return callable(v) end
   if kind == "any" then return v ~= nil end
+  if kind == "table" then return type(v) == "table" end
   if kind == "dtype" then return DTYPES[v] == true end
   if kind == "device" then return v == "cpu" or type(v) == "string" and v:sub(1, 4) == "cuda" end
   return type(v) == "table" and of_class(v, kind)
@@ -159,7 +175,7 @@ local function list_fits(a, v, is_tensor)
     return false end
   if getmetatable(v) and getmetatable(v).__index then return true end
   if string_key(v) then return false end
-  if a.kind == "dims" and not a.list and rawlen(v) ~= a.n then return false end
+  if a.kind == "dims" and not a.list and rawlen(v) ~= a.n and rawlen(v) ~= 1 then return false end
   for k = 1, rawlen(v) do if not one(a, rawget(v, k), is_tensor) then return false end end
   return true
 end
@@ -184,7 +200,9 @@ end
 -- ---- calls ----------------------------------------------------------------------------------
 local function takes_list(p)
   for _, a in ipairs(p.atoms) do
-    if a.list or a.kind == "axes" or a.kind == "dims" or a.kind == "any" then return true end
+    if a.list or a.kind == "axes" or a.kind == "dims" or a.kind == "any" or a.kind == "table" then
+      return true
+    end
   end
   return false
 end
@@ -195,10 +213,14 @@ local function parted(form, args)
   if form.open then return n end
   local last = args[n]
   if type(last) ~= "table" or n == 1 and not form.options_first then return n end
-  if is_options(last) then return n - 1, last end
+  if is_options(last) then
+    if form.positional[n] and has(form.positional[n].atoms, "table") then return n end
+    return n - 1, last
+  end
   local m = getmetatable(last)
   if next(last) ~= nil or m and (m.__index or m.__call) then return n end
   local p = form.positional[n]
+  if n == 1 and p and not p.optional and not p.defaulted then return n end
   local list = p and takes_list(p) or form.rest and n == #form.positional + 1
   if list then return n end
   return n - 1, last
@@ -207,7 +229,10 @@ end
 local function rest_values(form, values, is_tensor)
   if values.n == 1 then
     local v = values[1]
-    if type(v) == "table" and not is_options(v) then
+    local m = type(v) == "table" and getmetatable(v)
+    local object = m and (m.__call ~= nil or m.__name ~= nil)
+    if type(v) == "table" and not is_options(v)
+        and not (object and fits(form.rest, v, is_tensor)) then
       values = { n = #v, table.unpack(v) }
     end
   end
@@ -237,7 +262,7 @@ local function read_form(form, args, is_tensor)
   for key, v in next, options or {} do
     if type(key) ~= "string" then return nil, "key" end
     local found
-    for _, p in ipairs(form.all) do if p.name == key then found = p end end
+    for _, p in ipairs(form.all) do if p.name == key and not p.self then found = p end end
     if form.rest and form.rest.name == key then
       if m > most then return nil, "twice" end
       local why
@@ -255,6 +280,12 @@ local function read_form(form, args, is_tensor)
       if v == nil then
         if not p.optional and not p.defaulted then return nil, "missing" end
         v = p.default
+        if p.list then
+          v = {}
+          for _, text in ipairs(split(p.list, ",")) do
+            v[#v + 1] = tonumber(text) or LITERALS[trim(text)]
+          end
+        end
         if p.same then v = values[p.same] end
       end
       v = settled(p, v)
@@ -288,7 +319,9 @@ end
 function oracle.names(text)
   local form, names = form_of(text), {}
   for _, p in ipairs(form.all) do
-    if p ~= form.positional[1] or form.options_first then names[#names + 1] = p.name end
+    if not p.self and (p ~= form.positional[1] or form.options_first) then
+      names[#names + 1] = p.name
+    end
   end
   if form.rest then names[#names + 1] = form.rest.name end
   return names, form

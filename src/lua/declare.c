@@ -43,10 +43,14 @@ int fl_lua_declared(lua_State *L) {
   return results(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, results), 0);
 }
 
-/* The name in the head, without parsing: pushed. */
+/* The name in the head, without parsing, or 'name' where that is no suffix: pushed. */
 static void push_name(lua_State *L, const char *text, const char *suffix) {
   const size_t head = strcspn(text, "(");
   size_t from = head, to = head;
+  if (suffix[0] != 0 && suffix[0] != '_') {
+    lua_pushstring(L, suffix);
+    return;
+  }
   if (to > 1 && text[to - 1] == '?') to -= 2;
   while (from > 0 && text[from - 1] != '.' && text[from - 1] != ':') from--;
   if (from >= to) luaL_error(L, "declaration '%s': expected a name and '('", text);
@@ -56,8 +60,8 @@ static void push_name(lua_State *L, const char *text, const char *suffix) {
 }
 
 /* (text, suffix, f, …): the public function of a declaration, with a Lua function for each of
-** its forms, and its name with the suffix ("" or "_"), by which messages call it. Nothing is
-** parsed. */
+** its forms, and its name with the suffix ("" or "_"), by which messages call it; instead of a
+** suffix the name itself may stand. Nothing is parsed. */
 static int declare(lua_State *L) {
   const int forms = lua_gettop(L) - 2;
   const char *text = luaL_checkstring(L, 1), *suffix = luaL_checkstring(L, 2);
@@ -90,12 +94,20 @@ static void set_flag(lua_State *L, const char *key, int on) {
 
 static const char *const of_kind[] = { "T", "num", "int", "bool", "str", "fn", "any" };
 
+int fl_declare_has_self(lua_State *L, int i) {
+  if (lua_tocfunction(L, i) != fl_lua_declared) return 0;
+  lua_getupvalue(L, i, AT_TEXT);
+  const fl_declared *d = (const fl_declared *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return d != NULL && d->form->self;
+}
+
 static void push_param(lua_State *L, const fl_declared *d, const fl_decl_param *p) {
   lua_createtable(L, 0, 6);
   set_span(L, "name", p->name);
   set_span(L, "type", p->type);
   if (p->type.n == 0) {
-    lua_pushstring(L, of_kind[d->atom[p->atom].kind]);
+    lua_pushfstring(L, "%s%s", of_kind[d->atom[p->atom].kind], d->atom[p->atom].list ? "[]" : "");
     lua_setfield(L, -2, "type");
   }
   set_span(L, "default", p->given);
@@ -117,15 +129,16 @@ static void push_results(lua_State *L, const fl_declared *d, const fl_decl_form 
 
 static void push_form(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   static const char *const rests[] = { NULL, "list", "as they are" };
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   set_span(L, "scope", f->scope);
+  set_flag(L, "self", f->self);
   set_span(L, "text", f->text);
   lua_pushstring(L, rests[f->rest]);
   lua_setfield(L, -2, "rest");
   lua_createtable(L, f->nparams + 1, 0);
-  for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
+  for (int j = f->self; j < f->nparams + (f->rest == 1); j++) {
     push_param(L, d, &d->param[f->param + j]);
-    lua_rawseti(L, -2, j + 1);
+    lua_rawseti(L, -2, j + 1 - f->self);
   }
   lua_setfield(L, -2, "params");
   push_results(L, d, f);

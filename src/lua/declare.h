@@ -2,22 +2,26 @@
 ** Declarations of public functions: one text says what a function takes and gives, and its
 ** arguments are read by it.
 **
-**   decl    = scope name ["_?"] "(" params ")" ["->" results]
-**   scope   = none: flame.f and x:f | "." flame.f alone | ":" x:f alone | linalg.f | nn.Class
+**   decl    = ["new"] scope name ["_?"] "(" params ")" ["->" results]
+**   scope   = none: flame.f and x:f | "." flame.f alone | ":" x:f alone | linalg.f | nn.init.f
 **           | Class:f
 **   param   = id ["?"] [":" type] ["=" default] | id "..." [":" type] | "..." | "*" | "*factory"
 **   type    = atom {"|" atom}; without one the default's
-**   atom    = T num int bool str fn any axis axes dims(n) dtype device Class "word", and those
-**             with "[]"
-**   default = number | inf | true | false | "word" | an earlier parameter
+**   atom    = T num int bool str fn any table axis axes dims(n) dtype device Class "word", and
+**             those with "[]"
+**   default = number | inf | true | false | "word" | "{" numbers "}" | an earlier parameter
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
 **
+** dims(n) is an integer, or a list of n or of one, which stands for all.
 ** A line that begins with a space continues the one before. Several declarations of a name, a
 ** line each, are its forms: the first that fits serves. A parameter is given by position or
 ** under its name in a table of options at the end, which is one that has a string key and no
-** metatable with __call or __name; the first parameter is a key only where it may be left out
-** and the options stand first. After "*" parameters are given by name alone; "*factory" is
+** metatable with __call or __name, and stands where no parameter of type table does; the first
+** parameter is a key only where it may be left out or is of a class, so that the options may stand
+** first. After "*" parameters are given by name alone; "*factory" is
 ** dtype, device and requires_grad there. "id..." takes the arguments that are left, or one list.
+** A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get the object before
+** their parameters, as "self", which the text does not name.
 ** "..." takes them as they are; a function that has it has no options. An empty table is a list
 ** where one fits, else options. nil is as not given; so is false for a parameter with "?" whose
 ** type has no booleans (weight = false for none).
@@ -37,7 +41,7 @@ enum { FL_DECL_FORMS = 8, FL_DECL_PARAMS = 32, FL_DECL_ATOMS = 96, FL_DECL_RESUL
 typedef enum fl_decl_atom_kind {
   FL_ATOM_T, FL_ATOM_NUM, FL_ATOM_INT, FL_ATOM_BOOL, FL_ATOM_STR, FL_ATOM_FN, FL_ATOM_ANY,
   FL_ATOM_AXIS, FL_ATOM_AXES, FL_ATOM_DIMS, FL_ATOM_DTYPE, FL_ATOM_DEVICE, FL_ATOM_CLASS,
-  FL_ATOM_WORD
+  FL_ATOM_WORD, FL_ATOM_TABLE
 } fl_decl_atom_kind;
 
 typedef struct fl_decl_span { const char *at; int n; } fl_decl_span;    /* in the text */
@@ -50,7 +54,7 @@ typedef struct fl_decl_atom {
 
 typedef enum fl_decl_default_kind {
   FL_DEFAULT_NONE, FL_DEFAULT_INT, FL_DEFAULT_NUM, FL_DEFAULT_BOOL, FL_DEFAULT_WORD,
-  FL_DEFAULT_PARAM
+  FL_DEFAULT_PARAM, FL_DEFAULT_LIST          /* a list: each call gets one of its own */
 } fl_decl_default_kind;
 
 typedef struct fl_decl_param {
@@ -69,11 +73,12 @@ typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
 /* One form. Parameters stand on the stack in the order in which they are declared, then what
 ** "id..." or "..." took. */
 typedef struct fl_decl_form {
-  fl_decl_span scope, text;                 /* scope: "", ".", ":", "linalg.", "nn.", "Class:" */
+  fl_decl_span scope, text;            /* scope: "", ".", ":", "linalg.", "nn.init.", "Class:" */
   uint8_t param, nparams;              /* without "id..." */
   uint8_t npos;                        /* of them by position: the first ones */
   uint8_t rest;                        /* 0: none, 1: "id...", the next param, 2: "..." */
   uint8_t options_first;               /* a table of options may be the first argument */
+  uint8_t self;                        /* the first parameter is the object */
   uint8_t result, nresults;
 } fl_decl_form;
 
@@ -117,6 +122,8 @@ typedef struct fl_decl_misfit {
 
 /* Has the table at i a string key, and is it no object? */
 int fl_declare_is_options(lua_State *L, int i);
+/* Is the declared function at i a method or a constructor? */
+int fl_declare_has_self(lua_State *L, int i);
 /* Raises what is wrong with the n arguments, of which one misfit for each form is known.
 ** (declare_say.c) */
 int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,

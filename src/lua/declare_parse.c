@@ -12,7 +12,8 @@ typedef struct draft {
   fl_decl_param param[FL_DECL_PARAMS];
   fl_decl_atom atom[FL_DECL_ATOMS];
   fl_decl_result result[FL_DECL_RESULTS];
-  fl_decl_span word[FL_DECL_PARAMS];        /* defaults that are strings: user values from 2 on */
+  /* Defaults that are strings, or lists, which begin with "{": user values from 2 on. */
+  fl_decl_span word[FL_DECL_PARAMS];
   int nparams, natoms, nresults, nwords;
 } draft;
 
@@ -70,7 +71,7 @@ static const struct { const char *name; fl_decl_atom_kind kind; } atoms[] = {
   { "T", FL_ATOM_T }, { "num", FL_ATOM_NUM }, { "int", FL_ATOM_INT }, { "bool", FL_ATOM_BOOL },
   { "str", FL_ATOM_STR }, { "fn", FL_ATOM_FN }, { "any", FL_ATOM_ANY }, { "axis", FL_ATOM_AXIS },
   { "axes", FL_ATOM_AXES }, { "dims", FL_ATOM_DIMS }, { "dtype", FL_ATOM_DTYPE },
-  { "device", FL_ATOM_DEVICE }
+  { "device", FL_ATOM_DEVICE }, { "table", FL_ATOM_TABLE }
 };
 
 static void read_atom(draft *s, fl_decl_atom *a) {
@@ -160,10 +161,26 @@ static void read_number(draft *s, fl_decl_param *p) {
   s->p += n;
 }
 
+/* "{" numbers "}" */
+static void read_list(draft *s, fl_decl_param *p) {
+  fl_decl_param number = { 0 };
+  const char *at = s->p++;
+  do {
+    skip(s);
+    read_number(s, &number);
+  } while (take(s, ","));
+  need(s, "}");
+  p->by_default = FL_DEFAULT_LIST;
+  s->word[s->nwords++] = (fl_decl_span){ at, (int)(s->p - at) };
+  p->i = s->nwords + 1;
+}
+
 static void read_default(draft *s, const fl_decl_form *f, fl_decl_param *p) {
   skip(s);
   p->given.at = s->p;
-  if (*s->p == '"') {
+  if (*s->p == '{') {
+    read_list(s, p);
+  } else if (*s->p == '"') {
     p->by_default = FL_DEFAULT_WORD;
     s->word[s->nwords++] = quoted(s);
     p->i = s->nwords + 1;
@@ -183,7 +200,7 @@ static void read_default(draft *s, const fl_decl_form *f, fl_decl_param *p) {
 /* Without a type the default's. */
 static void type_of_default(draft *s, fl_decl_param *p, const fl_decl_form *f) {
   static const fl_decl_atom_kind kinds[] = {
-    FL_ATOM_ANY, FL_ATOM_NUM, FL_ATOM_NUM, FL_ATOM_BOOL, FL_ATOM_STR
+    FL_ATOM_ANY, FL_ATOM_NUM, FL_ATOM_NUM, FL_ATOM_BOOL, FL_ATOM_STR, FL_ATOM_ANY, FL_ATOM_NUM
   };
   if (p->by_default == FL_DEFAULT_PARAM) {
     p->atom = s->param[f->param + p->i].atom;
@@ -194,7 +211,8 @@ static void type_of_default(draft *s, fl_decl_param *p, const fl_decl_form *f) {
   need_room(s, s->natoms, FL_DECL_ATOMS);
   p->atom = (uint8_t)s->natoms;
   p->natoms = 1;
-  s->atom[s->natoms++] = (fl_decl_atom){ .kind = (uint8_t)kinds[p->by_default] };
+  s->atom[s->natoms++] = (fl_decl_atom){ .kind = (uint8_t)kinds[p->by_default],
+    .list = p->by_default == FL_DEFAULT_LIST };
 }
 
 static int word_fits(const draft *s, const fl_decl_param *p, fl_decl_span word) {
@@ -203,6 +221,16 @@ static int word_fits(const draft *s, const fl_decl_param *p, fl_decl_span word) 
     const int any = a->kind == FL_ATOM_STR || a->kind == FL_ATOM_ANY || a->kind == FL_ATOM_DTYPE ||
       a->kind == FL_ATOM_DEVICE;
     if (!a->list && (any || (a->kind == FL_ATOM_WORD && same(a->text, word)))) return 1;
+  }
+  return 0;
+}
+
+/* Takes p a list of numbers? */
+static int takes_numbers(const draft *s, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    const fl_decl_atom *a = &s->atom[k];
+    if (fl_declare_takes_list(a) &&
+        (a->kind == FL_ATOM_NUM || fl_declare_is_whole((fl_decl_atom_kind)a->kind))) return 1;
   }
   return 0;
 }
@@ -216,6 +244,7 @@ static void check_default(draft *s, const fl_decl_param *p) {
     case FL_DEFAULT_NUM: wrong = !number; break;
     case FL_DEFAULT_BOOL: wrong = !(p->plain >> LUA_TBOOLEAN & 1); break;
     case FL_DEFAULT_WORD: wrong = !word_fits(s, p, s->word[p->i - 2]); break;
+    case FL_DEFAULT_LIST: wrong = !takes_numbers(s, p); break;
   }
   if (wrong) refuse(s, "a default is not of its type");
 }
@@ -276,18 +305,20 @@ static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   }
 }
 
-/* Where 'id...' goes, and whether options may be the first argument: not where it may be a
-** table itself. */
+/* Where 'id...' goes, and whether options may be the first argument: where it may be left out or
+** is an object, which options are told from, and not a table itself. */
 static void finish_params(draft *s, fl_decl_form *f, int rest) {
   if (f->rest == 1) move_rest(s, f, rest);
   f->nparams = (uint8_t)(s->nparams - f->param - (f->rest == 1));
   const fl_decl_param *first = f->npos > 0 ? &s->param[f->param] : NULL;
-  int tables = 0;
+  int tables = 0, others = 0;
   for (int k = first ? first->atom : 0; first && k < first->atom + first->natoms; k++) {
-    tables |= s->atom[k].kind == FL_ATOM_ANY || s->atom[k].kind == FL_ATOM_CLASS;
+    const fl_decl_atom *a = &s->atom[k];
+    tables |= a->kind == FL_ATOM_ANY || a->kind == FL_ATOM_TABLE;
+    others |= a->kind != FL_ATOM_CLASS || a->list;
   }
-  const int may_lack = first == NULL || first->optional || first->by_default;
-  f->options_first = (uint8_t)(may_lack && !tables);
+  const int may_lack = first == NULL || first->optional || first->by_default || !others;
+  f->options_first = (uint8_t)(may_lack && !tables && !f->self);
 }
 
 static void read_params(draft *s, fl_decl_form *f) {
@@ -349,12 +380,29 @@ static void read_results(draft *s, fl_decl_form *f) {
   f->nresults = (uint8_t)(s->nresults - f->result);
 }
 
+/* The object of a method or constructor, before the parameters that the text names. */
+static void add_self(draft *s, fl_decl_form *f, fl_decl_span class) {
+  fl_decl_param *p = new_param(s, f, span_of("self"));
+  need_room(s, s->natoms, FL_DECL_ATOMS);
+  p->type = class;
+  p->atom = (uint8_t)s->natoms;
+  p->natoms = 1;
+  s->atom[s->natoms++] = (fl_decl_atom){ .kind = FL_ATOM_CLASS, .text = class };
+  f->self = f->npos = 1;
+}
+
 static void read_head(draft *s, fl_decl_form *f) {
-  f->scope.at = s->p;
+  skip(s);
+  const int made = strncmp(s->p, "new ", 4) == 0;
+  if (made) s->p += 4;
+  skip(s);
+  f->scope.at = f->text.at = s->p;
+  int method = 0;
   if (*s->p == '.' || *s->p == ':') s->p++;
-  fl_decl_span name = identifier(s);
+  fl_decl_span name = identifier(s), class = name;
   while (*s->p == '.' || *s->p == ':') {
-    s->p++;
+    class = name;
+    method = *s->p++ == ':';
     name = identifier(s);
   }
   f->scope.n = (int)(name.at - f->scope.at);
@@ -365,14 +413,13 @@ static void read_head(draft *s, fl_decl_form *f) {
   }
   if (s->d.nforms > 0 && !same(s->d.name, name)) refuse(s, "the forms have different names");
   s->d.name = name;
+  if (made || method) add_self(s, f, made ? name : class);
 }
 
 static void read_form(draft *s) {
   need_room(s, s->d.nforms, FL_DECL_FORMS);
   fl_decl_form *f = &s->form[s->d.nforms];
   *f = (fl_decl_form){ .param = (uint8_t)s->nparams };
-  skip(s);
-  f->text.at = s->p;
   read_head(s, f);
   s->d.nforms++;
   need(s, "(");
@@ -382,8 +429,30 @@ static void read_form(draft *s) {
   skip(s);
 }
 
+/* Pushes a default that is a string, or the list that its text says. */
+static void push_word(lua_State *L, fl_decl_span w) {
+  if (w.at[0] != '{') {
+    lua_pushlstring(L, w.at, (size_t)w.n);
+    return;
+  }
+  lua_newtable(L);
+  int n = 0;
+  for (const char *p = w.at + 1; *p != '}'; p += *p == ',') {
+    char text[40];
+    p += strspn(p, " ");
+    const size_t length = strcspn(p, " ,}");             /* read_number has seen it */
+    const int infinite = strncmp(p + (*p == '-'), "inf", 3) == 0;
+    memcpy(text, p, length);
+    text[length] = 0;
+    lua_stringtonumber(L, !infinite ? text : *p == '-' ? "-1e999" : "1e999");
+    lua_rawseti(L, -2, ++n);
+    p += length;
+    p += strspn(p, " ");
+  }
+}
+
 /* Copies the draft into a userdata whose user values are the text and the defaults that are
-** strings. */
+** strings or lists. */
 static const fl_declared *keep(draft *s, int text) {
   const size_t forms = sizeof *s->form * (size_t)s->d.nforms;
   const size_t params = sizeof *s->param * (size_t)s->nparams;
@@ -400,7 +469,7 @@ static const fl_declared *keep(draft *s, int text) {
   lua_pushvalue(s->L, text);
   lua_setiuservalue(s->L, -2, 1);
   for (int k = 0; k < s->nwords; k++) {
-    lua_pushlstring(s->L, s->word[k].at, (size_t)s->word[k].n);
+    push_word(s->L, s->word[k]);
     lua_setiuservalue(s->L, -2, k + 2);
   }
   return d;

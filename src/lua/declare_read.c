@@ -10,12 +10,16 @@
 typedef struct call { int n, keyed, empty; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
-int fl_declare_is_options(lua_State *L, int i) {
-  if (!fl_is_options(L, i)) return 0;
+/* A table with a metatable of __call or __name. */
+static int is_object(lua_State *L, int i) {
   const int object = luaL_getmetafield(L, i, "__call") != LUA_TNIL ||
     luaL_getmetafield(L, i, "__name") != LUA_TNIL;
   if (object) lua_pop(L, 1);
-  return !object;
+  return object;
+}
+
+int fl_declare_is_options(lua_State *L, int i) {
+  return fl_is_options(L, i) && !is_object(L, i);
 }
 
 static int is_proxy(lua_State *L, int i) {
@@ -78,6 +82,7 @@ static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
     case FL_ATOM_DEVICE: return s != NULL && is_device(s);
     case FL_ATOM_CLASS: return is_of_class(L, a, i);
     case FL_ATOM_WORD: return s != NULL && fl_decl_same(a->text, s, n);
+    case FL_ATOM_TABLE: return t == LUA_TTABLE;
   }
   return 0;
 }
@@ -96,7 +101,7 @@ static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, 
   if (fl_is_options(L, i)) return 0;
   const int64_t n = (int64_t)lua_rawlen(L, i);
   const int dims = a->kind == FL_ATOM_DIMS && !a->list;
-  if (dims && n != a->n) return misfit(why, FL_MISFIT_LENGTH, p, i, n);
+  if (dims && n != a->n && n != 1) return misfit(why, FL_MISFIT_LENGTH, p, i, n);
   for (int64_t k = 1; k <= n; k++) {
     lua_rawgeti(L, i, k);
     if (!is_one(L, a, lua_gettop(L))) return misfit(why, FL_MISFIT_ELEMENT, p, lua_gettop(L), k);
@@ -105,7 +110,8 @@ static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, 
   return 1;
 }
 
-/* A value that is there, for the parameter. */
+/* A value that is there, for the parameter. Of lists that do not fit the one that goes furthest
+** is told. */
 static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   const int t = lua_type(L, i), top = lua_gettop(L);
@@ -114,9 +120,20 @@ static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int 
   misfit(why, FL_MISFIT_TYPE, p, i, 0);
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
     const fl_decl_atom *a = &d->atom[k];
-    if ((a->list || !is_one(L, a, i)) && !is_list(L, a, p, i, why)) continue;
+    fl_decl_misfit list = { 0 };
+    if ((a->list || !is_one(L, a, i)) && !is_list(L, a, p, i, &list)) {
+      if (list.kind && list.element >= why->element) *why = list;
+      continue;
+    }
     lua_settop(L, top);                  /* an element that another atom did not take */
     return 1;
+  }
+  return 0;
+}
+
+static int takes_table(const fl_declared *d, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    if (d->atom[k].kind == FL_ATOM_TABLE && !d->atom[k].list) return 1;
   }
   return 0;
 }
@@ -124,7 +141,7 @@ static int fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int 
 static int takes_list(const fl_declared *d, const fl_decl_param *p) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
     const fl_decl_atom *a = &d->atom[k];
-    if (fl_declare_takes_list(a) || a->kind == FL_ATOM_ANY) return 1;
+    if (fl_declare_takes_list(a) || a->kind == FL_ATOM_ANY || a->kind == FL_ATOM_TABLE) return 1;
   }
   return 0;
 }
@@ -132,18 +149,29 @@ static int takes_list(const fl_declared *d, const fl_decl_param *p) {
 /* ---- forms ----------------------------------------------------------------------------------- */
 /* How many arguments are by position; the one behind them is the table of options. */
 static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
-  const int place = c->n - 1;
+  const int place = c->n - 1, there = place < f->npos;
   if (f->rest == 2 || (!c->keyed && !c->empty) || (place == 0 && !f->options_first)) return c->n;
-  if (c->keyed) return place;
-  if (place < f->npos) return takes_list(d, &d->param[f->param + place]) ? c->n : place;
+  const fl_decl_param *p = &d->param[f->param + (there ? place : 0)];
+  if (c->keyed) return there && takes_table(d, p) ? c->n : place;
+  if (place == 0 && there && !p->optional && !p->by_default) return c->n;
+  if (there) return takes_list(d, p) ? c->n : place;
   return f->rest == 1 && place == f->npos ? c->n : place;
+}
+
+/* The only value of "id..." is a list of them, and no object that is one. */
+static int is_rest_list(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i) {
+  fl_decl_misfit why;
+  const int top = lua_gettop(L);
+  if (lua_type(L, i) != LUA_TTABLE || fl_declare_is_options(L, i)) return 0;
+  const int one = is_object(L, i) && fits(L, d, p, i, &why);
+  lua_settop(L, top);
+  return !one;
 }
 
 /* "id...": values from 'first' to 'last', or one list. */
 static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
     int last, fl_decl_misfit *why) {
-  const int table = first == last && lua_type(L, first) == LUA_TTABLE;
-  if (table && !fl_declare_is_options(L, first)) {
+  if (first == last && is_rest_list(L, d, p, first)) {
     const int64_t n = luaL_len(L, first);
     for (int64_t k = 1; k <= n; k++) {
       lua_geti(L, first, k);
@@ -164,7 +192,7 @@ static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p,
 /* The number of the parameter of a name among those of the form, "id..." with them; -1: none. */
 static int param_of(const fl_declared *d, const fl_decl_form *f, const char *name, size_t n) {
   const fl_decl_param *p = &d->param[f->param];
-  for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
+  for (int j = f->self; j < f->nparams + (f->rest == 1); j++) {
     if (fl_decl_same(p[j].name, name, n)) return j;
   }
   return -1;
@@ -220,6 +248,17 @@ static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
 }
 
 /* ---- placing --------------------------------------------------------------------------------- */
+/* The list on top becomes a copy of itself. */
+static void copy_list(lua_State *L) {
+  const lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer k = 1; k <= n; k++) {
+    lua_rawgeti(L, -2, k);
+    lua_rawseti(L, -2, k);
+  }
+  lua_remove(L, -2);
+}
+
 /* base: the stack index before the first parameter. */
 static void push_default(lua_State *L, const fl_decl_param *p, int holder, int base) {
   switch ((fl_decl_default_kind)p->by_default) {
@@ -229,6 +268,7 @@ static void push_default(lua_State *L, const fl_decl_param *p, int holder, int b
     case FL_DEFAULT_BOOL: lua_pushboolean(L, (int)p->i); break;
     case FL_DEFAULT_WORD: lua_getiuservalue(L, holder, (int)p->i); break;
     case FL_DEFAULT_PARAM: lua_pushvalue(L, base + 1 + (int)p->i); break;
+    case FL_DEFAULT_LIST: lua_getiuservalue(L, holder, (int)p->i), copy_list(L); break;
   }
 }
 
@@ -257,8 +297,9 @@ static void spread(lua_State *L, const char *op) {
   lua_remove(L, list);
 }
 
-static void place_rest(lua_State *L, const fl_decl_param *p, int first, const char *op) {
-  if (lua_gettop(L) == first && lua_type(L, first) == LUA_TTABLE) spread(L, op);
+static void place_rest(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
+    const char *op) {
+  if (lua_gettop(L) == first && is_rest_list(L, d, p, first)) spread(L, op);
   for (int i = first; i <= lua_gettop(L); i++) settle(L, p, i, op);
 }
 
@@ -290,7 +331,7 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
     lua_pushlstring(L, rest->name.at, (size_t)rest->name.n);
     if (lua_rawget(L, 1) == LUA_TNIL) lua_pop(L, 1);
   }
-  if (rest != NULL) place_rest(L, rest, f->nparams + 2, op);
+  if (rest != NULL) place_rest(L, d, rest, f->nparams + 2, op);
   lua_remove(L, 1);
 }
 
@@ -301,6 +342,10 @@ static int read_quickly(lua_State *L, const fl_declared *d, int holder, int n) {
   if (n > f->npos || f->rest) return 0;
   for (int j = 0; j < n; j++) {
     const int t = lua_type(L, j + 1);
+    if (j == 0 && f->self) {
+      if (is_of_class(L, &d->atom[p->atom], 1)) continue;
+      return 0;
+    }
     if (t == LUA_TUSERDATA && p[j].tensor) {
       const fl_box *x = box_at(L, j + 1);
       if (x != NULL && x->t != NULL) continue;

@@ -20,12 +20,14 @@ static void add(line *s, const char *text, int n) {
 /* ---- what is needed -------------------------------------------------------------------------- */
 static const char *const one[] = {
   "a tensor", "a number", "an integer", "true or false", "a string", "a function", "a value",
-  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device"
+  "an integer", "an axis or a list of axes", "an integer or a list of", "a dtype", "a device",
+  "", "", "a table"
 };
 static const char *const lists[] = {
   "a list of tensors", "a list of numbers", "a list of integers", "a list of booleans",
   "a list of strings", "a list of functions", "a list", "a list of integers",
-  "a list of integers", "a list of integers", "a list of dtypes", "a list of devices"
+  "a list of integers", "a list of integers", "a list of dtypes", "a list of devices",
+  "", "", "a list of tables"
 };
 
 static void add_atom(line *s, const fl_decl_atom *a, int element) {
@@ -74,6 +76,15 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
   }
 }
 
+/* A method without its object: most likely called with a dot. */
+static void say_self(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
+  line s = { "", 0 };
+  add_types(&s, d, w->p, 0);
+  fl_lua_fail(L, op, "the object before the arguments must be %s, got %s" FL_DO
+      "; write object:%.*s(…)", s.at, w->at ? fl_arg_found(L, w->at) : "nothing", d->name.n,
+      d->name.at);
+}
+
 static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
   return 0;
@@ -94,7 +105,7 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
 
 /* ---- names ----------------------------------------------------------------------------------- */
 static int is_key(const fl_decl_form *f, int j) {
-  return j > 0 || f->options_first || f->npos == 0;
+  return j > 0 || f->options_first || (f->npos == 0 && !f->self);
 }
 
 /* Names that options may have, in the order of the declaration, once each over all forms. */
@@ -145,8 +156,8 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
   const char *name = w->p != NULL ? w->p->name.at : "";
   switch (w->kind) {
     case FL_MISFIT_MANY:
-      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos,
-          f->npos == 1 ? "" : "s", (int)w->element, op, it.n, it.at);
+      fl_lua_fail(L, op, "%d argument%s at most, got %d; it is %s%.*s", f->npos - f->self,
+          f->npos - f->self == 1 ? "" : "s", (int)w->element - f->self, op, it.n, it.at);
     case FL_MISFIT_LENGTH:
       fl_lua_fail(L, op, "%.*s must be an integer or a list of %d, got a list of %lld", n, name,
           axes_of(d, w->p), (long long)w->element);
@@ -157,6 +168,7 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
     case FL_MISFIT_OPTION: case FL_MISFIT_KEY: say_option(L, d, w, op); break;
     case FL_FITS: case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_MISSING: break;
   }
+  if (f->self && w->p == &d->param[f->param]) say_self(L, d, w, op);
   say_type(L, d, w, op);
 }
 

@@ -7,7 +7,7 @@
 ** cache keyed by the address of the source and the line; what stands at that address is
 ** compared as well, since a chunk may have been collected and its memory used again.
 */
-#include "lua/binding.h"
+#include "lua/declare.h"
 #include "base/hash.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,7 +122,8 @@ static void here_text(lua_State *L, char buf[96]) {
 }
 
 /* A mistake found inside a function that is written in Lua is that function's: of those between
-** here and the script, the outermost. What was recorded earlier keeps its own name. */
+** here and the script, the outermost; methods and constructors of classes leave inner names.
+** What was recorded earlier keeps its own name. */
 static void name_outermost(lua_State *L, fl_error *e) {
   lua_Debug ar;
   if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 4)) return;
@@ -130,7 +131,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
     if (!lua_getinfo(L, "Slf", &ar)) return;
     const lua_CFunction f = lua_tocfunction(L, -1);
     const int ours = (f == fl_lua_checked || f == fl_lua_declared) &&
-      lua_getupvalue(L, -1, 4) != NULL;
+      !fl_declare_has_self(L, lua_gettop(L)) && lua_getupvalue(L, -1, 4) != NULL;
     if (ours && lua_tostring(L, -1) != NULL)
       snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
     lua_pop(L, 1 + ours);
