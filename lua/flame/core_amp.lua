@@ -131,25 +131,8 @@ end
 Guard.__close = Guard.close
 Guard.__gc = Guard.close                         -- one that was dropped ends as well
 
---- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
---- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
---- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
----@param dtype "f16"|"bf16"|false?
----@param f function?
----@return any
-internal.def("autocast", 254, function(...)
-  local dtype, f = ...
-  if select("#", ...) == 0 then return stack[#stack] or nil end
-  if type(dtype) == "table" then
-    local o = internal.options("autocast", dtype, { dtype = "f16", enabled = true })
-    dtype = o.enabled ~= false and o.dtype
-  end
-  if dtype ~= false and not half_types[dtype] then
-    fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype))
-  end
-  if f ~= nil and not internal.callable(f) then
-    fail("autocast", "need a function or nothing, got %s", internal.word(f))
-  end
+local function autocast(dtype, f, ...)
+  if dtype == true then fail("autocast", 'dtype must be "f16", "bf16" or false, got true') end
   local guard = setmetatable({ depth = #stack + 1 }, Guard)
   if f == nil then
     push(dtype)
@@ -157,5 +140,12 @@ internal.def("autocast", 254, function(...)
   end
   local _ <close> = guard
   push(dtype)
-  return f(select(3, ...))
-end, "module")
+  return f(...)
+end
+--- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
+--- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+internal.def(".autocast() -> dtype", function() return stack[#stack] or nil end,
+  '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,
+  '.autocast(dtype: "f16"|"bf16"|bool = "f16", *, enabled = true) -> Guard',
+  function(dtype, enabled) return autocast(enabled and dtype) end)

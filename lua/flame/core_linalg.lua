@@ -6,18 +6,12 @@
 -- Also under flame.linalg; singular values and eigenvalues are in core_linalg_spectrum.lua, norms
 -- and products in core_vector.lua.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local where, matmul = flame.where, flame.matmul
 
 local linalg = {}
 flame.linalg = linalg
 
---- linalg[name] = f with at most 'most' arguments.
-local function under(name, most, f)
-  linalg[name] = internal.checked(f, name, most)
-end
-internal.under_linalg = under
 
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -94,10 +88,6 @@ local function call(kind, op, inputs, count, lead, sizes, ...)
     inputs[1].dtype)
 end
 
---- Options of which some may stand before by position.
-local function given(op, names, known, ...)
-  return internal.defaults(op, names, known, ...)
-end
 
 --- Save for backward, tracked inputs as tracked ones: forward itself runs without a tape.
 local function save(ctx, ...)
@@ -198,13 +188,13 @@ local function is_vector(a, b)
   return true
 end
 
-local function solve_any(a, b, o)
+--- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
+def("solve(a: T, b: T, *, left = true) -> T", function(a, b, left)
   need_square("solve", "a", a)
   need_real("solve", "b", b)
-  o = options("solve", o, { left = true })
   local vector = is_vector(a, b)
   if vector then b = b:unsqueeze(-1) end
-  if not o.left then
+  if not left then
     if vector then
       fail("solve", "left = false needs a matrix b, got shape %s", shape_text(b:squeeze(-1)))
     end
@@ -213,14 +203,8 @@ local function solve_any(a, b, o)
   a, b = same_batch("solve", a, b)
   local x = solve(a, b, "solve")
   if vector then return own(x:squeeze(-1)) end
-  return o.left and x or own(turned(x))
-end
---- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
----@param a flame.Tensor
----@param b flame.Tensor
----@param o table?
----@return flame.Tensor
-def("solve", 3, solve_any)
+  return left and x or own(turned(x))
+end)
 linalg.solve = flame.solve
 
 --- x with a x = b, or x a = b where left is false, for a triangle a.
@@ -331,19 +315,14 @@ local lu = flame.func {
   end,
 }
 --- As in PyTorch on the CPU, rows are always pivoted.
-internal.need_pivot = function(op, o)
-  if type(o) == "boolean" then o = { pivot = o } end
-  if not options(op, o, { pivot = true }).pivot then
-    fail(op, "pivot = false is not supported: rows are always pivoted")
-  end
+internal.need_pivot = function(op, pivot)
+  if not pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
 end
---- P, L, U with x = P L U, rows pivoted.
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
+--- P, L, U with x (…, m, n) = P L U, rows pivoted.
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-under("lu", 2, function(x, o)
+def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T", function(x, pivot)
   local lead, _, m, n = need_matrix("lu", "x", x)
-  internal.need_pivot("lu", o)
+  internal.need_pivot("lu", pivot)
   local packed, rows = parts(lu(x), joined(lead, m, n), joined(lead, m))
   local l, u = lu_factors(packed, m, n)
   return permutation(rows, m), l, u
@@ -500,16 +479,6 @@ local qr = flame.func {
 }
 local function qr_any(x, mode)
   local lead, _, m, n = need_matrix("qr", "x", x)
-  if type(mode) == "table" then
-    local o = options("qr", mode, { mode = "reduced", some = true })
-    mode = o.some and o.mode or "complete"
-  elseif type(mode) == "boolean" then
-    mode = mode and "reduced" or "complete"
-  end
-  mode = mode or "reduced"
-  if mode ~= "reduced" and mode ~= "complete" and mode ~= "r" then
-    fail("qr", 'mode must be "reduced", "complete" or "r", got %s', tostring(mode))
-  end
   local k, flat = mode == "complete" and m or math.min(m, n), qr(x, mode)
   if mode == "r" then
     return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }),
@@ -517,19 +486,18 @@ local function qr_any(x, mode)
   end
   return own(parts(flat, joined(lead, m, k), joined(lead, k, n)))
 end
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
----@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
-def("qr", 2, qr_any)
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
+def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T', qr_any,
+  "qr(x: T, some: bool) -> Q: T, R: T",
+  function(x, some) return qr_any(x, some and "reduced" or "complete") end)
 linalg.qr = flame.qr
 
 -- ---- for core_linalg_spectrum.lua and core_vector.lua -------------------------------------------
 internal.linalg_parts = {
   need_matrix = need_matrix, need_square = need_square, need_real = need_real,
   shape_text = shape_text, is_vector = is_vector, same_batch = same_batch, joined = joined,
-  product = product, parts = parts, own = own, call = call, given = given,
+  product = product, parts = parts, own = own, call = call,
   save = save, turned = turned, eye_like = eye_like, on_diagonal = on_diagonal, inverse = inverse,
   epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 },
 }

@@ -1,7 +1,7 @@
 --- Losses and the norms that are compositions.
 local flame, _, internal = ...
 local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local defaults, where = internal.defaults, flame.where
+local where = flame.where
 
 --- A loss of each element as "reduction" asks.
 local function reduce(y, how)
@@ -353,21 +353,19 @@ end
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
 --- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
----@param ... any  attn_mask, dropout_p = 0, is_causal = false, scale = d ^ -0.5, enable_gqa = false, or a table of them
-def("scaled_dot_product_attention", 9, function(q, k, v, ...)
-  need_tensor(attention, "q", q)
-  need_tensor(attention, "k", k)
-  need_tensor(attention, "v", v)
-  local o = defaults(attention, { "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa" },
-    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false, enable_gqa = false }, ...)
-  if o.attn_mask then need_tensor(attention, "attn_mask", o.attn_mask) end
+--- Without a scale it is d ^ -0.5.
+def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
+    is_causal = false, scale?: num|T, enable_gqa = false) -> T]],
+function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+  local o = { attn_mask = attn_mask, dropout_p = dropout_p, is_causal = is_causal, scale = scale,
+    enable_gqa = enable_gqa }
   if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
   o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
     o.enable_gqa and heads_for_one("v", v, q) or 1
   if not fits(q, k, v, o) then return composed(q, k, v, o) end
   local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
-  local y = internal.attention(lifted(q), lifted(k), lifted(v), o.attn_mask or nil,
-    o.scale or q.shape[q.ndim] ^ -0.5, o.is_causal)
+  local y = internal.attention(lifted(q), lifted(k), lifted(v), attn_mask,
+    scale or q.shape[q.ndim] ^ -0.5, is_causal)
   if q.ndim == 4 then return y end
   return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)

@@ -3,11 +3,9 @@
 -- torch.linalg alone are under flame.linalg alone.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def, axis_of, under = internal.options, internal.def, internal.axis_of,
-  internal.under_linalg
-local is_options = internal.is_options
+local def, axis_of = internal.def, internal.axis_of
 local part = internal.linalg_parts
-local linalg, is_tensor = flame.linalg, flame.is_tensor
+local linalg = flame.linalg
 local shape_text, turned = part.shape_text, part.turned
 
 local function need_float(op, x)
@@ -297,16 +295,12 @@ local function best_cuts(size)
 end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
----@param list flame.Tensor[]
----@return flame.Tensor
-under("multi_dot", 1, function(list)
+def("linalg.multi_dot(tensors: T[]) -> T", function(list)
   local op = "multi_dot"
-  if type(list) ~= "table" or is_tensor(list) or #list < 2 then
-    fail(op, "need a list of two tensors or more")
-  end
+  if #list < 2 then fail(op, "need a list of two tensors or more") end
   local all, size = {}, {}
   for i = 1, #list do
-    local x = need_tensor(op, "tensor " .. i, list[i])
+    local x = list[i]
     all[i] = x
     local edge = i == 1 or i == #list
     if x.ndim ~= 2 and not (edge and x.ndim == 1) then
@@ -394,14 +388,7 @@ def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) ->
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
----@param a flame.Tensor
----@param b flame.Tensor
----@param dims? integer[]|table  or {dims =}
----@return flame.Tensor
-under("tensorsolve", 3, function(a, b, dims)
-  need_tensor("tensorsolve", "a", a)
-  need_tensor("tensorsolve", "b", b)
-  if is_options(dims) then dims = options("tensorsolve", dims, { dims = false }).dims end
+def("linalg.tensorsolve(a: T, b: T, dims?: int[]) -> T", function(a, b, dims)
   if dims then
     local places = {}
     for k = 1, #dims do places[k] = k - #dims - 1 end
@@ -418,10 +405,7 @@ under("tensorsolve", 3, function(a, b, dims)
   return flame.solve(a:reshape(n, n), b:reshape(n)):reshape(rest):clone()
 end)
 --- The inverse with respect to the first 'ind' axes and the rest.
-under("tensorinv", 2, function(x, o)
-  need_tensor("tensorinv", "x", x)
-  if type(o) == "number" then o = { ind = o } end
-  local ind = need_int("tensorinv", "ind", options("tensorinv", o, { ind = 2 }).ind)
+def("linalg.tensorinv(x: T, ind: int = 2) -> T", function(x, ind)
   if ind < 1 then fail("tensorinv", "ind = %d, need at least 1", ind) end
   local shape, rows, columns = {}, 1, 1
   for k = ind + 1, x.ndim do

@@ -281,7 +281,7 @@ describe("wrong values", function()
     raises("first must be an integer, got a tensor", flame.narrow, flame.zeros(3), 1, T(1), 1)
     raises("round: 1 argument at most, got 2; it is round(x: T, *, decimals: int = 0) -> T",
       flame.round, T(1), T(1))
-    raises("chain_matmul: tensor 1 must be a tensor, got nil", flame.chain_matmul, nil,
+    raises("chain_matmul: tensors[1] must be a tensor, got nil", flame.chain_matmul, nil,
       flame.zeros(2, 2))
     raises("istft: surplus argument: after the required ones come hop_length", flame.istft,
       flame.zeros(3, 2, 2), 4, 1, 4,

@@ -173,7 +173,7 @@ describe("convolutions", function()
       assert.is_false(ok)
       return e
     end
-    assert.matches("conv2d: x has 3 channels, w %(8, 4, 3, 3%) with groups 1 needs 4",
+    assert.matches("conv2d: x has 3 channels, weight %(8, 4, 3, 3%) with groups 1 needs 4",
       message(flame.conv2d, x, flame.ones(8, 4, 3, 3)))
     assert.matches("conv2d: axis 3 of x has 5 elements with padding, the kernel spans 7",
       message(flame.conv2d, x, flame.ones(8, 3, 4, 4), { dilation = 2 }))
