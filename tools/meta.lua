@@ -462,6 +462,7 @@ local function collect_methods(put)
         if base and (rawget(methods, base) or rawget(flame, base)) and not own then
           local of = describe(base, methods[base] or flame[base], "method")
           put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR },
+            forms = d and of.forms,
             source = of.source, value = f, doc = { "x becomes x:" .. base .. "(…)." } })
         else
           put(describe(name, f, name:match("_$") and "write" or "method"))

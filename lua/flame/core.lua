@@ -540,6 +540,6 @@ local function add_product(x, a, b, beta, alpha)
   return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
 --- beta x + alpha a b.
-def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T", add_product)
+def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
 --- beta x + alpha a b over batches.
-def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T", add_product)
+def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_product)

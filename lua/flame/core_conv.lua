@@ -220,7 +220,7 @@ end
 local function convolution(op, n)
   local of = ([[(x: T, weight: T, bias?: T, stride: dims(%d) = 1,
     padding: dims(%d)|any[]|"same"|"valid" = 0, dilation: dims(%d) = 1,
-    groups: int = 1) -> T]]):format(n, n, n)
+    groups: int = 1) -> T @half]]):format(n, n, n)
   def(op .. of, function(x, w, b, stride, padding, dilation, groups)
     local batched
     x, w, batched = operands(op, n, x, w, b)
@@ -272,7 +272,7 @@ convolution("conv3d", 3)
 
 local function transposed(op, n)
   local of = ([[(x: T, weight: T, bias?: T, stride: dims(%d) = 1, padding: dims(%d)|any[] = 0,
-    output_padding: dims(%d) = 0, groups: int = 1, dilation: dims(%d) = 1) -> T]]):format(
+    output_padding: dims(%d) = 0, groups: int = 1, dilation: dims(%d) = 1) -> T @half]]):format(
     n, n, n, n)
   def(op .. of, function(x, w, b, stride, padding, extra, groups, dilation)
     local batched

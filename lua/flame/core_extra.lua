@@ -174,7 +174,7 @@ end)
 --- x - tanh(x).
 unary("tanhshrink", function(x) return x - x:tanh() end)
 --- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
-add("prelu(x: T, weight: T) -> T", function(x, w)
+add("prelu(x: T, weight: T) -> T @half", function(x, w)
   if w:numel() ~= 1 then
     local shape = x.shape
     if #shape < 2 or w.ndim ~= 1 or w.shape[1] ~= shape[2] then

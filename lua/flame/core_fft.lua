@@ -117,7 +117,7 @@ local function from_half(op, x, n, d, norm)
       norm = norm_of(norm, true) })
 end
 
-local NORM = ', norm: "backward"|"ortho"|"forward" = "backward") -> T'
+local NORM = ', norm: "backward"|"ortho"|"forward" = "backward") -> T @neutral'
 local ONE = "(x: T, n?: int, dim: axis = -1" .. NORM
 local SEVERAL = "(x: T, s?: int|int[], dim?: axes" .. NORM
 internal.fft_arguments = { one = ONE, several = SEVERAL }

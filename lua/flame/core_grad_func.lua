@@ -155,6 +155,7 @@ end
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   if not flame.is_grad_enabled() then return f(...) end
+  f = internal.with_casts(f)
   local args, kept, rng = table.pack(...), {}, flame.rng_state()
   for i = 1, args.n do
     if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end

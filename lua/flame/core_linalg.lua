@@ -116,7 +116,7 @@ local inverse = flame.func {
   end,
 }
 --- Inverses. A singular matrix raises with its position in the batch.
-def("inverse(x: T) -> T", function(x) return inverse(x, "inverse", false) end)
+def("inverse(x: T) -> T @neutral", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
 --- Gives Inf where a matrix is singular.
 internal.quiet_inverse = function(x, op) return inverse(x, op, true) end
@@ -189,7 +189,7 @@ local function is_vector(a, b)
 end
 
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
-def("solve(a: T, b: T, *, left = true) -> T", function(a, b, left)
+def("solve(a: T, b: T, *, left = true) -> T @neutral", function(a, b, left)
   need_square("solve", "a", a)
   need_real("solve", "b", b)
   local vector = is_vector(a, b)
@@ -209,7 +209,7 @@ linalg.solve = flame.solve
 
 --- x with a x = b, or x a = b where left is false, for a triangle a.
 def([[linalg.solve_triangular(a: T, b: T, upper = false, left = true,
-    unitriangular = false) -> T]], function(a, b, upper, left, unitriangular)
+    unitriangular = false) -> T @neutral]], function(a, b, upper, left, unitriangular)
   local op = "solve_triangular"
   need_square(op, "a", a)
   need_matrix(op, "b", b)
@@ -244,20 +244,20 @@ local cholesky = flame.func {
 }
 --- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
 --- definite: another raises with its position.
-def("cholesky(x: T, upper = false) -> T", function(x, upper)
+def("cholesky(x: T, upper = false) -> T @neutral", function(x, upper)
   need_square("cholesky", "x", x)
   return cholesky(x, upper)
 end)
 linalg.cholesky = flame.cholesky
 
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
-def("cholesky_solve(b: T, l: T, upper = false) -> T", function(b, l, upper)
+def("cholesky_solve(b: T, l: T, upper = false) -> T @neutral", function(b, l, upper)
   need_square("cholesky_solve", "l", l)
   l, b = same_batch("cholesky_solve", upper and turned(l) or l, b)
   return triangle(turned(l), triangle(l, b, false, false), true, false)
 end)
 --- The inverse of a from the triangle l of its Cholesky factorisation.
-def("cholesky_inverse(l: T, upper = false) -> T", function(l, upper)
+def("cholesky_inverse(l: T, upper = false) -> T @neutral", function(l, upper)
   local lead, _, n = need_square("cholesky_inverse", "l", l)
   local one = eye_like(l, n):expand(joined(lead, n, n))
   local half = triangle(upper and turned(l) or l, one, false, false)
@@ -320,7 +320,7 @@ internal.need_pivot = function(op, pivot)
 end
 --- P, L, U with x (…, m, n) = P L U, rows pivoted.
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T", function(x, pivot)
+def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pivot)
   local lead, _, m, n = need_matrix("lu", "x", x)
   internal.need_pivot("lu", pivot)
   local packed, rows = parts(lu(x), joined(lead, m, n), joined(lead, m))
@@ -406,7 +406,7 @@ local det = flame.func {
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
 --- Determinants; the gradient exists where they are 0 as well.
-def("det(x: T) -> T", function(x) return det(x) end)
+def("det(x: T) -> T @neutral", function(x) return det(x) end)
 linalg.det = flame.det
 
 local slogdet = flame.func {
@@ -423,14 +423,14 @@ local slogdet = flame.func {
   end,
 }
 --- Sign and logarithm of the absolute value of determinants.
-def("slogdet(x: T) -> sign: T, logarithm: T", function(x)
+def("slogdet(x: T) -> sign: T, logarithm: T @neutral", function(x)
   local lead = need_square("slogdet", "x", x)
   local _, sign, log = parts(slogdet(x), lead, lead, lead)
   return own(sign:detach(), log)
 end)
 linalg.slogdet = flame.slogdet
 --- Logarithms of determinants; NaN for negative ones.
-def("logdet(x: T) -> T", function(x)
+def("logdet(x: T) -> T @neutral", function(x)
   local sign, log = flame.slogdet(x)
   return where(sign:lt(0), 0 / 0, log)
 end)
@@ -488,7 +488,7 @@ local function qr_any(x, mode)
 end
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
 --- alone); some = false is "complete".
-def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T', qr_any,
+def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T @neutral', qr_any,
   "qr(x: T, some: bool) -> Q: T, R: T",
   function(x, some) return qr_any(x, some and "reduced" or "complete") end)
 linalg.qr = flame.qr

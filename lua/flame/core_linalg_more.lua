@@ -47,7 +47,7 @@ end
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
 --- i was swapped with row pivots[i].
-def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T", function(x, pivot)
+def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", function(x, pivot)
   internal.need_pivot("lu_factor", pivot)
   local p, l, u = linalg.lu(x)
   local m, n = x.shape[x.ndim - 1], x.shape[x.ndim]
@@ -68,20 +68,21 @@ local function info_of(lu)
   return flame.where(zero:any(-1), zero:long():argmax(-1), 0):int()
 end
 --- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
-def("linalg.lu_factor_ex(x: T, pivot = true) -> LU: T, pivots: T, info: T", function(x, pivot)
+def("linalg.lu_factor_ex(x: T, pivot = true) -> LU: T, pivots: T, info: T @neutral",
+function(x, pivot)
   local lu, pivots = linalg.lu_factor(x, pivot)
   return lu, pivots, info_of(lu:detach())
 end)
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
 def([[lu(x: T, pivot = true, get_infos = false)
-    -> LU: T, pivots: T, info: T if get_infos]], function(x, pivot, get_infos)
+    -> LU: T, pivots: T, info: T if get_infos @neutral]], function(x, pivot, get_infos)
   internal.need_pivot("lu", pivot)
   if get_infos then return linalg.lu_factor_ex(x) end
   return linalg.lu_factor(x)
 end)
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a
 --- transposed) from lu_factor's result.
-def("linalg.lu_solve(lu: T, pivots: T, b: T, *, left = true, adjoint = false) -> T",
+def("linalg.lu_solve(lu: T, pivots: T, b: T, *, left = true, adjoint = false) -> T @neutral",
 function(lu, pivots, b, left, adjoint)
   local op = "lu_solve"
   local n = lu.ndim >= 2 and lu.shape[lu.ndim]
@@ -109,7 +110,7 @@ function(lu, pivots, b, left, adjoint)
   return linalg.solve_triangular(lu:triu(), y, { upper = true })
 end)
 --- linalg.lu_solve with the right side first, as torch.lu_solve has it.
-def("lu_solve(b: T, lu: T, pivots: T) -> T",
+def("lu_solve(b: T, lu: T, pivots: T) -> T @neutral",
   function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end)
 
 --- P, L and U of lu_factor's result.
@@ -126,7 +127,7 @@ end)
 
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
 --- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
-def("linalg.householder_product(x: T, tau: T) -> T", function(x, tau)
+def("linalg.householder_product(x: T, tau: T) -> T @neutral", function(x, tau)
   local op = "householder_product"
   local m, n, k = x.shape[x.ndim - 1], x.shape[x.ndim], tau.shape[tau.ndim]
   if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
@@ -142,7 +143,7 @@ def("linalg.householder_product(x: T, tau: T) -> T", function(x, tau)
   return k == 0 and q:clone() or q
 end)
 --- linalg.householder_product under its older name.
-def("orgqr(x: T, tau: T) -> T", linalg.householder_product)
+def("orgqr(x: T, tau: T) -> T @neutral", linalg.householder_product)
 
 -- ---- reflections that are applied, and found ----------------------------------------------------
 --- The i-th reflection's v of the columns of x, and its tau, as (…, m, 1) and (…, 1, 1).
@@ -154,7 +155,7 @@ local function reflection(x, tau, i)
 end
 --- c multiplied with the Q of the reflections in x and tau, from the left or
 --- the right, or with Q transposed.
-def("ormqr(x: T, tau: T, c: T, left = true, transpose = false) -> T",
+def("ormqr(x: T, tau: T, c: T, left = true, transpose = false) -> T @neutral",
 function(x, tau, c, left, transpose)
   local op = "ormqr"
   for name, t in pairs { x = x, tau = tau, c = c } do part.need_real(op, name, t) end
@@ -176,7 +177,7 @@ function(x, tau, c, left, transpose)
 end)
 --- R, and below its diagonal the reflections whose product is Q (see
 --- linalg.householder_product); and their tau.
-def("geqrf(x: T) -> QR: T, tau: T", function(x)
+def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
   local lead, _, m, n = part.need_matrix("geqrf", "x", x)
   local k = math.min(m, n)
   if x:numel() == 0 then
@@ -205,7 +206,8 @@ end)
 -- ---- forms that tell instead of raising ---------------------------------------------------------
 --- The inverse, and where the diagonal of U has its first 0 (i32; 0:
 --- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
-def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T", function(x, check_errors)
+def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T @neutral",
+function(x, check_errors)
   part.need_square("inv_ex", "x", x)
   local _, _, u = linalg.lu(x:detach())
   if check_errors then return linalg.inv(x), info_of(u) end
@@ -213,7 +215,7 @@ def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T", function
 end)
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
 --- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
-def("linalg.solve_ex(a: T, b: T, left = true, check_errors = false) -> solution: T, info: T",
+def("linalg.solve_ex(a: T, b: T, left = true, check_errors = false) -> solution: T, info: T @neutral",
 function(a, b, left, check_errors)
   local op = "solve_ex"
   part.need_square(op, "a", a)
@@ -257,7 +259,7 @@ end
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
 --- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
 --- raise as linalg.cholesky does.
-def("linalg.cholesky_ex(x: T, upper = false, check_errors = false) -> L: T, info: T",
+def("linalg.cholesky_ex(x: T, upper = false, check_errors = false) -> L: T, info: T @neutral",
 function(x, upper, check_errors)
   local lead, count, n = part.need_square("cholesky_ex", "x", x)
   local like = { dtype = "i32", device = x.device }
@@ -425,7 +427,7 @@ end)
 -- ---- low rank -----------------------------------------------------------------------------------
 --- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
 --- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
-def("svd_lowrank(x: T, q: int = 6, niter: int = 2, M?: T|num) -> U: T, S: T, V: T",
+def("svd_lowrank(x: T, q: int = 6, niter: int = 2, M?: T|num) -> U: T, S: T, V: T @neutral",
 function(x, q, niter, M)
   part.need_matrix("svd_lowrank", "x", x)
   local a = M and x - M or x
@@ -442,7 +444,7 @@ function(x, q, niter, M)
 end)
 --- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
 --- there can be.
-def("pca_lowrank(x: T, q: int = 6, center = true, niter: int = 2) -> U: T, S: T, V: T",
+def("pca_lowrank(x: T, q: int = 6, center = true, niter: int = 2) -> U: T, S: T, V: T @neutral",
   function(x, q, center, niter)
     part.need_matrix("pca_lowrank", "x", x)
     return flame.svd_lowrank(center and x - x:mean(-2, { keepdim = true }) or x, q, niter)

@@ -86,7 +86,7 @@ end
 internal.svdvals = svdvals
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
-def("svd(x: T, some = true, compute_uv = true) -> U: T, S: T, V: T",
+def("svd(x: T, some = true, compute_uv = true) -> U: T, S: T, V: T @neutral",
   function(x, some, compute_uv)
     local lead, _, m, n = need_matrix("svd", "x", x)
     if not compute_uv then
@@ -98,12 +98,13 @@ def("svd(x: T, some = true, compute_uv = true) -> U: T, S: T, V: T",
     return own(u, s, turned(vh))
   end)
 --- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it.
-def("linalg.svd(x: T, full_matrices = true) -> U: T, S: T, Vh: T", function(x, full_matrices)
+def("linalg.svd(x: T, full_matrices = true) -> U: T, S: T, Vh: T @neutral",
+function(x, full_matrices)
   need_matrix("svd", "x", x)
   return own(svd_parts(x, full_matrices))
 end)
 --- Singular values, falling.
-def("linalg.svdvals(x: T) -> T", function(x) return svdvals(x, "svdvals") end)
+def("linalg.svdvals(x: T) -> T @neutral", function(x) return svdvals(x, "svdvals") end)
 
 -- ---- symmetric eigenvalues ----------------------------------------------------------------------
 local eigh = flame.func {
@@ -131,7 +132,7 @@ local eigh = flame.func {
 local UPLO = '(x: T, UPLO: "L"|"U"|"l"|"u" = "L") -> '
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
-def("eigh" .. UPLO .. "values: T, vectors: T", function(x, half)
+def("eigh" .. UPLO .. "values: T, vectors: T @neutral", function(x, half)
   local lead, _, n = need_square("eigh", "x", x)
   return own(parts(eigh(x, half:upper() == "U"), joined(lead, n), joined(lead, n, n)))
 end)
@@ -144,7 +145,8 @@ local function eigvalsh(x, upper)
   return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
 end
 --- Eigenvalues of symmetric matrices, rising.
-def("linalg.eigvalsh" .. UPLO .. "T", function(x, half) return eigvalsh(x, half:upper() == "U") end)
+def("linalg.eigvalsh" .. UPLO .. "T @neutral",
+  function(x, half) return eigvalsh(x, half:upper() == "U") end)
 
 -- ---- pseudo-inverse and least squares -----------------------------------------------------------
 --- Cotangent of x from that of its pseudo-inverse p.
@@ -205,7 +207,7 @@ local symmetric_from_lower = flame.func {
 }
 --- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
 --- as 0.
-def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T",
+def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T @neutral",
   function(x, rtol, hermitian, atol)
     need_matrix("pinv", "x", x)
     if hermitian then
@@ -215,14 +217,15 @@ def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T",
     return pinv(x, "pinv", limits(x, atol, rtol))
   end)
 --- The pseudo-inverse. Singular values up to rcond times the largest count as 0.
-def("pinverse(x: T, rcond: num|T = 1e-15) -> T", function(x, rcond)
+def("pinverse(x: T, rcond: num|T = 1e-15) -> T @neutral", function(x, rcond)
   need_matrix("pinverse", "x", x)
   return pinv(x, "pinverse", limits(x, nil, rcond))
 end)
 
 --- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
 --- largest, or above tol.
-def("linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T, rtol?: num|T) -> T",
+def([[linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T,
+    rtol?: num|T) -> T @neutral]],
   function(x, tol, hermitian, atol, rtol)
     need_matrix("matrix_rank", "x", x)
     x = x:detach()
@@ -252,7 +255,8 @@ local lstsq = flame.func {
 --- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
 --- vector a matrix; rcond is max(m, n) eps where it is left out.
 def([[lstsq(a: T, b: T, rcond?: num, driver: "gels"|"gelsy"|"gelsd"|"gelss" = "gelsy")
-    -> solution: T, residuals: T, rank: T, singular_values: T]], function(a, b, rcond, driver)
+    -> solution: T, residuals: T, rank: T, singular_values: T @neutral]],
+function(a, b, rcond, driver)
   local op = "lstsq"
   need_matrix(op, "a", a)
   need_real(op, "b", b)
@@ -332,14 +336,14 @@ matrix_exp = flame.func {
   end,
 }
 --- Exponentials of matrices.
-def("matrix_exp(x: T) -> T", function(x)
+def("matrix_exp(x: T) -> T @neutral", function(x)
   need_square("matrix_exp", "x", x)
   return matrix_exp(x)
 end)
 linalg.matrix_exp = flame.matrix_exp
 
 --- x multiplied with itself n times; of the inverse for n < 0.
-def("matrix_power(x: T, n: int) -> T", function(x, n)
+def("matrix_power(x: T, n: int) -> T @neutral", function(x, n)
   local s = x.shape
   if #s < 2 or s[#s] ~= s[#s - 1] then
     fail("matrix_power", "x has shape %s, need square matrices", shape_text(x))

@@ -84,7 +84,7 @@ end)
 
 --- As batch_norm, each channel of each sample by itself.
 def([[instance_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T,
-    use_input_stats = true, momentum = 0.1, eps = 1e-5) -> T]],
+    use_input_stats = true, momentum = 0.1, eps = 1e-5) -> T @single]],
 function(x, mean, var, w, b, use_input_stats, momentum, eps)
   local op = "instance_norm"
   if x.ndim < 3 then fail(op, "x has %d axes, need at least 3 (batch, channels, …)", x.ndim) end

@@ -331,7 +331,7 @@ local function einsum_plan_for(spec, xs, terms, right, sizes)
 end
 
 --- Sums of products by letters: "ij,jk->ik".
-def(".einsum(spec: str, operands...: T) -> T", function(spec, ...)
+def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
   local xs = { ... }
   if #xs > 62 then fail("einsum", "%d tensors, at most 62 are possible", #xs) end
   local terms, right = parse_einsum(spec, xs)

@@ -114,7 +114,7 @@ end)
 
 --- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
 def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
-    dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
+    dtype?: dtype) -> T @single]], function(x, ord, dim, keepdim, dtype)
   need_float("norm", x)
   if dtype then x = x:to(dtype) end
   local d = type(dim) == "number" and { dim } or dim
@@ -129,7 +129,7 @@ end)
 
 --- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
 def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
-    dtype?: dtype) -> T]], function(x, p, d, keepdim, dtype)
+    dtype?: dtype) -> T @single]], function(x, p, d, keepdim, dtype)
   need_float("norm", x)
   if dtype then x = x:to(dtype) end
   if p == "fro" then return vector_norm("norm", x, 2, d, keepdim) end
@@ -138,7 +138,7 @@ def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
 end)
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
-def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T', function(x, p)
+def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then
     local s = internal.svdvals(x, "cond")
@@ -162,7 +162,7 @@ def("trace(x: T) -> T", function(x)
 end)
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
-def("kron(x: T, y: T) -> T", function(x, y)
+def("kron(x: T, y: T) -> T @neutral", function(x, y)
   local n = math.max(x.ndim, y.ndim)
   if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
   local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
@@ -202,7 +202,7 @@ def("linalg.vecdot(x: T, y: T, dim: axis = -1) -> T",
   function(x, y, d) return (need_float("vecdot", x) * y):sum(d) end)
 
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
-def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T", function(x, y, p)
+def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T @single", function(x, y, p)
   local op = "cdist"
   need_float(op, x)
   if x.ndim < 2 or y.ndim < 2 then

@@ -548,12 +548,15 @@ Tensor.adaptive_max_pool2d = flame.adaptive_max_pool2d
 function flame.adaptive_max_pool3d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool3d = flame.adaptive_max_pool3d
 
---- sum; o: {alpha = 1} times y
+---@class flame.options.add
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- sum
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.add(x, y, o) end
+function flame.add(x, y) end
 Tensor.add = flame.add
 
 Tensor.add_ = flame.add
@@ -673,12 +676,17 @@ Tensor.adjoint = flame.adjoint
 function flame.affine_grid(theta, size, align_corners) end
 Tensor.affine_grid = flame.affine_grid
 
---- are all not zero; o: {keepdim = false}
+---@class flame.options.all
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- are all not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.all
+---@param keepdim? boolean|flame.options.all  false
 ---@return flame.Tensor
-function flame.all(x, d, o) end
+function flame.all(x, dim, keepdim) end
 Tensor.all = flame.all
 
 ---@class flame.options.allclose
@@ -709,20 +717,30 @@ Tensor.allclose = flame.allclose
 function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
 
---- largest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- largest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amax
+---@param keepdim? boolean|flame.options.amax  false
 ---@return flame.Tensor
-function flame.amax(x, d, o) end
+function flame.amax(x, dim, keepdim) end
 Tensor.amax = flame.amax
 
---- smallest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- smallest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amin
+---@param keepdim? boolean|flame.options.amin  false
 ---@return flame.Tensor
-function flame.amin(x, d, o) end
+function flame.amin(x, dim, keepdim) end
 Tensor.amin = flame.amin
 
 ---@class flame.options.aminmax
@@ -742,12 +760,17 @@ Tensor.aminmax = flame.aminmax
 function flame.angle(x) end
 Tensor.angle = flame.angle
 
---- is one not zero; o: {keepdim = false}
+---@class flame.options.any
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- is one not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.any
+---@param keepdim? boolean|flame.options.any  false
 ---@return flame.Tensor
-function flame.any(x, d, o) end
+function flame.any(x, dim, keepdim) end
 Tensor.any = flame.any
 
 ---@class flame.options.apply_
@@ -759,13 +782,15 @@ Tensor.any = flame.any
 ---@return flame.Tensor
 function Tensor:apply_(f) end
 
+---@class flame.options.arange
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
----@param first number
----@param last? number
----@param step? number
----@param o? table?
+---@param n number
 ---@return flame.Tensor
-function flame.arange(first, last, step, o) end
+function flame.arange(n) end
 
 --- The same as acos.
 ---@param x flame.Tensor
@@ -805,6 +830,9 @@ flame.arcsinh_ = flame.arcsinh
 function flame.arctan(x) end
 Tensor.arctan = flame.arctan
 
+---@class flame.options.arctan2
+---@field y? flame.Tensor|number
+
 --- The same as atan2.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -824,20 +852,30 @@ Tensor.arctanh = flame.arctanh
 
 Tensor.arctanh_ = flame.arctanh
 flame.arctanh_ = flame.arctanh
---- position of the largest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the largest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmax
+---@param keepdim? boolean|flame.options.argmax  false
 ---@return flame.Tensor
-function flame.argmax(x, d, o) end
+function flame.argmax(x, dim, keepdim) end
 Tensor.argmax = flame.argmax
 
---- position of the smallest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the smallest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmin
+---@param keepdim? boolean|flame.options.argmin  false
 ---@return flame.Tensor
-function flame.argmin(x, d, o) end
+function flame.argmin(x, dim, keepdim) end
 Tensor.argmin = flame.argmin
 
 ---@class flame.options.argsort
@@ -930,6 +968,9 @@ flame.asinh_ = flame.asinh
 ---@return flame.Tensor
 function flame.atan(x) end
 Tensor.atan = flame.atan
+
+---@class flame.options.atan2
+---@field y? flame.Tensor|number
 
 --- angle of the point (x2, x1)
 ---@param x flame.Tensor|number
@@ -1068,10 +1109,14 @@ Tensor.avg_pool2d = flame.avg_pool2d
 function flame.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool3d = flame.avg_pool3d
 
---- adds the gradients of x to .grad of the leaves; o: {retain_graph =, create_graph =}
----@param seed? flame.Tensor
----@param o? table?
-function Tensor:backward(seed, o) end
+---@class flame.options.backward
+---@field seed? flame.Tensor
+---@field retain_graph? boolean
+---@field create_graph? boolean  false
+
+--- adds the gradients of x to .grad of the leaves
+---@param seed? flame.Tensor|flame.options.backward
+function Tensor:backward(seed) end
 
 ---@class flame.options.baddbmm
 ---@field batch1? flame.Tensor
@@ -1213,6 +1258,9 @@ Tensor.bincount = flame.bincount
 function flame.binomial(n, p) end
 Tensor.binomial = flame.binomial
 
+---@class flame.options.bitwise_and
+---@field y? flame.Tensor|number
+
 --- bits in both
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1242,6 +1290,9 @@ Tensor.bitwise_not = flame.bitwise_not
 
 Tensor.bitwise_not_ = flame.bitwise_not
 flame.bitwise_not_ = flame.bitwise_not
+---@class flame.options.bitwise_or
+---@field y? flame.Tensor|number
+
 --- bits in either
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1264,6 +1315,9 @@ Tensor.bitwise_right_shift = flame.bitwise_right_shift
 
 Tensor.bitwise_right_shift_ = flame.bitwise_right_shift
 flame.bitwise_right_shift_ = flame.bitwise_right_shift
+---@class flame.options.bitwise_xor
+---@field y? flame.Tensor|number
+
 --- bits in exactly one
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1289,6 +1343,9 @@ function flame.blackman_window(n, periodic) end
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.block_diag(...) end
+
+---@class flame.options.bmm
+---@field y? flame.Tensor
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -1316,11 +1373,14 @@ function flame.broadcast_shapes(...) end
 ---@return flame.Tensor[]
 function flame.broadcast_tensors(...) end
 
+---@class flame.options.broadcast_to
+---@field shape? integer
+
 --- axes of size 1 repeated without copies
 ---@param x flame.Tensor
----@param shape integer|integer[]
+---@param ... integer
 ---@return flame.Tensor
-function flame.broadcast_to(x, shape) end
+function flame.broadcast_to(x, ...) end
 Tensor.broadcast_to = flame.broadcast_to
 
 ---@class flame.options.bucketize
@@ -1360,11 +1420,14 @@ function flame.can_cast(from, to) end
 ---@return flame.Tensor
 function flame.cartesian_prod(...) end
 
---- joined along an axis (1)
----@param list flame.Tensor[]
----@param d? integer
+---@class flame.options.cat
+---@field dim? integer  1
+
+--- joined along an axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.cat  1
 ---@return flame.Tensor
-function flame.cat(list, d) end
+function flame.cat(tensors, dim) end
 
 ---@class flame.options.cauchy_
 ---@field median? number  0
@@ -1481,24 +1544,40 @@ Tensor.cholesky_inverse = flame.cholesky_inverse
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
 
---- n parts of equal size
+---@class flame.options.chunk
+---@field n? integer
+---@field dim? integer  1
+
+--- so many parts of equal size
 ---@param x flame.Tensor
 ---@param n integer
----@param d? integer
+---@param dim? integer|flame.options.chunk  1
 ---@return flame.Tensor[]
-function flame.chunk(x, n, d) end
+function flame.chunk(x, n, dim) end
 Tensor.chunk = flame.chunk
 
---- x kept between min and max; NaN stays; also {min =, max =}
+---@class flame.options.clamp
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x kept between min and max; NaN stays
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clamp
+---@param max? flame.Tensor|number|flame.options.clamp
 ---@return flame.Tensor
 function flame.clamp(x, min, max) end
 Tensor.clamp = flame.clamp
 
-Tensor.clamp_ = flame.clamp
-flame.clamp_ = flame.clamp
+---@class flame.options.clamp_
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x becomes x:clamp(min, max)
+---@param min? flame.Tensor|number|flame.options.clamp_
+---@param max? flame.Tensor|number|flame.options.clamp_
+---@return flame.Tensor
+function Tensor:clamp_(min, max) end
+
 ---@class flame.options.clamp_max
 ---@field max? flame.Tensor|number
 
@@ -1575,10 +1654,14 @@ function clifford.Linear(algebra, inputs, outputs, o) end
 ---@return flame.Algebra
 function clifford.algebra(signature) end
 
---- the same as clamp
+---@class flame.options.clip
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- The same as clamp.
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clip
+---@param max? flame.Tensor|number|flame.options.clip
 ---@return flame.Tensor
 function flame.clip(x, min, max) end
 Tensor.clip = flame.clip
@@ -1626,17 +1709,23 @@ function flame.column_stack(tensors) end
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
 
---- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
----@return flame.Tensor
-function flame.concat(list, d) end
+---@class flame.options.concat
+---@field dim? integer  1
 
 --- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concat  1
 ---@return flame.Tensor
-function flame.concatenate(list, d) end
+function flame.concat(tensors, dim) end
+
+---@class flame.options.concatenate
+---@field dim? integer  1
+
+--- The same as cat.
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concatenate  1
+---@return flame.Tensor
+function flame.concatenate(tensors, dim) end
 
 ---@class flame.options.conj
 ---@field complex? boolean
@@ -1800,10 +1889,16 @@ Tensor.conv_transpose2d = flame.conv_transpose2d
 function flame.conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose3d = flame.conv_transpose3d
 
+---@class flame.options.copy_
+---@field y? flame.Tensor
+
 --- x takes the values of y, cast and broadcast
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function Tensor:copy_(y) end
+
+---@class flame.options.copysign
+---@field y? flame.Tensor|number
 
 --- x1 with the sign of x2
 ---@param x flame.Tensor|number
@@ -1878,12 +1973,16 @@ Tensor.cosine_similarity = flame.cosine_similarity
 ---@return flame.Tensor
 function flame.cosine_window(n, periodic) end
 
+---@class flame.options.count_nonzero
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+
 --- how many are not 0
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.count_nonzero
+---@param keepdim? boolean|flame.options.count_nonzero  false
 ---@return flame.Tensor
-function flame.count_nonzero(x, d, o) end
+function flame.count_nonzero(x, dim, keepdim) end
 Tensor.count_nonzero = flame.count_nonzero
 
 ---@class flame.options.cov
@@ -1913,13 +2012,19 @@ function Tensor:cpu() end
 function flame.cross(x, y, dim) end
 Tensor.cross = flame.cross
 
---- -log softmax at the class; classes on axis 2, ids from 1 or probabilities; o: {reduction =, weight =, ignore_index =, label_smoothing =}
+---@class flame.options.cross_entropy
+---@field target? flame.Tensor
+---@field weight? flame.Tensor
+---@field reduction? "none"|"mean"|"sum"  "mean"
+---@field ignore_index? integer  -100
+---@field label_smoothing? number  0
+
+--- -log softmax at the class; classes on axis 2, ids from 1 or probabilities
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|flame.options.cross_entropy
 ---@return flame.Tensor
-function flame.cross_entropy(input, target, weight, o) end
+function flame.cross_entropy(input, target, weight) end
 Tensor.cross_entropy = flame.cross_entropy
 
 ---@class flame.options.ctc_loss
@@ -1943,8 +2048,11 @@ Tensor.cross_entropy = flame.cross_entropy
 function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
 
+---@class flame.options.cuda
+---@field ordinal? integer
+
 --- on a GPU
----@param ordinal? integer
+---@param ordinal? integer|flame.options.cuda
 ---@return flame.Tensor
 function Tensor:cuda(ordinal) end
 
@@ -1956,11 +2064,11 @@ function flame.cuda.available() end
 ---@return integer
 function flame.cuda.count() end
 
---- the same as cuda.count
+--- The same as count.
 ---@return integer
 function flame.cuda.device_count() end
 
---- the same as cuda.available
+--- The same as available.
 ---@return boolean
 function flame.cuda.is_available() end
 
@@ -2008,8 +2116,15 @@ Tensor.cummin = flame.cummin
 function flame.cumprod(x, dim) end
 Tensor.cumprod = flame.cumprod
 
-Tensor.cumprod_ = flame.cumprod
-flame.cumprod_ = flame.cumprod
+---@class flame.options.cumprod_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumprod(dim), in its dtype.
+---@param dim integer
+---@return flame.Tensor
+function Tensor:cumprod_(dim) end
+
 ---@class flame.options.cumsum
 ---@field dim? integer
 ---@field dtype? string
@@ -2021,8 +2136,15 @@ flame.cumprod_ = flame.cumprod
 function flame.cumsum(x, dim) end
 Tensor.cumsum = flame.cumsum
 
-Tensor.cumsum_ = flame.cumsum
-flame.cumsum_ = flame.cumsum
+---@class flame.options.cumsum_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumsum(dim), in its dtype.
+---@param dim integer
+---@return flame.Tensor
+function Tensor:cumsum_(dim) end
+
 ---@class flame.options.cumulative_trapezoid
 ---@field x? flame.Tensor|number
 ---@field dim? integer  -1
@@ -2115,15 +2237,15 @@ function data.text(source) end
 ---@param options table?  {dtype = "u16" (u8 u16 i32 u32), header = 0: bytes to skip}
 function data.tokens(path, options) end
 
---- prints plans and kernels as they are made
----@param on? boolean|integer
----@return any
-function flame.debug(on) end
+--- prints plans and kernels as they are made; gives the level before
+---@param level? integer|boolean
+---@return integer
+function flame.debug(level) end
 
 --- the device of new tensors, or sets it
----@param name? string
+---@param device? string
 ---@return string
-function flame.default_device(name) end
+function flame.default_device(device) end
 
 --- the dtype of new tensors that name none, "f32", or sets it
 ---@param dtype? string
@@ -2203,13 +2325,18 @@ Tensor.diag_embed = flame.diag_embed
 function flame.diagflat(x, offset) end
 Tensor.diagflat = flame.diagflat
 
+---@class flame.options.diagonal
+---@field offset? integer  0
+---@field dim1? integer  1
+---@field dim2? integer  2
+
 --- the diagonal of two axes, as a last axis
 ---@param x flame.Tensor
----@param k? integer
----@param a? integer
----@param b? integer
+---@param offset? integer|flame.options.diagonal  0
+---@param dim1? integer|flame.options.diagonal  1
+---@param dim2? integer|flame.options.diagonal  2
 ---@return flame.Tensor
-function flame.diagonal(x, k, a, b) end
+function flame.diagonal(x, offset, dim1, dim2) end
 Tensor.diagonal = flame.diagonal
 
 ---@class flame.options.diagonal_scatter
@@ -2268,26 +2395,35 @@ function Tensor:dim() end
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
 
---- quotient, a float; o: {rounding_mode = "floor" | "trunc"}
+---@class flame.options.div
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
+--- quotient, a float
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.div(x, y, o) end
+function flame.div(x, y) end
 Tensor.div = flame.div
 
 Tensor.div_ = flame.div
 flame.div_ = flame.div
+---@class flame.options.divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.divide(x, y, o) end
+function flame.divide(x, y) end
 Tensor.divide = flame.divide
 
 Tensor.divide_ = flame.divide
 flame.divide_ = flame.divide
+---@class flame.options.dot
+---@field y? flame.Tensor
+
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2299,10 +2435,14 @@ Tensor.dot = flame.dot
 ---@return flame.Tensor
 function Tensor:double() end
 
---- 0 with probability p (0.5), the rest scaled by 1 / (1 - p)
+---@class flame.options.dropout
+---@field p? number  0.5
+---@field training? boolean  true
+
+--- 0 with probability p, the rest scaled by 1 / (1 - p)
 ---@param x flame.Tensor
----@param p? number
----@param training? boolean
+---@param p? number|flame.options.dropout  0.5
+---@param training? boolean|flame.options.dropout  true
 ---@return flame.Tensor
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
@@ -2395,12 +2535,24 @@ Tensor.elu = flame.elu
 
 Tensor.elu_ = flame.elu
 flame.elu_ = flame.elu
---- the rows of w at the ids
+---@class flame.options.embedding
+---@field weight? flame.Tensor
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+
+--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids
 ---@param ids flame.Tensor
----@param w flame.Tensor
----@param padding_idx? integer
+---@param weight flame.Tensor
+---@param padding_idx? integer|flame.options.embedding
+---@param max_norm? number|flame.options.embedding
+---@param norm_type? number|flame.options.embedding  2
+---@param scale_grad_by_freq? boolean|flame.options.embedding  false
+---@param sparse? boolean|flame.options.embedding  false
 ---@return flame.Tensor
-function flame.embedding(ids, w, padding_idx) end
+function flame.embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse) end
 Tensor.embedding = flame.embedding
 
 ---@class flame.options.embedding_bag
@@ -2433,6 +2585,11 @@ Tensor.embedding = flame.embedding
 function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) end
 Tensor.embedding_bag = flame.embedding_bag
 
+---@class flame.options.empty
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
 --- zeros too: memory is never left with old values
 ---@param ... integer
 ---@return flame.Tensor
@@ -2441,17 +2598,21 @@ function flame.empty(...) end
 --- gives cached memory back
 function flame.empty_cache() end
 
+---@class flame.options.empty_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.empty_like(x, o) end
+function flame.empty_like(x) end
 Tensor.empty_like = flame.empty_like
 
 --- with tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.enable_grad(f, ...) end
 
 --- -x * log(x); 0 at 0, -inf below.
@@ -2462,6 +2623,9 @@ Tensor.entr = flame.entr
 
 Tensor.entr_ = flame.entr
 flame.entr_ = flame.entr
+---@class flame.options.eq
+---@field y? flame.Tensor|number
+
 --- is x1 equal to x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2534,12 +2698,18 @@ Tensor.exp2_ = flame.exp2
 flame.exp2_ = flame.exp2
 Tensor.exp_ = flame.exp
 flame.exp_ = flame.exp
+---@class flame.options.expand
+---@field shape? integer
+
 --- axes of size 1 repeated without copies; -1 keeps an axis
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
 function flame.expand(x, ...) end
 Tensor.expand = flame.expand
+
+---@class flame.options.expand_as
+---@field y? flame.Tensor
 
 --- expanded to y's shape
 ---@param x flame.Tensor
@@ -2588,12 +2758,17 @@ function Tensor:exponential_(lambd) end
 ---@return flame.Tensor
 function flame.exponential_window(n, periodic, center, tau) end
 
+---@class flame.options.eye
+---@field m? integer  n
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- ones on the diagonal, n rows and m columns
 ---@param n integer
----@param m? integer
----@param o? table?
+---@param m? integer|flame.options.eye  n
 ---@return flame.Tensor
-function flame.eye(n, m, o) end
+function flame.eye(n, m) end
 
 ---@class flame.options.feature_alpha_dropout
 ---@field p? number  0.5
@@ -2681,8 +2856,11 @@ Tensor.fftshift = flame.fftshift
 function flame.fill(x, value) end
 Tensor.fill = flame.fill
 
+---@class flame.options.fill_
+---@field value? flame.Tensor|number
+
 --- every element of x becomes the value
----@param value number|flame.Tensor
+---@param value flame.Tensor|number
 ---@return flame.Tensor
 function Tensor:fill_(value) end
 
@@ -2704,13 +2882,20 @@ Tensor.fix = flame.fix
 
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
---- axes first to last as one
+---@class flame.options.flatten
+---@field start_dim? integer  1
+---@field end_dim? integer  -1
+
+--- axes start_dim to end_dim as one
 ---@param x flame.Tensor
----@param first? integer
----@param last? integer
+---@param start_dim? integer|flame.options.flatten  1
+---@param end_dim? integer|flame.options.flatten  -1
 ---@return flame.Tensor
-function flame.flatten(x, first, last) end
+function flame.flatten(x, start_dim, end_dim) end
 Tensor.flatten = flame.flatten
+
+---@class flame.options.flip
+---@field dims? integer
 
 --- axes the other way round
 ---@param x flame.Tensor
@@ -2745,8 +2930,14 @@ function Tensor:float() end
 function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
-Tensor.float_power_ = flame.float_power
-flame.float_power_ = flame.float_power
+---@class flame.options.float_power_
+---@field y? flame.Tensor|number
+
+--- x becomes x:float_power(y), which is f64.
+---@param y flame.Tensor|number
+---@return flame.Tensor
+function Tensor:float_power_(y) end
+
 --- largest integer not above x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2755,6 +2946,9 @@ Tensor.floor = flame.floor
 
 Tensor.floor_ = flame.floor
 flame.floor_ = flame.floor
+---@class flame.options.floor_divide
+---@field y? flame.Tensor|number
+
 --- The same as floordiv.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2764,6 +2958,9 @@ Tensor.floor_divide = flame.floor_divide
 
 Tensor.floor_divide_ = flame.floor_divide
 flame.floor_divide_ = flame.floor_divide
+---@class flame.options.floordiv
+---@field y? flame.Tensor|number
+
 --- quotient rounded down; integers by zero give 0
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2792,6 +2989,9 @@ Tensor.fmax = flame.fmax
 ---@return flame.Tensor
 function flame.fmin(x, y) end
 Tensor.fmin = flame.fmin
+
+---@class flame.options.fmod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x1
 ---@param x flame.Tensor|number
@@ -2879,27 +3079,42 @@ function Tensor:free() end
 function flame.frexp(x) end
 Tensor.frexp = flame.frexp
 
+---@class flame.options.from_bytes
+---@field shape? integer|integer[]
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- a tensor of the elements in a string, row-major, as x:bytes() gives them
 ---@param bytes string
 ---@param shape integer|integer[]
 ---@param dtype string
----@param o? table?
 ---@return flame.Tensor
-function flame.from_bytes(bytes, shape, dtype, o) end
+function flame.from_bytes(bytes, shape, dtype) end
+
+---@class flame.options.full
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value
 ---@param shape integer|integer[]
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full(shape, value, o) end
+function flame.full(shape, value) end
+
+---@class flame.options.full_like
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value, in x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full_like(x, value, o) end
+function flame.full_like(x, value) end
 Tensor.full_like = flame.full_like
 
 ---@class flame.options.func
@@ -2911,12 +3126,16 @@ Tensor.full_like = flame.full_like
 ---@return function
 function flame.func() end
 
---- for each place of idx the element of x at that position of axis d
+---@class flame.options.gather
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- for each place of index the element of x at that position of axis dim
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.gather(x, d, idx) end
+function flame.gather(x, dim, index) end
 Tensor.gather = flame.gather
 
 ---@class flame.options.gaussian_nll_loss
@@ -2963,6 +3182,9 @@ Tensor.gcd = flame.gcd
 
 Tensor.gcd_ = flame.gcd
 flame.gcd_ = flame.gcd
+---@class flame.options.ge
+---@field y? flame.Tensor|number
+
 --- is x1 at least x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2972,15 +3194,24 @@ Tensor.ge = flame.ge
 
 Tensor.ge_ = flame.ge
 flame.ge_ = flame.ge
---- x times the normal distribution function; o: {approximate = "none" | "tanh"}
+---@class flame.options.gelu
+---@field approximate? "none"|"tanh"  "none"
+
+--- x times the normal distribution function
 ---@param x flame.Tensor
----@param o? table?
+---@param approximate? "none"|"tanh"|flame.options.gelu  "none"
 ---@return flame.Tensor
-function flame.gelu(x, o) end
+function flame.gelu(x, approximate) end
 Tensor.gelu = flame.gelu
 
-Tensor.gelu_ = flame.gelu
-flame.gelu_ = flame.gelu
+---@class flame.options.gelu_
+---@field approximate? "none"|"tanh"  "none"
+
+--- x becomes x:gelu(…).
+---@param approximate? "none"|"tanh"|flame.options.gelu_  "none"
+---@return flame.Tensor
+function Tensor:gelu_(approximate) end
+
 ---@class flame.options.general_cosine_window
 ---@field a? number[]|flame.Tensor
 ---@field periodic? boolean  true
@@ -3036,9 +3267,9 @@ function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
 --- The same as default_device.
----@param name? string
+---@param device? string
 ---@return string
-function flame.get_default_device(name) end
+function flame.get_default_device(device) end
 
 --- The same as default_dtype.
 ---@param dtype? string
@@ -3046,9 +3277,9 @@ function flame.get_default_device(name) end
 function flame.get_default_dtype(dtype) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.get_rng_state(s) end
+---@param state? table
+---@return table
+function flame.get_rng_state(state) end
 
 ---@class flame.options.glu
 ---@field dim? integer  -1
@@ -3118,6 +3349,9 @@ function Tensor:gradients(inputs) end
 ---@return string
 function flame.graph(x, format) end
 
+---@class flame.options.greater
+---@field y? flame.Tensor|number
+
 --- The same as gt.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3127,6 +3361,9 @@ Tensor.greater = flame.greater
 
 Tensor.greater_ = flame.greater
 flame.greater_ = flame.greater
+---@class flame.options.greater_equal
+---@field y? flame.Tensor|number
+
 --- The same as ge.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3168,6 +3405,9 @@ Tensor.grid_sample = flame.grid_sample
 ---@return flame.Tensor
 function flame.group_norm(x, num_groups, weight, bias, eps) end
 Tensor.group_norm = flame.group_norm
+
+---@class flame.options.gt
+---@field y? flame.Tensor|number
 
 --- is x1 above x2
 ---@param x flame.Tensor|number
@@ -3448,6 +3688,9 @@ Tensor.huber_loss = flame.huber_loss
 ---@return flame.Tensor|table products
 function flame.hvp(f, x, v) end
 
+---@class flame.options.hypot
+---@field y? flame.Tensor|number
+
 --- sqrt(x1 x1 + x2 x2) without overflow
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3664,39 +3907,86 @@ function image.resize(x, size, options) end
 ---@param x flame.Tensor
 function image.save(path, x) end
 
---- x with the slices of src added at the positions idx
+---@class flame.options.index_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x with the slices of src, times alpha, added at the positions index
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_add(x, d, idx, src) end
+function flame.index_add(x, dim, index, src) end
 Tensor.index_add = flame.index_add
 
-Tensor.index_add_ = flame.index_add
-flame.index_add_ = flame.index_add
---- x with the positions idx along d replaced by the slices of src
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.index_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x becomes x:index_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_copy(x, d, idx, src) end
+function Tensor:index_add_(dim, index, src) end
+
+---@class flame.options.index_copy
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the positions index along dim replaced by the slices of src
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_copy(x, dim, index, src) end
 Tensor.index_copy = flame.index_copy
 
-Tensor.index_copy_ = flame.index_copy
-flame.index_copy_ = flame.index_copy
---- x with the value at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param value number
+---@class flame.options.index_copy_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:index_copy(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_fill(x, d, idx, value) end
+function Tensor:index_copy_(dim, index, src) end
+
+---@class flame.options.index_fill
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x with the value at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_fill(x, dim, index, value) end
 Tensor.index_fill = flame.index_fill
 
-Tensor.index_fill_ = flame.index_fill
-flame.index_fill_ = flame.index_fill
+---@class flame.options.index_fill_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:index_fill(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:index_fill_(dim, index, value) end
+
 ---@class flame.options.index_put
 ---@field indices? any[]
 ---@field values? flame.Tensor|number|boolean
@@ -3733,18 +4023,22 @@ Tensor.index_reduce = flame.index_reduce
 
 Tensor.index_reduce_ = flame.index_reduce
 flame.index_reduce_ = flame.index_reduce
---- the positions idx of an axis
+---@class flame.options.index_select
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- the positions index of an axis
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.index_select(x, d, idx) end
+function flame.index_select(x, dim, index) end
 Tensor.index_select = flame.index_select
 
 --- The same as no_grad.
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.inference_mode(f, ...) end
 
 --- versions, devices, memory
@@ -3898,7 +4192,7 @@ function flame.is_signed(x) end
 Tensor.is_signed = flame.is_signed
 
 --- is x a tensor
----@param x any
+---@param x? table|any
 ---@return boolean
 function flame.is_tensor(x) end
 
@@ -4108,14 +4402,20 @@ Tensor.l1_loss = flame.l1_loss
 ---@return table
 function flame.last_error() end
 
---- normalised over the last axes, times w plus b
+---@class flame.options.layer_norm
+---@field shape? integer|integer[]
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field eps? number  1e-5
+
+--- normalised over the last axes, of these sizes, times weight plus bias
 ---@param x flame.Tensor
 ---@param shape integer|integer[]
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param eps? number
+---@param weight? flame.Tensor|flame.options.layer_norm
+---@param bias? flame.Tensor|flame.options.layer_norm
+---@param eps? number|flame.options.layer_norm  1e-5
 ---@return flame.Tensor
-function flame.layer_norm(x, shape, w, b, eps) end
+function flame.layer_norm(x, shape, weight, bias, eps) end
 Tensor.layer_norm = flame.layer_norm
 
 ---@class flame.options.lcm
@@ -4142,6 +4442,9 @@ Tensor.ldexp = flame.ldexp
 
 Tensor.ldexp_ = flame.ldexp
 flame.ldexp_ = flame.ldexp
+---@class flame.options.le
+---@field y? flame.Tensor|number
+
 --- is x1 at most x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4186,6 +4489,9 @@ Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
 flame.lerp_ = flame.lerp
+---@class flame.options.less
+---@field y? flame.Tensor|number
+
 --- The same as lt.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4195,6 +4501,9 @@ Tensor.less = flame.less
 
 Tensor.less_ = flame.less
 flame.less_ = flame.less
+---@class flame.options.less_equal
+---@field y? flame.Tensor|number
+
 --- The same as le.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4237,6 +4546,9 @@ function flame.linalg.addmm(x, mat1, mat2) end
 ---@param batch2 flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.baddbmm(x, batch1, batch2) end
+
+---@class flame.options.linalg.bmm
+---@field y? flame.Tensor
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -4351,6 +4663,9 @@ function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 ---@param dim2? integer|flame.options.linalg.diagonal  -1
 ---@return flame.Tensor
 function flame.linalg.diagonal(x, offset, dim1, dim2) end
+
+---@class flame.options.linalg.dot
+---@field y? flame.Tensor
 
 --- sum of products of two vectors
 ---@param x flame.Tensor
@@ -4531,6 +4846,9 @@ function flame.linalg.lu_factor_ex(x, pivot) end
 ---@return flame.Tensor
 function flame.linalg.lu_solve(lu, pivots, b) end
 
+---@class flame.options.linalg.matmul
+---@field y? flame.Tensor
+
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -4585,6 +4903,9 @@ function flame.linalg.matrix_rank(x, tol, hermitian) end
 ---@return flame.Tensor
 function flame.linalg.matrix_transpose(x) end
 
+---@class flame.options.linalg.mm
+---@field y? flame.Tensor
+
 --- product of two matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -4595,6 +4916,9 @@ function flame.linalg.mm(x, y) end
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.linalg.multi_dot(tensors) end
+
+---@class flame.options.linalg.mv
+---@field y? flame.Tensor
 
 --- matrix times vector
 ---@param x flame.Tensor
@@ -4782,21 +5106,31 @@ function flame.linalg.vecdot(x, y, dim) end
 ---@return flame.Tensor
 function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
---- x times w transposed, plus b
+---@class flame.options.linear
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+
+--- x times weight transposed, plus bias
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.linear
 ---@return flame.Tensor
-function flame.linear(x, w, b) end
+function flame.linear(x, weight, bias) end
 Tensor.linear = flame.linear
+
+---@class flame.options.linspace
+---@field last? number
+---@field n? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- n values from first to last, equally apart
 ---@param first number
 ---@param last number
 ---@param n integer
----@param o? table?
 ---@return flame.Tensor
-function flame.linspace(first, last, n, o) end
+function flame.linspace(first, last, n) end
 
 ---@class flame.options.load
 ---@field device? string
@@ -4876,11 +5210,16 @@ flame.log_ndtr_ = flame.log_ndtr
 ---@return flame.Tensor
 function Tensor:log_normal_(mean, std) end
 
+---@class flame.options.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- log of softmax
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.log_softmax
 ---@return flame.Tensor
-function flame.log_softmax(x, d) end
+function flame.log_softmax(x, dim, dtype) end
 Tensor.log_softmax = flame.log_softmax
 
 ---@class flame.options.logaddexp
@@ -4923,6 +5262,9 @@ Tensor.logcumsumexp = flame.logcumsumexp
 function flame.logdet(x) end
 Tensor.logdet = flame.logdet
 
+---@class flame.options.logical_and
+---@field y? flame.Tensor|number
+
 --- are both not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4940,6 +5282,9 @@ Tensor.logical_not = flame.logical_not
 
 Tensor.logical_not_ = flame.logical_not
 flame.logical_not_ = flame.logical_not
+---@class flame.options.logical_or
+---@field y? flame.Tensor|number
+
 --- is one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4949,6 +5294,9 @@ Tensor.logical_or = flame.logical_or
 
 Tensor.logical_or_ = flame.logical_or
 flame.logical_or_ = flame.logical_or
+---@class flame.options.logical_xor
+---@field y? flame.Tensor|number
+
 --- is exactly one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4994,12 +5342,16 @@ flame.logsigmoid_ = flame.logsigmoid
 ---@return flame.Tensor
 function flame.logspace(first, last, n, base) end
 
+---@class flame.options.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+
 --- log(sum(exp(x))) without overflow
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.logsumexp
+---@param keepdim? boolean|flame.options.logsumexp  false
 ---@return flame.Tensor
-function flame.logsumexp(x, d, o) end
+function flame.logsumexp(x, dim, keepdim) end
 Tensor.logsumexp = flame.logsumexp
 
 --- as i64
@@ -5074,6 +5426,9 @@ Tensor.lp_pool3d = flame.lp_pool3d
 function flame.lstsq(a, b, rcond, driver) end
 Tensor.lstsq = flame.lstsq
 
+---@class flame.options.lt
+---@field y? flame.Tensor|number
+
 --- is x1 below x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5121,8 +5476,8 @@ Tensor.lu_solve = flame.lu_solve
 function flame.lu_unpack(lu, pivots) end
 
 --- The same as seed.
----@param n integer
-function flame.manual_seed(n) end
+---@param seed integer
+function flame.manual_seed(seed) end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 --- broadcasts, fuses with what is around it, and differentiates.
@@ -5146,16 +5501,28 @@ function flame.map(text) end
 function flame.margin_ranking_loss(x1, x2, target, margin, reduction) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
+---@class flame.options.masked_fill
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
 --- the value where mask holds, else x
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
----@param value number|flame.Tensor
+---@param value flame.Tensor|number|boolean
 ---@return flame.Tensor
 function flame.masked_fill(x, mask, value) end
 Tensor.masked_fill = flame.masked_fill
 
-Tensor.masked_fill_ = flame.masked_fill
-flame.masked_fill_ = flame.masked_fill
+---@class flame.options.masked_fill_
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:masked_fill(…)
+---@param mask flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:masked_fill_(mask, value) end
+
 ---@class flame.options.masked_scatter
 ---@field mask? flame.Tensor
 ---@field src? flame.Tensor
@@ -5170,12 +5537,18 @@ Tensor.masked_scatter = flame.masked_scatter
 
 Tensor.masked_scatter_ = flame.masked_scatter
 flame.masked_scatter_ = flame.masked_scatter
+---@class flame.options.masked_select
+---@field mask? flame.Tensor
+
 --- the elements where mask holds, as one axis
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
 ---@return flame.Tensor
 function flame.masked_select(x, mask) end
 Tensor.masked_select = flame.masked_select
+
+---@class flame.options.matmul
+---@field y? flame.Tensor
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -5200,13 +5573,17 @@ Tensor.matrix_exp = flame.matrix_exp
 function flame.matrix_power(x, n) end
 Tensor.matrix_power = flame.matrix_power
 
+---@class flame.options.max
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- largest; with one axis values and positions; with a tensor the larger of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.max(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.max  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.max(x, dim, keepdim) end
 Tensor.max = flame.max
 
 ---@class flame.options.max_pool1d
@@ -5329,6 +5706,9 @@ Tensor.max_unpool2d = flame.max_unpool2d
 function flame.max_unpool3d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool3d = flame.max_unpool3d
 
+---@class flame.options.maximum
+---@field y? flame.Tensor|number
+
 --- the larger; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5338,12 +5718,17 @@ Tensor.maximum = flame.maximum
 
 Tensor.maximum_ = flame.maximum
 flame.maximum_ = flame.maximum
---- mean; o: {keepdim = false}
+---@class flame.options.mean
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- mean
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.mean
+---@param keepdim? boolean|flame.options.mean  false
 ---@return flame.Tensor
-function flame.mean(x, d, o) end
+function flame.mean(x, dim, keepdim) end
 Tensor.mean = flame.mean
 
 ---@class flame.options.median
@@ -5361,7 +5746,7 @@ function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
 --- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
----@param device? string
+---@param device? "reset_peak"|string
 ---@return table
 function flame.memory(device) end
 
@@ -5373,14 +5758,21 @@ function flame.memory(device) end
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
 
+---@class flame.options.min
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- smallest; with one axis values and positions; with a tensor the smaller of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.min(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.min  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.min(x, dim, keepdim) end
 Tensor.min = flame.min
+
+---@class flame.options.minimum
+---@field y? flame.Tensor|number
 
 --- the smaller; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
@@ -5399,12 +5791,18 @@ Tensor.mish = flame.mish
 
 Tensor.mish_ = flame.mish
 flame.mish_ = flame.mish
+---@class flame.options.mm
+---@field y? flame.Tensor
+
 --- product of two matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.mm(x, y) end
 Tensor.mm = flame.mm
+
+---@class flame.options.mod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x2
 ---@param x flame.Tensor|number
@@ -5469,6 +5867,9 @@ Tensor.mse_loss = flame.mse_loss
 ---@return flame.Tensor
 function flame.msort(x) end
 Tensor.msort = flame.msort
+
+---@class flame.options.mul
+---@field y? flame.Tensor|number
 
 --- product
 ---@param x flame.Tensor|number
@@ -5538,6 +5939,9 @@ Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 function flame.multinomial(probs, n, replacement) end
 Tensor.multinomial = flame.multinomial
 
+---@class flame.options.multiply
+---@field y? flame.Tensor|number
+
 --- The same as mul.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5547,6 +5951,9 @@ Tensor.multiply = flame.multiply
 
 Tensor.multiply_ = flame.multiply
 flame.multiply_ = flame.multiply
+---@class flame.options.mv
+---@field y? flame.Tensor
+
 --- matrix times vector
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5636,29 +6043,39 @@ Tensor.nanquantile = flame.nanquantile
 function flame.nansum(x, dim, keepdim) end
 Tensor.nansum = flame.nansum
 
---- n positions of an axis from 'first' on
+---@class flame.options.narrow
+---@field dim? integer
+---@field start? integer
+---@field length? integer
+
+--- so many positions of an axis from start on
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow(x, d, first, n) end
+function flame.narrow(x, dim, start, length) end
 Tensor.narrow = flame.narrow
+
+---@class flame.options.narrow_copy
+---@field dim? integer
+---@field start? integer
+---@field length? integer
 
 --- The same as narrow.
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow_copy(x, d, first, n) end
+function flame.narrow_copy(x, dim, start, length) end
 Tensor.narrow_copy = flame.narrow_copy
 
 --- bytes of the elements
 ---@return integer
 function Tensor:nbytes() end
 
---- number of axes
+--- The same as dim.
 ---@return integer
 function Tensor:ndimension() end
 
@@ -5678,6 +6095,9 @@ Tensor.ndtri = flame.ndtri
 
 Tensor.ndtri_ = flame.ndtri
 flame.ndtri_ = flame.ndtri
+---@class flame.options.ne
+---@field y? flame.Tensor|number
+
 --- is x1 different from x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5703,7 +6123,7 @@ Tensor.negative = flame.negative
 
 Tensor.negative_ = flame.negative
 flame.negative_ = flame.negative
---- number of elements
+--- The same as numel.
 ---@return integer
 function Tensor:nelement() end
 
@@ -6958,9 +7378,9 @@ function nn.utils.vector_to_parameters(vector, params) end
 function nn.utils.weight_norm(module, name, dim) end
 
 --- without tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.no_grad(f, ...) end
 
 ---@class flame.options.nonzero
@@ -6989,17 +7409,27 @@ Tensor.nonzero = flame.nonzero
 function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
 
---- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
+---@class flame.options.normal
+---@field mean? number  0
+---@field std? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- normal numbers; of tensors one for each of their elements
 ---@param shape integer|integer[]
----@param mean? number
----@param std? number
----@param o? table?
+---@param mean? number|flame.options.normal  0
+---@param std? number|flame.options.normal  1
 ---@return flame.Tensor
-function flame.normal(shape, mean, std, o) end
+function flame.normal(shape, mean, std) end
+
+---@class flame.options.normal_
+---@field mean? number  0
+---@field std? number  1
 
 --- x becomes normal numbers
----@param mean? number
----@param std? number
+---@param mean? number|flame.options.normal_  0
+---@param std? number|flame.options.normal_  1
 ---@return flame.Tensor
 function Tensor:normal_(mean, std) end
 
@@ -7016,6 +7446,9 @@ function Tensor:normal_(mean, std) end
 ---@return flame.Tensor
 function flame.normalize(x, p, dim, eps) end
 Tensor.normalize = flame.normalize
+
+---@class flame.options.not_equal
+---@field y? flame.Tensor|number
 
 --- The same as ne.
 ---@param x flame.Tensor|number
@@ -7044,23 +7477,35 @@ Tensor.numel = flame.numel
 ---@return flame.Tensor
 function flame.nuttall_window(n, periodic) end
 
---- 1 at each id's position, 0 elsewhere
+---@class flame.options.one_hot
+---@field num_classes? integer  -1
+
+--- 1 at each id's position, 0 elsewhere; -1: as many classes as the largest id
 ---@param ids flame.Tensor
----@param n? integer
+---@param num_classes? integer|flame.options.one_hot  -1
 ---@return flame.Tensor
-function flame.one_hot(ids, n) end
+function flame.one_hot(ids, num_classes) end
 Tensor.one_hot = flame.one_hot
 
---- ones of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.ones
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- ones of this shape
 ---@param ... integer
 ---@return flame.Tensor
 function flame.ones(...) end
 
+---@class flame.options.ones_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- ones of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.ones_like(x, o) end
+function flame.ones_like(x) end
 Tensor.ones_like = flame.ones_like
 
 --- SGD with averaged parameters, in state.ax
@@ -7388,6 +7833,9 @@ Tensor.pca_lowrank = flame.pca_lowrank
 function flame.pdist(x, p) end
 Tensor.pdist = flame.pdist
 
+---@class flame.options.permute
+---@field dims? integer
+
 --- axes in another order
 ---@param x flame.Tensor
 ---@param ... integer
@@ -7540,6 +7988,9 @@ Tensor.positive = flame.positive
 
 Tensor.positive_ = flame.positive
 flame.positive_ = flame.positive
+---@class flame.options.pow
+---@field y? flame.Tensor|number
+
 --- x1 to the power x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -7559,12 +8010,17 @@ flame.pow_ = flame.pow
 function flame.prelu(x, weight) end
 Tensor.prelu = flame.prelu
 
---- product; o: {keepdim = false}
+---@class flame.options.prod
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- product
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.prod
+---@param keepdim? boolean|flame.options.prod  false
 ---@return flame.Tensor
-function flame.prod(x, d, o) end
+function flame.prod(x, dim, keepdim) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
@@ -7639,45 +8095,75 @@ Tensor.rad2deg = flame.rad2deg
 
 Tensor.rad2deg_ = flame.rad2deg
 flame.rad2deg_ = flame.rad2deg
---- uniform numbers in [0, 1) of this shape, then options
+---@class flame.options.rand
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- uniform numbers in [0, 1) of this shape
 ---@param ... integer
 ---@return flame.Tensor
 function flame.rand(...) end
 
+---@class flame.options.rand_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- uniform numbers in [0, 1) of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.rand_like(x, o) end
+function flame.rand_like(x) end
 Tensor.rand_like = flame.rand_like
+
+---@class flame.options.randint
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high, high included
 ---@param shape integer|integer[]
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint(shape, low, high, o) end
+function flame.randint(shape, low, high) end
+
+---@class flame.options.randint_like
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high of x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint_like(x, low, high, o) end
+function flame.randint_like(x, low, high) end
 Tensor.randint_like = flame.randint_like
 
---- normal numbers of this shape, then options
+---@class flame.options.randn
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- normal numbers of this shape
 ---@param ... integer
 ---@return flame.Tensor
 function flame.randn(...) end
 
+---@class flame.options.randn_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- normal numbers of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.randn_like(x, o) end
+function flame.randn_like(x) end
 Tensor.randn_like = flame.randn_like
 
 ---@class flame.options.random_
@@ -7734,6 +8220,9 @@ Tensor.reciprocal = flame.reciprocal
 
 Tensor.reciprocal_ = flame.reciprocal
 flame.reciprocal_ = flame.reciprocal
+---@class flame.options.register_hook
+---@field f? function
+
 --- f sees x's gradient, and may return another; handle:remove()
 ---@param f function
 ---@return table
@@ -7755,6 +8244,9 @@ Tensor.relu6_ = flame.relu6
 flame.relu6_ = flame.relu6
 Tensor.relu_ = flame.relu
 flame.relu_ = flame.relu
+---@class flame.options.remainder
+---@field y? flame.Tensor|number
+
 --- The same as mod.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -7794,10 +8286,16 @@ flame.renorm_ = flame.renorm
 function flame.repeat_interleave(x, repeats, dim) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
+---@class flame.options.requires_grad_
+---@field on? boolean  true
+
 --- x is tracked from here on, or no longer
----@param on? boolean
+---@param on? boolean|flame.options.requires_grad_  true
 ---@return flame.Tensor
 function Tensor:requires_grad_(on) end
+
+---@class flame.options.reshape
+---@field shape? integer
 
 --- the same elements in another shape; one size may be -1
 ---@param x flame.Tensor
@@ -7839,6 +8337,7 @@ function flame.result_type(x, y) end
 Tensor.result_type = flame.result_type
 
 --- x keeps its gradient though it is no leaf
+---@return flame.Tensor
 function Tensor:retain_grad() end
 
 ---@class flame.options.rfft
@@ -7911,9 +8410,9 @@ function flame.rms_norm(x, normalized_shape, weight, eps) end
 Tensor.rms_norm = flame.rms_norm
 
 --- the generator's state, or sets it
----@param s? string|table
----@return any
-function flame.rng_state(s) end
+---@param state? table
+---@return table
+function flame.rng_state(state) end
 
 ---@class flame.options.roll
 ---@field shifts? integer|integer[]
@@ -7956,15 +8455,19 @@ Tensor.rot90 = flame.rot90
 function flame.rotary(x, cos, sin) end
 Tensor.rotary = flame.rotary
 
---- nearest integer, halves to even; o: {decimals = 0}
+---@class flame.options.round
+---@field decimals? integer  0
+
+--- nearest integer, halves to even
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.round(x, o) end
+function flame.round(x) end
 Tensor.round = flame.round
 
-Tensor.round_ = flame.round
-flame.round_ = flame.round
+--- nearest integer, halves to even
+---@return flame.Tensor
+function Tensor:round_() end
+
 --- One above the other.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
@@ -8016,11 +8519,15 @@ Tensor.rsub = flame.rsub
 ---@param value flame.Tensor|table
 function flame.save(path, value) end
 
+---@class flame.options.scalar_tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- The same as tensor.
----@param values number|boolean|table
----@param o? table?
+---@param values any
 ---@return flame.Tensor
-function flame.scalar_tensor(values, o) end
+function flame.scalar_tensor(values) end
 
 ---@class flame.options.scaled_dot_product_attention
 ---@field k? flame.Tensor
@@ -8048,28 +8555,59 @@ function flame.scalar_tensor(values, o) end
 function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 
---- x with the elements of src stored at the positions idx of axis d
+---@class flame.options.scatter
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field reduce? "add"|"multiply"
+
+--- x with the elements of src stored at the positions index of axis dim; reduce: added to x's, or multiplied with them
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor|number
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter(x, d, idx, src) end
+function flame.scatter(x, dim, index, src) end
 Tensor.scatter = flame.scatter
 
-Tensor.scatter_ = flame.scatter
-flame.scatter_ = flame.scatter
---- x with the elements of src added at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.scatter_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter(dim, index, src)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter_add(x, d, idx, src) end
+function Tensor:scatter_(dim, index, src) end
+
+---@class flame.options.scatter_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the elements of src added at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.scatter_add(x, dim, index, src) end
 Tensor.scatter_add = flame.scatter_add
 
-Tensor.scatter_add_ = flame.scatter_add
-flame.scatter_add_ = flame.scatter_add
+---@class flame.options.scatter_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:scatter_add_(dim, index, src) end
+
 ---@class flame.options.scatter_reduce
 ---@field dim? integer
 ---@field index? flame.Tensor
@@ -8091,7 +8629,7 @@ Tensor.scatter_reduce_ = flame.scatter_reduce
 flame.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
 ---@param f? function
----@return any
+---@return any ...
 function flame.scope(f) end
 
 ---@class flame.options.searchsorted
@@ -8114,8 +8652,8 @@ function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
 --- starts the generator anew
----@param n integer
-function flame.seed(n) end
+---@param seed integer
+function flame.seed(seed) end
 
 ---@class flame.options.segment_reduce
 ---@field reduce? "sum"|"mean"|"prod"|"max"|"min"
@@ -8133,12 +8671,16 @@ function flame.seed(n) end
 function flame.segment_reduce(x, reduce) end
 Tensor.segment_reduce = flame.segment_reduce
 
+---@class flame.options.select
+---@field dim? integer
+---@field index? integer
+
 --- one position of an axis, which goes
 ---@param x flame.Tensor
----@param d integer
----@param i integer
+---@param dim integer
+---@param index integer
 ---@return flame.Tensor
-function flame.select(x, d, i) end
+function flame.select(x, dim, index) end
 Tensor.select = flame.select
 
 ---@class flame.options.select_scatter
@@ -8164,9 +8706,9 @@ Tensor.selu = flame.selu
 Tensor.selu_ = flame.selu
 flame.selu_ = flame.selu
 --- The same as default_device.
----@param name? string
+---@param device? string
 ---@return string
-function flame.set_default_device(name) end
+function flame.set_default_device(device) end
 
 --- The same as default_dtype.
 ---@param dtype? string
@@ -8180,9 +8722,9 @@ function flame.set_default_dtype(dtype) end
 function flame.set_grad_enabled(on, ...) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.set_rng_state(s) end
+---@param state? table
+---@return table
+function flame.set_rng_state(state) end
 
 --- The same as sign.
 ---@param x flame.Tensor
@@ -8224,8 +8766,10 @@ Tensor.signbit = flame.signbit
 function flame.silu(x) end
 Tensor.silu = flame.silu
 
-Tensor.silu_ = flame.silu
-flame.silu_ = flame.silu
+--- x becomes x:silu().
+---@return flame.Tensor
+function Tensor:silu_() end
+
 --- sine of x in radians
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -8250,10 +8794,13 @@ Tensor.sinh = flame.sinh
 
 Tensor.sinh_ = flame.sinh
 flame.sinh_ = flame.sinh
+---@class flame.options.size
+---@field dim? integer
+
 --- size of an axis, or all sizes
----@param d? integer
+---@param dim? integer|flame.options.size
 ---@return integer|integer[]
-function Tensor:size(d) end
+function Tensor:size(dim) end
 
 ---@class flame.options.slice_scatter
 ---@field src? flame.Tensor
@@ -8307,30 +8854,46 @@ Tensor.smooth_l1_loss = flame.smooth_l1_loss
 function flame.soft_margin_loss(input, target, reduction) end
 Tensor.soft_margin_loss = flame.soft_margin_loss
 
---- exp(x) over its sum along d
+---@class flame.options.softmax
+---@field dim? integer
+---@field dtype? string
+
+--- exp(x) over its sum along dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmax
 ---@return flame.Tensor
-function flame.softmax(x, d) end
+function flame.softmax(x, dim, dtype) end
 Tensor.softmax = flame.softmax
+
+---@class flame.options.softmin
+---@field dim? integer
+---@field dtype? string
 
 --- softmax of -x
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmin
 ---@return flame.Tensor
-function flame.softmin(x, d) end
+function flame.softmin(x, dim, dtype) end
 Tensor.softmin = flame.softmin
 
---- log(1 + exp(beta x)) / beta, x above the threshold (20)
+---@class flame.options.softplus
+---@field beta? number  1
+---@field threshold? number  20
+
+--- log(1 + exp(x))
 ---@param x flame.Tensor
----@param beta? number
----@param threshold? number
+---@param beta? number|flame.options.softplus  1
+---@param threshold? number|flame.options.softplus  20
 ---@return flame.Tensor
 function flame.softplus(x, beta, threshold) end
 Tensor.softplus = flame.softplus
 
-Tensor.softplus_ = flame.softplus
-flame.softplus_ = flame.softplus
+--- log(1 + exp(x))
+---@return flame.Tensor
+function Tensor:softplus_() end
+
 ---@class flame.options.softshrink
 ---@field lambd? number  0.5
 
@@ -8590,11 +9153,16 @@ Tensor.special.log1p = flame.special.log1p
 function flame.special.log_ndtr(x) end
 Tensor.special.log_ndtr = flame.special.log_ndtr
 
+---@class flame.options.special.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.log_softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.log_softmax
 ---@return flame.Tensor
-function flame.special.log_softmax(x, d) end
+function flame.special.log_softmax(x, dim, dtype) end
 Tensor.special.log_softmax = flame.special.log_softmax
 
 ---@class flame.options.special.logit
@@ -8607,12 +9175,16 @@ Tensor.special.log_softmax = flame.special.log_softmax
 function flame.special.logit(x, eps) end
 Tensor.special.logit = flame.special.logit
 
+---@class flame.options.special.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+
 --- The same as flame.logsumexp.
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.special.logsumexp
+---@param keepdim? boolean|flame.options.special.logsumexp  false
 ---@return flame.Tensor
-function flame.special.logsumexp(x, d, o) end
+function flame.special.logsumexp(x, dim, keepdim) end
 Tensor.special.logsumexp = flame.special.logsumexp
 
 --- The same as flame.i0.
@@ -8675,11 +9247,13 @@ Tensor.special.polygamma = flame.special.polygamma
 function flame.special.psi(x) end
 Tensor.special.psi = flame.special.psi
 
+---@class flame.options.special.round
+---@field decimals? integer  0
+
 --- The same as flame.round.
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.special.round(x, o) end
+function flame.special.round(x) end
 Tensor.special.round = flame.special.round
 
 --- exp(x) times the modified Bessel function of the second kind, of the order in its name.
@@ -8734,11 +9308,16 @@ function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 function flame.special.sinc(x) end
 Tensor.special.sinc = flame.special.sinc
 
+---@class flame.options.special.softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.softmax
 ---@return flame.Tensor
-function flame.special.softmax(x, d) end
+function flame.special.softmax(x, dim, dtype) end
 Tensor.special.softmax = flame.special.softmax
 
 --- sin(x) / x, 1 at 0.
@@ -8776,20 +9355,28 @@ Tensor.special.xlogy = flame.special.xlogy
 function flame.special.zeta(x, q) end
 Tensor.special.zeta = flame.special.zeta
 
+---@class flame.options.split
+---@field size? integer|integer[]
+---@field dim? integer  1
+
 --- parts of this size, or of these sizes
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split  1
 ---@return flame.Tensor[]
-function flame.split(x, size, d) end
+function flame.split(x, size, dim) end
 Tensor.split = flame.split
+
+---@class flame.options.split_with_sizes
+---@field size? integer|integer[]
+---@field dim? integer  1
 
 --- The same as split.
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split_with_sizes  1
 ---@return flame.Tensor[]
-function flame.split_with_sizes(x, size, d) end
+function flame.split_with_sizes(x, size, dim) end
 Tensor.split_with_sizes = flame.split_with_sizes
 
 --- square root
@@ -8808,30 +9395,40 @@ Tensor.square = flame.square
 
 Tensor.square_ = flame.square
 flame.square_ = flame.square
+---@class flame.options.squeeze
+---@field dim? integer|integer[]
+
 --- without axes of size 1
 ---@param x flame.Tensor
----@param d? integer|integer[]?
+---@param dim? integer|integer[]|flame.options.squeeze
 ---@return flame.Tensor
-function flame.squeeze(x, d) end
+function flame.squeeze(x, dim) end
 Tensor.squeeze = flame.squeeze
 
---- joined along a new axis (1)
----@param list flame.Tensor[]
----@param d? integer
+---@class flame.options.stack
+---@field dim? integer  1
+
+--- joined along a new axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.stack  1
 ---@return flame.Tensor
-function flame.stack(list, d) end
+function flame.stack(tensors, dim) end
 
 --- counters of the session; "reset" zeroes them
----@param what? string
+---@param what? "reset"
 ---@return table
 function flame.stats(what) end
 
---- standard deviation; o: {correction = 1, keepdim = false}
+---@class flame.options.std
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- standard deviation, as var
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.std  false
 ---@return flame.Tensor
-function flame.std(x, d, o) end
+function flame.std(x, unbiased, keepdim) end
 Tensor.std = flame.std
 
 ---@class flame.options.std_mean
@@ -8875,37 +9472,51 @@ Tensor.std_mean = flame.std_mean
 function flame.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex) end
 Tensor.stft = flame.stft
 
---- elements from one position to the next along an axis
----@param d? integer
----@return integer|integer[]
-function Tensor:stride(d) end
+---@class flame.options.stride
+---@field dim? integer
 
---- difference; o: {alpha = 1} times y
+--- elements from one position to the next along an axis
+---@param dim? integer|flame.options.stride
+---@return integer|integer[]
+function Tensor:stride(dim) end
+
+---@class flame.options.sub
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- difference
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.sub(x, y, o) end
+function flame.sub(x, y) end
 Tensor.sub = flame.sub
 
 Tensor.sub_ = flame.sub
 flame.sub_ = flame.sub
+---@class flame.options.subtract
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
 --- The same as sub.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.subtract(x, y, o) end
+function flame.subtract(x, y) end
 Tensor.subtract = flame.subtract
 
 Tensor.subtract_ = flame.subtract
 flame.subtract_ = flame.subtract
---- sum; o: {keepdim = false}
+---@class flame.options.sum
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- sum
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.sum
+---@param keepdim? boolean|flame.options.sum  false
 ---@return flame.Tensor
-function flame.sum(x, d, o) end
+function flame.sum(x, dim, keepdim) end
 Tensor.sum = flame.sum
 
 ---@class flame.options.sum_to_size
@@ -8959,24 +9570,33 @@ Tensor.svd = flame.svd
 function flame.svd_lowrank(x, q, niter, M) end
 Tensor.svd_lowrank = flame.svd_lowrank
 
---- The same as transpose.
----@param x flame.Tensor
----@param a integer
----@param b integer
----@return flame.Tensor
-function flame.swapaxes(x, a, b) end
-Tensor.swapaxes = flame.swapaxes
+---@class flame.options.swapaxes
+---@field dim0? integer
+---@field dim1? integer
 
 --- The same as transpose.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.swapdims(x, a, b) end
+function flame.swapaxes(x, dim0, dim1) end
+Tensor.swapaxes = flame.swapaxes
+
+---@class flame.options.swapdims
+---@field dim0? integer
+---@field dim1? integer
+
+--- The same as transpose.
+---@param x flame.Tensor
+---@param dim0 integer
+---@param dim1 integer
+---@return flame.Tensor
+function flame.swapdims(x, dim0, dim1) end
 Tensor.swapdims = flame.swapdims
 
 --- computes all and waits for the devices
-function flame.synchronize() end
+---@param device? string
+function flame.synchronize(device) end
 
 --- a matrix transposed
 ---@param x flame.Tensor
@@ -8984,11 +9604,14 @@ function flame.synchronize() end
 function flame.t(x) end
 Tensor.t = flame.t
 
+---@class flame.options.take
+---@field index? flame.Tensor
+
 --- elements of the flat x
 ---@param x flame.Tensor
----@param idx flame.Tensor
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.take(x, idx) end
+function flame.take(x, index) end
 Tensor.take = flame.take
 
 ---@class flame.options.take_along_dim
@@ -9027,11 +9650,15 @@ Tensor.tanhshrink = flame.tanhshrink
 
 Tensor.tanhshrink_ = flame.tanhshrink
 flame.tanhshrink_ = flame.tanhshrink
---- a tensor of a number, a boolean or nested tables; o: {dtype =, device =, requires_grad =}
----@param values number|boolean|table
----@param o? table?
+---@class flame.options.tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- a tensor of a number, a boolean or nested tables
+---@param values any
 ---@return flame.Tensor
-function flame.tensor(values, o) end
+function flame.tensor(values) end
 
 ---@class flame.options.tensor_split
 ---@field n? integer|integer[]|flame.Tensor
@@ -9085,15 +9712,27 @@ Tensor.tile = flame.tile
 ---@return function
 function flame.timer() end
 
---- in another dtype, on another device, or like another tensor
----@param to string|flame.Tensor
----@param more? string
----@return flame.Tensor
-function Tensor:to(to, more) end
+---@class flame.options.to
+---@field target? flame.Tensor|string|string
+---@field more? flame.Tensor|string|string
+---@field dtype? string
+---@field device? string
 
-Tensor.to_ = Tensor.to
-flame.to_ = Tensor.to
---- the same as totable
+--- in another dtype, on another device, or like another tensor
+---@param target? flame.Tensor|string|string|flame.options.to
+---@param more? flame.Tensor|string|string|flame.options.to
+---@return flame.Tensor
+function Tensor:to(target, more) end
+
+---@class flame.options.to_
+---@field target? string|string
+
+--- x itself in another dtype or on another device
+---@param target string|string
+---@return flame.Tensor
+function Tensor:to_(target) end
+
+--- The same as totable.
 ---@return number|boolean|table
 function Tensor:tolist() end
 
@@ -9124,12 +9763,16 @@ function Tensor:totable() end
 function flame.trace(x) end
 Tensor.trace = flame.trace
 
+---@class flame.options.transpose
+---@field dim0? integer
+---@field dim1? integer
+
 --- two axes exchanged
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.transpose(x, a, b) end
+function flame.transpose(x, dim0, dim1) end
 Tensor.transpose = flame.transpose
 
 ---@class flame.options.trapezoid
@@ -9166,15 +9809,24 @@ Tensor.trigamma = flame.trigamma
 
 Tensor.trigamma_ = flame.trigamma
 flame.trigamma_ = flame.trigamma
+---@class flame.options.tril
+---@field diagonal? integer  0
+
 --- the lower triangle, 0 above
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.tril  0
 ---@return flame.Tensor
-function flame.tril(x, k) end
+function flame.tril(x, diagonal) end
 Tensor.tril = flame.tril
 
-Tensor.tril_ = flame.tril
-flame.tril_ = flame.tril
+---@class flame.options.tril_
+---@field diagonal? integer  0
+
+--- x becomes x:tril(diagonal).
+---@param diagonal? integer|flame.options.tril_  0
+---@return flame.Tensor
+function Tensor:tril_(diagonal) end
+
 ---@class flame.options.tril_indices
 ---@field columns? integer
 ---@field offset? integer  0
@@ -9229,15 +9881,24 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
+---@class flame.options.triu
+---@field diagonal? integer  0
+
 --- the upper triangle, 0 below
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.triu  0
 ---@return flame.Tensor
-function flame.triu(x, k) end
+function flame.triu(x, diagonal) end
 Tensor.triu = flame.triu
 
-Tensor.triu_ = flame.triu
-flame.triu_ = flame.triu
+---@class flame.options.triu_
+---@field diagonal? integer  0
+
+--- x becomes x:triu(diagonal).
+---@param diagonal? integer|flame.options.triu_  0
+---@return flame.Tensor
+function Tensor:triu_(diagonal) end
+
 ---@class flame.options.triu_indices
 ---@field columns? integer
 ---@field offset? integer  0
@@ -9251,12 +9912,15 @@ flame.triu_ = flame.triu
 ---@return flame.Tensor
 function flame.triu_indices(rows, columns, offset) end
 
+---@class flame.options.true_divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.true_divide(x, y, o) end
+function flame.true_divide(x, y) end
 Tensor.true_divide = flame.true_divide
 
 Tensor.true_divide_ = flame.true_divide
@@ -9270,10 +9934,10 @@ Tensor.trunc = flame.trunc
 Tensor.trunc_ = flame.trunc
 flame.trunc_ = flame.trunc
 ---@class flame.options.type
----@field dtype? string
+---@field dtype? string|string|flame.Tensor
 
 --- x in another dtype; without one, the name of x's.
----@param dtype? string|flame.options.type
+---@param dtype? string|string|flame.Tensor|flame.options.type
 ---@return flame.Tensor|string
 function Tensor:type(dtype) end
 
@@ -9287,41 +9951,63 @@ function Tensor:type(dtype) end
 function flame.type_as(x, y) end
 Tensor.type_as = flame.type_as
 
+---@class flame.options.unbind
+---@field dim? integer  1
+
 --- the slices along an axis
 ---@param x flame.Tensor
----@param d? integer
+---@param dim? integer|flame.options.unbind  1
 ---@return flame.Tensor[]
-function flame.unbind(x, d) end
+function flame.unbind(x, dim) end
 Tensor.unbind = flame.unbind
+
+---@class flame.options.unflatten
+---@field dim? integer
+---@field sizes? integer|integer[]
 
 --- an axis as several
 ---@param x flame.Tensor
----@param d integer
----@param sizes integer[]
+---@param dim integer
+---@param sizes integer|integer[]
 ---@return flame.Tensor
-function flame.unflatten(x, d, sizes) end
+function flame.unflatten(x, dim, sizes) end
 Tensor.unflatten = flame.unflatten
+
+---@class flame.options.unfold
+---@field dimension? integer
+---@field size? integer
+---@field step? integer
 
 --- windows along an axis, as a new last axis
 ---@param x flame.Tensor
----@param d integer
+---@param dimension integer
 ---@param size integer
 ---@param step integer
 ---@return flame.Tensor
-function flame.unfold(x, d, size, step) end
+function flame.unfold(x, dimension, size, step) end
 Tensor.unfold = flame.unfold
 
---- uniform numbers in [low, high); 0 and 1
+---@class flame.options.uniform
+---@field low? number  0
+---@field high? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- uniform numbers in [low, high)
 ---@param shape integer|integer[]
----@param low? number
----@param high? number
----@param o? table?
+---@param low? number|flame.options.uniform  0
+---@param high? number|flame.options.uniform  1
 ---@return flame.Tensor
-function flame.uniform(shape, low, high, o) end
+function flame.uniform(shape, low, high) end
+
+---@class flame.options.uniform_
+---@field low? number  0
+---@field high? number  1
 
 --- x becomes uniform numbers in [low, high)
----@param low? number
----@param high? number
+---@param low? number|flame.options.uniform_  0
+---@param high? number|flame.options.uniform_  1
 ---@return flame.Tensor
 function Tensor:uniform_(low, high) end
 
@@ -9371,11 +10057,14 @@ Tensor.unique_consecutive = flame.unique_consecutive
 ---@return flame.Tensor[]
 function flame.unravel_index(idx, shape) end
 
---- with an axis of size 1 at d
+---@class flame.options.unsqueeze
+---@field dim? integer
+
+--- with an axis of size 1 at dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.unsqueeze(x, d) end
+function flame.unsqueeze(x, dim) end
 Tensor.unsqueeze = flame.unsqueeze
 
 ---@class flame.options.upsample
@@ -9439,12 +10128,16 @@ function flame.value_and_grad(f) end
 function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander
 
---- variance; o: {correction = 1, keepdim = false}
+---@class flame.options.var
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- variance, over the number of elements less the correction, 1 where unbiased
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.var  false
 ---@return flame.Tensor
-function flame.var(x, d, o) end
+function flame.var(x, unbiased, keepdim) end
 Tensor.var = flame.var
 
 ---@class flame.options.var_mean
@@ -9459,6 +10152,9 @@ Tensor.var = flame.var
 ---@return flame.Tensor mean
 function flame.var_mean(x, unbiased, keepdim) end
 Tensor.var_mean = flame.var_mean
+
+---@class flame.options.vdot
+---@field y? flame.Tensor
 
 --- The same as dot.
 ---@param x flame.Tensor
@@ -9478,6 +10174,9 @@ Tensor.vdot = flame.vdot
 ---@return flame.Tensor value
 ---@return flame.Tensor|table products
 function flame.vhp(f, x, v) end
+
+---@class flame.options.view
+---@field shape? integer
 
 --- the same as reshape: works on any strides
 ---@param x flame.Tensor
@@ -9529,12 +10228,10 @@ function flame.vstack(tensors) end
 ---@param list table
 function flame.warmup(list) end
 
---- x where c holds, else y
----@param c flame.Tensor
----@param x flame.Tensor|number
----@param y flame.Tensor|number
----@return flame.Tensor
-function flame.where(c, x, y) end
+--- x where the condition holds, else y; without them its positions; x:where(condition, y) too
+---@param condition flame.Tensor
+---@return flame.Tensor[]
+function flame.where(condition) end
 Tensor.where = flame.where
 
 ---@class flame.options.xlog1py
@@ -9565,16 +10262,25 @@ flame.xlogy_ = flame.xlogy
 ---@return flame.Tensor
 function Tensor:zero_() end
 
---- zeros of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.zeros
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- zeros of this shape
 ---@param ... integer
 ---@return flame.Tensor
 function flame.zeros(...) end
 
+---@class flame.options.zeros_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.zeros_like(x, o) end
+function flame.zeros_like(x) end
 Tensor.zeros_like = flame.zeros_like
 
 ---@class flame.options.zeta

@@ -101,7 +101,7 @@ typedef struct fl_lua {
   uint8_t core_loaded;
   uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
-  uint8_t autocast;           /* the dtype that products are cast to, + 1; 0: none (declare_cast.c) */
+  uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* in an op that was cast, whose own ops are not */
 } fl_lua;
 

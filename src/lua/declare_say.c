@@ -96,6 +96,8 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
   add_types(&s, d, w->p, w->kind == FL_MISFIT_ELEMENT);
   if (takes(d, w->p, FL_ATOM_DTYPE) && lua_type(L, w->at) == LUA_TSTRING)
     add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool)", -1);
+  if (takes(d, w->p, FL_ATOM_DEVICE) && lua_type(L, w->at) == LUA_TSTRING)
+    add(&s, " (\"cpu\", \"cuda\", \"cuda:1\")", -1);
   add(&s, ", got ", -1);
   add(&s, w->at ? fl_arg_found(L, w->at) : "nothing", -1);
   if (w->at) add_remedy(&s, L, d, w->p, w->at);

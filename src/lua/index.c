@@ -567,56 +567,35 @@ static int i_masked_select(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_take_axis(n, 0, at) : NULL);
 }
 
+#define AT "(x: T, dim: axis, index: T"
+#define SRC AT ", src: T|num|bool) -> T\n"
+#define ADDED AT ", src: T|num|bool, *, alpha = 1) -> T\n"
 const fl_lua_reg fl_reg_index[] = {
-  { "gather(x: T, dim: axis, index: T) -> T\n"
-    "--- for each place of index the element of x at that position of axis dim",
-    i_gather, 0 },
-  { "index_select(x: T, dim: axis, index: T) -> T\n"
-    "--- the positions index of an axis",
-    i_index_select, 0 },
-  { "scatter(x: T, dim: axis, index: T, src: T|num|bool, *, reduce?: \"add\"|\"multiply\") "
-    "-> T\n"
-    "--- x with the elements of src stored at the positions index of axis dim; reduce: "
-    "added to x's, or multiplied with them",
-    i_scatter, 0 },
-  { ":scatter_(x: T, dim: axis, index: T, src: T|num|bool) -> T\n"
-    "--- x becomes x:scatter(dim, index, src)",
-    i_scatter_, 0 },
-  { "scatter_add(x: T, dim: axis, index: T, src: T|num|bool) -> T\n"
-    "--- x with the elements of src added at the positions index of axis dim",
+  { "gather" AT ") -> T\n"
+    "--- for each place of index the element of x at that position of axis dim", i_gather, 0 },
+  { "index_select" AT ") -> T\n--- the positions index of an axis", i_index_select, 0 },
+  { "scatter" AT ", src: T|num|bool, *, reduce?: \"add\"|\"multiply\") -> T\n"
+    "--- x with the elements of src stored at the positions index of axis dim; reduce: added to "
+    "x's, or multiplied with them", i_scatter, 0 },
+  { ":scatter_" SRC "--- x becomes x:scatter(dim, index, src)", i_scatter_, 0 },
+  { "scatter_add" SRC "--- x with the elements of src added at the positions index of axis dim",
     i_scatter_add, 0 },
-  { ":scatter_add_(x: T, dim: axis, index: T, src: T|num|bool) -> T\n"
-    "--- x becomes x:scatter_add(…)",
-    i_scatter_add_, 0 },
-  { "index_add(x: T, dim: axis, index: T, src: T|num|bool, *, alpha = 1) -> T\n"
-    "--- x with the slices of src, times alpha, added at the positions index",
-    i_index_add, 0 },
-  { ":index_add_(x: T, dim: axis, index: T, src: T|num|bool, *, alpha = 1) -> T\n"
-    "--- x becomes x:index_add(…)",
-    i_index_add_, 0 },
-  { "index_copy(x: T, dim: axis, index: T, src: T|num|bool) -> T\n"
-    "--- x with the positions index along dim replaced by the slices of src",
+  { ":scatter_add_" SRC "--- x becomes x:scatter_add(…)", i_scatter_add_, 0 },
+  { "index_add" ADDED
+    "--- x with the slices of src, times alpha, added at the positions index", i_index_add, 0 },
+  { ":index_add_" ADDED "--- x becomes x:index_add(…)", i_index_add_, 0 },
+  { "index_copy" SRC "--- x with the positions index along dim replaced by the slices of src",
     i_index_copy, 0 },
-  { ":index_copy_(x: T, dim: axis, index: T, src: T|num|bool) -> T\n"
-    "--- x becomes x:index_copy(…)",
-    i_index_copy_, 0 },
-  { "index_fill(x: T, dim: axis, index: T, value: T|num|bool) -> T\n"
-    "--- x with the value at the positions index of axis dim",
-    i_index_fill, 0 },
-  { ":index_fill_(x: T, dim: axis, index: T, value: T|num|bool) -> T\n"
-    "--- x becomes x:index_fill(…)",
-    i_index_fill_, 0 },
-  { "take(x: T, index: T) -> T\n"
-    "--- elements of the flat x",
-    i_take, 0 },
-  { "masked_fill(x: T, mask: T, value: T|num|bool) -> T\n"
-    "--- the value where mask holds, else x",
+  { ":index_copy_" SRC "--- x becomes x:index_copy(…)", i_index_copy_, 0 },
+  { "index_fill" AT ", value: T|num|bool) -> T\n"
+    "--- x with the value at the positions index of axis dim", i_index_fill, 0 },
+  { ":index_fill_" AT ", value: T|num|bool) -> T\n--- x becomes x:index_fill(…)", i_index_fill_, 0 },
+  { "take(x: T, index: T) -> T\n--- elements of the flat x", i_take, 0 },
+  { "masked_fill(x: T, mask: T, value: T|num|bool) -> T\n--- the value where mask holds, else x",
     i_masked_fill, 0 },
-  { ":masked_fill_(x: T, mask: T, value: T|num|bool) -> T\n"
-    "--- x becomes x:masked_fill(mask, value)",
+  { ":masked_fill_(x: T, mask: T, value: T|num|bool) -> T\n--- x becomes x:masked_fill(…)",
     i_masked_fill_, 0 },
-  { "masked_select(x: T, mask: T) -> T\n"
-    "--- the elements where mask holds, as one axis",
+  { "masked_select(x: T, mask: T) -> T\n--- the elements where mask holds, as one axis",
     i_masked_select, 0 },
   { "naming", i_naming, 0 }, { NULL, NULL, 0 }
 };
