@@ -70,7 +70,9 @@ local function declared(name)
   local d = t and type(t[base]) == "function" and internal.declaration(t[base])
   if not d then return nil end
   local forms = {}
-  for i, form in ipairs(d) do forms[i] = form.text end
+  for i, form in ipairs(d) do
+    forms[i] = form.text:gsub("^%.", "flame."):gsub("^:([%w_]+)%(x: T[, ]*", "x:%1(")
+  end
   return table.concat(forms, "\n")
 end
 

@@ -271,9 +271,7 @@ def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: n
     local n = bag:numel()
     internal.naming(op)
     local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
-    local rows = internal.embedding(flat, w,
-      { padding_idx = padding_idx, max_norm = max_norm, norm_type = norm_type,
-        scale_grad_by_freq = scale_grad_by_freq })
+    local rows = internal.embedding(flat, w, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if by then rows = rows * by:reshape(-1, 1):narrow(1, 1, n) end
     local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
     if padding_idx then                                             -- padding belongs to no bag

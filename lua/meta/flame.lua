@@ -8628,7 +8628,7 @@ Tensor.scatter_reduce = flame.scatter_reduce
 Tensor.scatter_reduce_ = flame.scatter_reduce
 flame.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
----@param f? function
+---@param f function
 ---@return any ...
 function flame.scope(f) end
 

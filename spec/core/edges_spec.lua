@@ -328,13 +328,13 @@ describe("arguments that do not go together", function()
     raises("addr: ", flame.addr, flame.zeros(1, 2), flame.ones(1), flame.ones(1), { beta = 0 })
     raises("threshold: value must be a tensor or a number, got nothing", flame.threshold,
       flame.ones(2), 1)
-    raises("threshold: threshold must be a tensor or a number, got nil", flame.threshold,
+    raises("threshold: threshold must be a tensor or a number, got nothing", flame.threshold,
       flame.ones(2))
     raises("sum: keepdim must be true or false, got number 1", flame.sum, flame.ones(2), 1, 1)
     raises("tril_indices: columns = -1 is negative", flame.tril_indices, 3, -1)
-    raises("tril_indices: columns must be an integer, got nil", flame.tril_indices, 3)
-    raises("triu_indices: offset must be a number, got string", flame.triu_indices, 3, 3, "a")
-    raises("triu_indices: no option 'diagonal', there is: device dtype offset", flame.triu_indices,
+    raises("tril_indices: columns must be an integer, got nothing", flame.tril_indices, 3)
+    raises("triu_indices: offset must be an integer, got string", flame.triu_indices, 3, 3, "a")
+    raises("triu_indices: no option 'diagonal', there is: columns offset dtype device", flame.triu_indices,
       3, 3, { diagonal = 1 })
     raises("unflatten: sizes do not multiply to 5", flame.unflatten, flame.zeros(5, 0), 1, { 2, 2 })
     local sorter = T({ 1, 2 }, { dtype = "i64" })

@@ -145,7 +145,7 @@ describe("small instruments", function()
     work()
     flame.stats("reset")
     assert.equal(0, flame.stats().recorded)
-    refused('need "reset" or nothing', flame.stats, "rest")
+    refused('stats: what must be "reset", got string \'rest\'', flame.stats, "rest")
   end)
 end)
 

@@ -6,8 +6,8 @@
 */
 #include "lua/declare.h"
 
-/* The arguments as they came: n of them, and what the last one is. */
-typedef struct call { int n, keyed, empty; } call;
+/* The arguments as they came: n of them, and what the last one is; given: with nil behind them. */
+typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
 /* A table with a metatable of __call or __name. */
@@ -147,9 +147,16 @@ static int takes_list(const fl_declared *d, const fl_decl_param *p) {
 }
 
 /* ---- forms ----------------------------------------------------------------------------------- */
-/* How many arguments are by position; the one behind them is the table of options. */
+static int has_options(const fl_decl_form *f) {
+  const int no_key = f->self || (f->npos > 0 && !f->options_first);
+  return f->nparams + (f->rest == 1) > no_key;
+}
+
+/* How many arguments are by position; the one behind them is the table of options. An empty table
+** is an argument too many where there are no options. */
 static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
   const int place = c->n - 1, there = place < f->npos;
+  if (c->empty && !has_options(f)) return c->n;
   if (f->rest == 2 || (!c->keyed && !c->empty) || (place == 0 && !f->options_first)) return c->n;
   const fl_decl_param *p = &d->param[f->param + (there ? place : 0)];
   if (c->keyed) return there && takes_table(d, p) ? c->n : place;
@@ -242,7 +249,8 @@ static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
     lua_pushlstring(L, p[j].name.at, (size_t)p[j].name.n);
     const int missing = !opts || lua_rawget(L, opts) == LUA_TNIL;
     lua_pop(L, 1);
-    if (missing) return misfit(why, FL_MISFIT_MISSING, &p[j], j + 1 <= m ? j + 1 : 0, 0);
+    const int there = j + 1 <= (opts ? m : c->given);
+    if (missing) return misfit(why, FL_MISFIT_MISSING, &p[j], there ? j + 1 : 0, 0);
   }
   return 1;
 }
@@ -360,7 +368,7 @@ static int read_quickly(lua_State *L, const fl_declared *d, int holder, int n) {
 
 static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
   fl_decl_misfit why[FL_DECL_FORMS];
-  call c = { n, 0, 0 };
+  call c = { n, 0, 0, n };
   const char *op = lua_tostring(L, holder + FL_DECL_NAME);
   if (d->form->rest != 2) while (c.n > 0 && lua_isnil(L, c.n)) c.n--;
   luaL_checkstack(L, 8 * FL_DECL_FORMS + FL_DECL_PARAMS, "arguments");

@@ -49,12 +49,25 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
   }
 }
 
-/* "a tensor, a number or "none""; of an element of a list what the list holds. */
+static int takes_lists(const fl_declared *d, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    if (fl_declare_takes_list(&d->atom[k])) return 1;
+  }
+  return 0;
+}
+
+/* "a tensor, a number or "none""; of an element of a list what lists hold. */
 static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
   assert(p);
-  for (int k = 0; k < p->natoms; k++) {
-    if (k > 0) add(s, k + 1 < p->natoms ? ", " : " or ", -1);
-    add_atom(s, &d->atom[p->atom + k], element);
+  const fl_decl_atom *told[FL_DECL_ATOMS];
+  const int lists_alone = element && takes_lists(d, p);
+  int n = 0;
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    if (!lists_alone || fl_declare_takes_list(&d->atom[k])) told[n++] = &d->atom[k];
+  }
+  for (int k = 0; k < n; k++) {
+    if (k > 0) add(s, k + 1 < n ? ", " : " or ", -1);
+    add_atom(s, told[k], element);
   }
 }
 

@@ -363,7 +363,7 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   a->alpha = 1;
   if (how == SELECT && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
       "index must have one axis");
-  if (how == GATHER || how == SELECT) return;
+  if (how <= SELECT) return;
   a->src = fl_arg_value(L, 4, op, how == INDEX_FILL ? "value" : "src");
   const int want = a->x->t->node->dtype;
   if (a->src.box != NULL && how != INDEX_FILL && a->src.box->t->node->dtype != want)
@@ -465,11 +465,10 @@ static int i_index_select(lua_State *L) { return along_new(L, "index_select", SE
 #define BOTH_FORMS(name, how) \
   static int i_##name(lua_State *L) { return along_new(L, #name, how); } \
   static int i_##name##_(lua_State *L) { return along_write(L, #name "_", how); }
-/* scatter with {reduce =} is composed in core_position.lua. */
-static int i_scatter(lua_State *L) {
+static int i_scatter(lua_State *L) {              /* with reduce: composed in core_position.lua */
   fl_args(L);
-  if (!lua_isnil(L, 5)) return fl_core_call(L, self_of(L), "scatter_form");
-  return along_new(L, "scatter", SCATTER);
+  return lua_isnil(L, 5) ? along_new(L, "scatter", SCATTER) : fl_core_call(L, self_of(L),
+      "scatter_form");
 }
 static int i_scatter_(lua_State *L) { return along_write(L, "scatter_", SCATTER); }
 BOTH_FORMS(scatter_add, SCATTER_ADD)
@@ -589,13 +588,13 @@ const fl_lua_reg fl_reg_index[] = {
   { ":index_copy_" SRC "--- x becomes x:index_copy(…)", i_index_copy_, 0 },
   { "index_fill" AT ", value: T|num|bool) -> T\n"
     "--- x with the value at the positions index of axis dim", i_index_fill, 0 },
-  { ":index_fill_" AT ", value: T|num|bool) -> T\n--- x becomes x:index_fill(…)", i_index_fill_, 0 },
+  { ":index_fill_" AT ", value: T|num|bool) -> T\n--- x becomes x:index_fill(…)",
+    i_index_fill_, 0 },
   { "take(x: T, index: T) -> T\n--- elements of the flat x", i_take, 0 },
   { "masked_fill(x: T, mask: T, value: T|num|bool) -> T\n--- the value where mask holds, else x",
     i_masked_fill, 0 },
   { ":masked_fill_(x: T, mask: T, value: T|num|bool) -> T\n--- x becomes x:masked_fill(…)",
     i_masked_fill_, 0 },
   { "masked_select(x: T, mask: T) -> T\n--- the elements where mask holds, as one axis",
-    i_masked_select, 0 },
-  { "naming", i_naming, 0 }, { NULL, NULL, 0 }
+    i_masked_select, 0 }, { "naming", i_naming, 0 }, { NULL, NULL, 0 }
 };

@@ -176,8 +176,7 @@ static int after_scope(lua_State *L, int status, lua_KContext k) {
 
 static int make_scope(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_args(L);
-  const int with = !lua_isnil(L, 1);
+  const int with = fl_args(L) == 0;
   if (b->c == NULL) return fl_lua_raise(L, b);
   scope *s = (scope *)lua_newuserdatauv(L, sizeof *s, 0);
   *s = (scope){ SCOPE_MAGIC, 0 };
@@ -206,7 +205,7 @@ static int hold(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_scope[] = {
-  { ".scope(f?: fn) -> ...\n"
+  { ".scope(f: fn) -> ...\n.scope() -> Scope\n"
     "--- handles made inside are closed at its end; calls f, or gives a scope for <close>",
     make_scope, 0 },
   { "hold", hold, 0 }, { NULL, NULL, 0 }
