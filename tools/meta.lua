@@ -264,7 +264,7 @@ local function entry_of_declaration(d)
     local kind, default = stub_type(p.type), p.default and "  " .. p.default or ""
     if dots then e.params[#e.params + 1] = { "...", kind, false }
     elseif not p.named then e.params[#e.params + 1] = { p.name, kind, open, default } end
-    if i > 1 then e.options[#e.options + 1] = { p.name, kind, default } end
+    if i > 1 or p.named then e.options[#e.options + 1] = { p.name, kind, default } end
   end
   if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
   for _, r in ipairs(d[1].results) do

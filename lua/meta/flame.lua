@@ -2586,6 +2586,7 @@ function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_gr
 Tensor.embedding_bag = flame.embedding_bag
 
 ---@class flame.options.empty
+---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
 ---@field shape? integer
@@ -3118,6 +3119,7 @@ function flame.full_like(x, value) end
 Tensor.full_like = flame.full_like
 
 ---@class flame.options.func
+---@field name? string  "func"
 ---@field forward? function
 ---@field backward? function
 
@@ -5751,6 +5753,7 @@ Tensor.median = flame.median
 function flame.memory(device) end
 
 ---@class flame.options.meshgrid
+---@field indexing? "ij"|"xy"  "ij"
 ---@field tensors? flame.Tensor
 
 --- Coordinates of all points.
@@ -7488,6 +7491,7 @@ function flame.one_hot(ids, num_classes) end
 Tensor.one_hot = flame.one_hot
 
 ---@class flame.options.ones
+---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
 ---@field shape? integer
@@ -8096,6 +8100,7 @@ Tensor.rad2deg = flame.rad2deg
 Tensor.rad2deg_ = flame.rad2deg
 flame.rad2deg_ = flame.rad2deg
 ---@class flame.options.rand
+---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
 ---@field shape? integer
@@ -8146,6 +8151,7 @@ function flame.randint_like(x, low, high) end
 Tensor.randint_like = flame.randint_like
 
 ---@class flame.options.randn
+---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
 ---@field shape? integer
@@ -10263,6 +10269,7 @@ flame.xlogy_ = flame.xlogy
 function Tensor:zero_() end
 
 ---@class flame.options.zeros
+---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
 ---@field shape? integer

@@ -334,7 +334,8 @@ describe("arguments that do not go together", function()
     raises("tril_indices: columns = -1 is negative", flame.tril_indices, 3, -1)
     raises("tril_indices: columns must be an integer, got nothing", flame.tril_indices, 3)
     raises("triu_indices: offset must be an integer, got string", flame.triu_indices, 3, 3, "a")
-    raises("triu_indices: no option 'diagonal', there is: columns offset dtype device", flame.triu_indices,
+    raises("triu_indices: no option 'diagonal', there is: columns offset dtype device",
+      flame.triu_indices,
       3, 3, { diagonal = 1 })
     raises("unflatten: sizes do not multiply to 5", flame.unflatten, flame.zeros(5, 0), 1, { 2, 2 })
     local sorter = T({ 1, 2 }, { dtype = "i64" })

@@ -87,7 +87,8 @@ describe("arguments by name", function()
   it("are no part of a list of tensors", function()
     raises("cat: tensors must be a list of tensors, got table with names", flame.cat,
       { x, x, dim = 2 })
-    raises("stack: tensors must be a list of tensors, got table with names", flame.stack, { x, x, dim = 2 })
+    raises("stack: tensors must be a list of tensors, got table with names", flame.stack,
+      { x, x, dim = 2 })
   end)
 end)
 

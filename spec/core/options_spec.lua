@@ -187,7 +187,7 @@ describe("options of functions", function()
     end)
     mistyped("warmup", "device", flame.warmup)
     refused("grad: no option 'argnum', there is: argnums", flame.grad, print, { argnum = 1 })
-    refused("anomaly: need true or false, got table", flame.autograd.anomaly, {})
+    refused("autograd.anomaly: on must be true or false, got table", flame.autograd.anomaly, { 1 })
     refused("timer: 0 arguments at most, got 1", flame.timer, x)
     for _, name in ipairs { "is_tensor", "element_size", "free" } do
       refused(name .. ": 1 argument at most, got 2", flame[name] or x[name], x, x)

@@ -117,7 +117,8 @@ describe("scatter and its kin", function()
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "add" }))
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "multiply" }))
     eq({ 5, 2 }, d({ 1, 2 }):scatter(1, ids { 1 }, 4, { reduce = "add" }))
-    raises('scatter: reduce must be "add" or "multiply", got string \'amax\'', flame.scatter, d { 1 }, 1,
+    raises('scatter: reduce must be "add" or "multiply", got string \'amax\'', flame.scatter,
+      d { 1 }, 1,
       ids { 1 }, d { 2 }, { reduce = "amax" })
   end)
   it("put and index_put write, or add where asked to", function()

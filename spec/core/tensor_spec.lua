@@ -93,7 +93,7 @@ describe("constructors", function()
     fails("take: the index tensor is bool, need an integer dtype", flame.take, x, x:eq(0))
   end)
   it("refuses options it does not know", function()
-    fails("zeros: no option 'dtpye', there is: dtype device requires_grad; did you mean 'dtype'?",
+    fails("zeros: no option 'dtpye', there is: dtype device requires_grad shape; did you mean 'dtype'?",
       flame.zeros, 2, { dtpye = "f64" })
     fails("zeros: dtype must be a dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool), got string 'f23'",
       flame.zeros, 2, { dtype = "f23" })

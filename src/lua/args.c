@@ -266,11 +266,10 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
   s->n = n < 0 ? 0 : n;
   for (int k = 0; k < s->n; k++) {
     if (list) lua_rawgeti(L, first, k + 1);
-    else lua_pushvalue(L, first + k);
-    s->at[k] = fl_arg_int(L, lua_gettop(L), op, "size");
+    s->at[k] = fl_arg_int(L, list ? lua_gettop(L) : first + k, op, "size");
     if (s->at[k] < least) fl_lua_fail(L, op, "size %lld of axis %d is negative",
         (long long)s->at[k], k + 1);
-    lua_pop(L, 1);
+    if (list) lua_pop(L, 1);
   }
   if (least >= 0 && fl_numel(s->n, s->at) < 0) {
     char text[192];

@@ -129,6 +129,18 @@ static inline fl_box *box_at(lua_State *L, int i) {
   return x->box;
 }
 
+/* Are the arguments tensors that live, so many, then so many integers, and no others? Then nothing
+** is to be read: functions that are called at each step ask before fl_args. */
+static inline int fl_plain(lua_State *L, int tensors, int integers) {
+  if (lua_gettop(L) != tensors + integers) return 0;
+  for (int i = 1; i <= tensors; i++) {
+    const fl_box *x = box_at(L, i);
+    if (x == NULL || x->t == NULL) return 0;
+  }
+  for (int i = 1; i <= integers; i++) if (!lua_isinteger(L, tensors + i)) return 0;
+  return 1;
+}
+
 /* Pushes a string of bytes that the caller has to free: 1. 0: Lua has no memory, and its error is
 ** pushed, to be raised when they are freed. (args.c) */
 int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
@@ -141,9 +153,7 @@ char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 /* The name of an op on positions for messages: op, or what core.naming said. */
 const char *fl_lua_named(fl_lua *b, const char *op);
-/* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
-int fl_lua_checked(lua_State *L);
-/* The same that reads its arguments by a declaration, see declare.h. Upvalues: state, metatable,
+/* A public function that is written in Lua, see declare.h. Upvalues: state, metatable,
 ** the declaration (from the first call on what was parsed), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
 /* The arguments of a function of C whose row has a declaration: they become its parameters, in

@@ -24,8 +24,8 @@
 ** A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get the object before
 ** their parameters, as "self", which the text does not name.
 ** "..." takes them as they are; a function that has it has no options. An empty table is a list
-** where one fits, else options, if there are any. nil is as not given; so is false for a parameter with "?" whose
-** type has no booleans (weight = false for none).
+** where one fits, else options, if there are any. nil is as not given; so is false for a
+** parameter with "?" whose type has no booleans (weight = false for none).
 **
 ** A function written in C has its declaration in its registration row, and below it what it does:
 ** a line "--- text". Of a function of the op table it is a text that begins behind the name.

@@ -172,7 +172,12 @@ static int fill(lua_State *L, const char *op, double value) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
   fl_sizes s;
-  fl_args(L);
+  if (fl_plain(L, 0, lua_gettop(L))) {                   /* sizes alone */
+    lua_settop(L, lua_gettop(L) + 3);
+    lua_rotate(L, 1, 3);
+  } else {
+    fl_args(L);
+  }
   fl_arg_make_opts(L, 1, op, &o);
   fl_arg_sizes(L, 4, lua_gettop(L), op, 0, &s);
   if (o.dtype < 0) o.dtype = b->floats;

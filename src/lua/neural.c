@@ -12,7 +12,7 @@ static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b,
 /* ranks: needed of the two, 0: any. */
 static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (b->autocast || !fl_plain(L, 2, 0)) fl_args(L);
   fl_box *x = box_at(L, 1), *y = box_at(L, 2);
   if (rank1 != 0 && (x->t->node->shape->rank != rank1 || y->t->node->shape->rank != rank2)) {
     char p[192], q[192];
@@ -32,8 +32,9 @@ static int l_dot(lua_State *L) { return product(L, "dot", 1, 1); }
 
 static int l_linear(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_args(L);
-  fl_box *x = box_at(L, 1), *w = box_at(L, 2), *bias = box_at(L, 3), *out = fl_box_new(L);
+  if (b->autocast || !(fl_plain(L, 2, 0) || fl_plain(L, 3, 0))) fl_args(L);
+  fl_box *x = box_at(L, 1), *w = box_at(L, 2);
+  fl_box *bias = lua_gettop(L) > 2 ? box_at(L, 3) : NULL, *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *xn = node_of(b, x), *wn = node_of(b, w), *bn = node_or_none(b, bias);
   return fl_lua_leave_as(L, b, m, out, xn && wn && bn ? n_linear(xn, wn, bn) : NULL, "linear");
@@ -42,10 +43,10 @@ static int l_linear(lua_State *L) {
 /* ---- rows ---------------------------------------------------------------------------------- */
 static int softmax(lua_State *L, const char *op, fl_node *(*build)(fl_node *, int), int minus) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (b->autocast || !fl_plain(L, 1, 1)) fl_args(L);
   fl_box *x = box_at(L, 1);
   const int axis = fl_arg_axis(L, 2, x->t->node->shape->rank, op);
-  const int dtype = lua_isnil(L, 3) ? -1 : fl_arg_dtype(L, 3, op);
+  const int dtype = lua_isnoneornil(L, 3) ? -1 : fl_arg_dtype(L, 3, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
@@ -95,7 +96,7 @@ static int l_gelu(lua_State *L) {
 
 static int l_silu(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);

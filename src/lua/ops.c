@@ -40,7 +40,7 @@ static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, 
 static int op_unary(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
-  fl_args(L);
+  if (b->autocast || !fl_plain(L, 1, 0)) fl_args(L);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   return fl_lua_leave(L, b, m, out, fl_build_unary(op, node_of(b, x)));
@@ -48,6 +48,7 @@ static int op_unary(lua_State *L) {
 
 /* With other parameters than the op has: written in Lua. */
 static int op_softplus(lua_State *L) {
+  if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
   const int plain = lua_tonumber(L, 2) == 1 && lua_tonumber(L, 3) == 20;
   if (!plain) return fl_core_call(L, self_of(L), "softplus");
@@ -55,6 +56,7 @@ static int op_softplus(lua_State *L) {
   return op_unary(L);
 }
 static int op_round(lua_State *L) {
+  if (fl_plain(L, 1, 0)) return op_unary(L);
   fl_args(L);
   if (lua_tointeger(L, 2) != 0) return fl_core_call(L, self_of(L), "round");
   lua_settop(L, 1);
@@ -68,7 +70,7 @@ static const char *in_place_name(lua_State *L, int op) {
 static int op_unary_(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   fl_box *x = box_at(L, 1);
   const char *name = in_place_name(L, op);
   const int64_t m = fl_lua_enter(L, b);
@@ -78,9 +80,24 @@ static int op_unary_(lua_State *L) {
 /* ---- binary ---------------------------------------------------------------------------- */
 typedef struct binary_args { fl_operand_arg x, y; double alpha; int rounding; } binary_args;
 
+/* A tensor that lives, or a number. */
+static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
+  a->box = box_at(L, i);
+  if (a->box != NULL) return a->box->t != NULL;
+  if (lua_type(L, i) != LUA_TNUMBER) return 0;
+  a->isint = lua_isinteger(L, i);
+  a->i = a->isint ? lua_tointeger(L, i) : 0;
+  a->d = lua_tonumber(L, i);
+  return 1;
+}
+
 /* Behind the operands: add, sub: alpha; div: rounding_mode. */
 static void binary_read(lua_State *L, int op, binary_args *a) {
   const char *name = fl_ops[op].name;
+  a->alpha = 1;
+  a->rounding = 0;
+  if (lua_gettop(L) == 2 && !self_of(L)->autocast && take_operand(L, 1, &a->x) &&
+      take_operand(L, 2, &a->y) && (a->x.box || a->y.box)) return;
   fl_args(L);
   a->alpha = op == FL_OP_add || op == FL_OP_sub ? lua_tonumber(L, 3) : 1;
   a->rounding = 0;
@@ -239,6 +256,11 @@ static int op_clamp_(lua_State *L) {
 /* ---- reductions ------------------------------------------------------------------------------ */
 typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim; } reduce_args;
 
+/* Is it x alone, or with one axis? What is left out reads as nil and false. */
+static int plain_reduction(lua_State *L) {
+  return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
+}
+
 /* x, axes at 2 or none, keepdim at 'keepdim'. axis: the one axis, -1 none or several. */
 static void reduce_read(lua_State *L, const char *op, int keepdim, reduce_args *a) {
   a->x = box_at(L, 1);
@@ -252,9 +274,9 @@ static int op_reduce(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
   reduce_args a;
-  fl_args(L);
+  if (!plain_reduction(L)) fl_args(L);
   reduce_read(L, fl_ops[op].name, 3, &a);
-  const int dtype = lua_isnil(L, 4) ? -1 : fl_arg_dtype(L, 4, fl_ops[op].name);
+  const int dtype = lua_isnoneornil(L, 4) ? -1 : fl_arg_dtype(L, 4, fl_ops[op].name);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -267,7 +289,7 @@ static int op_reduce(lua_State *L) {
 /* max, min: all -> value; one axis -> values, positions; another tensor -> maximum. */
 static int extreme(lua_State *L, const char *name, int value, int position, int pair) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (!plain_reduction(L)) fl_args(L);
   if (box_at(L, 2) != NULL) {
     fl_box *x = box_at(L, 1), *y = box_at(L, 2), *out = fl_box_new(L);
     const int64_t m = fl_lua_enter(L, b);
@@ -302,9 +324,9 @@ static int op_min(lua_State *L) { return extreme(L, "min", FL_OP_amin, FL_OP_arg
 static int op_mean(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  fl_args(L);
+  if (!plain_reduction(L)) fl_args(L);
   reduce_read(L, "mean", 3, &a);
-  const int dtype = lua_isnil(L, 4) ? -1 : fl_arg_dtype(L, 4, "mean");
+  const int dtype = lua_isnoneornil(L, 4) ? -1 : fl_arg_dtype(L, 4, "mean");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -335,7 +357,7 @@ static int op_std(lua_State *L) { return var_std(L, "std", 1); }
 static int op_logsumexp(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  fl_args(L);
+  if (!plain_reduction(L)) fl_args(L);
   reduce_read(L, "logsumexp", 3, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -346,7 +368,7 @@ static int op_logsumexp(lua_State *L) {
 static int op_count_nonzero(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  fl_args(L);
+  if (!plain_reduction(L)) fl_args(L);
   reduce_read(L, "count_nonzero", 3, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -379,7 +401,7 @@ static int op_zero_(lua_State *L) {
 
 static int op_copy_(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (!fl_plain(L, 2, 0)) fl_args(L);
   fl_box *x = box_at(L, 1), *y = box_at(L, 2);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *v = node_of(b, y);
@@ -391,68 +413,6 @@ static int op_copy_(lua_State *L) {
     e = v ? fl_tensor_write(x->t, n_copy(v), "copy_") : b->c->err.code;
   }
   return leave_written(L, b, m, e, "copy_");
-}
-
-/* ---- functions written in Lua ---------------------------------------------------------------- */
-/* Append a word to a list in text; as much as fits. */
-static void add_word(char *text, size_t size, const char *word) {
-  const size_t n = strlen(text);
-  snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word);
-}
-
-/* An argument of a type that no check met: Lua's own error in one of flame's files, which starts
-** with that file, or from a function of C. Raised again with the function's name, what it was given
-** and its parameters. */
-static int misfit(lua_State *L, int given) {
-  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
-  if (strncmp(text, "attempt to ", 11) == 0) rest = text;
-  else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
-    rest = strstr(text, ": ") + 2;
-  if (rest == NULL) return lua_error(L);
-  char types[200] = "", names[160] = "";
-  for (int i = 1; i <= given; i++)
-    add_word(types, sizeof types, box_at(L, i) ? "a tensor" : luaL_typename(L, i));
-  lua_Debug info;
-  lua_pushvalue(L, lua_upvalueindex(3));
-  lua_getinfo(L, ">u", &info);
-  for (int i = 1; i <= info.nparams; i++) {
-    lua_pushvalue(L, lua_upvalueindex(3));
-    const char *name = lua_getlocal(L, NULL, i);
-    if (name != NULL) add_word(names, sizeof names, name);
-    lua_pop(L, 1);
-  }
-  if (info.isvararg) add_word(names, sizeof names, "...");
-  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)), "can not take (%s) as (%s): %s",
-                     types, names, rest);
-}
-
-/* The arguments stay below the call, for misfit. */
-static int all_results(lua_State *L, int status, lua_KContext given) {
-  if (status != LUA_OK && status != LUA_YIELD) return misfit(L, (int)given);
-  return lua_gettop(L) - (int)given;
-}
-
-/* Upvalues: state, metatable, the function, its name, the most arguments. A C function keeps its
-** caller's frame in a tail call, so that an error names the line; messages find the name here. */
-int fl_lua_checked(lua_State *L) {
-  const int n = lua_gettop(L);
-  const lua_Integer most = lua_tointeger(L, lua_upvalueindex(5));
-  if (n > most) return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)),
-      "%d argument%s at most, got %d", (int)most, most == 1 ? "" : "s", n);
-  luaL_checkstack(L, n + 8, "flame");
-  lua_pushvalue(L, lua_upvalueindex(3));
-  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
-  return all_results(L, lua_pcallk(L, n, LUA_MULTRET, 0, n, all_results), n);
-}
-
-/* (f, name, most): f as a public function. For core.lua. */
-static int make_checked(lua_State *L) {
-  lua_settop(L, 3);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_rotate(L, 1, 2);
-  lua_pushcclosure(L, fl_lua_checked, 5);
-  return 1;
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
@@ -510,7 +470,7 @@ const fl_lua_reg fl_reg_ops[] = {
   { ":fill_(x: T, value: T|num) -> T\n--- every element of x becomes the value", op_fill_, 0 },
   { ":zero_(x: T) -> T\n--- every element of x becomes 0", op_zero_, 0 },
   { ":copy_(x: T, y: T) -> T\n--- x takes the values of y, cast and broadcast", op_copy_, 0 },
-  { "checked", make_checked, 0 }, { "ops", list_ops, 0 }, { NULL, NULL, 0 }
+  { "ops", list_ops, 0 }, { NULL, NULL, 0 }
 };
 
 static const luaL_Reg operators[] = {

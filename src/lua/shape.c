@@ -28,7 +28,7 @@ static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_a
 
 static int s_reshape(lua_State *L) {
   fl_sizes s;
-  fl_args(L);
+  if (!fl_plain(L, 1, lua_gettop(L) - 1)) fl_args(L);
   fl_arg_sizes(L, 2, lua_gettop(L), "reshape", -1, &s);
   VIEW_BEGIN("reshape");
   VIEW_END(n_reshape(n, s.n, s.at));
@@ -88,7 +88,7 @@ static int s_squeeze(lua_State *L) {
 }
 
 static int s_unsqueeze(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 1)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "unsqueeze");
   const int axis = fl_arg_axis(L, 2, l.rank + 1, "unsqueeze");
   if (l.rank == FL_MAX_AXES) fl_lua_fail(L, "unsqueeze", "x has %d axes already", l.rank);
@@ -126,7 +126,7 @@ int fl_property_turned(lua_State *L, int all) {
 }
 
 static int s_transpose(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 2)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "transpose");
   const int p = fl_arg_axis(L, 2, l.rank, "transpose"), q = fl_arg_axis(L, 3, l.rank,
       "transpose");
@@ -135,7 +135,7 @@ static int s_transpose(lua_State *L) {
 }
 
 static int s_t(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "t");
   if (l.rank > 2)
     fl_lua_fail(L, "t", "x has %d axes, at most 2" FL_DO ": use transpose(a, b)", l.rank);
@@ -177,7 +177,7 @@ static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char
 }
 
 static int s_narrow(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 3)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "narrow");
   const int axis = fl_arg_axis(L, 2, l.rank, "narrow");
   const int64_t size = l.rank > 0 ? l.size[axis] : 1, count = lua_tointeger(L, 4);
@@ -191,7 +191,7 @@ static int s_narrow(lua_State *L) {
 }
 
 static int s_select(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 2)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "select");
   if (l.rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
   const int axis = fl_arg_axis(L, 2, l.rank, "select");
@@ -380,7 +380,9 @@ static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int s
 /* cat, stack: the nodes are gathered in a userdata, after entering. */
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  const int listed = lua_type(L, 1) == LUA_TTABLE && !fl_is_options(L, 1);
+  const int along = lua_gettop(L) == 2 && lua_isinteger(L, 2);
+  if (!listed || !along) fl_args(L);             /* the list is read below */
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);

@@ -120,29 +120,29 @@ int fl_property_set(lua_State *L) {
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 static int v_size(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0) && !fl_plain(L, 1, 1)) fl_args(L);
   fl_node *n = facts(L, 1, "size");
-  if (lua_isnil(L, 2)) push_shape(L, n);
+  if (lua_isnoneornil(L, 2)) push_shape(L, n);
   else if (n->shape->rank == 0) fl_lua_fail(L, "size", "a 0-d tensor has no axes");
   else lua_pushinteger(L, n->shape->size[fl_arg_axis(L, 2, n->shape->rank, "size")]);
   return 1;
 }
 
 static int v_numel(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushinteger(L, facts(L, 1, "numel")->shape->numel);
   return 1;
 }
 
 static int v_nbytes(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   const fl_node *n = facts(L, 1, "nbytes");
   lua_pushinteger(L, n->shape->numel * fl_dtype_size(n->dtype));
   return 1;
 }
 
 static int v_dim(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushinteger(L, facts(L, 1, "dim")->shape->rank);
   return 1;
 }
@@ -159,13 +159,13 @@ static int v_stride(lua_State *L) {
 }
 
 static int v_is_contiguous(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushboolean(L, facts(L, 1, "is_contiguous")->layout->contiguous);
   return 1;
 }
 
 static int v_is_floating_point(lua_State *L) {
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushboolean(L, fl_is_float(facts(L, 1, "is_floating_point")->dtype));
   return 1;
 }
@@ -196,7 +196,7 @@ static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, i
 
 static int v_item(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_args(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   fl_box *x = box_at(L, 1);
   const fl_node *n = facts(L, 1, "item");
   char text[192], value[16];
@@ -276,6 +276,10 @@ static void read_target(lua_State *L, int i, int *dtype, int *device) {
 
 static int v_to(lua_State *L) {
   int dtype = -1, device = -1, none = 1;
+  if (lua_gettop(L) == 2 && lua_type(L, 2) == LUA_TSTRING && box_at(L, 1) && box_at(L, 1)->t) {
+    dtype = fl_dtype_of_name(lua_tostring(L, 2));
+    if (dtype >= 0) return convert(L, dtype, -1);
+  }
   fl_args(L);
   for (int i = 2; i <= 5; i++) {
     none &= lua_isnil(L, i);
@@ -287,7 +291,7 @@ static int v_to(lua_State *L) {
 
 #define CONVERSION(name, dtype) \
   static int v_##name(lua_State *L) { \
-    fl_args(L); \
+    if (!fl_plain(L, 1, 0)) fl_args(L); \
     return convert(L, dtype, -1); \
   }
 CONVERSION(float, FLAME_F32)
@@ -317,7 +321,7 @@ static int v_cuda(lua_State *L) {
 #define ONE_NODE(name, expression) \
   static int v_##name(lua_State *L) { \
     fl_lua *b = self_of(L); \
-    fl_args(L); \
+    if (!fl_plain(L, 1, 0)) fl_args(L); \
     fl_box *x = box_at(L, 1), *out = fl_box_new(L); \
     const int64_t m = fl_lua_enter(L, b); \
     fl_node *n = node_of(b, x); \
