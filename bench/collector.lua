@@ -1,7 +1,8 @@
 -- What the collector costs and what it lets stand: for each loop, mode and size of the script's own
--- heap, the time of a round with the collector beside that with it stopped (each the least of
--- three processes), and resident memory and Lua's heap at most in the first 1 % of the rounds and
--- in all. Arguments: rounds for memory (default 1,000,000, 0: shares alone), another interpreter.
+-- heap, processor time of a round with the collector beside that with it stopped (the median of
+-- quotients of processes that take turns), and resident memory and Lua's heap at most in the first
+-- 1 % of the rounds and in all. Arguments: rounds for memory (default 1,000,000, 0: shares alone),
+-- another interpreter ("": this one), turns (default 7), loops by name (default all).
 -- Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
 
 local function word_of(command)
@@ -86,8 +87,8 @@ local function child(what, name, mode, megabytes, rounds)
   local round = loops()[name]
   for _ = 1, 30 do round() end
   local kept = fill(megabytes)
-  for _ = 1, 30 do round() end                           -- what a heap costs once
   collectgarbage()
+  for _ = 1, 100 do round() end                          -- what a heap, and its garbage, cost once
   if what == "time" then
     if mode == "stopped" then collectgarbage("stop") end
     local from = os.clock()
@@ -107,7 +108,10 @@ if arg[1] == "time" or arg[1] == "memory" then
   os.exit(true, false)
 end
 
-local interpreter = arg[2] or arg[-1]
+local interpreter = (arg[2] or "") ~= "" and arg[2] or arg[-1]
+local turns = tonumber(arg[3]) or 7
+if arg[4] then names = table.move(arg, 4, #arg, 1, {}) end
+
 local function run(what, name, mode, megabytes, rounds)
   local list = {}
   for field in word_of(("'%s' bench/collector.lua %s %s %s %d %d"):format(interpreter, what, name,
@@ -115,20 +119,29 @@ local function run(what, name, mode, megabytes, rounds)
     rounds)):gmatch("%S+") do list[#list + 1] = tonumber(field) end
   return table.unpack(list)
 end
-local function least(...)
-  return math.min(run("time", ...), run("time", ...), run("time", ...))
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+--- Microseconds of a round with the collector stopped, and how much longer one takes in each mode,
+--- in percent.
+local function shares(name, megabytes)
+  local base, more = {}, { generational = {}, incremental = {} }
+  for turn = 1, turns do
+    base[turn] = run("time", name, "stopped", megabytes, ROUNDS[name])
+    for mode, list in pairs(more) do
+      local t = run("time", name, mode, megabytes, ROUNDS[name] * (megabytes > 0 and 3 or 1))
+      list[turn] = (t / base[turn] - 1) * 100
+    end
+  end
+  return median(base), median(more.generational), median(more.incremental)
 end
 
 for _, megabytes in ipairs { 0, 200 } do
   for _, name in ipairs(names) do
-    local line = ("%3d MB %-10s"):format(megabytes, name)
-    local base = least(name, "stopped", megabytes, ROUNDS[name])
-    line = line .. (" stopped %8.1f us a round"):format(base)
-    for _, mode in ipairs { "generational", "incremental" } do
-      local t = least(name, mode, megabytes, ROUNDS[name] * (megabytes > 0 and 3 or 1))
-      line = line .. (", %s %8.1f (%+5.1f %%)"):format(mode, t, (t / base - 1) * 100)
-    end
-    print(line)
+    local line = "%3d MB %-10s stopped %8.1f us a round, generational %+5.1f %%, incremental %+5.1f %%"
+    print(line:format(megabytes, name, shares(name, megabytes)))
   end
 end
 local rounds = tonumber(arg[1]) or 1000000
@@ -136,7 +149,7 @@ if rounds == 0 then return end
 for _, name in ipairs { "inference", "metric", "training" } do
   for _, mode in ipairs { "generational", "incremental" } do
     local early, late, early_heap, late_heap = run("memory", name, mode, 0, rounds)
-    print(("%-10s %-12s resident %7d KB, then %7d KB (%.2f times); heap %6d KB, then %6d KB (%.2f times)"):format(name,
+    print(("%-10s %-12s resident %7.0f KB, then %7.0f KB (%.2f times); heap %6.0f KB, then %6.0f KB (%.2f times)"):format(name,
       mode, early, late, late / early, early_heap, late_heap, late_heap / early_heap))
   end
 end

@@ -61,6 +61,18 @@ section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [cl
   function(e) return e.name:match("^clifford%.") ~= nil end)
 section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
   methods_of "Algebra")
+section("Distributions",
+  "`local distributions = require \"flame.distributions\"`: [distributions](distributions.md).",
+  function(e) return e.name:match("^distributions%.") ~= nil end)
+section("Methods of distributions", "`local d = distributions.Normal(0, 1)`, then `d:name(…)`.",
+  methods_of "Distribution")
+section("Methods of transforms", "`local t = distributions.ExpTransform()`, then `t:name(…)`.",
+  methods_of "Transform")
+section("Diffusion",
+  "`local diffusion = require \"flame.diffusion\"`: [diffusion](diffusion.md).",
+  function(e) return e.name:match("^diffusion%.") ~= nil end)
+section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
+  methods_of "Schedule")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

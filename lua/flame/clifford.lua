@@ -466,4 +466,4 @@ end
 internal.limit(Algebra)
 Algebra.__index = internal.closed("Algebra", Algebra, {})
 require "flame.clifford_layers"(clifford, { fail = fail, gated_product = gated_product })
-return clifford
+return internal.namespace(clifford, "clifford")

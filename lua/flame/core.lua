@@ -14,6 +14,10 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 internal.word = word
 
+--- The same where a number is needed: of a tensor, how to get one.
+local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
+internal.no_number = no_number
+
 local function need_tensor(op, name, x)
   if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
   return x
@@ -31,7 +35,7 @@ end
 local function need_int(op, name, v)
   local i = type(v) == "number" and math.tointeger(v)
   return i or fail(op, "%s must be an integer, got %s", name,
-    type(v) == "number" and tostring(v) or word(v))
+    type(v) == "number" and tostring(v) or no_number(v))
 end
 internal.need_int = need_int
 
@@ -49,7 +53,7 @@ function internal.need_shape(op, shape)
 end
 
 local function need_number(op, name, v)
-  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, word(v)) end
+  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, no_number(v)) end
   return v
 end
 internal.need_number = need_number
@@ -393,7 +397,7 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
   local shape, n = x.shape, math.max(x.ndim, #reps)
   local apart, whole, joined = {}, {}, {}
   for d = 1, n do
-    local size, times = shape[d - n + #shape] or 1, reps[d - n + #reps] or 1
+    local size, times = rawget(shape, d - n + #shape) or 1, reps[d - n + #reps] or 1
     table.move({ 1, size }, 1, 2, #apart + 1, apart)
     table.move({ times, size }, 1, 2, #whole + 1, whole)
     joined[d] = times * size
@@ -475,7 +479,7 @@ local function broadcast_shape(op, list)
   for d = 1, n do
     shape[d] = 1
     for i = 1, #list do
-      local s = list[i].shape[d - n + list[i].ndim] or 1
+      local s = rawget(list[i].shape, d - n + list[i].ndim) or 1
       if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op,
         "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
       if s ~= 1 then shape[d] = s end

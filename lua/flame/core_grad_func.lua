@@ -55,7 +55,7 @@ function Context:__close() self._again, self._kept = nil, nil end
 local function reducible(given, shape)
   for k = 0, #shape - 1 do
     local n = shape[#shape - k]
-    if n ~= 1 and n ~= given[#given - k] then return false end
+    if n ~= 1 and n ~= rawget(given, #given - k) then return false end
   end
   return #given >= #shape
 end
@@ -182,4 +182,12 @@ def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   end))
   for k, i in ipairs(at) do values[i] = made[k] end
   return table.unpack(values, 1, values.n)
+end)
+
+--- net(…) with other values: those of the table by name stand for the network's parameters and
+--- buffers during the call, and gradients go to them; what is not named is as it is. A shared
+--- parameter is replaced wherever it stands.
+def(".functional_call(net: any, values: any, ...) -> ...", function(...)
+  require "flame.nn"
+  return internal.functional_call(...)
 end)

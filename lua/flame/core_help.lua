@@ -31,11 +31,12 @@ end
 --- The name under which a function, class or word stands in the stub.
 local function find(what)
   -- of the other classes as help("Plot:line")
-  local places = { "flame.", "Tensor:", "Module:", "Algebra:", "" }
+  local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:",
+    "Schedule:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
-    for _, module in ipairs { "nn.", "optim.", "data.", "plot.", "image.", "clifford." } do
-      if blocks[module .. what] then return module .. what end
+    for _, module in ipairs(internal.chapters) do
+      if blocks[module .. "." .. what] then return module .. "." .. what end
     end
     return nil
   end
@@ -56,7 +57,7 @@ local function find(what)
   end
   look(flame, "flame.")
   look(methods, "Tensor:")
-  for _, module in ipairs { "nn", "optim", "data", "plot", "image", "clifford" } do
+  for _, module in ipairs(internal.chapters) do
     local loaded = package.loaded["flame." .. module]
     if loaded then look(loaded, module .. ".") end
   end

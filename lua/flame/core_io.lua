@@ -88,7 +88,7 @@ end
 
 local function add_table(w, t, path, depth)
   local where = path == "" and "the table" or path
-  if getmetatable(t) ~= nil then
+  if getmetatable(t) then
     fail("save", "%s has a metatable\1: save plain tables, of a module its state_dict()", where)
   end
   if w.open[t] then fail("save", "%s contains itself", where) end
@@ -134,7 +134,7 @@ local function only_tensors(w, t, path, depth)
           "two tensors have the name %s, which npz can not tell apart\1: use .safetensors", name)
       end
       w.taken[name], w.names[#w.names + 1], w.tensors[#w.tensors + 1] = true, name, value
-    elseif type(value) == "table" and getmetatable(value) == nil and depth < MAX_DEPTH then
+    elseif type(value) == "table" and not getmetatable(value) and depth < MAX_DEPTH then
       only_tensors(w, value, name, depth + 1)
     else
       fail("save", "%s is a %s: npz holds tensors only\1, use .safetensors", name, type(value))

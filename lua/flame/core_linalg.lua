@@ -169,7 +169,7 @@ local function same_batch(op, a, b)
   if table.concat(la, ",") == table.concat(lb, ",") then return a, b end
   local lead = {}
   for d = 1, math.max(#la, #lb) do
-    local x, y = la[#la - d + 1] or 1, lb[#lb - d + 1] or 1
+    local x, y = rawget(la, #la - d + 1) or 1, rawget(lb, #lb - d + 1) or 1
     if x ~= y and x ~= 1 and y ~= 1 then
       fail(op, "a has shape %s and b %s: batch sizes %d and %d do not go together", shape_text(a),
         shape_text(b), x, y)

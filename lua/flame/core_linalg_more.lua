@@ -116,6 +116,7 @@ def("lu_solve(b: T, lu: T, pivots: T) -> T @neutral",
 --- P, L and U of lu_factor's result.
 def(".lu_unpack(lu: T, pivots: T) -> P: T, L: T, U: T", function(lu, pivots)
   if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
+  if pivots.ndim == 0 then fail("lu_unpack", "pivots is 0-d, need (…, %d)", lu.shape[lu.ndim]) end
   local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
   local k = math.min(m, n)
   local like = { dtype = lu.dtype, device = lu.device }
@@ -129,7 +130,7 @@ end)
 --- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
 def("linalg.householder_product(x: T, tau: T) -> T @neutral", function(x, tau)
   local op = "householder_product"
-  local m, n, k = x.shape[x.ndim - 1], x.shape[x.ndim], tau.shape[tau.ndim]
+  local m, n, k = rawget(x.shape, x.ndim - 1), rawget(x.shape, x.ndim), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
     fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x),
       shape_text(tau))
@@ -159,7 +160,7 @@ def("ormqr(x: T, tau: T, c: T, left = true, transpose = false) -> T @neutral",
 function(x, tau, c, left, transpose)
   local op = "ormqr"
   for name, t in pairs { x = x, tau = tau, c = c } do part.need_real(op, name, t) end
-  local m, k = x.shape[x.ndim - 1], tau.shape[tau.ndim]
+  local m, k = rawget(x.shape, x.ndim - 1), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or c.ndim ~= x.ndim or tau.ndim ~= x.ndim - 1 or k > x.shape[x.ndim] or k > m
     or c.shape[left and c.ndim - 1 or c.ndim] ~= m then
     fail(op,
@@ -397,7 +398,7 @@ def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", funct
   part.need_square(op, "LD", ld)
   local n = ld.shape[ld.ndim]
   if b.ndim < 2 or b.shape[b.ndim - 1] ~= n
-      or pivots.shape[pivots.ndim] ~= n or
+      or rawget(pivots.shape, pivots.ndim) ~= n or
     pivots:numel() * n ~= ld:numel() then
     fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)",
       shape_text(ld), shape_text(b),

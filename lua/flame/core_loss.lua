@@ -248,7 +248,7 @@ def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T
     end
     for k = 1, #shape do
       axes[k] = -k
-      if x.shape[x.ndim - #shape + k] ~= shape[k] then
+      if rawget(x.shape, x.ndim - #shape + k) ~= shape[k] then
         fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
           table.concat(shape, ", "))
       end

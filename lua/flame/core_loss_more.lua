@@ -164,8 +164,8 @@ def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: 
 --- x1' weight[k] x2 + bias[k]: x1 (…, n), x2 (…, m), weight (out, n, m).
 def("bilinear(x1: T, x2: T, weight: T, bias?: T) -> T", function(x1, x2, w, b)
   local op = "bilinear"
-  if w.ndim ~= 3 or w.shape[2] ~= x1.shape[x1.ndim]
-      or w.shape[3] ~= x2.shape[x2.ndim] then
+  if w.ndim ~= 3 or w.shape[2] ~= rawget(x1.shape, x1.ndim)
+      or w.shape[3] ~= rawget(x2.shape, x2.ndim) then
     fail(op, "x1 has shape %s, x2 %s and weight %s, need (out, n, m)", shape_text(x1),
       shape_text(x2),
       shape_text(w))

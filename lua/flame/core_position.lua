@@ -237,7 +237,7 @@ def("sum_to_size(x: T, size...: int) -> T", function(x, ...)
   internal.need_shape(op, to)
   local shape, lead, axes = x.shape, x.ndim - #to, {}
   for d = 1, #shape do
-    local want = to[d - lead]
+    local want = rawget(to, d - lead)
     if d > lead and want ~= 1 and want ~= shape[d] or lead < 0 then
       fail(op, "shape %s can not become (%s)", shape_text(x), table.concat(to, ", "))
     end

@@ -211,6 +211,7 @@ do
     TEMME[k + 1] = row
   end
 end
+internal.temme = TEMME              -- for the slope of gamma variates
 local function temme(a, x)
   local mu = (x - a) / a
   local half_square = (mu - mu:log1p()):clamp({ min = 0 })

@@ -120,7 +120,7 @@ def(".broadcast_shapes(...) -> int[]", function(...)
     shape = internal.need_shape(op,
       type(shape) == "table" and shape or { need_int(op, "size", shape) })
     for k = 1, math.max(#out, #shape) do                       -- from the last axis backwards
-      local a, b = out[k] or 1, shape[#shape - k + 1] or 1
+      local a, b = out[k] or 1, rawget(shape, #shape - k + 1) or 1
       if a ~= b and a ~= 1 and b ~= 1 then fail(op, "sizes %d and %d do not broadcast", a, b) end
       out[k] = a == 1 and b or a
     end
@@ -306,7 +306,7 @@ end)
 def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
     density = false) -> sums: T, edges: T[] ]], function(x, bins, range, weight, density)
   local op = "histogramdd"
-  local w, n = weights_of(op, x, weight, 1), x.shape[x.ndim]
+  local w, n = weights_of(op, x, weight, 1), rawget(x.shape, x.ndim)
   if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n
       or range and #range ~= 2 * n then
     fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each",

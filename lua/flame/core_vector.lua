@@ -167,7 +167,7 @@ def("kron(x: T, y: T) -> T @neutral", function(x, y)
   if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
   local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
   for d = 1, n do
-    local p, q = s[d - n + #s] or 1, t[d - n + #t] or 1
+    local p, q = rawget(s, d - n + #s) or 1, rawget(t, d - n + #t) or 1
     a[2 * d - 1], a[2 * d], b[2 * d - 1], b[2 * d], out[d] = p, 1, 1, q, p * q
   end
   return (x:reshape(a) * y:reshape(b)):reshape(out):clone()
@@ -359,7 +359,7 @@ def("diag_embed(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) -> T",
 
 --- Columns x^0, x^1, … of each element, N of them, or as many as the last axis has elements.
 def("linalg.vander(x: T, N?: int) -> T", function(x, N)
-  local op, n = "vander", N or x.shape[x.ndim]
+  local op, n = "vander", N or rawget(x.shape, x.ndim)
   if not n then fail(op, "x is 0-d, need at least one axis, or N") end
   if x.ndim == 0 then x = x:reshape(1) end
   if n <= 0 or n > 4096 then fail(op, "N = %d, need 1 to 4096", n) end
@@ -426,5 +426,5 @@ end)
 for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed",
   "cholesky_solve", "cholesky_inverse", "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum",
   "addmm", "baddbmm" } do
-  linalg[name] = linalg[name] or flame[name] or methods[name]
+  linalg[name] = linalg[name] or rawget(flame, name) or methods[name]
 end

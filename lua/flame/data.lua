@@ -519,4 +519,4 @@ data.options, data.progress = script.options, script.progress
 internal.limit(data)
 internal.limit(Batches)
 
-return data
+return internal.namespace(data, "data")

@@ -164,4 +164,4 @@ function internal.image_pixels(op, x, most)
   return (y[1] * 65536 + y[2] * 256 + y[3]):reshape(-1):totable(), y:size(2), y:size(3)
 end
 
-return image
+return internal.namespace(image, "image")

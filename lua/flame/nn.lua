@@ -7,6 +7,7 @@
 -- PyTorch's; what has a default there comes by position or in one table at the end. nn_layers.lua:
 -- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
 -- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
+-- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_lora.lua;
 -- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
 -- the first input, weights made of others.
 local flame = require "flame"
@@ -106,7 +107,7 @@ local REQUIRED = {
 --- The constructor of a class of this library, with those arguments by position or by name.
 local function by_name(class, init)
   local name = class.__name
-  if nn[name] ~= class then return init end
+  if rawget(nn, name) ~= class then return init end
   for pattern, names in pairs(REQUIRED) do
     if name:find(pattern) then return flame.internal.placed(name, init, names) end
   end
@@ -221,7 +222,7 @@ local function walk(self, visit, prefix, seen, again)
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
     if type(value) == "table" and order[value] == nil then
-      if getmetatable(value) == nil and not seen[value] then
+      if not getmetatable(value) and not seen[value] then
         seen[value] = true
         for i, part in ipairs(value) do item(prefix .. tostring(key) .. "." .. i, part) end
       end
@@ -538,6 +539,13 @@ require "flame.nn_conv"(nn, shared)
 require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
+shared.order, shared.hooks, shared.fields, shared.collect = order, hooks, fields, collect
+require "flame.nn_shim"(nn, shared)
+require "flame.nn_copy"(nn, shared)
+require "flame.nn_average"(nn, shared)
+require "flame.nn_parametrize"(nn, shared)
+require "flame.nn_gated"(nn, shared)
+require "flame.nn_lora"(nn, shared)
 
 for _, class in pairs(nn) do
   if class == Module then flame.internal.limit(class)
@@ -554,4 +562,4 @@ for _, class in pairs(nn) do
 end
 for _, t in ipairs { nn.init, nn.utils } do flame.internal.limit(t) end
 
-return nn
+return flame.internal.namespace(nn, "nn")

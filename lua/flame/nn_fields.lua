@@ -89,5 +89,63 @@ return function(order, kinds, fail, buffer)
     class.__newindex, class.__len, class.__pairs = note, length, all_fields
   end
 
-  return { marked = marked, field = field, settled = settled, give = give }
+  -- ---- names whose value is computed -----------------------------------------------------------
+  local computed = setmetatable({}, { __mode = "k" })  -- module -> key -> f(module)
+  local bare = setmetatable({}, { __mode = "k" })      -- derived class -> the class
+  local derived = setmetatable({}, { __mode = "kv" })
+
+  --- The class of modules of 'class' that have computed names: as 'class', but for reading these.
+  local function derive(class)
+    if bare[class] then return class end
+    local own = derived[class]
+    if own then return own end
+    own = setmetatable({}, { __index = class, __call = getmetatable(class).__call,
+      __name = "class" })
+    for key, v in next, class do if tostring(key):find "^__" then own[key] = v end end
+    function own.__index(self, key)
+      local list = computed[self]
+      local f = list and list[key]
+      if f then return f(self) end
+      return class.__index(self, key)
+    end
+    function own.__newindex(self, key, value)
+      if computed[self] and computed[self][key] then
+        fail("%s: %s is computed from others\1: take that away first", class.__name, tostring(key))
+      end
+      return note(self, key, value)
+    end
+    derived[class], bare[own] = own, class
+    return own
+  end
+
+  --- Lets a module's name read as f(module); a parameter of that name stays where it is, for
+  --- parameters() and state_dict(). f = nil: the name is as it was.
+  local function compute(self, key, f)
+    local list = computed[self] or {}
+    list[key] = f
+    computed[self] = next(list) and list or nil
+    local class = getmetatable(self)
+    setmetatable(self, next(list) and derive(class) or bare[class] or class)
+  end
+
+  --- The computed names of one module are those of another too.
+  local function compute_as(self, other)
+    for key, f in pairs(computed[other] or {}) do compute(self, key, f) end
+  end
+  local function is_computed(self, key) return (computed[self] or {})[key] ~= nil end
+
+  --- Puts what a name holds in place of a parameter or buffer, whatever it is, past all checks.
+  local function put(self, key, x)
+    local tensors = held[self]
+    if not tensors then
+      tensors = {}
+      held[self] = tensors
+    end
+    tensors[key] = x
+  end
+  --- Names and tensors beside a module's table.
+  local function tensors_of(self) return held[self] or {} end
+
+  return { marked = marked, field = field, settled = settled, give = give, compute = compute,
+    compute_as = compute_as, is_computed = is_computed, put = put, tensors_of = tensors_of }
 end

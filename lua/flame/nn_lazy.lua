@@ -43,17 +43,20 @@ return function(nn, shared)
   end
 
   -- ---- weights made of others -------------------------------------------------------------------
-  local made = setmetatable({}, { __mode = "k" })          -- module -> name -> {hook =, undo =}
+  -- module -> name -> {hook =, run =, undo =}
+  local made = setmetatable({}, { __mode = "k" })
+  shared.made = made
 
-  --- Replaces the parameter 'name' by what make() computes from others, before each forward.
+  --- Replaces the parameter 'name' by what make(module) computes from others, before each forward.
+  --- Both functions know the module by their argument: a copy of it has them too.
   local function replace(op, module, name, make, undo)
     local list = made[module] or {}
     made[module] = list
     if list[name] then fail("%s: '%s' is made of others already", op, name) end
-    local function run() rawset(module, name, make()) end
+    local function run(m) rawset(m, name, make(m)) end
     module[name] = nil                                    -- no parameter from here on
-    list[name] = { hook = module:register_forward_pre_hook(run), undo = undo }
-    run()
+    list[name] = { hook = module:register_forward_pre_hook(run), run = run, undo = undo }
+    run(module)
     return module
   end
   local function parameter_of(op, module, name)
@@ -69,7 +72,7 @@ return function(nn, shared)
       entry.hook.remove()
       made[module][name] = nil
       rawset(module, name, nil)
-      module[name] = nn.Parameter(entry.undo():detach():clone())
+      module[name] = nn.Parameter(entry.undo(module):detach():clone())
       return module
     end
   end
@@ -90,10 +93,10 @@ return function(nn, shared)
     local function norm(v) return #rest == 0 and v:abs() or v:norm(2, rest, { keepdim = true }) end
     local g, v = name .. "_g", name .. "_v"
     module[g], module[v] = nn.Parameter(norm(w:detach())), nn.Parameter(w:detach():clone())
-    local function make() return module[v] * (module[g] / norm(module[v])) end
-    return replace("weight_norm", module, name, make, function()
-      local value = make()
-      module[g], module[v] = nil, nil
+    local function make(m) return m[v] * (m[g] / norm(m[v])) end
+    return replace("weight_norm", module, name, make, function(m)
+      local value = make(m)
+      m[g], m[v] = nil, nil
       return value
     end)
   end
@@ -111,28 +114,27 @@ return function(nn, shared)
     local w = parameter_of("spectral_norm", module, name)
     dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
     local orig, left = name .. "_orig", name .. "_u"
-    local function rows() return module[orig]:transpose(1, dim):flatten(2) end
     module[orig] = nn.Parameter(w:detach():clone())
     module[left] = nn.Buffer(
       flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device })
       :normalize({ dim = 1, eps = eps }))
     local steps = n_power_iterations or 1
-    local function make()
-      local m = rows()
-      local fixed, u = m:detach(), module[left]
+    local function make(of)
+      local m = of[orig]:transpose(1, dim):flatten(2)
+      local fixed, u = m:detach(), of[left]
       local v = fixed:t():mv(u):normalize({ dim = 1, eps = eps })
-      if module.training then
+      if of.training then
         for k = 1, steps do
           if k > 1 then v = fixed:t():mv(u):normalize({ dim = 1, eps = eps }) end
           u = fixed:mv(v):normalize({ dim = 1, eps = eps })
         end
-        flame.no_grad(function() module[left]:copy_(u) end)
+        flame.no_grad(function() of[left]:copy_(u) end)
       end
-      return module[orig] / u:dot(m:mv(v))
+      return of[orig] / u:dot(m:mv(v))
     end
-    return replace("spectral_norm", module, name, make, function()
-      local value = make()
-      module[orig], module[left] = nil, nil
+    return replace("spectral_norm", module, name, make, function(m)
+      local value = make(m)
+      m[orig], m[left] = nil, nil
       return value
     end)
   end

@@ -27,7 +27,9 @@ Optimizer.__index = Optimizer
 
 local function number(what, name, value, low)
   if type(value) ~= "number" or value ~= value or value < low then
-    fail("%s: %s is %s, need a number of at least %g", what, name, tostring(value), low)
+    local tensor = flame.is_tensor(value)
+    fail("%s: %s is %s, need a number of at least %g%s", what, name,
+      tensor and "a tensor" or tostring(value), low, tensor and "\1: write x:item()" or "")
   end
 end
 
@@ -521,4 +523,4 @@ require "flame.optim_schedule"(optim, shared)
 internal.limit(optim)
 internal.limit(Optimizer)
 
-return optim
+return internal.namespace(optim, "optim")

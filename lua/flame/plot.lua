@@ -532,4 +532,4 @@ end
 plot.Plot = Plot
 internal.limit(Plot)
 
-return plot
+return internal.namespace(plot, "plot")

@@ -44,7 +44,6 @@ local function value_of(p, text, op)
   return (chunk_of(p, text)())
 end
 
-local function shape_of(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 local function bytes_text(n)
   for _, unit in ipairs { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "kB" } } do
@@ -96,8 +95,8 @@ local function module_name(v)
   if type(v) ~= "table" then return nil end
   for name in pairs((modules())) do
     local t = flame
-    for field in name:gmatch("[%w_]+") do t = type(t) == "table" and t[field] or nil end
-    if name == "flame" and v == flame or t ~= nil and t == v then return name end
+    for field in (flame.has(name) and name or ""):gmatch("[%w_]+") do t = t[field] end
+    if v == t and (name == "flame" or t ~= flame) then return name end
   end
 end
 
@@ -286,7 +285,7 @@ function commands.mem(p)
       name, views = names[handle] or name, views + 1
     end
     line(p, "  %10s  %-12s %s %s %s  %s%s", bytes_text(t.bytes), name,
-      "(" .. table.concat(t.shape, ", ") .. ")", t.dtype,
+      t.shape, t.dtype,
       t.device, t.site, views > 0 and (", and %d that share its memory"):format(views) or "")
   end
   print(("%d tensors have values"):format(count))
@@ -345,7 +344,7 @@ end
 function commands.explain(p, x)
   local plan = internal.plan(need_tensor("explain", x))
   if not plan then
-    print(("tensor %s %s: its value is there, nothing is left to run"):format(shape_of(x), x.dtype))
+    print(("tensor %s %s: its value is there, nothing is left to run"):format(x.shape, x.dtype))
     return
   end
   local parts = {}

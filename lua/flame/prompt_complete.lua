@@ -53,7 +53,7 @@ local function fields(v)
     return found
   end
   if v == flame then
-    for _, name in ipairs { "nn", "optim", "data" } do found[name] = true end
+    for _, name in ipairs(internal.chapters) do found[name] = true end
   end
   if type(v) == "string" then v = string end
   local seen = {}

@@ -15,8 +15,6 @@ local function painted(p, kind, text)
   return p.colours and code and code ~= "" and "\27[" .. code .. "m" .. text .. "\27[0m" or text
 end
 
-local function shape_text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
-
 -- ---- one line -----------------------------------------------------------------------------------
 
 -- The text cut to so many columns.
@@ -42,7 +40,7 @@ end
 
 local function tensor_line(x)
   local ok, text = pcall(function()
-    return ("tensor %s %s %s%s"):format(shape_text(x.shape), x.dtype, x.device,
+    return ("tensor %s %s %s%s"):format(x.shape, x.dtype, x.device,
       x.requires_grad and " requires grad" or "")
   end)
   return ok and text or "tensor (closed)"
@@ -67,7 +65,7 @@ local function atom(v)
   if kind == "nil" or kind == "boolean" then return tostring(v), "word" end
   if kind == "function" then return function_line(v), "word" end
   if flame.is_tensor(v) then return tensor_line(v), "tensor" end
-  local m = getmetatable(v)
+  local m = debug.getmetatable(v)
   if kind == "table" and not (type(m) == "table" and m.__tostring) then return nil end
   local ok, text = pcall(tostring, v)
   return ok and text or kind, "word"
@@ -95,20 +93,13 @@ local function key_text(p, key)
   return "[" .. (type(key) == "table" and "table" or p.line(key)) .. "]"
 end
 
-local function is_shape(key, t)
-  if key ~= "shape" or #t == 0 then return false end
-  for i = 1, #t do if math.type(rawget(t, i)) ~= "integer" then return false end end
-  return #select(1, names_of(t)) == 0
-end
-
 -- A table on one line of so many columns, or nil; above: tables that it is in.
-local function inline(p, v, room, above, key)
+local function inline(p, v, room, above)
   local text, colour = atom(v)
   if text then
     if p.width(text) > room or text:find("\n", 1, true) then return nil end
     return painted(p, colour, text), p.width(text)
   end
-  if is_shape(key, v) then return painted(p, "tensor", shape_text(v)), #shape_text(v) end
   if above[v] then return "<above>", 7 end
   if above.depth >= DEPTH then return next(v) == nil and "{}" or "{…}", 3 end
   local names, n = names_of(v)
@@ -116,7 +107,7 @@ local function inline(p, v, room, above, key)
   above[v], above.depth = true, above.depth + 1
   local function add(name, x)
     local head = name and key_text(p, name) .. " = " or ""
-    local item, width = inline(p, x, room - used - p.width(head), above, name)
+    local item, width = inline(p, x, room - used - p.width(head), above)
     if not item then return false end
     parts[#parts + 1] = head .. item
     used = used + width + p.width(head) + 2
@@ -189,9 +180,9 @@ local function wrapped(p, v, indent, columns)
   return "{" .. blank .. table.concat(lines, blank) .. "\n" .. (" "):rep(indent) .. "}"
 end
 
-local function block(p, v, indent, columns, above, key, head)
+local function block(p, v, indent, columns, above, head)
   local room = columns - indent - head - 1
-  local text = inline(p, v, room, above, key)
+  local text = inline(p, v, room, above)
   if text then return text end
   local word, colour = atom(v)
   if word then return painted(p, colour, cut(p, (word:gsub("\n", " ")), room)) end
@@ -209,7 +200,7 @@ local function block(p, v, indent, columns, above, key, head)
     count = count + 1
     if count > ENTRIES then return end
     local before = name and cut(p, key_text(p, name), columns // 2) .. " = " or ""
-    lines[#lines + 1] = blank .. before .. block(p, x, indent + 2, columns, above, name,
+    lines[#lines + 1] = blank .. before .. block(p, x, indent + 2, columns, above,
       p.width(before)) .. ","
   end
   for i = 1, math.min(n, ENTRIES) do add(nil, rawget(v, i)) end
@@ -262,7 +253,10 @@ local function tensor_text(p, x, columns)
     lines[#lines + 1] = line
     wide = wide or (utf8.len(line) or #line) > columns
   end
-  local facts = table.remove(lines)
+  local values, facts = lines[#lines]:match("^(.-)%s*(shape %(.*)$")
+  if not facts then return lines[1] end                     -- 0-d, or closed
+  if values ~= "" and not wide then return values .. "  " .. painted(p, "faint", facts) end
+  lines[#lines] = values ~= "" and values or nil
   if wide and x.ndim == 1 then lines = narrow_vector(lines, columns) end
   if wide and x.ndim > 1 then
     for i, line in ipairs(lines) do
@@ -280,7 +274,7 @@ function show.value(p, v, columns)
   if v == p.help then return "help(flame.topk) tells what a function does; :help lists what the prompt can do" end
   local text, colour = atom(v)
   if text then return painted(p, colour, text) end
-  return block(p, v, 0, columns, { depth = 0 }, nil, 0)
+  return block(p, v, 0, columns, { depth = 0 }, 0)
 end
 
 return show

@@ -125,7 +125,7 @@ for name in ([[allclose arange autocast backward bartlett_window best_device bin
   deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
-  hann_window help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
+  hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
   is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
   ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint

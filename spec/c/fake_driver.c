@@ -19,14 +19,16 @@ void fake_reset(void) {
                    .pushed = fake.pushed, .streams = fake.streams, .events = fake.events,
                    .blocks = fake.blocks, .bytes = fake.bytes, .pinned = fake.pinned,
                    .modules = fake.modules, .programs = fake.programs, .lt = fake.lt,
-                   .plans = fake.plans, .solver = fake.solver };
+                   .plans = fake.plans, .solver = fake.solver, .graphs = fake.graphs,
+                   .execs = fake.execs };
   fake = f;
 }
 
 int64_t fake_leaks(void) {
   return llabs(fake.contexts) + llabs(fake.pushed) + llabs(fake.streams) + llabs(fake.events) +
          llabs(fake.blocks) + llabs(fake.pinned) + llabs(fake.modules) + llabs(fake.programs) +
-         llabs(fake.lt) + llabs(fake.plans) + llabs(fake.solver);
+         llabs(fake.lt) + llabs(fake.plans) + llabs(fake.solver) + llabs(fake.graphs) +
+         llabs(fake.execs);
 }
 
 static int fake_is_sticky(fl_cu_result r) {
@@ -50,7 +52,7 @@ static int fake_trip(const char *name) {
 
 static int fake_releases(const char *name) {
   return strstr(name, "Destroy") || strstr(name, "Free") || strstr(name, "Release") ||
-         strstr(name, "Unload") || strcmp(name, "CtxPop") == 0;
+         strstr(name, "Unload") || strstr(name, "EndCapture") || strcmp(name, "CtxPop") == 0;
 }
 
 static void fake_add(int64_t *count, int64_t n) {
@@ -120,7 +122,39 @@ static fl_cu_result fake_StreamDestroy(fl_cu_stream s) {
   fake_delete(&fake.streams, s);
   return FL_CU_OK;
 }
-static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) { (void)s; return FL_CU_OK; }
+
+/* What is captured: work of a stream, kept and done at each launch of its graph. */
+typedef struct fake_node {
+  struct fake_node *next;
+  enum { FAKE_KERNEL, FAKE_COPY, FAKE_FILL, FAKE_PRODUCT } kind;
+  fl_cu_function f;
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  void *to;
+  const void *from;
+  unsigned char value;
+  size_t n;
+  struct fake_product *product;
+} fake_node;
+typedef struct fake_graph { fake_node *first, **end; fake_node *last; int64_t n; } fake_graph;
+static fake_graph *fake_capturing;      /* of the stream */
+
+/* A node at the end of what is captured; NULL: nothing is. */
+static fake_node *fake_capture(int kind) {
+  if (!fake_capturing) return NULL;
+  fake_node *x = calloc(1, sizeof *x);
+  if (!x) abort();
+  x->kind = kind;
+  *fake_capturing->end = x;
+  fake_capturing->end = &x->next;
+  fake_capturing->last = x;
+  fake_capturing->n++;
+  return x;
+}
+
+static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) {
+  (void)s;
+  return fake_capturing ? 900 : FL_CU_OK;        /* STREAM_CAPTURE_UNSUPPORTED */
+}
 static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
   (void)flags;
   *e = fake_new(&fake.events, 1);
@@ -192,12 +226,26 @@ static fl_cu_result fake_CopyOut(void *dst, fl_cu_ptr src, size_t n, fl_cu_strea
 }
 static fl_cu_result fake_CopyOn(fl_cu_ptr dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
   (void)s;
+  fake_node *x = fake_capture(FAKE_COPY);
+  if (x) {
+    x->to = (void *)(uintptr_t)dst;
+    x->from = (void *)(uintptr_t)src;
+    x->n = n;
+    return FL_CU_OK;
+  }
   memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
   return FL_CU_OK;
 }
 static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
                                  fl_cu_stream s) {
   (void)s;
+  fake_node *x = fake_capture(FAKE_FILL);
+  if (x) {
+    x->to = (void *)(uintptr_t)dst;
+    x->value = v;
+    x->n = n;
+    return FL_CU_OK;
+  }
   memset((void *)(uintptr_t)dst, v, n);
   return FL_CU_OK;
 }
@@ -246,6 +294,12 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   (void)s; (void)extra;
   const uint64_t threads = (uint64_t)bx * by * bz;
   if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
+  fake_node *x = fake_capture(FAKE_KERNEL);
+  if (x) {
+    x->f = f;
+    x->gx = gx, x->gy = gy, x->gz = gz, x->bx = bx, x->by = by, x->bz = bz, x->shared = shared;
+    return FL_CU_OK;
+  }
   if (fake.nlaunch < FAKE_LAUNCHES) {
     fake_launch *l = &fake.launch[fake.nlaunch];
     snprintf(l->name, sizeof l->name, "%s", ((fake_function *)(void *)f)->name);
@@ -254,7 +308,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
     l->shared = shared;
   }
   fake.nlaunch++;
-  if (fake.on_launch) fake.on_launch(params);
+  if (fake.on_launch && params) fake.on_launch(params);
   if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
   return FL_CU_OK;
 }
@@ -406,6 +460,22 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
 static double fake_get(const void *p, unsigned type, int64_t i) {
   return type == FL_LT_R_64F ? ((const double *)p)[i] : ((const float *)p)[i];
 }
+struct fake_product {
+  fl_lt_handle h;
+  fl_lt_desc desc;
+  const void *alpha, *pa;
+  fl_lt_layout al;
+  const void *pb;
+  fl_lt_layout bl;
+  const void *beta, *pc;
+  fl_lt_layout cl;
+  void *po;
+  fl_lt_layout ol;
+  const fl_lt_algo *algo;
+  void *space;
+  size_t bytes;
+  fl_cu_stream s;
+};
 static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
                                         const void *alpha, const void *pa,
     fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc,
@@ -423,6 +493,14 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
   (void)bytes;
   (void)s;
   if (!fake_fits(d, a, b, c)) return 7;
+  fake_node *x = fake_capture(FAKE_PRODUCT);
+  if (x) {
+    x->product = malloc(sizeof *x->product);
+    if (!x->product) abort();
+    *x->product = (struct fake_product){ h, desc, alpha, pa, al, pb, bl, beta, pc, cl, po, ol, algo,
+                                         space, bytes, s };
+    return FL_LT_OK;
+  }
   fake.products++;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)
@@ -439,6 +517,82 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
         else ((float *)po)[at] = (float)sum;
       }
   return FL_LT_OK;
+}
+
+/* ---- graphs ---- */
+
+static fl_cu_result fake_StreamBeginCapture(fl_cu_stream s, unsigned mode) {
+  (void)s; (void)mode;
+  if (fake_capturing) return FL_CU_INVALID_VALUE;
+  fake_capturing = fake_new(&fake.graphs, sizeof *fake_capturing);
+  if (!fake_capturing) return FL_CU_OUT_OF_MEMORY;
+  fake_capturing->end = &fake_capturing->first;
+  fake.captures++;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GraphDestroy(fl_cu_graph graph) {
+  fake_graph *g = (fake_graph *)(void *)graph;
+  for (fake_node *x = g->first, *next; x; x = next) {
+    next = x->next;
+    free(x->product);
+    free(x);
+  }
+  fake_delete(&fake.graphs, g);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_StreamEndCapture(fl_cu_stream s, fl_cu_graph *g) {
+  (void)s;
+  *g = (fl_cu_graph)(void *)fake_capturing;
+  fake_capturing = NULL;
+  return *g ? FL_CU_OK : FL_CU_INVALID_VALUE;
+}
+static fl_cu_result fake_StreamCaptureInfo(fl_cu_stream s, int *state, unsigned long long *id,
+                                           fl_cu_graph *g, const fl_cu_graph_node **last,
+                                           const void **edges, size_t *n) {
+  (void)s; (void)id; (void)g; (void)edges;
+  *state = fake_capturing != NULL;
+  if (!fake_capturing) return FL_CU_OK;
+  *last = (const fl_cu_graph_node *)(void *)&fake_capturing->last;
+  *n = fake_capturing->last ? 1 : 0;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GraphInstantiate(fl_cu_graph_exec *x, fl_cu_graph g,
+                                          unsigned long long flags) {
+  (void)flags;
+  fl_cu_graph *own = fake_new(&fake.execs, sizeof *own);
+  if (!own) return FL_CU_OUT_OF_MEMORY;
+  *own = g;
+  *x = (fl_cu_graph_exec)(void *)own;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GraphLaunch(fl_cu_graph_exec exec, fl_cu_stream s) {
+  const fake_graph *g = (const fake_graph *)(void *)*(fl_cu_graph *)(void *)exec;
+  if (fake_capturing) return FL_CU_INVALID_VALUE;
+  fake.graph_launches++;
+  for (const fake_node *x = g->first; x; x = x->next) {
+    const struct fake_product *p = x->product;
+    if (x->kind == FAKE_KERNEL)
+      fake_LaunchKernel(x->f, x->gx, x->gy, x->gz, x->bx, x->by, x->bz, x->shared, s, NULL, NULL);
+    if (x->kind == FAKE_COPY) memmove(x->to, x->from, x->n);
+    if (x->kind == FAKE_FILL) memset(x->to, x->value, x->n);
+    if (x->kind == FAKE_PRODUCT)
+      fake_cublasLtMatmul(p->h, p->desc, p->alpha, p->pa, p->al, p->pb, p->bl, p->beta, p->pc,
+                          p->cl, p->po, p->ol, p->algo, p->space, p->bytes, p->s);
+  }
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GraphExecKernelNodeSetParams(fl_cu_graph_exec x, fl_cu_graph_node n,
+                                                      const fl_cu_kernel_node *p) {
+  (void)x;
+  const fake_node *k = (const fake_node *)(void *)n;
+  if (k->kind != FAKE_KERNEL || k->f != p->function || k->gx != p->grid[0] ||
+      k->bx != p->block[0] || !p->params) return FL_CU_INVALID_VALUE;
+  fake.node_sets++;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GraphExecDestroy(fl_cu_graph_exec x) {
+  fake_delete(&fake.execs, x);
+  return FL_CU_OK;
 }
 
 /* ---- wrappers and tables ---- */

@@ -33,11 +33,12 @@ typedef struct fake_state {
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
+  int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */
   /* what lives */
   int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt,
-          plans, solver;
+          plans, solver, graphs, execs;
 } fake_state;
 
 extern fake_state fake;

@@ -471,7 +471,7 @@ static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPER
       value[j * 16 + i] = s[j]->value[i];
     }
   }
-  const fl_binding b = { ext, NULL, NULL, value };
+  const fl_binding b = { .ext = ext, .scalar = value };
   int32_t done = 0;
   flame_status st = u->d.table->prepare(&u->d, &p);
   if (!st) st = u->d.table->run(&u->d, &p, &b, fault, &done);

@@ -11,7 +11,7 @@ static fl_scalar step_scalar;            /* the plan's only one */
 
 static flame_status run_step(setup *u, fl_step *step, void **ext, int nfault) {
   fl_plan p = { .nstep = 1, .nfault = nfault, .step = step, .mem = &u->c->mem };
-  const fl_binding b = { ext, NULL, NULL, &step_scalar };
+  const fl_binding b = { .ext = ext, .scalar = &step_scalar };
   fl_fault fault;
   int32_t done = 0;
   flame_status st = u->d.table->prepare(&u->d, &p);

@@ -243,13 +243,47 @@ static int spectra(flame_context *c) {
   return good;
 }
 
+/* 4 by 4, of one number. */
+static flame_tensor *square(flame_context *c, float number) {
+  float data[16];
+  for (int i = 0; i < 16; i++) data[i] = number;
+  return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 4, 4 }, data);
+}
+
+/* Products of products, again and again: from the third time on as graphs, in which the fake
+** computes them too. One result is held, and the last runs have another input. */
+static int replays(flame_context *c) {
+  enum { RUNS = 7, HELD = 3, OTHER = 5 };
+  flame_tensor *m = square(c, 0.5f), *x = square(c, 1), *x2 = square(c, 2), *held = NULL;
+  int good = m && x && x2;
+  for (int run = 0; good && run < RUNS; run++) {
+    const float in = run < OTHER ? 1 : 2;
+    float first[16] = { 0 }, last[16] = { 0 };
+    flame_tensor *y = flame_matmul(run < OTHER ? x : x2, m), *z = y;
+    for (int i = 1; i < 5; i++) {
+      flame_tensor *next = flame_matmul(z, m);
+      if (i > 1) flame_free(z);
+      z = next;
+    }
+    good = z && flame_read(z, last, sizeof last) == FLAME_OK &&
+           flame_read(y, first, sizeof first) == FLAME_OK;
+    if (good && fake.nlaunch == 0)               /* else our own kernels, which are not computed */
+      CHECK(first[3] == 2 * in && last[5] == 32 * in, "replays", run);
+    flame_free(y);
+    if (run == HELD) held = z;
+    else flame_free(z);
+  }
+  flame_free(m); flame_free(x); flame_free(x2);
+  return read_all(held) && good;
+}
+
 static const struct { const char *name; int (*run)(flame_context *c); } families[] = {
   { "elementwise", elementwise }, { "reductions", reductions }, { "products", products },
   { "views", views },
   { "writes", writes }, { "indexing", indexing }, { "numbers", numbers },
   { "gradients", gradients },
   { "transfers", transfers }, { "transforms", transforms }, { "equations", equations },
-  { "spectra", spectra },
+  { "spectra", spectra }, { "replays", replays },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -299,6 +333,7 @@ static void calls_fail(int step) {
     if (!good) printf("  %s\n", flame_error(c));
     const int64_t calls = fake.calls;
     CHECK(good, families[f].name, 0);
+    CHECK(families[f].run != replays || fake.graph_launches > 0, families[f].name, 0);
     close_context(c, families[f].name, 0);
     for (int i = 0; i < 3; i++)
       for (int forever = 0; forever < 2; forever++)

@@ -318,7 +318,7 @@ describe("the prompt on a terminal", function()
 
   describe("values:", function()
     it("tables to a depth, sorted, tensors in them as a line", function()
-      local out = typed { "{3, b = 1, a = {x = flame.zeros(2, 3), shape = {4, 5}}, [true] = false, deep = {{{{{1}}}}}}" }
+      local out = typed { "{3, b = 1, a = {x = flame.zeros(2, 3), shape = flame.zeros(4, 5).shape}, [true] = false, deep = {{{{{1}}}}}}" }
       has("{\n  3,\n  [true] = false,\n  a = {shape = (4, 5), x = tensor (2, 3) f32 cpu},\n  b = 1,\n  deep = {{{{…}}}},\n}", out)
       has("{1, 2, \"a\\n\"}", typed { "{1, 2, 'a\\\\n'}" })
     end)

@@ -1,7 +1,7 @@
 -- What specs plant and provoke through flame.internal (src/base/hooks.h) is in builds for tests and
 -- in no release. tools/test sets FLAME_RELEASE where a release runs this.
 local flame = require "flame"
-local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget" }
+local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget", "enter_folder" }
 
 describe("#smoke a test hook", function()
   if os.getenv "FLAME_RELEASE" then
@@ -19,7 +19,7 @@ describe("#smoke a test hook", function()
       local text = file:read("a")
       file:close()
       assert.truthy(text:find("profile_start", 1, true))   -- what the release has is found this way
-      for _, name in ipairs { "fail_alloc", "forget_plans" } do
+      for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder" } do
         assert.is_nil(text:find(name, 1, true), name)
       end
     end)

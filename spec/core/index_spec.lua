@@ -76,6 +76,58 @@ describe("reading x[…]", function()
     assert.same({ { 9, 10, 11, 12 }, { 1, 2, 3, 4 } }, x:index_select(1, ids({ 3, 1 })):totable())
     assert.same({ { 2, 1 }, { 8, 5 } }, x:gather(2, ids({ { 2, 1 }, { 4, 1 } })):totable())
   end)
+  it("makes a new axis of one element where flame.newaxis stands", function()
+    local new, x = flame.newaxis, flame.arange(24.0):reshape(2, 3, 4)
+    math.randomseed(5)
+    for _ = 1, 300 do
+      local plain, key, shape = {}, {}, {}
+      for d = 1, 3 do
+        while math.random(3) == 1 and #shape < 6 do
+          key[#key + 1], shape[#shape + 1] = new, 1
+        end
+        local item = ({ math.random(x.shape[d]), {}, { 2 }, { 1, 2 }, { -1, 1, -1 } })
+          [math.random(5)]
+        plain[d], key[#key + 1] = item, item
+        if type(item) == "table" then
+          shape[#shape + 1] = #item == 0 and x.shape[d] or #item == 1 and 1
+            or #item == 2 and 2 or x.shape[d]
+        end
+      end
+      local y = x[key]
+      assert.is_true(y.shape == shape)
+      assert.same(x[plain]:reshape(-1):totable(), y:reshape(-1):totable())
+      assert.same(y:totable(), x(table.unpack(key)):totable())
+      local target, other = x:clone(), x:clone()
+      target[key], other[plain] = 7, 7
+      assert.same(other:totable(), target:totable())
+    end
+    assert.equal("(1, 2, 3, 4)", tostring(x[new].shape))
+    assert.equal("(2, 1, 3, 4)", tostring(x[{ {}, new }].shape))
+    local first, last = flame.tensor({ 1, 2 }, { dtype = "i64" }), flame.tensor({ 3, 1 },
+      { dtype = "i64" })
+    assert.same({ { { 3, 7, 11 } }, { { 13, 17, 21 } } }, x[{ first, new, {}, last }]:totable())
+    local w = flame.ones(3, { requires_grad = true })
+    local total = (w[{ new, {} }] * flame.ones(4, 3)):sum()
+    total:backward()
+    assert.same({ 4, 4, 4 }, w.grad:totable())
+  end)
+  it("takes no nil for a new axis or a whole one", function()
+    local x = flame.zeros(2, 3)
+    local function refused(text, f) assert.matches(text, select(2, pcall(f)), 1, true) end
+    local needs = "got nil; write flame.newaxis for a new axis"
+    refused(needs, function() return x[{ nil, 2 }] end)
+    refused(needs, function() return x[{ {}, nil, 2 }] end)
+    refused(needs, function() return x({}, nil) end)
+    refused(needs, function() x[{ {}, nil, 2 }] = 1 end)
+    local key = { {} }
+    key[3] = 1
+    refused("item 3 is there and item 2 is nil; write {} for a whole axis, flame.newaxis for a new one",
+      function() return x[key] end)
+    refused("a new axis makes 9 axes, at most 8",
+      function() return flame.zeros(1, 1, 1, 1, 1, 1, 1, 1)[flame.newaxis] end)
+    refused("index 9 is out of range for axis 2 with 3 elements",
+      function() return x[{ flame.newaxis, 1, flame.newaxis, 9 }] end)
+  end)
   it("differentiates through every form", function()
     local x = grid():requires_grad_(true)
     local y = x[2]:sum() + x[{ 1, 1 }] + x[ids({ 1, 1 })]:sum() + x[x:gt(11)]:sum()

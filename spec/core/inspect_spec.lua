@@ -261,4 +261,24 @@ describe("FLAME_DEBUG", function()
     end
     assert.same({ "", "p", "pe", "pes", "pest", "pestw" }, seen)
   end)
+
+  it("at 6 shows trees of user kernels after each pass, and what became of them", function()
+    local script = "-e " .. quote([[
+      local k = flame.kernel("__global__ void k(const float *x, float *y, int n)" ..
+        "{ int i = threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }")
+      local x = flame.ones(4, { requires_grad = true })
+      k:with { shape = { 4 } }(x, 4):sum():backward()
+      pcall(flame.kernel("__global__ void r(float *x) { goto a; a: x[0] = 1; }").report)]])
+    local text, status = run("FLAME_DEVICE=cpu FLAME_DEBUG=6", script)
+    assert.equal(0, status, text)
+    for _, pass in ipairs { "reading", "canonical form", "synthesis", "tidying" } do
+      assert.truthy(text:find("kernel 'k' after " .. pass .. "\nkernel k\n", 1, true), pass)
+    end
+    assert.truthy(text:find("y[", 1, true))
+    local tree = text:match("kernel 'k' (%x+): lanes ")
+    assert.equal(16, #tree)
+    assert.truthy(text:find("kernel 'k' " .. tree .. ": adjoint of %d+, .*: %x+, %d+ plain,"), text)
+    assert.truthy(text:find("kernel 'r' %x+: .*goto"), text)
+    assert.falsy(run("FLAME_DEVICE=cpu FLAME_DEBUG=5", script):find("after reading", 1, true))
+  end)
 end)

@@ -126,6 +126,75 @@ describe("public names", function()
       assert.equal(flame[pair[2]], flame[pair[1]], pair[1])
     end
   end)
+  it("that do not exist raise with the nearest one, or what PyTorch's is called here", function()
+    local nn, optim, data = flame.nn, flame.optim, flame.data
+    local function refused(t, name, text)
+      local ok, e = pcall(function() return t[name] end)
+      assert.is_false(ok, name)
+      assert.equal(text, (e:gsub("^spec/core/names_spec.lua:%d+: ", "")))
+    end
+    refused(flame, "sigmod", "flame has no 'sigmod'; did you mean 'sigmoid'?")
+    refused(flame, "weight", "flame has no 'weight'")
+    refused(flame, "exq_", "flame has no 'exq_'")
+    refused(flame, "Linear", "flame has no 'Linear'; write nn.Linear")
+    refused(nn, "relu", "nn has no 'relu'; write flame.relu")
+    refused(nn, "Liner", "nn has no 'Liner'; did you mean 'Linear'?")
+    refused(nn, "CrossEntropy", "nn has no 'CrossEntropy'; did you mean 'CrossEntropyLoss'?")
+    refused(nn.init, "kaiming_unifrom_",
+      "nn.init has no 'kaiming_unifrom_'; did you mean 'kaiming_uniform_'?")
+    refused(optim, "Adamw", "optim has no 'Adamw'; did you mean 'AdamW'?")
+    refused(optim.schedule, "cosin", "optim.schedule has no 'cosin'; did you mean 'cosine'?")
+    refused(data, "DataLoader",
+      "data has no 'DataLoader': write data.batches({x, y}, {size = 32, shuffle = true})")
+    refused(flame, "DataLoader",
+      "flame has no 'DataLoader': write data.batches({x, y}, {size = 32, shuffle = true})")
+    refused(flame.linalg, "svdd", "linalg has no 'svdd'; did you mean 'svd'?")
+    refused(flame.autograd, "Function",
+      "autograd has no 'Function': write flame.func{forward = …, backward = …}")
+  end)
+  it("are asked for with flame.has; private ones and fields of modules are nil", function()
+    for _, name in ipairs { "topk", "exp_", "nn", "nn.Linear", "linalg.svd", "cuda.available",
+        "optim.schedule.cosine" } do
+      assert.is_true(flame.has(name), name)
+    end
+    for _, name in ipairs { "topkk", "exq_", "nn.Liner", "nothing.svd", "", "topk.x", ".", "_x" } do
+      assert.is_false(flame.has(name), name)
+    end
+    assert.is_nil(flame._VERSION)
+    assert.is_nil(flame[1])
+    assert.is_nil(flame.nn.__name)
+    assert.is_nil(flame.nn.Linear(2, 3).not_there)
+    assert.is_nil(flame.nn.Linear.not_there)
+  end)
+  it("are all there in pairs(flame), with the modules that are loaded at their first use", function()
+    local seen = {}
+    for name, v in pairs(flame) do
+      assert.is_nil(seen[name])
+      seen[name] = v
+    end
+    for _, name in ipairs { "nn", "optim", "data", "plot", "image", "clifford", "topk", "cuda",
+        "linalg", "grad", "version", "newaxis" } do
+      assert.is_true(seen[name] ~= nil and rawequal(seen[name], flame[name]), name)
+    end
+  end)
+  it("of PyTorch that are told are not names here, and what is told of them exists", function()
+    local count = 0
+    for place, names in pairs(require "flame.torch_names") do
+      for name, text in pairs(names) do
+        local full = place == "flame" and name or place .. "." .. name
+        assert.is_false(flame.has(full), full)
+        for call in text:gmatch("flame%.([%w_.]+)[({]") do
+          assert.is_true(flame.has(call), call)
+          count = count + 1
+        end
+        for call in text:gmatch("%f[%w]([nod][%a]+%.[%w_]+)[({]") do
+          assert.is_true(flame.has(call), call)
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count > 30, count)
+  end)
   it("of writes change their tensor and give it back", function()
     for _, e in ipairs(list) do
       local base = e.kind == "write" and e.name:match("^(.-)_$")

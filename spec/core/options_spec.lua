@@ -65,6 +65,8 @@ local CLASSES = {
   { "^ChannelShuffle$", "groups" },
   { "^Unfold$", "dilation" }, { "^Fold$", "dilation" }, { "^%a+$", "inplace", only = [[ReLU ReLU6
     SELU SiLU Mish Tanh Sigmoid LogSigmoid Softsign Hardsigmoid Hardswish]] },
+  { "^AveragedModel$", "use_buffers", layer }, { "^GEGLU$", "bias", 2, 2 },
+  { "^SwiGLU$", "bias", 2, 2 }, { "^FeedForward$", "activation", 4 }, { "^LoRA$", "dropout", 2, 2 },
   { "Pad%dd$", false },
   { "^%a+$", false,
     only = "Identity Module ModuleDict ModuleList ParameterDict ParameterList Sequential Unflatten" },
@@ -190,7 +192,8 @@ describe("options of functions", function()
     refused("autograd.anomaly: on must be true or false, got table", flame.autograd.anomaly, { 1 })
     refused("timer: 0 arguments at most, got 1", flame.timer, x)
     for _, name in ipairs { "is_tensor", "element_size", "free" } do
-      refused(name .. ": 1 argument at most, got 2", flame[name] or x[name], x, x)
+      local f = flame.has(name) and flame[name] or x[name]
+      refused(name .. ": 1 argument at most, got 2", f, x, x)
     end
     local y = x:new_zeros(2, 3, { dtype = "i64" })
     assert.same({ "i64", 2, 3 }, { y.dtype, table.unpack(y.shape) })

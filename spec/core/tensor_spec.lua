@@ -166,9 +166,9 @@ describe("properties", function()
   end)
   it("refuses the comparisons that Lua can not give", function()
     local x = flame.zeros(2)
-    fails("<: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne",
+    fails("<: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne, or numbers: x:item()",
       function() return x < x end)
-    fails("<=: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne",
+    fails("<=: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne, or numbers: x:item()",
       function() return x <= 1 end)
   end)
 end)

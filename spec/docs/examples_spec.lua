@@ -72,6 +72,24 @@ describe("examples", function()
     assert.truthy(loss and loss < 545, output)                  -- 784 log 2 when nothing is learned
   end)
 
+  it("diffusion.lua learns to take noise out, both ways, and writes a picture", function()
+    for _, way in ipairs { "", "--flow" } do
+      local name = os.tmpname()
+      local output, status =
+        run(("examples/diffusion.lua --device cpu --epochs 2 --images 300 --batch 50 --width 8 --steps 4 --out %s.png %s")
+          :format(name, way))
+      local f = io.open(name .. ".png", "rb")
+      local head = f and f:read(4)
+      if f then f:close() end
+      os.remove(name)
+      os.remove(name .. ".png")
+      assert.equal(0, status, output)
+      assert.equal("\x89PNG", head)
+      local first, last = output:match("loss ([%d.]+).-loss ([%d.]+)")
+      assert.is_true(tonumber(last) < 0.9 * tonumber(first), output)
+    end
+  end)
+
   it("chargpt.lua learns from the texts of the machine", function()
     local output, status = run("examples/chargpt.lua --device cpu --steps 40 --every 20 --batch 8 --sample 30")
     assert.equal(0, status, output)

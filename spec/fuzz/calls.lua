@@ -12,6 +12,8 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 local clifford, plot = require "flame.clifford", require "flame.plot"
+local D, diffusion = require "flame.distributions", require "flame.diffusion"
+local in_folder = require "spec.support.folder"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -24,7 +26,7 @@ local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", 
   "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$",
   "^synchronize$", "^last_error$", "^kernel", "^numpy", "^dlpack", "^from_dlpack",
   "^to_dlpack", "^internal", "^plot%.save$", "^image%.load$", "^image%.save$", "^Plot:",
-  "^Progress:", "^EventWriter:" }
+  "^Progress:", "^EventWriter:", "^distributions%.set_default", "^distributions%.register_kl$" }
 
 local function skipped(name)
   for _, pattern in ipairs(SKIP) do if name:find(pattern) then return true end end
@@ -60,6 +62,39 @@ local function of_algebra(f)
   end
 end
 
+--- Distributions of the theme's last axis and of none, and transforms.
+local function a_distribution()
+  local n = theme.shape[#theme.shape] or 1
+  local one = flame.ones(n)
+  local normal = D.Normal(one, 0.5)
+  return pick {
+    function() return normal end, function() return D.Gamma(one * 0.5, 2) end,
+    function() return D.Beta(one, 2) end, function() return D.StudentT(3) end,
+    function() return D.Uniform(0, one) end, function() return D.Bernoulli(one * 0.25) end,
+    function() return D.Poisson(one) end, function() return D.Categorical(flame.ones(n + 1)) end,
+    function() return D.Dirichlet(flame.ones(n + 1)) end, function() return D.LogNormal(0, 1) end,
+    function() return D.Independent(normal, 1) end, function() return D.Binomial(3, one * 0.5) end,
+    function() return D.TransformedDistribution(normal, { D.TanhTransform() }) end,
+    function() return D.MultivariateNormal(flame.zeros(n), flame.eye(n)) end,
+    function() return D.MixtureSameFamily(D.Categorical(flame.ones(n + 1)),
+      D.Normal(flame.zeros(n + 1), 1)) end }()
+end
+local function a_transform()
+  return pick { D.ExpTransform(), D.TanhTransform(), D.AffineTransform(1, -2),
+    D.ComposeTransform { D.SigmoidTransform(), D.ExpTransform() } }
+end
+local function a_schedule()
+  return pick { diffusion.schedule(2), diffusion.schedule(4, "cosine"),
+    diffusion.schedule(3, { beta_end = 0.5 }) }
+end
+--- A method of a class as a function of one of its objects.
+local function of_object(make, name)
+  return function(...)
+    local object = make()
+    return object[name](object, ...)
+  end
+end
+
 --- Calls by name: { name =, call = f, params =, options =, class = is it a class of modules }.
 local function collect()
   local list = {}
@@ -69,7 +104,10 @@ local function collect()
       and (of == "nn" and nn or of == "clifford" and clifford or {})[own]
       or type(e.value) == "function" and e.value
     local method = call and e.name:find "^Algebra:" ~= nil
-    if method then call = of_algebra(call) end
+    if method then call = of_algebra(call)
+    elseif e.name:find "^Distribution:" then call = of_object(a_distribution, e.name:match ":(.*)")
+    elseif e.name:find "^Schedule:" then call = of_object(a_schedule, e.name:match ":(.*)")
+    elseif e.name:find "^Transform:" then call = of_object(a_transform, e.name:match ":(.*)") end
     if call and not skipped(e.name) then
       list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e),
         class = e.kind == "class", sized = method or of == "clifford" }
@@ -174,7 +212,8 @@ end
 local function a_number() return pick { 0, 1, 2, 0.5, -1, 1e-5, 0.1, 3, 1 / 0, 0 / 0 } end
 local function integers()
   local out = {}
-  if one_in(3) then
+  if one_in(6) then return flame.empty(near_shape()).shape end
+  if one_in(4) then
     for k, n in ipairs(near_shape()) do out[k] = n end
     return out
   end
@@ -217,6 +256,9 @@ local function of_type(name, kind, options)
   if word == "string" then return pick(WORDS) end
   if word:find '^"' then return word:sub(2, -2) end
   if word == "function" then return pick(FUNCTIONS) end
+  if word == "flame.Distribution" then return a_distribution() end
+  if word == "flame.Transform" then return a_transform() end
+  if word == "flame.Schedule" then return a_schedule() end
   if word == "flame.Algebra" then return pick(algebras) end
   if word == "table" then
     if #options == 0 then return integers() end
@@ -302,7 +344,7 @@ local function use(results)
 end
 
 local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table expected",
-  "bad argument" }
+  "bad argument", "positions begin at 1" }              -- the last: x.shape[0], read by the library
 --- What is wrong with an error's text, or nil.
 local function complaint(e)
   if type(e) ~= "string" then return "the error is a " .. type(e) end
@@ -380,11 +422,11 @@ end
 function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
-  local left, n = round_of(seed, trace, faults, before_each), calls.ROUND
+  local left, n = in_folder(round_of, seed, trace, faults, before_each), calls.ROUND
   -- what is kept for the next call of its kind is there already when the round is repeated
   if left ~= 0 then
-    left = round_of(seed, false, {}, before_each) > 0
-      and round_of(seed, false, {}, before_each) or 0
+    left = in_folder(round_of, seed, false, {}, before_each) > 0
+      and in_folder(round_of, seed, false, {}, before_each) or 0
     n = 3 * n
   end
   if left > 0 then faults[#faults + 1] = ("%d tensors are left each time"):format(left) end

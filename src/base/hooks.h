@@ -13,8 +13,9 @@ enum { FL_HOOKS = 1 };
 enum { FL_HOOKS = 0 };
 #endif
 
-/* Bugs of the planner, each of which the specs must find. */
+/* Bugs of the planner, and of replayed runs, each of which the specs must find. */
 enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR,
-       FL_PLANT_ADDRESS, FL_PLANT_STALE, FL_PLANT_COUNT };
+       FL_PLANT_ADDRESS, FL_PLANT_STALE, FL_PLANT_GRAPH, FL_PLANT_BOUND, FL_PLANT_SOON,
+       FL_PLANT_COUNT };
 #define FL_PLANTED(c, bug) (FL_HOOKS && (c)->planted == (bug))
 #endif

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of ASCII, whatever the locale. */
+static int lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
+
 int fl_word_distance(const char *p, const char *q, int limit) {
-  enum { SLIP = 4, OTHER = 5 };
+  enum { SLIP = 4, OTHER = 5, CASE = 1 };
   int row[3][40];
   const int n = (int)strlen(p), m = (int)strlen(q);
   if (n > 38 || m > 38 || (n - m) * SLIP > limit || (m - n) * SLIP > limit) return limit + 1;
@@ -15,7 +18,8 @@ int fl_word_distance(const char *p, const char *q, int limit) {
     int *here = row[i % 3];
     here[0] = i * SLIP;
     for (int j = 1; j <= m; j++) {
-      here[j] = above[j - 1] + (p[i - 1] != q[j - 1] ? OTHER : 0);
+      const int same = lower(p[i - 1]) == lower(q[j - 1]);
+      here[j] = above[j - 1] + (p[i - 1] == q[j - 1] ? 0 : same ? CASE : OTHER);
       if (above[j] + SLIP < here[j]) here[j] = above[j] + SLIP;
       if (here[j - 1] + SLIP < here[j]) here[j] = here[j - 1] + SLIP;
       if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] &&
@@ -26,7 +30,8 @@ int fl_word_distance(const char *p, const char *q, int limit) {
   return row[n % 3][m];
 }
 
-int fl_word_limit(const char *word) { return strlen(word) > 4 ? 11 : 6; }    /* two slips, or one */
+/* One slip, or two in a word that is long enough to be known after them. */
+int fl_word_limit(const char *word) { return strlen(word) > 7 ? 11 : 6; }
 
 fl_word_guess fl_word_begin(const char *word) {
   return (fl_word_guess){ word, fl_word_limit(word), "" };

@@ -9,6 +9,7 @@
 #include "cuda/library/cudnn.h"
 #include "cuda/library/cufft.h"
 #include "cuda/library/cusolver.h"
+#include "cuda/replay.h"
 #include "cuda/run.h"
 #include "base/env.h"
 #include <stdio.h>
@@ -60,6 +61,7 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
+  fl_soon_forget(s);
   e = fl_stage_upload(s, dst, src, bytes);
   fl_cuda_leave(s);
   return e;
@@ -82,7 +84,10 @@ static flame_status cuda_download(fl_device *d, void *dst, const void *src,
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  e = fl_stage_download(s, dst, src, bytes);
+  if (s->late_pending || !fl_soon_take(s, dst, src, bytes, &e)) {
+    fl_soon_learn(s, src);
+    e = fl_stage_download(s, dst, src, bytes);
+  }
   if (e == FLAME_OK) e = tell_late(s);
   fl_cuda_leave(s);
   return e;
@@ -92,6 +97,7 @@ static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t 
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
+  fl_soon_forget(s);
   if (bytes > 0)
     e = fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)dst,
                                        (fl_cu_ptr)(uintptr_t)src,
@@ -137,7 +143,9 @@ static void close_state(fl_cuda *s) {
     host_only = 1;
     pushed = 0;
   }
-  fl_cuda_let_go(s);
+  fl_replay_let_go(s, !host_only);
+  fl_prepared_let_go(s);
+  FL_DROP(s->mem, &s->ran.out);
   fl_blas_close(s, host_only);
   fl_dnn_close(s, host_only);
   fl_cufft_close(s, host_only);
@@ -149,6 +157,8 @@ static void close_state(fl_cuda *s) {
     if (s->fault_host) s->cu->HostFree(s->fault_host);
     if (s->done) s->cu->EventDestroy(s->done);
     if (s->checked) s->cu->EventDestroy(s->checked);
+    for (int i = 0; i < FL_PLAN_READS; i++)
+      if (s->soon[i].there) s->cu->EventDestroy(s->soon[i].there);
   }
   fl_cuda_pool_close(&s->pool, host_only);
   if (!host_only && s->stream) s->cu->StreamDestroy(s->stream);
@@ -205,8 +215,13 @@ static flame_status make_objects(fl_cuda *s) {
   if (e != FLAME_OK) return e;
   void *p = NULL;
   const int64_t bytes = sizeof(fl_text_fault) + sizeof *s->late_host;
-  CHECK(s->cu->HostAlloc(&p, (size_t)bytes, FL_CU_HOST_PORTABLE), "cuMemHostAlloc");
+  CHECK(s->cu->HostAlloc(&p, (size_t)bytes + FL_PLAN_READS * FL_SOON_BYTES, FL_CU_HOST_PORTABLE),
+        "cuMemHostAlloc");
   s->fault_host = p;
+  for (int i = 0; i < FL_PLAN_READS; i++) {
+    s->soon[i].host = (char *)p + bytes + i * FL_SOON_BYTES;
+    CHECK(s->cu->EventCreate(&s->soon[i].there, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  }
   s->late_host = (volatile uint64_t *)(void *)(s->fault_host + 1);
   *s->late_host = FL_LATE_NONE;
   e = fl_cuda_reserve(s, &s->fault, bytes, "the fault record");

@@ -15,5 +15,4 @@ flame_status fl_cuda_prepare(fl_device *d, fl_plan *p);
 flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                          int32_t *done);
 flame_status fl_cuda_ready(fl_device *d, struct fl_kfunction *const *k, int n);  /* call_kernel.c */
-void fl_cuda_let_go(fl_cuda *s);        /* closing: plans keep only host memory */
 #endif

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SPARE_BYTES = 1 << 20 };
+enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 
-/* What a run binds. All arrays live in one block. */
+/* What a run binds. All arrays live in one block, which is 'few' where they fit. */
 typedef struct run {
   fl_program program;
   fl_plan *plan;
@@ -23,6 +23,7 @@ typedef struct run {
   fl_buffer **made;              /* per result: the buffer it will own (a reference), or NULL */
   fl_buffer **saved;             /* per home: where its old value goes, or NULL */
   void *block; size_t bytes;
+  void *few[FEW];
 } run;
 
 /* A program's memory serves the next evaluation: small ones would spend a third of their time
@@ -44,7 +45,7 @@ static void take_program(fl_engine *e, fl_program *p) {
 static void close_run(flame_context *c, run *r) {
   for (int32_t i = 0; r->made && i < r->plan->nout; i++) fl_buffer_release(c, r->made[i]);
   for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) fl_buffer_release(c, r->saved[i]);
-  fl_free(&c->mem, r->block, r->bytes);
+  if (r->block != r->few) fl_free(&c->mem, r->block, r->bytes);
   keep_program(c->engine, &r->program);
   memset(r, 0, sizeof *r);
 }
@@ -89,7 +90,7 @@ static int lay_out(flame_context *c, run *r) {
   const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout,
                nh = (size_t)r->program.homes.n;
   r->bytes = (ne + 2 * no + nh + 1) * sizeof(void *);
-  r->block = fl_zalloc(&c->mem, r->bytes);
+  r->block = r->bytes <= sizeof r->few ? r->few : fl_zalloc(&c->mem, r->bytes);
   if (!r->block) return 0;
   r->ext = r->block;
   r->out = r->ext + ne;

@@ -9,7 +9,6 @@
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include <stdio.h>
-#include <ctype.h>
 #include <string.h>
 
 /* ---- units --------------------------------------------------------------------------- */
@@ -238,40 +237,31 @@ static int is_linked(const asked *a, int64_t i) {
   return 0;
 }
 
-/* Is "__device__" at s, of the text from 'from' on, behind the captures of a
-** lambda? NVRTC takes none there. */
-static int is_of_lambda(const char *from, const char *s) {
-  while (s > from && isspace((unsigned char)s[-1])) s--;
-  return s > from + 1 && s[-1] == ']' && s[-2] != ']';
+/* Is token i "__device__", maybe with "__host__" before it, behind the captures of a lambda? NVRTC
+** takes none there. *first: the first of these words. */
+static int is_of_lambda(const asked *a, int64_t i, int64_t *first) {
+  if (!fl_ktok_is(&a->t.at[i], "__device__")) return 0;
+  *first = i && fl_ktok_is(&a->t.at[i - 1], "__host__") ? i - 1 : i;
+  return *first > 1 && is_punct(&a->t.at[*first - 1], ']') && !is_punct(&a->t.at[*first - 2], ']');
 }
 
-/* n characters of the text, lambdas without what says where they run. */
-static void put_lambdas(fl_text *t, const char *s, size_t n) {
-  static const char word[] = "__device__";
-  const char *from = s, *end = s + n, *at = s;
-  while ((at = strstr(at, word)) != NULL && at < end) {
-    const char *head = at;
-    while (head > s && isspace((unsigned char)head[-1])) head--;
-    if (head - s > 8 && !memcmp(head - 8, "__host__", 8)) head -= 8;
-    else head = at;
-    const int is = is_of_lambda(s, head);
-    if (is) fl_text_add(t, from, (size_t)(head - from));
-    at += sizeof word - 1;
-    if (is) from = at;
-  }
-  fl_text_add(t, from, (size_t)(end - from));
-}
-
+/* Lambdas without what says where they run; each: with the linkage of each kernel. */
 static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   const char *s = text;
-  for (int64_t i = -1; each && (i = find_name(a, "__global__", i + 1, 0)) >= 0;) {
-    const fl_ktok *g = &a->t.at[i];
-    put_lambdas(t, s, (size_t)(g->text - s));
-    if (!is_linked(a, i)) fl_text_puts(t, "extern \"C\" ");
-    fl_text_puts(t, "__attribute__((global))");
-    s = g->text + g->n;
+  for (int64_t i = 0, first; i < a->t.n; i++) {
+    const fl_ktok *k = &a->t.at[i];
+    if (each && fl_ktok_is(k, "__global__")) {
+      fl_text_add(t, s, (size_t)(k->text - s));
+      if (!is_linked(a, i)) fl_text_puts(t, "extern \"C\" ");
+      fl_text_puts(t, "__attribute__((global))");
+    } else if (is_of_lambda(a, i, &first)) {
+      fl_text_add(t, s, (size_t)(a->t.at[first].text - s));
+    } else {
+      continue;
+    }
+    s = k->text + k->n;
   }
-  put_lambdas(t, s, strlen(s));
+  fl_text_puts(t, s);
 }
 
 /* The device's compiler reports lines of the script. A chunk from a string
@@ -329,12 +319,24 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* As it is written; cooperative groups, whose headers are seldom where NVRTC
+/* Does the source name cooperative groups, in its code? */
+static int names_groups(const fl_kunit *u) {
+  fl_karena arena;
+  asked a = { { NULL, 0, 0 } };
+  fl_karena_init(&arena, u->mem);
+  const int named = fl_klex(&arena, u->source->text, strlen(u->source->text), 1, &a.t) &&
+                    has_name(&a, "cooperative_groups");
+  FL_DROP(u->mem, &a.t);
+  fl_karena_close(&arena);
+  return named;
+}
+
+/* As it is written; cooperative groups, whose headers are rarely where NVRTC
 ** finds them, as they were read. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
-  if (f && f->has_body && strstr(u->source->text, "cooperative_groups")) {
+  if (f && f->has_body && names_groups(u)) {
     put_prelude(&t, f);
     fl_ktext_kernel(&t, f);
   } else {

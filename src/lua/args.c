@@ -15,6 +15,11 @@ const char *fl_arg_found(lua_State *L, int i) {
   return box_at(L, i) != NULL ? "a tensor" : luaL_typename(L, i);
 }
 
+/* The same where a number is needed: of a tensor, how to get one. */
+const char *fl_arg_no_number(lua_State *L, int i) {
+  return box_at(L, i) != NULL ? "a tensor" FL_DO ": write x:item()" : fl_arg_found(L, i);
+}
+
 fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name) {
   fl_box *x = box_at(L, i);
   if (x == NULL) {
@@ -71,7 +76,7 @@ int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name) {
   const lua_Integer v = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &ok) : 0;
   if (ok) return v;
   const double d = lua_type(L, i) == LUA_TNUMBER ? lua_tonumber(L, i) : 0;
-  fl_lua_fail(L, op, "%s must be an integer, got %s%s", name, fl_arg_found(L, i),
+  fl_lua_fail(L, op, "%s must be an integer, got %s%s", name, fl_arg_no_number(L, i),
       isfinite(d) && d != floor(d) ? " (a / b is a float, a // b an integer)" : "");
 }
 
@@ -81,7 +86,7 @@ int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int
 
 double fl_arg_num(lua_State *L, int i, const char *op, const char *name) {
   if (lua_type(L, i) != LUA_TNUMBER) fl_lua_fail(L, op, "%s must be a number, got %s", name,
-      fl_arg_found(L, i));
+      fl_arg_no_number(L, i));
   return lua_tonumber(L, i);
 }
 

@@ -201,7 +201,7 @@ extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key
 fl_key_error, fl_key_guard,
   /* registry keys */
   fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned,
-  fl_key_watch;
+  fl_key_watch, fl_key_sizes, fl_key_newaxis;
 
 /* ---- entering -------------------------------------------------------------------------------- */
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);
@@ -256,6 +256,7 @@ fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name);
 fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name);
 fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name);
 const char *fl_arg_found(lua_State *L, int i);
+const char *fl_arg_no_number(lua_State *L, int i);
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name);
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
 fl_node *fl_factor_node(fl_lua *b, double v);
@@ -289,6 +290,12 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
+/* A list of sizes or strides as scripts get them (sizes.c), and whether the value at i is one. */
+void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
+/* The same with their metatable at 'meta': x.shape is read often. */
+void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
+int fl_is_sizes(lua_State *L, int i);
+void fl_sizes_metatable(lua_State *L, fl_lua *b);
 /* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
@@ -331,6 +338,7 @@ void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our tw
 enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD,
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
        FL_PROP_TURNED, FL_PROP_LAST_TURNED };
+enum { FL_UPVALUE_SIZES = 4 };         /* of the metamethods of tensors: the metatable of sizes */
 /* views: all axes in reverse order; the last two exchanged */
 int fl_property_turned(lua_State *L, int all);
 #endif

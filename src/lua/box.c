@@ -12,7 +12,7 @@
 const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0,
            fl_key_module = 0, fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0,
            fl_key_thread = 0, fl_key_callbacks = 0, fl_key_functions = 0, fl_key_reach = 0,
-           fl_key_pinned = 0, fl_key_watch = 0;
+           fl_key_pinned = 0, fl_key_watch = 0, fl_key_sizes = 0, fl_key_newaxis = 0;
 
 enum { CHUNK = 64 };
 

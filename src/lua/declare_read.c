@@ -23,7 +23,7 @@ int fl_declare_is_options(lua_State *L, int i) {
 }
 
 static int is_proxy(lua_State *L, int i) {
-  if (luaL_getmetafield(L, i, "__index") == LUA_TNIL) return 0;
+  if (fl_is_sizes(L, i) || luaL_getmetafield(L, i, "__index") == LUA_TNIL) return 0;
   lua_pop(L, 1);
   return 1;
 }

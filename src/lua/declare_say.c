@@ -71,7 +71,17 @@ static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int
   }
 }
 
-/* The remedy where there is one: the word that may be meant, or the other division. */
+static int takes_number(const fl_declared *d, const fl_decl_param *p) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) {
+    const int kind = d->atom[k].kind;
+    if (kind == FL_ATOM_NUM || kind == FL_ATOM_INT || kind == FL_ATOM_AXIS) return 1;
+    if (kind == FL_ATOM_DIMS) return 1;
+  }
+  return 0;
+}
+
+/* The remedy where there is one: the word that may be meant, the other division, the number that
+** a tensor holds. */
 static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
     int at) {
   char hint[64];
@@ -84,6 +94,8 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
   } else if (p->whole && lua_type(L, at) == LUA_TNUMBER) {
     const double v = lua_tonumber(L, at);
     if (isfinite(v) && v != floor(v)) add(s, " (a / b is a float, a // b an integer)", -1);
+  } else if (box_at(L, at) != NULL && takes_number(d, p)) {
+    add(s, FL_DO ": write x:item()", -1);
   } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
     add(s, " with names; the options table comes last", -1);
   }

@@ -47,14 +47,6 @@ static int64_t survey(const flame_context *c, large *at, int64_t room) {
   return n;
 }
 
-static void push_shape(lua_State *L, int rank, const int64_t *size) {
-  lua_createtable(L, rank, 0);
-  for (int a = 0; a < rank; a++) {
-    lua_pushinteger(L, size[a]);
-    lua_rawseti(L, -2, a + 1);
-  }
-}
-
 /* core.tensors(count): a list of the largest tensors that have a value: {bytes =, shape =, dtype =,
 ** device =, site =, handles = {handle = true of all in this memory}}; and how many there are. */
 static int tensors(lua_State *L) {
@@ -80,7 +72,7 @@ static int tensors(lua_State *L) {
     lua_pushvalue(L, -1);
     lua_rawseti(L, -3, k);
     set_int(L, "bytes", at[i].bytes);
-    push_shape(L, at[i].rank, at[i].size);
+    fl_push_sizes(L, at[i].rank, at[i].size);
     lua_setfield(L, -2, "shape");
     set_string(L, "dtype", fl_dtype_name(at[i].dtype));
     fl_device_name(at[i].device, text);

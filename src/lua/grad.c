@@ -4,6 +4,7 @@
 ** upvalues (making one would need memory); its error is raised again where the walk began.
 */
 #include "lua/binding.h"
+#include <assert.h>
 
 /* ---- backward -------------------------------------------------------------------------- */
 static fl_backward how_of(lua_State *L, int opts, const char *op) {
@@ -282,6 +283,7 @@ static fl_custom *custom_new(fl_lua *b, int64_t id, int nkept) {
 }
 
 static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
+  assert(from != NULL || f->nkept == 0);
   for (int i = 0; i < f->nkept; i++) {
     fl_node *n = node_of(b, from[i]);
     f->kept[i] = n ? fl_tensor_new(b->c, n) : NULL;

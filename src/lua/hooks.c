@@ -1,9 +1,13 @@
 /*
 ** What specs ask of a build for tests (base/hooks.h): failing allocations, forgotten plans, planted
-** bugs, an interrupt, another budget of the window. In a release none of it is linked.
+** bugs, an interrupt, another budget of the window, another current folder. In a release none of it
+** is linked.
 */
 #include "lua/binding.h"
 #include "base/hooks.h"
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
 
 static flame_context *context(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -54,10 +58,21 @@ static int budget(lua_State *L) {
   return 1;
 }
 
+/* core.enter_folder(path): the current folder from now on -> the one before. */
+static int enter_folder(lua_State *L) {
+  char before[4096];
+  const char *path = luaL_checkstring(L, 1);
+  if (getcwd(before, sizeof before) == NULL || chdir(path) != 0)
+    return fl_lua_fail(L, "enter_folder", "%s: %s", path, strerror(errno));
+  lua_pushstring(L, before);
+  return 1;
+}
+
 const fl_lua_reg *fl_hooks(void) {
   static const fl_lua_reg list[] = {
     { "fail_alloc", fail_alloc, 0 }, { "forget_plans", forget_plans, 0 }, { "plant", plant, 0 },
-    { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { NULL, NULL, 0 }
+    { "interrupt", interrupt, 0 }, { "budget", budget, 0 },
+    { "enter_folder", enter_folder, 0 }, { NULL, NULL, 0 }
   }, none[] = { { NULL, NULL, 0 } };
   return FL_HOOKS ? list : none;
 }

@@ -1,149 +1,15 @@
 /*
 ** x[…], x(…) and their writes; gather, scatter and their kin; masks.
 **
-** A key gives one item an axis: a number (drops the axis), {} (whole), {i}, {first, last},
-** {first, last, step}, an index tensor, or a mask (which covers as many axes as it has).
-** Numbers and ranges make one view; index tensors and masks then address the axes left, by
-** one gather: several are broadcast together and turned into linear positions. Masks need
-** their values, so they are evaluated and counted on the host.
+** key.c reads a key: a number, a range, an index tensor or a mask an axis, and new axes. Numbers
+** and ranges make one view; index tensors and masks then address the axes left, by one gather:
+** several are broadcast together and turned into linear positions. Masks need their values, so they
+** are evaluated and counted on the host.
 */
-#include "lua/binding.h"
+#include "lua/key.h"
 #include <assert.h>
 
-static const char op_name[] = "x[…]";
-
-typedef struct item { int axis, mask; fl_box *box; } item;   /* an index tensor or a mask */
-typedef struct key {
-  int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
-  uint32_t drop;               /* axes that a number takes away */
-  int whole;                   /* no number and no range narrows anything */
-  int nitem;
-  item items[FL_MAX_AXES];
-} key;
-
-/* ---- reading a key ---------------------------------------------------------------------- */
-static int64_t checked(lua_State *L, int64_t i, int64_t n, int axis, int64_t low, int64_t high) {
-  const int64_t at = i < 0 ? n + 1 + i : i;
-  if (at < low || at > high || (i < 0 && at < 1))
-    fl_lua_fail(L, op_name,
-        "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
-                (long long)i, axis + 1, (long long)n, (long long)n, (long long)n);
-  return at;
-}
-
-static int64_t range_number(lua_State *L, int i, int k) {
-  lua_rawgeti(L, i, k);
-  const int64_t v = fl_arg_int(L, lua_gettop(L), op_name, "a position");
-  lua_pop(L, 1);
-  return v;
-}
-
-/* {}, {i}, {first, last}, {first, last, step} at stack index i. */
-static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
-  const int count = (int)lua_rawlen(L, i);
-  if (count > 3) fl_lua_fail(L, op_name,
-      "%d numbers for one axis: a list of positions is an index tensor", count);
-  if (fl_is_options(L, i)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
-  if (count == 0) return;
-  k->whole = 0;
-  const int64_t first = range_number(L, i, 1), step = count > 2 ? range_number(L, i, 3) : 1;
-  const int64_t last = count > 1 ? range_number(L, i, 2) : first;
-  if (step == 0) fl_lua_fail(L, op_name, "step 0 on axis %d", axis + 1);
-  const int64_t p = checked(L, first, n, axis, count == 1 ? 1 : 0, count == 1 ? n : n + 1);
-  const int64_t q = count == 1 ? p : checked(L, last, n, axis, 0, n + 1);
-  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0)
-                                 : (p >= q ? -((p - q) / step) + 1 : 0);
-  if (steps > 0 && (p < 1 || p > n)) checked(L, p, n, axis, 1, n);
-  if (steps > 0 && (q < 1 || q > n)) checked(L, q, n, axis, 1, n);
-  k->start[axis] = steps > 0 ? p - 1 : 0;
-  k->step[axis] = steps > 1 ? step : 1;          /* of one element none is taken: it may be huge */
-  k->count[axis] = steps;
-}
-
-/* One past the end, asked for by a C function: ipairs, which stops at nil alone. */
-static void check_ipairs(lua_State *L, int i, int64_t n) {
-  lua_Debug ar;
-  if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S",
-      &ar) || ar.what[0] != 'C') return;
-  fl_lua_fail(L, op_name,
-      "ipairs can not know where a tensor ends" FL_DO ": use pairs(x), or for i = 1, #x");
-}
-
-/* The item at stack index i for 'axis'; returns the next axis. */
-static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) {
-  if (axis >= l->rank)
-    fl_lua_fail(L, op_name, "too many positions for a tensor with %d %s%s", l->rank,
-        l->rank == 1 ? "axis" : "axes",
-                l->rank == 1 ? ": a list of positions is an index tensor" : "");
-  const int64_t n = l->size[axis];
-  if (lua_type(L, i) == LUA_TNUMBER) {
-    check_ipairs(L, i, n);
-    k->start[axis] = checked(L, fl_arg_int(L, i, op_name, "a position"), n, axis, 1, n) - 1;
-    k->count[axis] = 1;
-    k->drop |= 1u << axis;
-    k->whole = 0;
-    return axis + 1;
-  }
-  if (lua_type(L, i) == LUA_TTABLE) {
-    read_range(L, i, k, axis, n);
-    return axis + 1;
-  }
-  if (box_at(L, i) == NULL)
-    fl_lua_fail(L, op_name,
-        "a key is a position, a range {first, last}, an index tensor or a mask, got %s",
-        fl_arg_found(L, i));
-  fl_box *x = fl_arg_tensor(L, i, op_name, "the index");
-  const fl_node *idx = x->t->node;
-  char a[192], c[192];
-  if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name,
-      "an index tensor must hold integers, got %s%s", fl_dtype_name(idx->dtype),
-      fl_index_hint(idx->dtype));
-  k->items[k->nitem].axis = axis;
-  k->items[k->nitem].mask = idx->dtype == FLAME_BOOL;
-  k->items[k->nitem++].box = x;
-  if (idx->dtype != FLAME_BOOL) return axis + 1;
-  if (idx->shape->rank == 0)
-    fl_lua_fail(L, op_name, "a 0-d mask has no axis" FL_DO ": use flame.where");
-  for (int d = 0; d < idx->shape->rank; d++)
-    if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
-      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s",
-          fl_lua_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
-  return axis + idx->shape->rank;
-}
-
-static void key_init(key *k, const fl_layout *l) {
-  k->drop = 0;
-  k->whole = 1;
-  k->nitem = 0;
-  for (int a = 0; a < FL_MAX_AXES; a++) {
-    k->start[a] = 0;
-    k->step[a] = 1;
-    k->count[a] = a < l->rank ? l->size[a] : 1;
-  }
-}
-
-/* Items at stack indices first … last. */
-static void read_items(lua_State *L, int first, int last, key *k, const fl_layout *l) {
-  key_init(k, l);
-  int axis = 0;
-  for (int i = first; i <= last; i++) axis = read_item(L, i, k, axis, l);
-}
-
-/* x[k]: k at index 2. A table is a list of items. */
-static void read_key(lua_State *L, key *k, const fl_layout *l) {
-  if (lua_type(L, 2) != LUA_TTABLE) {
-    read_items(L, 2, 2, k, l);
-    return;
-  }
-  if (fl_is_options(L, 2)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
-  const int n = (int)lua_rawlen(L, 2), base = lua_gettop(L);
-  if (n > l->rank) fl_lua_fail(L, op_name,
-      "%d positions for a tensor with %d %s (a list of positions is an index tensor)", n,
-      l->rank, l->rank == 1 ? "axis" : "axes");
-  luaL_checkstack(L, n + 4, "too many positions");
-  for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
-  read_items(L, base + 1, base + n, k, l);      /* they stay: a finaliser may change the table */
-}
+static const char op_name[] = FL_INDEXING;
 
 /* ---- masks on the host --------------------------------------------------------------------- */
 /* 1-based positions of the true elements, one i64 tensor an axis (axes = 1: of the flattened
@@ -190,7 +56,7 @@ typedef struct address {
 } address;
 
 /* Index tensors of the key, masks replaced by theirs; axes counted after drops. */
-static int gather_items(fl_lua *b, const key *k, address *a) {
+static int gather_items(fl_lua *b, const fl_key *k, address *a) {
   a->n = 0;
   for (int i = 0; i < k->nitem; i++) {
     fl_node *idx = fl_scope_hold(b->c, node_of(b, k->items[i].box));
@@ -203,7 +69,7 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
     else if (!host_nonzero(b, idx, axes, &a->idx[a->n])) return 0;
     for (int d = 0; d < axes; d++) {
       const int axis = k->items[i].axis + d;
-      a->named[a->n] = axis;
+      a->named[a->n] = fl_key_named(k, axis) - 1;
       a->axis[a->n++] = axis - __builtin_popcount(k->drop & ((1u << axis) - 1));
     }
   }
@@ -260,7 +126,7 @@ static int merge(fl_node *y, address *a) {
   return a->merged != NULL && a->linear != NULL;
 }
 
-static fl_node *get_node(fl_lua *b, fl_node *x, const key *k) {
+static fl_node *get_node(fl_lua *b, fl_node *x, const fl_key *k) {
   address a;
   fl_node *y = k->whole ? x : n_box(x, k->start, k->step, k->count, k->drop);
   if (y == NULL || k->nitem == 0) return y == x && y != NULL ? n_alias(x) : y;
@@ -268,11 +134,12 @@ static fl_node *get_node(fl_lua *b, fl_node *x, const key *k) {
   return n_take_axis(a.merged, a.at, a.linear);
 }
 
-static int get(lua_State *L, key *k) {
+static int get(lua_State *L, fl_key *k) {
   fl_lua *b = self_of(L);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
+  if (n != NULL) n = fl_key_widen(k, n);
   if (k->nitem > 0) n = fl_scope_hold(b->c, n);
   fl_node *y = n ? get_node(b, n, k) : NULL;
   if (y == NULL) fl_error_own(&b->c->err, op_name);
@@ -280,14 +147,14 @@ static int get(lua_State *L, key *k) {
 }
 
 int fl_index_get(lua_State *L) {
-  key k;
-  read_key(L, &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
+  fl_key k;
+  fl_key_read(L, &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
   return get(L, &k);
 }
 
 int fl_index_call(lua_State *L) {
-  key k;
-  read_items(L, 2, lua_gettop(L), &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
+  fl_key k;
+  fl_key_read_items(L, 2, lua_gettop(L), &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
   return get(L, &k);
 }
 
@@ -301,7 +168,7 @@ static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
 }
 
 /* The one mask over the first axes, and nothing else: then a single value needs no positions. */
-static fl_node *lone_mask(fl_lua *b, const key *k, const fl_node *x) {
+static fl_node *lone_mask(fl_lua *b, const fl_key *k, const fl_node *x) {
   if (!k->whole || k->nitem != 1 || k->items[0].axis != 0) return NULL;
   fl_node *mask = node_of(b, k->items[0].box);
   if (mask == NULL || mask->dtype != FLAME_BOOL) return NULL;
@@ -310,7 +177,7 @@ static fl_node *lone_mask(fl_lua *b, const key *k, const fl_node *x) {
   return mask;
 }
 
-static fl_node *put(fl_lua *b, fl_node *x, const key *k, fl_node *v) {
+static fl_node *put(fl_lua *b, fl_node *x, const fl_key *k, fl_node *v) {
   address a = { .n = 0 };
   fl_node *y = k->whole ? x : n_box(x, k->start, k->step, k->count, k->drop);
   if (y == NULL || !gather_items(b, k, &a) || !merge(y, &a)) return NULL;
@@ -325,7 +192,8 @@ static fl_node *put(fl_lua *b, fl_node *x, const key *k, fl_node *v) {
   return n_setslice(x, k->start, k->step, k->count, with_dropped(r, k->drop, x->shape->rank));
 }
 
-static fl_node *set_node(fl_lua *b, fl_node *x, const key *k, const fl_operand_arg *value) {
+/* x, with the new axes of the key, after the write. */
+static fl_node *set_wide(fl_lua *b, fl_node *x, const fl_key *k, const fl_operand_arg *value) {
   fl_node *v = fl_stored_value(b, value, x, op_name);
   if (k->nitem > 0) v = fl_scope_hold(b->c, v);
   if (v == NULL || (k->nitem > 0 && !fl_scope_hold(b->c, x))) return NULL;
@@ -336,11 +204,20 @@ static fl_node *set_node(fl_lua *b, fl_node *x, const key *k, const fl_operand_a
   return mask ? n_where(mask, v, x) : put(b, x, k, v);
 }
 
+static fl_node *set_node(fl_lua *b, fl_node *x, const fl_key *k, const fl_operand_arg *value) {
+  const int rank = x->shape->rank;
+  if (!k->fresh) return set_wide(b, x, k, value);
+  int64_t size[FL_MAX_AXES];
+  memcpy(size, x->shape->size, sizeof size);
+  fl_node *wide = fl_key_widen(k, x), *y = wide ? set_wide(b, wide, k, value) : NULL;
+  return y ? n_reshape(y, rank, size) : NULL;
+}
+
 int fl_index_set(lua_State *L) {
   fl_lua *b = self_of(L);
-  key k;
+  fl_key k;
   fl_box *x = fl_arg_tensor(L, 1, op_name, "x");
-  read_key(L, &k, x->t->node->shape);
+  fl_key_read(L, &k, x->t->node->shape);
   const fl_operand_arg v = fl_arg_value(L, 3, op_name, "the value");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);

@@ -425,11 +425,7 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   const int made = inputs_of(n, tape) > 0 || n->state == FL_PENDING;
   lua_pushstring(L, made ? fl_ops[n->op].name : "value");
   lua_setfield(L, -2, "op");
-  lua_createtable(L, n->shape->rank, 0);
-  for (int a = 0; a < n->shape->rank; a++) {
-    lua_pushinteger(L, n->shape->size[a]);
-    lua_rawseti(L, -2, a + 1);
-  }
+  fl_push_sizes(L, n->shape->rank, n->shape->size);
   lua_setfield(L, -2, "shape");
   lua_pushstring(L, fl_dtype_name(n->dtype));
   lua_setfield(L, -2, "dtype");

@@ -347,7 +347,6 @@ static int io_list(lua_State *L) {
 /* (path) -> true: the folder is there, made with those above it where they
 ** were not; or nil and why. */
 static int io_make_folder(lua_State *L) {
-  luaL_checkstring(L, 1);
   const char *path = arg_path(L, 1, "make_folder");
   const size_t n = strlen(path);
   char *part = (char *)lua_newuserdatauv(L, n + 1, 0);

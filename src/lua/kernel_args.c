@@ -41,7 +41,7 @@ static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int ty
     return;
   }
   if (lua_type(L, -1) != LUA_TNUMBER)
-    bad(L, p, "%s must be a number (%s), got %s", name, t->c, luaL_typename(L, -1));
+    bad(L, p, "%s must be a number (%s), got %s", name, t->c, fl_arg_no_number(L, lua_gettop(L)));
   if (t->is_float) {
     put_float(type, lua_tonumber(L, -1), to);
     return;

@@ -101,5 +101,8 @@ int fl_library_core(lua_State *L) {
   run_core(L, first, 1);
   for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
     if (is_core(e->name) && e != first) run_core(L, e, 1);
+  lua_getfield(L, 3, "namespace");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 0);
   return 0;
 }

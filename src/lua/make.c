@@ -197,7 +197,7 @@ static fl_scalar number_in(lua_State *L, int i, int dtype, const char *op) {
   fl_scalar v;
   char why[96];
   if (lua_type(L, i) != LUA_TNUMBER && lua_type(L, i) != LUA_TBOOLEAN)
-    fl_lua_fail(L, op, "value must be a number, got %s", fl_arg_found(L, i));
+    fl_lua_fail(L, op, "value must be a number, got %s", fl_arg_no_number(L, i));
   if (!fl_number_fits(L, i, dtype, &v, why)) fl_lua_fail(L, op, "%s", why);
   return v;
 }

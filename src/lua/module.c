@@ -214,15 +214,24 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 }
 
 /* The parts of the library that are modules of their own. */
+static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
+  "distributions", "diffusion" };
+enum { CHAPTERS = sizeof chapters / sizeof *chapters };
+
 static int is_chapter(const char *name) {
-  static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford" };
-  for (size_t i = 0; i < sizeof chapters / sizeof *chapters; i++)
-    if (strcmp(name, chapters[i]) == 0) return 1;
+  for (int i = 0; i < CHAPTERS; i++) if (strcmp(name, chapters[i]) == 0) return 1;
   return 0;
 }
 
+/* The table on top has no such key, which is at 2: core_names.lua says so. */
+static int unknown_name(lua_State *L, const char *what) {
+  lua_settop(L, 2);
+  lua_pushstring(L, what);
+  return fl_core_call(L, self_of(L), "unknown_name");
+}
+
 /* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
-** among the methods. Unknown names are nil. */
+** among the methods. */
 static int module_index(lua_State *L) {
   size_t n = 0;
   const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &n) : NULL;
@@ -234,28 +243,35 @@ static int module_index(lua_State *L) {
   } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
-  if (is_chapter(name)) {
-    if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
-    lua_pushfstring(L, "flame.%s", name);
-    lua_call(L, 1, 1);
-  }
+  if (!is_chapter(name)) return unknown_name(L, "flame");
+  if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
+  lua_pushfstring(L, "flame.%s", name);
+  lua_call(L, 1, 1);
   return 1;
 }
 
 static int module_pairs(lua_State *L) {
+  lua_settop(L, 1);
+  return fl_core_call(L, self_of(L), "pairs");
+}
+
+/* What core.lua adds to flame.cuda and flame.autograd is there from the first use on. Upvalue 3:
+** the group's name. */
+static int group_index(lua_State *L) {
+  lua_settop(L, 2);
+  if (fl_core_load(L, self_of(L))) {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, 1) != LUA_TNIL) return 1;
+  }
+  return unknown_name(L, lua_tostring(L, lua_upvalueindex(3)));
+}
+
+static int group_pairs(lua_State *L) {
   fl_core_load(L, self_of(L));
   lua_getglobal(L, "next");
   lua_pushvalue(L, 1);
   lua_pushnil(L);
   return 3;
-}
-
-/* What core.lua adds to flame.cuda and flame.autograd is there from the first use on. */
-static int group_index(lua_State *L) {
-  if (!fl_core_load(L, self_of(L))) return 0;
-  lua_settop(L, 2);
-  lua_rawget(L, 1);
-  return 1;
 }
 
 /* ---- registration ---------------------------------------------------------------------------- */
@@ -314,7 +330,8 @@ static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f)
   lua_pushlightuserdata(L, b);
   lua_pushvalue(L, AT_META);
   lua_pushvalue(L, AT_METHODS);
-  lua_pushcclosure(L, f, 3);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_sizes);
+  lua_pushcclosure(L, f, FL_UPVALUE_SIZES);
   lua_setfield(L, AT_META, name);
 }
 
@@ -339,7 +356,8 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   add_meta(L, b, "__close", box_close);
   add_meta(L, b, "__eq", box_eq);
   add_meta(L, b, "__tostring", fl_print_tostring);
-  lua_pushliteral(L, "flame.tensor");
+  /* what Lua's own functions say they got in place of a number or a text */
+  lua_pushliteral(L, "a tensor: write x:item()");
   lua_setfield(L, AT_META, "__name");
   lua_pushboolean(L, 0);
   lua_setfield(L, AT_META, "__metatable");
@@ -380,6 +398,7 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
   fl_cycles_init(L, b);
+  fl_sizes_metatable(L, b);
   fl_scope_metatable(L, b);
   fl_guard_metatable(L, b);
 }
@@ -388,9 +407,12 @@ static void registry_tables(lua_State *L, fl_lua *b) {
 static void add_group(lua_State *L, fl_lua *b, const char *group) {
   lua_newtable(L);
   lua_createtable(L, 0, 2);
-  fl_push_closure(L, b, group_index);
+  lua_pushlightuserdata(L, b);
+  lua_pushvalue(L, AT_META);
+  lua_pushstring(L, group);
+  lua_pushcclosure(L, group_index, 3);
   lua_setfield(L, -2, "__index");
-  fl_push_closure(L, b, module_pairs);
+  fl_push_closure(L, b, group_pairs);
   lua_setfield(L, -2, "__pairs");
   lua_setmetatable(L, -2);
   lua_setfield(L, AT_MODULE, group);
@@ -417,8 +439,13 @@ static int build(lua_State *L) {
   fill_meta(L, b);
   lua_pushcfunction(L, fl_library_text);
   lua_setfield(L, AT_INTERNAL, "embedded");
+  lua_createtable(L, CHAPTERS, 0);
+  for (int i = 0; i < CHAPTERS; i++) lua_pushstring(L, chapters[i]), lua_rawseti(L, -2, i + 1);
+  lua_setfield(L, AT_INTERNAL, "chapters");
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&fl_key_newaxis);
+  lua_setfield(L, AT_MODULE, "newaxis");
   lua_pushvalue(L, AT_INTERNAL);
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);

@@ -178,12 +178,13 @@ static int mm_unm(lua_State *L) { return negated(L, FL_OP_neg); }
 static int mm_bnot(lua_State *L) { return negated(L, FL_OP_bitwise_not); }
 
 #define COMPARED \
-  "a comparison gives true or false in Lua, not a tensor" FL_DO ": use x:lt(y) le gt ge eq ne"
+  "a comparison gives true or false in Lua, not a tensor" FL_DO \
+  ": use x:lt(y) le gt ge eq ne, or numbers: x:item()"
 static int mm_lt(lua_State *L) { return fl_lua_fail(L, "<", COMPARED); }
 static int mm_le(lua_State *L) { return fl_lua_fail(L, "<=", COMPARED); }
 static int mm_concat(lua_State *L) {
   for (int i = 1; i <= 2; i++) {
-    if (box_at(L, i) == NULL && !lua_isstring(L, i))
+    if (box_at(L, i) == NULL && !lua_isstring(L, i) && !fl_is_sizes(L, i))
       return fl_lua_fail(L, "..", "can not join a tensor and a %s", luaL_typename(L, i));
   }
   luaL_tolstring(L, 1, NULL);

@@ -1,7 +1,8 @@
 /*
-** tostring(x): values in aligned rows, then shape, dtype and device. Only what is shown is
-** read: of a tensor with more than a thousand elements the first and last three along each
-** axis, joined on its device before anything is copied.
+** tostring(x): the value of a 0-d tensor; a vector that fits on one line with its facts; others in
+** aligned rows, shape, dtype and device below. Only what is shown is read: of a tensor with more
+** than a thousand elements the first and last three along each axis, joined on its device before
+** anything is copied.
 */
 #include "lua/binding.h"
 #include <assert.h>
@@ -141,32 +142,52 @@ static void add_blocks(printer *p) {
   }
 }
 
-static void add_facts(luaL_Buffer *out, const fl_node *n, int tracked) {
-  char text[192], device[16];
-  luaL_addstring(out, "shape ");
-  luaL_addstring(out, fl_lua_shape_of(text, n));
-  luaL_addstring(out, ", ");
-  luaL_addstring(out, fl_dtype_name(n->dtype));
+/* "shape (2, 3), f32, cpu, requires grad". */
+static const char *facts_of(char buf[256], const fl_node *n, int tracked) {
+  char shape[192], device[16];
   fl_device_name(n->device, device);
-  luaL_addstring(out, ", ");
-  luaL_addstring(out, device);
-  if (tracked) luaL_addstring(out, ", requires grad");
+  snprintf(buf, 256, "shape %s, %s, %s%s", fl_lua_shape_of(shape, n), fl_dtype_name(n->dtype),
+           device, tracked ? ", requires grad" : "");
+  return buf;
 }
 
-static void add_values(printer *p, const char *values) {
+/* A vector on one line with its facts, the values as wide as they are. 0: it does not fit. */
+static int add_line(printer *p, const char *facts) {
+  char text[40], line[LINE + 1];
+  size_t n = 0;
+  int columns = (int)strlen(facts) + 2;
+  const int size = fl_dtype_size(p->style.dtype);
+  if (p->rank != 1) return 0;
+  for (int64_t i = 0; i < p->size[0]; i++) {
+    const int wide = write_value(text, &p->style, p->at + i * size);
+    const char *gap = i == 0 ? "" : p->cut && i == EDGE ? " … " : " ";
+    columns += wide + (i == 0 ? 0 : p->cut && i == EDGE ? 3 : 1);
+    if (columns > LINE) return 0;
+    n += (size_t)snprintf(line + n, sizeof line - n, "%s%s", gap, text);
+  }
+  luaL_addlstring(p->out, line, n);
+  luaL_addstring(p->out, p->size[0] > 0 ? "  " : "");
+  luaL_addstring(p->out, facts);
+  return 1;
+}
+
+static void add_values(printer *p, const char *values, const char *facts) {
   const int64_t count = fl_numel(p->rank, p->size);
   p->at = values;
   choose(&p->style, values, count);
   if (p->rank == 0) {
     add_value(p, 1);
-    luaL_addchar(p->out, '\n');
-  } else if (count > 0 && p->rank == 1) {
+    return;
+  }
+  if (add_line(p, facts)) return;
+  if (count > 0 && p->rank == 1) {
     add_row(p);
   } else if (count > 0 && p->rank == 2) {
     add_matrix(p);
   } else if (count > 0) {
     add_blocks(p);
   }
+  luaL_addstring(p->out, facts);
 }
 
 int fl_print_tostring(lua_State *L) {
@@ -178,6 +199,7 @@ int fl_print_tostring(lua_State *L) {
   }
   const fl_node *n = x->t->node;
   printer p = { NULL, NULL, { 0, 0, 0, 0 }, 0, NULL, NULL, 0 };
+  char facts[256];
   int64_t size[FL_MAX_AXES], whole[FL_MAX_AXES];
   char *values = (char *)lua_newuserdatauv(L, shown_bytes(n), 0);
   const int64_t m = fl_lua_enter(L, b);
@@ -198,8 +220,7 @@ int fl_print_tostring(lua_State *L) {
   p.out = &out;
   p.size = size;
   p.whole = whole;
-  add_values(&p, values);
-  add_facts(&out, x->t->node, fl_tensor_tracked(x->t));
+  add_values(&p, values, facts_of(facts, x->t->node, fl_tensor_tracked(x->t)));
   luaL_pushresult(&out);
   return 1;
 }

@@ -6,27 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The node for facts (no entering, nothing recorded); raises when the tensor is closed. */
-static fl_node *facts(lua_State *L, int i, const char *op) {
-  fl_box *x = fl_arg_tensor(L, i, op, "x");
-  if (x->t->node == NULL) fl_lua_fail(L, op, "x is closed");
-  return x->t->node;
+/* The tensor for facts (no entering, nothing recorded); raises when it is closed. */
+static const flame_tensor *known(lua_State *L, int i, const char *op) {
+  const flame_tensor *t = fl_arg_tensor(L, i, op, "x")->t;
+  if (t->node == NULL) fl_lua_fail(L, op, "x is closed");
+  return t;
 }
 
-/* A list of n integers. They are copied first: making a table may run a finaliser, and that may
-** free the tensor they are of. */
-static void push_integers(lua_State *L, int n, const int64_t *from) {
-  int64_t at[FL_MAX_AXES];
-  memcpy(at, from, (size_t)n * sizeof *at);
-  lua_createtable(L, n, 0);
-  for (int a = 0; a < n; a++) {
-    lua_pushinteger(L, at[a]);
-    lua_rawseti(L, -2, a + 1);
-  }
-}
+static const fl_node *facts(lua_State *L, int i, const char *op) { return known(L, i, op)->node; }
 
 static void push_shape(lua_State *L, const fl_node *n) {
-  push_integers(L, n->shape->rank, n->shape->size);
+  fl_push_sizes(L, n->shape->rank, n->shape->size);
 }
 
 /* x.grad, of the tensor at 1: its one box, or nil. Making a box may run a finaliser that gives x
@@ -44,12 +34,13 @@ static void push_grad(lua_State *L, fl_lua *b) {
 
 int fl_property_get(lua_State *L, int which) {
   if (which >= FL_PROP_TURNED) return fl_property_turned(L, which == FL_PROP_TURNED);
-  fl_lua *b = self_of(L);
-  const fl_node *n = facts(L, 1, "x");
-  const flame_tensor *t = box_at(L, 1)->t;
+  const flame_tensor *t = known(L, 1, "x");
+  const fl_node *n = t->node;
   char name[16];
   switch (which) {
-    case FL_PROP_SHAPE: push_shape(L, n); break;
+    case FL_PROP_SHAPE:
+      fl_push_sizes_with(L, lua_upvalueindex(FL_UPVALUE_SIZES), n->shape->rank, n->shape->size);
+      break;
     case FL_PROP_NDIM: lua_pushinteger(L, n->shape->rank); break;
     case FL_PROP_DTYPE: lua_pushstring(L, fl_dtype_name(n->dtype)); break;
     case FL_PROP_DEVICE:
@@ -60,7 +51,7 @@ int fl_property_get(lua_State *L, int which) {
     case FL_PROP_IS_CPU: lua_pushboolean(L, n->device == 0); break;
     case FL_PROP_IS_CUDA: lua_pushboolean(L, n->device > 0); break;
     case FL_PROP_IS_LEAF: lua_pushboolean(L, fl_tensor_is_leaf(t)); break;
-    default: push_grad(L, b);
+    default: push_grad(L, self_of(L));
   }
   return 1;
 }
@@ -121,7 +112,7 @@ int fl_property_set(lua_State *L) {
 /* ---- sizes -------------------------------------------------------------------------------- */
 static int v_size(lua_State *L) {
   if (!fl_plain(L, 1, 0) && !fl_plain(L, 1, 1)) fl_args(L);
-  fl_node *n = facts(L, 1, "size");
+  const fl_node *n = facts(L, 1, "size");
   if (lua_isnoneornil(L, 2)) push_shape(L, n);
   else if (n->shape->rank == 0) fl_lua_fail(L, "size", "a 0-d tensor has no axes");
   else lua_pushinteger(L, n->shape->size[fl_arg_axis(L, 2, n->shape->rank, "size")]);
@@ -148,13 +139,13 @@ static int v_dim(lua_State *L) {
 }
 
 static int v_stride(lua_State *L) {
-  fl_args(L);
-  fl_node *n = facts(L, 1, "stride");
-  if (!lua_isnil(L, 2)) {
+  if (!fl_plain(L, 1, 0) && !fl_plain(L, 1, 1)) fl_args(L);
+  const fl_node *n = facts(L, 1, "stride");
+  if (!lua_isnoneornil(L, 2)) {
     lua_pushinteger(L, n->layout->stride[fl_arg_axis(L, 2, n->shape->rank, "stride")]);
     return 1;
   }
-  push_integers(L, n->shape->rank, n->layout->stride);
+  fl_push_sizes(L, n->shape->rank, n->layout->stride);
   return 1;
 }
 
@@ -171,7 +162,7 @@ static int v_is_floating_point(lua_State *L) {
 }
 
 static int v_len(lua_State *L) {
-  fl_node *n = facts(L, 1, "#");
+  const fl_node *n = facts(L, 1, "#");
   if (n->shape->rank == 0) return fl_lua_fail(L, "#", "a 0-d tensor has no length");
   lua_pushinteger(L, n->shape->size[0]);
   return 1;

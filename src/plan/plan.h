@@ -78,6 +78,7 @@ typedef struct fl_out {
 ** of the steps that report them: of several in a run, the lowest counts. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 
+enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
@@ -90,6 +91,8 @@ typedef struct fl_plan {
   int64_t used;                  /* LRU clock */
   struct fl_plan *chain;
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
+  void *replay;                  /* the device's own: what it keeps of runs, for equal ones */
+  int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
   uint8_t prepared;
   fl_mem *mem;
 } fl_plan;

@@ -14,6 +14,7 @@ enum { FIRST_BINS = 64 };
 int fl_layouts_init(fl_layouts *t, fl_mem *m) {
   t->mem = m;
   t->n = 0;
+  fl_slab_init(&t->slab, m, sizeof(fl_layout));
   t->nbin = FIRST_BINS;
   t->bin = fl_zalloc(m, FIRST_BINS * sizeof *t->bin);
   if (!t->bin) t->nbin = 0;
@@ -21,12 +22,7 @@ int fl_layouts_init(fl_layouts *t, fl_mem *m) {
 }
 
 void fl_layouts_close(fl_layouts *t) {
-  for (int64_t b = 0; b < t->nbin; b++) {
-    for (fl_layout *l = t->bin[b], *next; l; l = next) {
-      next = l->next;
-      fl_free(t->mem, l, sizeof *l);
-    }
-  }
+  fl_slab_close(&t->slab);
   fl_free(t->mem, t->bin, (size_t)t->nbin * sizeof *t->bin);
   t->bin = NULL;
   t->nbin = t->n = 0;
@@ -109,7 +105,7 @@ fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size,
   for (fl_layout *l = t->bin[key.hash & (uint64_t)(t->nbin - 1)]; l; l = l->next)
     if (l->hash == key.hash && same(l, &key)) return fl_layout_retain(l);
   if (t->n >= t->nbin) grow(t);
-  fl_layout *l = fl_alloc(t->mem, sizeof *l);
+  fl_layout *l = fl_slab_new(&t->slab);
   if (!l) return NULL;
   fl_layout **bin = &t->bin[key.hash & (uint64_t)(t->nbin - 1)];
   *l = key;
@@ -126,7 +122,7 @@ void fl_layout_release(fl_layouts *t, fl_layout *l) {
   while (*at != l) at = &(*at)->next;
   *at = l->next;
   t->n--;
-  fl_free(t->mem, l, sizeof *l);
+  fl_slab_free(&t->slab, l);
 }
 
 char *fl_shape_text(char *buf, int rank, const int64_t *size) {

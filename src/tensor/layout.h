@@ -21,7 +21,12 @@ typedef struct fl_layout {
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];   /* strides of size-1 axes are 0 */
 } fl_layout;
 
-typedef struct fl_layouts { fl_mem *mem; fl_layout **bin; int64_t nbin, n; } fl_layouts;
+typedef struct fl_layouts {
+  fl_mem *mem;
+  fl_slab slab;
+  fl_layout **bin;
+  int64_t nbin, n;
+} fl_layouts;
 int fl_layouts_init(fl_layouts *t, fl_mem *m);
 void fl_layouts_close(fl_layouts *t);
 

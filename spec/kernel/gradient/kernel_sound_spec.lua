@@ -48,6 +48,8 @@ local cases = {
   { "a parameter that is 0", "int j = i * m; y[j] = x[j] * x[j];", 1, 12, 0 },
   { "blocks that overlap by a parameter",
     "int j = blockIdx.x * m + threadIdx.x; y[j] = x[j] * x[j];", 3, 4, 2 },
+  { "a product and a shift by its factor", "int t = threadIdx.x, b = blockIdx.x; " ..
+    "if (t < m) y[b * m + t] = x[b * m + t] * x[(b << m) + t];", 3, 4, 2 },
   { "rows that overlap", "int j = threadIdx.y * m + threadIdx.x; y[j] = x[j] * x[j];", 1,
     { 4, 3 }, 3 },
   { "an unsigned comparison with a negative number", "unsigned c = threadIdx.x; if (c < m) " ..

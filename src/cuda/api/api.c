@@ -21,6 +21,7 @@ typedef struct symbol {
 
 static const symbol driver_symbols[] = {
 #define DRIVER(name, symbol, params, args) { symbol, offsetof(fl_driver, name), 0 },
+#define DRIVER_MAYBE(name, symbol, params, args) { symbol, offsetof(fl_driver, name), 1 },
 #include "cuda/api/api.def"
 };
 static const symbol nvrtc_symbols[] = {

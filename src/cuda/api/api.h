@@ -17,6 +17,15 @@ typedef struct CUstream_st *fl_cu_stream;
 typedef struct CUevent_st *fl_cu_event;
 typedef struct CUmod_st *fl_cu_module;
 typedef struct CUfunc_st *fl_cu_function;
+typedef struct CUgraph_st *fl_cu_graph;
+typedef struct CUgraphNode_st *fl_cu_graph_node;
+typedef struct CUgraphExec_st *fl_cu_graph_exec;
+typedef struct fl_cu_kernel_node {      /* a launch as a node of a graph */
+  fl_cu_function function;
+  unsigned grid[3], block[3], shared;
+  void **params, **extra;
+  void *kernel, *context;               /* of a kernel without a function: NULL */
+} fl_cu_kernel_node;
 
 typedef unsigned fl_rtc_result;
 typedef struct _nvrtcProgram *fl_rtc_program;
@@ -63,6 +72,7 @@ enum {
 
 typedef struct fl_driver {
 #define DRIVER(name, symbol, params, args) fl_cu_result (*name) params;
+#define DRIVER_MAYBE(name, symbol, params, args) fl_cu_result (*name) params;
 #include "cuda/api/api.def"
 } fl_driver;
 typedef struct fl_nvrtc {

@@ -62,6 +62,12 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   return FL_FAIL(s->ctx, code, OP, "%s: %s (%s)", call, name, text);
 }
 
+int fl_cuda_spoils(fl_cuda *s) {
+  if (s->capturing == FL_CAPTURE_NONE) return 0;
+  s->capturing = FL_CAPTURE_SPOILED;
+  return 1;
+}
+
 /* ---- entering, waiting ---- */
 
 flame_status fl_cuda_enter(fl_cuda *s) {
@@ -83,10 +89,22 @@ flame_status fl_cuda_poll(fl_cuda *s) {
   return FL_FAIL(s->ctx, FLAME_INTERRUPTED, OP, "interrupted");
 }
 
-/* Spins for the short waits of a training step, then sleeps ever longer, at most 1 ms, so
-** that an interrupt is seen at once. */
+/* Nanoseconds since 'from'. */
+static int64_t since(const struct timespec *from) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)(now.tv_sec - from->tv_sec) * 1000000000 + now.tv_nsec - from->tv_nsec;
+}
+
+/* Spins for the waits of a short training step: a sleep takes 60 us and more whatever is asked, in
+** which a small GPU step would be over. Then it sleeps, at most 1 ms, so that an interrupt is
+** seen at once. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
-  for (int64_t turn = 0;; turn++) {
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+  enum { SPIN = 2000000, SHORT = 20000000 };               /* ns */
+  struct timespec start;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (;;) {
     const fl_cu_result r = s->cu->EventQuery(e);
     if (r == FL_CU_OK) return FLAME_OK;
     if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
@@ -95,13 +113,14 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
       s->left = 1;
       return stop;
     }
-    if (turn < 200) continue;
-    const long us = turn < 300 ? 20 : turn < 400 ? 100 : 1000;
-    nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+    const int64_t waited = since(&start);
+    if (waited < SPIN) continue;
+    nanosleep(&(struct timespec){ .tv_nsec = waited < SHORT ? 50000 : 1000000 }, NULL);
   }
 }
 
 flame_status fl_cuda_wait_all(fl_cuda *s) {
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream),
                                        "cuEventRecord");
   if (e != FLAME_OK) return e;
@@ -114,6 +133,8 @@ flame_status fl_cuda_wait_all(fl_cuda *s) {
 
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what) {
   fl_cu_result r;
+  *p = NULL;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (*p) return FLAME_OK;
   if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
@@ -122,7 +143,9 @@ flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *wh
 }
 
 void fl_cuda_release(fl_cuda *s, void *p) {
-  if (p) fl_cuda_pool_free(&s->pool, p);
+  if (!p) return;
+  fl_cuda_spoils(s);
+  fl_cuda_pool_free(&s->pool, p);
 }
 
 void fl_cuda_give_back(fl_cuda *s, void *p) {
@@ -150,6 +173,7 @@ flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3]
 }
 
 flame_status fl_cuda_expect_late(fl_cuda *s) {
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   s->late_pending = 1;
   return fl_cuda_check(s, s->cu->CopyOut((void *)(uintptr_t)s->late_host,
                                          (fl_cu_ptr)(uintptr_t)s->late, sizeof *s->late_host,

@@ -62,6 +62,7 @@ static flame_status next_slot(fl_cuda *s) {
 
 flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t bytes) {
   fl_stage *g = &s->stage;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   for (int64_t at = 0; at < bytes;) {
     flame_status e = FLAME_OK;
     const int64_t left = bytes - at;
@@ -107,6 +108,7 @@ static int64_t piece(int64_t bytes, int64_t at) {
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes) {
   fl_stage *g = &s->stage;
   if (bytes <= 0) return FLAME_OK;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
   flame_status e = fetch(s, src, piece(bytes, 0));
   for (int64_t at = 0; e == FLAME_OK && at < bytes; at += FL_STAGE_BYTES) {
     const int mine = g->slot;

@@ -50,7 +50,28 @@ typedef struct fl_blas {
   int64_t n;
 } fl_blas;
 
+/* A small result of the last run that was read after earlier runs of its plan: copied out behind
+** the step that makes it, so that who reads it does not wait for the steps after that. */
+enum { FL_SOON_BYTES = 4096 };
+typedef struct fl_soon {
+  char *host;                     /* pinned, FL_SOON_BYTES */
+  fl_cu_event there;
+  const char *from;               /* device address of what 'host' gets … */
+  int64_t bytes;                  /* … and how much: 0: nothing, or it is no longer the value */
+} fl_soon;
+
+/* The last run, from which is learned what is read. */
+typedef struct fl_ran {
+  struct fl_plan *plan;           /* NULL: none, or it is gone */
+  struct { void **at; int64_t n, cap; } out;
+} fl_ran;
+
+/* Is what is queued being captured into a graph? SPOILED: something was asked for that is not
+** queued work (memory, a wait, a copy through the ring): the graph would not do the same. */
+typedef enum { FL_CAPTURE_NONE, FL_CAPTURE_ON, FL_CAPTURE_SPOILED } fl_capture;
+
 typedef struct fl_prepared fl_prepared;
+typedef struct fl_replay fl_replay;
 typedef struct fl_cuda {
   flame_context *ctx;
   fl_mem *mem;
@@ -75,6 +96,9 @@ typedef struct fl_cuda {
   struct fl_cufft_state *fft;     /* cufft.c; the same */
   struct fl_solver *solver;       /* cusolver.c; the same */
   fl_prepared *prepared;          /* of all plans, so that close can let go of them */
+  fl_replay *replays;             /* the same */
+  uint64_t epoch;                 /* counts moves of the memory that follows */
+  uint8_t capturing;              /* fl_capture */
   void *scratch;                  /* shared by all launches: one stream */
   int64_t scratch_bytes;
   void *counters;                 /* zero between launches */
@@ -85,6 +109,8 @@ typedef struct fl_cuda {
   fl_text_fault *fault_host;      /* pinned */
   fl_cu_event checked;            /* passed when the copy of the run's last checks is there */
   uint8_t fault_pending;          /* that copy was not looked at yet: the wait was cut short */
+  fl_soon soon[FL_PLAN_READS];
+  fl_ran ran;
   uint8_t late_pending;           /* a call was queued that may report late */
   void *late;                     /* FL_LATE_NONE, or a report (device memory, behind the record) */
   volatile uint64_t *late_host;   /* pinned: its copy, queued behind each such call */
@@ -99,6 +125,8 @@ const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
 const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
 /* Dead already: repeat the first cause. */
 flame_status fl_cuda_lost(fl_cuda *s);
+/* What can not be part of a graph begins with this: 1 while one is captured, which it spoils. */
+int fl_cuda_spoils(fl_cuda *s);
 /* Taken if the user asked to stop: FLAME_INTERRUPTED, error kept. */
 flame_status fl_cuda_poll(fl_cuda *s);
 /* Until the event has passed, or the user interrupts. */
@@ -127,4 +155,15 @@ void fl_stage_close(fl_cuda *s);
 /* src is free at return */
 flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t bytes);
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
+
+/* ---- soon.c ---- */
+/* What was copied out is not the value any more: a run, an upload or a copy begins. */
+void fl_soon_forget(fl_cuda *s);
+/* Queue the copy of result p->read[i]. */
+flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i);
+/* 1 and the bytes in dst if they are among those; waits for that copy alone. *e: of the wait. */
+int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e);
+/* What runs and reads there are. */
+void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b);
+void fl_soon_learn(fl_cuda *s, const void *src);
 #endif

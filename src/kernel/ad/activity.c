@@ -97,15 +97,6 @@ static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
   }
 }
 
-static int see_writes(void *arg, fl_kstmt *s) {
-  fl_kad_state *d = arg;
-  const int assigns = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE
-                   || s->kind == FL_KS_ATOMIC;
-  if (assigns) d->written[s->var] = 1, d->assigns[s->var]++;
-  if (s->result >= 0) d->written[s->result] = 1, d->assigns[s->result]++;
-  return 1;
-}
-
 /* Arrays of dynamic shared memory are one piece of memory. */
 static void join_dynamic(fl_kad_state *d, uint8_t *set) {
   int any = 0;
@@ -115,8 +106,6 @@ static void join_dynamic(fl_kad_state *d, uint8_t *set) {
 }
 
 void fl_kad_activity(fl_kad_state *d) {
-  const fl_kvisitor writes = {see_writes, NULL, d};
-  fl_kwalk_block(&writes, d->body);
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
     const int want = v->param >= 0 ? d->r->want[v->param] : 0;
@@ -242,8 +231,8 @@ static int mark_block(marker *m, const fl_kblock *b) {
 static void barriers(fl_kad_state *d, fl_kset s) {
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
-    if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !d->written[i])) continue;
-    if (fl_kset_has(s, i) && d->written[i]) d->keep_forward = 1;
+    if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !fl_kad_written(d, i))) continue;
+    if (fl_kset_has(s, i) && fl_kad_written(d, i)) d->keep_forward = 1;
     if (d->active[i]) d->keep_reverse = 1;
   }
 }
@@ -277,25 +266,17 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
 
 /* ---- v = v + e -------------------------------------------------------------------------- */
 
-int fl_kad_uses(const fl_kexpr *x, int var) {
-  if (!x) return 0;
-  if (x->var == var) return 1;
-  for (int i = 0; i < x->n; i++)
-    if (fl_kad_uses(x->x[i], var)) return 1;
-  return 0;
-}
-
 /* x without its leftmost leaf 'var', of a chain of + and -; NULL: no such chain. */
 static fl_kexpr *without(fl_kad_state *d, fl_kexpr *x, int var) {
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return NULL;
   fl_kexpr *l = x->x[0], *r = x->x[1];
   const int add = x->op == FL_KO_ADD;
   if (l->kind == FL_KX_VAR && l->var == var) {
-    if (fl_kad_uses(r, var)) return NULL;
+    if (fl_kreads(r, var)) return NULL;
     return add ? r : fl_kexpr_unary(d->a, FL_KO_NEG, r);
   }
-  if (add && r->kind == FL_KX_VAR && r->var == var) return fl_kad_uses(l, var) ? NULL : l;
-  fl_kexpr *rest = fl_kad_uses(r, var) ? NULL : without(d, l, var);
+  if (add && r->kind == FL_KX_VAR && r->var == var) return fl_kreads(l, var) ? NULL : l;
+  fl_kexpr *rest = fl_kreads(r, var) ? NULL : without(d, l, var);
   return rest ? kx_op(d, x->op, rest, r) : NULL;
 }
 

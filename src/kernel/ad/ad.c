@@ -94,13 +94,6 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-static int see_inside(void *arg, fl_kstmt *s) {
-  uint8_t *inside = arg;
-  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) inside[s->var] = 1;
-  if (s->result >= 0) inside[s->result] = 1;
-  return 1;
-}
-
 static int is_outside(const classify *c, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
   for (int i = 0; i < x->n; i++)
@@ -135,9 +128,8 @@ static void classify_block(classify *c, const fl_kblock *b) {
     if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
     for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (outermost) {
-      const fl_kvisitor see = {see_inside, NULL, c->inside};
       memset(c->inside, 0, (size_t)c->d->f->n_vars);
-      fl_kwalk_stmt(&see, s);
+      fl_kassigned_by(s, c->inside);
       c->loop = s;
       c->before = last;
     }
@@ -165,13 +157,12 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
 static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   d->n0 = d->f->n_vars;
   d->words = d->n0 / 64 + 1;
-  uint8_t *bytes = fl_karena_new(d->a, 5 * ((size_t)d->n0 + 1));
-  int32_t *ints = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *ints);
-  if (!bytes || !ints || d->a->failed) return 0;
-  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->written, &d->zeroes};
-  for (int i = 0; i < 5; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
-  d->assigns = ints;
-  d->shadow = ints + d->n0 + 1;
+  uint8_t *bytes = fl_karena_new(d->a, 4 * ((size_t)d->n0 + 1));
+  d->shadow = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->shadow);
+  d->defs = fl_kdefs_new(d->a, d->f, d->body);
+  if (!bytes || !d->shadow || !d->defs || d->a->failed) return 0;
+  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes};
+  for (int i = 0; i < 4; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
   for (int p = 0; p < f->n_params; p++) {
     fl_kad_param *x = &d->res->params[p];
@@ -298,7 +289,8 @@ static void refuse_dynamic(fl_kad_state *d) {
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
-      && d->written[x->var] && !(x->site >= 0 && x->site < d->n_sites0 && d->site_own[x->site]))
+      && fl_kad_written(d, x->var)
+      && !(x->site >= 0 && x->site < d->n_sites0 && d->site_own[x->site]))
     fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
                   "an atomic whose result is used,", d->f->vars[x->var].source);
   return 1;
@@ -324,8 +316,8 @@ static void shadow_pointer(fl_kad_state *d, int v) {
   const int want = d->r->want[x.param], output = (want & FL_KAD_OUTPUT) && !x.is_const;
   const int type = fl_kad_type(x.type);
   int role = FL_KAD_WORK;
-  if (!d->written[v] && !output) role = FL_KAD_GRAD;
-  else if (d->written[v] && !d->zeroes[v]) role = FL_KAD_COTANGENT;
+  if (!fl_kad_written(d, v) && !output) role = FL_KAD_GRAD;
+  else if (fl_kad_written(d, v) && !d->zeroes[v]) role = FL_KAD_COTANGENT;
   d->shadow[v] = fl_kad_param_new(d, role, v, "grad_", role == FL_KAD_COTANGENT ? x.type : type, 1,
                                   role == FL_KAD_COTANGENT);
   if (d->shadow[v] < 0) return;
@@ -574,7 +566,8 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return second && !second->refusal ? second : first;
 }
 
-fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+/* Where an element goes to the threads that ask first, no order of the sums can be kept. */
+static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = derived(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;
   fl_kad_request free = *r;
@@ -582,5 +575,11 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   res = derived(a, f, &free);
   if (res) res->unordered_line = res->taken_line;
   if (res) res->any_order = 1;
+  return res;
+}
+
+fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = ordered(a, f, r);
+  fl_kad_tell("adjoint", f, r, res);
   return res;
 }

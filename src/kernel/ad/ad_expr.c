@@ -115,7 +115,7 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
                         fl_kexpr *seed) {
   const int v = x->var, to = d->shadow[v], kind = d->f->vars[v].kind;
   if (to < 0) return;
-  const int work = kind == FL_KV_POINTER && d->written[v];
+  const int work = kind == FL_KV_POINTER && fl_kad_written(d, v);
   int how = kind == FL_KV_ARRAY ? FL_KAD_ADD_PLAIN : FL_KAD_ADD_ATOMIC;
   int mode = d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
   if (x->site >= 0 && x->site < d->n_sites0 && kind != FL_KV_ARRAY) {

@@ -80,7 +80,7 @@ affine fl_kad_split(const fl_kexpr *x) {
 
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   if (!x) return 1;
-  if (x->var >= 0 && d->assigns[x->var] > (d->f->vars[x->var].param >= 0 ? 0 : 1)) return 0;
+  if (x->var >= 0 && d->defs->var[x->var].count > !d->defs->var[x->var].param) return 0;
   for (int i = 0; i < x->n; i++)
     if (!fl_kad_steady(d, x->x[i])) return 0;
   return 1;
@@ -89,7 +89,7 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
 /* Is every assignment to v free of what tells threads apart? (A counter of an inner loop.) */
 static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
-  if (x->var >= 0 && x->var != v && (d->assigns[x->var] || d->f->vars[x->var].param < 0)) return 0;
+  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(d->defs, x->var)) return 0;
   for (int i = 0; i < x->n; i++)
     if (!thread_free(d, x->x[i], v)) return 0;
   return 1;

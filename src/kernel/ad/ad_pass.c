@@ -19,7 +19,7 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
     u->sums |= s->accumulate || s->kind == FL_KS_ATOMIC;
     u->sets |= s->kind == FL_KS_STORE && !s->accumulate;
   }
-  for (int i = 0; i < 4; i++) u->reads |= fl_kad_uses(s->x[i], u->var);
+  for (int i = 0; i < 4; i++) u->reads |= fl_kreads(s->x[i], u->var);
   return 1;
 }
 
@@ -29,7 +29,7 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
     if (s == but) continue;
     if ((s->accumulate || s->kind == FL_KS_ATOMIC) && s->var == v) return 1;
     for (int i = 0; i < 4; i++)
-      if (fl_kad_uses(s->x[i], v)) return 1;
+      if (fl_kreads(s->x[i], v)) return 1;
     if (read_outside(&s->body, but, v) || read_outside(&s->other, but, v)) return 1;
   }
   return 0;
@@ -142,13 +142,6 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   return !bad;
 }
 
-static int assigned_anywhere(const fl_kblock *b, int v) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if ((s->kind == FL_KS_ASSIGN && s->var == v) || assigned_anywhere(&s->body, v)
-        || assigned_anywhere(&s->other, v)) return 1;
-  return 0;
-}
-
 /* Is the state after the loop read by anything? */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
@@ -176,7 +169,7 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
                          fl_kblock *again) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
-    if (d->f->vars[v].kind != FL_KV_LOCAL || !assigned_anywhere(rb, v)) continue;
+    if (d->f->vars[v].kind != FL_KV_LOCAL || !fl_kassigned(rb, v, NULL)) continue;
     if (!fl_kset_has(head, v) && !read_outside(&l->s->other, NULL, v)) continue;
     const int after = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "after_", v));
     kx_set(d, fb, after, kx_var(d, v));

@@ -12,14 +12,6 @@
 
 /* ---- counters --------------------------------------------------------------------------- */
 
-static int assigned_in(const fl_kblock *b, int v) {
-  int n = 0;
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    n += ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v)
-       + assigned_in(&s->body, v) + assigned_in(&s->other, v);
-  return n;
-}
-
 static int invariant(const fl_kloop *l, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
@@ -28,35 +20,20 @@ static int invariant(const fl_kloop *l, const fl_kexpr *x) {
   return 1;
 }
 
-/* x without conversions that keep the low bits of an integer type; NULL: it is no integer. */
-static const fl_kexpr *low_bits(const fl_kexpr *x, int type) {
-  for (; fl_kt_is_int(x->type) && fl_kt_size(x->type) >= fl_kt_size(type); x = x->x[0])
-    if (x->kind != FL_KX_CAST) return x;
-  return NULL;
-}
-
-static int is_low_bits(const fl_kexpr *x, int v, int type) {
-  const fl_kexpr *low = low_bits(x, type);
-  return low && low->kind == FL_KX_VAR && low->var == v;
-}
-
 static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     const fl_kad_note *note = s->note;
+    fl_kstep step;
     if (s->kind == FL_KS_IF && note && note->step) look_for_counters(l, &s->body);
     if (s->kind != FL_KS_ASSIGN || !fl_kset_has(l->state, s->var)) continue;
     const int v = s->var, type = l->d->f->vars[v].type;
-    const fl_kexpr *x = type < FL_KT_I32 || type > FL_KT_U64 ? NULL : low_bits(s->x[0], type);
-    if (!x || x->kind != FL_KX_BINARY
-        || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)
-        || assigned_in(&l->s->body, v) + assigned_in(&l->s->other, v) != 1) continue;
-    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD &&
-                   is_low_bits(x->x[1], v, type) ? 0 : -1;
-    if (at < 0 || !invariant(l, x->x[at]) || l->n_counters == FL_KLOOP_COUNTERS) continue;
+    if (!fl_kstep_of(l->d->f, s, &step) || !step.exact || !invariant(l, step.by) ||
+        fl_kassigned(&l->s->body, v, NULL) + fl_kassigned(&l->s->other, v, NULL) != 1 ||
+        l->n_counters == FL_KLOOP_COUNTERS) continue;
     const int n = l->n_counters++;
     l->counter[n].var = v;
-    l->counter[n].by = x->x[at];
-    l->counter[n].op = x->op;
+    l->counter[n].by = step.by;
+    l->counter[n].op = step.op;
     l->counter[n].start = fl_kad_local(l->d, type, fl_kad_name(l->d, "first_", v));
     fl_kset_del(l->state, v);
   }
@@ -81,12 +58,12 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 ** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
-    return invariant(l, s->x[0]) && !fl_kad_uses(s->x[1], v);
+    return invariant(l, s->x[0]) && !fl_kreads(s->x[1], v);
   if (s->kind != FL_KS_IF || !s->body.first || !s->other.first) return 0;
   const fl_kstmt *x = s->body.last, *y = s->other.last;
   return x->kind == FL_KS_STORE && y->kind == FL_KS_STORE && kills(l, x, v) && kills(l, y, v)
       && fl_kexpr_same(x->x[0], y->x[0]) && s->body.first == x && s->other.first == y
-      && !fl_kad_uses(s->x[0], v);
+      && !fl_kreads(s->x[0], v);
 }
 
 static int written_anew(const fl_kloop *l, int v) {

@@ -7,6 +7,7 @@
 #ifndef FL_KERNEL_AD_STATE_H
 #define FL_KERNEL_AD_STATE_H
 #include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
 #include "kernel/ad/ad.h"
 #include "kernel/tree/builtins.h"
 #include "kernel/tree/verify.h"
@@ -48,8 +49,7 @@ typedef struct fl_kad_state {
   fl_kblock body;            /* of the source, normalised */
   int32_t n0, words;
   uint8_t *varied, *useful, *active;   /* n0 each */
-  uint8_t *written;          /* n0: assigned or stored to anywhere */
-  int32_t *assigns;          /* n0: number of statements that do so */
+  fl_kdefs *defs;            /* of 'body' */
   int32_t *shadow;           /* n0: variable with the derivative, -1 */
   uint8_t *zeroes;           /* n0: a STORE clears the shadow element afterwards */
   uint8_t *strong_var;       /* n0: its cotangent may be 0 where the slopes of its
@@ -91,6 +91,8 @@ typedef struct fl_kad_state {
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
+/* Is the variable assigned or stored to anywhere? */
+static inline int fl_kad_written(const fl_kad_state *d, int v) { return d->defs->var[v].count > 0; }
 fl_kset fl_kset_new(fl_kad_state *d);
 fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s);
 static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) {
@@ -137,6 +139,8 @@ void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* f with barriers of the block for those of warps in loops that all its threads go through together
 ** (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+/* ad_tell.c: x is what became of the request; NULL: nothing */
+void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */
@@ -158,7 +162,6 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
-int fl_kad_uses(const fl_kexpr *x, int var);
 /* x = mul * core + add (core NULL: x is the constant add). */
 typedef struct fl_kad_affine { const fl_kexpr *core; int64_t mul, add; } fl_kad_affine;
 fl_kad_affine fl_kad_split(const fl_kexpr *x);

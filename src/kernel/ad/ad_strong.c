@@ -41,7 +41,7 @@ static int see_lost(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_DECL || s->var < 0) return 1;
   w->inside[s->var]++;
   w->lost[s->var] += s->kind == FL_KS_STORE ? !s->accumulate : s->kind == FL_KS_ASSIGN &&
-                     !fl_kad_uses(s->x[0], s->var);
+                     !fl_kreads(s->x[0], s->var);
   return 1;
 }
 
@@ -51,7 +51,7 @@ static void overwritten(walk *w, fl_kstmt *s) {
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);
   fl_kwalk_stmt(&v, s);
   for (int i = 0; i < w->d->n0; i++)
-    if (w->lost[i] && w->inside[i] < w->d->assigns[i]) w->d->strong_var[i] = 1;
+    if (w->lost[i] && w->inside[i] < w->d->defs->var[i].count) w->d->strong_var[i] = 1;
 }
 
 static int see_branch(void *arg, fl_kstmt *s) {

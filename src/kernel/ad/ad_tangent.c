@@ -183,7 +183,7 @@ static fl_kblock along(fl_kad_state *d, fl_kblock in) {
 static void of_pointer(fl_kad_state *d, int v) {
   const fl_kvar x = d->f->vars[v];
   const int want = d->r->want[x.param], output = (want & FL_KAD_OUTPUT) && !x.is_const;
-  const int result = d->written[v] || output;
+  const int result = fl_kad_written(d, v) || output;
   d->shadow[v] = fl_kad_param_new(d, result ? FL_KAD_TANGENT_RESULT : FL_KAD_TANGENT, v, "t_",
                                   fl_kad_type(x.type), 1, !result);
 }
@@ -233,7 +233,7 @@ static void make_tangents(fl_kad_state *d, fl_kblock *b) {
   }
 }
 
-fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad_state d = {.a = a, .r = r};
   fl_kblock first = {NULL, NULL};
   if (!fl_kad_set_up(&d, f, 0)) return fl_kad_finish(&d);
@@ -250,4 +250,10 @@ fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
     d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
                         : fl_karena_printf(a, "%s_jvp", f->name);
   return fl_kad_finish(&d);
+}
+
+fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = forward_mode(a, f, r);
+  fl_kad_tell("tangent", f, r, res);
+  return res;
 }

@@ -36,15 +36,6 @@ static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   return 0;
 }
 
-static int assignments(const fl_kblock *b, int v, const fl_kstmt **one) {
-  int n = 0;
-  for (const fl_kstmt *s = b->first; s; s = s->next) {
-    if (s->kind == FL_KS_ASSIGN && s->var == v) *one = s, n++;
-    n += 2 * (s->result == v) + assignments(&s->body, v, one) + assignments(&s->other, v, one);
-  }
-  return n;
-}
-
 /* Does 'goal' come before the statement 'use' of the loop's body? */
 static int precedes(const fl_kloop *l, const fl_kstmt *goal, const fl_kstmt *use) {
   for (const fl_kstmt *s = l->s->body.first; s && s != use; s = s->next)
@@ -62,12 +53,12 @@ static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
 ** does not change; NULL: it is not. */
 static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
-  if ((x->kind == FL_KX_LOAD && l->d->written[x->var]) || depth > 20) return NULL;
+  if ((x->kind == FL_KX_LOAD && fl_kad_written(l->d, x->var)) || depth > 20) return NULL;
   if (x->kind == FL_KX_VAR && fl_kset_has(l->all, x->var)) {
-    const int n = assignments(&l->s->body, x->var, &one);
+    const int n = fl_kassigned(&l->s->body, x->var, &one);
     for (int i = 0; i < l->n_counters; i++)
       if (l->counter[i].var == x->var) return one && precedes(l, one, use) ? NULL : x;
-    if (n != 1 || assignments(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
+    if (n != 1 || fl_kassigned(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
     return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
   }
   fl_kexpr *k[FL_K_MAX_ARGS];

@@ -7,6 +7,7 @@
 ** which lane they took.
 */
 #include "kernel/ad/ad_state.h"
+#include "kernel/facts/uniform.h"
 
 typedef struct back {
   fl_kad_state *d;
@@ -27,110 +28,15 @@ static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_
 
 /* ---- the same in all lanes? ------------------------------------------------------------- */
 
-enum { MOST_AROUND = 64 };
-
-/* IFs and LOOPs around a statement, outermost first. */
-typedef struct around { const fl_kstmt *at[MOST_AROUND]; int n; } around;
-
-typedef struct equal {
-  const fl_kad_state *d;
-  around shuffle;
-  uint8_t *asked;                /* by variable: taken for equal from now on */
-  int shared;                    /* elements of shared memory are equal, too */
-} equal;
-
-static int find_around(const fl_kblock *b, const fl_kstmt *s, around *a) {
-  for (const fl_kstmt *t = b->first; t; t = t->next) {
-    if (t == s) return 1;
-    if (!t->body.first && !t->other.first) continue;
-    if (a->n == MOST_AROUND) return 0;
-    a->at[a->n++] = t;
-    if (find_around(&t->body, s, a) || find_around(&t->other, s, a)) return 1;
-    a->n--;
-  }
-  return 0;
-}
-
-static int is_around(const around *a, const fl_kstmt *t) {
-  for (int i = 0; i < a->n; i++)
-    if (a->at[i] == t) return 1;
-  return 0;
-}
-
-static int is_equal(equal *e, const fl_kexpr *x);
-
-/* An assignment inside 'way': lanes must agree to come by. What is around the shuffle too is
-** passed by all that shuffle, but a variable from outside a loop may bring along how often. */
-static int same_way(equal *e, const around *way, const around *born) {
-  int again = 0;                 /* a loop around this and not around the declaration */
-  for (int i = 0; i < way->n; i++) {
-    const fl_kstmt *t = way->at[i];
-    const int shared = is_around(&e->shuffle, t), outside = is_around(born, t);
-    if ((!shared || (again && !outside)) && t->x[0] && !is_equal(e, t->x[0])) return 0;
-    again |= t->kind == FL_KS_LOOP && !outside;
-  }
-  return 1;
-}
-
-static int declared(const fl_kblock *b, int var, around *a) {
-  for (const fl_kstmt *t = b->first; t; t = t->next) {
-    if (t->kind == FL_KS_DECL && t->var == var) return 1;
-    if (!t->body.first && !t->other.first) continue;
-    if (a->n == MOST_AROUND) return 0;
-    a->at[a->n++] = t;
-    if (declared(&t->body, var, a) || declared(&t->other, var, a)) return 1;
-    a->n--;
-  }
-  return 0;
-}
-
-static int assignments_equal(equal *e, const fl_kblock *b, int var, around *way,
-                             const around *born) {
-  for (const fl_kstmt *t = b->first; t; t = t->next) {
-    if (t->result == var) return 0;
-    if (t->kind == FL_KS_ASSIGN && t->var == var
-        && (!is_equal(e, t->x[0]) || !same_way(e, way, born))) return 0;
-    if (!t->body.first && !t->other.first) continue;
-    if (way->n == MOST_AROUND) return 0;
-    way->at[way->n++] = t;
-    const int ok = assignments_equal(e, &t->body, var, way, born)
-                && assignments_equal(e, &t->other, var, way, born);
-    way->n--;
-    if (!ok) return 0;
-  }
-  return 1;
-}
-
-static int variable_equal(equal *e, int var) {
-  around born = {.n = 0}, way = {.n = 0};
-  if (e->asked[var]) return 1;
-  e->asked[var] = 1;
-  if (!declared(&e->d->body, var, &born)) born.n = 0;
-  return assignments_equal(e, &e->d->body, var, &way, &born);
-}
-
-static int is_equal(equal *e, const fl_kexpr *x) {
-  if (x->kind == FL_KX_SPECIAL && x->op <= FL_KSPECIAL_TID_Z) return 0;
-  if (x->kind == FL_KX_VAR && !variable_equal(e, x->var)) return 0;
-  if (x->kind == FL_KX_LOAD) {
-    const fl_kvar *v = &e->d->f->vars[x->var];
-    if (v->kind != FL_KV_TABLE && (v->kind != FL_KV_POINTER || !v->is_const)
-        && !(e->shared && v->kind == FL_KV_SHARED)) return 0;
-  }
-  for (int i = 0; i < x->n; i++)
-    if (!is_equal(e, x->x[i])) return 0;
-  return 1;
-}
-
-/* Do all lanes of a warp that come to s have the same x? */
-static int equal_in_lanes(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
-  equal e = {.d = d, .asked = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
-  return e.asked && find_around(&d->body, s, &e.shuffle) && is_equal(&e, x);
+/* Do all threads of a block that come to s have the same x? shared: what they read in shared memory
+** counts as such where the place is the same. */
+static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
+  const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
+  return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
 }
 
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
-  equal e = {.d = d, .asked = fl_karena_new(d->a, (size_t)d->f->n_vars + 1), .shared = 1};
-  return e.asked && find_around(&d->body, s, &e.shuffle) && is_equal(&e, x);
+  return is_equal(d, s, x, 1);
 }
 
 /* ---- asking other lanes ----------------------------------------------------------------- */
@@ -283,7 +189,7 @@ static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);
   const fl_kexpr *given = w->s->x[2];
-  const int equal = equal_in_lanes(d, w->s, given), width = w->width;
+  const int equal = is_equal(d, w->s, given, 0), width = w->width;
   const int stays = width == 32 ||
                     (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
   if (equal && stays) return seed_of(w, w->b, w->seed, from, NULL);
@@ -313,7 +219,7 @@ static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, 
   w.base = w.width == 32 ? i32(d, 0) : fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, w.self, w.lane));
   if (!w.base || !w.here || !w.by) return NULL;
   if (s->op == FL_KSH_XOR) return exchanged_back(&w);
-  if (!equal_in_lanes(d, s, s->x[2])) return searched_back(&w);
+  if (!is_equal(d, s, s->x[2], 0)) return searched_back(&w);
   return s->op == FL_KSH_IDX ? sum_back(&w) : shifted_back(&w);
 }
 

@@ -395,6 +395,8 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
   if (other && other->func) parts = turn_round(a, g, other, r);
   for (int i = 0; parts.gather && g && i < f->n_params; i++)
     if (positive[i]) parts.gather->positive = positive;
+  fl_kad_tell("gather", f, r, parts.gather);
+  fl_kad_tell("rest", f, r, parts.rest);
   /* the adjoint stays as it is */
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   return parts;

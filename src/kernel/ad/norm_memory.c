@@ -157,13 +157,6 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
   return out;
 }
 
-static int see_assigned(void *arg, fl_kstmt *s) {
-  uint8_t *assigned = arg;
-  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) assigned[s->var] = 1;
-  if (s->result >= 0) assigned[s->result] = 1;
-  return 1;
-}
-
 static int see_any_load(void *arg, fl_kexpr *x) {
   uint8_t *loaded = arg;
   if (x->kind == FL_KX_LOAD) loaded[x->var] = 1;
@@ -214,10 +207,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
     s->next = NULL;
     uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
                                               : NULL;
-    if (assigned) {
-      const fl_kvisitor see = {see_assigned, NULL, assigned};
-      fl_kwalk_stmt(&see, s);
-    }
+    if (assigned) fl_kassigned_by(s, assigned);
     for (int v = 0; assigned && v < n_vars; v++)
       if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
         try_array(d, s, v, assigned, &out, &after);

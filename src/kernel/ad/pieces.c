@@ -179,17 +179,6 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   return 1;
 }
 
-static int negated(int op) {
-  return op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT
-         ? FL_KO_LE : op == FL_KO_LE ? FL_KO_GT
-       : op == FL_KO_EQ ? FL_KO_NE : op == FL_KO_NE ? FL_KO_EQ : op;
-}
-
-static int mirrored(int op) {
-  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE
-         ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LE : op;
-}
-
 /* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0),
 ** e with D - that number added, which is 0 there. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
@@ -198,13 +187,13 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
       || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0))
     return e;
   const fl_kpoly l = poly_of(y, c->x[0]), r = poly_of(y, c->x[1]), value = poly_of(y, e);
-  const int op = truth ? c->op : negated(c->op);
+  const int op = truth ? c->op : fl_kop_negated(c->op);
   if (l.bad || r.bad || value.bad) return e;
   for (int side = 0; side < 2; side++) {
     fl_kterm symbol;
     fl_kpoly p = side ? r : l;
     fl_kpoly_subtract(&p, side ? &l : &r);
-    const int64_t v = p.bad ? 1 : value_of(y, p, side ? mirrored(op) : op, &symbol);
+    const int64_t v = p.bad ? 1 : value_of(y, p, side ? fl_kop_mirrored(op) : op, &symbol);
     if (v > 0) continue;
     for (int i = 0; i < value.n; i++)
       if (fl_kterm_same(&value.t[i], &symbol)) return e;
@@ -231,13 +220,18 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   return leaf(y, x, k);
 }
 
+/* The only value of the variable, if it is set before the statement; NULL: it has another. */
+static const fl_kexpr *value_before(const splitter *y, int32_t var) {
+  return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
+}
+
 /* Does x, or what its variables stand for, have a choice in it? */
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
-  const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (depth > DEPTH) return 0;
-  if (v)
-    return v->defs == 1 && !v->param && v->order <= y->place.order &&
-           has_choice(y, v->def, depth + 1);
+  if (x->kind == FL_KX_VAR) {
+    const fl_kexpr *value = value_before(y, x->var);
+    return value && has_choice(y, value, depth + 1);
+  }
   if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL ||
       (x->kind == FL_KX_BINARY && x->op == FL_KO_REM))
     return 1;
@@ -248,10 +242,8 @@ static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
 
 /* Can x be evaluated at the statement as well as where its variable was set? */
 static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
-  const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
-  if (v && !(v->defs == 0 && v->param) &&
-      !(v->defs == 1 && !v->param && v->order <= y->place.order))
+  if (x->kind == FL_KX_VAR && !fl_kdef_is_given(y->k->defs, x->var) && !value_before(y, x->var))
     return 0;
   for (int i = 0; i < x->n; i++)
     if (!is_steady(y, x->x[i], depth + 1)) return 0;
@@ -268,7 +260,7 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
     for (int j = 0; j < p.t[i].n; j++) plain &= p.t[i].s[j] < FL_KSYM_QUOTIENT;
   if (plain) return x;
   if (x->kind == FL_KX_VAR) {
-    fl_kexpr *def = (fl_kexpr *)(uintptr_t)y->k->var[x->var].def;
+    fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);
     return is_steady(y, def, 0) ? spread(y, def, depth + 1) : x;
   }
   if (x->kind == FL_KX_LOAD) return x;

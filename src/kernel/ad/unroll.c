@@ -4,6 +4,7 @@
 ** loops stay.
 */
 #include "kernel/ad/unroll.h"
+#include "kernel/facts/defs.h"
 #include <assert.h>
 #include <string.h>
 
@@ -23,41 +24,17 @@ typedef struct counting { int32_t var; int64_t first, bound, step; int op; } cou
 static int is_var(const fl_kexpr *x, int32_t v) { return x->kind == FL_KX_VAR && x->var == v; }
 static int is_const(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
 
-static int mirrored(int op) {
-  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE ? FL_KO_GE
-       : op == FL_KO_GE ? FL_KO_LE : op;
-}
-
-static int assigns(const fl_kblock *b, int32_t v) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v || assigns(&s->body, v) ||
-        assigns(&s->other, v))
-      return 1;
-  return 0;
-}
-
 /* for (v = first; v op bound; v += step) with numbers for all three */
-static int counts(const fl_kstmt *before, const fl_kstmt *s, counting *c) {
-  const fl_kstmt *step = s->other.first;
-  const fl_kexpr *x = s->x[0];
-  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) || s->post || !x ||
-      !step || step->next
-      || step->kind != FL_KS_ASSIGN || step->var != before->var || x->kind != FL_KX_BINARY)
+static int counts(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, counting *c) {
+  fl_kcount n;
+  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) ||
+      !fl_kcount_of(f, s, &n) || n.step.var != before->var || !n.step.exact || !n.direct ||
+      !is_const(n.bound) || !is_const(n.step.by))
     return 0;
-  c->var = before->var;
-  c->first = before->x[0]->value.i;
-  if (is_var(x->x[0], c->var) && is_const(x->x[1])) c->bound = x->x[1]->value.i, c->op = x->op;
-  else if (is_var(x->x[1], c->var) && is_const(x->x[0]))
-    c->bound = x->x[0]->value.i, c->op = mirrored(x->op);
-  else return 0;
-  x = step->x[0];
-  if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return 0;
-  if (is_var(x->x[0], c->var) && is_const(x->x[1]))
-    c->step = x->op == FL_KO_ADD ? x->x[1]->value.i : -x->x[1]->value.i;
-  else if (x->op == FL_KO_ADD && is_var(x->x[1], c->var) && is_const(x->x[0]))
-    c->step = x->x[0]->value.i;
-  else return 0;
-  return !assigns(&s->body, c->var);
+  const int64_t by = n.step.by->value.i;
+  *c = (counting){ n.step.var, before->x[0]->value.i, n.bound->value.i,
+                   n.step.op == FL_KO_ADD ? by : -by, n.op };
+  return !fl_kassigned(&s->body, c->var, NULL);
 }
 
 static int goes_on(const counting *c, int64_t v) {
@@ -238,7 +215,7 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
     counting c;
     next = s->next;
     s->next = NULL;
-    const int n = s->kind == FL_KS_LOOP && counts(before, s, &c)
+    const int n = s->kind == FL_KS_LOOP && counts(u->f, before, s, &c)
                 ? rounds(&c, fl_ktypes[u->f->vars[c.var].type].is_signed) : -1;
     const int more = n < 0 ? 0 : n * length(&s->body);
     if (n >= 0 && u->statements + more <= MOST_STATEMENTS) {

@@ -5,6 +5,7 @@
 ** takes its facts with it).
 */
 #include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
 #include <string.h>
 
 typedef struct fact { int32_t var, depth; const fl_kexpr *index; } fact;
@@ -19,38 +20,17 @@ typedef struct walk {
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-typedef struct search { int32_t var; int found; } search;
-
-static int find_var(void *arg, fl_kexpr *x) {
-  search *s = arg;
-  if (x->var == s->var && x->var >= 0) s->found = 1;
-  return !s->found;
-}
-
-static int reads(const fl_kexpr *x, int32_t var) {
-  search s = { var, 0 };
-  const fl_kvisitor v = { NULL, find_var, &s };
-  fl_kwalk_expr(&v, (fl_kexpr *)x);
-  return s.found;
-}
-
-static int find_memory(void *arg, fl_kexpr *x) {
-  search *s = arg;
-  if (x->kind == FL_KX_LOAD) s->found = 1;
-  return !s->found;
-}
-
 static int reads_memory(const fl_kexpr *x) {
-  search s = { -1, 0 };
-  const fl_kvisitor v = { NULL, find_memory, &s };
-  fl_kwalk_expr(&v, (fl_kexpr *)x);
-  return s.found;
+  if (x->kind == FL_KX_LOAD) return 1;
+  for (int i = 0; i < x->n; i++)
+    if (reads_memory(x->x[i])) return 1;
+  return 0;
 }
 
 static void forget(walk *w, int32_t var) {
   int64_t n = 0;
   for (int64_t i = 0; i < w->facts.n; i++)
-    if (!reads(w->facts.at[i].index, var)) w->facts.at[n++] = w->facts.at[i];
+    if (!fl_kreads(w->facts.at[i].index, var)) w->facts.at[n++] = w->facts.at[i];
   w->facts.n = n;
 }
 

@@ -1,6 +1,6 @@
 /*
 ** Stores that surely happen (cover.h): one walk in program order along what every thread
-** passes. Integers are followed as polynomials of the launch, conditions as lists of
+** passes. Integers are followed as forms of the launch, conditions as lists of
 ** inequalities; what is neither is unknown. A store under known conditions is kept with them;
 ** one under an unknown condition counts where the other branch stores to the same element.
 ** Behind a jump nothing is sure until the end of what it, or a later one, leaves; a return under a
@@ -8,10 +8,11 @@
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/cover_form.h"
+#include "kernel/facts/defs.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef fl_kc_poly poly;
+typedef fl_kpoly poly;
 typedef struct guards { int n; fl_kc_guard at[FL_KC_GUARDS]; } guards;
 typedef struct cond { uint8_t known[2]; guards when[2]; } cond;       /* [1]: where it is true */
 typedef struct value { const poly *p; const cond *c; } value;         /* both NULL: unknown */
@@ -32,124 +33,37 @@ typedef struct walk {
   int32_t n_loops;           /* counters given so far */
 } walk;
 
-/* ---- polynomials --------------------------------------------------------------------- */
-
-static int compare(const void *a, const void *b) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
-}
-
-static int same_product(const fl_kc_term *a, const fl_kc_term *b) {
-  return a->n == b->n && !memcmp(a->s, b->s, (size_t)a->n * sizeof a->s[0]);
-}
-
-int fl_kc_same(const poly *a, const poly *b) {
-  if (a->n != b->n) return 0;
-  for (int i = 0; i < a->n; i++) {
-    int found = 0;
-    for (int j = 0; j < b->n; j++)
-      found |= a->t[i].c == b->t[j].c && same_product(&a->t[i], &b->t[j]);
-    if (!found) return 0;
-  }
-  return 1;
-}
-
-/* 0: too long, or two terms cancel (then magnitudes would not bound the steps). */
-static int add_term(poly *p, fl_kc_term t) {
-  if (!t.c) return 1;
-  qsort(t.s, (size_t)t.n, sizeof t.s[0], compare);
-  for (int i = 0; i < p->n; i++) {
-    if (!same_product(&p->t[i], &t)) continue;
-    return (p->t[i].c < 0) == (t.c < 0) && !__builtin_add_overflow(p->t[i].c, t.c, &p->t[i].c);
-  }
-  if (p->n == FL_KC_TERMS) return 0;
-  p->t[p->n++] = t;
-  return 1;
-}
+/* ---- forms --------------------------------------------------------------------------- */
 
 static const poly *kept(walk *w, const poly *p) {
+  if (p->bad || p->unsure) return NULL;
   poly *r = fl_karena_new(w->a, sizeof *r);
   if (r) *r = *p;
   return r;
 }
 
-static const poly *symbol(walk *w, int32_t s, int64_t c) {
-  const poly p = { .n = c != 0, .t = { { .c = c, .n = s >= 0, .s = { s } } } };
+static const poly *symbol(walk *w, int32_t s) {
+  const poly p = fl_kpoly_symbol(s);
   return kept(w, &p);
-}
-
-static const poly *number(walk *w, int64_t v) {
-  return v > INT64_MIN / 4 && v < INT64_MAX / 4 ? symbol(w, -1, v) : NULL;
-}
-
-static const poly *sum(walk *w, const poly *a, const poly *b, int sign, int narrow) {
-  if (!a || !b) return NULL;
-  poly r = *a;
-  r.narrow = (uint8_t)(a->narrow | b->narrow | narrow);
-  for (int i = 0; i < b->n; i++) {
-    fl_kc_term t = b->t[i];
-    t.c *= sign;
-    if (!add_term(&r, t)) return NULL;
-  }
-  return kept(w, &r);
-}
-
-static const poly *product(walk *w, const poly *a, const poly *b, int narrow) {
-  if (!a || !b) return NULL;
-  poly r = { .narrow = (uint8_t)(a->narrow | b->narrow | narrow) };
-  for (int i = 0; i < a->n; i++)
-    for (int j = 0; j < b->n; j++) {
-      fl_kc_term t = a->t[i];
-      if (t.n + b->t[j].n > FL_KC_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c))
-        return NULL;
-      memcpy(t.s + t.n, b->t[j].s, (size_t)b->t[j].n * sizeof t.s[0]);
-      t.n += b->t[j].n;
-      if (!add_term(&r, t)) return NULL;
-    }
-  return kept(w, &r);
 }
 
 static int is_index_type(int type) {
   return type == FL_KT_I32 || type == FL_KT_U32 || type == FL_KT_I64 || type == FL_KT_U64;
 }
 
-static int has_negative(const poly *p) {
-  for (int i = 0; i < p->n; i++) if (p->t[i].c < 0) return 1;
-  return 0;
-}
-
-static const poly *poly_of(walk *w, const fl_kexpr *x);
-
-static const poly *binary(walk *w, const fl_kexpr *x) {
-  const int narrow = fl_kt_size(x->type) < 8;
-  const poly *a = poly_of(w, x->x[0]), *b = poly_of(w, x->x[1]);
-  switch (x->op) {
-    case FL_KO_ADD: return sum(w, a, b, 1, narrow);
-    case FL_KO_SUB: return fl_ktypes[x->type].is_signed ? sum(w, a, b, -1, narrow) : NULL;
-    case FL_KO_MUL: return product(w, a, b, narrow);
-    case FL_KO_SHL:
-      if (x->x[1]->kind != FL_KX_CONST || x->x[1]->value.i < 0 || x->x[1]->value.i > 30)
-        return NULL;
-      return product(w, a, number(w, (int64_t)1 << x->x[1]->value.i), narrow);
-    default: return NULL;
-  }
+/* A variable is what it was assigned last. */
+static poly of_variable(const fl_kreader *r, int32_t var, int depth) {
+  const walk *w = r->arg;
+  (void)depth;
+  return w->env[var].p ? *w->env[var].p : (poly){ .bad = 1 };
 }
 
 /* NULL: unknown. */
 static const poly *poly_of(walk *w, const fl_kexpr *x) {
+  const fl_kreader r = { .var = of_variable, .arg = w };
   if (!x || !is_index_type(x->type)) return NULL;
-  switch (x->kind) {
-    case FL_KX_CONST: return x->type == FL_KT_U64 && x->value.i < 0 ? NULL : number(w, x->value.i);
-    case FL_KX_VAR: return w->env[x->var].p;
-    case FL_KX_SPECIAL: return x->op == FL_KSPECIAL_WARP_SIZE ? number(w, 32) : symbol(w, x->op, 1);
-    case FL_KX_BINARY: return binary(w, x);
-    case FL_KX_CAST: {
-      const poly *p = poly_of(w, x->x[0]);
-      if (p && has_negative(p) && !fl_ktypes[x->type].is_signed) return NULL;
-      return p && fl_kt_size(x->type) < 8 ? sum(w, p, number(w, 0), 1, 1) : p;
-    }
-    default: return NULL;
-  }
+  const poly p = fl_kform_read(&r, x, 0);
+  return kept(w, &p);
 }
 
 /* ---- conditions ---------------------------------------------------------------------- */
@@ -171,20 +85,15 @@ static int add_guards(guards *g, const guards *more) {
 static const poly *next_of(walk *w, const poly *p) {
   if (!p) return NULL;
   poly r = *p;
-  for (int i = 0; i < r.n; i++) {
-    if (r.t[i].n) continue;
-    if (r.t[i].c < -FL_KC_ROOM || r.t[i].c > INT64_MAX / 4) return NULL;
-    if (++r.t[i].c == 0) r.t[i] = r.t[--r.n];
-    return kept(w, &r);
-  }
-  return add_term(&r, (fl_kc_term){ .c = 1 }) ? kept(w, &r) : NULL;
+  for (int i = 0; i < r.n; i++)
+    if (!r.t[i].n && (r.t[i].c < -FL_KC_ROOM || r.t[i].c > INT64_MAX / 4)) return NULL;
+  fl_kpoly_add(&r, (fl_kterm){ .c = 1 });
+  r.unsure = 0;
+  return kept(w, &r);
 }
 
 static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
-  static const uint8_t opposite[FL_KO_COUNT] = {
-    [FL_KO_LT] = FL_KO_GE, [FL_KO_GE] = FL_KO_LT, [FL_KO_LE] = FL_KO_GT, [FL_KO_GT] = FL_KO_LE,
-    [FL_KO_EQ] = FL_KO_NE, [FL_KO_NE] = FL_KO_EQ };
-  const int op = truth ? x->op : opposite[x->op];
+  const int op = truth ? x->op : fl_kop_negated(x->op);
   const poly *a = poly_of(w, x->x[0]), *b = poly_of(w, x->x[1]);
   switch (op) {
     case FL_KO_LT: return add_guard(g, a, b);
@@ -192,7 +101,8 @@ static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
     case FL_KO_GT: return add_guard(g, b, a);
     case FL_KO_GE: return add_guard(g, b, next_of(w, a));
     case FL_KO_EQ:                                                         /* a == 0 */
-      return a && b && !b->n && !has_negative(a) && add_guard(g, a, number(w, 1));
+      if (!a || !b || b->n || fl_kpoly_has_negative(a)) return 0;
+      return add_guard(g, a, next_of(w, b));
     default: return 0;
   }
 }
@@ -252,11 +162,12 @@ static void add_store(walk *w, int32_t var, const poly *at, const guards *g) {
 /* Stores of both branches to one element happen under neither's condition: the guards of each
 ** from 'na' and 'nb' on must be the same. */
 static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, int nb) {
-  if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kc_same(a->at, b->at)) return;
+  if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at))
+    return;
   guards g = w->now;
   for (int i = 0; na + i < a->n_guards; i++) {
     const fl_kc_guard *x = &a->guard[na + i], *y = &b->guard[nb + i];
-    if (!fl_kc_same(x->a, y->a) || !fl_kc_same(x->b, y->b)) return;
+    if (!fl_kpoly_same(x->a, y->a) || !fl_kpoly_same(x->b, y->b)) return;
     if (!add_guard(&g, x->a, x->b)) return;
   }
   add_store(w, a->var, a->at, &g);
@@ -331,7 +242,7 @@ static int is_uniform(const poly *p) {
   for (int i = 0; p && i < p->n; i++)
     for (int k = 0; k < p->t[i].n; k++) {
       const int32_t s = p->t[i].s[k];
-      if (s <= FL_KSPECIAL_BID_Z || (s >= FL_KC_COUNTER && s < FL_KC_VAR)) return 0;
+      if (s <= FL_KSPECIAL_BID_Z || s >= FL_KSYM_COUNTER) return 0;
     }
   return p != NULL;
 }
@@ -339,36 +250,18 @@ static int is_uniform(const poly *p) {
 static int has_counter(const poly *p) {
   for (int i = 0; i < p->n; i++)
     for (int k = 0; k < p->t[i].n; k++)
-      if (p->t[i].s[k] >= FL_KC_COUNTER && p->t[i].s[k] < FL_KC_VAR) return 1;
+      if (p->t[i].s[k] >= FL_KSYM_COUNTER) return 1;
   return 0;
-}
-
-static const fl_kexpr *inside_casts(const fl_kexpr *x) {
-  while (x->kind == FL_KX_CAST && is_index_type(x->type)) x = x->x[0];
-  return x;
 }
 
 /* for (v = …; v < to; v += by): v, or -1. Casts keep a v that stays in range (cover_launch.c). One
 ** that begins where another counter is takes other values in each of its rounds. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
-  const fl_kexpr *c = s->x[0];
-  const fl_kstmt *step = s->other.first;
-  if (s->post || !c || !step || step->next || step->kind != FL_KS_ASSIGN) return -1;
-  const int32_t v = step->var;
-  const fl_kexpr *add = inside_casts(step->x[0]);
-  if (!is_index_type(w->f->vars[v].type) || add->kind != FL_KX_BINARY || add->op != FL_KO_ADD ||
-      c->kind != FL_KX_BINARY || c->op != FL_KO_LT) return -1;
-  const fl_kexpr *old = inside_casts(add->x[0]), *x = inside_casts(c->x[0]);
-  if (old->kind != FL_KX_VAR || old->var != v || x->kind != FL_KX_VAR || x->var != v) return -1;
-  *l = (fl_kc_loop){ before[v].p, poly_of(w, add->x[1]), poly_of(w, c->x[1]) };
-  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to) ? v : -1;
-}
-
-typedef struct search { int32_t var; int found; } search;
-static int find_assignment(void *arg, fl_kstmt *s) {
-  search *x = arg;
-  if ((s->kind == FL_KS_ASSIGN && s->var == x->var) || s->result == x->var) x->found = 1;
-  return 1;
+  fl_kcount c;
+  if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
+  *l = (fl_kc_loop){ before[c.step.var].p, poly_of(w, c.step.by), poly_of(w, c.bound) };
+  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to)
+         && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
 }
 
 /* Stores inside the loop, down to 'end' of the list, stay where the index moves with it: a
@@ -379,7 +272,7 @@ static void keep_moving(walk *w, fl_kc_store *end, int32_t counter) {
     const poly *p = (*at)->at;
     int moves = 0;
     for (int i = 0; i < p->n; i++)
-      for (int k = 0; k < p->t[i].n; k++) moves |= p->t[i].s[k] == counter;
+      moves |= fl_kterm_holds(&p->t[i], counter);
     if (moves) at = &(*at)->next;
     else *at = (*at)->next;
   }
@@ -394,21 +287,18 @@ static int loop(walk *w, fl_kstmt *s) {
   forget(w, s->body.first);
   forget(w, s->other.first);
   const int32_t v = counter_of(w, s, before, &l);
-  search x = { v, v < 0 };
-  const fl_kvisitor find = { find_assignment, NULL, &x };
-  fl_kwalk_block(&find, s->body);
   fl_kc_store *const list = w->list;
   const guards now = w->now;
-  const int32_t counter = FL_KC_COUNTER + w->n_loops;
-  w->off += x.found;
-  if (!x.found) {
+  const int32_t counter = FL_KSYM_COUNTER + w->n_loops;
+  w->off += v < 0;
+  if (v >= 0) {
     w->out->loops[w->n_loops++] = l;
-    w->env[v] = (value){ symbol(w, counter, 1), NULL };
+    w->env[v] = (value){ symbol(w, counter), NULL };
   }
   w->branches++;
   const int left = labelled(w, s);
   w->branches--;
-  w->off -= x.found;
+  w->off -= v < 0;
   if (left != NOWHERE) w->list = list, w->now = now;     /* later rounds are not sure */
   keep_moving(w, list, counter);
   forget(w, s->body.first);
@@ -496,8 +386,8 @@ static int block(walk *w, fl_kstmt *s) {
 static void use(fl_kcover *c, const poly *p) {
   for (int i = 0; p && i < p->n; i++)
     for (int k = 0; k < p->t[i].n; k++) {
-      const int32_t var = p->t[i].s[k] - FL_KC_VAR;
-      int known = var < 0 || c->n_used > FL_KC_USED;
+      const int32_t s = p->t[i].s[k], var = s - FL_KSYM_VAR;
+      int known = s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || c->n_used > FL_KC_USED;
       for (int j = 0; j < c->n_used && !known; j++) known = c->used[j] == var;
       if (known) continue;
       if (c->n_used < FL_KC_USED) c->used[c->n_used] = var;
@@ -544,7 +434,7 @@ static void run(walk *w) {
   for (int i = 0; i < f->n_vars; i++) {
     const fl_kvar *v = &f->vars[i];
     if (v->kind == FL_KV_LOCAL && v->param >= 0 && is_index_type(v->type))
-      w->env[i].p = symbol(w, FL_KC_VAR + i, 1);
+      w->env[i].p = symbol(w, FL_KSYM_VAR + i);
   }
   block(w, f->body.first);
   w->out->stores = w->list;

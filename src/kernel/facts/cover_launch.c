@@ -6,10 +6,12 @@
 ** below the product of all are taken.
 */
 #include "kernel/facts/cover_form.h"
+#include "kernel/tree/verify.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef struct digit { int32_t symbol; int64_t weight, range; } digit;
-enum { MAX_DIGITS = FL_KC_TERMS };
+enum { MAX_DIGITS = FL_KPOLY_TERMS };
 /* A polynomial at this launch: constant + digits. */
 typedef struct number { int64_t c; int n; digit d[MAX_DIGITS]; } number;
 
@@ -20,8 +22,8 @@ typedef struct ask {
   int nest;
 } ask;
 
-static int is_axis(int32_t s) { return s >= FL_KC_AXIS && s < FL_KC_AXIS + 3; }
-static int is_counter(int32_t s) { return s >= FL_KC_COUNTER && s < FL_KC_VAR; }
+static int is_axis(int32_t s) { return s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3; }
+static int is_counter(int32_t s) { return s >= FL_KSYM_COUNTER; }
 static int is_digit(int32_t s) { return s <= FL_KSPECIAL_BID_Z || is_axis(s) || is_counter(s); }
 
 /* ---- numbers ------------------------------------------------------------------------- */
@@ -43,7 +45,7 @@ static int parameter(const ask *q, int32_t var, int64_t *out) {
 }
 
 static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
-  if (s >= FL_KC_VAR) return parameter(q, s - FL_KC_VAR, out);
+  if (s >= FL_KSYM_VAR && s < FL_KSYM_COUNTER) return parameter(q, s - FL_KSYM_VAR, out);
   if (s >= FL_KSPECIAL_BDIM_X && s <= FL_KSPECIAL_BDIM_Z)
     *out = q->l->block[s - FL_KSPECIAL_BDIM_X];
   else if (s >= FL_KSPECIAL_GDIM_X && s <= FL_KSPECIAL_GDIM_Z)
@@ -53,7 +55,7 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
 }
 
 /* A polynomial without digits. */
-static int constant(const ask *q, const fl_kc_poly *p, int64_t *out) {
+static int constant(const ask *q, const fl_kpoly *p, int64_t *out) {
   int64_t r = 0;
   for (int i = 0; i < p->n; i++) {
     int64_t v = p->t[i].c, x;
@@ -69,13 +71,13 @@ static int constant(const ask *q, const fl_kc_poly *p, int64_t *out) {
 static int largest(const ask *q, int32_t s, int64_t *out) {
   if (s <= FL_KSPECIAL_TID_Z) *out = q->l->block[s - FL_KSPECIAL_TID_X] - 1;
   else if (s <= FL_KSPECIAL_BID_Z) *out = q->l->grid[s - FL_KSPECIAL_BID_X] - 1;
-  else if (is_counter(s)) return constant(q, q->c->loops[s - FL_KC_COUNTER].to, out);
+  else if (is_counter(s)) return constant(q, q->c->loops[s - FL_KSYM_COUNTER].to, out);
   else return uniform_symbol(q, s, out);
   return 1;
 }
 
 /* No step of computing p leaves its type. */
-static int is_exact(const ask *q, const fl_kc_poly *p) {
+static int is_exact(const ask *q, const fl_kpoly *p) {
   int64_t r = 0;
   for (int i = 0; i < p->n; i++) {
     int64_t v = p->t[i].c < 0 ? -p->t[i].c : p->t[i].c, x;
@@ -88,42 +90,13 @@ static int is_exact(const ask *q, const fl_kc_poly *p) {
 
 /* ---- digits -------------------------------------------------------------------------- */
 
-/* t without symbol s (and 'and', if not -1); 0: they are not in it. */
-static int without(const fl_kc_term *t, int32_t s, int32_t and, fl_kc_term *r) {
-  int found = 0, wanted = 1 + (and >= 0);
-  *r = (fl_kc_term){ .c = t->c };
-  for (int i = 0; i < t->n; i++) {
-    if (t->s[i] == s) s = -2, found++;
-    else if (and >= 0 && t->s[i] == and) and = -2, found++;
-    else r->s[r->n++] = t->s[i];
-  }
-  return found == wanted;
-}
-
-/* weight * (blockIdx * blockDim + threadIdx) is weight * the thread's place in the launch. */
-static void join_axes(fl_kc_poly *p) {
-  for (int a = 0; a < 3; a++)
-    for (int i = 0; i < p->n; i++)
-      for (int j = 0; j < p->n; j++) {
-        fl_kc_term in, all;
-        if (!without(&p->t[i], FL_KSPECIAL_TID_X + a, -1, &in) ||
-            !without(&p->t[j], FL_KSPECIAL_BID_X + a, FL_KSPECIAL_BDIM_X + a, &all)) continue;
-        if (in.c != all.c || in.n != all.n || memcmp(in.s, all.s, (size_t)in.n * sizeof in.s[0]))
-          continue;
-        in.s[in.n++] = FL_KC_AXIS + a;
-        p->t[i] = in;
-        p->t[j] = p->t[--p->n];
-        i = j = p->n;
-      }
-}
-
-static int numbers(const ask *q, const fl_kc_poly *p, number *out) {
-  fl_kc_poly joined = *p;
+static int numbers(const ask *q, const fl_kpoly *p, number *out) {
+  fl_kpoly joined = *p;
   *out = (number){ 0 };
   if (!is_exact(q, p)) return 0;
-  join_axes(&joined);
+  fl_kpoly_join(&joined);
   for (int i = 0; i < joined.n; i++) {
-    const fl_kc_term *t = &joined.t[i];
+    const fl_kterm *t = &joined.t[i];
     int64_t v = t->c, x;
     int32_t s = -1;
     for (int k = 0; k < t->n; k++) {
@@ -139,20 +112,20 @@ static int numbers(const ask *q, const fl_kc_poly *p, number *out) {
   return 1;
 }
 
-static int64_t covered(ask *q, const fl_kc_poly *p, int64_t first);
+static int64_t covered(ask *q, const fl_kpoly *p, int64_t first);
 
 static int range_of(ask *q, digit *d) {
   const int a = d->symbol % 3;
   int64_t by, to;
   if (is_axis(d->symbol)) {
-    const int axis = d->symbol - FL_KC_AXIS;
+    const int axis = d->symbol - FL_KSYM_GLOBAL;
     return !__builtin_mul_overflow(q->l->grid[axis], q->l->block[axis], &d->range);
   }
   if (!is_counter(d->symbol)) {
     d->range = d->symbol <= FL_KSPECIAL_TID_Z ? q->l->block[a] : q->l->grid[a];
     return 1;
   }
-  const fl_kc_loop *l = &q->c->loops[d->symbol - FL_KC_COUNTER];
+  const fl_kc_loop *l = &q->c->loops[d->symbol - FL_KSYM_COUNTER];
   if (q->nest > 4 || !is_exact(q, l->by) || !is_exact(q, l->to) || !constant(q, l->by, &by) ||
       !constant(q, l->to, &to) || by < 1 || to > INT32_MAX - by) return 0;
   q->nest++;
@@ -215,9 +188,9 @@ static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) 
     const int32_t s = p->d[i].symbol;
     unsigned bits = 0;
     number from;
-    if (is_axis(s)) bits = 1u << (6 + s - FL_KC_AXIS);
+    if (is_axis(s)) bits = 1u << (6 + s - FL_KSYM_GLOBAL);
     else if (!is_counter(s)) bits = 1u << s;
-    else if (nest > 4 || !numbers(q, q->c->loops[s - FL_KC_COUNTER].from, &from)) *apart = 0;
+    else if (nest > 4 || !numbers(q, q->c->loops[s - FL_KSYM_COUNTER].from, &from)) *apart = 0;
     else bits = threads_of(q, &from, nest + 1, apart);
     if (all & bits) *apart = 0;
     all |= bits;
@@ -263,7 +236,7 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
 }
 
 /* How many of first, first + 1, … p surely takes. */
-static int64_t covered(ask *q, const fl_kc_poly *p, int64_t first) {
+static int64_t covered(ask *q, const fl_kpoly *p, int64_t first) {
   number at;
   int64_t unit;
   if (!numbers(q, p, &at) || at.c != first) return 0;
@@ -303,7 +276,7 @@ static int find_answer(const fl_kcover *c, int param, int64_t n, const fl_kcover
   return 0;
 }
 
-int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
+static int all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
   if (!c || n < 1) return 0;
   fl_kc_memo *m = &c->memo[param % FL_KC_MEMOS], now = { .param = param + 1, .n = n };
   const ask q = { c, l, NULL, 0 };
@@ -316,4 +289,17 @@ int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l)
   now.answer = find_answer(c, param, n, l);
   *m = now;
   return now.answer;
+}
+
+int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
+  const int answer = all(c, param, n, l);
+  if (c && fl_kpass_is_told()) {
+    char text[200];
+    snprintf(text, sizeof text, "cover of %d, %lld elements, by %lld %lld %lld blocks of %lld %lld "
+             "%lld: %d", param, (long long)n, (long long)l->grid[0], (long long)l->grid[1],
+             (long long)l->grid[2], (long long)l->block[0], (long long)l->block[1],
+             (long long)l->block[2], answer);
+    fl_kpass_tell(c->f, text);
+  }
+  return answer;
 }

@@ -1,144 +1,20 @@
 /*
-** Index classes. Two analyses:
-** - How equal is a value in the threads of a launch: a fixed point over the variables, falling
-**   from "same in the grid" through "same in the block" to "unknown"; what is assigned under
-**   a condition is at most as equal as the condition.
-** - Is an index a mixed-radix number of the thread (and loop counters)? Written as a sum of
-**   stride * digit, the smallest stride a nonzero constant, each next stride the one before
-**   times a bound that its digit is known to stay under. Bounds come from the conditions
-**   around the access and from the launch (threadIdx.x < blockDim.x).
-** Sums are taken as exact: an index that overflows its type is no index.
+** Index classes: how equal an index is in the threads of a launch (uniform.h), and is it a
+** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
+** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
+** is known to stay under. Bounds come from the conditions around the access and from the launch
+** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
+** overflows its type is no index.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRID, BLOCK_WIDE, NONE };            /* falling */
 typedef fl_kroute route;
 typedef fl_kdigit digit;
 
-/* ---- equality of threads --------------------------------------------------------------------- */
-
-static int worse(int a, int b) { return a > b ? a : b; }
-
-static int level_of(const fl_kindices *k, const fl_kexpr *x) {
-  int l = GRID;
-  if (x->kind == FL_KX_SPECIAL)
-    return x->op <= FL_KSPECIAL_TID_Z ? NONE : x->op <= FL_KSPECIAL_BID_Z ? BLOCK_WIDE : GRID;
-  if (x->kind == FL_KX_VAR) return k->var[x->var].level;
-  if (x->kind == FL_KX_LOAD) {
-    const fl_kvar *v = &k->f->vars[x->var];
-    const int constant =
-        v->kind == FL_KV_TABLE || (v->kind == FL_KV_POINTER && v->is_const);
-    if (!constant && !(v->kind == FL_KV_ARRAY && v->param >= 0)) return NONE;
-    if (v->kind == FL_KV_ARRAY && k->var[x->var].level) return NONE;
-  }
-  for (int i = 0; i < x->n; i++) l = worse(l, level_of(k, x->x[i]));
-  return l;
-}
-
-static void lower(fl_kindices *k, int32_t var, int level) {
-  if (var < 0 || k->var[var].level >= level) return;
-  k->var[var].level = (uint8_t)level;
-  k->changed = 1;
-}
-
-static int jumps(fl_kblock b) {
-  for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE ||
-        jumps(s->body) || jumps(s->other))
-      return 1;
-  return 0;
-}
-
-/* The worst condition in the block that decides about a jump. */
-static int jump_level(const fl_kindices *k, fl_kblock b) {
-  int l = GRID;
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    if (s->x[0] && (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) &&
-        (jumps(s->body) || jumps(s->other)))
-      l = worse(l, level_of(k, s->x[0]));
-    l = worse(l, worse(jump_level(k, s->body), jump_level(k, s->other)));
-  }
-  return l;
-}
-
-static void spread(fl_kindices *k, fl_kblock b, int around) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    int inner = around;
-    if (s->kind == FL_KS_ASSIGN) lower(k, s->var, worse(around, level_of(k, s->x[0])));
-    if (s->result >= 0) lower(k, s->result, NONE);
-    if (s->kind == FL_KS_STORE && k->f->vars[s->var].kind == FL_KV_ARRAY)
-      lower(k, s->var, NONE);
-    if ((s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && s->x[0])
-      inner = worse(inner, level_of(k, s->x[0]));
-    if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK)
-      inner = worse(inner, jump_level(k, s->body));
-    spread(k, s->body, inner);
-    spread(k, s->other, inner);
-  }
-}
-
-/* ---- definitions ----------------------------------------------------------------------------- */
-
-/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled
-** blocks in it, too, unless a jump may pass them by. Outside of loops there is one value. */
-static void extend(fl_kindices *k, fl_kblock b, int32_t end, int nested) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
-    if (v && v->def == s->x[0]) v->until = end;
-    if (s->kind == FL_KS_BLOCK) extend(k, s->body, end, 1);
-    const int jump = s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
-    if (nested && (jump || jumps(s->body) || jumps(s->other))) return;
-  }
-}
-
-static void define(fl_kindices *k, fl_kblock b, int32_t loop, int depth) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    assert(k->var);
-    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
-    k->order++;
-    if (v) {
-      if (v->defs < 100) v->defs++;
-      if (v->defs == 1) v->def = s->x[0], v->order = k->order;
-      if (v->defs == 2 && loop >= 0) v->step = s->x[0], v->step_loop = loop;
-    }
-    if (s->result >= 0) k->var[s->result].defs = 100;
-    if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < k->f->n_loops)
-      k->loop_order[s->label] = k->order;
-    const int in = depth + (s->kind == FL_KS_LOOP);
-    define(k, s->body, -1, in);
-    define(k, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1, in);
-  }
-  extend(k, b, depth ? k->order : INT32_MAX, 0);
-}
-
-static int is_zero(const fl_kindices *k, const fl_kexpr *x) {
-  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type)) x = x->x[0];
-  if (x->kind == FL_KX_CONST) return x->value.i == 0 && fl_kt_is_int(x->type);
-  return x->kind == FL_KX_VAR && k->var[x->var].zero;
-}
-
-/* Variables that are given 0 alone, or each other: places in arrays that
-** pointers change between. */
-static int see_nonzero(void *arg, fl_kstmt *s) {
-  fl_kindices *k = arg;
-  const int32_t v = s->kind == FL_KS_ASSIGN && !is_zero(k, s->x[0]) ? s->var : s->result;
-  if (v >= 0 && k->var[v].zero) k->var[v].zero = 0, k->changed = 1;
-  return 1;
-}
-
-static void find_zeros(fl_kindices *k) {
-  const fl_kvisitor see = { see_nonzero, NULL, k };
-  for (int i = 0; i < k->f->n_vars; i++)
-    k->var[i].zero = fl_kt_is_int(k->f->vars[i].type) && !k->var[i].param && k->var[i].defs;
-  do {
-    k->changed = 0;
-    fl_kwalk_block(&see, k->f->body);
-  } while (k->changed);
-}
+/* ---- the object --------------------------------------------------------------------------- */
 
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   fl_kindices *k = fl_zalloc(m, sizeof *k);
@@ -146,18 +22,12 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->m = m;
   k->f = f;
   k->geometry = geometry;
-  k->var = fl_zalloc(m, ((size_t)f->n_vars + 1) * sizeof *k->var);
-  k->loop_order = fl_zalloc(m, ((size_t)f->n_loops + 1) * sizeof *k->loop_order);
-  k->quotients = fl_zalloc(m, sizeof *k->quotients);
-  k->seen = fl_zalloc(m, sizeof *k->seen);
-  if (!k->var || !k->loop_order || !k->quotients || !k->seen) { fl_kindices_free(k); return NULL; }
-  for (int i = 0; i < f->n_vars; i++) k->var[i].param = f->vars[i].param >= 0;
-  define(k, f->body, -1, 0);
-  find_zeros(k);
-  do {
-    k->changed = 0;
-    spread(k, f->body, GRID);
-  } while (k->changed);
+  fl_karena_init(&k->arena, m);
+  k->defs = fl_kdefs_new(&k->arena, f, f->body);
+  k->uniform = fl_kuniform_new(&k->arena, f, f->body, NULL, 0);
+  k->quotients = fl_karena_new(&k->arena, sizeof *k->quotients);
+  k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
+  if (k->arena.failed) { fl_kindices_free(k); return NULL; }
   return k;
 }
 
@@ -168,17 +38,16 @@ void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used)
 
 void fl_kindices_free(fl_kindices *k) {
   if (!k) return;
-  fl_free(k->m, k->var, ((size_t)k->f->n_vars + 1) * sizeof *k->var);
-  fl_free(k->m, k->loop_order, ((size_t)k->f->n_loops + 1) * sizeof *k->loop_order);
-  fl_free(k->m, k->quotients, sizeof *k->quotients);
-  fl_free(k->m, k->seen, sizeof *k->seen);
+  fl_karena_close(&k->arena);
   fl_free(k->m, k, sizeof *k);
 }
 
-int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) { return level_of(k, x) == GRID; }
+int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) {
+  return fl_kuniform_level(k->uniform, x) == FL_KEQUAL_GRID;
+}
 
 int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
-  return level_of(k, x) <= BLOCK_WIDE;
+  return fl_kuniform_level(k->uniform, x) <= FL_KEQUAL_BLOCK;
 }
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -194,7 +63,7 @@ static int cover(const route *r, int32_t s, coverage *c) {
   if (s >= FL_KSYM_VAR) {
     base = fl_kroute_counter(r, s - FL_KSYM_VAR);
     if (base == -2 || c->n_loops == FL_KPOLY_TERMS) return 0;
-    c->loops[c->n_loops++] = r->k->var[s - FL_KSYM_VAR].step_loop;
+    c->loops[c->n_loops++] = r->k->defs->var[s - FL_KSYM_VAR].step_loop;
   }
   for (int axis = 0; axis < 3; axis++) {
     if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_TID_X + axis) c->thread[axis] = 1;
@@ -246,9 +115,9 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   coverage c;
   digit d[FL_KPOLY_TERMS];
   int n;
-  const int level = level_of(k, index);
-  if (level == GRID) return FL_KI_UNIFORM_GRID;
-  if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
+  const int level = fl_kuniform_level(k->uniform, index);
+  if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
+  if (level == FL_KEQUAL_BLOCK) return FL_KI_UNIFORM_BLOCK;
   if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
     return FL_KI_OTHER;
   memset(&c, 0, sizeof c);

@@ -272,7 +272,7 @@ static void join_rests(search *w) {
 }
 
 fl_kpoly fl_kown_step(const search *w, int32_t var) {
-  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->var[var].step);
+  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->defs->var[var].step);
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   return step;
 }
@@ -280,13 +280,13 @@ fl_kpoly fl_kown_step(const search *w, int32_t var) {
 /* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a %
 ** m + k * m gives a % m. */
 static void use_counter(search *w, int32_t var) {
-  const fl_kvarinfo *v = &w->r.k->var[var];
+  const fl_kdef *v = &w->r.k->defs->var[var];
   fl_kplace then = w->r.at;
   fl_kpoly a;
   fl_kterm m;
-  if (!fl_kpoly_is_counter(w->r.k, var)) return;
+  if (!fl_kdef_is_counter(w->r.k->defs, var)) return;
   then.order = v->order;
-  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = fl_kown_step(w, var);
+  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->value), step = fl_kown_step(w, var);
   if (first.bad || step.bad || step.n != 1) return;
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
@@ -448,9 +448,10 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 
 /* The loop that counter s is of, if it moves in each of its rounds; -1: it is none. */
 static int32_t loop_of(const search *w, int32_t s) {
-  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR))
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT ||
+      !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
     return -1;
-  const fl_kvarinfo *v = &w->r.k->var[s - FL_KSYM_VAR];
+  const fl_kdef *v = &w->r.k->defs->var[s - FL_KSYM_VAR];
   const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
   const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
@@ -508,8 +509,8 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
 /* Is symbol s another number in another round of the loop? */
 static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
   if (s < FL_KSYM_QUOTIENT)
-    return s >= FL_KSYM_VAR && fl_kpoly_is_counter(k, s - FL_KSYM_VAR) &&
-           k->var[s - FL_KSYM_VAR].step_loop == loop;
+    return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
+           k->defs->var[s - FL_KSYM_VAR].step_loop == loop;
   const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
   int any = 0;
   for (int i = 0; i < q->a.n; i++)

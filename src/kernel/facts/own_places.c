@@ -15,14 +15,14 @@ static int is_around(const search *w, int32_t loop) {
 
 /* Do counters u, at a's place, and v, at b's, begin and step alike? */
 static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
-  const fl_kvarinfo *x = &a->r.k->var[u], *y = &b->r.k->var[v];
+  const fl_kdef *x = &a->r.k->defs->var[u], *y = &b->r.k->defs->var[v];
   fl_kplace of_x = a->r.at, of_y = b->r.at;
-  if (!fl_kpoly_is_counter(a->r.k, u) || !is_around(a, x->step_loop)
+  if (!fl_kdef_is_counter(a->r.k->defs, u) || !is_around(a, x->step_loop)
       || a->r.k->f->vars[u].type != a->r.k->f->vars[v].type) return 0;
   of_x.order = x->order;
   of_y.order = y->order;
-  const fl_kpoly first = fl_kpoly_of(a->r.k, &of_x, x->def),
-                 other = fl_kpoly_of(b->r.k, &of_y, y->def);
+  const fl_kpoly first = fl_kpoly_of(a->r.k, &of_x, x->value),
+                 other = fl_kpoly_of(b->r.k, &of_y, y->value);
   const fl_kpoly step = fl_kown_step(a, u), by = fl_kown_step(b, v);
   return !first.bad && !other.bad && !step.bad && !by.bad && fl_kpoly_same(&first, &other) &&
          fl_kpoly_same(&step, &by);
@@ -47,8 +47,8 @@ static int32_t twin(const search *a, const search *b, int32_t s) {
     return has_counter(k, &q->a) || has_counter(k, &m) ? -1 : s;
   }
   if (s < FL_KSYM_VAR || k->f->vars[s - FL_KSYM_VAR].param >= 0) return s;
-  if (!fl_kpoly_is_counter(k, s - FL_KSYM_VAR)) return -1;
-  if (is_around(a, k->var[s - FL_KSYM_VAR].step_loop)) return s;
+  if (!fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR)) return -1;
+  if (is_around(a, k->defs->var[s - FL_KSYM_VAR].step_loop)) return s;
   for (int32_t u = 0; u < k->f->n_vars; u++)
     if (are_alike(a, u, b, s - FL_KSYM_VAR)) return FL_KSYM_VAR + u;
   return -1;

@@ -1,38 +1,16 @@
 /*
-** Index expressions as polynomials over the thread's numbers, uniform parameters, loop counters
-** and quotients; what index.c (classes, digits) and gather.c (which thread touched an element)
-** read. Internal to the analysis of one function.
+** What is known of the variables of one function, and the forms of its index expressions at a
+** place: what index.c (classes, digits), own.c (which thread owns an element) and ad/gather*.c
+** (which thread touched an element) read. Internal to the analysis of one function.
 */
 #ifndef FL_KERNEL_POLY_H
 #define FL_KERNEL_POLY_H
 #include "kernel/facts/access.h"
+#include "kernel/facts/defs.h"
+#include "kernel/facts/form.h"
+#include "kernel/facts/uniform.h"
 
-enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12,
-       FL_KPOLY_SEEN = 48 };
-
-/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
-** that the threads at this place have in common (fl_kplace.same); VAR + variable; QUOTIENT +
-** number. */
-enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_QUOTIENT = 1 << 24 };
-
-typedef struct fl_kterm {
-  int64_t c;
-  int n;
-  int32_t s[FL_KPOLY_FACTORS];
-} fl_kterm;                                 /* c * product, sorted */
-typedef struct fl_kpoly { int n, bad; fl_kterm t[FL_KPOLY_TERMS]; } fl_kpoly;
-
-/* a / m in C, of integers of one type. a % m is a - m * (a / m), so that what was taken apart
-** and put together again cancels. */
-typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
-
-typedef struct fl_kvarinfo {
-  uint8_t level, defs, param, zero;         /* zero: it is never anything else */
-  int32_t order, until, step_loop;          /* places of the definition and up to
-                                            ** which it holds; loop that steps it */
-  const fl_kexpr *def;                      /* of the only one, or the first of a counter */
-  const fl_kexpr *step;                     /* the second, if it stands in a loop's step */
-} fl_kvarinfo;
+enum { FL_KPOLY_LOOPS = 32, FL_KPOLY_SEEN = 48 };
 
 struct fl_kindices {
   fl_mem *m;
@@ -40,12 +18,11 @@ struct fl_kindices {
   int geometry;
   const fl_klaunched *launched;             /* NULL: not known */
   fl_klimits *used;                         /* of it */
-  fl_kvarinfo *var;
-  int32_t *loop_order;                      /* place of each loop */
-  int32_t order;
-  int changed;
+  fl_karena arena;                          /* of what follows */
+  fl_kdefs *defs;
+  fl_kuniform *uniform;
   struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
-  struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
+  fl_kquotients *quotients;
 };
 
 /* Where an expression stands: the number of its statement, the loops around it. 'same': the threads
@@ -58,24 +35,6 @@ typedef struct fl_kplace {
 
 /* The value of integer expression x there; 'bad' where it is no such polynomial. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
-/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
-void fl_kpoly_join(fl_kpoly *p);
-void fl_kpoly_add(fl_kpoly *p, fl_kterm t);
-void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
-int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
-int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
-/* Is p the single symbol s? */
-static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
-  return !p->bad && p->n == 1 && p->t[0].c == 1 && p->t[0].n == 1 && p->t[0].s[0] == s;
-}
-int fl_kterm_same(const fl_kterm *a, const fl_kterm *b);     /* the same product */
-int fl_kterm_holds(const fl_kterm *t, int32_t s);
-void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
-fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
-/* |big / small|; *ok: it is one term. */
-fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
-/* Is a variable the counter of a loop: set before it, stepped by it? */
-int fl_kpoly_is_counter(const fl_kindices *k, int32_t var);
 /* Is symbol s the same in all threads of the launch? */
 int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
 

@@ -11,9 +11,8 @@ typedef fl_kroute route;
 
 static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
   if (c->kind == FL_KX_VAR) {                           /* asked before, kept in a variable */
-    const fl_kvarinfo *v = &r->k->var[c->var];
-    if (v->defs == 1 && !v->param && v->order <= order && order <= v->until)
-      learn(r, v->def, truth, v->order);
+    const fl_kdef *v = &r->k->defs->var[c->var];
+    if (fl_kdef_at(r->k->defs, c->var, order)) learn(r, v->value, truth, v->order);
     return;
   }
   if (c->kind == FL_KX_UNARY && c->op == FL_KO_NOT) { learn(r, c->x[0], !truth, order); return; }
@@ -132,12 +131,7 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
   int op = c->op, swap = 0;
-  if (!r->truth[i])
-    op = op == FL_KO_LT   ? FL_KO_GE
-         : op == FL_KO_GE ? FL_KO_LT
-         : op == FL_KO_GT ? FL_KO_LE
-         : op == FL_KO_LE ? FL_KO_GT
-                          : FL_KO_NONE;
+  if (!r->truth[i]) op = fl_kop_negated(op);
   if (op == FL_KO_GT || op == FL_KO_GE)
     swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
   if (op != FL_KO_LT && op != FL_KO_LE) return 0;
@@ -197,12 +191,12 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
 
 /* A counter's first value, and what a round adds; 0: s is none. */
 static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
-  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR))
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kdef_is_counter(r->k->defs, s - FL_KSYM_VAR))
     return 0;
-  const fl_kvarinfo *v = &r->k->var[s - FL_KSYM_VAR];
+  const fl_kdef *v = &r->k->defs->var[s - FL_KSYM_VAR];
   fl_kplace then = r->at;
   then.order = v->order;
-  *first = fl_kpoly_of(r->k, &then, v->def);
+  *first = fl_kpoly_of(r->k, &then, v->value);
   *step = fl_kpoly_of(r->k, &r->at, v->step);
   fl_kpoly_add(step, (fl_kterm){ -1, 1, { s } });
   return !first->bad && !step->bad;
@@ -304,14 +298,14 @@ int fl_kroute_is_chain(const route *r, const digit *d, int n) {
 }
 
 int32_t fl_kroute_counter(const route *r, int32_t var) {
-  const fl_kvarinfo *v = &r->k->var[var];
+  const fl_kdef *v = &r->k->defs->var[var];
   fl_kplace then = r->at;
   then.order = v->order;
-  fl_kpoly first = fl_kpoly_of(r->k, &then, v->def), step = fl_kpoly_of(r->k, &r->at, v->step);
+  fl_kpoly first = fl_kpoly_of(r->k, &then, v->value), step = fl_kpoly_of(r->k, &r->at, v->step);
   if (first.bad || step.bad) return -2;
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   if (step.n != 1 || step.t[0].c <= 0) return -2;
-  const int uniform = fl_kuniform_in_grid(r->k, v->def);
+  const int uniform = fl_kuniform_in_grid(r->k, v->value);
   if (step.t[0].n == 0 && uniform) return -1;
   if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
   const int32_t base = first.t[0].s[0];

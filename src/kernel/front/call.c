@@ -3,6 +3,7 @@
 ** parameters bound), builtins. References and pointers are bound to the caller's places.
 */
 #include "kernel/front/front.h"
+#include <assert.h>
 #include <string.h>
 
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
@@ -209,6 +210,7 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   if (last) {
     fl_kblock kept = { NULL, NULL };
     for (fl_kstmt *s = body.first, *next; s != body.last; s = next) {
+      assert(s);
       next = s->next;
       s->next = NULL;
       fl_kblock_append(&kept, (fl_kblock){ s, s });

@@ -507,6 +507,7 @@ static void read_all(reader *r) {
     if (k->f->has_body && k->body && !s->too_large) read_body(p, k);
     else if (s->too_large && k->f->has_body) refuse_unread(s, k->f);
     if (!p->a->failed) fl_kpass_done("reading", k->f, k->f->body);
+    if (!p->a->failed && !k->f->has_body) fl_kpass_tell(k->f, k->f->refusal);
     s->kernels[n++] = k->f;
   }
   if (!n && !p->a->failed) {

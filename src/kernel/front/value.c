@@ -3,6 +3,7 @@
 ** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
 */
 #include "kernel/front/front.h"
+#include <assert.h>
 #include <string.h>
 
 fl_cvalue fl_val_none(void) {
@@ -198,6 +199,7 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   v.type = f->type;
   if (v.torn && v.parts) v.kind = FL_V_PARTS;
   if (v.kind == FL_V_PARTS) {
+    assert(v.parts);
     v.parts += f->leaf;
     return f->type->kind == FL_C_SCALAR ? fl_val_expr(v.parts[0]) : v;
   }

@@ -8,6 +8,10 @@
 ** Masks of a masked IF: m (all), m + 1 (else). LOOP: m (at entry), m + 1 (this round). BLOCK: m.
 */
 #include "kernel/lanes/lane_build.h"
+#include "base/hash.h"
+#include "kernel/tree/verify.h"
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct fl_lane_place_ctx {
@@ -493,6 +497,16 @@ static fl_lane_code *no_memory(const fl_kfunc *f, fl_error *e) {
   return NULL;
 }
 
+static void tell(const fl_lane_builder *b) {
+  char text[100];
+  if (!fl_kpass_is_told()) return;
+  const uint64_t flags = fl_hash64(b->shape.flags, (size_t)b->shape.n_stmts, 0),
+                 varying = fl_hash64(b->shape.varying, (size_t)b->shape.n_vars, 0);
+  snprintf(text, sizeof text, "lanes %016" PRIx64 " %016" PRIx64 "%s", flags, varying,
+           b->code->serial ? ", in order" : "");
+  fl_kpass_tell(b->f, text);
+}
+
 fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e) {
   if (!f->has_body) {
     fl_fail(e, FLAME_NOT_SUPPORTED, "kernel", "kernel '%s', line %d: %s", f->name,
@@ -514,6 +528,7 @@ fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e) {
   b.failed = !c->arrays || !b.var_reg || !b.var_track || !b.var_memory ||
              !fl_lane_shape_make(m, f, &b.shape);
   if (!b.failed) build(&b);
+  if (!b.failed) tell(&b);
   fl_lane_shape_free(m, &b.shape);
   fl_free(m, b.var_reg, n * sizeof *b.var_reg);
   fl_free(m, b.var_track, n * sizeof *b.var_track);

@@ -9,6 +9,8 @@
 ** lives at level 0; so does one that is used outside of the block of its DECL. All facts only
 ** grow, so passes are repeated until none is new.
 */
+#include "kernel/facts/defs.h"
+#include "kernel/facts/form.h"
 #include "kernel/lanes/lane_code.h"
 #include <string.h>
 
@@ -243,42 +245,24 @@ void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s) {
 
 typedef struct uses {
   const fl_kfunc *f;
+  const fl_kdefs *defs;
   uint8_t *touched;           /* by variable: 1 read, 2 written, 4 not each thread its own */
-  int32_t *assigned;          /* by variable: how often */
-  const fl_kexpr **value;     /* of a variable assigned once */
   int atomic;
 } uses;
 
-/* Through casts and variables that are assigned once. */
-static const fl_kexpr *origin(const uses *u, const fl_kexpr *x) {
-  for (int k = 0; k < 64; k++) {
-    if (x->kind == FL_KX_CAST && fl_kt_is_int(x->type) && fl_kt_size(x->type) >= 4) x = x->x[0];
-    else if (x->kind == FL_KX_VAR && u->assigned[x->var] == 1 && u->value[x->var])
-      x = u->value[x->var];
-    else break;
-  }
-  return x;
-}
-
-static int is_special(const uses *u, const fl_kexpr *x, int op) {
-  x = origin(u, x);
-  return x->kind == FL_KX_SPECIAL && x->op == op;
+/* Variables with one value are looked through; nothing else is known of them. */
+static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
+  const uses *u = r->arg;
+  const fl_kexpr *value = fl_kdef_only(u->defs, var);
+  return value ? fl_kform_read(r, value, depth + 1) : (fl_kpoly){ .bad = 1 };
 }
 
 /* blockIdx.x * blockDim.x + threadIdx.x, in any order. */
 static int is_thread_id(const uses *u, const fl_kexpr *x) {
-  x = origin(u, x);
-  if (x->kind != FL_KX_BINARY || x->op != FL_KO_ADD) return 0;
-  for (int k = 0; k < 2; k++) {
-    const fl_kexpr *m = origin(u, x->x[k]);
-    if (!is_special(u, x->x[1 - k], FL_KSPECIAL_TID_X) || m->kind != FL_KX_BINARY ||
-        m->op != FL_KO_MUL) continue;
-    for (int j = 0; j < 2; j++)
-      if (is_special(u, m->x[j], FL_KSPECIAL_BID_X) &&
-          is_special(u, m->x[1 - j], FL_KSPECIAL_BDIM_X))
-        return 1;
-  }
-  return 0;
+  const fl_kreader r = { .var = of_variable, .arg = u };
+  fl_kpoly p = fl_kform_read(&r, x, 0);
+  if (!p.bad) fl_kpoly_join(&p);
+  return fl_kpoly_is(&p, FL_KSYM_GLOBAL);
 }
 
 static void touch(uses *u, int var, const fl_kexpr *index, int how) {
@@ -286,14 +270,6 @@ static void touch(uses *u, int var, const fl_kexpr *index, int how) {
   u->touched[var] |= (uint8_t)(how | (is_thread_id(u, index) ? 0 : 4));
 }
 
-static int count_assigns(void *arg, fl_kstmt *s) {
-  uses *u = arg;
-  const int var = s->kind == FL_KS_ASSIGN ? s->var : s->result;
-  if (var < 0) return 1;
-  u->assigned[var] += 1 + (s->kind != FL_KS_ASSIGN || u->f->vars[var].param >= 0);
-  u->value[var] = s->x[0];
-  return 1;
-}
 static int touch_stmt(void *arg, fl_kstmt *s) {
   uses *u = arg;
   if (s->kind == FL_KS_ATOMIC && u->f->vars[s->var].kind == FL_KV_POINTER) u->atomic = 1;
@@ -307,12 +283,12 @@ static int touch_expr(void *arg, fl_kexpr *x) {
 
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays) {
   const size_t n = (size_t)f->n_vars;
-  uses u = { .f = f, .touched = fl_zalloc(m, n), .assigned = fl_zalloc(m, n * sizeof *u.assigned),
-             .value = fl_zalloc(m, n * sizeof *u.value) };
+  fl_karena a;
   int serial = -1;
-  if (u.touched && u.assigned && u.value) {
-    const fl_kvisitor count = { count_assigns, NULL, &u }, look = { touch_stmt, touch_expr, &u };
-    fl_kwalk_block(&count, f->body);
+  fl_karena_init(&a, m);
+  uses u = { .f = f, .defs = fl_kdefs_new(&a, f, f->body), .touched = fl_karena_new(&a, n + 1) };
+  if (!a.failed) {
+    const fl_kvisitor look = { touch_stmt, touch_expr, &u };
     fl_kwalk_block(&look, f->body);
     serial = u.atomic || f->uses_printf;
     for (size_t v = 0; v < n; v++) {
@@ -320,8 +296,6 @@ int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays) {
       arrays[v].touched = u.touched[v];
     }
   }
-  fl_free(m, u.touched, n);
-  fl_free(m, u.assigned, n * sizeof *u.assigned);
-  fl_free(m, u.value, n * sizeof *u.value);
+  fl_karena_close(&a);
   return serial;
 }

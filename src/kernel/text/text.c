@@ -7,6 +7,9 @@
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include "kernel/text/text_near.h"
+#include "kernel/tree/verify.h"
+#include "base/hash.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -470,7 +473,14 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot, fl_kc
   fl_knear_free(near);
 }
 
-void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { put_kernel(t, f, NULL, NULL); }
+void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) {
+  const size_t from = t->n;
+  put_kernel(t, f, NULL, NULL);
+  if (t->failed || !fl_kpass_is_told()) return;
+  char what[40];
+  snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));
+  fl_kpass_tell(f, what);
+}
 
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
   fl_kcheck c;

@@ -11,18 +11,13 @@
 ** out of range (a thread that contributed nothing has base 0).
 */
 #include "kernel/text/text_near.h"
+#include "kernel/facts/defs.h"
 #include "kernel/text/text.h"
 #include <string.h>
 
 enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_TERMS = 8, MAX_CHAIN = 32,
        MAX_VISITS = 64 };
 enum { STEP_NONE, STEP_ONE, STEP_OTHER };  /* what an expression does from lane to lane */
-
-typedef struct definition {
-  const fl_kexpr *value;     /* NULL: a result */
-  int32_t n;
-  uint8_t in_loop, known;    /* known: 1 + step */
-} definition;
 
 /* terms + constant; sums of I32 and I64 are taken as exact, others wrap in their type. */
 typedef struct place {
@@ -37,9 +32,12 @@ typedef struct group { int32_t pointer; uint8_t type, offsets; place base; } gro
 struct fl_knear {
   fl_mem *m;
   const fl_kfunc *f;
-  definition *def;           /* of each variable */
+  fl_karena arena;           /* of what follows */
+  fl_kdefs *defs;
+  uint8_t *step;             /* of each variable: 1 + what it does from lane to lane; 0: not
+                             ** asked yet */
   uint8_t *used;             /* of each variable: read or written otherwise */
-  int returns, loops, n;
+  int returns, n;
   group at[MAX_SEEN];
 };
 
@@ -52,55 +50,29 @@ static int is_sum(const fl_kfunc *f, const fl_kstmt *s) {
          v->type == s->x[1]->type;
 }
 
-static void define(fl_knear *k, int32_t var, const fl_kexpr *value) {
-  if (var < 0) return;
-  definition *d = &k->def[var];
-  if (d->n < 2) d->n++;
-  d->value = value;
-  d->in_loop |= k->loops > 0;
-}
-
 static int see_load(void *arg, fl_kexpr *x) {
   fl_knear *k = arg;
   if (x->kind == FL_KX_LOAD) k->used[x->var] = 1;
   return 1;
 }
 
-static void see(fl_knear *k, fl_kblock b) {
-  const fl_kvisitor v = { NULL, see_load, k };
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    const int loop = s->kind == FL_KS_LOOP;
-    for (int i = 0; i < 4; i++) fl_kwalk_expr(&v, s->x[i]);
-    for (int i = 0; i < s->n_args; i++) fl_kwalk_expr(&v, s->args[i]);
-    if (s->kind == FL_KS_RETURN) k->returns = 1;
-    if (s->kind == FL_KS_ASSIGN) define(k, s->var, s->x[0]);
-    if (s->kind == FL_KS_STORE || (s->kind == FL_KS_ATOMIC && !is_sum(k->f, s)))
-      k->used[s->var] = 1;
-    define(k, s->result, NULL);
-    k->loops += loop;
-    see(k, s->body);
-    see(k, s->other);
-    k->loops -= loop;
-  }
+static int see(void *arg, fl_kstmt *s) {
+  fl_knear *k = arg;
+  if (s->kind == FL_KS_RETURN) k->returns = 1;
+  if (s->kind == FL_KS_STORE || (s->kind == FL_KS_ATOMIC && !is_sum(k->f, s))) k->used[s->var] = 1;
+  return 1;
 }
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-/* The only value of the variable in a thread; a parameter that keeps its own has none. */
-static const fl_kexpr *only_value(const fl_knear *k, int32_t var) {
-  const definition *d = &k->def[var];
-  return d->n == 1 && !d->in_loop && k->f->vars[var].param < 0 ? d->value : NULL;
-}
-
 static int step_of(const fl_knear *k, const fl_kexpr *x, int chain);
 
 static int step_of_var(const fl_knear *k, int32_t var, int chain) {
-  definition *d = &k->def[var];
-  if (!d->n && k->f->vars[var].param >= 0) return STEP_NONE;
-  const fl_kexpr *value = only_value(k, var);
-  if (!value || chain > MAX_CHAIN) return STEP_OTHER;
-  if (!d->known) d->known = (uint8_t)(1 + step_of(k, value, chain + 1));
-  return d->known - 1;
+  const fl_kexpr *value = fl_kdef_only(k->defs, var);
+  if (fl_kdef_is_given(k->defs, var)) return STEP_NONE;
+  if (!value || k->defs->var[var].in_loop || chain > MAX_CHAIN) return STEP_OTHER;
+  if (!k->step[var]) k->step[var] = (uint8_t)(1 + step_of(k, value, chain + 1));
+  return k->step[var] - 1;
 }
 
 static int step_of(const fl_knear *k, const fl_kexpr *x, int chain) {
@@ -124,8 +96,7 @@ static int is_sum_of_two(const fl_kexpr *x) {
 ** are looked at, and they have one value each. */
 static const fl_kexpr *look_through(const fl_knear *k, const fl_kexpr *x) {
   for (int i = 0; i < MAX_CHAIN && x->kind == FL_KX_VAR; i++) {
-    const definition *d = &k->def[x->var];
-    const fl_kexpr *v = d->n == 1 && k->f->vars[x->var].param < 0 ? d->value : NULL;
+    const fl_kexpr *v = fl_kdef_only(k->defs, x->var);
     if (!v || !(v->kind == FL_KX_VAR || v->kind == FL_KX_CAST || is_sum_of_two(v))) break;
     x = v;
   }
@@ -227,17 +198,18 @@ static int has_sum(void *arg, fl_kstmt *s) {
 }
 
 fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
-  const size_t n = (size_t)f->n_vars + 1;
   void *sums[2] = { (void *)f, NULL };
   fl_kwalk_block(&(fl_kvisitor){ has_sum, NULL, sums }, f->body);
   fl_knear *k = sums[1] ? fl_zalloc(m, sizeof *k) : NULL;
   if (!k) return NULL;
   k->m = m;
   k->f = f;
-  k->def = fl_zalloc(m, n * sizeof *k->def);
-  k->used = fl_zalloc(m, n);
-  if (k->def && k->used) {
-    see(k, f->body);
+  fl_karena_init(&k->arena, m);
+  k->defs = fl_kdefs_new(&k->arena, f, f->body);
+  k->step = fl_karena_new(&k->arena, (size_t)f->n_vars + 1);
+  k->used = fl_karena_new(&k->arena, (size_t)f->n_vars + 1);
+  if (!k->arena.failed) {
+    fl_kwalk_block(&(fl_kvisitor){ see, see_load, k }, f->body);
     if (!k->returns) fl_kwalk_block(&(fl_kvisitor){ collect, NULL, k }, f->body);
     keep_worthwhile(k);
   }
@@ -248,9 +220,7 @@ fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
 
 void fl_knear_free(fl_knear *k) {
   if (!k) return;
-  const size_t n = (size_t)k->f->n_vars + 1;
-  fl_free(k->m, k->def, n * sizeof *k->def);
-  fl_free(k->m, k->used, n);
+  fl_karena_close(&k->arena);
   fl_free(k->m, k, sizeof *k);
 }
 

@@ -2,6 +2,8 @@
 #include "kernel/tree/verify.h"
 #include "kernel/tree/builtins.h"
 #include "base/env.h"
+#include "base/hash.h"
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -315,9 +317,26 @@ static const char *fault_of(const fl_kfunc *f, fl_kblock body) {
 }
 #endif
 
+int fl_kpass_is_told(void) { return fl_env_int(FL_ENV_FLAME_DEBUG) >= 6; }
+
+uint64_t fl_ktree_hash(const fl_kfunc *f) {
+  fl_text t;
+  fl_text_init(&t, f->arena->mem);
+  fl_ktree_print(&t, f);
+  const char *tree = fl_text_str(&t);
+  const uint64_t hash = tree ? fl_hash64(tree, t.n, 0) : 0;
+  fl_text_free(&t);
+  return hash;
+}
+
+void fl_kpass_tell(const fl_kfunc *f, const char *what) {
+  if (what && fl_kpass_is_told())
+    fprintf(stderr, "kernel '%s' %016" PRIx64 ": %s\n", f->name, fl_ktree_hash(f), what);
+}
+
 void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body) {
   const char *fault = fault_of(f, body);
-  if (!fault && (fl_env_int(FL_ENV_FLAME_DEBUG) < 6 || f->arena->failed)) return;
+  if (!fault && (!fl_kpass_is_told() || f->arena->failed)) return;
   fl_kfunc shown = *f;
   shown.body = body;
   fl_text t;

@@ -14,4 +14,10 @@ const char *fl_kverify(const fl_kfunc *f, fl_kblock body);
 /* After each pass: prints the tree with FLAME_DEBUG=6, and in debug builds and those with test
 ** hooks stops the program with the fault when what the pass made is not well formed. */
 void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body);
+
+/* FLAME_DEBUG=6 also tells in a line what became of a kernel: "kernel 'k' 0123456789abcdef: …", the
+** number being that of its tree; tools/verdicts collects and compares these lines. */
+int fl_kpass_is_told(void);
+uint64_t fl_ktree_hash(const fl_kfunc *f);           /* of what is printed; 0: no memory */
+void fl_kpass_tell(const fl_kfunc *f, const char *what);
 #endif

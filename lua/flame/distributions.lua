@@ -1,0 +1,337 @@
+--- Probability distributions: draws, log-densities, entropies, divergences, distribution
+-- functions, under PyTorch's names. An object holds its parameters as tensors of one shape, the
+-- batch; a value has the batch's axes and behind them those of one event. Parameters follow the
+-- gradients, and so do draws by rsample.
+--
+-- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
+-- accepted but flame.poisson and flame.binomial: the rejection of a gamma variate is a fixed
+-- number of rounds (distributions_gamma.lua).
+--
+-- distributions_real.lua: the line and half-lines; distributions_gamma.lua: gamma, beta and what
+-- is made of them; distributions_count.lua: classes and counts; distributions_joint.lua: vectors,
+-- mixtures, batches as events; distributions_transform.lua: images under maps;
+-- distributions_pairs.lua: divergences; distributions_share.lua: functions that flame lacks.
+local flame = require "flame"
+local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
+
+local distributions = {}
+
+--- Raises with the script's line, however deep in the library it is called.
+local function fail(op, message, ...) internal.fail(op, message:format(...)) end
+
+---@class flame.Distribution
+---@field batch_shape integer[]  axes of the parameters
+---@field event_shape integer[]  axes of one value
+---@field mean flame.Tensor
+---@field variance flame.Tensor
+---@field stddev flame.Tensor
+---@field mode flame.Tensor
+local Distribution = { __name = "Distribution", properties = {} }
+Distribution.__index = Distribution
+distributions.Distribution = Distribution
+
+local checking = true                                    -- unless a constructor says
+
+-- ---- classes ------------------------------------------------------------------------------------
+
+--- A field that is not there may be a property, which is computed; any other raises.
+local function reader(class)
+  return function(self, key)
+    local f = class[key]
+    if f ~= nil then return f end
+    local get = class.properties[key]
+    if get then return get(self) end
+    if class.optional[key] then return nil end
+    local known = {}
+    for name in pairs(self) do known[name] = true end
+    for _, t in ipairs { class.properties, Distribution.properties, class, Distribution } do
+      for name in pairs(t) do known[name] = true end
+    end
+    fail("", "%s has no field '%s'%s", class.__name, tostring(key),
+      internal.hint(tostring(key), known))
+  end
+end
+
+--- A new class: fields of its objects that may be nil are in 'optional'.
+local function extend(name, parent, optional)
+  parent = parent or Distribution
+  local class = setmetatable({ __name = name, optional = {} }, { __index = parent })
+  class.properties = setmetatable({}, { __index = parent.properties })
+  for key in (optional or ""):gmatch("%S+") do class.optional[key] = true end
+  class.__index, class.__tostring = reader(class), Distribution.__tostring
+  return class
+end
+
+--- The constructor of a class: flame.distributions.Name reads its arguments by 'text', without
+--- the name and what all have at the end, and gives f's object.
+local function constructor(class, text, f)
+  local name = class.__name
+  distributions[name] = internal.declare(
+    ("%s(%s, *, validate_args?: bool) -> Distribution"):format(name, text), "", f)
+  return class
+end
+
+-- ---- parameters and values ----------------------------------------------------------------------
+
+--- What a parameter or value must be: holds(x) is true where it is, 'text' says it.
+local number = { holds = function(x) return x:eq(x) end, text = "a number" }
+local need = {
+  number = number,
+  finite = { holds = function(x) return x:isfinite() end, text = "a finite number" },
+  positive = { holds = function(x) return x:gt(0):logical_and(x:lt(math.huge)) end,
+    text = "a number above 0" },
+  not_negative = { holds = function(x) return x:ge(0):logical_and(x:lt(math.huge)) end,
+    text = "a number from 0 on" },
+  share = { holds = function(x) return x:ge(0):logical_and(x:le(1)) end, text = "0 to 1" },
+  inner_share = { holds = function(x) return x:gt(0):logical_and(x:lt(1)) end,
+    text = "a number between 0 and 1" },
+  positive_share = { holds = function(x) return x:gt(0):logical_and(x:le(1)) end,
+    text = "above 0 and at most 1" },
+  count = { holds = function(x)
+    return x:ge(0):logical_and(x:eq(x:floor())):logical_and(x:lt(math.huge))
+  end, text = "a whole number from 0 on" },
+}
+
+--- Raises at the first element of x for which 'good' is false.
+local function check(op, name, x, good, text)
+  if not flame.is_tensor(good) or good:all():item() then return end
+  local shape, at = x.shape, good:logical_not():reshape(-1):long():argmax():item()
+  local place, rest = {}, at - 1
+  for d = #shape, 1, -1 do
+    place[d] = rest % shape[d] + 1
+    rest = rest // shape[d]
+  end
+  local v = x:reshape(-1)[at]:item()
+  fail(op, "%s is %s%s, need %s", name, math.type(v) == "float" and ("%.7g"):format(v)
+    or tostring(v), #place > 0 and (" at position (%s)"):format(table.concat(place, ", ")) or "",
+    text)
+end
+
+--- Parameters as floats of one dtype and device, of which those named take the batch's shape:
+--- { loc = x, scale = y } and {{"loc", need.number}, …}. Puts them into the object, and batch_shape
+--- if all are broadcast.
+local function take(self, op, values, list)
+  local like
+  for _, entry in ipairs(list) do
+    local x = values[entry[1]]
+    if flame.is_tensor(x) then
+      if not x:is_floating_point() then fail(op, "%s is %s, need a float", entry[1], x.dtype) end
+      if like and x.device ~= like.device then
+        fail(op, "%s is on %s, another parameter on %s\1; use %s:to(…)", entry[1], x.device,
+          like.device, entry[1])
+      end
+      like = like and like.dtype ~= x.dtype
+        and { device = x.device, dtype = internal.float_dtype(
+          flame.zeros({ 0 }, like), flame.zeros({ 0 }, { dtype = x.dtype, device = x.device })) }
+        or { device = x.device, dtype = x.dtype }
+    end
+  end
+  local all = {}
+  for i, entry in ipairs(list) do
+    local x = values[entry[1]]
+    all[i] = flame.is_tensor(x) and x:to(like.dtype) or flame.full({}, x, like)
+  end
+  if self.validate then
+    for i, entry in ipairs(list) do
+      check(op, entry[1], all[i]:detach(), entry[2].holds(all[i]:detach()), entry[2].text)
+    end
+  end
+  return all
+end
+
+--- A new object of a class.
+local function new(class, validate, event_shape)
+  if validate == nil then validate = checking end
+  return setmetatable({ validate = validate, event_shape = event_shape or {} }, class)
+end
+
+--- An object whose parameters are numbers or tensors that are broadcast: {name, value, need}, …;
+--- messages name 'op'.
+local function simple_as(op, class, validate, ...)
+  local self, values, list = new(class, validate), {}, {}
+  for i, entry in ipairs { ... } do
+    values[entry[1]], list[i] = entry[2], { entry[1], entry[3] }
+  end
+  local all = take(self, op, values, list)
+  if #all > 1 then
+    local shapes = {}
+    for i, x in ipairs(all) do shapes[i] = x.shape end
+    local ok = pcall(flame.broadcast_shapes, table.unpack(shapes))
+    if not ok then
+      local texts = {}
+      for i, x in ipairs(all) do
+        texts[i] = ("%s (%s)"):format(list[i][1], table.concat(x.shape, ", "))
+      end
+      fail(op, "shapes do not go together: %s", table.concat(texts, ", "))
+    end
+    all = flame.broadcast(table.unpack(all))
+  end
+  self.names = {}
+  for i, x in ipairs(all) do self[list[i][1]], self.names[i] = x, list[i][1] end
+  self.batch_shape = all[1].shape
+  return self
+end
+
+local function simple(class, ...) return simple_as(class.__name, class, ...) end
+
+--- probs or logits, whichever is given: its name and value.
+local function either(op, probs, logits)
+  if (probs == nil) == (logits == nil) then
+    fail(op, "need probs or logits, got %s", probs == nil and "none of them" or "both")
+  end
+  return probs and "probs" or "logits", probs or logits
+end
+
+local function joined(...)
+  local out = {}
+  for _, list in ipairs { ... } do for _, n in ipairs(list) do out[#out + 1] = n end end
+  return out
+end
+
+--- The shape of draws: (3, 2), {3, 2} or nothing, with the batch's and event's axes behind.
+local function size_of(self, what, ...)
+  local shape = { ... }
+  if type(shape[1]) == "table" and #shape == 1 then shape = shape[1] end
+  for i, n in ipairs(shape) do
+    if math.type(n) ~= "integer" or n < 0 then
+      fail(self.class_name, "%s: size %d is %s, need an integer from 0 on", what, i,
+        flame.is_tensor(n) and "a tensor" or tostring(n))
+    end
+  end
+  return joined(shape, self.batch_shape, self.event_shape)
+end
+
+--- value as a tensor that fits the distribution; with validation each element must be 'wanted'.
+local function value_of(self, what, value, wanted, like)
+  local op = self.class_name
+  like = like or self[self.names[1]]
+  if type(value) == "number" then
+    value = flame.full({}, value, { dtype = like.dtype, device = like.device })
+  end
+  if not flame.is_tensor(value) then
+    fail(op, "%s: value must be a tensor or a number, got %s", what, internal.word(value))
+  end
+  if not value:is_floating_point() then value = value:to(like.dtype) end
+  local own, given, of = joined(self.batch_shape, self.event_shape), value.shape, #self.event_shape
+  for k = 0, math.max(#own, of) - 1 do
+    local n, m = rawget(own, #own - k) or 1, rawget(given, #given - k)
+    local fits = n == m or k >= of and (n == 1 or m == 1 or m == nil)
+    if not fits then
+      fail(op, "%s: value has shape (%s), draws have (%s)", what, table.concat(given, ", "),
+        table.concat(own, ", "))
+    end
+  end
+  if self.validate and wanted then
+    local x = value:detach()
+    check(op, what .. ": value", x, wanted.holds(x), wanted.text)
+  end
+  return value
+end
+
+local shared = { extend = extend, constructor = constructor, need = need, take = take, new = new,
+  simple = simple, simple_as = simple_as, either = either, joined = joined, value_of = value_of,
+  check = check, fail = fail, never = function() return false end }
+
+-- ---- what all have ------------------------------------------------------------------------------
+
+--- Whether constructors and log_prob look at values, and raise at the first that is wrong. It is
+--- so from the start; each look evaluates, so a tight loop may turn it off.
+---@param on boolean
+function distributions.set_default_validate_args(on)
+  checking = internal.need_flag("set_default_validate_args", "on", on)
+end
+
+function Distribution:__tostring()
+  local parts = {}
+  for _, name in ipairs(self.shown or self.names) do
+    local x = self[name]
+    parts[#parts + 1] = ("%s: %s"):format(name, not flame.is_tensor(x) and tostring(x)
+      or x.ndim == 0 and ("%.7g"):format(x:item()) or "(" .. table.concat(x.shape, ", ") .. ")")
+  end
+  return ("%s(%s)"):format(self.class_name, table.concat(parts, ", "))
+end
+function Distribution.properties:class_name() return getmetatable(self).__name end
+
+local function missing(self, what)
+  fail(self.class_name, "it has no %s here", what)
+end
+for _, name in ipairs { "mean", "variance", "mode" } do
+  Distribution.properties[name] = function(self) missing(self, name) end
+end
+function Distribution.properties:stddev() return self.variance:sqrt() end
+
+--- Draws that the gradient follows to the parameters.
+---@param ... integer|integer[]  axes of independent draws, before the batch's
+---@return flame.Tensor  (draws, batch, event)
+function Distribution:rsample(...)
+  if not self.has_rsample then
+    fail(self.class_name, "its draws have no gradient\1: use sample")
+  end
+  return self:draw(size_of(self, "rsample", ...))
+end
+
+--- Draws, without gradients.
+---@param ... integer|integer[]  axes of independent draws, before the batch's
+---@return flame.Tensor  (draws, batch, event)
+function Distribution:sample(...)
+  local size = size_of(self, "sample", ...)
+  return flame.no_grad(function() return self:draw(size) end)
+end
+function Distribution.properties:has_rsample() return true end
+Distribution.shown = false                               -- names in tostring, unless 'names'
+
+--- The logarithm of the density, or of the probability of a count or class.
+---@param value flame.Tensor|number  (…, batch, event)
+---@return flame.Tensor  (…, batch)
+function Distribution:log_prob(value) -- luacheck: no unused args
+  missing(self, "log_prob")
+end
+
+--- Minus the mean of log_prob over draws.
+---@return flame.Tensor  (batch)
+function Distribution:entropy() missing(self, "entropy in closed form") end
+
+--- The probability of a draw up to a value.
+---@param value flame.Tensor|number
+---@return flame.Tensor
+function Distribution:cdf(value) -- luacheck: no unused args
+  missing(self, "cdf")
+end
+
+--- The value up to which the share of a draw lies: the inverse of cdf.
+---@param share flame.Tensor|number  0 to 1
+---@return flame.Tensor
+function Distribution:icdf(share) -- luacheck: no unused args
+  missing(self, "icdf")
+end
+
+--- The same distribution over a larger batch, to whose shape its own is broadcast.
+---@param shape integer[]
+---@return flame.Distribution
+function Distribution:expand(shape)
+  if type(shape) ~= "table" then
+    fail(self.class_name, "expand: need a list of sizes, got %s", internal.word(shape))
+  end
+  local other = setmetatable({}, getmetatable(self))
+  for key, v in next, self do other[key] = v end
+  for _, name in ipairs(self.names) do
+    local x = self[name]
+    if flame.is_tensor(x) then
+      local inner = table.move(x.shape, #self.batch_shape + 1, x.ndim, 1, {})
+      other[name] = x:expand(joined(shape, inner))
+    else other[name] = x:expand(shape) end
+  end
+  other.batch_shape = joined(shape)
+  return other
+end
+
+require "flame.distributions_share"(shared)
+require "flame.distributions_real"(distributions, shared)
+require "flame.distributions_gamma"(distributions, shared)
+require "flame.distributions_count"(distributions, shared)
+require "flame.distributions_joint"(distributions, shared)
+require "flame.distributions_transform"(distributions, shared)
+require "flame.distributions_pairs"(distributions, shared)
+
+return internal.namespace(distributions, "distributions")

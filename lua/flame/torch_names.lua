@@ -1,0 +1,68 @@
+--- What PyTorch's names are called here, where the name itself is not there: for the message about
+-- an unknown name. A text follows "nn has no 'functional': "; it is what to write.
+local dtypes = { FloatTensor = "f32", DoubleTensor = "f64", HalfTensor = "f16", LongTensor = "i64",
+  IntTensor = "i32", ShortTensor = "i16", CharTensor = "i8", ByteTensor = "u8", BoolTensor = "bool",
+  BFloat16Tensor = "bf16" }
+
+local functions = "its functions are flame's: write flame.relu(x)"
+local planned = "nothing is compiled by hand: what is recorded is planned and fused by itself"
+local names = {
+  flame = {
+    Tensor = "write flame.tensor({1, 2})",
+    dtype = "a dtype is a word: write {dtype = \"f32\"} or x:to(\"f32\")",
+    from_numpy = "write flame.load(\"x.npy\")",
+    manual_seed_all = "write flame.seed(n)",
+    compile = planned, jit = planned,
+    functional = functions, F = functions,
+    amp = "write flame.autocast(\"bf16\", function() … end), and optim.GradScaler()",
+    utils = "write flame.nn.utils, and flame.data for batches",
+    Generator = "write flame.seed(n); flame.rng_state() keeps and restores it",
+    Size = "write a table, {2, 3}; x.shape is one",
+    range = "write flame.arange(first, last): the last is included",
+    set_num_threads = "set FLAME_THREADS in the environment",
+    get_num_threads = "set FLAME_THREADS in the environment",
+    use_deterministic_algorithms = "write flame.deterministic(true)",
+  },
+  nn = {
+    F = functions,
+    DataParallel = "one process uses one device here",
+  },
+  optim = {
+    swa_utils = "write flame.lerp over the parameters under flame.no_grad(f)",
+    clip_grad_norm_ = "write optim.clip_grad_norm(params, max_norm)",
+    clip_grad_value_ = "write optim.clip_grad_value(params, c)",
+  },
+  data = {
+    DataLoader = "write data.batches({x, y}, {size = 32, shuffle = true})",
+    TensorDataset = "write data.batches({x, y}, {size = 32})",
+    Dataset = "write data.batches({x, y}, {size = 32}) over whole tensors",
+    random_split = "write x[flame.randperm(#x)]:split({n, m}, 1)",
+    SummaryWriter = "write data.tensorboard(folder)",
+    tqdm = "write data.progress{steps = n}",
+  },
+  cuda = {
+    synchronize = "write flame.synchronize()",
+    empty_cache = "write flame.empty_cache()",
+    manual_seed = "write flame.seed(n)", manual_seed_all = "write flame.seed(n)",
+    memory_allocated = "write flame.memory().allocated",
+    memory_reserved = "write flame.memory().reserved",
+    max_memory_allocated = "write flame.memory().peak",
+    reset_peak_memory_stats = "write flame.memory(\"reset_peak\")",
+    get_device_name = "flame.info() tells it",
+    current_device = "write flame.default_device()",
+    set_device = "write flame.default_device(\"cuda:0\")",
+    amp = "write flame.autocast(\"f16\", function() … end)",
+  },
+  autograd = {
+    Function = "write flame.func{forward = …, backward = …}",
+    backward = "write y:backward()",
+    gradcheck = "write flame.gradcheck(f, inputs)",
+    functional = "write flame.jacobian(f, x), flame.hessian, flame.vjp or flame.jvp",
+    detect_anomaly = "write flame.autograd.anomaly(true)",
+    set_detect_anomaly = "write flame.autograd.anomaly(true)",
+  },
+}
+for name, dtype in pairs(dtypes) do
+  names.flame[name] = ("write flame.tensor({1, 2}, {dtype = \"%s\"})"):format(dtype)
+end
+return names

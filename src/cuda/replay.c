@@ -1,0 +1,483 @@
+/* Recordings of runs as CUDA graphs: see replay.h. */
+#include "cuda/replay.h"
+#include "base/env.h"
+#include "base/hooks.h"
+#include <string.h>
+#include <unistd.h>
+
+enum { RECORDINGS = 4, SEEN = 8, LEAST = 3, MOST_MADE = 64, CAPTURE_RELAXED = 2 };
+enum { REPLAY_NEVER, REPLAY_THIRD, REPLAY_ALWAYS };    /* FLAME_REPLAY */
+
+typedef struct span {
+  int32_t from, to;
+  fl_cu_graph graph;              /* the nodes below are its; NULL: step by step */
+  fl_cu_graph_exec exec;
+} span;
+
+/* A kernel that is launched alone, with its parameters by value. */
+typedef struct kernel_node {
+  const fl_kernel *kernel;
+  int32_t span, words;
+  fl_cu_graph_node node;
+  fl_cu_kernel_node launch;       /* params: set at each use */
+  int64_t *word;                  /* as they are in the graph */
+} kernel_node;
+
+/* The table of a group, for this recording. */
+typedef struct table {
+  const fl_step *step;
+  const fl_launch_group *group;
+  void *at;                       /* on the device … */
+  int64_t *rows;                  /* … and what it holds */
+} table;
+
+struct fl_recording {
+  fl_cuda *s;
+  uint64_t hash, epoch;
+  int64_t used;
+  void *arena;
+  int32_t nread;                  /* of the plan: spans end where results are copied out */
+  int32_t nfrozen, nbound, nscalar;
+  void **frozen;                  /* addresses in parameters that are not ours */
+  void **bound;                   /* inputs and results, and … */
+  fl_scalar *scalar;              /* … scalars, as the graphs have them */
+  struct { span *at; int64_t n, cap; } spans;
+  struct { kernel_node *at; int64_t n, cap; } nodes;
+  struct { table *at; int64_t n, cap; } tables;
+  int64_t next;                   /* span that is queued next */
+  uint8_t making;
+  const fl_binding *b;            /* while it is made */
+};
+
+struct fl_replay {                /* hangs on a plan */
+  fl_replay *next, *prev;         /* all of the device */
+  fl_cuda *s;                     /* NULL: the device was closed */
+  fl_mem *mem;
+  uint8_t *plain;                 /* of each step: it cannot be captured */
+  int32_t nstep, turn, made;
+  struct { int32_t *at; int64_t n, cap; } frozen;      /* inputs, and results from ~0 down */
+  int64_t clock;
+  uint64_t seen[SEEN];            /* bindings of the last runs, and how often each came */
+  uint8_t times[SEEN];
+  fl_recording *recording[RECORDINGS];
+};
+
+/* ---- letting go ---- */
+
+static void free_span(fl_recording *w, span *x, int driver) {
+  if (driver && x->exec) w->s->cu->GraphExecDestroy(x->exec);
+  if (driver && x->graph) w->s->cu->GraphDestroy(x->graph);
+  x->exec = NULL;
+  x->graph = NULL;
+}
+
+/* driver: else only host memory is given back. */
+static void free_recording(fl_mem *m, fl_recording *w, int driver) {
+  for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
+  for (int64_t i = 0; i < w->nodes.n; i++)
+    fl_free(m, w->nodes.at[i].word, (size_t)w->nodes.at[i].words * 8);
+  for (int64_t i = 0; i < w->tables.n; i++) {
+    const table *t = &w->tables.at[i];
+    if (driver) fl_cuda_release(w->s, t->at);
+    fl_free(m, t->rows, (size_t)t->group->n * (size_t)t->group->words * 8);
+  }
+  FL_DROP(m, &w->spans);
+  FL_DROP(m, &w->nodes);
+  FL_DROP(m, &w->tables);
+  fl_free(m, w->frozen, (size_t)(w->nfrozen + 1) * sizeof *w->frozen);
+  fl_free(m, w->bound, (size_t)(w->nbound + 1) * sizeof *w->bound);
+  fl_free(m, w->scalar, (size_t)(w->nscalar + 1) * sizeof *w->scalar);
+  fl_free(m, w, sizeof *w);
+}
+
+static void drop_recordings(fl_replay *r, int driver) {
+  for (int i = 0; i < RECORDINGS; i++) {
+    if (r->recording[i]) free_recording(r->mem, r->recording[i], driver);
+    r->recording[i] = NULL;
+  }
+}
+
+void fl_replay_free(fl_plan *p) {
+  fl_replay *r = p->replay;
+  if (!r) return;
+  p->replay = NULL;
+  if (r->s) {
+    const int ours = r->s->pid == getpid();
+    const int pushed = ours && r->s->cu->CtxPush(r->s->context) == FL_CU_OK;
+    drop_recordings(r, ours);
+    if (pushed) fl_cuda_leave(r->s);
+    if (r->s->ran.plan == p) r->s->ran.plan = NULL;
+    if (r->prev) r->prev->next = r->next;
+    else r->s->replays = r->next;
+    if (r->next) r->next->prev = r->prev;
+  }
+  fl_free(r->mem, r->plain, (size_t)r->nstep + 1);
+  FL_DROP(r->mem, &r->frozen);
+  fl_free(r->mem, r, sizeof *r);
+}
+
+void fl_replay_let_go(fl_cuda *s, int driver) {
+  for (fl_replay *r = s->replays, *next; r; r = next) {
+    next = r->next;
+    drop_recordings(r, driver);
+    r->s = NULL;
+    r->next = r->prev = NULL;
+  }
+  s->replays = NULL;
+}
+
+/* ---- what a plan's recordings have in common ---- */
+
+static int freeze(fl_replay *r, const fl_place *p) {
+  if (p->where == FL_AT_ARENA) return 1;
+  const int32_t which = p->where == FL_AT_EXT ? p->index : ~p->index;
+  for (int64_t i = 0; i < r->frozen.n; i++) if (r->frozen.at[i] == which) return 1;
+  int32_t *at = FL_PUSH(r->mem, &r->frozen);
+  if (at) *at = which;
+  return at != NULL;
+}
+
+/* The addresses that a step gives to what is not a generated kernel. */
+static int freeze_step(fl_replay *r, const fl_step *t) {
+  int fine = 1;
+  if (t->kind == FL_S_COPY) return freeze(r, &t->from) && freeze(r, &t->to);
+  if (t->kind == FL_S_MATMUL)
+    return freeze(r, &t->matmul->at) && freeze(r, &t->matmul->bt) && freeze(r, &t->matmul->ct);
+  if (t->kind == FL_S_SCATTER)
+    return freeze(r, &t->scatter->dst.place) && freeze(r, &t->scatter->idx.place) &&
+           freeze(r, &t->scatter->src.place);
+  for (int i = 0; t->kind == FL_S_CALL && i < t->call->call.nin; i++)
+    fine &= freeze(r, &t->call->in[i]);
+  return fine && (t->kind != FL_S_CALL || freeze(r, &t->call->out));
+}
+
+flame_status fl_replay_open(fl_cuda *s, fl_plan *p) {
+  fl_replay *r = fl_zalloc(s->mem, sizeof *r);
+  if (r) {
+    *r = (fl_replay){ .mem = s->mem, .s = s, .nstep = p->nstep, .next = s->replays };
+    if (r->next) r->next->prev = r;
+    s->replays = r;
+    p->replay = r;
+    r->plain = fl_zalloc(s->mem, (size_t)p->nstep + 1);
+  }
+  int fine = r && r->plain;
+  for (int32_t i = 0; fine && i < p->nstep; i++) fine = freeze_step(r, &p->step[i]);
+  return fine ? FLAME_OK
+              : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to prepare a plan");
+}
+
+/* ---- which recording ---- */
+
+static void *frozen_address(const fl_binding *b, int32_t which) {
+  return which < 0 ? b->out[~which] : b->ext[which];
+}
+
+/* Calls take scalars by value: their part of them, as one number. */
+static uint64_t frozen_scalars(const fl_plan *p, const fl_scalar *scalar, uint64_t h) {
+  for (int32_t i = 0; i < p->nstep; i++)
+    if (p->step[i].kind == FL_S_CALL && p->step[i].call->call.nscalar > 0)
+      h = fl_hash64(scalar + p->step[i].call->scalar,
+                    (size_t)p->step[i].call->call.nscalar * sizeof *scalar, h);
+  return h;
+}
+
+static int frozen_scalars_same(const fl_plan *p, const fl_scalar *x, const fl_scalar *y) {
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_call_step *t = p->step[i].kind == FL_S_CALL ? p->step[i].call : NULL;
+    if (t && t->call.nscalar > 0 &&
+        memcmp(x + t->scalar, y + t->scalar, (size_t)t->call.nscalar * sizeof *x) != 0) return 0;
+  }
+  return 1;
+}
+
+static uint64_t hash_of(const fl_cuda *s, const fl_replay *r, const fl_plan *p,
+                        const fl_binding *b) {
+  uint64_t h = fl_mix64(s->epoch, (uint64_t)p->nread);
+  h = fl_mix64(h, (uint64_t)(uintptr_t)b->arena);
+  for (int64_t i = 0; i < r->frozen.n; i++)
+    h = fl_mix64(h, (uint64_t)(uintptr_t)frozen_address(b, r->frozen.at[i]));
+  return frozen_scalars(p, b->scalar, h);
+}
+
+static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, const fl_plan *p,
+                  const fl_binding *b) {
+  if (FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) return 1;
+  if (w->epoch != s->epoch || w->nread != p->nread || w->arena != b->arena) return 0;
+  for (int64_t i = 0; i < r->frozen.n; i++)
+    if (w->frozen[i] != frozen_address(b, r->frozen.at[i])) return 0;
+  return frozen_scalars_same(p, b->scalar, w->scalar);
+}
+
+/* How often has it come before? */
+static int times_seen(fl_replay *r, uint64_t hash) {
+  for (int i = 0; i < SEEN; i++)
+    if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
+  r->turn = (r->turn + 1) % SEEN;
+  r->seen[r->turn] = hash;
+  r->times[r->turn] = 1;
+  return 0;
+}
+
+/* The place for one more: an empty one, or that of the recording whose use is the longest ago. */
+static fl_recording **room_for(fl_replay *r) {
+  fl_recording **oldest = &r->recording[0];
+  for (int i = 0; i < RECORDINGS; i++) {
+    if (!r->recording[i]) return &r->recording[i];
+    if (r->recording[i]->used < (*oldest)->used) oldest = &r->recording[i];
+  }
+  return oldest;
+}
+
+/* ---- parameters ---- */
+
+static flame_status set_node(fl_cuda *s, const fl_recording *w, kernel_node *n,
+                             const fl_binding *b) {
+  int64_t word[FL_TEXT_MAX_WORDS];
+  void *params[1] = { word };
+  fl_step_words(s, n->kernel, b, word);
+  if (memcmp(word, n->word, (size_t)n->words * 8) == 0) return FLAME_OK;
+  n->launch.params = params;
+  const flame_status e = fl_cuda_check(
+      s, s->cu->GraphExecKernelNodeSetParams(w->spans.at[n->span].exec, n->node, &n->launch),
+      "cuGraphExecKernelNodeSetParams");
+  if (e == FLAME_OK) memcpy(n->word, word, (size_t)n->words * 8);
+  return e;
+}
+
+static flame_status set_table(fl_cuda *s, const table *t, const fl_binding *b) {
+  if (!fl_step_table(s, t->step, t->group, b, t->rows)) return FLAME_OK;
+  return fl_stage_upload(s, t->at, t->rows, (int64_t)t->group->n * t->group->words * 8);
+}
+
+static void keep_binding(fl_recording *w, const fl_plan *p, const fl_binding *b) {
+  if (p->next) memcpy(w->bound, b->ext, (size_t)p->next * sizeof *w->bound);
+  if (p->nout) memcpy(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound);
+  if (p->nscalar) memcpy(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar);
+}
+
+static int is_bound(const fl_recording *w, const fl_plan *p, const fl_binding *b) {
+  return memcmp(w->bound, b->ext, (size_t)p->next * sizeof *w->bound) == 0 &&
+         memcmp(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound) == 0 &&
+         (p->nscalar == 0 ||
+          memcmp(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar) == 0);
+}
+
+/* Our kernels in the graphs get what this run binds. */
+static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
+  flame_status e = FLAME_OK;
+  if (is_bound(w, p, b) || FL_PLANTED(s->ctx, FL_PLANT_BOUND)) return e;
+  for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++) e = set_node(s, w, &w->nodes.at[i], b);
+  for (int64_t i = 0; i < w->tables.n && e == FLAME_OK; i++) e = set_table(s, &w->tables.at[i], b);
+  if (e == FLAME_OK) keep_binding(w, p, b);
+  return e;
+}
+
+/* ---- making one ---- */
+
+static void *table_of(void *arg, const fl_launch_group *g) {
+  const fl_recording *w = arg;
+  for (int64_t i = 0; i < w->tables.n; i++)
+    if (w->tables.at[i].group == g) return w->tables.at[i].at;
+  return NULL;
+}
+
+/* The node that was captured last; NULL: it is not known. */
+static fl_cu_graph_node last_node(fl_cuda *s) {
+  const fl_cu_graph_node *last = NULL;
+  size_t n = 0;
+  int state = 0;
+  const fl_cu_result r = s->cu->StreamCaptureInfo(s->stream, &state, NULL, NULL, &last, NULL, &n);
+  return r == FL_CU_OK && n == 1 ? last[0] : NULL;
+}
+
+static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_group *g,
+                                const int64_t *word) {
+  fl_recording *w = arg;
+  const fl_cu_graph_node node = last_node(w->s);
+  if (!node) return FLAME_INTERNAL;
+  kernel_node *x = FL_PUSH(w->s->mem, &w->nodes);
+  if (!x) return FLAME_NO_MEMORY;
+  *x = (kernel_node){
+    .kernel = k, .span = (int32_t)w->spans.n, .words = g->words, .node = node,
+    .launch = { .function = g->function, .grid = { (unsigned)g->grid, 1, 1 },
+                .block = { g->geometry[0].block, 1, 1 } },
+    .word = fl_alloc(w->s->mem, (size_t)g->words * 8)
+  };
+  if (!x->word) {
+    w->nodes.n--;
+    return FLAME_NO_MEMORY;
+  }
+  memcpy(x->word, word, (size_t)g->words * 8);
+  return FLAME_OK;
+}
+
+static int make_table(fl_cuda *s, fl_recording *w, const fl_step *step, const fl_launch_group *g) {
+  const int64_t bytes = (int64_t)g->n * g->words * 8;
+  table *t = FL_PUSH(s->mem, &w->tables);
+  if (!t) return 0;
+  *t = (table){ step, g, NULL, fl_zalloc(s->mem, (size_t)bytes) };
+  if (!t->rows) {
+    w->tables.n--;
+    return 0;
+  }
+  fl_step_table(s, step, g, w->b, t->rows);
+  return fl_cuda_reserve(s, &t->at, bytes, "a launch table") == FLAME_OK &&
+         fl_stage_upload(s, t->at, t->rows, bytes) == FLAME_OK;
+}
+
+/* Tables of this binding for all groups of several instances. */
+static int make_tables(fl_cuda *s, fl_recording *w, const fl_plan *p) {
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_prepared *r = p->step[i].kind == FL_S_KERNEL ? p->step[i].prepared : NULL;
+    for (int32_t j = 0; r && j < r->ngroup; j++)
+      if (r->group[j].n > 1 && !make_table(s, w, &p->step[i], &r->group[j])) return 0;
+  }
+  return 1;
+}
+
+static int fill_in(fl_cuda *s, const fl_replay *r, fl_recording *w, const fl_plan *p) {
+  w->frozen = fl_alloc(s->mem, (size_t)(w->nfrozen + 1) * sizeof *w->frozen);
+  w->bound = fl_alloc(s->mem, (size_t)(w->nbound + 1) * sizeof *w->bound);
+  w->scalar = fl_alloc(s->mem, (size_t)(w->nscalar + 1) * sizeof *w->scalar);
+  if (!w->frozen || !w->bound || !w->scalar) return 0;
+  for (int64_t i = 0; i < r->frozen.n; i++) w->frozen[i] = frozen_address(w->b, r->frozen.at[i]);
+  keep_binding(w, p, w->b);
+  return make_tables(s, w, p);
+}
+
+/* An empty recording, or NULL: the run goes step by step. */
+static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan *p,
+                                   const fl_binding *b, uint64_t hash) {
+  const fl_error before = s->ctx->err;
+  fl_recording *w = fl_zalloc(s->mem, sizeof *w);
+  if (!w) return NULL;
+  *w = (fl_recording){ .s = s, .hash = hash, .epoch = s->epoch, .arena = b->arena,
+                       .nread = p->nread, .nfrozen = (int32_t)r->frozen.n,
+                       .nbound = p->next + p->nout, .nscalar = p->nscalar, .making = 1, .b = b };
+  if (fill_in(s, r, w, p)) return w;
+  free_recording(s->mem, w, 1);
+  if (!s->dead) s->ctx->err = before;
+  return NULL;
+}
+
+static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_binding *b,
+                          uint64_t hash) {
+  for (int i = 0; i < RECORDINGS; i++) {
+    fl_recording *w = r->recording[i];
+    if (!w || (w->hash != hash && !FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) ||
+        !serves(s, r, w, p, b)) continue;
+    w->used = ++r->clock;
+    w->next = 0;
+    return w;
+  }
+  return NULL;
+}
+
+flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
+                             fl_recording **w) {
+  fl_replay *r = p->replay;
+  const int how = fl_env_int(FL_ENV_FLAME_REPLAY);
+  *w = NULL;
+  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->sync_each ||
+      s->ctx->kernel_checks) return FLAME_OK;
+  const uint64_t hash = hash_of(s, r, p, b);
+  *w = find(s, r, p, b, hash);
+  if (*w) return bind(s, *w, p, b);
+  if (how != REPLAY_ALWAYS && (times_seen(r, hash) < 2 || r->made >= MOST_MADE)) return FLAME_OK;
+  r->made++;
+  fl_recording **room = room_for(r);
+  if (*room) free_recording(r->mem, *room, 1);
+  *w = *room = new_recording(s, r, p, b, hash);
+  if (*w) (*w)->used = ++r->clock;
+  return s->dead ? fl_cuda_lost(s) : FLAME_OK;
+}
+
+void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole) {
+  fl_replay *r = p->replay;
+  if (!w || !w->making) {
+    if (w && whole) s->ctx->stats.replays++;
+    return;
+  }
+  w->making = 0;
+  w->b = NULL;
+  if (whole) return;
+  for (int i = 0; i < RECORDINGS; i++)
+    if (r->recording[i] == w) r->recording[i] = NULL;
+  free_recording(r->mem, w, 1);
+}
+
+/* ---- spans ---- */
+
+static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int open) {
+  int32_t i = from;
+  if (r->plain[i]) return i + 1;
+  do {
+    open |= p->nfault && fl_step_checks(&p->step[i]);
+    if (fl_step_sends(p, i) || fl_step_soon(p, i, 0) >= 0) return i + 1;
+    i++;
+  } while (i < p->nstep && !r->plain[i] && !(open && p->step[i].commits));
+  return i;
+}
+
+static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
+  while (w->nodes.n > keep) {
+    const kernel_node *x = &w->nodes.at[--w->nodes.n];
+    fl_free(m, x->word, (size_t)x->words * 8);
+  }
+}
+
+/* Capture the steps. Returns the step that cannot be captured, 'to': all could. */
+static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
+                       span *x) {
+  const fl_step_notes notes = { w, table_of, note_launch };
+  char text[FL_CALL_FAULT] = "";
+  int32_t i = from;
+  if (s->cu->StreamBeginCapture(s->stream, CAPTURE_RELAXED) != FL_CU_OK) return from;
+  s->capturing = FL_CAPTURE_ON;
+  while (i < to && fl_step_run(s, &p->step[i], w->b, &notes, text) == FLAME_OK && !text[0] &&
+         s->capturing == FL_CAPTURE_ON) i++;
+  s->capturing = FL_CAPTURE_NONE;
+  const fl_cu_result ended = s->cu->StreamEndCapture(s->stream, &x->graph);
+  if (i == to && (ended != FL_CU_OK || !x->graph)) i = from;
+  if (i == to && s->cu->GraphInstantiate(&x->exec, x->graph, 0) != FL_CU_OK) i = from;
+  if (i < to) free_span(w, x, 1);
+  return i;
+}
+
+/* A span with its graph, if it can have one; a step that cannot be captured ends the span before
+** it and is left to later spans. */
+static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
+                              int open) {
+  fl_replay *r = p->replay;
+  const fl_error before = s->ctx->err;
+  span x = { .from = from };
+  for (;;) {
+    const int64_t nodes = w->nodes.n;
+    x.to = span_end(p, r, from, open);
+    if (r->plain[from] || x.to - from < LEAST) break;
+    const int32_t bad = capture(s, w, p, from, x.to, &x);
+    if (bad == x.to) break;
+    drop_nodes(s->mem, w, nodes);
+    if (s->dead) return fl_cuda_lost(s);
+    s->ctx->err = before;
+    r->plain[bad] = 1;
+  }
+  span *kept = FL_PUSH(s->mem, &w->spans);
+  if (kept) *kept = x;
+  else free_span(w, &x, 1);
+  return kept ? FLAME_OK
+              : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to record a run");
+}
+
+flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
+                            int32_t *to, int *ran) {
+  if (w->making) {
+    const flame_status e = make_span(s, w, p, from, open);
+    if (e != FLAME_OK) return e;
+  }
+  const span *x = &w->spans.at[w->next++];
+  *to = x->to;
+  *ran = x->exec != NULL;
+  return x->exec ? fl_cuda_check(s, s->cu->GraphLaunch(x->exec, s->stream), "cuGraphLaunch")
+                 : FLAME_OK;
+}

@@ -1,0 +1,39 @@
+/*
+** Replay: a run that comes again is launched as CUDA graphs, not step by step.
+**
+** A *span* is a sequence of steps between which the host has nothing to do: it ends behind a step
+** whose checks are reported, before a write that waits for such a report, behind a step that makes
+** a value that is read soon, and around a step that cannot be captured (it asks for memory, waits,
+** copies through the ring: fl_cuda_spoils finds these while they are captured). A *recording* has a
+** graph for each span of a plan. Of what a run binds,
+**   frozen   addresses that products, copies and calls got, the scalars of calls, the arena and the
+**            memory that launches share (s->epoch) are as they were when the recording was made:
+**            they are compared before it is used;
+**   data     addresses and scalars of generated kernels: those that differ from the last run are
+**            set in the graphs (a launch of its own) or in the recording's tables.
+** The third run with equal frozen addresses is recorded, for up to four sets of them
+** (FLAME_REPLAY=2: the first already; 0: none). Owned by the plan (plan->replay), used on its
+** device's thread; closing the device takes the graphs.
+*/
+#ifndef FL_CUDA_REPLAY_H
+#define FL_CUDA_REPLAY_H
+#include "cuda/steps.h"
+
+typedef struct fl_recording fl_recording;
+
+/* What hangs on a plan, made when it is prepared. */
+flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
+void fl_replay_free(fl_plan *p);
+/* Closing. driver: graphs are given back; else only host memory is. */
+void fl_replay_let_go(fl_cuda *s, int driver);
+/* Before the first step. *w: the recording that serves this run, or an empty one, which the run
+** fills; NULL: step by step. */
+flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
+/* The span from step 'from' on: *to is its end. *ran: it was queued as a graph; else the caller
+** queues its steps. open: a check before it has not been looked at. */
+flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
+                            int32_t *to, int *ran);
+/* After the run; whole: all spans were queued. Else a recording that was
+** being filled is dropped. */
+void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole);
+#endif

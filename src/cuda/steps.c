@@ -1,0 +1,146 @@
+/*
+** One step of a plan, queued: parameters are filled in and launched. A group's table is sent again
+** only when an address in it changed.
+*/
+#include "cuda/steps.h"
+#include "cuda/call/call.h"
+#include "cuda/library/blas.h"
+#include "base/num.h"
+#include <string.h>
+
+void fl_step_describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
+  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch,
+                                               out);
+  else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
+}
+
+static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
+  for (int i = 0; i < k->noperand; i++) at[i] = fl_place_address(b, &k->operand[i].place);
+}
+
+/* One launch with one parameter by value. */
+static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block,
+                           void *param) {
+  void *params[1] = { param };
+  const flame_status e = fl_cuda_check(
+    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params,
+                           NULL), "cuLaunchKernel");
+  if (e != FLAME_OK || !s->sync_each) return e;
+  return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream),
+                       "the kernel just launched");
+}
+
+void fl_step_words(const fl_cuda *s, const fl_kernel *k, const fl_binding *b, int64_t *word) {
+  void *at[FL_MAX_OPERANDS];
+  const fl_text_aux aux = { s->fault, s->scratch, s->counters };
+  operands(k, b, at);
+  fl_text_params(k, at, b->scalar, &aux, word);
+}
+
+static flame_status run_single(fl_cuda *s, const fl_kernel *k, const fl_launch_group *g,
+                               const fl_binding *b, const fl_step_notes *notes) {
+  int64_t word[FL_TEXT_MAX_WORDS];
+  fl_step_words(s, k, b, word);
+  const flame_status e = launch(s, g->function, g->grid, g->geometry[0].block, word);
+  return e == FLAME_OK && notes ? notes->launched(notes->arg, k, g, word) : e;
+}
+
+int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
+                  const fl_binding *b, int64_t *rows) {
+  int64_t word[FL_TEXT_MAX_WORDS], scratch = 0, counters = 0;
+  void *at[FL_MAX_OPERANDS];
+  int changed = 0;
+  for (int32_t i = 0; i < g->n; i++) {
+    const fl_text_geometry *y = &g->geometry[i];
+    const fl_kernel *k = &t->kernel[g->which[i]];
+    const fl_text_aux aux = { s->fault, (char *)s->scratch + scratch,
+                              (char *)s->counters + counters };
+    int64_t *row = rows + (int64_t)i * g->words;
+    operands(k, b, at);
+    fl_text_instance(k, at, &aux, word);
+    if (memcmp(row, word, (size_t)y->words * 8) != 0) {
+      memcpy(row, word, (size_t)y->words * 8);
+      changed = 1;
+    }
+    scratch += fl_round_up(y->scratch, 256);
+    counters += y->counters * 4;
+  }
+  return changed;
+}
+
+static flame_status run_multi(fl_cuda *s, const fl_step *t, fl_launch_group *g,
+                              const fl_binding *b, const fl_step_notes *notes) {
+  fl_text_multi param = { g->table, g->chunk, s->scalars };
+  if (notes) {
+    param.table = notes->table(notes->arg, g);
+  } else if (fl_step_table(s, t, g, b, g->sent) || !g->current) {
+    g->current = 0;
+    const flame_status e = fl_stage_upload(s, g->table, g->sent,
+                                           (int64_t)g->n * g->words * 8);
+    if (e != FLAME_OK) return e;
+    g->current = 1;
+  }
+  return launch(s, g->function, g->grid, g->geometry[0].block, &param);
+}
+
+static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b) {
+  const fl_prepared *r = t->prepared;
+  char *at[3];
+  fl_text_step x = { 0 };
+  if (t->kind == FL_S_SCATTER) {
+    at[0] = fl_place_address(b, &t->scatter->dst.place);
+    at[1] = fl_place_address(b, &t->scatter->idx.place);
+    at[2] = fl_place_address(b, &t->scatter->src.place);
+  } else {
+    at[0] = fl_place_address(b, &t->matmul->at);
+    at[1] = fl_place_address(b, &t->matmul->bt);
+    at[2] = fl_place_address(b, &t->matmul->ct);
+    if (r->library) return fl_blas_run(s, t->matmul, at[0], at[1], at[2]);
+  }
+  if (!r->steps) return FLAME_OK;
+  fl_step_describe(t, at, s->scratch, &x);
+  flame_status e = FLAME_OK;
+  for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
+    if (x.call[i].grid) e = launch(s, r->entry[i], x.call[i].grid, x.call[i].block,
+                                   x.param);
+  return e;
+}
+
+flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
+                         const fl_step_notes *notes, char *text) {
+  if (t->kind == FL_S_CALL) return fl_cuda_call_run(s, t->call, b, text);
+  const fl_prepared *r = t->prepared;
+  if (t->kind == FL_S_COPY) {
+    if (t->bytes <= 0) return FLAME_OK;
+    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)fl_place_address(b, &t->to),
+                                          (fl_cu_ptr)(uintptr_t)fl_place_address(b, &t->from),
+                                          (size_t)t->bytes, s->stream), "cuMemcpyDtoDAsync");
+  }
+  if (t->kind != FL_S_KERNEL) return run_calls(s, t, b);
+  flame_status e = FLAME_OK;
+  for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) {
+    fl_launch_group *g = &r->group[i];
+    e = g->n == 1 ? run_single(s, &t->kernel[g->which[0]], g, b, notes)
+                  : run_multi(s, t, g, b, notes);
+  }
+  return e;
+}
+
+/* ---- what stands between steps ---- */
+
+int fl_step_checks(const fl_step *t) {
+  for (int i = 0; t->kind == FL_S_KERNEL && i < t->kernel->ninstr; i++)
+    if (t->kernel->instr[i].code == FL_I_INDEX) return 1;
+  return 0;
+}
+
+int fl_step_sends(const fl_plan *p, int32_t i) {
+  const fl_step *next = &p->step[i + 1];
+  return p->nfault && fl_step_checks(&p->step[i]) &&
+         (i + 1 == p->nstep || next->commits || !fl_step_checks(next));
+}
+
+int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k) {
+  for (; k < p->nread; k++) if (p->out[p->read[k]].step == i) return k;
+  return -1;
+}

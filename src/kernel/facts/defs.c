@@ -1,0 +1,190 @@
+/* Definitions and counters (defs.h). */
+#include "kernel/facts/defs.h"
+
+/* ---- what a piece assigns --------------------------------------------------------------- */
+
+int fl_kassigned(const fl_kblock *b, int32_t var, const fl_kstmt **last) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->kind == FL_KS_ASSIGN && s->var == var) {
+      n++;
+      if (last) *last = s;
+    }
+    n += s->result == var;
+    n += fl_kassigned(&s->body, var, last) + fl_kassigned(&s->other, var, last);
+  }
+  return n;
+}
+
+void fl_kassigned_by(const fl_kstmt *s, uint8_t *set) {
+  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) set[s->var] = 1;
+  if (s->result >= 0) set[s->result] = 1;
+  for (const fl_kstmt *t = s->body.first; t; t = t->next) fl_kassigned_by(t, set);
+  for (const fl_kstmt *t = s->other.first; t; t = t->next) fl_kassigned_by(t, set);
+}
+
+int fl_kreads(const fl_kexpr *x, int32_t var) {
+  if (!x || x->var == var) return x != NULL;
+  for (int i = 0; i < x->n; i++)
+    if (fl_kreads(x->x[i], var)) return 1;
+  return 0;
+}
+
+int fl_kjumps(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE ||
+        fl_kjumps(s->body) || fl_kjumps(s->other))
+      return 1;
+  return 0;
+}
+
+/* ---- definitions ------------------------------------------------------------------------ */
+
+typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
+
+/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled
+** blocks in it, too, unless a jump may pass them by. Outside of loops there is one value. */
+static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
+    if (v && v->value == s->x[0]) v->until = end;
+    if (s->kind == FL_KS_BLOCK) extend(d, s->body, end, 1);
+    const int jump = s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
+    if (nested && (jump || fl_kjumps(s->body) || fl_kjumps(s->other))) return;
+  }
+}
+
+/* loop: the one whose step b is, -1. */
+static void define(finder *x, const fl_kstmt *s, int32_t var, int32_t loop, int depth) {
+  fl_kdef *v = var >= 0 ? &x->d->var[var] : NULL;
+  if (!v) return;
+  const fl_kexpr *value = s->kind == FL_KS_ASSIGN ? s->x[0] : NULL;
+  v->count++;
+  v->in_loop |= depth > 0;
+  if (v->count == 1) v->value = value, v->order = x->order;
+  if (v->count == 2 && v->value && value && loop >= 0) v->step = value, v->step_loop = loop;
+}
+
+static void find(finder *x, fl_kblock b, int32_t loop, int depth) {
+  fl_kdefs *d = x->d;
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    const int gives = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC,
+              in = depth + (s->kind == FL_KS_LOOP);
+    x->order++;
+    define(x, s, gives ? s->var : -1, loop, depth);
+    define(x, s, s->result, loop, depth);
+    if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < d->f->n_loops)
+      d->loop_order[s->label] = x->order;
+    find(x, s->body, -1, in);
+    find(x, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1, in);
+  }
+  extend(d, b, depth ? x->order : INT32_MAX, 0);
+}
+
+static int is_zero(const fl_kdefs *d, const fl_kexpr *x) {
+  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type)) x = x->x[0];
+  if (x->kind == FL_KX_CONST) return x->value.i == 0 && fl_kt_is_int(x->type);
+  return x->kind == FL_KX_VAR && d->var[x->var].zero;
+}
+
+static int see_nonzero(void *arg, fl_kstmt *s) {
+  finder *x = arg;
+  const int32_t v = s->kind == FL_KS_ASSIGN && !is_zero(x->d, s->x[0]) ? s->var : s->result;
+  if (v >= 0 && x->d->var[v].zero) x->d->var[v].zero = 0, x->changed = 1;
+  return 1;
+}
+
+/* Variables that are given 0 alone, or each other: places in arrays that
+** pointers change between. */
+static void find_zeros(finder *x) {
+  const fl_kvisitor see = { see_nonzero, NULL, x };
+  const fl_kvar *of = x->d->f->vars;
+  for (int i = 0; i < x->d->n_vars; i++) {
+    fl_kdef *v = &x->d->var[i];
+    v->zero = of[i].kind == FL_KV_LOCAL && fl_kt_is_int(of[i].type) && !v->param && v->count;
+  }
+  do {
+    x->changed = 0;
+    fl_kwalk_block(&see, x->d->body);
+  } while (x->changed);
+}
+
+fl_kdefs *fl_kdefs_new(fl_karena *a, const fl_kfunc *f, fl_kblock body) {
+  fl_kdefs *d = fl_karena_new(a, sizeof *d);
+  if (!d) return NULL;
+  *d = (fl_kdefs){ .f = f, .body = body, .n_vars = f->n_vars };
+  d->var = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *d->var);
+  d->loop_order = fl_karena_new(a, ((size_t)f->n_loops + 1) * sizeof *d->loop_order);
+  if (!d->var || !d->loop_order) return NULL;
+  for (int i = 0; i < f->n_vars; i++) d->var[i].param = f->vars[i].param >= 0;
+  finder x = { .d = d };
+  find(&x, body, -1, 0);
+  find_zeros(&x);
+  return d;
+}
+
+int fl_kdef_is_counter(const fl_kdefs *d, int32_t var) {
+  const fl_kdef *v = &d->var[var];
+  return v->count == 2 && v->step && !v->param && v->order < d->loop_order[v->step_loop];
+}
+
+/* ---- counting --------------------------------------------------------------------------- */
+
+static int is_wide(int type) { return type >= FL_KT_I32 && type <= FL_KT_U64; }
+
+const fl_kexpr *fl_kuncast(const fl_kexpr *x) {
+  while (x->kind == FL_KX_CAST && is_wide(x->type)) x = x->x[0];
+  return x;
+}
+
+/* The same, and whether the low bits of a number of that type stay. */
+static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
+  for (; x->kind == FL_KX_CAST && is_wide(x->type); x = x->x[0])
+    *exact &= fl_kt_size(x->type) >= fl_kt_size(type);
+  *exact &= is_wide(x->type) && fl_kt_size(x->type) >= fl_kt_size(type);
+  return x;
+}
+
+int fl_kstep_of(const fl_kfunc *f, const fl_kstmt *s, fl_kstep *out) {
+  if (s->kind != FL_KS_ASSIGN || !is_wide(f->vars[s->var].type)) return 0;
+  const int type = f->vars[s->var].type;
+  int exact = 1;
+  const fl_kexpr *x = uncast(s->x[0], type, &exact);
+  if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return 0;
+  for (int i = 0; i < 1 + (x->op == FL_KO_ADD); i++) {
+    int same = exact;
+    const fl_kexpr *v = uncast(x->x[i], type, &same);
+    if (v->kind != FL_KX_VAR || v->var != s->var) continue;
+    *out = (fl_kstep){ s->var, x->op, x->x[!i], same };
+    return 1;
+  }
+  return 0;
+}
+
+int fl_kop_mirrored(int op) {
+  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE ? FL_KO_GE
+       : op == FL_KO_GE ? FL_KO_LE : op;
+}
+
+int fl_kop_negated(int op) {
+  static const uint8_t other[FL_KO_COUNT] = {
+    [FL_KO_LT] = FL_KO_GE, [FL_KO_GE] = FL_KO_LT, [FL_KO_LE] = FL_KO_GT, [FL_KO_GT] = FL_KO_LE,
+    [FL_KO_EQ] = FL_KO_NE, [FL_KO_NE] = FL_KO_EQ };
+  return other[op];
+}
+
+int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
+  const fl_kexpr *c = loop->x[0];
+  const fl_kstmt *step = loop->other.first;
+  if (loop->post || !c || !step || step->next || !fl_kstep_of(f, step, &out->step)) return 0;
+  if (c->kind != FL_KX_BINARY || c->op < FL_KO_LT || c->op > FL_KO_NE) return 0;
+  for (int i = 0; i < 2; i++) {
+    const fl_kexpr *v = fl_kuncast(c->x[i]);
+    if (v->kind != FL_KX_VAR || v->var != out->step.var) continue;
+    out->op = i ? fl_kop_mirrored(c->op) : c->op;
+    out->direct = v == c->x[i];
+    out->bound = c->x[!i];
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,287 @@
+/*
+** Forms (form.h). Constants of unsigned types beyond INT_MAX are the negative numbers that they
+** were in the source (i + ~0u).
+*/
+#include "kernel/facts/form.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 40 };
+
+/* ---- terms and sums --------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b) {
+  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+int fl_kterm_same(const fl_kterm *a, const fl_kterm *b) {
+  return a->n == b->n && !memcmp(a->s, b->s, (size_t)a->n * sizeof a->s[0]);
+}
+
+void fl_kpoly_add(fl_kpoly *p, fl_kterm t) {
+  qsort(t.s, (size_t)t.n, sizeof t.s[0], compare);
+  for (int i = 0; i < p->n; i++) {
+    if (!fl_kterm_same(&p->t[i], &t)) continue;
+    p->unsure |= (p->t[i].c < 0) != (t.c < 0);
+    if (__builtin_add_overflow(p->t[i].c, t.c, &p->t[i].c)) p->bad = 1;
+    if (!p->t[i].c) p->t[i] = p->t[--p->n];
+    return;
+  }
+  if (!t.c) return;
+  if (p->n == FL_KPOLY_TERMS) p->bad = 1;
+  else p->t[p->n++] = t;
+}
+
+static void take_flags(fl_kpoly *a, const fl_kpoly *b) {
+  a->bad |= b->bad;
+  a->narrow |= b->narrow;
+  a->unsure |= b->unsure;
+}
+
+void fl_kpoly_append(fl_kpoly *a, const fl_kpoly *b) {
+  take_flags(a, b);
+  for (int i = 0; i < b->n; i++) fl_kpoly_add(a, b->t[i]);
+}
+
+void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b) {
+  take_flags(a, b);
+  for (int i = 0; i < b->n; i++) {
+    fl_kterm t = b->t[i];
+    t.c = -t.c;
+    fl_kpoly_add(a, t);
+  }
+}
+
+int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b) {
+  fl_kpoly rest = *a;
+  fl_kpoly_subtract(&rest, b);
+  return !rest.bad && rest.n == 0;
+}
+
+fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b) {
+  fl_kpoly r = { 0 };
+  take_flags(&r, a);
+  take_flags(&r, b);
+  for (int i = 0; i < a->n; i++)
+    for (int j = 0; j < b->n && !r.bad; j++) {
+      int ok;
+      const fl_kterm t = fl_kterm_product(&a->t[i], &b->t[j], &ok);
+      if (ok) fl_kpoly_add(&r, t);
+      else r.bad = 1;
+    }
+  return r;
+}
+
+fl_kpoly fl_kpoly_symbol(int32_t s) {
+  return (fl_kpoly){ .n = 1, .t = { { 1, 1, { s } } } };
+}
+
+fl_kpoly fl_kpoly_number(int64_t c) {
+  return (fl_kpoly){ .n = c != 0, .bad = c == INT64_MIN, .t = { { c, 0, { 0 } } } };
+}
+
+int fl_kpoly_has_negative(const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++)
+    if (p->t[i].c < 0) return 1;
+  return 0;
+}
+
+/* Sums of positive multiples of the threads' numbers: not negative. */
+int fl_kpoly_is_natural(const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++) {
+    if (p->t[i].c < 0) return 0;
+    for (int j = 0; j < p->t[i].n; j++)
+      if (p->t[i].s[j] >= FL_KSYM_SAME) return 0;
+  }
+  return !p->bad;
+}
+
+void fl_kterm_drop(fl_kterm *t, int32_t s) {
+  for (int i = 0; i < t->n; i++) {
+    if (t->s[i] != s) continue;
+    memmove(t->s + i, t->s + i + 1, (size_t)(t->n - i - 1) * sizeof t->s[0]);
+    t->n--;
+    return;
+  }
+}
+
+int fl_kterm_holds(const fl_kterm *t, int32_t s) {
+  for (int i = 0; i < t->n; i++)
+    if (t->s[i] == s) return 1;
+  return 0;
+}
+
+fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok) {
+  fl_kterm q = *big;
+  *ok = 0;
+  for (int i = 0; i < small->n; i++) {
+    if (!fl_kterm_holds(&q, small->s[i])) return q;
+    fl_kterm_drop(&q, small->s[i]);
+  }
+  if (!small->c || q.c % small->c) return q;
+  q.c /= small->c;
+  if (q.c < 0) q.c = -q.c;
+  *ok = 1;
+  return q;
+}
+
+fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok) {
+  fl_kterm t = *a;
+  fl_kpoly sorted = { 0 };
+  *ok = a->n + b->n <= FL_KPOLY_FACTORS && !__builtin_mul_overflow(a->c, b->c, &t.c);
+  if (!*ok) return t;
+  memcpy(t.s + t.n, b->s, (size_t)b->n * sizeof t.s[0]);
+  t.n += b->n;
+  fl_kpoly_add(&sorted, t);
+  return sorted.t[0];
+}
+
+void fl_kpoly_join(fl_kpoly *p) {
+  for (int axis = 0; axis < 3; axis++)
+    for (int i = 0; i < p->n; i++) {
+      fl_kterm big = p->t[i];
+      if (!fl_kterm_holds(&big, FL_KSPECIAL_BID_X + axis) ||
+          !fl_kterm_holds(&big, FL_KSPECIAL_BDIM_X + axis))
+        continue;
+      fl_kterm_drop(&big, FL_KSPECIAL_BID_X + axis);
+      fl_kterm_drop(&big, FL_KSPECIAL_BDIM_X + axis);
+      for (int j = 0; j < p->n; j++) {
+        fl_kterm small = p->t[j];
+        if (!fl_kterm_holds(&small, FL_KSPECIAL_TID_X + axis)) continue;
+        fl_kterm_drop(&small, FL_KSPECIAL_TID_X + axis);
+        if (!fl_kterm_same(&small, &big) || small.c != big.c) continue;
+        const int high = i > j ? i : j, low = i > j ? j : i;
+        big.s[big.n++] = FL_KSYM_GLOBAL + axis;
+        qsort(big.s, (size_t)big.n, sizeof big.s[0], compare);
+        p->t[high] = p->t[--p->n];
+        p->t[low] = p->t[--p->n];
+        p->t[p->n++] = big;
+        i = -1;
+        break;
+      }
+    }
+}
+
+/* ---- quotients -------------------------------------------------------------------------- */
+
+static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
+
+/* a / m; (b / m) / n is b / (m * n). */
+static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int type) {
+  fl_kquotient q = { .a = a, .m = by->t[0], .type = type };
+  if (!all || by->bad || a.bad || by->n != 1 || q.m.c <= 0) return bad();
+  fl_kpoly_join(&q.a);
+  if (a.n == 1 && a.t[0].n == 1 && a.t[0].c == 1 && a.t[0].s[0] >= FL_KSYM_QUOTIENT) {
+    const fl_kquotient *inner = &all->at[a.t[0].s[0] - FL_KSYM_QUOTIENT];
+    const fl_kpoly m = { .n = 1, .t = { inner->m } }, product = fl_kpoly_product(&m, by);
+    if (inner->type == type && !product.bad && product.n == 1) {
+      q.a = inner->a;
+      q.m = product.t[0];
+    }
+  }
+  for (int i = 0; i < all->n; i++) {
+    const fl_kquotient *x = &all->at[i];
+    if (x->type == type && x->m.c == q.m.c && fl_kterm_same(&x->m, &q.m) &&
+        fl_kpoly_same(&x->a, &q.a))
+      return fl_kpoly_symbol(FL_KSYM_QUOTIENT + i);
+  }
+  if (all->n == FL_KPOLY_QUOTIENTS) return bad();
+  all->at[all->n] = q;
+  return fl_kpoly_symbol(FL_KSYM_QUOTIENT + all->n++);
+}
+
+/* a / b, or with 'rest' a % b. */
+static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
+                       const fl_kpoly *b, int rest) {
+  const fl_kpoly q = quotient(r->quotients, *a, b, x->type);
+  if (!rest || q.bad) return q;
+  fl_kpoly left = *a;
+  const fl_kpoly product = fl_kpoly_product(&q, b);
+  fl_kpoly_subtract(&left, &product);
+  return left;
+}
+
+/* a & (m - 1) and a >> n of what is not negative: a % m, a / m. */
+static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
+                     const fl_kpoly *b) {
+  const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
+  const int64_t m = x->op == FL_KO_AND ? c + 1 : c >= 0 && c < 30 ? (int64_t)1 << c : 0;
+  const fl_kpoly by = fl_kpoly_number(m);
+  if (m < 1 || m > most || (m & (m - 1)) || !fl_kpoly_is_natural(a)) return bad();
+  return divide(r, x, a, &by, x->op == FL_KO_AND);
+}
+
+/* ---- expressions ------------------------------------------------------------------------ */
+
+/* An unsigned product with a factor this large is one that wraps, as in a hash. */
+static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
+  const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
+  return x->type == FL_KT_U32 && (c >= large || c <= -large);
+}
+
+static fl_kpoly times(const fl_kexpr *x, const fl_kpoly *a, const fl_kpoly *b) {
+  fl_kpoly r = fl_kpoly_product(a, b);
+  r.bad |= wraps(x, a) || wraps(x, b);
+  return r;
+}
+
+static fl_kpoly read_binary(const fl_kreader *r, const fl_kexpr *x, int depth) {
+  fl_kpoly a = fl_kform_read(r, x->x[0], depth + 1);
+  if (a.bad) return a;
+  if (x->op == FL_KO_SHL) {
+    const int64_t by = x->x[1]->kind == FL_KX_CONST ? x->x[1]->value.i : -1;
+    const fl_kpoly power = fl_kpoly_number(by >= 0 && by < 31 ? (int64_t)1 << by : 0);
+    return power.n ? times(x, &a, &power) : bad();
+  }
+  const fl_kpoly b = fl_kform_read(r, x->x[1], depth + 1);
+  if (b.bad) return b;
+  switch (x->op) {
+    case FL_KO_MUL: return times(x, &a, &b);
+    case FL_KO_AND: case FL_KO_SHR: return bits(r, x, &a, &b);
+    case FL_KO_DIV: case FL_KO_REM: return divide(r, x, &a, &b, x->op == FL_KO_REM);
+    case FL_KO_SUB: fl_kpoly_subtract(&a, &b); return a;
+    case FL_KO_ADD: fl_kpoly_append(&a, &b); return a;
+    default: return bad();
+  }
+}
+
+static fl_kpoly read_const(const fl_kexpr *x) {
+  if (!fl_kt_is_int(x->type)) return bad();
+  const int64_t c = x->value.i;
+  const int high = x->type == FL_KT_U32 && c > INT32_MAX;
+  fl_kpoly p = fl_kpoly_number(high ? c - ((int64_t)1 << 32) : c);
+  p.unsure = (uint8_t)(high || (x->type == FL_KT_U64 && c < 0));
+  return p;
+}
+
+static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
+  fl_kpoly p = { 0 };
+  switch (x->kind) {
+    case FL_KX_CONST: return read_const(x);
+    case FL_KX_SPECIAL:
+      return x->op == FL_KSPECIAL_WARP_SIZE ? fl_kpoly_number(32) : fl_kpoly_symbol(x->op);
+    case FL_KX_VAR: return r->var(r, x->var, depth);
+    case FL_KX_CAST:
+      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type))
+        return bad();
+      p = fl_kform_read(r, x->x[0], depth + 1);
+      break;
+    case FL_KX_BINARY: p = read_binary(r, x, depth); break;
+    case FL_KX_UNARY: {
+      if (x->op != FL_KO_NEG) return bad();
+      const fl_kpoly a = fl_kform_read(r, x->x[0], depth + 1);
+      fl_kpoly_subtract(&p, &a);
+      break;
+    }
+    default: return bad();
+  }
+  p.narrow |= fl_kt_size(x->type) < 8;
+  p.unsure |= !fl_ktypes[x->type].is_signed && fl_kpoly_has_negative(&p);
+  return p;
+}
+
+fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth) {
+  const fl_kpoly p = depth > DEPTH ? bad() : read_exact(r, x, depth);
+  return p.bad && r->other ? r->other(r, x) : p;
+}

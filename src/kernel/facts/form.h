@@ -1,0 +1,81 @@
+/*
+** Forms: integers as sums of products of symbols, and how an expression is read as one. There is
+** one algebra; who asks says what a variable stands for (fl_kreader). In a kernel
+**   int i = blockIdx.x * blockDim.x + threadIdx.x;  y[3 * i + n]
+** the index is read as 3 * GLOBAL.x + n: the two terms with blockIdx and threadIdx are joined.
+**
+** A form is what the expression is in whole numbers. Whether the program's own numbers may differ
+** is kept with it: 'narrow' and 'unsure'. Who takes sums as exact ("an index that overflows its
+** type is no index") does not look at these.
+*/
+#ifndef FL_KERNEL_FORM_H
+#define FL_KERNEL_FORM_H
+#include "kernel/tree/tree.h"
+
+enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_QUOTIENTS = 12 };
+
+/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
+** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, where a
+** variable may count in several; QUOTIENT + number. */
+enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_COUNTER = 1 << 23,
+       FL_KSYM_QUOTIENT = 1 << 24 };
+
+typedef struct fl_kterm {
+  int64_t c;
+  int n;
+  int32_t s[FL_KPOLY_FACTORS];
+} fl_kterm;                                 /* c * product, sorted */
+
+/* narrow: some step was made in 32 bits. unsure: in an unsigned type a step may have been below 0,
+** or terms cancelled, so that the magnitudes of those that are left do not bound all steps. */
+typedef struct fl_kpoly {
+  int n;
+  uint8_t bad, narrow, unsure;              /* bad: it is no such sum, or too long */
+  fl_kterm t[FL_KPOLY_TERMS];
+} fl_kpoly;
+
+/* a / m in C, of integers of one type. a % m is a - m * (a / m), so that what was taken apart
+** and put together again cancels. */
+typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
+typedef struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } fl_kquotients;
+
+/* ---- terms ---- */
+
+int fl_kterm_same(const fl_kterm *a, const fl_kterm *b);     /* the same product */
+int fl_kterm_holds(const fl_kterm *t, int32_t s);
+void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
+fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
+/* |big / small|; *ok: it is one term. */
+fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
+
+/* ---- sums ---- */
+
+fl_kpoly fl_kpoly_symbol(int32_t s);
+fl_kpoly fl_kpoly_number(int64_t c);
+void fl_kpoly_add(fl_kpoly *p, fl_kterm t);
+void fl_kpoly_append(fl_kpoly *a, const fl_kpoly *b);        /* a = a + b */
+void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
+fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b);
+int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
+int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
+int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
+/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
+void fl_kpoly_join(fl_kpoly *p);
+/* Is p the single symbol s? */
+static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
+  return !p->bad && p->n == 1 && p->t[0].c == 1 && p->t[0].n == 1 && p->t[0].s[0] == s;
+}
+
+/* ---- expressions ---- */
+
+typedef struct fl_kreader fl_kreader;
+struct fl_kreader {
+  fl_kpoly (*var)(const fl_kreader *r, int32_t var, int depth);
+  /* What x is that is no such sum; NULL: bad. */
+  fl_kpoly (*other)(const fl_kreader *r, const fl_kexpr *x);
+  fl_kquotients *quotients;                 /* NULL: divisions are not followed */
+  const void *arg;
+};
+/* depth: of variables looked through so far and operands, 0 from outside. Not joined. */
+fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth);
+#endif

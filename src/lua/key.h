@@ -1,0 +1,31 @@
+/*
+** The keys of x[…] and x(…), read: one view (start, step and count of each axis, which axes go) and
+** the index tensors and masks that then address the axes left. (key.c)
+*/
+#ifndef FL_LUA_KEY_H
+#define FL_LUA_KEY_H
+#include "lua/binding.h"
+
+#define FL_INDEXING "x[…]"                     /* the op's name in messages */
+
+typedef struct fl_key_item { int axis, mask; fl_box *box; } fl_key_item;
+typedef struct fl_key {
+  int rank;                    /* of x with its new axes, and its sizes */
+  int64_t size[FL_MAX_AXES];
+  int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
+  uint32_t drop;               /* axes that a number takes away */
+  uint32_t fresh;              /* new axes of one element, among these */
+  int whole;                   /* no number and no range narrows anything */
+  int nitem;
+  fl_key_item items[FL_MAX_AXES];
+} fl_key;
+
+/* x[k]: k at index 2; a table is a list of items. */
+void fl_key_read(lua_State *L, fl_key *k, const fl_layout *l);
+/* Items at stack indices first … last. */
+void fl_key_read_items(lua_State *L, int first, int last, fl_key *k, const fl_layout *l);
+/* An axis as messages count it, from 1 and without the new ones. */
+int fl_key_named(const fl_key *k, int axis);
+/* x with the new axes of the key. */
+fl_node *fl_key_widen(const fl_key *k, fl_node *x);
+#endif
