@@ -45,11 +45,28 @@ section("Modules", "`local nn = require \"flame.nn\"`.",
 local function methods_of(class)
   return function(e) return e.kind == "member" and e.name:match("^%w+") == class end
 end
+section("Calls of modules", "`net(…)`, of those that take more than one tensor.",
+  function(e) return e.kind == "call" end)
 section("Methods of modules", "`net:name(…)`.", methods_of "Module")
+local others = {}                                      -- classes of methods that stand elsewhere
+for name in ([[Module Optimizer LBFGS GradScaler Schedule ReduceOnPlateau Batches Progress
+    EventWriter Plot Algebra Distribution Transform]]):gmatch("%S+") do
+  others[name] = true
+end
+section("Methods of some modules", "`layer:name(…)`.",
+  function(e) return e.kind == "member" and not others[e.name:match("^%w+")] end)
 section("Optimisers", "`local optim = require \"flame.optim\"`.",
   function(e) return e.name:match("^optim%.") ~= nil end)
+section("Methods of optimisers", "`opt:name(…)`.", function(e)
+  return methods_of "Optimizer" (e) or methods_of "LBFGS" (e) or methods_of "GradScaler" (e)
+end)
+section("Methods of schedules", "`schedule:name(…)`.", function(e)
+  return methods_of "Schedule" (e) or methods_of "ReduceOnPlateau" (e)
+end)
 section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
+section("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
+  methods_of "Batches")
 section("Methods of progress lines",
   "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
 section("Methods of writers of event files",

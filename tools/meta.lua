@@ -87,6 +87,20 @@ local function declared_in(line)
   local name = line:match("^[%a_][%w_%.]*%([%['\"]+([%w_%.:]+)%??%(")
   return name and name:gsub("_$", ""):gsub("^[%.:]", "")
 end
+local heads = {}                                         -- file -> head of a declaration -> line
+--- The line of a file where the text of a declaration with this head begins, "nn.Linear".
+local function line_of_head(file, head)
+  local lines = lines_of(file)
+  if not heads[file] then
+    heads[file] = {}
+    for i, line in ipairs(lines or {}) do
+      for found in line:gmatch("[\"'%[]([%a][%w_%.:%%]*)_?%??%(") do
+        heads[file][found] = heads[file][found] or i
+      end
+    end
+  end
+  return heads[file][head]
+end
 --- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
@@ -232,7 +246,8 @@ local function of_signature(text)
 end
 
 -- ---- declarations -------------------------------------------------------------------------------
-local OF_ATOM = { T = TENSOR, num = "number", int = "integer", bool = "boolean", str = "string",
+local OF_ATOM = { T = TENSOR, table = "table", num = "number", int = "integer", bool = "boolean",
+  str = "string",
   fn = "function", any = "any", axis = "integer", axes = AXES, dtype = "string", device = "string" }
 --- A type of a declaration as LuaLS writes it.
 local function stub_type(text)
@@ -247,7 +262,7 @@ local function stub_type(text)
   return table.concat(out, "|")
 end
 --- The comment above the declaration of f, and its file.
-local function doc_of_declared(f)
+local function doc_above(f)
   for _, at in ipairs(declared_at[f] or {}) do
     local lines = lines_of(at.file)
     local doc = lines and comment_above(lines, at.line) or {}
@@ -257,14 +272,15 @@ local function doc_of_declared(f)
 end
 --- Parameters and results of the first form; the texts of all.
 local function entry_of_declaration(d)
-  local e = { params = {}, returns = {}, forms = {}, options = {} }
+  local e = { params = {}, returns = {}, forms = {}, options = {},
+    all_named = d[1].self or d[1].options_first }
   for i, p in ipairs(d[1].params) do
     local open = p.optional or p.default ~= nil
     local dots = d[1].rest == "list" and i == #d[1].params
     local kind, default = stub_type(p.type), p.default and "  " .. p.default or ""
     if dots then e.params[#e.params + 1] = { "...", kind, false }
     elseif not p.named then e.params[#e.params + 1] = { p.name, kind, open, default } end
-    if i > 1 or p.named then e.options[#e.options + 1] = { p.name, kind, default } end
+    if i > 1 or e.all_named then e.options[#e.options + 1] = { p.name, kind, default } end
   end
   if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
   for _, r in ipairs(d[1].results) do
@@ -340,6 +356,36 @@ local function entry_of_lua(name, f, declared)
   return { params = params, returns = returns(tags), doc = doc, source = where or own }
 end
 
+local AXES_OF = { "1d", "2d", "3d" }
+--- The comment above the declaration of a class, of a method, or of a function of a module; of
+-- those that a loop declares it may stand above the text with "ND" or "%dd" for "2d".
+local function doc_of_declared(d, f, full)
+  local base = full:match("([%w_]+)$")
+  if base ~= d.name then return { ("The same as %s%s."):format(d[1].scope, d.name) }, "alias" end
+  local own = debug.getinfo(behind(f), "S").source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
+  local tries = { full, base }
+  for _, name in ipairs { full, base } do
+    for _, n in ipairs(AXES_OF) do
+      if name:sub(-2) == n then
+        tries[#tries + 1] = name:sub(1, -3) .. "ND"
+        tries[#tries + 1] = name:sub(1, -3) .. "%dd"
+      end
+    end
+  end
+  -- a class may be made by a function of another file
+  for _, file in ipairs { own, table.unpack(names_of_files) } do
+    for _, head in ipairs(tries) do
+      local at = (file == own or head:find("%f[%w]%u")) and line_of_head(file, head)
+        or head == full and line_of_head(file, head)
+      local doc = at and comment_above(lines_of(file), at)
+      if doc and #doc > 0 then return doc, file end
+    end
+  end
+  local lazy = base:match("^Lazy(.*)")
+  return { lazy and ("nn.%s that takes the size of its input from the first one."):format(lazy) },
+    own
+end
+
 --- The plain name of a function that has several: f -> name.
 local plain = {}
 for name, f in pairs(flame) do
@@ -355,6 +401,7 @@ local function text_of_class(name)
   if function_of[name] then return "The module of flame." .. function_of[name] .. "." end
   local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU",
     "Glu"):gsub("ReLU", "Relu")
+  words = words:gsub("CTC", "Ctc"):gsub("MultiLabel", "Multilabel")
   words = words:gsub("BCE", "BinaryCrossEntropy"):gsub("MSE", "Mse"):gsub("NLL",
     "Nll"):gsub("KL", "Kl")
   words = words:gsub("(%l)(%u)", "%1_%2"):gsub("(%d)(%u)", "%1_%2"):lower()
@@ -363,6 +410,12 @@ local function text_of_class(name)
   end
   return ""
 end
+
+--- Modules that scripts require, by their own names.
+local modules = internal.chapters
+local is_module = {}
+for _, name in ipairs(modules) do is_module[name] = true end
+meta.is_module = is_module
 
 --- name: how it is called, kind: module, method, both.
 local describe
@@ -386,13 +439,18 @@ function describe(name, f, kind)
   local e
   if d then
     e = entry_of_declaration(d)
-    e.doc, e.source = doc_of_declared(f)
-    local op = ops[base] or ops[d.name] or ops[base:gsub("_$", "")]
-    if #e.doc == 0 and (d.doc or op) then
-      e.doc, e.source = { d.doc or op.doc }, d.doc and "C" or "ops.def"
-    end
-    if d.name ~= base and d.name .. "_" ~= base then
-      e.doc = { "The same as " .. d.name .. "." }
+    local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
+    if d[1].self or is_module[scope:match("^%w+")] or scope:find("^%u") then
+      e.doc, e.source = doc_of_declared(d, f, name)
+    else
+      e.doc, e.source = doc_above(f)
+      local op = ops[base] or ops[d.name] or ops[base:gsub("_$", "")]
+      if #e.doc == 0 and (d.doc or op) then
+        e.doc, e.source = { d.doc or op.doc }, d.doc and "C" or "ops.def"
+      end
+      if d.name ~= base and d.name .. "_" ~= base then
+        e.doc = { "The same as " .. d.name .. "." }
+      end
     end
   elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
     local of = signatures[plain[f]] or false
@@ -429,21 +487,19 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
---- Modules that scripts require, by their own names.
-local modules = internal.chapters
-local is_module = {}
-for _, name in ipairs(modules) do is_module[name] = true end
-meta.is_module = is_module
-
 --- Classes whose methods are documented, as they are called: local p = data.progress(…); p:tick(…).
 local function classes()
-  return { Module = require("flame.nn").Module, Plot = require("flame.plot").Plot,
-    Progress = require("flame.script").Progress,
-    EventWriter = require("flame.data_tensorboard").Writer,
+  local found = { Plot = require("flame.plot").Plot,
     Algebra = require("flame.clifford").Algebra,
     Distribution = require("flame.distributions").Distribution,
     Transform = require("flame.distributions").Transform,
     Schedule = require("flame.diffusion").Schedule }
+  for _, module in ipairs { "nn", "optim", "data", "data_tensorboard" } do
+    require("flame." .. module)
+  end
+  for name, class in pairs(internal.named_classes) do found[name] = class end
+  found.LBFGS = { step = found.LBFGS.step }                -- a rule, which is more than a class
+  return found
 end
 
 --- What stands in the table flame and in its groups.
@@ -489,7 +545,8 @@ end
 local function collect_table(put, prefix, t, kind)
   for key, g in pairs(t) do
     if type(g) == "function" and type(key) == "string" and not key:find("^_") then
-      put(describe(prefix .. key, g, kind))
+      local d = kind == "member" and internal.declaration(g)
+      put(describe((d and not d[1].self and prefix:gsub(":", ".") or prefix) .. key, g, kind))
     end
   end
 end
@@ -498,9 +555,29 @@ end
 local function entry_of_plot(name, f)
   local e = describe("Plot:" .. name, require("flame.plot").Plot[name], "member")
   e.name, e.kind, e.value = "plot." .. name, "function", f
-  e.params = table.move(e.params, 2, #e.params, 1, {})
+  if not e.forms then e.params = table.move(e.params, 2, #e.params, 1, {}) end
   e.doc = { (e.doc[1]:gsub("^Adds ", "Makes a plot with ")), table.unpack(e.doc, 2) }
   return e
+end
+
+--- What a declared class of modules has beside its constructor: its call, and methods of its own.
+local function put_class(put, e, class, prefix)
+  local base = e.name:match("[%w_]+$")
+  local call = rawget(class, "forward")
+  call = call and internal.declaration(call)
+  e.returns, e.calls = { "flame." .. prefix .. base }, call and entry_of_declaration(call)
+  if call and call[1].text:match("%(.*") ~= "(x: T) -> T" then
+    put({ name = prefix .. base, kind = "call", forms = e.calls.forms, params = {}, returns = {},
+      doc = { ("A call of %s."):format(e.name) } })
+  end
+  for key, f in pairs(class) do
+    local d = type(f) == "function" and key ~= "init" and key ~= "forward"
+      and internal.declaration(f)
+    if d then
+      put(describe((d[1].self and base .. ":" or e.name .. ".") .. key, f,
+        d[1].self and "member" or "function"))
+    end
+  end
 end
 
 --- Classes and functions of the modules.
@@ -511,11 +588,12 @@ local function collect_modules(put)
       if is_class(v, name) then
         local init = rawget(v, "init") or rawget(v, "forward") or rawget(v, "step")
         local e = describe(full, init, "class")
-        if rawget(v, "init") and e.source ~= "C" then
+        if rawget(v, "init") and e.source ~= "C" and not e.forms then
           e.params = typed(parameters(v.init, 1), {})
         end
         put(e)
         e.members = v
+        if e.forms then put_class(put, e, v, module == "nn" and "" or module .. ".") end
       elseif type(v) == "table" and v ~= flame and not rawget(v, "__name")
           and v ~= require("flame.plot").Plot then                         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
@@ -591,6 +669,9 @@ local function put_function(out, e, head, skip)
       out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", kind)
     end
   end
+  if options and e.all_named then
+    out[#out + 1] = ("---@overload fun(options: %s): %s"):format(options, e.returns[1] or "nil")
+  end
   for _, r in ipairs(e.returns) do
     if r ~= "" and r ~= "nothing" then
       out[#out + 1] = "---@return " .. (r == "..." and "any ..." or r)
@@ -638,6 +719,27 @@ local function put_groups(out, list)
   end
 end
 
+--- The classes of modules: what a call takes, and a table for those with methods.
+local function put_classes(out, list)
+  local own = {}
+  for _, e in ipairs(list) do
+    if e.kind == "member" then own[e.name:match("^%w+")] = true end
+  end
+  for _, e in ipairs(list) do
+    if e.kind == "class" and e.forms then
+      local base, args = e.name:match("[%w_]+$"), {}
+      for i, p in ipairs(e.calls and e.calls.params or {}) do
+        args[i] = ("%s%s: %s"):format(p[1], p[3] and "?" or "", p[2])
+      end
+      out[#out + 1] = ("---@class %s: flame.Module"):format(e.returns[1])
+      out[#out + 1] = ("---@overload fun(%s): %s"):format(table.concat(args, ", "),
+        e.calls and table.concat(e.calls.returns, ", "):gsub(" [%w_]+", "") or "any")
+      if own[base] then out[#out + 1] = ("local %s = {}"):format(base) end
+      out[#out + 1] = ""
+    end
+  end
+end
+
 function meta.stub()
   local out = { "---@meta flame",
     "-- Generated by tools/docs from src/tensor/ops.def, tools/signatures.txt and lua/flame: do not edit.", "",
@@ -649,9 +751,12 @@ function meta.stub()
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
   out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
-  for _, name in ipairs { "EventWriter", "Plot", "Progress" } do
-    out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name)
+  for _, name in ipairs { "Batches", "EventWriter", "GradScaler", "Optimizer", "PackedSequence",
+      "Plot", "Progress", "Schedule", "LBFGS: flame.Optimizer",
+      "ReduceOnPlateau: flame.Schedule" } do
+    out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name:match("%w+"))
   end
+  put_classes(out, list)
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
     local own = is_module[root]
@@ -667,7 +772,7 @@ function meta.stub()
         out[#out + 1] = ("flame.%s = %s"):format(e.name, of)
       end
     elseif e.kind == "method" or e.kind == "write" then put_function(out, e, "Tensor:" .. e.name, 1)
-    elseif e.kind == "member" then put_function(out, e, e.name, 1)
+    elseif e.kind == "member" then put_function(out, e, e.name, e.forms and 0 or 1)
     end
   end
   out[#out + 1] = "return flame"

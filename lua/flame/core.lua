@@ -7,6 +7,7 @@ local flame, methods, internal = ...
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 internal.failf = fail
 internal.methods = methods                    -- for help() and the tools that make the pages
+internal.named_classes = {}                         -- and classes that no table holds, by name
 
 local is_tensor = flame.is_tensor
 

@@ -21,7 +21,7 @@ local function load_blocks()
       comment = {}
     elseif line:match("^%-%-%-") and not line:match("^%-%-%-@class")
         and not line:match("^%-%-%-@field") then
-      comment[#comment + 1] = line
+      if not line:match("^%-%-%-@overload") then comment[#comment + 1] = line end
     else
       comment = {}
     end
@@ -64,16 +64,26 @@ local function find(what)
   return found
 end
 
---- What the function of this name in the stub declares, a line for each form; nil: it has none.
-local function declared(name)
-  local place, base = name:match("^(%w+)[%.:]([%w_]+)$")
+--- The declaration of what has this name in the stub ("flame.topk", "nn.Linear",
+--- "optim.schedule.step", "Module:to"); nil: it has none.
+local function declaration_of(name)
+  local place, path, base = name:match("^(%w+)(.-)[%.:]([%w_]+)$")
+  if not place then return nil end
   local t = place == "flame" and flame or place == "Tensor" and methods
-  local d = t and type(t[base]) == "function" and internal.declaration(t[base])
+    or name:find(":", 1, true) and internal.named_classes[place]
+    or package.loaded["flame." .. place]
+  for part in path:gmatch("[^%.]+") do t = type(t) == "table" and rawget(t, part) or nil end
+  local f = type(t) == "table" and (t == flame and t[base] or rawget(t, base))
+  if type(f) == "table" then f = rawget(f, "init") end
+  return type(f) == "function" and internal.declaration(f) or nil
+end
+
+--- What it declares, a line for each form, under the name by which it was asked for.
+local function declared(name)
+  local d, forms = declaration_of(name), {}
   if not d then return nil end
-  local forms = {}
-  for i, form in ipairs(d) do
-    forms[i] = form.text:gsub("^%.", "flame."):gsub("^:([%w_]+)%(x: T[, ]*", "x:%1(")
-  end
+  local given = name:gsub("^flame%.", ""):gsub("^Tensor:", "")
+  for i, form in ipairs(d) do forms[i] = form.text:gsub("^[%w_%.:]+%??", given) end
   return table.concat(forms, "\n")
 end
 
@@ -159,7 +169,14 @@ function internal.told_options(name)
     seen[word] = true
     list[#list + 1] = { word, default }
   end
-  for _, line in ipairs(block and block.comment or {}) do
+  for _, form in ipairs(declaration_of(name) or {}) do
+    for i, p in ipairs(form.params) do
+      if (p.optional or p.default or p.named) and (i > 1 or form.self or form.options_first) then
+        add(p.name, p.default or "")
+      end
+    end
+  end
+  for _, line in ipairs(#list == 0 and block and block.comment or {}) do
     for braces in line:gmatch("%b{}") do
       for word, default in ("," .. braces:sub(2, -2)):gmatch("[,;]%s*([%a_][%w_]*) =%s*([^,;]*)") do
         add(word, default)

@@ -9,21 +9,8 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
-local function need_string(op, name, value)
-  if type(value) ~= "string" then fail(op, "%s must be a string, got %s", name, type(value)) end
-end
-
-local function options_of(op, given, known)
-  local o = {}
-  for key, value in pairs(known) do o[key] = value end
-  if given == nil then return o end
-  if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
-  for key, value in pairs(given) do
-    if known[key] == nil then internal.no_option(op, key, known) end
-    o[key] = value
-  end
-  return o
-end
+--- Puts a function with its declaration (src/lua/declare.h) into a table.
+local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 -- ---- random numbers of its own -----------------------------------------------------------------
 
@@ -46,34 +33,18 @@ end
 local random = generator(0)
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
-function data.random() return random() end
+put(data, "data.random() -> num", function() return random() end)
 
 --- Seeds data.random.
----@param seed integer
-function data.seed(seed)
-  if math.type(seed) ~= "integer" then
-    fail("data.seed", "seed must be an integer, got %s", tostring(seed))
-  end
-  random = generator(seed)
-end
+put(data, "data.seed(seed: int)", function(seed) random = generator(seed) end)
 
 -- ---- readers -----------------------------------------------------------------------------------
 
 --- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
----@param path string
----@return flame.Tensor
-function data.idx(path)
-  need_string("idx", "path", path)
-  return internal.io_load_idx(path)
-end
+put(data, "data.idx(path: str) -> T", function(path) return internal.io_load_idx(path) end)
 
 --- A .npy file.
----@param path string
----@return flame.Tensor
-function data.npy(path)
-  need_string("npy", "path", path)
-  return internal.io_load_npy(path)
-end
+put(data, "data.npy(path: str) -> T", function(path) return internal.io_load_npy(path) end)
 
 local function list_of(op, folder)
   local found, why = internal.io_list(folder)
@@ -87,11 +58,7 @@ end
 local function is_folder(path) return internal.io_list(path) ~= nil end
 
 --- Path of 'name' or 'name.gz' in a folder.
----@param folder string
----@param name string
-function data.find(folder, name)
-  need_string("find", "folder", folder)
-  need_string("find", "name", name)
+put(data, "data.find(folder: str, name: str) -> str", function(folder, name)
   local names, kinds = list_of("find", folder)
   for _, candidate in ipairs { name, name .. ".gz" } do
     if kinds[candidate] == "f" or kinds[candidate] == "l" then return folder .. "/" .. candidate end
@@ -100,16 +67,16 @@ function data.find(folder, name)
   fail("find", "no %s or %s.gz in %s, there is: %s%s", name, name, folder,
     #names == 0 and "nothing" or some,
     #names > 12 and (" and %d more"):format(#names - 12) or "")
-end
+end)
 
 --- Folder of the licence texts that every Debian machine has.
-function data.licences()
+put(data, "data.licences() -> str", function()
   local path = "/usr/share/common-licenses"
   if not is_folder(path) then
     fail("licences", "no %s on this machine\1: name a text with --data", path)
   end
   return path
-end
+end)
 
 -- Text of a file, of the files of a folder in order of their names (links left out, since they
 -- name the same text again), or of a list of such paths.
@@ -121,7 +88,9 @@ local function gather(source, parts, depth)
     for _, path in ipairs(source) do gather(path, parts, depth + 1) end
     return
   end
-  need_string("text", "path", source)
+  if type(source) ~= "string" then
+    fail("text", "path must be a string, got %s", internal.word(source))
+  end
   if is_folder(source) then
     local names, kinds = list_of("text", source)
     for _, name in ipairs(names) do
@@ -139,9 +108,9 @@ local function shown(c)
 end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
---- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
----@param source string | string[]  a file, a folder or a list of them
-function data.text(source)
+--- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
+--- source is a file, a folder or a list of them, in which lists may stand too.
+put(data, "data.text(source: str|any[]) -> table", function(source)
   local parts = {}
   gather(source, parts, 1)
   local text = table.concat(parts)
@@ -157,8 +126,7 @@ function data.text(source)
   end
   local bytes = flame.from_bytes(text, { #text }, "u8", { device = "cpu" })
   local ids = flame.tensor(lookup, { dtype = "i64", device = "cpu" })[bytes:long() + 1]
-  local function encode(s)
-    need_string("encode", "text", s)
+  local encode = internal.declare("encode(text: str) -> int[]", "", function(s)
     local list = {}
     for i = 1, #s do
       local c = s:sub(i, i)
@@ -166,8 +134,8 @@ function data.text(source)
         "%s at position %d is not among the %d characters of the text", shown(c), i, #vocab)
     end
     return list
-  end
-  local function decode(list)
+  end)
+  local decode = internal.declare("decode(ids: T|any[]) -> str", "", function(list)
     if flame.is_tensor(list) then list = list:reshape(-1):totable() end
     local out = {}
     for i, id in ipairs(list) do
@@ -175,9 +143,9 @@ function data.text(source)
         or fail("decode", "id %s at position %d, need 1 to %d", tostring(id), i, #vocab)
     end
     return table.concat(out)
-  end
+  end)
   return { ids = ids:to(flame.default_device()), vocab = vocab, encode = encode, decode = decode }
-end
+end)
 
 -- file element -> dtype to read, what makes it i32
 local token_kinds = {
@@ -187,27 +155,22 @@ local token_kinds = {
   u32 = { "i32", 4, function(x) return x end },
 }
 
---- A file of token ids, little-endian, as i32; the numbers come unchanged.
----@param path string
----@param options table?  {dtype = "u16" (u8 u16 i32 u32), header = 0: bytes to skip}
-function data.tokens(path, options)
-  need_string("tokens", "path", path)
-  local o = options_of("tokens", options, { dtype = "u16", header = 0 })
-  local kind = token_kinds[o.dtype]
-    or fail("tokens", "dtype '%s', need u8 u16 i32 u32", tostring(o.dtype))
-  if math.type(o.header) ~= "integer" or o.header < 0 then
-    fail("tokens", "header must be a number of bytes, got %s", tostring(o.header))
-  end
-  local bytes = internal.io_read(path, "tokens", o.header)
+--- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
+--- bytes are skipped.
+put(data, [[data.tokens(path: str, *, dtype: "u8"|"u16"|"i32"|"u32" = "u16", header: int = 0)
+  -> T]], function(path, dtype, header)
+  local kind = token_kinds[dtype]
+  if header < 0 then fail("tokens", "header must be a number of bytes, got %d", header) end
+  local bytes = internal.io_read(path, "tokens", header)
   if #bytes % kind[2] ~= 0 then
-    fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, o.dtype)
+    fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, dtype)
   end
   local x = flame.from_bytes(bytes, { #bytes // kind[2] }, kind[1])
-  if o.dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then
+  if dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then
     fail("tokens", "%s: an id beyond 2^31", path)
   end
   return kind[3](x)
-end
+end)
 
 -- Without the blanks around it. Each byte is looked at a fixed number of times, which patterns that
 -- end in %s*$ do not do.
@@ -266,22 +229,16 @@ local function number_of(field)
 end
 
 --- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
---- out. Without 'header' a first line that holds anything but numbers is one.
----@param path string
----@param options table?  {header = bool, sep = ",", dtype = "f32"}
----@return flame.Tensor rows, string[]? names
-function data.csv(path, options)
-  need_string("csv", "path", path)
-  local o = options_of("csv", options, { header = "auto", sep = ",", dtype = "f32" })
-  if type(o.sep) ~= "string" or o.sep == "" then
-    fail("csv", "sep must be a string that is not empty, got %s", tostring(o.sep))
-  end
+--- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+put(data, [[data.csv(path: str, *, header: bool|"auto" = "auto", sep = ",", dtype: dtype = "f32")
+  -> rows: T, names: str[] if header]], function(path, header, sep, dtype)
+  if sep == "" then fail("csv", "sep must be a string that is not empty") end
   local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
   local values, names, columns, row, number = {}, nil, nil, 0, 0
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     if line:find("%S") then
-      local fields, wrong = fields_of(line, o.sep)
+      local fields, wrong = fields_of(line, sep)
       if not fields then fail("csv", "%s: line %d: %s", path, number, wrong) end
       local numeric = true
       for _, field in ipairs(fields) do numeric = numeric and number_of(field) ~= nil end
@@ -289,7 +246,7 @@ function data.csv(path, options)
       if #fields ~= columns then
         fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns)
       end
-      if row == 0 and not names and (o.header == true or (o.header == "auto" and not numeric)) then
+      if row == 0 and not names and (header == true or (header == "auto" and not numeric)) then
         names = fields
       else
         row = row + 1
@@ -305,12 +262,13 @@ function data.csv(path, options)
     end
   end
   if not columns then fail("csv", "%s: no rows", path) end
-  return flame.tensor(values, { dtype = o.dtype }):reshape(row, columns), names
-end
+  return flame.tensor(values, { dtype = dtype }):reshape(row, columns), names
+end)
 
 -- ---- batches ------------------------------------------------------------------------------------
 
-local Batches = {}
+local Batches = { __name = "Batches" }
+internal.named_classes.Batches = Batches
 Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })
@@ -364,7 +322,7 @@ local function make(self)
 end
 
 --- The next batch: its number in the epoch and a part of each tensor; nil ends the epoch.
-function Batches:next()
+put(Batches, "Batches:next() -> number: int, parts: T", function(self)
   local ahead = self.ahead
   while #ahead <= self.prefetch do
     local batch = make(self)
@@ -379,7 +337,7 @@ function Batches:next()
   end
   self.at = batch[1]
   return table.unpack(batch)
-end
+end)
 function Batches:__call() return self:next() end
 
 --- Batches of an epoch.
@@ -389,7 +347,8 @@ end
 
 --- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
 --- was made ahead is not counted.
-function Batches:state() return { seed = self.seed, epoch = self.epoch, at = self.at } end
+put(Batches, "Batches:state() -> table",
+  function(self) return { seed = self.seed, epoch = self.epoch, at = self.at } end)
 
 local function check_state(s)
   for _, key in ipairs { "seed", "epoch", "at" } do
@@ -404,50 +363,41 @@ local function check_state(s)
 end
 Batches.state_dict = Batches.state
 --- Goes to a position that state() gave.
-function Batches:load_state_dict(s)
+put(Batches, "Batches:load_state_dict(state: table)", function(self, s)
   check_state(s)
   self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch,
     s.at, s.at, {}, {}
-end
+end)
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
----@param tensors flame.Tensor[]
----@param options table  {size = 32, shuffle = false, drop_last = false, prefetch = 0, device =, seed =, state =}
-function data.batches(tensors, options)
+--- 'state' is a position that state() gave.
+put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, drop_last = false,
+  prefetch: int = 0, device?: device, seed?: int, state?: table) -> Batches]],
+  function(tensors, size, shuffle, drop_last, prefetch, device, seed, state)
   if flame.is_tensor(tensors) then tensors = { tensors } end
-  if type(options) == "number" then options = { size = options } end
-  local o = options_of("batches", options,
-    { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false,
-    state = false, device = false })
-  if type(tensors) ~= "table" or #tensors == 0 then
-    fail("batches", "need a list of tensors, got %s", type(tensors))
-  end
-  if math.type(o.size) ~= "integer" or o.size < 1 then
-    fail("batches", "size must be a positive integer, got %s", tostring(o.size))
-  end
-  if math.type(o.prefetch) ~= "integer" or o.prefetch < 0 then
-    fail("batches", "prefetch must be a number of batches, got %s", tostring(o.prefetch))
+  if #tensors == 0 then fail("batches", "need a list of tensors, got an empty one") end
+  if size < 1 then fail("batches", "size must be a positive integer, got %d", size) end
+  if prefetch < 0 then
+    fail("batches", "prefetch must be a number of batches, got %d", prefetch)
   end
   local n
   for i, x in ipairs(tensors) do
-    if not flame.is_tensor(x) or x.ndim == 0 then
-      fail("batches", "item %d must be a tensor with an axis", i)
-    end
+    if x.ndim == 0 then fail("batches", "item %d must be a tensor with an axis", i) end
     n = n or x:size(1)
     if x:size(1) ~= n then
       fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1))
     end
   end
   local s = check_state(
-    o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 })
+    state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 })
   return setmetatable(
-    { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = o.size, shuffle = o.shuffle,
-    drop_last = o.drop_last, prefetch = o.prefetch, device = o.device or nil, ahead = {},
+    { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = size, shuffle = shuffle,
+    drop_last = drop_last, prefetch = prefetch, device = device, ahead = {},
     seed = s.seed, epoch = s.epoch, at = s.at, made = s.at, order = {} }, Batches)
-end
+end)
 
 -- ---- digits that need no file -------------------------------------------------------------------
 
@@ -483,12 +433,8 @@ end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
----@param n integer
----@return flame.Tensor images, flame.Tensor labels
-function data.drawn_digits(n)
-  if math.type(n) ~= "integer" or n < 1 then
-    fail("drawn_digits", "n must be a positive integer, got %s", tostring(n))
-  end
+put(data, "data.drawn_digits(n: int) -> images: T, labels: T", function(n)
+  if n < 1 then fail("drawn_digits", "n must be a positive integer, got %d", n) end
   local draw, image, bytes, rows, labels = generator(28), {}, {}, {}, {}
   for k = 1, n do
     local digit = math.floor(10 * draw())
@@ -499,24 +445,18 @@ function data.drawn_digits(n)
   end
   local pixels = flame.from_bytes(table.concat(rows), { n, 28, 28 }, "u8")
   return pixels:float() / 255, flame.tensor(labels, { dtype = "i64" })
-end
+end)
 
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
 --- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has a file of its own in it.
----@param folder string
----@param options table?  {time = os.time: a function that gives the seconds of events}
----@return flame.EventWriter
-function data.tensorboard(folder, options)
-  return require("flame.data_tensorboard").open(folder,
-    options_of("tensorboard", options, { time = false }))
-end
+--- not there; each writer has a file of its own in it. time gives the seconds of events, by
+--- default os.time.
+put(data, "data.tensorboard(folder: str, *, time?: fn) -> EventWriter",
+  function(...) return require("flame.data_tensorboard").open(...) end)
 
 -- ---- for scripts --------------------------------------------------------------------------------
 
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress
-internal.limit(data)
-internal.limit(Batches)
 
 return internal.namespace(data, "data")

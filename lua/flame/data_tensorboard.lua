@@ -62,7 +62,16 @@ end
 
 -- ---- a writer -----------------------------------------------------------------------------------
 
-local Writer = {}
+local Writer = { __name = "EventWriter" }
+internal.named_classes.EventWriter = Writer
+
+--- Puts a method with its declaration (src/lua/declare.h) into the class; messages call it
+--- tensorboard.name.
+local function put(text, f)
+  local name = text:match(":([%w_]+)%(")
+  Writer[name] = internal.declare(text, "tensorboard." .. name, f)
+end
+
 Writer.__index, Writer.__newindex = internal.closed("a writer of data.tensorboard", Writer,
   { path = true, file = true, time = true })
 
@@ -75,14 +84,10 @@ local function write(self, op, text)
 end
 
 local function need(op, tag, step)
-  if type(tag) ~= "string" or tag == "" or not utf8.len(tag) then
-    fail(op, "tag must be a text of UTF-8 that is not empty, got %s",
-      type(tag) == "string" and ("%q"):format(tag) or internal.word(tag))
+  if tag == "" or not utf8.len(tag) then
+    fail(op, "tag must be a text of UTF-8 that is not empty, got %q", tag)
   end
-  if math.type(step) ~= "integer" or step < 0 then
-    fail(op, "step must be an integer from 0 on, got %s",
-      type(step) == "number" and tostring(step) or internal.word(step))
-  end
+  if step < 0 then fail(op, "step must be an integer from 0 on, got %d", step) end
 end
 
 local function add(self, op, tag, step, value)
@@ -91,10 +96,8 @@ local function add(self, op, tag, step, value)
 end
 
 --- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
----@param tag string
----@param value number | flame.Tensor
----@param step integer
-function Writer:scalar(tag, value, step)
+put("EventWriter:scalar(tag: str, value: num|T, step: int) -> self",
+  function(self, tag, value, step)
   need("scalar", tag, step)
   if flame.is_tensor(value) then
     if value:numel() ~= 1 then
@@ -102,25 +105,18 @@ function Writer:scalar(tag, value, step)
     end
     value = value:detach():double():item()
   end
-  if type(value) ~= "number" then
-    fail("scalar", "value must be a number or a tensor of one element, got %s",
-      internal.word(value))
-  end
   return add(self, "scalar", tag, step, single(2, value))
-end
+end)
 
 --- Adds an image, as flame.plot.image takes it.
----@param tag string
----@param x flame.Tensor
----@param step integer
-function Writer:image(tag, x, step)
+put("EventWriter:image(tag: str, x: T, step: int) -> self", function(self, tag, x, step)
   need("image", tag, step)
   require "flame.image"
   local y = internal.image_opaque("tensorboard.image", x)
   local h, w = y:size(2), y:size(3)
   return add(self, "image", tag, step,
     bytes(4, integer(1, h) .. integer(2, w) .. integer(3, 3) .. bytes(4, internal.io_png_bytes(y))))
-end
+end)
 
 -- Limits and counts of bins of equal width.
 local function bins_of(x, lo, hi)
@@ -136,14 +132,8 @@ local function bins_of(x, lo, hi)
 end
 
 --- Adds the distribution of a tensor's finite values, in 64 bins.
----@param tag string
----@param x flame.Tensor
----@param step integer
-function Writer:histogram(tag, x, step)
+put("EventWriter:histogram(tag: str, x: T, step: int) -> self", function(self, tag, x, step)
   need("histogram", tag, step)
-  if not flame.is_tensor(x) then
-    fail("histogram", "x must be a tensor, got %s", internal.word(x))
-  end
   local flat = x:detach():cpu():to("f64"):reshape(-1)
   local finite = flat:masked_select(flat:isfinite())
   local n, lo, hi, sum, squares, limits, counts = finite:numel(), 0, 0, 0, 0, { 0 }, { 0 }
@@ -155,15 +145,15 @@ function Writer:histogram(tag, x, step)
   return add(self, "histogram", tag, step,
     bytes(5, double(1, lo) .. double(2, hi) .. double(3, n) .. double(4, sum)
     .. double(5, squares) .. doubles(6, limits) .. doubles(7, counts)))
-end
+end)
 
 --- Closes the file; nothing can be added any more. Also at the end of a
 --- block: local w <close> = data.tensorboard(…).
-function Writer:close()
+put("EventWriter:close()", function(self)
   if self.file then self.file:close() end
   self.file = false
-end
-Writer.__close = Writer.close
+end)
+function Writer:__close() self:close() end
 
 local function exists(path)
   local f = io.open(path, "rb")
@@ -171,15 +161,10 @@ local function exists(path)
   return f ~= nil
 end
 
-local function open(folder, o)
+local function open(folder, time)
   local function refuse(text, ...) internal.fail("tensorboard", text:format(...)) end
-  if type(folder) ~= "string" or folder == "" then
-    refuse("folder must be a path, got %s", internal.word(folder))
-  end
-  local time = o.time or os.time
-  if type(time) ~= "function" then
-    refuse("time must be a function that gives seconds, got %s", internal.word(time))
-  end
+  if folder == "" then refuse("folder must be a path, got an empty string") end
+  time = time or os.time
   local made, why = internal.io_make_folder(folder)
   if not made then refuse("%s: %s", folder, why) end
   local base = ("%s/events.out.tfevents.%010d.flame"):format(folder, math.floor(time()))
@@ -192,5 +177,4 @@ local function open(folder, o)
   return write(self, "open", record(double(1, self.time()) .. bytes(3, "brain.Event:2")))
 end
 
-internal.limit(Writer)
 return { open = open, Writer = Writer }

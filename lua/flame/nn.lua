@@ -4,13 +4,15 @@
 -- lists of those. Parameters and buffers stand beside the table and not in it, so that each
 -- assignment to their names is seen. Names are dotted paths with 1-based list positions:
 -- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
--- PyTorch's; what has a default there comes by position or in one table at the end. nn_layers.lua:
+-- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
 -- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
 -- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
 -- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_lora.lua;
 -- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
 -- the first input, weights made of others.
 local flame = require "flame"
+
+flame.internal.load()                                  -- what flame.internal gets from Lua
 
 local nn = {}
 
@@ -21,55 +23,32 @@ local order = setmetatable({}, { __mode = "k" })     -- module -> list of keys a
 local kinds = setmetatable({}, { __mode = "k" })     -- tensor -> "parameter" | "buffer" | "passing"
 local hooks = setmetatable({}, { __mode = "k" })     -- module -> {before = {…}, after = {…}}
 
-local function word(v) return flame.internal.word(v) end
+local declare = flame.internal.declare
 
---- The options t, all of whose names are among 'known'.
-local function options_of(what, t, known)
-  if t == nil then return {} end
-  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, word(t)) end
-  for key in pairs(t) do
-    if not known[key] then flame.internal.no_option(what, key, known) end
-  end
-  return t
-end
-
-local function need_tensor(what, x)
-  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, word(x)) end
-end
-
---- Of a tensor that is to be marked: its option, by position or in a table;
---- nil where it is left out.
-local function mark_flag(what, x, name, value)
-  need_tensor(what, x)
-  if type(value) == "table" then value = options_of(what, value, { [name] = true })[name] end
-  if value ~= nil then flame.internal.need_flag(what, name, value) end
-  return value
+--- Puts a function with its declaration into a table; 'name' is what messages call it, by default
+--- its own name.
+local function put(t, text, f, name)
+  local key = text:match("([%w_]+)%(")
+  t[key] = declare(text, name or "", f)
 end
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
 --- a value of its own, since views can not be written.
----@param x flame.Tensor
----@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
----@return flame.Tensor
-function nn.Parameter(x, requires_grad)
-  requires_grad = mark_flag("Parameter", x, "requires_grad", requires_grad)
+put(nn, "nn.Parameter(x: T, requires_grad = true) -> T", function(x, requires_grad)
   if not x.is_leaf then x = x:detach() end
   if flame.internal.is_view(x) then x = x:detach():clone() end
-  if requires_grad ~= false then x:requires_grad_(true) end
+  if requires_grad then x:requires_grad_(true) end
   kinds[x] = "parameter"
   return flame.internal.hold(x)                        -- no scope closes it
-end
+end)
 
---- Marks a tensor as part of a module's state that is not trained.
----@param x flame.Tensor
----@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
----@return flame.Tensor
-function nn.Buffer(x, persistent)
-  persistent = mark_flag("Buffer", x, "persistent", persistent)
+--- Marks a tensor as part of a module's state that is not trained; with persistent = false it is
+--- not in state_dict.
+put(nn, "nn.Buffer(x: T, persistent = true) -> T", function(x, persistent)
   if flame.internal.is_view(x) then x = x:detach():clone() end
-  kinds[x] = persistent == false and "passing" or "buffer"
+  kinds[x] = persistent and "buffer" or "passing"
   return flame.internal.hold(x)
-end
+end)
 
 -- ---- Module ------------------------------------------------------------------------------
 
@@ -77,6 +56,7 @@ end
 ---@field training boolean
 local Module = {}
 Module.__name = "Module"
+flame.internal.named_classes.Module = Module
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
@@ -89,51 +69,12 @@ local function is_module(x)
   return type(x) == "table" and order[x] ~= nil
 end
 
--- What constructors have no default for, by the names that PyTorch gives it.
-local REQUIRED = {
-  ["^Linear$"] = "in_features out_features",
-  ["^Bilinear$"] = "in1_features in2_features out_features",
-  ["^Embedding"] = "num_embeddings embedding_dim",
-  ["^Conv"] = "in_channels out_channels kernel_size",
-  ["^RNN"] = "input_size hidden_size", ["^LSTM"] = "input_size hidden_size",
-  ["^GRU"] = "input_size hidden_size",
-  ["Norm[123]d$"] = "num_features",
-  ["^GroupNorm$"] = "num_groups num_channels", ["^LayerNorm$"] = "normalized_shape",
-  ["^RMSNorm$"] = "normalized_shape",
-  ["^MultiheadAttention$"] = "embed_dim num_heads", ["^Transformer.+Layer$"] = "d_model nhead",
-  ["^MaxPool"] = "kernel_size", ["^AvgPool"] = "kernel_size", ["^Adaptive.+Pool"] = "output_size",
-  ["^PixelShuffle$"] = "upscale_factor", ["^PixelUnshuffle$"] = "downscale_factor",
-}
---- The constructor of a class of this library, with those arguments by position or by name.
-local function by_name(class, init)
-  local name = class.__name
-  if rawget(nn, name) ~= class then return init end
-  for pattern, names in pairs(REQUIRED) do
-    if name:find(pattern) then return flame.internal.placed(name, init, names) end
-  end
-  return init
-end
-
--- Arguments of init and forward of a class of this library, beside the
--- module, where their number is fixed.
-local limits = {}
-local function check_surplus(class, most, ...)
-  local given = select("#", ...)
-  while given > most and select(given, ...) == nil do given = given - 1 end
-  if given > most then
-    fail("%s: %d argument%s at most, got %d", class.__name, most, most == 1 and "" or "s", given)
-  end
-end
-
 local function construct(class, ...)
   local self = setmetatable({}, class)
   order[self] = {}
   rawset(self, "training", true)
   local init = class.init
-  if init then
-    if limits[init] then check_surplus(class, limits[init], ...) end
-    by_name(class, init)(self, ...)
-  end
+  if init then init(self, ...) end
   return self
 end
 
@@ -155,27 +96,40 @@ local function call_hooked(self, ...)
   return table.unpack(out, 1, out.n)
 end
 
---- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
----@param name string
----@param parent table?  the class whose functions it inherits
-function Module.extend(name, parent)
-  -- Parent:extend(name)
-  if type(name) == "table" and type(parent) == "string" then name, parent = parent, name end
-  if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
+local function extend(name, parent)
   parent = parent or Module
   local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
   class.__name = name
   fields.give(class)
   class.__call = function(self, ...)
-    local forward = self.forward
-    local most = limits[forward]
-    if most and select("#", ...) > most then check_surplus(class, most, ...) end
     if hooks[self] then return call_hooked(self, ...) end
-    return forward(self, ...)
+    return self:forward(...)
   end
   class.__tostring = function(self) return self:describe() end
   return class
 end
+
+--- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
+--- It inherits the functions of its parent, nn.Module or another class; Parent:extend(name) is the
+--- same.
+Module.extend = declare("Module.extend(name: str, parent?: table) -> table\n"
+  .. "Module.extend(parent: table, name: str) -> table", "",
+  extend, function(parent, name) return extend(name, parent) end)
+
+--- A class of the library, which stands in flame.nn: the declaration of its constructor, which
+--- gets the module before its parameters.
+local function class(text, init, parent)
+  local name = text:match("([%w_]+)%(")
+  local made = extend(name, parent)
+  made.init, made.constructor = declare("new " .. text, "", init), text
+  nn[name] = made
+  return made
+end
+--- The parameters and results of a call of a class, which goes by the class's name.
+local function call(made, text, f)
+  made.forward = declare(made.__name .. ":forward" .. text, made.__name, f)
+end
+
 
 function Module.forward(...)
   local name = getmetatable((...)).__name
@@ -183,9 +137,6 @@ function Module.forward(...)
 end
 
 local function add_hook(self, place, f)
-  if not flame.internal.callable(f) then
-    fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f))
-  end
   hooks[self] = hooks[self] or { before = {}, after = {} }
   local list = hooks[self][place]
   list[#list + 1] = f
@@ -195,11 +146,13 @@ local function add_hook(self, place, f)
 end
 
 --- f(module, arguments, result) runs after each forward; what it returns replaces the result.
----@return table  with remove()
-function Module:register_forward_hook(f) return add_hook(self, "after", f) end
---- f(module, arguments) runs before each forward; what it returns replaces the arguments.
----@return table  with remove()
-function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) end
+--- Gives a table with remove().
+put(Module, "Module:register_forward_hook(f: fn) -> table",
+  function(self, f) return add_hook(self, "after", f) end)
+--- f(module, arguments) runs before each forward; what it returns replaces the arguments. Gives a
+--- table with remove().
+put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
+  function(self, f) return add_hook(self, "before", f) end)
 
 -- ---- what is below ---------------------------------------------------------------------------
 
@@ -271,18 +224,20 @@ each_pair.__pairs = function(self) return setmetatable({ list = self.list, at = 
 local function pairs_of(list) return setmetatable({ list = list, at = 0 }, each_pair) end
 
 --- Parameters in order of first assignment, shared ones once.
----@return flame.Tensor[]
-function Module:parameters() return values_of(collect(self, parameters_only)) end
+put(Module, "Module:parameters() -> T[]",
+  function(self) return values_of(collect(self, parameters_only)) end)
 
 --- Buffers in order of first assignment.
----@return flame.Tensor[]
-function Module:buffers() return values_of(collect(self, buffers_only)) end
+put(Module, "Module:buffers() -> T[]",
+  function(self) return values_of(collect(self, buffers_only)) end)
 
 --- for name, parameter in net:named_parameters() do … end
-function Module:named_parameters() return pairs_of(collect(self, parameters_only)) end
+put(Module, "Module:named_parameters() -> fn",
+  function(self) return pairs_of(collect(self, parameters_only)) end)
 
 --- for name, buffer in net:named_buffers() do … end
-function Module:named_buffers() return pairs_of(collect(self, buffers_only)) end
+put(Module, "Module:named_buffers() -> fn",
+  function(self) return pairs_of(collect(self, buffers_only)) end)
 
 local function modules_below(self)
   local list = { { "", self } }
@@ -293,10 +248,11 @@ local function modules_below(self)
 end
 
 --- for name, module in net:named_modules() do … end; the module itself comes first, as "".
-function Module:named_modules() return pairs_of(modules_below(self)) end
+put(Module, "Module:named_modules() -> fn", function(self) return pairs_of(modules_below(self)) end)
 
 --- The module and all below it: a list, or for module in net:modules() do … end.
-function Module:modules() return setmetatable(values_of(modules_below(self)), each_value) end
+put(Module, "Module:modules() -> Module[]",
+  function(self) return setmetatable(values_of(modules_below(self)), each_value) end)
 
 local function children_of(self)
   local list, direct = {}, {}
@@ -318,9 +274,10 @@ local function children_of(self)
 end
 
 --- The modules that the module itself holds, with their names.
-function Module:named_children() return pairs_of(children_of(self)) end
+put(Module, "Module:named_children() -> fn", function(self) return pairs_of(children_of(self)) end)
 --- The modules that the module itself holds: a list, or for child in net:children() do … end.
-function Module:children() return setmetatable(values_of(children_of(self)), each_value) end
+put(Module, "Module:children() -> Module[]",
+  function(self) return setmetatable(values_of(children_of(self)), each_value) end)
 
 local function at_path(self, path, what)
   local value = self
@@ -333,30 +290,36 @@ local function at_path(self, path, what)
   end
   return value
 end
---- What stands at a dotted path; raises when nothing does.
-function Module:get_submodule(path) return at_path(self, path, "module") end
-function Module:get_parameter(path) return at_path(self, path, "parameter") end
-function Module:get_buffer(path) return at_path(self, path, "buffer") end
+--- The module at a dotted path; raises where there is none.
+put(Module, "Module:get_submodule(path: str|int) -> Module",
+  function(self, path) return at_path(self, path, "module") end)
+--- The parameter at a dotted path.
+put(Module, "Module:get_parameter(path: str|int) -> T",
+  function(self, path) return at_path(self, path, "parameter") end)
+--- The buffer at a dotted path.
+put(Module, "Module:get_buffer(path: str|int) -> T",
+  function(self, path) return at_path(self, path, "buffer") end)
 
---- As self[name] = nn.Buffer(x), nn.Parameter(x) and self[name] = module.
-function Module:register_buffer(name, x, persistent)
-  self[name] = x and nn.Buffer(x, persistent) or nil
-end
-function Module:register_parameter(name, x)
+--- As self[name] = nn.Buffer(x, persistent).
+put(Module, "Module:register_buffer(name: str|int, x?: T, persistent = true)",
+  function(self, name, x, persistent) self[name] = x and nn.Buffer(x, persistent) or nil end)
+--- As self[name] = nn.Parameter(x).
+put(Module, "Module:register_parameter(name: str|int, x?: T)", function(self, name, x)
   self[name] = x and (kinds[x] == "parameter" and x or nn.Parameter(x)) or nil
-end
-function Module:add_module(name, module) self[name] = module end
+end)
+--- As self[name] = module.
+put(Module, "Module:add_module(name: str|int, module?: Module)",
+  function(self, name, module) self[name] = module end)
 Module.register_module = Module.add_module
 
 -- ---- state --------------------------------------------------------------------------------------
 
 --- A snapshot of all parameters and buffers by name; training on does not change it.
----@return table<string, flame.Tensor>
-function Module:state_dict()
+put(Module, "Module:state_dict() -> table", function(self)
   local out = {}
   for _, entry in ipairs(collect(self, saved_only)) do out[entry[1]] = entry[2]:detach() end
   return out
-end
+end)
 
 -- "blocks.0.weight" -> "blocks.1.weight"
 local function one_based(name)
@@ -408,26 +371,19 @@ local function match(self, given)
   return pairs_found, missing, surplus, wrong
 end
 
---- Takes values into the same handles; every name must be there, unless strict = false. On an error
---- nothing has changed.
----@param state table<string, flame.Tensor>
----@param options table?  {strict = true, zero_based = false: names count lists from 0, as PyTorch's}
----@return table  {missing_keys = {…}, unexpected_keys = {…}}
-function Module:load_state_dict(state, options)
-  if type(options) == "boolean" then options = { strict = options } end
-  options = options_of("load_state_dict", options, { strict = true, zero_based = true })
-  if type(state) ~= "table" then
-    fail("load_state_dict: need a table of tensors by name, got %s", word(state))
-  end
+--- Takes values into the same handles; every name must be there, unless strict = false. With
+--- zero_based names count lists from 0, as PyTorch's. On an error nothing has changed. Gives
+--- {missing_keys = {…}, unexpected_keys = {…}}.
+put(Module, "Module:load_state_dict(state: table, strict = true, *, zero_based = false) -> table",
+  function(self, state, strict, zero_based)
   local given = {}
   for name, value in pairs(state) do
-    given[options.zero_based and one_based(tostring(name)) or name] = value
+    given[zero_based and one_based(tostring(name)) or name] = value
   end
   local found, missing, surplus, wrong = match(self, given)
-  if #wrong > 0 or options.strict ~= false and (#missing > 0 or #surplus > 0) then
+  if #wrong > 0 or strict and (#missing > 0 or #surplus > 0) then
     fail("load_state_dict: %s",
-      complaints(wrong, options.strict ~= false and missing or {},
-        options.strict ~= false and surplus or {}))
+      complaints(wrong, strict and missing or {}, strict and surplus or {}))
   end
   flame.no_grad(function()
     for _, pair in ipairs(found) do
@@ -437,56 +393,48 @@ function Module:load_state_dict(state, options)
     end
   end)
   return { missing_keys = missing, unexpected_keys = surplus }
-end
+end)
 
 --- Training mode for the module and all below it.
-function Module:train(on)
-  if on == nil then on = true end
-  if type(on) ~= "boolean" then fail("train: need true or false, got %s", type(on)) end
+put(Module, "Module:train(mode = true) -> self", function(self, on)
   for _, entry in ipairs(modules_below(self)) do rawset(entry[2], "training", on) end
   return self
-end
+end)
 
-function Module:eval() return self:train(false) end
+--- The mode of use for the module and all below it: no dropout, running statistics.
+put(Module, "Module:eval() -> self", function(self) return self:train(false) end)
 
 --- Calls f on every module below and then on the module itself.
-function Module:apply(f)
-  if not flame.internal.callable(f) then
-    fail("%s: apply needs a function, got %s", getmetatable(self).__name, word(f))
-  end
+put(Module, "Module:apply(f: fn) -> self", function(self, f)
   for _, entry in ipairs(children_of(self)) do entry[2]:apply(f) end
   f(self)
   return self
-end
+end)
 
---- Sets .grad of every parameter to nil; set_to_none = false, also in a
---- table, fills them with 0 instead.
----@param set_to_none? boolean|table  true
-function Module:zero_grad(set_to_none)
+--- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
+put(Module, "Module:zero_grad(set_to_none = true)", function(self, set_to_none)
   flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
-end
+end)
 
 --- Tracks every parameter, or none.
-function Module:requires_grad_(on)
-  for _, p in ipairs(self:parameters()) do p:requires_grad_(on ~= false) end
+put(Module, "Module:requires_grad_(requires_grad = true) -> self", function(self, on)
+  for _, p in ipairs(self:parameters()) do p:requires_grad_(on) end
   return self
-end
+end)
 
 local float_names = { f64 = true, f32 = true, f16 = true, bf16 = true }
 local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, bool = true }
 
---- Moves every parameter and buffer, or converts the floating ones, inside the same handles.
----@param ... string  device, floating dtype, or both; or a tensor to be like
-function Module:to(...)
+--- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
+--- device, a floating dtype, or both; or a tensor to be like.
+put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
   flame.internal.moves = (flame.internal.moves or 0) + 1          -- the state of optimisers follows
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
     local where = given[i]
-    if type(where) ~= "string" then
-      fail("to: need a device or a floating dtype, got %s", type(where))
-    end
+    if flame.is_tensor(where) then fail("to: a tensor to be like stands alone") end
     if other_names[where] then
       fail("to: modules convert to f64, f32, f16 or bf16, not to %s", where)
     end
@@ -496,24 +444,31 @@ function Module:to(...)
     end
   end
   return self
-end
+end)
 
-function Module:cuda(n) return self:to(n and "cuda:" .. n or "cuda") end
-function Module:cpu() return self:to("cpu") end
-function Module:float() return self:to("f32") end
-function Module:double() return self:to("f64") end
-function Module:half() return self:to("f16") end
-function Module:bfloat16() return self:to("bf16") end
+--- All values to a GPU.
+put(Module, "Module:cuda(ordinal?: int) -> self",
+  function(self, n) return self:to(n and "cuda:" .. n or "cuda") end)
+--- All values to the CPU.
+put(Module, "Module:cpu() -> self", function(self) return self:to("cpu") end)
+--- Float values as f32.
+put(Module, "Module:float() -> self", function(self) return self:to("f32") end)
+--- Float values as f64.
+put(Module, "Module:double() -> self", function(self) return self:to("f64") end)
+--- Float values as f16.
+put(Module, "Module:half() -> self", function(self) return self:to("f16") end)
+--- Float values as bf16.
+put(Module, "Module:bfloat16() -> self", function(self) return self:to("bf16") end)
 
 --- Number of elements of all parameters.
-function Module:count()
+put(Module, "Module:count() -> int", function(self)
   local n = 0
   for _, p in ipairs(self:parameters()) do n = n + p:numel() end
   return n
-end
+end)
 
 --- The tree as text: "Name(extra)", and what is below in lines of its own.
-function Module:describe()
+put(Module, "Module:describe() -> str", function(self)
   local extra = self.extra or self.extra_repr
   local head, lines = extra and extra(self) or "", {}
   local name = getmetatable(self).__name
@@ -523,16 +478,22 @@ function Module:describe()
   if #lines == 0 then return name .. "(" .. head .. ")" end
   return name .. "(\n" .. (head ~= "" and "  " .. head .. "\n" or "")
     .. table.concat(lines, "\n") .. "\n)"
+end)
+
+local function positive(what, name, value)
+  if value < 1 then fail("%s: %s is %d, need a positive integer", what, name, value) end
 end
 
-local positive, read, make_options = require "flame.nn_arguments"(fail, options_of)
-local shared = { fail = fail, positive = positive, options_of = options_of, read = read,
-  make_options = make_options, is_module = is_module, kinds = kinds, marked = marked }
-flame.internal.load()                                  -- what flame.internal gets from Lua
+--- The same with the name apart.
+local function raise(op, message, ...) flame.internal.fail(op, message:format(...)) end
+
+local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,
+  call = call, put = put,
+  is_module = is_module, kinds = kinds, marked = marked }
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)
-require "flame.nn_more"(nn, positive, options_of, shared)
+require "flame.nn_more"(nn, shared)
 require "flame.nn_attention"(nn, shared)
 require "flame.nn_transformer"(nn, shared)
 require "flame.nn_conv"(nn, shared)
@@ -540,26 +501,10 @@ require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
 shared.order, shared.hooks, shared.fields, shared.collect = order, hooks, fields, collect
-require "flame.nn_shim"(nn, shared)
 require "flame.nn_copy"(nn, shared)
 require "flame.nn_average"(nn, shared)
 require "flame.nn_parametrize"(nn, shared)
 require "flame.nn_gated"(nn, shared)
 require "flame.nn_lora"(nn, shared)
-
-for _, class in pairs(nn) do
-  if class == Module then flame.internal.limit(class)
-  elseif type(class) == "table" and rawget(class, "__name") then
-    local init, forward = rawget(class, "init"), rawget(class, "forward")
-    class.init, class.forward = nil, nil
-    flame.internal.limit(class)
-    for key, f in pairs { init = init, forward = forward } do
-      local facts = debug.getinfo(f, "u")
-      if not facts.isvararg then limits[f] = facts.nparams - 1 end
-      class[key] = f
-    end
-  end
-end
-for _, t in ipairs { nn.init, nn.utils } do flame.internal.limit(t) end
 
 return flame.internal.namespace(nn, "nn")

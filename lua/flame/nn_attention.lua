@@ -2,42 +2,44 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
+  local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  local function heads_of(what, d, heads)
-    positive(what, "d", d)
-    positive(what, "heads", heads)
+  --- Features and heads, whose names in the declaration are given.
+  local function heads_of(what, d, heads, name, heads_name)
+    positive(what, name, d)
+    positive(what, heads_name, heads)
     if d % heads ~= 0 then fail("%s: %d features do not split into %d heads", what, d, heads) end
   end
 
-  --- Causal self-attention over (batch, time, d) with 'heads' heads:
-  --- softmax(Q K^T / sqrt(d / heads) with the future at -inf) V, then a projection.
-  nn.CausalSelfAttention = Module.extend("CausalSelfAttention")
-  function nn.CausalSelfAttention:init(d, heads, ...)
-    local o = read("CausalSelfAttention", "dropout bias", "", ...)
-    heads_of("CausalSelfAttention", d, heads)
-    self.d, self.heads = d, heads
-    self.qkv = nn.Linear(d, 3 * d, { bias = o.bias })
-    self.proj = nn.Linear(d, d, { bias = o.bias })
-    self.drop = nn.Dropout(o.dropout or 0)
-  end
+  --- Causal self-attention over (batch, time, size) with 'heads' heads:
+  --- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
+  class("nn.CausalSelfAttention(size: int, heads: int, dropout = 0, bias = true)",
+    function(self, d, heads, dropout, bias)
+      heads_of("CausalSelfAttention", d, heads, "size", "heads")
+      self.d, self.heads = d, heads
+      self.qkv = nn.Linear(d, 3 * d, bias)
+      self.proj = nn.Linear(d, d, bias)
+      self.drop = nn.Dropout(dropout)
+    end)
   --- What attention has seen of a text that is written token by token: keys and values of up to
   --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
   --- in 'seen'. Nothing is differentiated through it.
-  function nn.CausalSelfAttention:cache(batch, length)
-    positive("CausalSelfAttention:cache", "batch", batch)
-    positive("CausalSelfAttention:cache", "length", length)
+  shared.put(nn.CausalSelfAttention, "CausalSelfAttention:cache(batch: int, length: int) -> table",
+    function(self, batch, length)
+    local op = "CausalSelfAttention:cache"
+    positive(op, "batch", batch)
+    positive(op, "length", length)
     local w = self.qkv.weight
     local function rows()
       return flame.zeros({ batch, self.heads, length, self.d // self.heads },
         { dtype = w.dtype, device = w.device })
     end
     return { k = rows(), v = rows(), seen = 0, length = length }
-  end
+  end, "CausalSelfAttention:cache")
   -- The positions of q see those before them in the cache, which takes up k and v.
   local function attend_cached(cache, q, k, v, drop)
     local op = "CausalSelfAttention"
-    if type(cache) ~= "table" or not flame.is_tensor(cache.k) then
+    if not flame.is_tensor(cache.k) then
       fail("%s: cache must come from its cache(batch, length), got %s", op,
         flame.internal.word(cache))
     end
@@ -61,7 +63,7 @@ return function(nn, shared)
       { attn_mask = mask, dropout_p = drop })
   end
   --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
-  function nn.CausalSelfAttention:forward(x, cache)
+  call(nn.CausalSelfAttention, "(x: T, cache?: table) -> T", function(self, x, cache)
     local b, t, d = x:size(1), x:size(2), self.d
     local h, size = self.heads, self.d // self.heads
     local qkv = self.qkv(x):reshape(b, t, 3, h, size)
@@ -71,7 +73,7 @@ return function(nn, shared)
       or flame.scaled_dot_product_attention(part(1), part(2), part(3),
         { is_causal = true, dropout_p = drop })
     return self.proj(y:transpose(2, 3):reshape(b, t, d))
-  end
+  end)
   function nn.CausalSelfAttention:extra()
     return self.d .. " features, " .. self.heads .. " heads"
   end
@@ -86,19 +88,17 @@ return function(nn, shared)
   --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
   --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
   --- holds beside one.
-  nn.MultiheadAttention = Module.extend("MultiheadAttention")
-  function nn.MultiheadAttention:init(d, heads, ...)
-    local o = read("MultiheadAttention",
-      "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
-    heads_of("MultiheadAttention", d, heads)
-    self.embed_dim, self.num_heads = d, heads
-    self.dropout = flame.internal.need_number("MultiheadAttention", "dropout", o.dropout or 0)
-    self.batch_first, self.add_zero_attn = o.batch_first == true, o.add_zero_attn == true
+  class([[nn.MultiheadAttention(embed_dim: int, num_heads: int, dropout = 0, bias = true,
+    add_bias_kv = false, add_zero_attn = false, kdim: int = embed_dim, vdim: int = embed_dim,
+    batch_first = false, device?: device, dtype?: dtype)]], function(self, d, heads, dropout, bias,
+      add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype)
+    local as = { device = device, dtype = dtype }
+    heads_of("MultiheadAttention", d, heads, "embed_dim", "num_heads")
+    self.embed_dim, self.num_heads, self.dropout = d, heads, dropout
+    self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
     local function weight(rows, columns)
-      return nn.Parameter(
-        nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))
+      return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, as)))
     end
-    local kdim, vdim = o.kdim or d, o.vdim or d
     if kdim == d and vdim == d then
       self.in_proj_weight = weight(3 * d, d)
     else
@@ -106,19 +106,17 @@ return function(nn, shared)
       self.k_proj_weight = weight(d, kdim)
       self.v_proj_weight = weight(d, vdim)
     end
-    if o.bias ~= false then
-      self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, shared.make_options(o)))
-    end
-    self.out_proj = nn.Linear(d, d, { bias = o.bias, dtype = o.dtype, device = o.device })
-    if self.out_proj.bias then nn.init.zeros(self.out_proj.bias) end
-    if o.add_bias_kv then                                  -- one more key and value, learnt
+    if bias then self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, as)) end
+    self.out_proj = nn.Linear(d, d, bias, device, dtype)
+    if bias then nn.init.zeros(self.out_proj.bias) end
+    if add_bias_kv then                                    -- one more key and value, learnt
       local function row()
-        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, shared.make_options(o))))
+        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, as)))
       end
       self.bias_k = row()
       self.bias_v = row()
     end
-  end
+  end)
 
   local separate = { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
   -- (batch, time, features) to (batch, heads, time, size).
@@ -197,12 +195,10 @@ return function(nn, shared)
     return weights:matmul(v), weights
   end
 
-  local call_names =
-    "key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
-  function nn.MultiheadAttention:forward(query, ...)
-    local o = read("MultiheadAttention", call_names, "", ...)
-    local key = o.key or query
-    local value = o.value or key
+  call(nn.MultiheadAttention, [[(query: T, key: T = query, value: T = key, key_padding_mask?: T,
+    need_weights = true, attn_mask?: T, average_attn_weights = true, is_causal = false)
+    -> T, weights: T if need_weights]], function(self, query, key, value, padding_mask,
+      need_weights, attn_mask, average, is_causal)
     local flat = query.ndim == 2
     local function come(x)
       if x.ndim ~= (flat and 2 or 3) then
@@ -213,12 +209,13 @@ return function(nn, shared)
     end
     local q, k, v = project(self, come(query), 1), project(self, come(key), 2),
       project(self, come(value), 3)
-    local y, weights = attend(self, q, k, v, o)
+    local y, weights = attend(self, q, k, v, { key_padding_mask = padding_mask,
+      need_weights = need_weights, attn_mask = attn_mask, is_causal = is_causal })
     y = self.out_proj(y:transpose(2, 3):reshape(q:size(1), q:size(3), self.embed_dim))
-    if weights and o.average_attn_weights ~= false then weights = weights:mean(2) end
+    if weights and average then weights = weights:mean(2) end
     if flat then return y:squeeze(1), weights and weights:squeeze(1) end
     return self.batch_first and y or y:transpose(1, 2), weights
-  end
+  end)
   function nn.MultiheadAttention:extra()
     return ("embed_dim=%d, num_heads=%d, batch_first=%s"):format(self.embed_dim, self.num_heads,
       self.batch_first)
@@ -229,65 +226,63 @@ return function(nn, shared)
   --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
   --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
   --- MultiheadAttention.
-  nn.TransformerBlock = Module.extend("TransformerBlock")
-  function nn.TransformerBlock:init(d, heads, ...)
-    local o = read("TransformerBlock", "dropout bias causal hidden", "", ...)
-    heads_of("TransformerBlock", d, heads)
-    local hidden = o.hidden or 4 * d
-    self.causal = o.causal == true
+  class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
+    hidden?: int)]], function(self, d, heads, dropout, bias, causal, hidden)
+    heads_of("TransformerBlock", d, heads, "size", "heads")
+    hidden = hidden or 4 * d
+    self.causal = causal
     self.norm1 = nn.LayerNorm(d)
     self.attention = nn.MultiheadAttention(d, heads,
-      { dropout = o.dropout, bias = o.bias, batch_first = true })
+      { dropout = dropout, bias = bias, batch_first = true })
     self.norm2 = nn.LayerNorm(d)
-    self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = o.bias }), nn.GELU(),
-      nn.Linear(hidden, d, { bias = o.bias }), nn.Dropout(o.dropout or 0) }
-  end
-  function nn.TransformerBlock:forward(x, ...)
-    local o = read("TransformerBlock", "attn_mask key_padding_mask is_causal", "", ...)
-    o.need_weights = false
-    if o.is_causal == nil then o.is_causal = self.causal end
-    local y = self.attention(self.norm1(x), o)
-    x = x + y
-    return x + self.mlp(self.norm2(x))
+    self.mlp = nn.Sequential { nn.Linear(d, hidden, bias), nn.GELU(), nn.Linear(hidden, d, bias),
+      nn.Dropout(dropout) }
+  end)
+  call(nn.TransformerBlock, "(x: T, attn_mask?: T, key_padding_mask?: T, is_causal?: bool) -> T",
+    function(self, x, attn_mask, padding_mask, is_causal)
+      if is_causal == nil then is_causal = self.causal end
+      local y = self.attention(self.norm1(x), { attn_mask = attn_mask,
+        key_padding_mask = padding_mask, is_causal = is_causal, need_weights = false })
+      x = x + y
+      return x + self.mlp(self.norm2(x))
+    end)
+
+  --- The function that an activation is or names.
+  function shared.activation_of(what, f)
+    local given = type(f) == "string" and flame[f] or f
+    if not flame.internal.callable(given) then fail("%s: there is no activation %s", what, f) end
+    return given
   end
 
   --- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
   --- unless batch_first.
-  nn.TransformerEncoderLayer = Module.extend("TransformerEncoderLayer")
-  function nn.TransformerEncoderLayer:init(d, heads, ...)
-    local given = table.pack(...)
-    local o = read("TransformerEncoderLayer",
-      "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
-      "dtype device", ...)
-    local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
+  class([[nn.TransformerEncoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
+    dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
+    norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
+    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
+      dtype)
+    local as = { bias = bias, dtype = dtype, device = device }
     rawset(self, "again", function()
-      return nn.TransformerEncoderLayer(d, heads, table.unpack(given, 1, given.n))
+      return nn.TransformerEncoderLayer(d, heads, hidden, p, activation, eps, batch_first,
+        norm_first, as)
     end)
-    local kind = { bias = o.bias, dtype = o.dtype, device = o.device }
-    self.norm_first = o.norm_first == true
+    self.norm_first = norm_first
     self.self_attn = nn.MultiheadAttention(d, heads,
-      { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
-      device = o.device })
-    self.linear1 = nn.Linear(d, hidden, kind)      -- a line each: order of assignment counts
+      { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype, device = device })
+    self.linear1 = nn.Linear(d, hidden, as)        -- a line each: order of assignment counts
     self.dropout = nn.Dropout(p)
-    self.linear2 = nn.Linear(hidden, d, kind)
-    local norm = { eps = o.layer_norm_eps, bias = o.bias, dtype = o.dtype, device = o.device }
-    self.norm1 = nn.LayerNorm(d, norm)
-    self.norm2 = nn.LayerNorm(d, norm)
+    self.linear2 = nn.Linear(hidden, d, as)
+    self.norm1 = nn.LayerNorm(d, eps, as)
+    self.norm2 = nn.LayerNorm(d, eps, as)
     self.dropout1 = nn.Dropout(p)
     self.dropout2 = nn.Dropout(p)
-    local f = o.activation or "relu"
-    rawset(self, "activation", type(f) == "string" and flame[f] or f)
-    if not flame.internal.callable(self.activation) then
-      fail("TransformerEncoderLayer: there is no activation %s", tostring(f))
-    end
-  end
-  function nn.TransformerEncoderLayer:forward(x, ...)
-    local o = read("TransformerEncoderLayer", "src_mask src_key_padding_mask is_causal", "", ...)
+    rawset(self, "activation", shared.activation_of("TransformerEncoderLayer", activation))
+  end)
+  call(nn.TransformerEncoderLayer, [[(src: T, src_mask?: T, src_key_padding_mask?: T,
+    is_causal = false) -> T]], function(self, x, mask, padding_mask, is_causal)
     local function look(y)
-      local z = self.self_attn(y, y, y,
-        { attn_mask = o.src_mask, key_padding_mask = o.src_key_padding_mask,
-        is_causal = o.is_causal, need_weights = false })
+      local z = self.self_attn(y, y, y, { attn_mask = mask, key_padding_mask = padding_mask,
+        is_causal = is_causal, need_weights = false })
       return self.dropout1(z)
     end
     local function feed(y)
@@ -299,5 +294,5 @@ return function(nn, shared)
     end
     x = self.norm1(x + look(x))
     return self.norm2(x + feed(x))
-  end
+  end)
 end

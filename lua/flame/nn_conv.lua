@@ -3,8 +3,7 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail, positive = nn.Module, shared.fail, shared.positive
-  local read, make_options = shared.read, shared.make_options
+  local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   --- A number or list as a list of n positive integers.
   local function sizes(name, what, v, n)
@@ -34,16 +33,15 @@ return function(nn, shared)
     local fan = 1
     for i = 2, #shape do fan = fan * shape[i] end
     local bound = fan > 0 and 1 / math.sqrt(fan) or 0
-    self.weight = nn.Parameter(flame.uniform(shape, -bound, bound, make_options(o)))
-    if o.bias ~= false then
-      self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o)))
-    end
+    local as = { device = o.device, dtype = o.dtype }
+    self.weight = nn.Parameter(flame.uniform(shape, -bound, bound, as))
+    if o.bias then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, as)) end
   end
 
   local function setup(self, name, n, inputs, outputs, kernel_size, o)
     positive(name, "in_channels", inputs)
     positive(name, "out_channels", outputs)
-    local groups = o.groups or 1
+    local groups = o.groups
     positive(name, "groups", groups)
     if inputs % groups ~= 0 or outputs % groups ~= 0 then
       fail("%s: %d and %d channels do not divide into %d groups", name, inputs, outputs, groups)
@@ -51,7 +49,7 @@ return function(nn, shared)
     self.in_channels, self.out_channels, self.groups = inputs, outputs, groups
     rawset(self, "kernel_size", sizes(name, "kernel_size", kernel_size, n))
     for _, key in ipairs { "stride", "padding", "dilation", "output_padding" } do
-      rawset(self, key, o[key] or (key == "stride" or key == "dilation") and 1 or 0)
+      rawset(self, key, o[key] or 0)
     end
     return groups
   end
@@ -62,8 +60,6 @@ return function(nn, shared)
       shown(self.kernel_size), shown(self.stride), shown(self.padding),
       self.groups > 1 and ", groups=" .. self.groups or "")
   end
-
-  local pad_modes = { zeros = true, reflect = true, replicate = true, circular = true }
 
   --- What :pad takes, from the last axis backwards, for a padding of n axes.
   local function pad_list(self, n)
@@ -83,21 +79,22 @@ return function(nn, shared)
     return list
   end
 
-  local function convolution(n)
+  local function convolution(n, text)
     local name, op = "Conv" .. n .. "d", "conv" .. n .. "d"
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(inputs, outputs, kernel_size, ...)
-      local o = read(name, "stride padding dilation groups bias padding_mode device dtype", "", ...)
-      local groups = setup(self, name, n, inputs, outputs, kernel_size, o)
-      self.padding_mode = o.padding_mode or "zeros"
-      if not pad_modes[self.padding_mode] then
-        fail('%s: padding_mode must be "zeros", "reflect", "replicate" or "circular", got "%s"',
-          name, tostring(o.padding_mode))
-      end
-      draw(self, { outputs, inputs // groups, table.unpack(self.kernel_size) }, outputs, o)
-    end
-    function class:forward(x)
+    --- A convolution with weights; padding also as a list of pairs before and after.
+    local made = class(text [[nn.ConvND(in_channels: int, out_channels: int, kernel_size: DIMS,
+      stride: DIMS = 1, padding: DIMS|"same"|"valid"|any[] = 0, dilation: DIMS = 1,
+      groups: int = 1, bias = true,
+      padding_mode: "zeros"|"reflect"|"replicate"|"circular" = "zeros", device?: device,
+      dtype?: dtype)]], function(self, inputs, outputs, kernel_size, stride, pad, dilation, groups,
+        bias, mode, device, dtype)
+      setup(self, name, n, inputs, outputs, kernel_size,
+        { stride = stride, padding = pad, dilation = dilation, groups = groups })
+      self.padding_mode = mode
+      draw(self, { outputs, inputs // groups, table.unpack(self.kernel_size) }, outputs,
+        { bias = bias, device = device, dtype = dtype })
+    end)
+    call(made, "(x: T) -> T", function(self, x)
       local o = { stride = self.stride, padding = self.padding, dilation = self.dilation,
         groups = self.groups }
       if self.padding_mode ~= "zeros" and o.padding ~= "valid" then
@@ -105,25 +102,24 @@ return function(nn, shared)
         o.padding = 0
       end
       return flame[op](x, self.weight, self.bias, o)
-    end
-    class.extra = extra
+    end)
+    made.extra = extra
   end
 
-  local function transposed(n)
+  local function transposed(n, text)
     local name, op = "ConvTranspose" .. n .. "d", "conv_transpose" .. n .. "d"
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(inputs, outputs, kernel_size, ...)
-      local o = read(name,
-        "stride padding output_padding groups bias dilation padding_mode device dtype", "", ...)
-      if o.padding_mode and o.padding_mode ~= "zeros" then
-        fail('%s: padding_mode must be "zeros"', name)
-      end
-      local groups = setup(self, name, n, inputs, outputs, kernel_size, o)
-      draw(self, { inputs, outputs // groups, table.unpack(self.kernel_size) }, outputs, o)
-    end
-    --- output_size: chooses output_padding.
-    function class:forward(x, output_size)
+    --- A transposed convolution with weights; output_size in a call chooses output_padding.
+    local made = class(text [[nn.ConvTransposeND(in_channels: int, out_channels: int,
+      kernel_size: DIMS, stride: DIMS = 1, padding: DIMS|any[] = 0, output_padding: DIMS = 0,
+      groups: int = 1, bias = true, dilation: DIMS = 1, padding_mode: "zeros" = "zeros",
+      device?: device, dtype?: dtype)]], function(self, inputs, outputs, kernel_size, stride, pad,
+        output_padding, groups, bias, dilation, _, device, dtype)
+      setup(self, name, n, inputs, outputs, kernel_size, { stride = stride, padding = pad,
+        dilation = dilation, groups = groups, output_padding = output_padding })
+      draw(self, { inputs, outputs // groups, table.unpack(self.kernel_size) }, outputs,
+        { bias = bias, device = device, dtype = dtype })
+    end)
+    call(made, "(x: T, output_size?: int[]) -> T", function(self, x, output_size)
       local more = self.output_padding
       if output_size then
         more = {}
@@ -145,116 +141,119 @@ return function(nn, shared)
       return flame[op](x, self.weight, self.bias,
         { stride = self.stride, padding = self.padding, output_padding = more,
         dilation = self.dilation, groups = self.groups })
-    end
-    class.extra = extra
+    end)
+    made.extra = extra
   end
-
-  -- ---- modules of one function -----------------------------------------------------------------
-  --- A module that calls flame[op] with its options; names: their order. first: what comes before
-  --- them, by position, in the function. more: arguments of a call after x.
-  local function simple(name, op, names, first, more)
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(...) rawset(self, "options", read(name, names, "", ...)) end
-    function class:forward(x, ...)
-      local o, list, extra_args = {}, {}, table.pack(...)
-      if extra_args.n > (more or 0) then
-        fail("%s: %d arguments at most, got %d", name, 1 + (more or 0), 1 + extra_args.n)
-      end
-      for key, value in pairs(self.options) do o[key] = value end
-      for i, key in ipairs(first or {}) do
-        if o[key] == nil then fail("%s: %s is missing", name, key) end
-        list[i], o[key] = o[key], nil
-      end
-      table.move(list, 1, #list, extra_args.n + 1, extra_args)
-      local count = extra_args.n + #list
-      if next(o) ~= nil then
-        count = count + 1
-        extra_args[count] = o
-      end
-      return flame[op](x, table.unpack(extra_args, 1, count))
-    end
-    function class:extra()
-      local text = {}
-      for key in names:gmatch("%S+") do
-        if self.options[key] ~= nil then
-          text[#text + 1] = key .. "=" .. shown(self.options[key])
-        end
-      end
-      return table.concat(text, ", ")
-    end
-    return class
-  end
-
-  for n = 1, 3 do
-    convolution(n)
-    transposed(n)
-    local d = n .. "d"
-    simple("MaxPool" .. d, "max_pool" .. d,
-      "kernel_size stride padding dilation return_indices ceil_mode")
-    simple("AvgPool" .. d, "avg_pool" .. d,
-      "kernel_size stride padding ceil_mode count_include_pad divisor_override")
-    simple("AdaptiveAvgPool" .. d, "adaptive_avg_pool" .. d, "output_size")
-    simple("AdaptiveMaxPool" .. d, "adaptive_max_pool" .. d, "output_size return_indices")
-    simple("MaxUnpool" .. d, "max_unpool" .. d, "kernel_size stride padding", nil, 2)
-  end
-  for _, d in ipairs { "2d", "3d" } do
-    simple("FractionalMaxPool" .. d, "fractional_max_pool" .. d,
-      "kernel_size output_size output_ratio return_indices _random_samples")
-  end
-  simple("LPPool1d", "lp_pool1d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
-  simple("LPPool2d", "lp_pool2d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
-  simple("LPPool3d", "lp_pool3d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
-  simple("LocalResponseNorm", "local_response_norm", "size alpha beta k")
-  simple("Upsample", "interpolate", "size scale_factor mode align_corners recompute_scale_factor")
-  --- Upsample with the mode fixed.
-  simple("UpsamplingNearest2d", "interpolate", "size scale_factor")
-  simple("UpsamplingBilinear2d", "interpolate", "size scale_factor")
-  function nn.UpsamplingBilinear2d:forward(x)
-    local o = self.options
-    return flame.interpolate(x,
-      { size = o.size, scale_factor = o.scale_factor, mode = "bilinear", align_corners = true })
-  end
-  simple("PixelShuffle", "pixel_shuffle", "upscale_factor", { "upscale_factor" })
-  simple("PixelUnshuffle", "pixel_unshuffle", "downscale_factor", { "downscale_factor" })
-  simple("ChannelShuffle", "channel_shuffle", "groups", { "groups" })
-  simple("Unfold", "im2col", "kernel_size dilation padding stride")
-  simple("Fold", "col2im", "output_size kernel_size dilation padding stride", { "output_size" })
 
   -- ---- padding ----------------------------------------------------------------------------------
-  --- padding: a number for all sides, or {left, right, top, bottom, …} as :pad takes it.
-  local function padding(name, n, mode, value)
-    local class = Module.extend(name)
-    nn[name] = class
-    local function set(self, amount, constant)
+  --- A module that pads n axes by a number on all sides, or by {left, right, top, bottom, …} as
+  --- :pad takes it; value: of the constant.
+  local function padding_module(text, n, mode)
+    local name = text:match("%.(%w+)%(")
+    local made = class(text, function(self, amount, value)
       local list = amount
       if type(amount) == "number" then
         list = {}
         for i = 1, 2 * n do list[i] = amount end
       end
-      if type(list) ~= "table" or #list ~= 2 * n then
-        fail("%s: padding must be a number or %d numbers", name, 2 * n)
-      end
+      if #list ~= 2 * n then fail("%s: padding must be a number or %d numbers", name, 2 * n) end
       rawset(self, "padding", list)
-      rawset(self, "value", value or constant)
-      if mode == "constant" and type(self.value) ~= "number" then
-        fail("%s: value is missing", name)
+      rawset(self, "value", mode == "constant" and (value or 0) or nil)
+    end)
+    call(made, "(x: T) -> T",
+      function(self, x) return x:pad(self.padding, { mode = mode, value = self.value }) end)
+    function made:extra() return shown(self.padding) end
+  end
+  local function padding(text, n)
+    --- Zeros around the last axes.
+    padding_module(text "nn.ZeroPadND(padding: int|int[])", n, "constant")
+    --- A value around the last axes.
+    padding_module(text "nn.ConstantPadND(padding: int|int[], value: num)", n, "constant")
+    --- The last axes mirrored at their ends.
+    padding_module(text "nn.ReflectionPadND(padding: int|int[])", n, "reflect")
+    --- The last axes continued with their ends.
+    padding_module(text "nn.ReplicationPadND(padding: int|int[])", n, "replicate")
+    --- The last axes continued from their other ends.
+    padding_module(text "nn.CircularPadND(padding: int|int[])", n, "circular")
+  end
+
+  -- ---- modules of one function -----------------------------------------------------------------
+  local ONE = "(x: T) -> T"
+  --- A module that calls flame[op] with the options that it keeps; first: those that stand before
+  --- them there by position.
+  local function simple(text, op, first)
+    local made = shared.keeper("nn." .. text)
+    call(made, ONE, function(self, x)
+      local o, list, n = {}, {}, #(first or {})
+      for key, value in pairs(self.options) do o[key] = value end
+      for i, key in ipairs(first or {}) do list[i], o[key] = o[key], nil end
+      if next(o) ~= nil then
+        n = n + 1
+        list[n] = o
       end
-    end
-    if mode == "constant" and not value then
-      function class:init(amount, constant) set(self, amount, constant) end
-    else function class:init(amount) set(self, amount) end end
-    function class:forward(x)
-      return x:pad(self.padding,
-        mode == "constant" and { mode = mode, value = self.value } or { mode = mode })
-    end
-    function class:extra() return shown(self.padding) end
+      return flame[op](x, table.unpack(list, 1, n))
+    end)
+    return made
   end
-  for n = 1, 3 do
-    padding("ZeroPad" .. n .. "d", n, "constant", 0)
-    padding("ConstantPad" .. n .. "d", n, "constant")
-    padding("ReflectionPad" .. n .. "d", n, "reflect")
-    padding("ReplicationPad" .. n .. "d", n, "replicate")
-    padding("CircularPad" .. n .. "d", n, "circular")
+
+  --- Pooling, convolutions and padding of n axes.
+  local function of_axes(n)
+    local function text(s) return (s:gsub("DIMS", ("dims(%d)"):format(n)):gsub("ND", n .. "d")) end
+    convolution(n, text)
+    transposed(n, text)
+    --- The largest element of each window; with return_indices their positions too.
+    simple(text [[MaxPoolND(kernel_size: DIMS, stride?: DIMS, padding: DIMS = 0,
+      dilation: DIMS = 1, return_indices = false, ceil_mode = false)]], text "max_poolND")
+    --- The mean of each window.
+    simple(text [[AvgPoolND(kernel_size: DIMS, stride?: DIMS, padding: DIMS = 0, ceil_mode = false,
+      count_include_pad = true, divisor_override?: int)]], text "avg_poolND")
+    --- Means over windows such that the result has this size; false keeps an axis' own.
+    simple(text "AdaptiveAvgPoolND(output_size: int|any[])", text "adaptive_avg_poolND")
+    --- Largest elements over windows such that the result has this size; false keeps an axis' own.
+    simple(text "AdaptiveMaxPoolND(output_size: int|any[], return_indices = false)",
+      text "adaptive_max_poolND")
+    --- The p-norm of each window.
+    simple(text "LPPoolND(norm_type: num, kernel_size: DIMS, stride?: DIMS, ceil_mode = false)",
+      text "lp_poolND", { "norm_type" })
+    --- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+    local unpool = shared.keeper(text "nn.MaxUnpoolND(kernel_size: DIMS, stride?: DIMS, padding: DIMS = 0)")
+    call(unpool, "(x: T, indices: T, output_size?: int[]) -> T", function(self, x, at, size)
+      local o = self.options
+      return flame[text "max_unpoolND"](x, at,
+        { kernel_size = o.kernel_size, stride = o.stride, padding = o.padding, output_size = size })
+    end)
+    padding(text, n)
   end
+  for n = 1, 3 do of_axes(n) end
+
+  for n = 2, 3 do
+    --- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+    simple(([[FractionalMaxPool%dd(kernel_size: dims(%d), output_size?: dims(%d),
+      output_ratio?: num|num[], return_indices = false, _random_samples?: T)]]):format(n, n, n),
+      ("fractional_max_pool%dd"):format(n))
+  end
+  --- x over a power of the mean of its squares in neighbouring channels.
+  simple("LocalResponseNorm(size: int, alpha = 1e-4, beta = 0.75, k = 1)", "local_response_norm")
+  --- The module of flame.interpolate.
+  simple([[Upsample(size?: int|int[], scale_factor?: num|num[],
+    mode: "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area" = "nearest",
+    align_corners?: bool, recompute_scale_factor?: bool)]], "interpolate")
+  --- Upsample, nearest.
+  simple("UpsamplingNearest2d(size?: dims(2), scale_factor?: num|num[])", "interpolate")
+  --- Upsample, bilinear with aligned corners.
+  simple("UpsamplingBilinear2d(size?: dims(2), scale_factor?: num|num[])", "interpolate")
+  call(nn.UpsamplingBilinear2d, ONE, function(self, x)
+    local o = self.options
+    return flame.interpolate(x,
+      { size = o.size, scale_factor = o.scale_factor, mode = "bilinear", align_corners = true })
+  end)
+  simple("PixelShuffle(upscale_factor: int)", "pixel_shuffle", { "upscale_factor" })
+  simple("PixelUnshuffle(downscale_factor: int)", "pixel_unshuffle", { "downscale_factor" })
+  simple("ChannelShuffle(groups: int)", "channel_shuffle", { "groups" })
+  --- Columns of windows of an image.
+  simple([[Unfold(kernel_size: dims(2), dilation: dims(2) = 1, padding: dims(2) = 0,
+    stride: dims(2) = 1)]], "im2col")
+  --- Sums columns of windows back into an image.
+  simple([[Fold(output_size: dims(2), kernel_size: dims(2), dilation: dims(2) = 1,
+    padding: dims(2) = 0, stride: dims(2) = 1)]], "col2im", { "output_size" })
 end

@@ -6,13 +6,10 @@ return function(nn, shared)
   local Module, fail, put = nn.Module, shared.raise, shared.put
   local order, hooks, kinds, fields = shared.order, shared.hooks, shared.kinds, shared.fields
 
-  --- Is m a module of the class, or of one that extends it? false for anything else.
-  ---@param m any
-  ---@param class table  nn.Linear
-  ---@return boolean
-  function nn.is(m, class)
-    if type(class) ~= "table" or not rawget(class, "__name") then
-      fail("is", "class is a %s, need a class as nn.Linear", type(class))
+  --- Is m a module of the class, as nn.Linear, or of one that extends it? false for anything else.
+  put(nn, "nn.is(m?: any|table, class: table) -> bool", function(m, class)
+    if not rawget(class, "__name") then
+      fail("is", "class is a table, need a class as nn.Linear")
     end
     if not shared.is_module(m) then return false end
     local at = getmetatable(m)
@@ -22,7 +19,7 @@ return function(nn, shared)
       at = above and rawget(above, "__index")
     end
     return false
-  end
+  end)
 
   -- ---- copies -----------------------------------------------------------------------------------
   local function copy_of_tensor(x)
@@ -172,8 +169,8 @@ return function(nn, shared)
   --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
   --- which a pattern is found in its name; a group without patterns takes those that are left,
   --- else they make one of their own. Frozen parameters are left out.
-  put(Module, "Module:parameter_groups(groups: any) -> table", function(self, groups)
-    if type(groups) ~= "table" or type(groups[1]) ~= "table" then
+  put(Module, "Module:parameter_groups(groups: table[]) -> table[]", function(self, groups)
+    if #groups == 0 then
       fail("parameter_groups", "need a list of groups, as {{\"bias$\", weight_decay = 0}}")
     end
     local out, rest = {}, nil

@@ -57,12 +57,8 @@ return function(nn, shared)
 
   --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
   --- lists with false where there is none. A list that it returns replaces the first; of several
-  --- results the second has the first's.
-  ---@return table  with remove()
-  function Module:register_full_backward_hook(f)
-    if not flame.internal.callable(f) then
-      fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f))
-    end
+  --- results the second has the first's. Gives a table with remove().
+  shared.put(Module, "Module:register_full_backward_hook(f: fn) -> table", function(self, f)
     local call                                           -- of the module
     local before = self:register_forward_pre_hook(function(module, args)
       local now = { outputs = { false } }
@@ -84,5 +80,5 @@ return function(nn, shared)
       return y
     end)
     return { remove = function() before:remove() after:remove() end }
-  end
+  end)
 end

@@ -2,40 +2,21 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
-  local is_module, make_options = shared.is_module, shared.make_options
+  local fail, positive, class, call, put = shared.fail, shared.positive, shared.class,
+    shared.call, shared.put
 
   -- ---- containers ------------------------------------------------------------------------------
 
-  --- A table without other keys than 1 … n; nil is an empty one.
-  local function need_list(name, list)
-    if list == nil then return {} end
-    local what = is_module(list) and "a module" or type(list)
-    if what ~= "table" then fail("%s: need a list, got %s", name, what) end
-    for key in pairs(list) do
-      if math.type(key) ~= "integer" or key < 1 or key > #list then
-        fail("%s: need a list, got a table with the key %s", name, tostring(key))
-      end
-    end
-    return list
-  end
-
   --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
   --- stand among them.
-  nn.Sequential = Module.extend("Sequential")
-  function nn.Sequential:init(list, ...)
-    if list == nil then list = {} end
-    if is_module(list) or flame.internal.callable(list) then list = { list, ... }
-    elseif select("#", ...) > 0 then fail("Sequential: a list of modules, or modules; not both") end
-    for _, module in ipairs(need_list("Sequential", list)) do self:append(module) end
-  end
-  function nn.Sequential:append(module)
-    if not is_module(module) and not flame.internal.callable(module) then
-      fail("Sequential: item %d is a %s, need a module or a function", #self + 1, type(module))
-    end
+  class("nn.Sequential(modules...: Module|fn)", function(self, ...)
+    for i = 1, select("#", ...) do self[i] = (select(i, ...)) end
+  end)
+  --- One more at the end.
+  put(nn.Sequential, "Sequential:append(module: Module|fn) -> self", function(self, module)
     self[#self + 1] = module
     return self
-  end
+  end)
   function nn.Sequential:forward(...)
     if #self == 0 then return ... end
     local x = self[1](...)
@@ -43,202 +24,200 @@ return function(nn, shared)
     return x
   end
 
-  --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
-  nn.ModuleList = Module.extend("ModuleList")
-  function nn.ModuleList:init(list)
-    for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
-  end
-  function nn.ModuleList:append(module)
-    if not is_module(module) then
-      fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module))
-    end
-    self[#self + 1] = module
+  local function append(self, item)
+    self[#self + 1] = item
     return self
   end
+  local function append_all(self, list)
+    for _, item in ipairs(list or {}) do self:append(item) end
+    return self
+  end
+  --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
+  class("nn.ModuleList(modules?: Module[])", append_all)
+  --- One more at the end.
+  put(nn.ModuleList, "ModuleList:append(module: Module) -> self", append)
   --- All of another list at the end. (The name is a class's maker elsewhere:
   --- lists make no classes.)
-  function nn.ModuleList:extend(list)
-    for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
-    return self
-  end
-  function nn.ModuleList:insert(at, module)
+  put(nn.ModuleList, "ModuleList:extend(modules: Module[]) -> self", append_all)
+  --- One more at a position; those from there on move.
+  put(nn.ModuleList, "ModuleList:insert(index: int, module: Module)", function(self, at, module)
     self:append(module)
     for i = #self, at + 1, -1 do rawset(self, i, rawget(self, i - 1)) end
     rawset(self, at, module)
-  end
+  end)
 
-  local function named_table(name, accept, what, make)
-    local class = Module.extend(name)
-    function class:init(t)
-      local keys = {}
-      if t ~= nil and type(t) ~= "table" then
-        fail("%s: need a table of %ss, got a %s", name, what, type(t))
-      end
-      t = t or {}
-      for key in pairs(t) do keys[#keys + 1] = key end
-      table.sort(keys)
-      for _, key in ipairs(keys) do
-        local x = make and flame.is_tensor(t[key]) and not accept(t[key]) and make(t[key]) or t[key]
-        if not accept(x) then
-          fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what)
-        end
-        self[key] = x
-      end
+  --- The items of a table by name, in the order of the names.
+  local function named_items(self, t, accept, what)
+    local keys = {}
+    for key in pairs(t or {}) do keys[#keys + 1] = key end
+    table.sort(keys)
+    for _, key in ipairs(keys) do
+      self[key] = accept(t[key]) or fail("%s: %s is a %s, need a %s", getmetatable(self).__name,
+        tostring(key), type(t[key]), what)
     end
-    nn[name] = class
+  end
+  local function as_parameter(x)
+    return shared.marked(x) and x or flame.is_tensor(x) and nn.Parameter(x)
   end
   --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
-  named_table("ModuleDict", is_module, "module")
-  --- Parameters by name, and in a list.
-  named_table("ParameterDict", shared.marked, "Parameter", nn.Parameter)
-  nn.ParameterList = Module.extend("ParameterList")
-  function nn.ParameterList:init(list)
-    for _, x in ipairs(need_list("ParameterList", list)) do self:append(x) end
-  end
-  function nn.ParameterList:append(x)
-    self[#self + 1] = shared.marked(x) and x or nn.Parameter(x)
-    return self
-  end
+  class("nn.ModuleDict(modules?: table)", function(self, t)
+    named_items(self, t, function(x) return shared.is_module(x) and x end, "module")
+  end)
+  --- Parameters by name, in the order of the names.
+  class("nn.ParameterDict(parameters?: table)",
+    function(self, t) named_items(self, t, as_parameter, "Parameter") end)
+  --- A list of parameters; append, # and [] as usual.
+  class("nn.ParameterList(parameters?: T[])", append_all)
+  --- One more at the end.
+  put(nn.ParameterList, "ParameterList:append(parameter: T) -> self",
+    function(self, x) return append(self, as_parameter(x)) end)
 
   -- ---- layers -----------------------------------------------------------------------------------
 
   --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
-  nn.Linear = Module.extend("Linear")
-  function nn.Linear:init(inputs, outputs, ...)
-    local o = read("Linear", "bias device dtype", "", ...)
-    positive("Linear", "inputs", inputs)
-    positive("Linear", "outputs", outputs)
-    local bound = 1 / math.sqrt(inputs)
+  class([[nn.Linear(in_features: int, out_features: int, bias = true, device?: device,
+    dtype?: dtype)]], function(self, inputs, outputs, bias, device, dtype)
+    positive("Linear", "in_features", inputs)
+    positive("Linear", "out_features", outputs)
+    local bound, as = 1 / math.sqrt(inputs), { device = device, dtype = dtype }
     self.in_features, self.out_features = inputs, outputs
-    self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, make_options(o)))
-    if o.bias ~= false then
-      self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o)))
-    end
-  end
-  function nn.Linear:forward(x) return flame.linear(x, self.weight, self.bias) end
+    self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, as))
+    if bias then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, as)) end
+  end)
+  call(nn.Linear, "(x: T) -> T",
+    function(self, x) return flame.linear(x, self.weight, self.bias) end)
   function nn.Linear:extra()
     return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features,
       self.bias ~= nil)
   end
 
-  -- Rows for ids: the options of the functions, and the row padding_idx at zero.
-  local lookups = "max_norm norm_type scale_grad_by_freq"
-  local function rows_of(self, name, n, d, o)
-    positive(name, "n", n)
-    positive(name, "d", d)
-    self.num_embeddings, self.embedding_dim, self.padding_idx = n, d, o.padding_idx
-    self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, make_options(o)))
-    local k = o.padding_idx
+  -- Rows for ids, with the row k (padding_idx) at zero. 'kept': the options of the functions that
+  -- are not as by default.
+  local function rows_of(self, name, n, d, k, kept, as)
+    positive(name, "num_embeddings", n)
+    positive(name, "embedding_dim", d)
+    self.num_embeddings, self.embedding_dim, self.padding_idx = n, d, k
+    self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, as))
     if k then
-      if math.type(k) ~= "integer" or k == 0 or k < -n or k > n then
-        fail("%s: padding_idx is %s, need 1 to %d", name, tostring(k), n)
-      end
+      if k == 0 or k < -n or k > n then fail("%s: padding_idx is %d, need 1 to %d", name, k, n) end
       flame.no_grad(function() self.weight[k] = 0 end)
     end
-    local kept = { padding_idx = k }
-    for key in lookups:gmatch("%S+") do kept[key] = o[key] end
+    kept.padding_idx = k
     rawset(self, "options", kept)
   end
-
-  --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
-  --- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2,
-  --- scale_grad_by_freq = false}
-  nn.Embedding = Module.extend("Embedding")
-  function nn.Embedding:init(n, d, ...)
-    rows_of(self, "Embedding", n, d,
-      read("Embedding", "padding_idx " .. lookups, "sparse dtype device", ...))
+  local function lookup(max_norm, norm_type, by_freq)
+    return { max_norm = max_norm, norm_type = norm_type ~= 2 and norm_type or nil,
+      scale_grad_by_freq = by_freq or nil }
   end
+
+  --- Rows of a table by ids from 1 to num_embeddings; weight (num_embeddings, embedding_dim),
+  --- standard normal. The row padding_idx starts at zero and is not trained. sparse has no effect.
+  class([[nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx?: int, max_norm?: num,
+    norm_type = 2, scale_grad_by_freq = false, *, sparse = false, device?: device, dtype?: dtype)]],
+    function(self, n, d, k, max_norm, norm_type, by_freq, _, device, dtype)
+      rows_of(self, "Embedding", n, d, k, lookup(max_norm, norm_type, by_freq),
+        { device = device, dtype = dtype })
+    end)
   --- A layer with the given table, which is not trained unless freeze = false; the other options
   --- are the constructor's.
-  ---@param table_of_rows flame.Tensor
-  ---@param ... any  freeze = true, padding_idx, max_norm, norm_type = 2, scale_grad_by_freq = false, or a table of them
-  function nn.Embedding.from_pretrained(table_of_rows, ...)
-    local o = read("Embedding.from_pretrained", "freeze padding_idx " .. lookups, "sparse", ...)
-    local freeze = o.freeze
-    flame.internal.need_tensor("Embedding.from_pretrained", "rows", table_of_rows)
-    o.freeze, o.dtype, o.device = nil, table_of_rows.dtype, table_of_rows.device
-    local layer = nn.Embedding(table_of_rows:size(1), table_of_rows:size(2), o)
-    flame.no_grad(function() layer.weight:copy_(table_of_rows) end)
-    layer.weight:requires_grad_(freeze == false)
-    return layer
-  end
-  function nn.Embedding:forward(ids)
+  put(nn.Embedding, [[nn.Embedding.from_pretrained(embeddings: T, freeze = true, padding_idx?: int,
+    max_norm?: num, norm_type = 2, scale_grad_by_freq = false, *, sparse = false) -> Embedding]],
+    function(rows, freeze, k, max_norm, norm_type, by_freq)
+      if rows.ndim ~= 2 then
+        fail("Embedding.from_pretrained: embeddings has %d axes, need 2", rows.ndim)
+      end
+      local layer = nn.Embedding(rows:size(1), rows:size(2), k, max_norm, norm_type, by_freq,
+        { dtype = rows.dtype, device = rows.device })
+      flame.no_grad(function() layer.weight:copy_(rows) end)
+      layer.weight:requires_grad_(not freeze)
+      return layer
+    end, "Embedding.from_pretrained")
+  call(nn.Embedding, "(ids: T) -> T", function(self, ids)
     if next(self.options) == nil then return flame.embedding(ids, self.weight) end
     return flame.embedding(ids, self.weight, self.options)
-  end
+  end)
   function nn.Embedding:extra()
     return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim,
       self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
   end
 
-  --- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[,
-  --- per_sample_weights]]).
-  nn.EmbeddingBag = Module.extend("EmbeddingBag")
-  function nn.EmbeddingBag:init(n, d, ...)
-    local o = read("EmbeddingBag", lookups .. " mode",
-      "padding_idx include_last_offset sparse dtype device", ...)
-    rows_of(self, "EmbeddingBag", n, d, o)
-    self.options.mode, self.options.include_last_offset = o.mode, o.include_last_offset
-  end
-  function nn.EmbeddingBag:forward(ids, offsets, weights)
-    local o = {}
-    for key, value in pairs(self.options) do o[key] = value end
-    o.per_sample_weights = weights
-    return flame.embedding_bag(ids, self.weight, offsets, o)
-  end
+  --- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The rest is
+  --- as in nn.Embedding.
+  class([[nn.EmbeddingBag(num_embeddings: int, embedding_dim: int, max_norm?: num, norm_type = 2,
+    scale_grad_by_freq = false, mode: "mean"|"sum"|"max" = "mean", *, padding_idx?: int,
+    include_last_offset = false, sparse = false, device?: device, dtype?: dtype)]],
+    function(self, n, d, max_norm, norm_type, by_freq, mode, k, last, _, device, dtype)
+      local kept = lookup(max_norm, norm_type, by_freq)
+      kept.mode, kept.include_last_offset = mode ~= "mean" and mode or nil, last or nil
+      rows_of(self, "EmbeddingBag", n, d, k, kept, { device = device, dtype = dtype })
+    end)
+  call(nn.EmbeddingBag, "(ids: T, offsets?: T, per_sample_weights?: T) -> T",
+    function(self, ids, offsets, weights)
+      local o = {}
+      for key, value in pairs(self.options) do o[key] = value end
+      o.per_sample_weights = weights
+      return flame.embedding_bag(ids, self.weight, offsets, o)
+    end)
   function nn.EmbeddingBag:extra()
     return ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim,
       self.options.mode or "mean")
   end
 
-  --- Normalises over the last axes of the given shape; weight and bias of that shape.
-  nn.LayerNorm = Module.extend("LayerNorm")
-  function nn.LayerNorm:init(shape, ...)
-    local o = read("LayerNorm", "eps elementwise_affine bias", "affine dtype device", ...)
-    if type(shape) == "number" then shape = { shape } end
-    if type(shape) ~= "table" then
-      fail("LayerNorm: shape is a %s, need a number or a list", type(shape))
-    end
-    for i = 1, #shape do positive("LayerNorm", "shape[" .. i .. "]", shape[i]) end
-    rawset(self, "shape", shape)
-    self.eps = o.eps or 1e-5
-    self.elementwise_affine = o.affine ~= false and o.elementwise_affine ~= false
-    if self.elementwise_affine then
-      self.weight = nn.Parameter(flame.ones(shape, make_options(o)))
-      if o.bias ~= false then self.bias = nn.Parameter(flame.zeros(shape, make_options(o))) end
-    end
-  end
-  function nn.LayerNorm:forward(x)
+  --- Normalises over the last axes of the given shape; weight and bias of that shape. affine is
+  --- another name of elementwise_affine.
+  class([[nn.LayerNorm(normalized_shape: int|int[], eps = 1e-5, elementwise_affine = true,
+    bias = true, *, affine = true, device?: device, dtype?: dtype)]],
+    function(self, shape, eps, elementwise, bias, affine, device, dtype)
+      if type(shape) == "number" then shape = { shape } end
+      for i = 1, #shape do positive("LayerNorm", ("normalized_shape[%d]"):format(i), shape[i]) end
+      rawset(self, "shape", shape)
+      self.eps, self.elementwise_affine = eps, affine and elementwise
+      if self.elementwise_affine then
+        local as = { device = device, dtype = dtype }
+        self.weight = nn.Parameter(flame.ones(shape, as))
+        if bias then self.bias = nn.Parameter(flame.zeros(shape, as)) end
+      end
+    end)
+  call(nn.LayerNorm, "(x: T) -> T", function(self, x)
     return x:layer_norm(self.shape, self.weight, self.bias, { eps = self.eps })
-  end
+  end)
   function nn.LayerNorm:extra()
     return ("(%s), eps=%g, elementwise_affine=%s"):format(table.concat(self.shape, ", "), self.eps,
       self.elementwise_affine)
   end
 
-  --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
-  nn.Dropout = Module.extend("Dropout")
-  function nn.Dropout:init(...)
-    local p = read(getmetatable(self).__name, "p inplace", "", ...).p or 0.5
-    if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-      fail("%s: p = %s, need 0 <= p <= 1", getmetatable(self).__name, tostring(p))
+  local function set_chance(self, p)
+    if not (p >= 0 and p <= 1) then
+      fail("%s: p = %g, need 0 <= p <= 1", getmetatable(self).__name, p)
     end
     self.p = p
   end
-  function nn.Dropout:forward(x)
+  --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
+  class("nn.Dropout(p = 0.5, inplace = false)", set_chance)
+  call(nn.Dropout, "(x: T) -> T", function(self, x)
     if not self.training or self.p == 0 then return x end
     return x:dropout(self.p)
-  end
+  end)
   function nn.Dropout:extra() return ("p=%g"):format(self.p) end
 
   --- Dropout that keeps mean and variance of what SELU gives.
-  nn.AlphaDropout = Module.extend("AlphaDropout", nn.Dropout)
-  function nn.AlphaDropout:forward(x)
+  class("nn.AlphaDropout(p = 0.5, inplace = false)", set_chance, nn.Dropout)
+  call(nn.AlphaDropout, "(x: T) -> T", function(self, x)
     return self.training and flame.alpha_dropout(x, self.p, true) or x
-  end
-  --- The same for whole channels (axis 2).
-  nn.FeatureAlphaDropout = Module.extend("FeatureAlphaDropout", nn.Dropout)
-  function nn.FeatureAlphaDropout:forward(x)
+  end)
+  --- AlphaDropout of whole channels (axis 2).
+  class("nn.FeatureAlphaDropout(p = 0.5, inplace = false)", set_chance, nn.Dropout)
+  call(nn.FeatureAlphaDropout, "(x: T) -> T", function(self, x)
     return self.training and flame.feature_alpha_dropout(x, self.p, true) or x
+  end)
+  for n = 1, 3 do
+    --- Whole channels (axis 2) are zeroed with probability p while training.
+    local made = class(("nn.Dropout%dd(p = 0.5, inplace = false)"):format(n), set_chance,
+      nn.Dropout)
+    local f = ("dropout%dd"):format(n)
+    call(made, "(x: T) -> T", function(self, x)
+      if not self.training or self.p == 0 then return x end
+      return flame[f](x, self.p)
+    end)
   end
 end

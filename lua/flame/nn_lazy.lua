@@ -4,18 +4,18 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail = nn.Module, shared.fail
+  local fail, put = shared.fail, shared.put
 
   -- ---- lazy layers -----------------------------------------------------------------------------
   --- nn.LazyX(…) is nn.X(n, …) once it has seen an input, n being the size of the input's axis. It
   --- has no parameters before: give an optimiser the parameters after the first forward.
   local function lazy(name, axis)
     local of = nn[name]
-    local class = Module.extend("Lazy" .. name)
-    nn["Lazy" .. name] = class
-    function class:init(...) rawset(self, "arguments", table.pack(...)) end
-    function class:forward(x, ...)
-      if not flame.is_tensor(x) then fail("Lazy%s: need a tensor, got %s", name, type(x)) end
+    -- without the first parameter of nn.X
+    local text = of.constructor:gsub("nn%.", "nn.Lazy", 1):gsub("%([^,]+,%s*", "(", 1)
+    local made = shared.class(text,
+      function(self, ...) rawset(self, "arguments", table.pack(...)) end)
+    shared.call(made, "(x: T, ...) -> T", function(self, x, ...)
       local d = axis < 0 and x.ndim + 1 + axis or axis
       if d < 1 or d > x.ndim then
         fail("Lazy%s: x has %d axes, need at least %d", name, x.ndim, math.abs(axis))
@@ -25,14 +25,14 @@ return function(nn, shared)
       setmetatable(self, of)
       local ok, e = pcall(of.init, self, x:size(d), table.unpack(given, 1, given.n))
       if not ok then
-        rawset(setmetatable(self, class), "arguments", given)
+        rawset(setmetatable(self, made), "arguments", given)
         error(e, 0)
       end
       if self.to then self:to(x.device) end
       rawset(self, "training", training)
       return self:forward(x, ...)
-    end
-    function class:extra() return "input size not known yet" end
+    end)
+    function made:extra() return "input size not known yet" end
   end
   lazy("Linear", -1)
   for n = 1, 3 do
@@ -60,13 +60,14 @@ return function(nn, shared)
     return module
   end
   local function parameter_of(op, module, name)
-    local w = type(module) == "table" and module[name]
+    local w = module[name]
     if not flame.is_tensor(w) then fail("%s: the module has no parameter '%s'", op, name) end
     return w
   end
-  local function restore(op)
-    return function(module, name)
-      name = name or "weight"
+  local utils = nn.utils
+  local function restore(text)
+    local op = text:match("([%w_]+)%(")
+    put(utils, text, function(module, name)
       local entry = made[module] and made[module][name]
       if not entry then fail("%s: '%s' is not made of others", op, name) end
       entry.hook.remove()
@@ -74,17 +75,13 @@ return function(nn, shared)
       rawset(module, name, nil)
       module[name] = nn.Parameter(entry.undo(module):detach():clone())
       return module
-    end
+    end)
   end
 
-  local utils = nn.utils
   --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
   --- over all axes but dim; false: over all.
-  ---@param module table
-  ---@param name? string  "weight"
-  ---@param dim? integer|false  1
-  function utils.weight_norm(module, name, dim)
-    name, dim = name or "weight", dim == nil and 1 or dim
+  put(utils, 'nn.utils.weight_norm(module: Module, name: str = "weight", dim?: axis = 1) -> Module',
+    function(module, name, dim)
     local w = parameter_of("weight_norm", module, name)
     local rest = {}
     for d = 1, w.ndim do
@@ -99,18 +96,16 @@ return function(nn, shared)
       m[g], m[v] = nil, nil
       return value
     end)
-  end
-  utils.remove_weight_norm = restore("remove_weight_norm")
+  end)
+  --- The weight as a parameter again, with its present value.
+  restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
   --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
-  --- to step; the weight itself is name_orig, the vector name_u.
-  ---@param module table
-  ---@param name? string  "weight"
-  ---@param n_power_iterations? integer  1
-  ---@param eps? number  1e-12
-  ---@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
-  function utils.spectral_norm(module, name, n_power_iterations, eps, dim)
-    name, eps = name or "weight", eps or 1e-12
+  --- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
+  --- 2 for transposed convolutions.
+  put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
+    n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
+    function(module, name, steps, eps, dim)
     local w = parameter_of("spectral_norm", module, name)
     dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
     local orig, left = name .. "_orig", name .. "_u"
@@ -118,7 +113,6 @@ return function(nn, shared)
     module[left] = nn.Buffer(
       flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device })
       :normalize({ dim = 1, eps = eps }))
-    local steps = n_power_iterations or 1
     local function make(of)
       local m = of[orig]:transpose(1, dim):flatten(2)
       local fixed, u = m:detach(), of[left]
@@ -137,6 +131,7 @@ return function(nn, shared)
       m[orig], m[left] = nil, nil
       return value
     end)
-  end
-  utils.remove_spectral_norm = restore("remove_spectral_norm")
+  end)
+  --- The weight as a parameter again, with its present value.
+  restore 'nn.utils.remove_spectral_norm(module: Module, name: str = "weight") -> Module'
 end

@@ -189,17 +189,7 @@ return function(nn, shared)
 
   --- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
   --- have none get them, of the saved rank and scale; they act, merged they are not.
-  ---@param net flame.Module
-  ---@param state table<string, flame.Tensor>
-  ---@return flame.Module
-  function lora.load(net, state)
-    if not shared.is_module(net) then
-      fail("lora.load", "net is a %s, need a module", flame.internal.word(net))
-    end
-    if type(state) ~= "table" then
-      fail("lora.load", "state is a %s, need a table of tensors by name",
-        flame.internal.word(state))
-    end
+  put(lora, "nn.lora.load(net: Module, state: table) -> Module", function(net, state)
     local modules, todo = {}, {}
     for name, m in net:named_modules() do modules[name] = m end
     for owner, p in pairs(parts_of(state)) do
@@ -217,7 +207,7 @@ return function(nn, shared)
     end
     for _, entry in ipairs(adapters_of("lora.load", net)) do entry[2]:requires_grad_(true) end
     return net
-  end
+  end, "lora.load")
 
   --- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
   --- the sums then. The weights as they were are kept for unmerge.

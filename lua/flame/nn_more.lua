@@ -2,78 +2,76 @@
 -- of flame.nn, adds to it; layouts, defaults and initialisation are PyTorch's.
 local flame = require "flame"
 
-return function(nn, positive, _, shared)
-  local Module, fail, read, make_options = nn.Module, shared.fail, shared.read, shared.make_options
+return function(nn, shared)
+  local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- norms -------------------------------------------------------------------------------
   -- The smallest e with 1 + e > 1: what rms_norm adds where nothing else is said.
   local epsilon = { f64 = 0x1p-52, f32 = 0x1p-23, f16 = 0x1p-10, bf16 = 0x1p-7 }
 
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
-  nn.RMSNorm = Module.extend("RMSNorm")
-  function nn.RMSNorm:init(shape, ...)
-    local o = read("RMSNorm", "eps elementwise_affine device dtype", "affine", ...)
-    if type(shape) == "number" then shape = { shape } end
-    if type(shape) ~= "table" then
-      fail("RMSNorm: shape is a %s, need a number or a list", type(shape))
-    end
-    rawset(self, "shape", shape)
-    self.eps = o.eps
-    if o.affine ~= false and o.elementwise_affine ~= false then
-      self.weight = nn.Parameter(flame.ones(shape, make_options(o)))
-    end
-  end
-  function nn.RMSNorm:forward(x)
+  --- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of
+  --- elementwise_affine.
+  class([[nn.RMSNorm(normalized_shape: int|int[], eps?: num, elementwise_affine = true,
+    device?: device, dtype?: dtype, *, affine = true)]],
+    function(self, shape, eps, elementwise, device, dtype, affine)
+      if type(shape) == "number" then shape = { shape } end
+      rawset(self, "shape", shape)
+      self.eps = eps
+      if affine and elementwise then
+        self.weight = nn.Parameter(flame.ones(shape, { device = device, dtype = dtype }))
+      end
+    end)
+  call(nn.RMSNorm, "(x: T) -> T", function(self, x)
     return x:rms_norm(self.shape, self.weight, { eps = self.eps or epsilon[x.dtype] })
-  end
+  end)
   function nn.RMSNorm:extra()
     return ("(%s), eps=%s, elementwise_affine=%s"):format(table.concat(self.shape, ", "),
       tostring(self.eps), self.weight ~= nil)
   end
 
   --- Normalises the channels (axis 2) in groups; weight and bias (channels).
-  nn.GroupNorm = Module.extend("GroupNorm")
-  function nn.GroupNorm:init(groups, channels, ...)
-    local o = read("GroupNorm", "eps affine device dtype", "", ...)
-    positive("GroupNorm", "groups", groups)
-    positive("GroupNorm", "channels", channels)
+  class([[nn.GroupNorm(num_groups: int, num_channels: int, eps = 1e-5, affine = true,
+    device?: device, dtype?: dtype)]], function(self, groups, channels, eps, affine, device, dtype)
+    positive("GroupNorm", "num_groups", groups)
+    positive("GroupNorm", "num_channels", channels)
     if channels % groups ~= 0 then
       fail("GroupNorm: %d channels do not divide into %d groups", channels, groups)
     end
-    self.num_groups, self.num_channels, self.eps = groups, channels, o.eps or 1e-5
-    if o.affine ~= false then
-      self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
-      self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
+    self.num_groups, self.num_channels, self.eps = groups, channels, eps
+    if affine then
+      local as = { device = device, dtype = dtype }
+      self.weight = nn.Parameter(flame.ones({ channels }, as))
+      self.bias = nn.Parameter(flame.zeros({ channels }, as))
     end
-  end
-  function nn.GroupNorm:forward(x)
+  end)
+  call(nn.GroupNorm, "(x: T) -> T", function(self, x)
     return x:group_norm(self.num_groups, self.weight, self.bias, { eps = self.eps })
-  end
+  end)
   function nn.GroupNorm:extra()
     return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps,
       self.weight ~= nil)
   end
 
   -- Norms with statistics of a channel: batch_norm and instance_norm for 'low' to 'high' axes.
-  local function channel_norm(name, low, high, affine, track, run)
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(channels, ...)
-      local o = read(name, "eps momentum affine track_running_stats device dtype", "", ...)
-      positive(name, "channels", channels)
-      self.num_features, self.eps = channels, o.eps or 1e-5
-      self.momentum = o.momentum == nil and 0.1 or o.momentum    -- false: the mean over all batches
-      if o.affine == nil and affine or o.affine then
-        self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
-        self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
+  local function channel_norm(text, low, high, track, run)
+    local name = text:match("%.(%w+)%(")
+    local made = class(text, function(self, channels, eps, momentum, affine, tracks, device, dtype)
+      local as = { device = device, dtype = dtype }
+      positive(name, "num_features", channels)
+      self.num_features, self.eps = channels, eps
+      self.momentum = momentum or false                  -- false: the mean over all batches
+      if affine then
+        self.weight = nn.Parameter(flame.ones({ channels }, as))
+        self.bias = nn.Parameter(flame.zeros({ channels }, as))
       end
-      if o.track_running_stats == nil and track or o.track_running_stats then
-        self.running_mean = nn.Buffer(flame.zeros({ channels }, make_options(o)))
-        self.running_var = nn.Buffer(flame.ones({ channels }, make_options(o)))
-        self.num_batches_tracked = nn.Buffer(flame.zeros({}, { dtype = "i64", device = o.device }))
+      if tracks then
+        self.running_mean = nn.Buffer(flame.zeros({ channels }, as))
+        self.running_var = nn.Buffer(flame.ones({ channels }, as))
+        self.num_batches_tracked = nn.Buffer(flame.zeros({}, { dtype = "i64", device = device }))
       end
-    end
-    function class:forward(x)
+    end)
+    call(made, "(x: T) -> T", function(self, x)
       if x.ndim < low or x.ndim > high then
         fail("%s: x has %d axes, need %d%s", name, x.ndim, low, high > low and " or " .. high or "")
       end
@@ -83,12 +81,12 @@ return function(nn, positive, _, shared)
       local momentum = self.momentum
       if self.training and self.num_batches_tracked then
         -- of BatchNorm: as PyTorch
-        if affine then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
+        if track then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
         momentum = momentum or 1 / math.max(self.num_batches_tracked:item(), 1)
       end
       return run(self, x, momentum or 0)
-    end
-    function class:extra()
+    end)
+    function made:extra()
       return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(
         self.num_features, self.eps,
         tostring(self.momentum), self.weight ~= nil, self.running_mean ~= nil)
@@ -103,88 +101,126 @@ return function(nn, positive, _, shared)
       { use_input_stats = self.training or self.running_mean == nil, momentum = momentum,
         eps = self.eps })
   end
-  channel_norm("BatchNorm1d", 2, 3, true, true, batch_norm)
-  channel_norm("BatchNorm2d", 4, 4, true, true, batch_norm)
-  channel_norm("BatchNorm3d", 5, 5, true, true, batch_norm)
-  channel_norm("InstanceNorm1d", 3, 3, false, false, instance_norm)
-  channel_norm("InstanceNorm2d", 4, 4, false, false, instance_norm)
-  channel_norm("InstanceNorm3d", 5, 5, false, false, instance_norm)
+  for n = 1, 3 do
+    --- batch_norm with running statistics; momentum = false: the mean over all batches.
+    channel_norm(([[nn.BatchNorm%dd(num_features: int, eps = 1e-5, momentum?: num = 0.1,
+      affine = true, track_running_stats = true, device?: device, dtype?: dtype)]]):format(n),
+      n == 1 and 2 or n + 2, n + 2, true, batch_norm)
+    --- instance_norm, with weights where affine is true.
+    channel_norm(([[nn.InstanceNorm%dd(num_features: int, eps = 1e-5, momentum?: num = 0.1,
+      affine = false, track_running_stats = false, device?: device, dtype?: dtype)]]):format(n),
+      n + 2, n + 2, false, instance_norm)
+  end
 
-  -- ---- activations -----------------------------------------------------------------------------
-  --- A module of f(x, options); the options come by position in the order of
-  --- 'names', or in a table.
-  local function activation(name, names, f)
-    local class = Module.extend(name)
-    function class:init(...)
-      local o = read(name, names .. " inplace", "", ...)
-      o.inplace = nil                                    -- results are values of their own
+  -- ---- modules of one function -----------------------------------------------------------------
+  -- Those of nn_conv.lua are made here too.
+
+  local VALUES = { ["true"] = true, ["false"] = false }
+  --- Names and defaults of the parameters of a constructor.
+  local function parameters_of(made)
+    local names, defaults = {}, {}
+    for i, p in ipairs(flame.internal.declaration(made.init)[1].params) do
+      names[i] = p.name
+      local word = p.default and p.default:match('^"(.*)"$')
+      defaults[p.name] = word or VALUES[p.default] or tonumber(p.default)
+      if p.default == "false" then defaults[p.name] = false end
+    end
+    return names, defaults
+  end
+
+  --- A class that keeps what its constructor is given, where it is not as by default, under
+  --- 'options' by names; a tensor among them is a buffer, so that it moves with the module.
+  local function keeper(text)
+    local names, defaults, made
+    made = shared.class(text, function(self, ...)
+      if not names then names, defaults = parameters_of(made) end
+      local o = {}
+      for i, name in ipairs(names) do
+        local v = (select(i, ...))
+        if v ~= nil and v ~= defaults[name] and name ~= "inplace" then o[name] = v end
+        if flame.is_tensor(v) then self[name] = nn.Buffer(v) end
+      end
       rawset(self, "options", o)
-    end
-    function class:forward(x)
-      return f(flame.internal.need_tensor(name, "x", x), next(self.options) and self.options or nil)
-    end
-    function class:extra()
-      local text = {}
-      for key in names:gmatch("%S+") do
-        if self.options[key] ~= nil then
-          text[#text + 1] = key .. "=" .. tostring(self.options[key])
+    end)
+    function made:extra()
+      local shown = {}
+      for _, name in ipairs(names) do
+        local v = self.options[name]
+        if type(v) == "table" and not getmetatable(v) then
+          v = "(" .. table.concat(v, ", ") .. ")"
+        end
+        if v ~= nil and not flame.is_tensor(v) then
+          shown[#shown + 1] = name .. "=" .. tostring(v)
         end
       end
-      return table.concat(text, ", ")
+      return table.concat(shown, ", ")
     end
-    nn[name] = class
+    return made
   end
-  for name, f in pairs { ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu",
+  shared.keeper = keeper
+
+  --- The module of an elementwise function or one along an axis: f(x, options).
+  local function activation(text, f)
+    call(keeper("nn." .. text), "(x: T) -> T", function(self, x) return f(x, self.options) end)
+  end
+  --- Those of flame's functions that take the options by name.
+  local function of_function(text, op)
+    activation(text, function(x, o)
+      if next(o) == nil then return flame[op](x) end
+      return flame[op](x, o)
+    end)
+  end
+  for name, op in pairs { ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu",
     Mish = "mish", Tanh = "tanh", Sigmoid = "sigmoid", LogSigmoid = "logsigmoid",
-    Softsign = "softsign", Hardsigmoid = "hardsigmoid", Hardswish = "hardswish" } do activation(
-      name, "", function(x) return flame[f](x) end) end
-  for name, f in pairs { GELU = { "gelu", "approximate" },
-    LeakyReLU = { "leaky_relu", "negative_slope" }, ELU = { "elu", "alpha" },
-    CELU = { "celu", "alpha" }, Softplus = { "softplus", "beta threshold" },
-    Hardtanh = { "hardtanh", "min_val max_val" } } do
-    activation(name, f[2], function(x, o) return flame[f[1]](x, o) end)
+    Softsign = "softsign", Hardsigmoid = "hardsigmoid", Hardswish = "hardswish" } do
+    of_function(name .. "(inplace = false)", op)
   end
-  activation("Softmax", "dim", function(x, o) return x:softmax(o and o.dim or -1) end)
-  activation("LogSoftmax", "dim", function(x, o) return x:log_softmax(o and o.dim or -1) end)
-  activation("Softmin", "dim", function(x, o) return (-x):softmax(o and o.dim or -1) end)
-  activation("Softmax2d", "", function(x) return x:softmax(-3) end)
-  activation("Tanhshrink", "", function(x) return x - x:tanh() end)
-  activation("Softshrink", "lambd", function(x, o)
-    local l = o and o.lambd or 0.5
+  of_function('GELU(approximate: "none"|"tanh" = "none", inplace = false)', "gelu")
+  of_function("LeakyReLU(negative_slope = 0.01, inplace = false)", "leaky_relu")
+  of_function("ELU(alpha = 1, inplace = false)", "elu")
+  of_function("CELU(alpha = 1, inplace = false)", "celu")
+  of_function("Softplus(beta = 1, threshold = 20, inplace = false)", "softplus")
+  of_function("Hardtanh(min_val = -1, max_val = 1, inplace = false)", "hardtanh")
+  activation("Softmax(dim: axis = -1, inplace = false)",
+    function(x, o) return x:softmax(o.dim or -1) end)
+  activation("LogSoftmax(dim: axis = -1, inplace = false)",
+    function(x, o) return x:log_softmax(o.dim or -1) end)
+  activation("Softmin(dim: axis = -1, inplace = false)",
+    function(x, o) return (-x):softmax(o.dim or -1) end)
+  --- Softmax over the channels.
+  activation("Softmax2d(inplace = false)", function(x) return x:softmax(-3) end)
+  activation("Tanhshrink(inplace = false)", function(x) return x - x:tanh() end)
+  activation("Softshrink(lambd = 0.5, inplace = false)", function(x, o)
+    local l = o.lambd or 0.5
     return flame.where(x:gt(l), x - l, flame.where(x:lt(-l), x + l, x * 0))
   end)
-  activation("Hardshrink", "lambd", function(x, o)
-    local l = o and o.lambd or 0.5
-    return flame.where(x:abs():le(l), 0, x)
+  activation("Hardshrink(lambd = 0.5, inplace = false)", function(x, o)
+    return flame.where(x:abs():le(o.lambd or 0.5), 0, x)
   end)
-  activation("Threshold", "threshold value", function(x, o)
-    if not (o and o.threshold and o.value) then fail("Threshold: need threshold and value") end
+  activation("Threshold(threshold: num, value: num, inplace = false)", function(x, o)
     return flame.where(x:gt(o.threshold), x, o.value)
   end)
-  activation("GLU", "dim", function(x, o)
-    local d = o and o.dim or -1
+  activation("GLU(dim: axis = -1, inplace = false)", function(x, o)
+    local d = o.dim or -1
     local n = x:size(d)
     if n % 2 ~= 0 then fail("GLU: axis %d has %d elements, need an even number", d, n) end
     return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
   end)
 
   --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
-  nn.RReLU = Module.extend("RReLU")
-  function nn.RReLU:init(...)
-    local o = read("RReLU", "lower upper", "inplace", ...)
-    self.lower, self.upper = o.lower or 1 / 8, o.upper or 1 / 3
-  end
-  function nn.RReLU:forward(x) return flame.rrelu(x, self.lower, self.upper, self.training) end
+  class("nn.RReLU(lower = 0.125, upper = 0.3333333333333333, *, inplace = false)",
+    function(self, lower, upper) self.lower, self.upper = lower, upper end)
+  call(nn.RReLU, "(x: T) -> T",
+    function(self, x) return flame.rrelu(x, self.lower, self.upper, self.training) end)
   function nn.RReLU:extra() return ("lower=%g, upper=%g"):format(self.lower, self.upper) end
 
   --- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
-  nn.PReLU = Module.extend("PReLU")
-  function nn.PReLU:init(...)
-    local o = read("PReLU", "num_parameters init device dtype", "", ...)
-    self.num_parameters = o.num_parameters or 1
-    self.weight = nn.Parameter(flame.full({ self.num_parameters }, o.init or 0.25, make_options(o)))
-  end
-  function nn.PReLU:forward(x)
+  class("nn.PReLU(num_parameters: int = 1, init = 0.25, device?: device, dtype?: dtype)",
+    function(self, n, value, device, dtype)
+      self.num_parameters = n
+      self.weight = nn.Parameter(flame.full({ n }, value, { device = device, dtype = dtype }))
+    end)
+  call(nn.PReLU, "(x: T) -> T", function(self, x)
     local a = self.weight
     if self.num_parameters > 1 then
       local shape = {}
@@ -192,142 +228,122 @@ return function(nn, positive, _, shared)
       a = a:reshape(shape)
     end
     return flame.where(x:gt(0), x, x * a)
-  end
+  end)
   function nn.PReLU:extra() return "num_parameters=" .. self.num_parameters end
 
   --- Gives its argument back; whatever the constructor is given.
-  nn.Identity = Module.extend("Identity")
-  function nn.Identity:init() end
+  class("nn.Identity(...)", function() end)
   function nn.Identity:forward(...) return ... end
 
-  --- Axes first to last as one.
-  activation("Flatten", "start_dim end_dim", function(x, o)
-    return x:flatten(o and o.start_dim or 2, o and o.end_dim or -1)
+  --- Axes start_dim to end_dim as one.
+  activation("Flatten(start_dim: axis = 2, end_dim: axis = -1, inplace = false)", function(x, o)
+    return x:flatten(o.start_dim or 2, o.end_dim or -1)
   end)
-  nn.Unflatten = Module.extend("Unflatten")
-  function nn.Unflatten:init(d, sizes) rawset(self, "d", d) rawset(self, "sizes", sizes) end
-  function nn.Unflatten:forward(x) return x:unflatten(self.d, self.sizes) end
-
-  --- Whole channels (axis 2) are zeroed with probability p while training.
-  local function channel_dropout(name)
-    local class = Module.extend(name, nn.Dropout)
-    function class:forward(x)
-      if not self.training or self.p == 0 then return x end
-      return flame[name:lower()](x, self.p)
-    end
-    nn[name] = class
-  end
-  for _, name in ipairs { "Dropout1d", "Dropout2d", "Dropout3d" } do channel_dropout(name) end
+  --- An axis as several.
+  class("nn.Unflatten(dim: axis, unflattened_size: int[])", function(self, d, sizes)
+    rawset(self, "d", d)
+    rawset(self, "sizes", sizes)
+  end)
+  call(nn.Unflatten, "(x: T) -> T", function(self, x) return x:unflatten(self.d, self.sizes) end)
 
   -- ---- products ---------------------------------------------------------------------------------
   --- y[o] = x1 W[o] x2 + b[o] over the last axes; weight (out, in1, in2), uniform in +-1/sqrt(in1).
-  nn.Bilinear = Module.extend("Bilinear")
-  function nn.Bilinear:init(in1, in2, outputs, ...)
-    local o = read("Bilinear", "bias device dtype", "", ...)
-    positive("Bilinear", "in1", in1)
-    positive("Bilinear", "in2", in2)
-    positive("Bilinear", "outputs", outputs)
+  class([[nn.Bilinear(in1_features: int, in2_features: int, out_features: int, bias = true,
+    device?: device, dtype?: dtype)]], function(self, in1, in2, outputs, bias, device, dtype)
+    positive("Bilinear", "in1_features", in1)
+    positive("Bilinear", "in2_features", in2)
+    positive("Bilinear", "out_features", outputs)
     self.in1_features, self.in2_features, self.out_features = in1, in2, outputs
-    local bound = 1 / math.sqrt(in1)
-    self.weight = nn.Parameter(flame.uniform({ outputs, in1, in2 }, -bound, bound, make_options(o)))
-    if o.bias ~= false then
-      self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o)))
-    end
-  end
-  function nn.Bilinear:forward(x, y)
-    flame.internal.need_tensor("Bilinear", "x", x)
-    flame.internal.need_tensor("Bilinear", "y", y)
+    local bound, as = 1 / math.sqrt(in1), { device = device, dtype = dtype }
+    self.weight = nn.Parameter(flame.uniform({ outputs, in1, in2 }, -bound, bound, as))
+    if bias then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, as)) end
+  end)
+  call(nn.Bilinear, "(x: T, y: T) -> T", function(self, x, y)
     local shape = x.shape
     shape[#shape] = self.out_features
     local z = flame.einsum("ni,oij,nj->no", x:reshape(-1, self.in1_features), self.weight,
       y:reshape(-1, self.in2_features))
     return (self.bias and z + self.bias or z):reshape(shape):clone()
-  end
+  end)
   function nn.Bilinear:extra()
     return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features,
       self.in2_features,
       self.out_features, self.bias ~= nil)
   end
 
-  --- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
-  nn.CosineSimilarity = Module.extend("CosineSimilarity")
-  function nn.CosineSimilarity:init(...)
-    rawset(self, "options", read("CosineSimilarity", "dim eps", "", ...))
-  end
-  function nn.CosineSimilarity:forward(x, y)
-    return flame.cosine_similarity(x, y, self.options.dim or 2, { eps = self.options.eps or 1e-8 })
-  end
-  nn.PairwiseDistance = Module.extend("PairwiseDistance")
-  function nn.PairwiseDistance:init(...)
-    rawset(self, "options", read("PairwiseDistance", "p eps keepdim", "", ...))
-  end
-  function nn.PairwiseDistance:forward(x, y)
-    local o = self.options
-    return (x - y + (o.eps or 1e-6)):norm(o.p or 2, -1, { keepdim = o.keepdim == true })
-  end
+  --- Cosine of two tensors along an axis.
+  keeper("nn.CosineSimilarity(dim: axis = 2, eps = 1e-8)").extra = nil
+  call(nn.CosineSimilarity, "(x: T, y: T) -> T",
+    function(self, x, y)
+      local o = self.options
+      return flame.cosine_similarity(x, y, o.dim or 2, { eps = o.eps or 1e-8 })
+    end)
+  --- The p-norm of the difference of two tensors along the last axis.
+  keeper("nn.PairwiseDistance(p = 2, eps = 1e-6, keepdim = false)").extra = nil
+  call(nn.PairwiseDistance, "(x: T, y: T) -> T",
+    function(self, x, y)
+      local o = self.options
+      return (x - y + (o.eps or 1e-6)):norm(o.p or 2, -1, { keepdim = o.keepdim == true })
+    end)
 
   -- ---- losses -----------------------------------------------------------------------------------
-  -- A module of f(input, target, options). A tensor among the options ("weight", "pos_weight") is a
-  -- buffer, so that it moves with the module.
-  local function loss(name, names, f)
-    local class = Module.extend(name)
-    function class:init(...)
-      local o = read(name, names, "", ...)
-      for key, value in pairs(o) do
-        if flame.is_tensor(value) then self[key] = nn.Buffer(value) end
-      end
-      rawset(self, "options", o)
-    end
-    function class:forward(...)
-      local o = {}
+  local REDUCTION = 'reduction: "mean"|"sum"|"none" = "mean"'
+  --- The module of a loss, which takes the options in a table behind the arguments of a call.
+  local function loss(text, op, inputs)
+    local made = keeper("nn." .. text:gsub("REDUCTION", REDUCTION))
+    made.extra = nil
+    call(made, ("(%s) -> T"):format(inputs or "input: T, target: T"), function(self, ...)
+      local o, args, n = {}, { ... }, select("#", ...)
       for key, value in pairs(self.options) do
         o[key] = flame.is_tensor(value) and self[key] or value
       end
-      local args = table.pack(...)
-      args[args.n + 1] = o
-      return f(table.unpack(args, 1, args.n + 1))
-    end
-    nn[name] = class
+      args[n + 1] = o
+      return flame[op](table.unpack(args, 1, n + 1))
+    end)
   end
-  local function of(name) return function(...) return flame[name](...) end end
-  loss("CrossEntropyLoss", "weight ignore_index reduction label_smoothing", of "cross_entropy")
-  loss("NLLLoss", "weight ignore_index reduction", of "nll_loss")
-  loss("MSELoss", "reduction", of "mse_loss")
-  loss("L1Loss", "reduction", of "l1_loss")
-  loss("BCELoss", "weight reduction", of "binary_cross_entropy")
-  loss("BCEWithLogitsLoss", "weight reduction pos_weight", of "binary_cross_entropy_with_logits")
-  loss("HuberLoss", "reduction delta", of "huber_loss")
-  loss("SmoothL1Loss", "reduction beta", of "smooth_l1_loss")
-  loss("KLDivLoss", "reduction log_target", of "kl_div")
-  loss("HingeLoss", "margin reduction", of "hinge_loss")
-  loss("TripletMarginLoss", "margin p eps swap reduction", of "triplet_margin_loss")
-  loss("TripletMarginWithDistanceLoss", "distance_function margin swap reduction",
-    of "triplet_margin_with_distance_loss")
-  loss("SoftMarginLoss", "reduction", of "soft_margin_loss")
-  loss("HingeEmbeddingLoss", "margin reduction", of "hinge_embedding_loss")
-  loss("MarginRankingLoss", "margin reduction", of "margin_ranking_loss")
-  loss("CosineEmbeddingLoss", "margin reduction", of "cosine_embedding_loss")
-  loss("PoissonNLLLoss", "log_input full eps reduction", of "poisson_nll_loss")
-  loss("GaussianNLLLoss", "full eps reduction", of "gaussian_nll_loss")
-  loss("MultiMarginLoss", "p margin weight reduction", of "multi_margin_loss")
-  loss("MultiLabelMarginLoss", "reduction", of "multilabel_margin_loss")
-  loss("MultiLabelSoftMarginLoss", "weight reduction", of "multilabel_soft_margin_loss")
-  loss("CTCLoss", "blank reduction zero_infinity", of "ctc_loss")
+  loss([[CrossEntropyLoss(weight?: T, ignore_index: int = -100, REDUCTION,
+    label_smoothing = 0)]], "cross_entropy")
+  loss("NLLLoss(weight?: T, ignore_index: int = -100, REDUCTION)", "nll_loss")
+  loss("MSELoss(REDUCTION)", "mse_loss")
+  loss("L1Loss(REDUCTION)", "l1_loss")
+  loss("BCELoss(weight?: T|num, REDUCTION)", "binary_cross_entropy")
+  loss("BCEWithLogitsLoss(weight?: T|num, REDUCTION, pos_weight?: T|num)",
+    "binary_cross_entropy_with_logits")
+  loss("HuberLoss(REDUCTION, delta = 1)", "huber_loss")
+  loss("SmoothL1Loss(REDUCTION, beta = 1)", "smooth_l1_loss")
+  loss([[KLDivLoss(reduction: "mean"|"sum"|"none"|"batchmean" = "mean", log_target = false)]],
+    "kl_div")
+  loss("HingeLoss(margin = 1, REDUCTION)", "hinge_loss")
+  loss("TripletMarginLoss(margin = 1, p = 2, eps = 1e-6, swap = false, REDUCTION)",
+    "triplet_margin_loss", "anchor: T, positive: T, negative: T")
+  loss([[TripletMarginWithDistanceLoss(distance_function?: fn, margin = 1, swap = false,
+    REDUCTION)]], "triplet_margin_with_distance_loss", "anchor: T, positive: T, negative: T")
+  loss("SoftMarginLoss(REDUCTION)", "soft_margin_loss")
+  loss("HingeEmbeddingLoss(margin = 1, REDUCTION)", "hinge_embedding_loss")
+  loss("MarginRankingLoss(margin = 0, REDUCTION)", "margin_ranking_loss",
+    "x1: T, x2: T, target: T")
+  loss("CosineEmbeddingLoss(margin = 0, REDUCTION)", "cosine_embedding_loss",
+    "x1: T, x2: T, target: T")
+  loss("PoissonNLLLoss(log_input = true, full = false, eps = 1e-8, REDUCTION)",
+    "poisson_nll_loss")
+  loss("GaussianNLLLoss(full = false, eps = 1e-6, REDUCTION)", "gaussian_nll_loss",
+    "input: T, target: T, var: T|num")
+  loss("MultiMarginLoss(p: int = 1, margin = 1, weight?: T, REDUCTION)", "multi_margin_loss")
+  loss("MultiLabelMarginLoss(REDUCTION)", "multilabel_margin_loss")
+  loss("MultiLabelSoftMarginLoss(weight?: T|num, REDUCTION)", "multilabel_soft_margin_loss")
+  loss("CTCLoss(blank: int = 1, REDUCTION, zero_infinity = false)", "ctc_loss",
+    "input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[]")
 
   --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
   --- target) gives the log-probability of each row's class, and minus their mean. The head holds
   --- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
   --- smaller by div_value^i.
-  nn.AdaptiveLogSoftmaxWithLoss = Module.extend("AdaptiveLogSoftmaxWithLoss")
-  local Adaptive = nn.AdaptiveLogSoftmaxWithLoss
-  function Adaptive:init(in_features, n_classes, cutoffs, ...)
+  class([[nn.AdaptiveLogSoftmaxWithLoss(in_features: int, n_classes: int, cutoffs: int[],
+    div_value = 4, head_bias = false, device?: device, dtype?: dtype)]],
+    function(self, in_features, n_classes, cutoffs, div_value, head_bias, device, dtype)
     local name = "AdaptiveLogSoftmaxWithLoss"
-    local o = read(name, "div_value head_bias device dtype", "", ...)
     positive(name, "in_features", in_features)
     positive(name, "n_classes", n_classes)
-    if type(cutoffs) ~= "table" then
-      fail("%s: cutoffs is a %s, need a list of classes", name, type(cutoffs))
-    end
     local ends = table.move(cutoffs, 1, #cutoffs, 1, {})
     ends[#ends + 1] = n_classes
     for i = 1, #ends do
@@ -339,16 +355,17 @@ return function(nn, positive, _, shared)
     if #ends < 2 then fail("%s: need one cutoff or more", name) end
     rawset(self, "cutoffs", ends)
     self.head = nn.Linear(in_features, ends[1] + #ends - 1,
-      { bias = o.head_bias or false, device = o.device, dtype = o.dtype })
-    local tail, plain = {}, { bias = false, device = o.device, dtype = o.dtype }
+      { bias = head_bias, device = device, dtype = dtype })
+    local tail, plain = {}, { bias = false, device = device, dtype = dtype }
     for i = 1, #ends - 1 do
-      local size = in_features // (o.div_value or 4) ^ i | 0
+      local size = in_features // div_value ^ i | 0
       tail[i] = nn.Sequential { nn.Linear(in_features, size, plain),
         nn.Linear(size, ends[i + 1] - ends[i], plain) }
     end
     self.tail = nn.ModuleList(tail)
-  end
-  function Adaptive:forward(x, target)
+  end)
+  local Adaptive, put = nn.AdaptiveLogSoftmaxWithLoss, shared.put
+  call(Adaptive, "(x: T, target: T) -> logprob: T, loss: T", function(self, x, target)
     local ends, single = self.cutoffs, x.ndim == 1
     if single then x, target = x:unsqueeze(1), target:unsqueeze(1) end
     if x.ndim ~= 2 or target.ndim ~= 1 or #x ~= #target then
@@ -375,19 +392,19 @@ return function(nn, positive, _, shared)
       end
     end
     return single and y:squeeze(1) or y, -y:mean()
-  end
+  end)
   --- Log-probabilities of all classes.
-  function Adaptive:log_prob(x)
+  put(Adaptive, "AdaptiveLogSoftmaxWithLoss:log_prob(x: T) -> T", function(self, x)
     local ends, head = self.cutoffs, self.head(x):log_softmax(2)
     local parts = { head:narrow(2, 1, ends[1]) }
     for i = 1, #ends - 1 do
       parts[i + 1] = self.tail[i](x):log_softmax(2) + head:narrow(2, ends[1] + i, 1)
     end
     return flame.cat(parts, 2)
-  end
+  end)
   --- The likeliest class of each row.
-  function Adaptive:predict(x)
+  put(Adaptive, "AdaptiveLogSoftmaxWithLoss:predict(x: T) -> T", function(self, x)
     if x.ndim == 1 then return self:log_prob(x:unsqueeze(1)):argmax() end
     return self:log_prob(x):argmax(2)
-  end
+  end)
 end

@@ -6,7 +6,7 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local utils, fail = nn.utils, shared.fail
+  local utils, fail, put = nn.utils, shared.fail, shared.put
   local Packed = { __name = "flame.nn.PackedSequence" }
 
   local function is_packed(x) return getmetatable(x) == Packed end
@@ -18,7 +18,7 @@ return function(nn, shared)
 
   local function lengths_of(op, lengths, n, most)
     local list = flame.is_tensor(lengths) and lengths:totable() or lengths
-    if type(list) ~= "table" or #list ~= n then fail("%s: lengths must be %d numbers", op, n) end
+    if #list ~= n then fail("%s: lengths must be %d numbers", op, n) end
     for i, l in ipairs(list) do
       if math.type(l) ~= "integer" or l < 1 or l > most then
         fail("%s: lengths[%d] = %s, need 1 to %d", op, i, tostring(l), most)
@@ -54,52 +54,39 @@ return function(nn, shared)
   end
 
   --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
-  ---@param x flame.Tensor
-  ---@param lengths flame.Tensor|integer[]
-  ---@param ... any  batch_first = false, enforce_sorted = true, or a table of them
-  function utils.pack_padded_sequence(x, lengths, ...)
+  put(utils, [[nn.utils.pack_padded_sequence(x: T, lengths: T|int[], batch_first = false,
+    enforce_sorted = true) -> PackedSequence]], function(x, lengths, batch_first, sorted)
     local op = "pack_padded_sequence"
-    local o = flame.internal.defaults(op, { "batch_first", "enforce_sorted" },
-      { batch_first = false, enforce_sorted = true }, ...)
-    if flame.internal.need_tensor(op, "x", x).ndim < 2 then
-      fail("%s: x has %d axes, need 2 or more", op, x.ndim)
-    end
-    if o.batch_first then x = x:transpose(1, 2) end
+    if x.ndim < 2 then fail("%s: x has %d axes, need 2 or more", op, x.ndim) end
+    if batch_first then x = x:transpose(1, 2) end
     if x.shape[2] < 1 then fail("%s: there are no sequences", op) end
-    return pack(op, x, lengths_of(op, lengths, x.shape[2], x.shape[1]), o.enforce_sorted)
-  end
+    return pack(op, x, lengths_of(op, lengths, x.shape[2], x.shape[1]), sorted)
+  end)
 
   --- Packs a list of sequences (t, …).
-  ---@param list flame.Tensor[]
-  ---@param enforce_sorted? boolean  true
-  function utils.pack_sequence(list, enforce_sorted)
-    local lengths = {}
-    for i, x in ipairs(list) do lengths[i] = #x end
-    return utils.pack_padded_sequence(utils.pad_sequence(list), lengths,
-      { enforce_sorted = enforce_sorted ~= false })
-  end
+  put(utils, "nn.utils.pack_sequence(sequences: T[], enforce_sorted = true) -> PackedSequence",
+    function(list, enforce_sorted)
+      local lengths = {}
+      for i, x in ipairs(list) do lengths[i] = #x end
+      return utils.pack_padded_sequence(utils.pad_sequence(list), lengths,
+        { enforce_sorted = enforce_sorted })
+    end)
 
   --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
-  ---@param packed table
-  ---@param ... any  batch_first = false, padding_value = 0, total_length, or a table of them
-  ---@return flame.Tensor, flame.Tensor
-  function utils.pad_packed_sequence(packed, ...)
+  put(utils, [[nn.utils.pad_packed_sequence(packed: PackedSequence, batch_first = false,
+    padding_value = 0, total_length?: int) -> T, lengths: T]],
+    function(packed, batch_first, padding_value, total_length)
     local op = "pad_packed_sequence"
-    local o = flame.internal.defaults(op, { "batch_first", "padding_value", "total_length" },
-      { batch_first = false, padding_value = 0, total_length = false }, ...)
-    if not is_packed(packed) then
-      fail("%s: need a packed sequence, got %s", op, flame.internal.word(packed))
-    end
     local sizes, at, steps, lengths = packed.batch_sizes:totable(), 1, {}, {}
     local n, tail = sizes[1], packed.data.shape
-    if o.total_length and o.total_length < #sizes then
-      fail("%s: total_length = %d, there are %d steps", op, o.total_length, #sizes)
+    if total_length and total_length < #sizes then
+      fail("%s: total_length = %d, there are %d steps", op, total_length, #sizes)
     end
     for i = 1, n do lengths[i] = 0 end
-    for t = 1, o.total_length or #sizes do
+    for t = 1, total_length or #sizes do
       local here = sizes[t] or 0
       tail[1] = n - here
-      local rest = flame.full(tail, o.padding_value,
+      local rest = flame.full(tail, padding_value,
         { dtype = packed.data.dtype, device = packed.data.device })
       steps[t] = here == 0 and rest or here == n and packed.data:narrow(1, at, n)
         or flame.cat({ packed.data:narrow(1, at, here), rest }, 1)
@@ -107,31 +94,24 @@ return function(nn, shared)
       for i = 1, here do lengths[i] = t end
     end
     local y = flame.stack(steps):index_select(2, packed.unsorted_indices)
-    return o.batch_first and y:transpose(1, 2):clone() or y,
+    return batch_first and y:transpose(1, 2):clone() or y,
       positions(lengths, "cpu"):index_select(1, packed.unsorted_indices:cpu())
-  end
+  end)
 
   --- The sequences of a padded tensor, a list.
-  ---@param x flame.Tensor
-  ---@param lengths flame.Tensor|integer[]
-  ---@param batch_first? boolean  false
-  ---@return flame.Tensor[]
-  function utils.unpad_sequence(x, lengths, batch_first)
-    flame.internal.need_tensor("unpad_sequence", "x", x)
+  put(utils, "nn.utils.unpad_sequence(x: T, lengths: T|int[], batch_first = false) -> T[]",
+    function(x, lengths, batch_first)
     if not batch_first then x = x:transpose(1, 2) end
     local list = {}
     for i, l in ipairs(lengths_of("unpad_sequence", lengths, x.shape[1], x.shape[2])) do
       list[i] = x[i]:narrow(1, 1, l):clone()
     end
     return list
-  end
+  end)
 
   --- The sequences of a packed one, a list.
-  ---@param packed table
-  ---@return flame.Tensor[]
-  function utils.unpack_sequence(packed)
-    return utils.unpad_sequence(utils.pad_packed_sequence(packed))
-  end
+  put(utils, "nn.utils.unpack_sequence(packed: PackedSequence) -> T[]",
+    function(packed) return utils.unpad_sequence(utils.pad_packed_sequence(packed)) end)
 
   --- f over the padded form: f(x, masks) gives y and states; masks hold where
   --- each step (n, 1) has an element.

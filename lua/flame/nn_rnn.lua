@@ -5,8 +5,7 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail, positive = nn.Module, shared.fail, shared.positive
-  local read, make_options = shared.read, shared.make_options
+  local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- one step ------------------------------------------------------------------------------
   -- step(gx, gh, state): from the gates' input and hidden parts, (n, gates * hidden) each, and the
@@ -34,7 +33,8 @@ return function(nn, shared)
   --- Uniform in +-1 / sqrt(hidden), as all weights of these layers.
   local function weight(shape, hidden, o)
     local bound = 1 / math.sqrt(hidden)
-    return nn.Parameter(flame.uniform(shape, -bound, bound, make_options(o)))
+    return nn.Parameter(flame.uniform(shape, -bound, bound,
+      { device = o.device, dtype = o.dtype }))
   end
 
   --- The rows of x (steps, n, …) as a list, by halves: its gradient is put
@@ -73,28 +73,13 @@ return function(nn, shared)
   end
 
   -- ---- layers -----------------------------------------------------------------------------------
-  --- The states that follow x in a call: one after the other or in a table, a
-  --- list or by their names.
-  local function states_given(name, names, ...)
-    local first, out = ..., table.pack(...)
-    if type(first) == "table" then
-      if select("#", ...) > 1 and select(2, ...) ~= nil then
-        fail("%s: a table of states comes last", name)
-      end
-      local known = {}
-      for i, key in ipairs(names) do known[key], out[i] = i, nil end
-      for key, s in pairs(first) do
-        local i = known[key] or names[key] and key or flame.internal.no_option(name, key, known)
-        out[i] = s
-      end
-    elseif out.n > #names and out[#names + 1] ~= nil then
-      fail("%s: %d argument%s after x at most, got %d", name, #names,
-        #names == 1 and "" or "s", out.n)
+  --- The states that follow x in a call, which may stand in one list; names: of them.
+  local function states_given(name, names, h, c)
+    if type(h) ~= "table" then return h, c end
+    if c ~= nil or #h > #names then
+      fail("%s: a list of states is {%s}", name, table.concat(names, ", "))
     end
-    for i, key in ipairs(names) do
-      if out[i] ~= nil then flame.internal.need_tensor(name, key, out[i]) end
-    end
-    return out[1], out[2]
+    return h[1], h[2]
   end
 
   --- One direction of one layer over a list of inputs; gives the list of outputs and the last
@@ -158,7 +143,7 @@ return function(nn, shared)
         self["weight_ih" .. suffix] = weight(
           { size, l == 0 and self.input_size or out * directions }, hidden, o)
         self["weight_hh" .. suffix] = weight({ size, out }, hidden, o)
-        if o.bias ~= false then
+        if o.bias then
           self["bias_ih" .. suffix] = weight({ size }, hidden, o)
           self["bias_hh" .. suffix] = weight({ size }, hidden, o)
         end
@@ -172,23 +157,16 @@ return function(nn, shared)
   --- Sizes and options of a layer, checked; mode: of the layer, nil for one
   --- that takes a nonlinearity.
   local function configure(self, name, mode, o)
-    self.num_layers, self.dropout, self.proj_size = o.num_layers or 1, o.dropout or 0,
-      o.proj_size or 0
-    self.batch_first, self.bidirectional = o.batch_first == true, o.bidirectional == true
-    self.mode = mode or o.nonlinearity or "tanh"
+    self.num_layers, self.dropout, self.proj_size = o.num_layers, o.dropout, o.proj_size or 0
+    self.batch_first, self.bidirectional = o.batch_first, o.bidirectional
+    self.mode = mode or o.nonlinearity
     positive(name, "input_size", self.input_size)
     positive(name, "hidden_size", self.hidden_size)
     positive(name, "num_layers", self.num_layers)
-    if type(self.dropout) ~= "number" or not (self.dropout >= 0 and self.dropout <= 1) then
-      fail("%s: dropout = %s, need 0 <= dropout <= 1", name, tostring(o.dropout))
+    if not (self.dropout >= 0 and self.dropout <= 1) then
+      fail("%s: dropout = %g, need 0 <= dropout <= 1", name, self.dropout)
     end
-    if not mode and self.mode ~= "tanh" and self.mode ~= "relu" then
-      fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
-    elseif mode and o.nonlinearity then
-      fail("%s: no option 'nonlinearity'", name)
-    end
-    if math.type(self.proj_size) ~= "integer" or self.proj_size < 0
-        or self.proj_size >= self.hidden_size then
+    if self.proj_size < 0 or self.proj_size >= self.hidden_size then
       fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size),
         self.hidden_size - 1)
     end
@@ -229,20 +207,23 @@ return function(nn, shared)
     return y, last
   end
 
-  local function layer(name, mode, names)
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(input_size, hidden_size, ...)
-      local o = read(name, names, "nonlinearity", ...)
+  -- names: the parameters behind the sizes. A call takes x (steps, n, inputs), (n, steps, inputs)
+  -- with batch_first, or without n; a list {h0, c0} may stand for both states. It gives y, h and,
+  -- of an LSTM, c. A packed sequence gives a packed one.
+  local function layer(declaration, mode, names)
+    local name, order = declaration:match("%.(%w+)%("), {}
+    for word in names:gmatch("%S+") do order[#order + 1] = word end
+    local made = class(declaration, function(self, input_size, hidden_size, ...)
+      local o = {}
+      for i, key in ipairs(order) do o[key] = (select(i, ...)) end
       self.input_size, self.hidden_size = input_size, hidden_size
       configure(self, name, mode, o)
       make_weights(self, o)
-    end
+    end)
 
-    --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without
-    --- n; a list {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence
-    --- gives a packed one.
-    function class:forward(x, ...)
+    call(made, mode == "lstm"
+      and "(x: T|PackedSequence, h0?: T|T[], c0?: T) -> T|PackedSequence, h: T, c: T"
+      or "(x: T|PackedSequence, h0?: T|T[]) -> T|PackedSequence, h: T", function(self, x, ...)
       local h0, c0 = states_given(name, mode == "lstm" and { "h0", "c0" } or { "h0" }, ...)
       if mode == "lstm" and h0 and not c0 then
         fail("%s: h0 without c0\1: y, h, c = lstm(x, h, c)", name)
@@ -250,8 +231,8 @@ return function(nn, shared)
       local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name,
         x, { h0, c0 })
       return y, table.unpack(last)
-    end
-    function class:extra()
+    end)
+    function made:extra()
       return ("%d, %d%s%s%s%s"):format(self.input_size, self.hidden_size,
         self.proj_size > 0 and ", proj_size=" .. self.proj_size or "",
         self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
@@ -259,34 +240,42 @@ return function(nn, shared)
         self.bidirectional and ", bidirectional=true" or "")
     end
   end
-  local common = "num_layers bias batch_first dropout bidirectional device dtype"
-  layer("RNN", nil, (common:gsub("bias", "nonlinearity bias", 1)))
-  layer("LSTM", "lstm", (common:gsub("bidirectional", "%0 proj_size")))
-  layer("GRU", "gru", common)
+  --- Layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]).
+  layer([[nn.RNN(input_size: int, hidden_size: int, num_layers: int = 1,
+    nonlinearity: "tanh"|"relu" = "tanh", bias = true, batch_first = false, dropout = 0,
+    bidirectional = false, device?: device, dtype?: dtype)]], nil,
+    "num_layers nonlinearity bias batch_first dropout bidirectional device dtype")
+  --- Long short-term memory: y, h, c = lstm(x[, h, c]).
+  layer([[nn.LSTM(input_size: int, hidden_size: int, num_layers: int = 1, bias = true,
+    batch_first = false, dropout = 0, bidirectional = false, proj_size: int = 0, device?: device,
+    dtype?: dtype)]], "lstm",
+    "num_layers bias batch_first dropout bidirectional proj_size device dtype")
+  --- Gated recurrent units: y, h = gru(x[, h]).
+  layer([[nn.GRU(input_size: int, hidden_size: int, num_layers: int = 1, bias = true,
+    batch_first = false, dropout = 0, bidirectional = false, device?: device, dtype?: dtype)]],
+    "gru", "num_layers bias batch_first dropout bidirectional device dtype")
 
   -- ---- cells ------------------------------------------------------------------------------------
-  local function cell(name, mode, names)
-    local class = Module.extend(name)
-    nn[name] = class
-    function class:init(input_size, hidden_size, ...)
-      local o = read(name, names, "", ...)
+  -- A call takes (x[, h[, c]]) with x (n, inputs) or (inputs), and gives h and, of an LSTM, c.
+  local function cell(declaration, mode)
+    local name = declaration:match("%.(%w+)%(")
+    local made = class(declaration, function(self, input_size, hidden_size, bias, ...)
+      local kind, device, dtype = ...
+      if mode then kind, device, dtype = mode, kind, device end
+      local o = { device = device, dtype = dtype }
       positive(name, "input_size", input_size)
       positive(name, "hidden_size", hidden_size)
-      self.input_size, self.hidden_size, self.mode = input_size, hidden_size,
-        mode or o.nonlinearity or "tanh"
-      if not steps[self.mode] then
-        fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
-      end
+      self.input_size, self.hidden_size, self.mode = input_size, hidden_size, kind
       local size = gates_of[self.mode] * hidden_size
       self.weight_ih, self.weight_hh = weight({ size, input_size }, hidden_size, o),
         weight({ size, hidden_size }, hidden_size, o)
-      if o.bias ~= false then
+      if bias then
         self.bias_ih, self.bias_hh = weight({ size }, hidden_size, o),
           weight({ size }, hidden_size, o)
       end
-    end
-    --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
-    function class:forward(x, ...)
+    end)
+    call(made, mode == "lstm" and "(x: T, h?: T|T[], c?: T) -> h: T, c: T"
+      or "(x: T, h?: T|T[]) -> T", function(self, x, ...)
       local h, c = states_given(name, mode == "lstm" and { "h", "c" } or { "h" }, ...)
       if mode == "lstm" and h and not c then
         fail("%s: h without c\1: h, c = cell(x, h, c)", name)
@@ -312,10 +301,16 @@ return function(nn, shared)
         flame.linear(state[1], self.weight_hh, self.bias_hh), state)
       if single then for k = 1, #new do new[k] = new[k]:squeeze(1):clone() end end
       return table.unpack(new)
-    end
-    function class:extra() return self.input_size .. ", " .. self.hidden_size end
+    end)
+    function made:extra() return self.input_size .. ", " .. self.hidden_size end
   end
-  cell("RNNCell", nil, "bias nonlinearity device dtype")
-  cell("LSTMCell", "lstm", "bias device dtype")
-  cell("GRUCell", "gru", "bias device dtype")
+  --- One step of nn.RNN: h = cell(x[, h]).
+  cell([[nn.RNNCell(input_size: int, hidden_size: int, bias = true,
+    nonlinearity: "tanh"|"relu" = "tanh", device?: device, dtype?: dtype)]])
+  --- One step of nn.LSTM: h, c = cell(x[, h, c]).
+  cell("nn.LSTMCell(input_size: int, hidden_size: int, bias = true, device?: device, dtype?: dtype)",
+    "lstm")
+  --- One step of nn.GRU: h = cell(x[, h]).
+  cell("nn.GRUCell(input_size: int, hidden_size: int, bias = true, device?: device, dtype?: dtype)",
+    "gru")
 end

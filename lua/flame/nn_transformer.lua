@@ -4,13 +4,13 @@
 local flame = require "flame"
 
 return function(nn, shared)
-  local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
+  local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   --- A second layer as the first, with values of its own that begin as the first's.
   local function copies(name, layer, count)
     positive(name, "num_layers", count)
-    if type(layer) ~= "table" or not layer.again then
-      fail("%s: need a transformer's layer, got %s", name, type(layer))
+    if not layer.again then
+      fail("%s: need a transformer's layer, got a %s", name, getmetatable(layer).__name)
     end
     local list = { layer }
     for i = 2, count do
@@ -21,74 +21,60 @@ return function(nn, shared)
     return nn.ModuleList(list)
   end
 
-  --- n encoder layers like 'layer' (which is the first of them), and a norm.
-  nn.TransformerEncoder = Module.extend("TransformerEncoder")
-  function nn.TransformerEncoder:init(layer, count, ...)
-    -- the last two: of no effect
-    local o = read("TransformerEncoder", "norm enable_nested_tensor mask_check", "", ...)
+  --- Encoder layers like the given one, which is the first of them, and a norm. The last two
+  --- options have no effect.
+  class([[nn.TransformerEncoder(encoder_layer: Module, num_layers: int, norm?: Module|fn,
+    enable_nested_tensor = true, mask_check = true)]], function(self, layer, count, norm)
     self.layers = copies("TransformerEncoder", layer, count)
     self.num_layers = count
-    if o.norm then self.norm = o.norm end
-  end
-  --- (x[, mask, src_key_padding_mask, is_causal]), or a table of them.
-  function nn.TransformerEncoder:forward(x, ...)
-    local o = read("TransformerEncoder", "mask src_key_padding_mask is_causal", "", ...)
-    for _, layer in ipairs(self.layers) do
-      x = layer(x, o.mask, o.src_key_padding_mask, o.is_causal)
-    end
+    if norm then self.norm = norm end
+  end)
+  call(nn.TransformerEncoder, [[(src: T, mask?: T, src_key_padding_mask?: T, is_causal = false)
+    -> T]], function(self, x, mask, padding_mask, is_causal)
+    for _, layer in ipairs(self.layers) do x = layer(x, mask, padding_mask, is_causal) end
     return self.norm and self.norm(x) or x
-  end
+  end)
 
   --- Attention to itself, attention to the encoder's result, a small network;
   --- each with norm and sum.
-  nn.TransformerDecoderLayer = Module.extend("TransformerDecoderLayer")
-  function nn.TransformerDecoderLayer:init(d, heads, ...)
-    local given = table.pack(...)
-    local o = read("TransformerDecoderLayer",
-      "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
-      "dtype device", ...)
-    local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
+  class([[nn.TransformerDecoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
+    dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
+    norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],
+    function(self, d, heads, hidden, p, activation, eps, batch_first, norm_first, bias, device,
+      dtype)
+    local as = { bias = bias, dtype = dtype, device = device }
     rawset(self, "again", function()
-      return nn.TransformerDecoderLayer(d, heads, table.unpack(given, 1, given.n))
+      return nn.TransformerDecoderLayer(d, heads, hidden, p, activation, eps, batch_first,
+        norm_first, as)
     end)
-    self.norm_first = o.norm_first == true
-    local kind = { bias = o.bias, dtype = o.dtype, device = o.device }
-    local attention = { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
-      device = o.device }
+    self.norm_first = norm_first
+    local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
+      device = device }
     -- a line each: order of assignment counts
     self.self_attn = nn.MultiheadAttention(d, heads, attention)
     self.multihead_attn = nn.MultiheadAttention(d, heads, attention)
-    self.linear1 = nn.Linear(d, hidden, kind)
+    self.linear1 = nn.Linear(d, hidden, as)
     self.dropout = nn.Dropout(p)
-    self.linear2 = nn.Linear(hidden, d, kind)
-    local norm = { eps = o.layer_norm_eps, bias = o.bias, dtype = o.dtype, device = o.device }
-    self.norm1 = nn.LayerNorm(d, norm)
-    self.norm2 = nn.LayerNorm(d, norm)
-    self.norm3 = nn.LayerNorm(d, norm)
+    self.linear2 = nn.Linear(hidden, d, as)
+    self.norm1 = nn.LayerNorm(d, eps, as)
+    self.norm2 = nn.LayerNorm(d, eps, as)
+    self.norm3 = nn.LayerNorm(d, eps, as)
     self.dropout1 = nn.Dropout(p)
     self.dropout2 = nn.Dropout(p)
     self.dropout3 = nn.Dropout(p)
-    local f = o.activation or "relu"
-    rawset(self, "activation", type(f) == "string" and flame[f] or f)
-    if self.activation == nil then
-      fail("TransformerDecoderLayer: there is no activation %s", tostring(f))
-    end
-  end
-  local decoder_names =
-    "tgt_mask memory_mask tgt_key_padding_mask memory_key_padding_mask tgt_is_causal memory_is_causal"
-  --- (x, memory[, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
-  --- tgt_is_causal, memory_is_causal]).
-  function nn.TransformerDecoderLayer:forward(x, memory, ...)
-    local o = read("TransformerDecoderLayer", decoder_names, "", ...)
+    rawset(self, "activation", shared.activation_of("TransformerDecoderLayer", activation))
+  end)
+  call(nn.TransformerDecoderLayer, [[(tgt: T, memory: T, tgt_mask?: T, memory_mask?: T,
+    tgt_key_padding_mask?: T, memory_key_padding_mask?: T, tgt_is_causal = false,
+    memory_is_causal = false) -> T]], function(self, x, memory, mask, memory_mask, padding_mask,
+      memory_padding_mask, is_causal, memory_is_causal)
     local function own(y)
-      return self.dropout1(
-        (self.self_attn(y, y, y,
-          { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask,
-        is_causal = o.tgt_is_causal, need_weights = false })))
+      return self.dropout1((self.self_attn(y, y, y, { attn_mask = mask,
+        key_padding_mask = padding_mask, is_causal = is_causal, need_weights = false })))
     end
     local function cross(y)
-      return self.dropout2((self.multihead_attn(y, memory, memory, { attn_mask = o.memory_mask,
-        key_padding_mask = o.memory_key_padding_mask, is_causal = o.memory_is_causal,
+      return self.dropout2((self.multihead_attn(y, memory, memory, { attn_mask = memory_mask,
+        key_padding_mask = memory_padding_mask, is_causal = memory_is_causal,
         need_weights = false })))
     end
     local function feed(y)
@@ -102,58 +88,51 @@ return function(nn, shared)
     x = self.norm1(x + own(x))
     x = self.norm2(x + cross(x))
     return self.norm3(x + feed(x))
-  end
+  end)
 
-  --- n decoder layers like 'layer' (which is the first of them), and a norm.
-  nn.TransformerDecoder = Module.extend("TransformerDecoder")
-  function nn.TransformerDecoder:init(layer, count, ...)
-    local o = read("TransformerDecoder", "norm", "", ...)
-    self.layers = copies("TransformerDecoder", layer, count)
-    self.num_layers = count
-    if o.norm then self.norm = o.norm end
-  end
-  --- (x, memory[, …]): what follows goes to each layer.
-  function nn.TransformerDecoder:forward(x, memory, ...)
+  --- Decoder layers like the given one, which is the first of them, and a norm.
+  class("nn.TransformerDecoder(decoder_layer: Module, num_layers: int, norm?: Module|fn)",
+    function(self, layer, count, norm)
+      self.layers = copies("TransformerDecoder", layer, count)
+      self.num_layers = count
+      if norm then self.norm = norm end
+    end)
+  call(nn.TransformerDecoder, [[(tgt: T, memory: T, tgt_mask?: T, memory_mask?: T,
+    tgt_key_padding_mask?: T, memory_key_padding_mask?: T, tgt_is_causal = false,
+    memory_is_causal = false) -> T]], function(self, x, memory, ...)
     for _, layer in ipairs(self.layers) do x = layer(x, memory, ...) end
     return self.norm and self.norm(x) or x
-  end
+  end)
 
-  --- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers =
-  --- 6, …} and the options of the layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
-  nn.Transformer = Module.extend("Transformer")
-  function nn.Transformer:init(...)
-    local o = read("Transformer",
-      "d_model nhead num_encoder_layers num_decoder_layers dim_feedforward dropout activation custom_encoder"
-      .. " custom_decoder layer_norm_eps batch_first norm_first bias", "dtype device", ...)
-    local d, heads = o.d_model or 512, o.nhead or 8
-    local layer = { dim_feedforward = o.dim_feedforward, dropout = o.dropout,
-      activation = o.activation, bias = o.bias, layer_norm_eps = o.layer_norm_eps,
-      batch_first = o.batch_first, norm_first = o.norm_first, dtype = o.dtype, device = o.device }
-    local norm = { eps = o.layer_norm_eps, bias = o.bias, dtype = o.dtype, device = o.device }
-    self.encoder = o.custom_encoder
-      or nn.TransformerEncoder(nn.TransformerEncoderLayer(d, heads, layer),
-      o.num_encoder_layers or 6,
-      nn.LayerNorm(d, norm))
-    self.decoder = o.custom_decoder
-      or nn.TransformerDecoder(nn.TransformerDecoderLayer(d, heads, layer),
-      o.num_decoder_layers or 6,
-      nn.LayerNorm(d, norm))
-    for _, p in ipairs(self:parameters()) do if p.ndim > 1 then nn.init.xavier_uniform(p) end end
+  --- Encoder and decoder. model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+  class([[nn.Transformer(d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6,
+    num_decoder_layers: int = 6, dim_feedforward: int = 2048, dropout = 0.1,
+    activation: fn|str = "relu", custom_encoder?: Module|fn, custom_decoder?: Module|fn,
+    layer_norm_eps = 1e-5, batch_first = false, norm_first = false, bias = true, *,
+    device?: device, dtype?: dtype)]], function(self, d, heads, encoders, decoders, hidden, p,
+      activation, encoder, decoder, eps, batch_first, norm_first, bias, device, dtype)
+    local as = { bias = bias, dtype = dtype, device = device }
+    self.encoder = encoder or nn.TransformerEncoder(nn.TransformerEncoderLayer(d, heads, hidden, p,
+      activation, eps, batch_first, norm_first, as), encoders, nn.LayerNorm(d, eps, as))
+    self.decoder = decoder or nn.TransformerDecoder(nn.TransformerDecoderLayer(d, heads, hidden, p,
+      activation, eps, batch_first, norm_first, as), decoders, nn.LayerNorm(d, eps, as))
+    for _, w in ipairs(self:parameters()) do if w.ndim > 1 then nn.init.xavier_uniform(w) end end
     self.d_model, self.nhead = d, heads
-  end
-  function nn.Transformer:forward(src, tgt, ...)
-    local o = read("Transformer",
-      "src_mask tgt_mask memory_mask src_key_padding_mask tgt_key_padding_mask"
-      .. " memory_key_padding_mask src_is_causal tgt_is_causal memory_is_causal", "", ...)
-    local memory = self.encoder(src, o.src_mask, o.src_key_padding_mask, o.src_is_causal)
-    return self.decoder(tgt, memory,
-      { tgt_mask = o.tgt_mask, memory_mask = o.memory_mask,
-      tgt_key_padding_mask = o.tgt_key_padding_mask,
-      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal,
-      memory_is_causal = o.memory_is_causal })
-  end
+  end)
+  call(nn.Transformer, [[(src: T, tgt: T, src_mask?: T, tgt_mask?: T, memory_mask?: T,
+    src_key_padding_mask?: T, tgt_key_padding_mask?: T, memory_key_padding_mask?: T,
+    src_is_causal = false, tgt_is_causal = false, memory_is_causal = false) -> T]],
+    function(self, src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding,
+      memory_padding, src_is_causal, tgt_is_causal, memory_is_causal)
+    local memory = self.encoder(src, src_mask, src_padding, src_is_causal)
+    return self.decoder(tgt, memory, { tgt_mask = tgt_mask, memory_mask = memory_mask,
+      tgt_key_padding_mask = tgt_padding, memory_key_padding_mask = memory_padding,
+      tgt_is_causal = tgt_is_causal, memory_is_causal = memory_is_causal })
+  end)
   --- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
-  function nn.Transformer.generate_square_subsequent_mask(n, options)
-    return flame.full({ n, n }, -math.huge, options):triu(1)
-  end
+  shared.put(nn.Transformer, [[nn.Transformer.generate_square_subsequent_mask(size: int, *factory)
+    -> T]], function(n, dtype, device, requires_grad)
+      return flame.full({ n, n }, -math.huge,
+        { dtype = dtype, device = device, requires_grad = requires_grad }):triu(1)
+    end)
 end

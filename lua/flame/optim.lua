@@ -2,8 +2,8 @@
 -- state, so that forward, backward and update of a training step are planned together.
 -- Learning rates and the like are scalars of the recorded step: changing them builds no plan.
 --
--- Names, defaults and rules are torch.optim's; what has a default there comes by position in
--- the same order, or in one table at the end. State has torch's names too (exp_avg,
+-- Names, defaults and rules are torch.optim's, and so is the order of options, which the
+-- declaration of a rule says (src/lua/declare.h). State has torch's names too (exp_avg,
 -- momentum_buffer, …). LBFGS, Muon and rarer rules: optim_more.lua; schedules: optim_schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
@@ -24,6 +24,11 @@ local pin = internal.pin
 ---@field groups table[]    {params =, lr =, …}; what stands in them can be changed between steps
 local Optimizer = {}
 Optimizer.__index = Optimizer
+Optimizer.__name = "Optimizer"
+internal.named_classes.Optimizer = Optimizer
+
+--- Puts a function with its declaration into a table.
+local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 local function number(what, name, value, low)
   if type(value) ~= "number" or value ~= value or value < low then
@@ -35,34 +40,16 @@ end
 
 -- ---- options ------------------------------------------------------------------------------------
 
-local function is_options(t) return flame.internal.is_options(t) end
-
---- What follows the parameters: by position in the order of 'names', or a table at the end.
-local function given_options(what, names, ...)
-  local out, given = {}, table.pack(...)
-  local last = given.n
-  if last > 0 and is_options(given[last]) then
-    for key, value in pairs(given[last]) do out[key] = value end
-    last = last - 1
-  end
-  if last > #names then fail("%s: %d options at most, got %d", what, #names, last) end
-  for i = 1, last do
-    if given[i] ~= nil then out[names[i]] = given[i] end
-  end
-  return out
-end
-
 -- "differentiable" and the like choose among torch's implementations of one rule: no effect here.
 local without_effect = { foreach = true, fused = true, capturable = true, differentiable = true }
+local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
 
 local function check_betas(what, betas)
   if betas == nil then return end
-  if type(betas) ~= "table" or #betas ~= 2 then
-    fail("%s: betas must be two numbers {b1, b2}", what)
-  end
+  if #betas ~= 2 then fail("%s: betas must be two numbers {b1, b2}", what) end
   for i = 1, 2 do
     local b = betas[i]
-    if type(b) ~= "number" or not (b >= 0 and b < 1) then
+    if not (b >= 0 and b < 1) then
       fail("%s: betas[%d] is %s, need 0 <= beta < 1", what, i, tostring(b))
     end
   end
@@ -82,10 +69,7 @@ end
 local function check_params(self, params)
   local what = self.what
   if flame.is_tensor(params) then params = { params } end
-  if type(params) == "table" and type(params.parameters) == "function" then
-    fail("%s: got a module\1: give its parameters, net:parameters()", what)
-  end
-  if type(params) ~= "table" or #params == 0 then
+  if #params == 0 then
     fail("%s: the parameters are a list of tensors or of groups, and not empty", what)
   end
   for i, p in ipairs(params) do
@@ -99,61 +83,67 @@ local function check_params(self, params)
   return table.move(params, 1, #params, 1, {})
 end
 
---- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
-function Optimizer:add_param_group(given)
-  local what, defaults = self.what, self.defaults
-  if type(given) ~= "table" or given.params == nil then
-    fail("%s: a group is a table with params\1; of a module: net:parameters()", what)
-  end
-  local group = {}
-  for key, value in pairs(defaults) do group[key] = value end
-  for key, value in pairs(given) do
-    if key ~= "params" and not without_effect[key] then
-      if not self.options[key] then
-        internal.no_option(what, key, self.options)
-      end
-      group[key] = value
-    end
-  end
-  check_settings(what, group)
-  group.params = check_params(self, given.params)
-  self.groups[#self.groups + 1] = setmetatable(group, getmetatable(self).of_groups)
+local function add_group(self, params, values)
+  check_settings(self.what, values)
+  values.params = check_params(self, params)
+  self.groups[#self.groups + 1] = setmetatable(values, getmetatable(self).of_groups)
 end
 
-local function new(class, params, names, ...)
-  local what = class.what
-  local options = given_options(what, names, ...)
-  local self = setmetatable(
-    { groups = {}, state = {}, steps = 0, what = what, known = {}, moves = internal.moves or 0,
-    defaults = class.defaults, options = class.options }, class)
-  if type(params) == "table" and type(params[1]) == "table" then
-    for _, g in ipairs(params) do
-      if type(g) ~= "table" then fail("%s: a %s among the groups", what, type(g)) end
-      local merged = {}
-      for key, value in pairs(options) do merged[key] = value end
-      for key, value in pairs(g) do merged[key] = value end
-      self:add_param_group(merged)
+--- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+put(Optimizer, "Optimizer:add_param_group(group: table)", function(self, given)
+  local merged = {}
+  if given.params == nil then
+    fail("%s: a group is a table with params\1; of a module: net:parameters()", self.what)
+  end
+  for key, value in pairs(self.defaults) do merged[key] = value end
+  for key, value in pairs(given) do merged[key] = value end
+  merged.params = nil
+  add_group(self, self.read(given.params, merged))
+end)
+
+--- What a rule's constructor and a group's table are read as: params, and the options by names.
+local function reader(class, text)
+  return function(params, ...)
+    local values = {}
+    if #class.names == 0 then
+      for i, p in ipairs(internal.declaration(text)[1].params) do
+        class.names[i] = p.name
+        if i > 1 and not without_effect[p.name] then
+          class.options[p.name], class.in_groups[p.name] = true, true
+        end
+      end
     end
+    for i = 2, #class.names do
+      if class.options[class.names[i]] then values[class.names[i]] = (select(i - 1, ...)) end
+    end
+    return params, values
+  end
+end
+
+local function new(class, params, values)
+  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = class.what, known = {},
+    moves = internal.moves or 0, defaults = {}, options = class.options, read = class.read }, class)
+  for key, value in pairs(values) do self.defaults[key] = value end
+  if type(params) == "table" and type(params[1]) == "table" then
+    for _, g in ipairs(params) do self:add_param_group(g) end
   else
-    options.params = params == nil and {} or params
-    self:add_param_group(options)
+    add_group(self, params, values)
   end
   return self
 end
 
---- A new rule: optim[name](params, …). 'names': the options in torch's order; 'defaults' all of
---- them; 'optional' those whose default is nil. update(group, p, g, state) records one step of one
---- parameter. Returns the class; class.step may be replaced.
-local function make_class(name, names, defaults, update, optional)
-  local class = setmetatable(
-    { what = name, defaults = defaults, options = optional or {}, update = update },
-    { __index = Optimizer })
-  for key in pairs(defaults) do class.options[key] = true end
-  local in_groups = { params = true, initial_lr = true }
-  for key in pairs(class.options) do in_groups[key] = true end
-  class.in_groups, class.of_groups = in_groups, {}
+--- A new rule by its declaration, in which OPTIONS are those that all rules have. update(group, p,
+--- g, state) records one step of one parameter; check(opt) looks at a new optimiser. Returns the
+--- class; class.step may be replaced.
+local function make_class(text, update, check)
+  text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
+  local name = text:match("%.(%w+)%(")
+  local class = setmetatable({ what = name, update = update, names = {}, options = {},
+    in_groups = { params = true, initial_lr = true }, of_groups = {} }, { __index = Optimizer })
+  local read = reader(class, text)
+  class.read = internal.declare(text, "", read)
   class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group",
-    {}, in_groups)
+    {}, class.in_groups)
   local get, set = internal.closed(name, class,
     { lr = true, groups = true, param_groups = true, state = true, steps = true },
     function(_, key)
@@ -177,13 +167,18 @@ local function make_class(name, names, defaults, update, optional)
   end
   class.__name = name
   class.__tostring = Optimizer.describe
-  optim[name] = function(params, ...) return new(class, params, names, ...) end
+  put(optim, text, function(...)
+    local self = new(class, read(...))
+    if check then check(self) end
+    return self
+  end)
   return class
 end
 
 -- ---- what all can do ----------------------------------------------------------------------------
 
-function Optimizer:describe()
+--- The settings of all groups as text, as print shows them.
+put(Optimizer, "Optimizer:describe() -> str", function(self)
   local lines = { self.what .. " (" }
   for i, group in ipairs(self.groups) do
     lines[#lines + 1] = ("group %d: %d parameters"):format(i, #group.params)
@@ -198,15 +193,16 @@ function Optimizer:describe()
   end
   lines[#lines + 1] = ")"
   return table.concat(lines, "\n")
-end
+end)
 
---- Sets the gradient of every parameter to nil; {set_to_none = false} fills them with 0 instead.
-function Optimizer:zero_grad(options)
-  for _, group in ipairs(self.groups) do internal.zero_grad("zero_grad", group.params, options) end
-end
+--- Sets the gradient of every parameter to nil; set_to_none = false fills them with 0 instead.
+put(Optimizer, "Optimizer:zero_grad(set_to_none = true)", function(self, set_to_none)
+  for _, group in ipairs(self.groups) do
+    internal.zero_grad("zero_grad", group.params, set_to_none)
+  end
+end)
 
---- The state of p for this rule, made at its first step.
-function Optimizer:state_of(p)
+local function state_of(self, p)
   local state = self.state[p]
   if not state then
     state = { step = 0 }
@@ -214,6 +210,8 @@ function Optimizer:state_of(p)
   end
   return state
 end
+--- The state of a parameter for this rule, made at its first step.
+put(Optimizer, "Optimizer:state_of(parameter: T) -> table", state_of)
 
 local state_for
 
@@ -232,7 +230,7 @@ local function update_all(self)
     for _, p in ipairs(group.params) do
       local g = p.grad
       if g then
-        local state = self:state_of(p)
+        local state = state_of(self, p)
         state.step = state.step + 1
         self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p
@@ -266,24 +264,17 @@ local function update_in_scope(self)
 end
 
 --- One update from the parameters' gradients; those without one are left alone.
----@param closure function?  computes the loss and its gradients anew; its result is returned
-function Optimizer:step(closure)
+--- A closure computes the loss and its gradients anew; its result is returned.
+put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local loss
-  if closure ~= nil then
-    if not flame.internal.callable(closure) then
-      fail("%s: step takes a function or nothing, got %s", self.what, type(closure))
-    end
-    loss = flame.enable_grad(closure)
-  end
+  if closure then loss = flame.enable_grad(closure) end
   local _ <close> = unpin
   pin()
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
   return loss
-end
-
-Optimizer.follow = follow
+end)
 
 -- ---- saving -------------------------------------------------------------------------------------
 
@@ -297,7 +288,7 @@ end
 
 --- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
 --- parameters are numbered on over the groups.
-function Optimizer:state_dict()
+put(Optimizer, "Optimizer:state_dict() -> table", function(self)
   local out = { steps = self.steps, param_groups = {}, state = {} }
   local i = 0
   for k, group in ipairs(self.groups) do
@@ -311,7 +302,7 @@ function Optimizer:state_dict()
     out.param_groups[k] = kept
   end
   return out
-end
+end)
 
 -- State goes where its parameter is, and has its dtype.
 function state_for(p, value)
@@ -326,9 +317,8 @@ function state_for(p, value)
 end
 
 --- Takes back what state_dict gave; groups and parameters must be as many.
-function Optimizer:load_state_dict(saved)
-  if type(saved) ~= "table" or type(saved.param_groups) ~= "table"
-      or type(saved.state) ~= "table" then
+put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
+  if type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
     fail("load_state_dict: need what an optimiser's state_dict() gave")
   end
   local groups = saved.param_groups
@@ -357,13 +347,13 @@ function Optimizer:load_state_dict(saved)
       if state then self.state[p] = state_for(p, state) end
     end
   end
-end
+end)
 
 -- ---- the rules ----------------------------------------------------------------------------------
 
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
-make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
-  { lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, maximize = false },
+make_class([[optim.SGD(params: T|T[]|table[], lr = 1e-3, momentum = 0, dampening = 0,
+  weight_decay = 0, nesterov = false, OPTIONS) -> Optimizer]],
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     if group.momentum ~= 0 then
@@ -392,23 +382,19 @@ local function adam(always)
   end
 end
 
-local adam_names = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
-local function adam_defaults(decay, decoupled)
-  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false,
-    maximize = false, decoupled_weight_decay = decoupled }
-end
-
 --- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
 --- true, acts as AdamW's.
-make_class("Adam", adam_names, adam_defaults(0, false), adam(false))
+make_class([[optim.Adam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
+  weight_decay = 0, amsgrad = false, OPTIONS, decoupled_weight_decay = false) -> Optimizer]],
+  adam(false))
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
-make_class("AdamW", adam_names, adam_defaults(0.01), adam(true))
+make_class([[optim.AdamW(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
+  weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]], adam(true))
 
 --- Tieleman and Hinton 2012, PyTorch's form.
-make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" },
-  { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
-    maximize = false },
+make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps = 1e-8,
+  weight_decay = 0, momentum = 0, centered = false, OPTIONS) -> Optimizer]],
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     state.square_avg = state.square_avg or flame.zeros_like(p)
@@ -429,9 +415,8 @@ make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "cente
   end)
 
 --- Duchi, Hazan and Singer 2011.
-make_class("Adagrad", { "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps" },
-  { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0,
-    maximize = false },
+make_class([[optim.Adagrad(params: T|T[]|table[], lr = 1e-2, lr_decay = 0, weight_decay = 0,
+  initial_accumulator_value = 0, eps = 1e-10, OPTIONS) -> Optimizer]],
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
@@ -441,8 +426,8 @@ make_class("Adagrad", { "lr", "lr_decay", "weight_decay", "initial_accumulator_v
   end)
 
 --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
-make_class("Lion", { "lr", "betas", "weight_decay" },
-  { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0, maximize = false },
+make_class([[optim.Lion(params: T|T[]|table[], lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0,
+  OPTIONS) -> Optimizer]],
   function(group, p, g, state)
     state.exp_avg = state.exp_avg or flame.zeros_like(p)
     local b1, b2 = group.betas[1], group.betas[2]
@@ -453,13 +438,7 @@ make_class("Lion", { "lr", "betas", "weight_decay" },
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
-local function list_of(what, params)
-  if flame.is_tensor(params) then return { params } end
-  if type(params) ~= "table" then
-    fail("%s: params must be a list of tensors, got %s", what, type(params))
-  end
-  return params
-end
+local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
 --- Sum of |g|^p over all gradients, its root, or the largest for p = inf; nil where there is none.
 local function joint_norm(params, p)
@@ -480,21 +459,20 @@ local function joint_norm(params, p)
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
 
---- Scales all gradients in place so that their joint norm is at most max_norm.
----@param ... any  norm_type = 2, error_if_nonfinite = false, or a table of them
----@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, ...)
+--- Scales all gradients in place so that their joint norm is at most max_norm. Gives the norm
+--- before, 0-d.
+put(optim, [[optim.clip_grad_norm(parameters: T|T[], max_norm: num|T, norm_type = 2,
+  error_if_nonfinite = false, *, foreach?: bool) -> T]],
+  function(params, max_norm, norm_type, error_if_nonfinite)
   if flame.is_tensor(max_norm) then max_norm = max_norm:item() end
   number("clip_grad_norm", "max_norm", max_norm, 0)
-  local options = internal.defaults("clip_grad_norm", { "norm_type", "error_if_nonfinite" },
-    { norm_type = 2, error_if_nonfinite = false }, ...)
-  params = list_of("clip_grad_norm", params)
+  params = list_of(params)
   local _ <close> = unpin
   pin()
   return flame.no_grad(function()
-    local norm = joint_norm(params, options.norm_type)
+    local norm = joint_norm(params, norm_type)
     if not norm then return flame.zeros({}) end
-    if options.error_if_nonfinite and not norm:isfinite():item() then
+    if error_if_nonfinite and not norm:isfinite():item() then
       fail("clip_grad_norm: the norm of the gradients is %s", tostring(norm:item()))
     end
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
@@ -503,24 +481,23 @@ function optim.clip_grad_norm(params, max_norm, ...)
     end
     return norm
   end)
-end
+end)
 
---- Clamps every gradient value in place to -c … c.
-function optim.clip_grad_value(params, c)
-  number("clip_grad_value", "c", c, 0)
-  params = list_of("clip_grad_value", params)
+--- Clamps every gradient value in place to -clip_value … clip_value.
+put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach?: bool)",
+  function(params, c)
+  number("clip_grad_value", "clip_value", c, 0)
+  params = list_of(params)
   flame.no_grad(function()
     for _, p in ipairs(params) do
       if p.grad then p.grad:copy_(p.grad:clamp(-c, c)) end
     end
   end)
-end
+end)
 
-local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin,
-  is_options = is_options, copy_of = copy_of }
+local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
+  pin = pin, unpin = unpin, put = put, copy_of = copy_of }
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)
-internal.limit(optim)
-internal.limit(Optimizer)
 
 return internal.namespace(optim, "optim")

@@ -3,8 +3,8 @@
 local flame = require "flame"
 
 return function(optim, shared)
-  local fail, number, pin, unpin, make_class = shared.fail, shared.number, shared.pin, shared.unpin,
-    shared.make_class
+  local fail, number, pin, unpin, make_class, put = shared.fail, shared.number, shared.pin,
+    shared.unpin, shared.make_class, shared.put
 
   -- ---- first-order rules ----------------------------------------------------------------------
   local function decayed(group, p, g)
@@ -12,8 +12,8 @@ return function(optim, shared)
   end
 
   --- Zeiler 2012: no rate to tune.
-  make_class("Adadelta", { "lr", "rho", "eps", "weight_decay" },
-    { lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0, maximize = false },
+  make_class([[optim.Adadelta(params: T|T[]|table[], lr = 1.0, rho = 0.9, eps = 1e-6,
+    weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
       g = decayed(group, p, g)
       state.square_avg = state.square_avg or flame.zeros_like(p)
@@ -28,8 +28,8 @@ return function(optim, shared)
   local function betas_of(group) return group.betas[1], group.betas[2] end
 
   --- Kingma and Ba 2015, section 7: Adam with the largest magnitude instead of the second moment.
-  make_class("Adamax", { "lr", "betas", "eps", "weight_decay" },
-    { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, maximize = false },
+  make_class([[optim.Adamax(params: T|T[]|table[], lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8,
+    weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
       g = decayed(group, p, g)
       state.exp_avg = state.exp_avg or flame.zeros_like(p)
@@ -41,10 +41,9 @@ return function(optim, shared)
     end)
 
   --- Dozat 2016: Adam with Nesterov's momentum.
-  make_class("NAdam",
-    { "lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay" },
-    { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3,
-      decoupled_weight_decay = false, maximize = false }, function(group, p, g, state)
+  make_class([[optim.NAdam(params: T|T[]|table[], lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8,
+    weight_decay = 0, momentum_decay = 4e-3, decoupled_weight_decay = false, OPTIONS)
+    -> Optimizer]], function(group, p, g, state)
       local b1, b2 = betas_of(group)
       local from = p
       if group.decoupled_weight_decay then from = p * (1 - group.lr * group.weight_decay)
@@ -62,9 +61,9 @@ return function(optim, shared)
     end)
 
   --- Liu et al. 2020: Adam that waits until the second moment can be trusted.
-  make_class("RAdam", { "lr", "betas", "eps", "weight_decay", "decoupled_weight_decay" },
-    { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0,
-      decoupled_weight_decay = false, maximize = false }, function(group, p, g, state)
+  make_class([[optim.RAdam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
+    weight_decay = 0, decoupled_weight_decay = false, OPTIONS) -> Optimizer]],
+    function(group, p, g, state)
       local b1, b2 = betas_of(group)
       local from, t = p, state.step
       if group.decoupled_weight_decay then from = p * (1 - group.lr * group.weight_decay)
@@ -84,8 +83,8 @@ return function(optim, shared)
     end)
 
   --- Riedmiller and Braun 1993: the gradient's sign alone counts.
-  make_class("Rprop", { "lr", "etas", "step_sizes" },
-    { lr = 1e-2, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 }, maximize = false },
+  make_class([[optim.Rprop(params: T|T[]|table[], lr = 1e-2, etas = {0.5, 1.2},
+    step_sizes = {1e-6, 50}, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
       state.prev = state.prev or flame.zeros_like(p)
       state.step_size = state.step_size or flame.full_like(p, group.lr)
@@ -101,8 +100,8 @@ return function(optim, shared)
 
   --- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
   --- steps that shrink from t0 on.
-  make_class("ASGD", { "lr", "lambd", "alpha", "t0", "weight_decay" },
-    { lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0, maximize = false },
+  make_class([[optim.ASGD(params: T|T[]|table[], lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6,
+    weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
       g = decayed(group, p, g)
       state.eta, state.mu = state.eta or group.lr, state.mu or 1
@@ -130,12 +129,22 @@ return function(optim, shared)
     return rows > columns and x:t() or x
   end
 
-  make_class("Muon",
-    { "lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps",
-      "adjust_lr_fn" },
-    { lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
-      ns_coefficients = { 3.4445, -4.775, 2.0315 }, eps = 1e-7, ns_steps = 5,
-      adjust_lr_fn = "original" }, function(group, p, g, state)
+  local function check_matrices(self)
+    for _, group in ipairs(self.groups) do
+      for i, p in ipairs(group.params) do
+        if p.ndim ~= 2 then
+          fail("Muon: parameter %d has shape (%s), need 2 axes\1: give others to AdamW", i,
+            table.concat(p.shape, ", "))
+        end
+      end
+    end
+  end
+  --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
+  --- vectors to AdamW.
+  make_class([[optim.Muon(params: T|T[]|table[], lr = 1e-3, weight_decay = 0.1, momentum = 0.95,
+    nesterov = true, ns_coefficients = {3.4445, -4.775, 2.0315}, eps = 1e-7, ns_steps: int = 5,
+    adjust_lr_fn: "original"|"match_rms_adamw" = "original", PLAIN) -> Optimizer]],
+    function(group, p, g, state)
       state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
       local m = group.momentum
       state.momentum_buffer:copy_(state.momentum_buffer * m + g * (1 - m))
@@ -148,47 +157,17 @@ return function(optim, shared)
       p:copy_(
         p * (1 - group.lr * group.weight_decay) - orthogonal(group,
           update):to(p.dtype) * (group.lr * ratio))
-    end)
-  local make_muon = optim.Muon
-  --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
-  --- vectors to AdamW.
-  function optim.Muon(...)
-    local self = make_muon(...)
-    for _, group in ipairs(self.groups) do
-      for i, p in ipairs(group.params) do
-        if p.ndim ~= 2 then
-          fail("Muon: parameter %d has shape (%s), need 2 axes\1: give others to AdamW", i,
-            table.concat(p.shape, ", "))
-        end
-      end
-      if group.adjust_lr_fn ~= "original" and group.adjust_lr_fn ~= "match_rms_adamw" then
-        fail('Muon: adjust_lr_fn is %s, need "original" or "match_rms_adamw"',
-          tostring(group.adjust_lr_fn))
-      end
-    end
-    return self
-  end
+    end, check_matrices)
 
   -- ---- LBFGS ------------------------------------------------------------------------------------
-  local lbfgs = make_class("LBFGS",
-    { "lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size",
-      "line_search_fn" },
-    { lr = 1, max_iter = 20, tolerance_grad = 1e-7, tolerance_change = 1e-9, history_size = 100 },
-    function() end, { max_eval = true, line_search_fn = true })
-
-  local make_lbfgs = optim.LBFGS
   --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
-  --- gradients, computes the loss, calls backward and returns it, several times.
-  --- {line_search_fn = "strong_wolfe"} looks for a step length that Wolfe's conditions accept.
-  function optim.LBFGS(...)
-    local self = make_lbfgs(...)
+  --- gradients, computes the loss, calls backward and returns it, several times. line_search_fn
+  --- looks for a step length that Wolfe's conditions accept.
+  local lbfgs = make_class([[optim.LBFGS(params: T|T[]|table[], lr = 1, max_iter: int = 20,
+    max_eval?: int, tolerance_grad = 1e-7, tolerance_change = 1e-9, history_size: int = 100,
+    line_search_fn?: "strong_wolfe", PLAIN) -> Optimizer]], function() end, function(self)
     if #self.groups ~= 1 then fail("LBFGS: one group of parameters, got %d", #self.groups) end
-    local search = self.groups[1].line_search_fn
-    if search ~= nil and search ~= "strong_wolfe" then
-      fail('LBFGS: line_search_fn is %s, need "strong_wolfe" or nothing', tostring(search))
-    end
-    return self
-  end
+  end)
 
   -- All gradients in one vector; a parameter without one counts as 0.
   local function flat_gradient(params)
@@ -354,10 +333,9 @@ return function(optim, shared)
       or math.abs(run.loss - before) < group.tolerance_change
   end
 
-  function lbfgs:step(closure)
-    if not flame.internal.callable(closure) then
-      fail("LBFGS: step needs a function that computes the loss and its gradients")
-    end
+  flame.internal.named_classes.LBFGS = lbfgs
+  --- One step, for which the closure runs several times; gives the first loss.
+  put(lbfgs, "LBFGS:step(closure: fn) -> any", function(self, closure)
     local group = self.groups[1]
     local run = { group = group, params = group.params, state = self:state_of(group.params[1]),
       evaluations = 0 }
@@ -371,7 +349,7 @@ return function(optim, shared)
     end
     return flame.no_grad(function()
       self.steps = self.steps + 1
-      self:follow()
+      shared.follow(self)
       run.state = self:state_of(group.params[1])
       run.loss, run.g = run.evaluate()
       local state = run.state
@@ -387,45 +365,43 @@ return function(optim, shared)
       flame.eval(table.unpack(run.params))
       return first
     end)
-  end
+  end)
 
   -- ---- scaled losses ----------------------------------------------------------------------------
   ---@class flame.GradScaler
-  local GradScaler = {}
+  local GradScaler = { __name = "GradScaler" }
+  flame.internal.named_classes.GradScaler = GradScaler
   GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
 
+  local SCALER = [[init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
+    growth_interval: int = 2000, enabled = true) -> GradScaler]]
+  local function scaler(init_scale, growth, backoff, interval, enabled)
+    if not (growth > 1) then
+      fail("GradScaler: growth_factor is %g, need more than 1", growth)
+    end
+    if not (backoff < 1) then
+      fail("GradScaler: backoff_factor is %g, need less than 1", backoff)
+    end
+    number("GradScaler", "init_scale", init_scale, 0)
+    number("GradScaler", "growth_interval", interval, 1)
+    return setmetatable({ now = init_scale, growth = growth, backoff = backoff,
+      interval = interval, tracker = 0, enabled = enabled, seen = {} }, GradScaler)
+  end
   --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
   --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
-  ---@param ... any  init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true, or a
-  --- table of them; before them may stand a device, as in torch.amp
-  function optim.GradScaler(...)
-    if type((...)) == "string" then return optim.GradScaler(select(2, ...)) end
-    local o = flame.internal.defaults("GradScaler",
-      { "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled" },
-      { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000,
-        enabled = true }, ...)
-    if not (o.growth_factor > 1) then
-      fail("GradScaler: growth_factor is %g, need more than 1", o.growth_factor)
-    end
-    if not (o.backoff_factor < 1) then
-      fail("GradScaler: backoff_factor is %g, need less than 1", o.backoff_factor)
-    end
-    number("GradScaler", "init_scale", o.init_scale, 0)
-    number("GradScaler", "growth_interval", o.growth_interval, 1)
-    return setmetatable(
-      { now = o.init_scale, growth = o.growth_factor, backoff = o.backoff_factor,
-      interval = o.growth_interval, tracker = 0, enabled = o.enabled ~= false, seen = {} },
-    GradScaler)
-  end
+  --- A device may stand before the options, as in torch.amp.
+  optim.GradScaler = flame.internal.declare("optim.GradScaler(" .. SCALER
+    .. "\noptim.GradScaler(device: device, " .. SCALER, "", scaler,
+    function(_, ...) return scaler(...) end)
 
   --- The loss, or a table of losses, times the scale.
-  function GradScaler:scale(loss)
+  put(GradScaler, "GradScaler:scale(loss: T|num|table) -> any", function(self, loss)
     if not self.enabled then return loss end
     if type(loss) ~= "table" then return loss * self.now end
     local out = {}
     for key, value in pairs(loss) do out[key] = self:scale(value) end
     return out
-  end
+  end)
 
   local function each_gradient(opt)
     local list = {}
@@ -443,7 +419,7 @@ return function(optim, shared)
   end
 
   --- Divides the gradients of opt by the scale, once a step: before clipping them.
-  function GradScaler:unscale(opt)
+  put(GradScaler, "GradScaler:unscale(optimizer: Optimizer)", function(self, opt)
     if not self.enabled then return end
     if self.seen[opt] then
       fail("GradScaler: %s since the last update()",
@@ -462,11 +438,11 @@ return function(optim, shared)
       for _, g in ipairs(gradients) do g:mul_(inverse) end
       self.seen[opt] = { bad = count_bad(gradients) }
     end)
-  end
+  end)
   GradScaler.unscale_ = GradScaler.unscale
 
   --- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
-  function GradScaler:step(opt, ...)
+  put(GradScaler, "GradScaler:step(optimizer: Optimizer, ...) -> any", function(self, opt, ...)
     if not self.enabled then return opt:step(...) end
     if self.seen[opt] and self.seen[opt].stepped then
       fail("GradScaler: step() came already since the last update()")
@@ -475,11 +451,11 @@ return function(optim, shared)
     local seen = self.seen[opt]
     seen.stepped = true
     if seen.bad == 0 then return opt:step(...) end
-  end
+  end)
 
   --- After the steps of an iteration: halves the scale if one was left out, doubles it after
   --- growth_interval good ones; or sets it.
-  function GradScaler:update(new_scale)
+  put(GradScaler, "GradScaler:update(new_scale?: num|T)", function(self, new_scale)
     if not self.enabled then return end
     if new_scale ~= nil then
       self.now = type(new_scale) == "number" and new_scale or new_scale:item()
@@ -498,24 +474,28 @@ return function(optim, shared)
     end
     self.tracker = self.tracker + 1
     if self.tracker >= self.interval then self.now, self.tracker = self.now * self.growth, 0 end
-  end
+  end)
 
-  function GradScaler:get_scale() return self.enabled and self.now or 1.0 end
-  function GradScaler:is_enabled() return self.enabled end
+  --- The scale now; 1 where the scaler is not enabled.
+  put(GradScaler, "GradScaler:get_scale() -> num",
+    function(self) return self.enabled and self.now or 1.0 end)
+  --- Does the scaler scale.
+  put(GradScaler, "GradScaler:is_enabled() -> bool", function(self) return self.enabled end)
 
   local saved_as = { scale = "now", growth_factor = "growth", backoff_factor = "backoff",
     growth_interval = "interval", growth_tracker = "tracker" }
-  function GradScaler:state_dict()
+  --- The scale and its settings as a table.
+  put(GradScaler, "GradScaler:state_dict() -> table", function(self)
     local out = {}
     for name, field in pairs(saved_as) do out[name] = self.enabled and self[field] or nil end
     return out
-  end
-  function GradScaler:load_state_dict(saved)
+  end)
+  --- Takes back what state_dict gave.
+  put(GradScaler, "GradScaler:load_state_dict(state: table)", function(self, saved)
     if not self.enabled then return end
     for name, field in pairs(saved_as) do
       if type(saved[name]) ~= "number" then fail("GradScaler: the state has no %s", name) end
       self[field] = saved[name]
     end
-  end
-  flame.internal.limit(GradScaler)
+  end)
 end

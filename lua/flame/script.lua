@@ -4,6 +4,9 @@ local internal = flame.internal
 
 local script = {}
 
+--- Puts a function with its declaration (src/lua/declare.h) into a table.
+local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
+
 -- ---- options ---------------------------------------------------------------------------------
 
 local function distance(a, b)
@@ -61,13 +64,10 @@ local function typed(entry, text)
   return math.tointeger(v) or stop(("--%s needs a whole number, got '%s'"):format(entry[1], text))
 end
 
---- Options of a script. spec: a list of {name, default, help}; a value has its default's type.
---- Takes --name value, --name=value, and --name alone for true. --help prints the list and
---- ends the program; a mistake ends it with exit code 1.
----@param arguments string[]  the global arg
----@param spec table
----@return table<string, any>
-function script.options(arguments, spec)
+--- Options of a script from its arguments, the global arg. spec: a list of {name, default, help}; a
+--- value has its default's type. Takes --name value, --name=value, and --name alone for true.
+--- --help prints the list and ends the program; a mistake ends it with exit code 1.
+put(script, "data.options(arguments?: any[], spec: any[]) -> table", function(arguments, spec)
   local values, entries = {}, {}
   arguments = arguments or {}
   for _, entry in ipairs(spec) do values[entry[1]], entries[entry[1]] = entry[2], entry end
@@ -92,11 +92,12 @@ function script.options(arguments, spec)
     i = i + 1
   end
   return values
-end
+end)
 
 -- ---- progress -----------------------------------------------------------------------------------
 
-local Progress = {}
+local Progress = { __name = "Progress" }
+internal.named_classes.Progress = Progress
 Progress.__index = Progress
 script.Progress = Progress
 
@@ -121,25 +122,20 @@ local function count(v)
 end
 
 --- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
---- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
---- the loss stands beside the line, 'curve' characters of it.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
----@return flame.Progress
-function script.progress(o)
-  if type(o) ~= "table" or math.type(o.steps) ~= "integer" then
-    internal.fail("progress", "need {steps = a whole number}")
-  end
-  local curve = o.curve or 16
-  if math.type(curve) ~= "integer" or curve < 0 or curve > 200 then
-    internal.fail("progress",
-      ("curve must be an integer from 0 to 200, got %s"):format(tostring(curve)))
+--- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
+--- before; a step is 'each' units. On a terminal the curve of the loss stands beside the line, 16
+--- characters of it, or 'curve'.
+put(script, [[data.progress(*, steps: int, from: int = 0, unit = "steps", each = 1, curve?: int)
+  -> Progress]], function(steps, from, unit, each, curve)
+  if curve and (curve < 0 or curve > 200) then
+    internal.fail("progress", ("curve must be an integer from 0 to 200, got %d"):format(curve))
   end
   local now = internal.io_now()
-  return setmetatable({ steps = o.steps, unit = o.unit or "steps", each = o.each or 1,
-    from = o.from or 0, start = now, done = o.from or 0, last = now, mark = o.from or 0,
-    marked = now, drawn = 0, read = -READ_EVERY, terminal = internal.io_terminal(), curve = curve,
-    keep = o.curve ~= nil, steps_read = {}, losses = {} }, Progress)
-end
+  return setmetatable({ steps = steps, unit = unit, each = each, from = from, start = now,
+    done = from, last = now, mark = from, marked = now, drawn = 0, read = -READ_EVERY,
+    terminal = internal.io_terminal(), curve = curve or 16, keep = curve ~= nil, steps_read = {},
+    losses = {} }, Progress)
+end)
 
 local function rate(self)
   local seconds = self.last - self.marked
@@ -190,9 +186,7 @@ end
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
 --- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
 --- for it. Elsewhere it is read only where 'curve' was asked for.
----@param step integer
----@param loss? flame.Tensor | number
-function Progress:tick(step, loss)
+put(Progress, "Progress:tick(step: int, loss?: T|num)", function(self, step, loss)
   self.done, self.last = step, internal.io_now()
   local due = self.terminal and self.last - self.drawn >= REFRESH
   if loss and step - self.read >= READ_EVERY and (due or self.keep) then
@@ -209,12 +203,10 @@ function Progress:tick(step, loss)
     duration(spent), left and " of " .. duration(spent + left) or ""))
   io.flush()
   self.drawn = self.last
-end
+end)
 
 --- Prints a line that stays: the step, a text, the rate since the last such line, the time.
----@param step integer
----@param text string
-function Progress:line(step, text)
+put(Progress, "Progress:line(step: int, text: any)", function(self, step, text)
   wipe(self)
   local now = internal.io_now()
   if self.done <= self.mark then self.done, self.last = step, now end
@@ -223,13 +215,12 @@ function Progress:line(step, text)
   io.flush()
   self.done, self.mark, self.last, self.marked, self.drawn = step, step, internal.io_now(),
     internal.io_now(), 0
-end
+end)
 
 --- The curve of the losses that were read, as a plot.
----@return flame.Plot
-function Progress:plot()
+put(Progress, "Progress:plot() -> Plot", function(self)
   return require("flame.plot").new({ xlabel = "step", ylabel = "loss" })
     :line(self.steps_read, self.losses)
-end
+end)
 
 return script

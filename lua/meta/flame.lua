@@ -52,6 +52,8 @@ local image = {}
 flame.linalg = {}
 ---@class flame.nn
 local nn = {}
+nn.Embedding = {}
+nn.Transformer = {}
 nn.init = {}
 nn.lora = {}
 nn.utils = {}
@@ -70,14 +72,546 @@ local Module = {}
 ---@field [string] any
 local Algebra = {}
 
+---@class flame.Batches
+local Batches = {}
+
 ---@class flame.EventWriter
 local EventWriter = {}
+
+---@class flame.GradScaler
+local GradScaler = {}
+
+---@class flame.Optimizer
+local Optimizer = {}
+
+---@class flame.PackedSequence
+local PackedSequence = {}
 
 ---@class flame.Plot
 local Plot = {}
 
 ---@class flame.Progress
 local Progress = {}
+
+---@class flame.Schedule
+local Schedule = {}
+
+---@class flame.LBFGS: flame.Optimizer
+local LBFGS = {}
+
+---@class flame.ReduceOnPlateau: flame.Schedule
+local ReduceOnPlateau = {}
+
+---@class flame.AdaptiveAvgPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveAvgPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveAvgPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveLogSoftmaxWithLoss: flame.Module
+---@overload fun(x: flame.Tensor, target: flame.Tensor): flame.Tensor,.Tensor
+local AdaptiveLogSoftmaxWithLoss = {}
+
+---@class flame.AdaptiveMaxPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveMaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AdaptiveMaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AlphaDropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AveragedModel: flame.Module
+---@overload fun(...: any): ...
+local AveragedModel = {}
+
+---@class flame.AvgPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AvgPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.AvgPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BCELoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.BCEWithLogitsLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.BatchNorm3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Bilinear: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.CELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CTCLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor, input_lengths: flame.Tensor|integer|integer[], target_lengths: flame.Tensor|integer|integer[]): flame.Tensor
+
+---@class flame.CausalSelfAttention: flame.Module
+---@overload fun(x: flame.Tensor, cache?: table): flame.Tensor
+local CausalSelfAttention = {}
+
+---@class flame.ChannelShuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.CircularPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConstantPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Conv3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ConvTranspose1d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.ConvTranspose2d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.ConvTranspose3d: flame.Module
+---@overload fun(x: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.CosineEmbeddingLoss: flame.Module
+---@overload fun(x1: flame.Tensor, x2: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.CosineSimilarity: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.CrossEntropyLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Dropout3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Embedding: flame.Module
+---@overload fun(ids: flame.Tensor): flame.Tensor
+
+---@class flame.EmbeddingBag: flame.Module
+---@overload fun(ids: flame.Tensor, offsets?: flame.Tensor, per_sample_weights?: flame.Tensor): flame.Tensor
+
+---@class flame.FeatureAlphaDropout: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FeedForward: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Flatten: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Fold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FractionalMaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.FractionalMaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GEGLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GRU: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[]): flame.Tensor|flame.PackedSequence,.Tensor
+
+---@class flame.GRUCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[]): flame.Tensor
+
+---@class flame.GaussianNLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor, var: flame.Tensor|number): flame.Tensor
+
+---@class flame.GroupNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardsigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardswish: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Hardtanh: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.HingeEmbeddingLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.HingeLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.HuberLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Identity: flame.Module
+---@overload fun(): any
+
+---@class flame.InstanceNorm1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.InstanceNorm2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.InstanceNorm3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.KLDivLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.L1Loss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LPPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LSTM: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[], c0?: flame.Tensor): flame.Tensor|flame.PackedSequence,.Tensor,.Tensor
+
+---@class flame.LSTMCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[], c?: flame.Tensor): flame.Tensor,.Tensor
+
+---@class flame.LayerNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LazyBatchNorm1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyBatchNorm2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyBatchNorm3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConv3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyConvTranspose3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm1d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm2d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyInstanceNorm3d: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LazyLinear: flame.Module
+---@overload fun(x: flame.Tensor, ...: any): flame.Tensor
+
+---@class flame.LeakyReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Linear: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LoRA: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+local LoRA = {}
+
+---@class flame.LocalResponseNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LogSigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.LogSoftmax: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MSELoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MarginRankingLoss: flame.Module
+---@overload fun(x1: flame.Tensor, x2: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxPool3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.MaxUnpool1d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.MaxUnpool2d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.MaxUnpool3d: flame.Module
+---@overload fun(x: flame.Tensor, indices: flame.Tensor, output_size?: integer[]): flame.Tensor
+
+---@class flame.Mish: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ModuleDict: flame.Module
+---@overload fun(): any
+
+---@class flame.ModuleList: flame.Module
+---@overload fun(): any
+local ModuleList = {}
+
+---@class flame.MultiLabelMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiLabelSoftMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.MultiheadAttention: flame.Module
+---@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean): flame.Tensor,.Tensor?
+
+---@class flame.NLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.PReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PairwiseDistance: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.ParameterDict: flame.Module
+---@overload fun(): any
+
+---@class flame.ParameterList: flame.Module
+---@overload fun(): any
+local ParameterList = {}
+
+---@class flame.PixelShuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PixelUnshuffle: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.PoissonNLLLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.RMSNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.RNN: flame.Module
+---@overload fun(x: flame.Tensor|flame.PackedSequence, h0?: flame.Tensor|flame.Tensor[]): flame.Tensor|flame.PackedSequence,.Tensor
+
+---@class flame.RNNCell: flame.Module
+---@overload fun(x: flame.Tensor, h?: flame.Tensor|flame.Tensor[]): flame.Tensor
+
+---@class flame.RReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReLU6: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReflectionPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ReplicationPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Sequential: flame.Module
+---@overload fun(): any
+local Sequential = {}
+
+---@class flame.SiLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Sigmoid: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SmoothL1Loss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.SoftMarginLoss: flame.Module
+---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
+
+---@class flame.Softmax: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softmax2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softmin: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softplus: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Softsign: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.SwiGLU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Tanh: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Tanhshrink: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Threshold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Transformer: flame.Module
+---@overload fun(src: flame.Tensor, tgt: flame.Tensor, src_mask?: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, src_is_causal?: boolean, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerBlock: flame.Module
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerDecoder: flame.Module
+---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerDecoderLayer: flame.Module
+---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerEncoder: flame.Module
+---@overload fun(src: flame.Tensor, mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TransformerEncoderLayer: flame.Module
+---@overload fun(src: flame.Tensor, src_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+
+---@class flame.TripletMarginLoss: flame.Module
+---@overload fun(anchor: flame.Tensor, positive: flame.Tensor, negative: flame.Tensor): flame.Tensor
+
+---@class flame.TripletMarginWithDistanceLoss: flame.Module
+---@overload fun(anchor: flame.Tensor, positive: flame.Tensor, negative: flame.Tensor): flame.Tensor
+
+---@class flame.Unflatten: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Unfold: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.Upsample: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.UpsamplingBilinear2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.UpsamplingNearest2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad1d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad2d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.ZeroPad3d: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.options.AdaptiveLogSoftmaxWithLoss:log_prob
+---@field x? flame.Tensor
+
+--- Log-probabilities of all classes.
+---@param x flame.Tensor
+---@overload fun(options: flame.options.AdaptiveLogSoftmaxWithLoss:log_prob): flame.Tensor
+---@return flame.Tensor
+function AdaptiveLogSoftmaxWithLoss:log_prob(x) end
+
+---@class flame.options.AdaptiveLogSoftmaxWithLoss:predict
+---@field x? flame.Tensor
+
+--- The likeliest class of each row.
+---@param x flame.Tensor
+---@overload fun(options: flame.options.AdaptiveLogSoftmaxWithLoss:predict): flame.Tensor
+---@return flame.Tensor
+function AdaptiveLogSoftmaxWithLoss:predict(x) end
 
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
@@ -177,6 +711,49 @@ function Algebra:reverse(x) end
 ---@return flame.Tensor   (size, …)
 function Algebra:sandwich(v, x) end
 
+---@class flame.options.AveragedModel:update_parameters
+---@field model? flame.Module
+
+--- One more network of the same form enters the average; the first is taken as it is.
+---@param model flame.Module
+---@overload fun(options: flame.options.AveragedModel:update_parameters): nil
+function AveragedModel:update_parameters(model) end
+
+---@class flame.options.Batches:load_state_dict
+---@field state? table
+
+--- Goes to a position that state() gave.
+---@param state table
+---@overload fun(options: flame.options.Batches:load_state_dict): nil
+function Batches:load_state_dict(state) end
+
+--- The next batch: its number in the epoch and a part of each tensor; nil ends the epoch.
+---@return integer number
+---@return flame.Tensor parts
+function Batches:next() end
+
+--- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
+--- was made ahead is not counted.
+---@return table
+function Batches:state() end
+
+--- The same as Batches:state.
+---@return table
+function Batches:state_dict() end
+
+---@class flame.options.CausalSelfAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- What attention has seen of a text that is written token by token: keys and values of up to
+--- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
+--- in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.CausalSelfAttention:cache): table
+---@return table
+function CausalSelfAttention:cache(batch, length) end
+
 --- The probability of a draw up to a value.
 ---@param value flame.Tensor|number
 ---@return flame.Tensor
@@ -215,35 +792,154 @@ function Distribution:sample(...) end
 --- block: local w <close> = data.tensorboard(…).
 function EventWriter:close() end
 
+---@class flame.options.EventWriter:histogram
+---@field tag? string
+---@field x? flame.Tensor
+---@field step? integer
+
 --- Adds the distribution of a tensor's finite values, in 64 bins.
 ---@param tag string
 ---@param x flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:histogram): any
+---@return any
 function EventWriter:histogram(tag, x, step) end
+
+---@class flame.options.EventWriter:image
+---@field tag? string
+---@field x? flame.Tensor
+---@field step? integer
 
 --- Adds an image, as flame.plot.image takes it.
 ---@param tag string
 ---@param x flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:image): any
+---@return any
 function EventWriter:image(tag, x, step) end
+
+---@class flame.options.EventWriter:scalar
+---@field tag? string
+---@field value? number|flame.Tensor
+---@field step? integer
 
 --- Adds a number to the curve of a tag: a loss, a rate. A tensor of one element is read.
 ---@param tag string
----@param value number | flame.Tensor
+---@param value number|flame.Tensor
 ---@param step integer
+---@overload fun(options: flame.options.EventWriter:scalar): any
+---@return any
 function EventWriter:scalar(tag, value, step) end
 
---- as self[name] = module
+--- The scale now; 1 where the scaler is not enabled.
+---@return number
+function GradScaler:get_scale() end
+
+--- Does the scaler scale.
+---@return boolean
+function GradScaler:is_enabled() end
+
+---@class flame.options.GradScaler:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave.
+---@param state table
+---@overload fun(options: flame.options.GradScaler:load_state_dict): nil
+function GradScaler:load_state_dict(state) end
+
+---@class flame.options.GradScaler:scale
+---@field loss? flame.Tensor|number|table
+
+--- The loss, or a table of losses, times the scale.
+---@param loss flame.Tensor|number|table
+---@overload fun(options: flame.options.GradScaler:scale): any
+---@return any
+function GradScaler:scale(loss) end
+
+--- The scale and its settings as a table.
+---@return table
+function GradScaler:state_dict() end
+
+---@class flame.options.GradScaler:step
+---@field optimizer? flame.Optimizer
+
+--- opt:step(…) unless a gradient holds NaN or Inf; unscales first where that was not done.
+---@param optimizer flame.Optimizer
+---@param ... any
+---@overload fun(options: flame.options.GradScaler:step): any
+---@return any
+function GradScaler:step(optimizer, ...) end
+
+---@class flame.options.GradScaler:unscale
+---@field optimizer? flame.Optimizer
+
+--- Divides the gradients of opt by the scale, once a step: before clipping them.
+---@param optimizer flame.Optimizer
+---@overload fun(options: flame.options.GradScaler:unscale): nil
+function GradScaler:unscale(optimizer) end
+
+---@class flame.options.GradScaler:unscale_
+---@field optimizer? flame.Optimizer
+
+--- The same as GradScaler:unscale.
+---@param optimizer flame.Optimizer
+---@overload fun(options: flame.options.GradScaler:unscale_): nil
+function GradScaler:unscale_(optimizer) end
+
+---@class flame.options.GradScaler:update
+---@field new_scale? number|flame.Tensor
+
+--- After the steps of an iteration: halves the scale if one was left out, doubles it after
+--- growth_interval good ones; or sets it.
+---@param new_scale? number|flame.Tensor|flame.options.GradScaler:update
+---@overload fun(options: flame.options.GradScaler:update): nil
+function GradScaler:update(new_scale) end
+
+---@class flame.options.LBFGS:step
+---@field closure? function
+
+--- One step, for which the closure runs several times; gives the first loss.
+---@param closure function
+---@overload fun(options: flame.options.LBFGS:step): any
+---@return any
+function LBFGS:step(closure) end
+
+--- s B A.
+---@return flame.Tensor
+function LoRA:delta() end
+
+---@class flame.options.Module.extend
+---@field parent? table
+
+--- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
+--- It inherits the functions of its parent, nn.Module or another class; Parent:extend(name) is the
+--- same.
 ---@param name string
----@param module flame.Module
+---@param parent? table|flame.options.Module.extend
+---@return table
+function Module.extend(name, parent) end
+
+---@class flame.options.Module:add_module
+---@field name? string|integer
+---@field module? flame.Module
+
+--- As self[name] = module.
+---@param name string|integer
+---@param module? flame.Module|flame.options.Module:add_module
+---@overload fun(options: flame.options.Module:add_module): nil
 function Module:add_module(name, module) end
+
+---@class flame.options.Module:apply
+---@field f? function
 
 --- Calls f on every module below and then on the module itself.
 ---@param f function
+---@overload fun(options: flame.options.Module:apply): any
+---@return any
 function Module:apply(f) end
 
---- float values as bf16
----@return flame.Module
+--- Float values as bf16.
+---@return any
 function Module:bfloat16() end
 
 --- Buffers in order of first assignment.
@@ -251,6 +947,7 @@ function Module:bfloat16() end
 function Module:buffers() end
 
 --- The modules that the module itself holds: a list, or for child in net:children() do … end.
+---@return flame.Module[]
 function Module:children() end
 
 --- A deep copy: modules, parameters and buffers of its own with the same values, shared ones
@@ -259,34 +956,36 @@ function Module:children() end
 function Module:clone() end
 
 --- Number of elements of all parameters.
+---@return integer
 function Module:count() end
 
---- all values to the CPU
----@return flame.Module
+--- All values to the CPU.
+---@return any
 function Module:cpu() end
 
---- all values to a GPU
----@param ordinal? integer
----@return flame.Module
+---@class flame.options.Module:cuda
+---@field ordinal? integer
+
+--- All values to a GPU.
+---@param ordinal? integer|flame.options.Module:cuda
+---@overload fun(options: flame.options.Module:cuda): any
+---@return any
 function Module:cuda(ordinal) end
 
 --- The tree as text: "Name(extra)", and what is below in lines of its own.
+---@return string
 function Module:describe() end
 
---- float values as f64
----@return flame.Module
+--- Float values as f64.
+---@return any
 function Module:double() end
 
---- the mode of use: no dropout, running statistics
----@return flame.Module
+--- The mode of use for the module and all below it: no dropout, running statistics.
+---@return any
 function Module:eval() end
 
---- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
----@param parent table?  the class whose functions it inherits
-function Module:extend(parent) end
-
---- float values as f32
----@return flame.Module
+--- Float values as f32.
+---@return any
 function Module:float() end
 
 --- what module(…) computes; to be written by a class
@@ -300,125 +999,292 @@ function Module:forward(...) end
 --- Stops the training of the parameters in whose names a pattern of Lua is found, as
 --- "^encoder%." or "bias$"; gives their names. Their gradients go.
 ---@param ... string
----@return any
+---@overload fun(options: flame.options.Module:freeze): table
+---@return table
 function Module:freeze(...) end
 
---- the buffer at a dotted path
----@param path string
+---@class flame.options.Module:get_buffer
+---@field path? string|integer
+
+--- The buffer at a dotted path.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_buffer): flame.Tensor
 ---@return flame.Tensor
 function Module:get_buffer(path) end
 
---- the parameter at a dotted path
----@param path string
+---@class flame.options.Module:get_parameter
+---@field path? string|integer
+
+--- The parameter at a dotted path.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_parameter): flame.Tensor
 ---@return flame.Tensor
 function Module:get_parameter(path) end
 
---- What stands at a dotted path; raises when nothing does.
----@param path string
+---@class flame.options.Module:get_submodule
+---@field path? string|integer
+
+--- The module at a dotted path; raises where there is none.
+---@param path string|integer
+---@overload fun(options: flame.options.Module:get_submodule): flame.Module
+---@return flame.Module
 function Module:get_submodule(path) end
 
---- float values as f16
----@return flame.Module
+--- Float values as f16.
+---@return any
 function Module:half() end
 
---- Takes values into the same handles; every name must be there, unless strict = false. On an error
---- nothing has changed.
----@param state table<string, flame.Tensor>
----@param options table?  {strict = true, zero_based = false: names count lists from 0, as PyTorch's}
----@return table  {missing_keys = {…}, unexpected_keys = {…}}
-function Module:load_state_dict(state, options) end
+---@class flame.options.Module:load_state_dict
+---@field state? table
+---@field strict? boolean  true
+---@field zero_based? boolean  false
+
+--- Takes values into the same handles; every name must be there, unless strict = false. With
+--- zero_based names count lists from 0, as PyTorch's. On an error nothing has changed. Gives
+--- {missing_keys = {…}, unexpected_keys = {…}}.
+---@param state table
+---@param strict? boolean|flame.options.Module:load_state_dict  true
+---@overload fun(options: flame.options.Module:load_state_dict): table
+---@return table
+function Module:load_state_dict(state, strict) end
 
 --- The module and all below it: a list, or for module in net:modules() do … end.
+---@return flame.Module[]
 function Module:modules() end
 
 --- for name, buffer in net:named_buffers() do … end
+---@return function
 function Module:named_buffers() end
 
 --- The modules that the module itself holds, with their names.
+---@return function
 function Module:named_children() end
 
 --- for name, module in net:named_modules() do … end; the module itself comes first, as "".
+---@return function
 function Module:named_modules() end
 
 --- for name, parameter in net:named_parameters() do … end
+---@return function
 function Module:named_parameters() end
 
 ---@class flame.options.Module:parameter_groups
----@field groups? any
+---@field groups? table[]
 
 --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
 --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
 --- which a pattern is found in its name; a group without patterns takes those that are left,
 --- else they make one of their own. Frozen parameters are left out.
----@param groups any
----@return any
+---@param groups table[]
+---@overload fun(options: flame.options.Module:parameter_groups): table[]
+---@return table[]
 function Module:parameter_groups(groups) end
 
 --- Parameters in order of first assignment, shared ones once.
 ---@return flame.Tensor[]
 function Module:parameters() end
 
---- As self[name] = nn.Buffer(x), nn.Parameter(x) and self[name] = module.
----@param name any
----@param x flame.Tensor
----@param persistent any
+---@class flame.options.Module:register_buffer
+---@field name? string|integer
+---@field x? flame.Tensor
+---@field persistent? boolean  true
+
+--- As self[name] = nn.Buffer(x, persistent).
+---@param name string|integer
+---@param x? flame.Tensor|flame.options.Module:register_buffer
+---@param persistent? boolean|flame.options.Module:register_buffer  true
+---@overload fun(options: flame.options.Module:register_buffer): nil
 function Module:register_buffer(name, x, persistent) end
 
+---@class flame.options.Module:register_forward_hook
+---@field f? function
+
 --- f(module, arguments, result) runs after each forward; what it returns replaces the result.
+--- Gives a table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_forward_hook): table
+---@return table
 function Module:register_forward_hook(f) end
 
---- f(module, arguments) runs before each forward; what it returns replaces the arguments.
+---@class flame.options.Module:register_forward_pre_hook
+---@field f? function
+
+--- f(module, arguments) runs before each forward; what it returns replaces the arguments. Gives a
+--- table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_forward_pre_hook): table
+---@return table
 function Module:register_forward_pre_hook(f) end
+
+---@class flame.options.Module:register_full_backward_hook
+---@field f? function
 
 --- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two
 --- lists with false where there is none. A list that it returns replaces the first; of several
---- results the second has the first's.
+--- results the second has the first's. Gives a table with remove().
 ---@param f function
----@return table  with remove()
+---@overload fun(options: flame.options.Module:register_full_backward_hook): table
+---@return table
 function Module:register_full_backward_hook(f) end
 
---- as self[name] = module
----@param name string
----@param module flame.Module
+---@class flame.options.Module:register_module
+---@field name? string|integer
+---@field module? flame.Module
+
+--- The same as Module:add_module.
+---@param name string|integer
+---@param module? flame.Module|flame.options.Module:register_module
+---@overload fun(options: flame.options.Module:register_module): nil
 function Module:register_module(name, module) end
 
---- as self[name] = nn.Parameter(x)
----@param name string
----@param x flame.Tensor
+---@class flame.options.Module:register_parameter
+---@field name? string|integer
+---@field x? flame.Tensor
+
+--- As self[name] = nn.Parameter(x).
+---@param name string|integer
+---@param x? flame.Tensor|flame.options.Module:register_parameter
+---@overload fun(options: flame.options.Module:register_parameter): nil
 function Module:register_parameter(name, x) end
 
+---@class flame.options.Module:requires_grad_
+---@field requires_grad? boolean  true
+
 --- Tracks every parameter, or none.
----@param on any
-function Module:requires_grad_(on) end
+---@param requires_grad? boolean|flame.options.Module:requires_grad_  true
+---@overload fun(options: flame.options.Module:requires_grad_): any
+---@return any
+function Module:requires_grad_(requires_grad) end
 
 --- A snapshot of all parameters and buffers by name; training on does not change it.
----@return table<string, flame.Tensor>
+---@return table
 function Module:state_dict() end
 
---- Moves every parameter and buffer, or converts the floating ones, inside the same handles.
----@param ... string  device, floating dtype, or both; or a tensor to be like
+---@class flame.options.Module:to
+---@field target? string|string|flame.Tensor
+
+--- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
+--- device, a floating dtype, or both; or a tensor to be like.
+---@param ... string|string|flame.Tensor
+---@overload fun(options: flame.options.Module:to): any
+---@return any
 function Module:to(...) end
 
+---@class flame.options.Module:train
+---@field mode? boolean  true
+
 --- Training mode for the module and all below it.
----@param on any
-function Module:train(on) end
+---@param mode? boolean|flame.options.Module:train  true
+---@overload fun(options: flame.options.Module:train): any
+---@return any
+function Module:train(mode) end
 
 ---@class flame.options.Module:unfreeze
 ---@field patterns? string
 
 --- Trains the parameters again in whose names a pattern of Lua is found; gives their names.
 ---@param ... string
----@return any
+---@overload fun(options: flame.options.Module:unfreeze): table
+---@return table
 function Module:unfreeze(...) end
 
---- Sets .grad of every parameter to nil; set_to_none = false, also in a
---- table, fills them with 0 instead.
----@param set_to_none? boolean|table  true
+---@class flame.options.Module:zero_grad
+---@field set_to_none? boolean  true
+
+--- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
+---@param set_to_none? boolean|flame.options.Module:zero_grad  true
+---@overload fun(options: flame.options.Module:zero_grad): nil
 function Module:zero_grad(set_to_none) end
+
+---@class flame.options.ModuleList:append
+---@field module? flame.Module
+
+--- One more at the end.
+---@param module flame.Module
+---@overload fun(options: flame.options.ModuleList:append): any
+---@return any
+function ModuleList:append(module) end
+
+---@class flame.options.ModuleList:extend
+---@field modules? flame.Module[]
+
+--- All of another list at the end. (The name is a class's maker elsewhere:
+--- lists make no classes.)
+---@param modules flame.Module[]
+---@overload fun(options: flame.options.ModuleList:extend): any
+---@return any
+function ModuleList:extend(modules) end
+
+---@class flame.options.ModuleList:insert
+---@field index? integer
+---@field module? flame.Module
+
+--- One more at a position; those from there on move.
+---@param index integer
+---@param module flame.Module
+---@overload fun(options: flame.options.ModuleList:insert): nil
+function ModuleList:insert(index, module) end
+
+---@class flame.options.Optimizer:add_param_group
+---@field group? table
+
+--- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+---@param group table
+---@overload fun(options: flame.options.Optimizer:add_param_group): nil
+function Optimizer:add_param_group(group) end
+
+--- The settings of all groups as text, as print shows them.
+---@return string
+function Optimizer:describe() end
+
+---@class flame.options.Optimizer:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave; groups and parameters must be as many.
+---@param state table
+---@overload fun(options: flame.options.Optimizer:load_state_dict): nil
+function Optimizer:load_state_dict(state) end
+
+--- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
+--- parameters are numbered on over the groups.
+---@return table
+function Optimizer:state_dict() end
+
+---@class flame.options.Optimizer:state_of
+---@field parameter? flame.Tensor
+
+--- The state of a parameter for this rule, made at its first step.
+---@param parameter flame.Tensor
+---@overload fun(options: flame.options.Optimizer:state_of): table
+---@return table
+function Optimizer:state_of(parameter) end
+
+---@class flame.options.Optimizer:step
+---@field closure? function
+
+--- One update from the parameters' gradients; those without one are left alone.
+--- A closure computes the loss and its gradients anew; its result is returned.
+---@param closure? function|flame.options.Optimizer:step
+---@overload fun(options: flame.options.Optimizer:step): any
+---@return any
+function Optimizer:step(closure) end
+
+---@class flame.options.Optimizer:zero_grad
+---@field set_to_none? boolean  true
+
+--- Sets the gradient of every parameter to nil; set_to_none = false fills them with 0 instead.
+---@param set_to_none? boolean|flame.options.Optimizer:zero_grad  true
+---@overload fun(options: flame.options.Optimizer:zero_grad): nil
+function Optimizer:zero_grad(set_to_none) end
+
+---@class flame.options.ParameterList:append
+---@field parameter? flame.Tensor
+
+--- One more at the end.
+---@param parameter flame.Tensor
+---@overload fun(options: flame.options.ParameterList:append): any
+---@return any
+function ParameterList:append(parameter) end
 
 --- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
 --- are at 1, 2, … Their width is a part of the least distance of two.
@@ -499,44 +1365,77 @@ function Plot:svg() end
 ---@return string
 function Plot:text(options) end
 
+---@class flame.options.Progress:line
+---@field step? integer
+---@field text? any
+
 --- Prints a line that stays: the step, a text, the rate since the last such line, the time.
 ---@param step integer
----@param text string
+---@param text any
+---@overload fun(options: flame.options.Progress:line): nil
 function Progress:line(step, text) end
 
 --- The curve of the losses that were read, as a plot.
 ---@return flame.Plot
 function Progress:plot() end
 
+---@class flame.options.Progress:tick
+---@field step? integer
+---@field loss? flame.Tensor|number
+
 --- Says that a step is done. On a terminal the line is drawn at most five times a second, and
 --- the loss (a 0-d tensor or a number, may be nil) is read every 50 steps at most: reading waits
 --- for it. Elsewhere it is read only where 'curve' was asked for.
 ---@param step integer
----@param loss? flame.Tensor | number
+---@param loss? flame.Tensor|number|flame.options.Progress:tick
+---@overload fun(options: flame.options.Progress:tick): nil
 function Progress:tick(step, loss) end
 
---- x at times t, with the given noise: a x + s noise.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@return flame.Tensor
-function Schedule:add_noise(x, noise, t) end
+---@class flame.options.ReduceOnPlateau:step
+---@field metrics? number|flame.Tensor
 
---- What a network is to predict at times t.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@param prediction? string  "epsilon", "sample" or "v_prediction"
----@return flame.Tensor
-function Schedule:target(x, noise, t, prediction) end
+--- Takes a measure, after which the rates are set; gives the rate of the first group.
+---@param metrics number|flame.Tensor
+---@overload fun(options: flame.options.ReduceOnPlateau:step): number
+---@return number
+function ReduceOnPlateau:step(metrics) end
 
---- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
---- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
---- there are fewer.
----@param n integer         1 to steps
----@param spacing? string   "trailing"
----@return integer[]
-function Schedule:timesteps(n, spacing) end
+---@class flame.options.Schedule:apply
+---@field count? number
+
+--- Sets the rates of a count, by default the present one.
+---@param count? number|flame.options.Schedule:apply
+---@overload fun(options: flame.options.Schedule:apply): nil
+function Schedule:apply(count) end
+
+--- The rates now, a list over the groups.
+---@return number[]
+function Schedule:get_last_lr() end
+
+---@class flame.options.Schedule:load_state_dict
+---@field state? table
+
+--- Takes back what state_dict gave, and sets the rates.
+---@param state table
+---@overload fun(options: flame.options.Schedule:load_state_dict): nil
+function Schedule:load_state_dict(state) end
+
+--- The position and the rates that the groups began with.
+---@return table
+function Schedule:state_dict() end
+
+--- Sets the rates of the next step; gives the rate of the first group.
+---@return number
+function Schedule:step() end
+
+---@class flame.options.Sequential:append
+---@field module? flame.Module|function
+
+--- One more at the end.
+---@param module flame.Module|function
+---@overload fun(options: flame.options.Sequential:append): any
+---@return any
+function Sequential:append(module) end
 
 --- y = t(x), elementwise and strictly monotone.
 ---@param x flame.Tensor
@@ -586,65 +1485,106 @@ Tensor.acosh = flame.acosh
 
 Tensor.acosh_ = flame.acosh
 flame.acosh_ = flame.acosh
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool1d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool1d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool1d(x, size) end
+function flame.adaptive_avg_pool1d(x, output_size) end
 Tensor.adaptive_avg_pool1d = flame.adaptive_avg_pool1d
 
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool2d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool2d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool2d(x, size) end
+function flame.adaptive_avg_pool2d(x, output_size) end
 Tensor.adaptive_avg_pool2d = flame.adaptive_avg_pool2d
 
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool3d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool3d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool3d(x, size) end
+function flame.adaptive_avg_pool3d(x, output_size) end
 Tensor.adaptive_avg_pool3d = flame.adaptive_avg_pool3d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool1d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool1d
+---@param return_indices? boolean|flame.options.adaptive_max_pool1d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool1d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool1d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool1d = flame.adaptive_max_pool1d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool2d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool2d
+---@param return_indices? boolean|flame.options.adaptive_max_pool2d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool2d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool2d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool2d = flame.adaptive_max_pool2d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool3d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool3d
+---@param return_indices? boolean|flame.options.adaptive_max_pool3d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool3d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool3d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool3d = flame.adaptive_max_pool3d
 
---- sum; o: {alpha = 1} times y
+---@class flame.options.add
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- sum
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.add(x, y, o) end
+function flame.add(x, y) end
 Tensor.add = flame.add
 
 Tensor.add_ = flame.add
 flame.add_ = flame.add
---- beta x + alpha times the sum of the products of two batches
+---@class flame.options.addbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha times the sum of the products of two batches.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
 ---@return flame.Tensor
-function flame.addbmm(x, a, b, o) end
+function flame.addbmm(x, batch1, batch2) end
 Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
@@ -697,24 +1637,34 @@ Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
 flame.addmm_ = flame.addmm
---- beta x + alpha a v
+---@class flame.options.addmv
+---@field mat? flame.Tensor
+---@field vec? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha mat vec.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param v flame.Tensor
----@param o? table?
+---@param mat flame.Tensor
+---@param vec flame.Tensor
 ---@return flame.Tensor
-function flame.addmv(x, a, v, o) end
+function flame.addmv(x, mat, vec) end
 Tensor.addmv = flame.addmv
 
 Tensor.addmv_ = flame.addmv
 flame.addmv_ = flame.addmv
---- beta x + alpha outer(v, w)
+---@class flame.options.addr
+---@field vec1? flame.Tensor
+---@field vec2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha outer(vec1, vec2).
 ---@param x flame.Tensor
----@param v flame.Tensor
----@param w flame.Tensor
----@param o? table?
+---@param vec1 flame.Tensor
+---@param vec2 flame.Tensor
 ---@return flame.Tensor
-function flame.addr(x, v, w, o) end
+function flame.addr(x, vec1, vec2) end
 Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
@@ -725,21 +1675,30 @@ flame.addr_ = flame.addr
 function flame.adjoint(x) end
 Tensor.adjoint = flame.adjoint
 
+---@class flame.options.affine_grid
+---@field size? integer[]
+---@field align_corners? boolean  false
+
 --- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
 --- (n, 3, 4), size {n, c, d, h, w}.
 ---@param theta flame.Tensor
----@param size integer|integer[]
----@param align_corners? boolean|table
+---@param size integer[]
+---@param align_corners? boolean|flame.options.affine_grid  false
 ---@return flame.Tensor
 function flame.affine_grid(theta, size, align_corners) end
 Tensor.affine_grid = flame.affine_grid
 
---- are all not zero; o: {keepdim = false}
+---@class flame.options.all
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- are all not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.all
+---@param keepdim? boolean|flame.options.all  false
 ---@return flame.Tensor
-function flame.all(x, d, o) end
+function flame.all(x, dim, keepdim) end
 Tensor.all = flame.all
 
 ---@class flame.options.allclose
@@ -770,27 +1729,41 @@ Tensor.allclose = flame.allclose
 function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
 
---- largest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- largest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amax
+---@param keepdim? boolean|flame.options.amax  false
 ---@return flame.Tensor
-function flame.amax(x, d, o) end
+function flame.amax(x, dim, keepdim) end
 Tensor.amax = flame.amax
 
---- smallest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- smallest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amin
+---@param keepdim? boolean|flame.options.amin  false
 ---@return flame.Tensor
-function flame.amin(x, d, o) end
+function flame.amin(x, dim, keepdim) end
 Tensor.amin = flame.amin
+
+---@class flame.options.aminmax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- Smallest and largest.
 ---@param x flame.Tensor
----@param o? table  {dim = all, keepdim = false}
----@return flame.Tensor, flame.Tensor
-function flame.aminmax(x, o) end
+---@return flame.Tensor min
+---@return flame.Tensor max
+function flame.aminmax(x) end
 Tensor.aminmax = flame.aminmax
 
 --- The angle of a real number: pi below 0, else 0.
@@ -799,13 +1772,21 @@ Tensor.aminmax = flame.aminmax
 function flame.angle(x) end
 Tensor.angle = flame.angle
 
---- is one not zero; o: {keepdim = false}
+---@class flame.options.any
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- is one not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.any
+---@param keepdim? boolean|flame.options.any  false
 ---@return flame.Tensor
-function flame.any(x, d, o) end
+function flame.any(x, dim, keepdim) end
 Tensor.any = flame.any
+
+---@class flame.options.apply_
+---@field f? function
 
 --- x becomes f of each of its elements, in order: a Lua function of a number,
 --- slow, for small tensors.
@@ -813,13 +1794,15 @@ Tensor.any = flame.any
 ---@return flame.Tensor
 function Tensor:apply_(f) end
 
+---@class flame.options.arange
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
----@param first number
----@param last? number
----@param step? number
----@param o? table?
+---@param n number
 ---@return flame.Tensor
-function flame.arange(first, last, step, o) end
+function flame.arange(n) end
 
 --- The same as acos.
 ---@param x flame.Tensor
@@ -859,6 +1842,9 @@ flame.arcsinh_ = flame.arcsinh
 function flame.arctan(x) end
 Tensor.arctan = flame.arctan
 
+---@class flame.options.arctan2
+---@field y? flame.Tensor|number
+
 --- The same as atan2.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -878,20 +1864,30 @@ Tensor.arctanh = flame.arctanh
 
 Tensor.arctanh_ = flame.arctanh
 flame.arctanh_ = flame.arctanh
---- position of the largest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the largest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmax
+---@param keepdim? boolean|flame.options.argmax  false
 ---@return flame.Tensor
-function flame.argmax(x, d, o) end
+function flame.argmax(x, dim, keepdim) end
 Tensor.argmax = flame.argmax
 
---- position of the smallest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the smallest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmin
+---@param keepdim? boolean|flame.options.argmin  false
 ---@return flame.Tensor
-function flame.argmin(x, d, o) end
+function flame.argmin(x, dim, keepdim) end
 Tensor.argmin = flame.argmin
 
 ---@class flame.options.argsort
@@ -914,37 +1910,54 @@ Tensor.argsort = flame.argsort
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
 
+---@class flame.options.as_strided
+---@field size? integer[]
+---@field stride? integer[]
+---@field storage_offset? integer  0
+
 --- Elements of x, counted row by row, at the given strides, from
 --- storage_offset on: a value of its own, as every view.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param storage_offset? number|table  0
+---@param storage_offset? integer|flame.options.as_strided  0
 ---@return flame.Tensor
 function flame.as_strided(x, size, stride, storage_offset) end
 Tensor.as_strided = flame.as_strided
+
+---@class flame.options.as_strided_scatter
+---@field src? flame.Tensor
+---@field size? integer[]
+---@field stride? integer[]
+---@field storage_offset? integer  0
 
 --- x with the elements that as_strided gives replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param storage_offset? number|table  0
+---@param storage_offset? integer|flame.options.as_strided_scatter  0
 ---@return flame.Tensor
 function flame.as_strided_scatter(x, src, size, stride, storage_offset) end
 Tensor.as_strided_scatter = flame.as_strided_scatter
 
---- A tensor of the values, or the tensor itself in the dtype of o.
----@param values flame.Tensor|number|boolean|table
----@param o? table  {dtype =, device =}
----@return flame.Tensor
-function flame.as_tensor(values, o) end
+---@class flame.options.as_tensor
+---@field dtype? string
+---@field device? string
 
---- the same as as_tensor
----@param values flame.Tensor|number|boolean|table
----@param o? table?
+--- A tensor of the values, or the tensor itself in the dtype and on the device given.
+---@param x flame.Tensor
 ---@return flame.Tensor
-function flame.asarray(values, o) end
+function flame.as_tensor(x) end
+
+---@class flame.options.asarray
+---@field dtype? string
+---@field device? string
+
+--- The same as as_tensor.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.asarray(x) end
 
 --- arc sine
 ---@param x flame.Tensor
@@ -968,6 +1981,9 @@ flame.asinh_ = flame.asinh
 function flame.atan(x) end
 Tensor.atan = flame.atan
 
+---@class flame.options.atan2
+---@field y? flame.Tensor|number
+
 --- angle of the point (x2, x1)
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -987,19 +2003,19 @@ Tensor.atanh = flame.atanh
 
 Tensor.atanh_ = flame.atanh
 flame.atanh_ = flame.atanh
---- with one axis at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_1d(x) end
 Tensor.atleast_1d = flame.atleast_1d
 
---- with two axes at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_2d(x) end
 Tensor.atleast_2d = flame.atleast_2d
 
---- with three axes at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_3d(x) end
@@ -1008,21 +2024,36 @@ Tensor.atleast_3d = flame.atleast_3d
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
----@param ... any
----@return any
-function flame.autocast(...) end
+---@return string
+function flame.autocast() end
+
+---@class flame.options.autograd.anomaly
+---@field on? boolean
 
 --- names the first operation that makes a NaN or Inf
----@param on? boolean
+---@param on? boolean|flame.options.autograd.anomaly
+---@overload fun(options: flame.options.autograd.anomaly): boolean
 ---@return boolean
 function flame.autograd.anomaly(on) end
 
---- the gradients of outputs by inputs, a list in their order; o: {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}
+---@class flame.options.autograd.grad
+---@field inputs? flame.Tensor|flame.Tensor[]
+---@field grad_outputs? flame.Tensor|flame.Tensor[]
+---@field retain_graph? boolean
+---@field create_graph? boolean  false
+---@field only_inputs? boolean  true
+---@field allow_unused? boolean  false
+
+--- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
 ---@param outputs flame.Tensor|flame.Tensor[]
 ---@param inputs flame.Tensor|flame.Tensor[]
----@param ...? any
+---@param grad_outputs? flame.Tensor|flame.Tensor[]|flame.options.autograd.grad
+---@param retain_graph? boolean|flame.options.autograd.grad
+---@param create_graph? boolean|flame.options.autograd.grad  false
+---@param only_inputs? boolean|flame.options.autograd.grad  true
+---@param allow_unused? boolean|flame.options.autograd.grad  false
 ---@return flame.Tensor[]
-function flame.autograd.grad(outputs, inputs, ...) end
+function flame.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused) end
 
 --- forgets all that is recorded for gradients: only leaves are tracked; grad mode on, anomaly mode off
 function flame.autograd.reset() end
@@ -1031,34 +2062,77 @@ function flame.autograd.reset() end
 ---@return table
 function flame.autograd.stats() end
 
---- avg of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool1d
+---@param padding? integer|integer[]|flame.options.avg_pool1d  0
+---@param ceil_mode? boolean|flame.options.avg_pool1d  false
+---@param count_include_pad? boolean|flame.options.avg_pool1d  true
+---@param divisor_override? integer|flame.options.avg_pool1d
 ---@return flame.Tensor
-function flame.avg_pool1d(x, size, o) end
+function flame.avg_pool1d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool1d = flame.avg_pool1d
 
---- avg of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool2d
+---@param padding? integer|integer[]|flame.options.avg_pool2d  0
+---@param ceil_mode? boolean|flame.options.avg_pool2d  false
+---@param count_include_pad? boolean|flame.options.avg_pool2d  true
+---@param divisor_override? integer|flame.options.avg_pool2d
 ---@return flame.Tensor
-function flame.avg_pool2d(x, size, o) end
+function flame.avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool2d = flame.avg_pool2d
 
---- avg of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool3d
+---@param padding? integer|integer[]|flame.options.avg_pool3d  0
+---@param ceil_mode? boolean|flame.options.avg_pool3d  false
+---@param count_include_pad? boolean|flame.options.avg_pool3d  true
+---@param divisor_override? integer|flame.options.avg_pool3d
 ---@return flame.Tensor
-function flame.avg_pool3d(x, size, o) end
+function flame.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool3d = flame.avg_pool3d
 
---- adds the gradients of x to .grad of the leaves; o: {retain_graph =, create_graph =}
----@param seed? flame.Tensor
----@param o? table?
-function Tensor:backward(seed, o) end
+---@class flame.options.backward
+---@field seed? flame.Tensor
+---@field retain_graph? boolean
+---@field create_graph? boolean  false
+
+--- adds the gradients of x to .grad of the leaves
+---@param seed? flame.Tensor|flame.options.backward
+function Tensor:backward(seed) end
 
 ---@class flame.options.baddbmm
 ---@field batch1? flame.Tensor
@@ -1076,25 +2150,39 @@ Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
 flame.baddbmm_ = flame.baddbmm
---- a triangle; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.bartlett_window(n, periodic, o) end
+---@class flame.options.bartlett_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2
---- holds the channels. Training uses the batch's statistics and moves the running ones in place.
----@param x flame.Tensor
----@param mean flame.Tensor?
----@param var flame.Tensor?
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param training? boolean|table
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
+--- A triangle.
+---@param n integer
+---@param periodic? boolean|flame.options.bartlett_window  true
 ---@return flame.Tensor
-function flame.batch_norm(x, mean, var, w, b, training, momentum, eps) end
+function flame.bartlett_window(n, periodic) end
+
+---@class flame.options.batch_norm
+---@field running_mean? flame.Tensor
+---@field running_var? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field training? boolean  false
+---@field momentum? number  0.1
+---@field eps? number  1e-5
+
+--- x less its mean over its deviation, times weight, plus bias; axis 2 holds the channels.
+--- Training uses the batch's statistics and moves the running ones in place.
+---@param x flame.Tensor
+---@param running_mean? flame.Tensor|flame.options.batch_norm
+---@param running_var? flame.Tensor|flame.options.batch_norm
+---@param weight? flame.Tensor|flame.options.batch_norm
+---@param bias? flame.Tensor|flame.options.batch_norm
+---@param training? boolean|flame.options.batch_norm  false
+---@param momentum? number|flame.options.batch_norm  0.1
+---@param eps? number|flame.options.batch_norm  1e-5
+---@return flame.Tensor
+function flame.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
 --- 1 with probability p, else 0.
@@ -1103,8 +2191,11 @@ Tensor.batch_norm = flame.batch_norm
 function flame.bernoulli(p) end
 Tensor.bernoulli = flame.bernoulli
 
---- x becomes 1 with probability p, else 0
----@param p? number
+---@class flame.options.bernoulli_
+---@field p? number|flame.Tensor  0.5
+
+--- x becomes 1 with probability p, else 0.
+---@param p? number|flame.Tensor|flame.options.bernoulli_  0.5
 ---@return flame.Tensor
 function Tensor:bernoulli_(p) end
 
@@ -1173,12 +2264,18 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 function flame.bincount(x, weights, minlength) end
 Tensor.bincount = flame.bincount
 
+---@class flame.options.binomial
+---@field p? flame.Tensor
+
 --- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
----@param n flame.Tensor  numbers of trials, 0 or more
----@param p flame.Tensor  0 to 1
+---@param n flame.Tensor
+---@param p flame.Tensor
 ---@return flame.Tensor
 function flame.binomial(n, p) end
 Tensor.binomial = flame.binomial
+
+---@class flame.options.bitwise_and
+---@field y? flame.Tensor|number
 
 --- bits in both
 ---@param x flame.Tensor|number
@@ -1189,11 +2286,14 @@ Tensor.bitwise_and = flame.bitwise_and
 
 Tensor.bitwise_and_ = flame.bitwise_and
 flame.bitwise_and_ = flame.bitwise_and
---- x times 2^n.
----@param x flame.Tensor
----@param n flame.Tensor|integer
+---@class flame.options.bitwise_left_shift
+---@field y? flame.Tensor|integer
+
+--- x times 2^y.
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
-function flame.bitwise_left_shift(x, n) end
+function flame.bitwise_left_shift(x, y) end
 Tensor.bitwise_left_shift = flame.bitwise_left_shift
 
 Tensor.bitwise_left_shift_ = flame.bitwise_left_shift
@@ -1206,6 +2306,9 @@ Tensor.bitwise_not = flame.bitwise_not
 
 Tensor.bitwise_not_ = flame.bitwise_not
 flame.bitwise_not_ = flame.bitwise_not
+---@class flame.options.bitwise_or
+---@field y? flame.Tensor|number
+
 --- bits in either
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1215,16 +2318,22 @@ Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
 flame.bitwise_or_ = flame.bitwise_or
---- x over 2^n, rounded down; n that is negative or not below the number of
+---@class flame.options.bitwise_right_shift
+---@field y? flame.Tensor|integer
+
+--- x over 2^y, rounded down; y that is negative or not below the number of
 --- bits leaves the sign alone, 0 or -1.
----@param x flame.Tensor
----@param n flame.Tensor|integer
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
-function flame.bitwise_right_shift(x, n) end
+function flame.bitwise_right_shift(x, y) end
 Tensor.bitwise_right_shift = flame.bitwise_right_shift
 
 Tensor.bitwise_right_shift_ = flame.bitwise_right_shift
 flame.bitwise_right_shift_ = flame.bitwise_right_shift
+---@class flame.options.bitwise_xor
+---@field y? flame.Tensor|number
+
 --- bits in exactly one
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1234,17 +2343,29 @@ Tensor.bitwise_xor = flame.bitwise_xor
 
 Tensor.bitwise_xor_ = flame.bitwise_xor
 flame.bitwise_xor_ = flame.bitwise_xor
---- the Blackman window
+---@class flame.options.blackman_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- The Blackman window.
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.blackman_window  true
 ---@return flame.Tensor
-function flame.blackman_window(n, periodic, o) end
+function flame.blackman_window(n, periodic) end
+
+---@class flame.options.block_diag
+---@field tensors? flame.Tensor
 
 --- Square blocks along the diagonal of zeros.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.block_diag): flame.Tensor
 ---@return flame.Tensor
 function flame.block_diag(...) end
+
+---@class flame.options.bmm
+---@field y? flame.Tensor
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -1257,26 +2378,37 @@ Tensor.bmm = flame.bmm
 ---@return flame.Tensor
 function Tensor:bool() end
 
+---@class flame.options.broadcast
+---@field tensors? flame.Tensor
+
 --- All in their common shape.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.broadcast): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
 
 --- The shape that shapes (lists, or numbers) have together.
----@param ... integer[]|integer
+---@param ... any
 ---@return integer[]
 function flame.broadcast_shapes(...) end
 
+---@class flame.options.broadcast_tensors
+---@field tensors? flame.Tensor
+
 --- The same as broadcast.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.broadcast_tensors): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast_tensors(...) end
 
+---@class flame.options.broadcast_to
+---@field shape? integer
+
 --- axes of size 1 repeated without copies
 ---@param x flame.Tensor
----@param shape integer|integer[]
+---@param ... integer
 ---@return flame.Tensor
-function flame.broadcast_to(x, shape) end
+function flame.broadcast_to(x, ...) end
 Tensor.broadcast_to = flame.broadcast_to
 
 ---@class flame.options.bucketize
@@ -1311,20 +2443,31 @@ function Tensor:bytes() end
 ---@return boolean
 function flame.can_cast(from, to) end
 
+---@class flame.options.cartesian_prod
+---@field tensors? flame.Tensor
+
 --- All choices of one element from each, as rows.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.cartesian_prod): flame.Tensor
 ---@return flame.Tensor
 function flame.cartesian_prod(...) end
 
---- joined along an axis (1)
----@param list flame.Tensor[]
----@param d? integer
----@return flame.Tensor
-function flame.cat(list, d) end
+---@class flame.options.cat
+---@field dim? integer  1
 
---- x becomes Cauchy's numbers around the median (0), as wide as sigma (1)
----@param median? number
----@param sigma? number
+--- joined along an axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.cat  1
+---@return flame.Tensor
+function flame.cat(tensors, dim) end
+
+---@class flame.options.cauchy_
+---@field median? number  0
+---@field sigma? number  1
+
+--- x becomes Cauchy's numbers around the median, as wide as sigma.
+---@param median? number|flame.options.cauchy_  0
+---@param sigma? number|flame.options.cauchy_  1
 ---@return flame.Tensor
 function Tensor:cauchy_(median, sigma) end
 
@@ -1370,10 +2513,17 @@ Tensor.celu = flame.celu
 
 Tensor.celu_ = flame.celu
 flame.celu_ = flame.celu
+---@class flame.options.chain_matmul
+---@field tensors? flame.Tensor
+
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.chain_matmul): flame.Tensor
 ---@return flame.Tensor
 function flame.chain_matmul(...) end
+
+---@class flame.options.channel_shuffle
+---@field groups? integer
 
 --- (n, g c, …) with the channels of groups interleaved.
 ---@param x flame.Tensor
@@ -1394,7 +2544,7 @@ function flame.check_finite(...) end
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 ---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.checkpoint(f, ...) end
 
 ---@class flame.options.cholesky
@@ -1430,38 +2580,60 @@ Tensor.cholesky_inverse = flame.cholesky_inverse
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
 
---- n parts of equal size
+---@class flame.options.chunk
+---@field n? integer
+---@field dim? integer  1
+
+--- so many parts of equal size
 ---@param x flame.Tensor
 ---@param n integer
----@param d? integer
+---@param dim? integer|flame.options.chunk  1
 ---@return flame.Tensor[]
-function flame.chunk(x, n, d) end
+function flame.chunk(x, n, dim) end
 Tensor.chunk = flame.chunk
 
---- x kept between min and max; NaN stays; also {min =, max =}
+---@class flame.options.clamp
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x kept between min and max; NaN stays
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clamp
+---@param max? flame.Tensor|number|flame.options.clamp
 ---@return flame.Tensor
 function flame.clamp(x, min, max) end
 Tensor.clamp = flame.clamp
 
-Tensor.clamp_ = flame.clamp
-flame.clamp_ = flame.clamp
---- x, at most high
----@param x flame.Tensor
----@param high number|flame.Tensor
+---@class flame.options.clamp_
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x becomes x:clamp(min, max)
+---@param min? flame.Tensor|number|flame.options.clamp_
+---@param max? flame.Tensor|number|flame.options.clamp_
 ---@return flame.Tensor
-function flame.clamp_max(x, high) end
+function Tensor:clamp_(min, max) end
+
+---@class flame.options.clamp_max
+---@field max? flame.Tensor|number
+
+--- x, at most max.
+---@param x flame.Tensor
+---@param max flame.Tensor|number
+---@return flame.Tensor
+function flame.clamp_max(x, max) end
 Tensor.clamp_max = flame.clamp_max
 
 Tensor.clamp_max_ = flame.clamp_max
 flame.clamp_max_ = flame.clamp_max
---- x, at least low
+---@class flame.options.clamp_min
+---@field min? flame.Tensor|number
+
+--- x, at least min.
 ---@param x flame.Tensor
----@param low number|flame.Tensor
+---@param min flame.Tensor|number
 ---@return flame.Tensor
-function flame.clamp_min(x, low) end
+function flame.clamp_min(x, min) end
 Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
@@ -1518,10 +2690,14 @@ function clifford.Linear(algebra, inputs, outputs, o) end
 ---@return flame.Algebra
 function clifford.algebra(signature) end
 
---- the same as clamp
+---@class flame.options.clip
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- The same as clamp.
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clip
+---@param max? flame.Tensor|number|flame.options.clip
 ---@return flame.Tensor
 function flame.clip(x, min, max) end
 Tensor.clip = flame.clip
@@ -1534,41 +2710,58 @@ flame.clip_ = flame.clip
 function flame.clone(x) end
 Tensor.clone = flame.clone
 
---- Its adjoint (F.fold): columns added up to planes of output_size.
+---@class flame.options.col2im
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
+--- The adjoint of im2col (F.fold): columns added up to planes of output_size.
 ---@param x flame.Tensor
 ---@param output_size integer|integer[]
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.col2im  1
+---@param padding? integer|integer[]|flame.options.col2im  0
+---@param stride? integer|integer[]|flame.options.col2im  1
 ---@return flame.Tensor
 function flame.col2im(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.col2im = flame.col2im
 
---- vectors as columns
----@param list flame.Tensor[]
+--- Vectors as columns.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.column_stack(list) end
+function flame.column_stack(tensors) end
+
+---@class flame.options.combinations
+---@field r? integer  2
+---@field with_replacement? boolean  false
 
 --- All choices of r elements of x in order, as rows.
 ---@param x flame.Tensor
----@param r? integer  2
----@param with_replacement? boolean  false
+---@param r? integer|flame.options.combinations  2
+---@param with_replacement? boolean|flame.options.combinations  false
 ---@return flame.Tensor
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
 
---- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
----@return flame.Tensor
-function flame.concat(list, d) end
+---@class flame.options.concat
+---@field dim? integer  1
 
 --- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concat  1
 ---@return flame.Tensor
-function flame.concatenate(list, d) end
+function flame.concat(tensors, dim) end
+
+---@class flame.options.concatenate
+---@field dim? integer  1
+
+--- The same as cat.
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concatenate  1
+---@return flame.Tensor
+function flame.concatenate(tensors, dim) end
 
 ---@class flame.options.conj
 ---@field complex? boolean
@@ -1605,74 +2798,143 @@ Tensor.constant_pad_nd = flame.constant_pad_nd
 ---@return flame.Tensor
 function Tensor:contiguous() end
 
---- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c
---- / groups, k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+---@class flame.options.conv1d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- Sums of products of x (n, c, l) or (c, l) with windows of weight (o, c / groups, k). padding: a
+--- number, "same", "valid", a list, or a list of pairs before and after.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv1d
+---@param stride? integer|integer[]|flame.options.conv1d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv1d  0
+---@param dilation? integer|integer[]|flame.options.conv1d  1
+---@param groups? integer|flame.options.conv1d  1
 ---@return flame.Tensor
-function flame.conv1d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv1d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv1d = flame.conv1d
 
---- the same as conv1d for x (n, c, h, w) and w (o, c / groups, kh, kw)
+---@class flame.options.conv2d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- The same as conv1d for x (n, c, h, w) and weight (o, c / groups, kh, kw).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table
----@param padding? integer|string|table
----@param dilation? integer|table
----@param groups? integer|table
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv2d
+---@param stride? integer|integer[]|flame.options.conv2d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv2d  0
+---@param dilation? integer|integer[]|flame.options.conv2d  1
+---@param groups? integer|flame.options.conv2d  1
 ---@return flame.Tensor
-function flame.conv2d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv2d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv2d = flame.conv2d
 
---- the same with three axes
+---@class flame.options.conv3d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- The same as conv1d with three axes.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table
----@param padding? integer|string|table
----@param dilation? integer|table
----@param groups? integer|table
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv3d
+---@param stride? integer|integer[]|flame.options.conv3d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv3d  0
+---@param dilation? integer|integer[]|flame.options.conv3d  1
+---@param groups? integer|flame.options.conv3d  1
 ---@return flame.Tensor
-function flame.conv3d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv3d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv3d = flame.conv3d
 
---- the gradient of conv1d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose1d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv1d by its input, as a layer: weight (c, o / groups, k).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose1d
+---@param stride? integer|integer[]|flame.options.conv_transpose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose1d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose1d  0
+---@param groups? integer|flame.options.conv_transpose1d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose1d  1
 ---@return flame.Tensor
-function flame.conv_transpose1d(x, w, b, o) end
+function flame.conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose1d = flame.conv_transpose1d
 
---- the gradient of conv2d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose2d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv2d by its input, as a layer: weight (c, o / groups, kh, kw).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose2d
+---@param stride? integer|integer[]|flame.options.conv_transpose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose2d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose2d  0
+---@param groups? integer|flame.options.conv_transpose2d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose2d  1
 ---@return flame.Tensor
-function flame.conv_transpose2d(x, w, b, o) end
+function flame.conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose2d = flame.conv_transpose2d
 
---- the gradient of conv3d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose3d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv3d by its input, as a layer.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose3d
+---@param stride? integer|integer[]|flame.options.conv_transpose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose3d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose3d  0
+---@param groups? integer|flame.options.conv_transpose3d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose3d  1
 ---@return flame.Tensor
-function flame.conv_transpose3d(x, w, b, o) end
+function flame.conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose3d = flame.conv_transpose3d
+
+---@class flame.options.copy_
+---@field y? flame.Tensor
 
 --- x takes the values of y, cast and broadcast
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function Tensor:copy_(y) end
+
+---@class flame.options.copysign
+---@field y? flame.Tensor|number
 
 --- x1 with the sign of x2
 ---@param x flame.Tensor|number
@@ -1735,26 +2997,39 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 function flame.cosine_similarity(x, y, dim, eps) end
 Tensor.cosine_similarity = flame.cosine_similarity
 
---- half a sine; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.cosine_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Half a sine.
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.cosine_window  true
 ---@return flame.Tensor
-function flame.cosine_window(n, periodic, o) end
+function flame.cosine_window(n, periodic) end
+
+---@class flame.options.count_nonzero
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- how many are not 0
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.count_nonzero
+---@param keepdim? boolean|flame.options.count_nonzero  false
 ---@return flame.Tensor
-function flame.count_nonzero(x, d, o) end
+function flame.count_nonzero(x, dim, keepdim) end
 Tensor.count_nonzero = flame.count_nonzero
+
+---@class flame.options.cov
+---@field correction? number  1
+---@field fweights? flame.Tensor
+---@field aweights? flame.Tensor
 
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param x flame.Tensor
----@param o? table  {correction = 1, fweights =, aweights =}
 ---@return flame.Tensor
-function flame.cov(x, o) end
+function flame.cov(x) end
 Tensor.cov = flame.cov
 
 --- on the CPU
@@ -1773,13 +3048,19 @@ function Tensor:cpu() end
 function flame.cross(x, y, dim) end
 Tensor.cross = flame.cross
 
---- -log softmax at the class; classes on axis 2, ids from 1 or probabilities; o: {reduction =, weight =, ignore_index =, label_smoothing =}
+---@class flame.options.cross_entropy
+---@field target? flame.Tensor
+---@field weight? flame.Tensor
+---@field reduction? "none"|"mean"|"sum"  "mean"
+---@field ignore_index? integer  -100
+---@field label_smoothing? number  0
+
+--- -log softmax at the class; classes on axis 2, ids from 1 or probabilities
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|flame.options.cross_entropy
 ---@return flame.Tensor
-function flame.cross_entropy(input, target, weight, o) end
+function flame.cross_entropy(input, target, weight) end
 Tensor.cross_entropy = flame.cross_entropy
 
 ---@class flame.options.ctc_loss
@@ -1803,8 +3084,11 @@ Tensor.cross_entropy = flame.cross_entropy
 function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
 
+---@class flame.options.cuda
+---@field ordinal? integer
+
 --- on a GPU
----@param ordinal? integer
+---@param ordinal? integer|flame.options.cuda
 ---@return flame.Tensor
 function Tensor:cuda(ordinal) end
 
@@ -1816,19 +3100,24 @@ function flame.cuda.available() end
 ---@return integer
 function flame.cuda.count() end
 
---- the same as cuda.count
+--- The same as count.
 ---@return integer
 function flame.cuda.device_count() end
 
---- the same as cuda.available
+--- The same as available.
 ---@return boolean
 function flame.cuda.is_available() end
 
---- a kernel of PTX or a cubin
----@param text string
----@param entry string
----@return any
-function flame.cuda.load(text, entry) end
+---@class flame.options.cuda.load
+---@field entry? string
+---@field params? string[]
+
+--- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
+--- an integer or, given as params = {"float", …}, what is named there.
+---@param image string
+---@param entry? string|flame.options.cuda.load
+---@return flame.Kernel
+function flame.cuda.load(image, entry) end
 
 ---@class flame.options.cummax
 ---@field dim? integer
@@ -1863,8 +3152,15 @@ Tensor.cummin = flame.cummin
 function flame.cumprod(x, dim) end
 Tensor.cumprod = flame.cumprod
 
-Tensor.cumprod_ = flame.cumprod
-flame.cumprod_ = flame.cumprod
+---@class flame.options.cumprod_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumprod(dim), in its dtype.
+---@param dim integer
+---@return flame.Tensor
+function Tensor:cumprod_(dim) end
+
 ---@class flame.options.cumsum
 ---@field dim? integer
 ---@field dtype? string
@@ -1876,40 +3172,73 @@ flame.cumprod_ = flame.cumprod
 function flame.cumsum(x, dim) end
 Tensor.cumsum = flame.cumsum
 
-Tensor.cumsum_ = flame.cumsum
-flame.cumsum_ = flame.cumsum
---- Running integral along d by trapezes.
----@param y flame.Tensor
----@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
----@param d? integer  -1
+---@class flame.options.cumsum_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumsum(dim), in its dtype.
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumulative_trapezoid(y, x, d) end
+function Tensor:cumsum_(dim) end
+
+---@class flame.options.cumulative_trapezoid
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- Running integral along dim by trapezes; x: positions, or their distance, as dx.
+---@param y flame.Tensor
+---@param x? flame.Tensor|number|flame.options.cumulative_trapezoid
+---@param dim? integer|flame.options.cumulative_trapezoid  -1
+---@return flame.Tensor
+function flame.cumulative_trapezoid(y, x, dim) end
 Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
+
+---@class flame.options.data.batches
+---@field size? integer  32
+---@field shuffle? boolean  false
+---@field drop_last? boolean  false
+---@field prefetch? integer  0
+---@field device? string
+---@field seed? integer
+---@field state? table
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
----@param tensors flame.Tensor[]
----@param options table  {size = 32, shuffle = false, drop_last = false, prefetch = 0, device =, seed =, state =}
-function data.batches(tensors, options) end
+--- 'state' is a position that state() gave.
+---@param tensors flame.Tensor|flame.Tensor[]
+---@param size? integer|flame.options.data.batches  32
+---@return flame.Batches
+function data.batches(tensors, size) end
+
+---@class flame.options.data.csv
+---@field header? boolean|"auto"  "auto"
+---@field sep? string  ","
+---@field dtype? string  "f32"
 
 --- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
---- out. Without 'header' a first line that holds anything but numbers is one.
+--- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
 ---@param path string
----@param options table?  {header = bool, sep = ",", dtype = "f32"}
----@return flame.Tensor rows, string[]? names
-function data.csv(path, options) end
+---@return flame.Tensor rows
+---@return string[]? names
+function data.csv(path) end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
 ---@param n integer
----@return flame.Tensor images, flame.Tensor labels
+---@return flame.Tensor images
+---@return flame.Tensor labels
 function data.drawn_digits(n) end
+
+---@class flame.options.data.find
+---@field name? string
 
 --- Path of 'name' or 'name.gz' in a folder.
 ---@param folder string
 ---@param name string
+---@return string
 function data.find(folder, name) end
 
 --- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
@@ -1918,6 +3247,7 @@ function data.find(folder, name) end
 function data.idx(path) end
 
 --- Folder of the licence texts that every Debian machine has.
+---@return string
 function data.licences() end
 
 --- A .npy file.
@@ -1925,58 +3255,92 @@ function data.licences() end
 ---@return flame.Tensor
 function data.npy(path) end
 
---- Options of a script. spec: a list of {name, default, help}; a value has its default's type.
---- Takes --name value, --name=value, and --name alone for true. --help prints the list and
---- ends the program; a mistake ends it with exit code 1.
----@param arguments string[]  the global arg
----@param spec table
----@return table<string, any>
+---@class flame.options.data.options
+---@field spec? any[]
+
+--- Options of a script from its arguments, the global arg. spec: a list of {name, default, help}; a
+--- value has its default's type. Takes --name value, --name=value, and --name alone for true.
+--- --help prints the list and ends the program; a mistake ends it with exit code 1.
+---@param arguments? any[]|flame.options.data.options
+---@param spec any[]
+---@return table
 function data.options(arguments, spec) end
 
+---@class flame.options.data.progress
+---@field steps? integer
+---@field from? integer  0
+---@field unit? string  "steps"
+---@field each? number  1
+---@field curve? integer
+
 --- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text)
---- prints a line that stays, and p:plot() gives the curve of the losses. On a terminal the curve of
---- the loss stands beside the line, 'curve' characters of it.
----@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
+--- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
+--- before; a step is 'each' units. On a terminal the curve of the loss stands beside the line, 16
+--- characters of it, or 'curve'.
+---@overload fun(options: flame.options.data.progress): flame.Progress
 ---@return flame.Progress
-function data.progress(o) end
+function data.progress() end
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
+---@return number
 function data.random() end
 
 --- Seeds data.random.
 ---@param seed integer
 function data.seed(seed) end
 
+---@class flame.options.data.tensorboard
+---@field time? function
+
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
 --- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has a file of its own in it.
+--- not there; each writer has a file of its own in it. time gives the seconds of events, by
+--- default os.time.
 ---@param folder string
----@param options table?  {time = os.time: a function that gives the seconds of events}
 ---@return flame.EventWriter
-function data.tensorboard(folder, options) end
+function data.tensorboard(folder) end
 
 --- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
---- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
----@param source string | string[]  a file, a folder or a list of them
+--- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor. The
+--- source is a file, a folder or a list of them, in which lists may stand too.
+---@param source string|any[]
+---@return table
 function data.text(source) end
 
---- A file of token ids, little-endian, as i32; the numbers come unchanged.
----@param path string
----@param options table?  {dtype = "u16" (u8 u16 i32 u32), header = 0: bytes to skip}
-function data.tokens(path, options) end
+---@class flame.options.data.tokens
+---@field dtype? "u8"|"u16"|"i32"|"u32"  "u16"
+---@field header? integer  0
 
---- prints plans and kernels as they are made
----@param on? boolean|integer
----@return any
-function flame.debug(on) end
+--- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
+--- bytes are skipped.
+---@param path string
+---@return flame.Tensor
+function data.tokens(path) end
+
+---@class flame.options.debug
+---@field level? integer|boolean
+
+--- prints plans and kernels as they are made; gives the level before
+---@param level? integer|boolean|flame.options.debug
+---@overload fun(options: flame.options.debug): integer
+---@return integer
+function flame.debug(level) end
+
+---@class flame.options.default_device
+---@field device? string
 
 --- the device of new tensors, or sets it
----@param name? string
+---@param device? string|flame.options.default_device
+---@overload fun(options: flame.options.default_device): string
 ---@return string
-function flame.default_device(name) end
+function flame.default_device(device) end
+
+---@class flame.options.default_dtype
+---@field dtype? string
 
 --- the dtype of new tensors that name none, "f32", or sets it
----@param dtype? string
+---@param dtype? string|flame.options.default_dtype
+---@overload fun(options: flame.options.default_dtype): string
 ---@return string
 function flame.default_dtype(dtype) end
 
@@ -2004,23 +3368,33 @@ Tensor.detach = flame.detach
 ---@return flame.Tensor
 function Tensor:detach_() end
 
+---@class flame.options.deterministic
+---@field on? boolean
+
 --- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory always do: k:report() names them
----@param on? boolean
+---@param on? boolean|flame.options.deterministic
+---@overload fun(options: flame.options.deterministic): boolean
 ---@return boolean
 function flame.deterministic(on) end
 
+---@class flame.options.device
+---@field ordinal? integer
+
 --- A device as text: "cuda" and 1 give "cuda:1".
 ---@param name string
----@param ordinal? integer
+---@param ordinal? integer|flame.options.device
 ---@return string
 function flame.device(name, ordinal) end
 Tensor.device = flame.device
 
+---@class flame.options.diag
+---@field diagonal? integer  0
+
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
 ---@param x flame.Tensor
----@param k? integer  0
+---@param diagonal? integer|flame.options.diag  0
 ---@return flame.Tensor
-function flame.diag(x, k) end
+function flame.diag(x, diagonal) end
 Tensor.diag = flame.diag
 
 ---@class flame.options.diag_embed
@@ -2037,39 +3411,60 @@ Tensor.diag = flame.diag
 function flame.diag_embed(x, offset, dim1, dim2) end
 Tensor.diag_embed = flame.diag_embed
 
+---@class flame.options.diagflat
+---@field offset? integer  0
+
 --- All elements as the diagonal of a matrix of zeros.
 ---@param x flame.Tensor
----@param k? integer  0
+---@param offset? integer|flame.options.diagflat  0
 ---@return flame.Tensor
-function flame.diagflat(x, k) end
+function flame.diagflat(x, offset) end
 Tensor.diagflat = flame.diagflat
+
+---@class flame.options.diagonal
+---@field offset? integer  0
+---@field dim1? integer  1
+---@field dim2? integer  2
 
 --- the diagonal of two axes, as a last axis
 ---@param x flame.Tensor
----@param k? integer
----@param a? integer
----@param b? integer
+---@param offset? integer|flame.options.diagonal  0
+---@param dim1? integer|flame.options.diagonal  1
+---@param dim2? integer|flame.options.diagonal  2
 ---@return flame.Tensor
-function flame.diagonal(x, k, a, b) end
+function flame.diagonal(x, offset, dim1, dim2) end
 Tensor.diagonal = flame.diagonal
+
+---@class flame.options.diagonal_scatter
+---@field src? flame.Tensor
+---@field offset? integer  0
+---@field dim1? integer  1
+---@field dim2? integer  2
 
 --- x with a diagonal of two axes replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param k? integer  0
----@param a? integer  1
----@param b? integer  2
+---@param offset? integer|flame.options.diagonal_scatter  0
+---@param dim1? integer|flame.options.diagonal_scatter  1
+---@param dim2? integer|flame.options.diagonal_scatter  2
 ---@return flame.Tensor
-function flame.diagonal_scatter(x, src, k, a, b) end
+function flame.diagonal_scatter(x, src, offset, dim1, dim2) end
 Tensor.diagonal_scatter = flame.diagonal_scatter
 
---- Differences of neighbours along d, n times; prepend and append stand before and behind x.
+---@class flame.options.diff
+---@field n? integer  1
+---@field dim? integer  -1
+---@field prepend? flame.Tensor
+---@field append? flame.Tensor
+
+--- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
 ---@param x flame.Tensor
----@param n? integer  1
----@param d? integer  -1
----@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
+---@param n? integer|flame.options.diff  1
+---@param dim? integer|flame.options.diff  -1
+---@param prepend? flame.Tensor|flame.options.diff
+---@param append? flame.Tensor|flame.options.diff
 ---@return flame.Tensor
-function flame.diff(x, n, d, ...) end
+function flame.diff(x, n, dim, prepend, append) end
 Tensor.diff = flame.diff
 
 ---@class flame.options.diffusion.ddim
@@ -2171,6 +3566,7 @@ function diffusion.flow_loss(model, x) end
 function diffusion.loss(model, x, schedule, prediction) end
 
 ---@class flame.options.diffusion.schedule
+---@field steps? integer  1000
 ---@field kind? "linear"|"scaled_linear"|"cosine"  "linear"
 ---@field beta_start? number  0.0001
 ---@field beta_end? number  0.02
@@ -2180,6 +3576,7 @@ function diffusion.loss(model, x, schedule, prediction) end
 --- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
 ---@param steps? integer|flame.options.diffusion.schedule  1000
 ---@param kind? "linear"|"scaled_linear"|"cosine"|flame.options.diffusion.schedule  "linear"
+---@overload fun(options: flame.options.diffusion.schedule): flame.Schedule
 ---@return flame.Schedule
 function diffusion.schedule(steps, kind) end
 
@@ -2207,10 +3604,14 @@ flame.digamma_ = flame.digamma
 ---@return integer
 function Tensor:dim() end
 
+---@class flame.options.dist
+---@field y? flame.Tensor|number
+---@field p? number  2
+
 --- p-norm of x - y.
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param p? number  2
+---@param y flame.Tensor|number
+---@param p? number|flame.options.dist  2
 ---@return flame.Tensor
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
@@ -2218,19 +3619,19 @@ Tensor.dist = flame.dist
 ---@class flame.options.distributions.AffineTransform
 ---@field scale? flame.Tensor|number
 
---- y = loc + scale x; scale is not 0.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Transform
 function distributions.AffineTransform(loc, scale) end
 
 ---@class flame.options.distributions.Bernoulli
+---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
---- 1 with probability probs, else 0; logits are log(p / (1 - p)).
 ---@param probs? flame.Tensor|number|flame.options.distributions.Bernoulli
 ---@param logits? flame.Tensor|number|flame.options.distributions.Bernoulli
+---@overload fun(options: flame.options.distributions.Bernoulli): flame.Distribution
 ---@return flame.Distribution
 function distributions.Bernoulli(probs, logits) end
 
@@ -2238,36 +3639,35 @@ function distributions.Bernoulli(probs, logits) end
 ---@field concentration0? flame.Tensor|number
 ---@field validate_args? boolean
 
---- The beta distribution on 0 to 1: density proportional to x^(concentration1 - 1)
---- (1 - x)^(concentration0 - 1).
 ---@param concentration1 flame.Tensor|number
 ---@param concentration0 flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Beta(concentration1, concentration0) end
 
 ---@class flame.options.distributions.Binomial
+---@field total_count? flame.Tensor|number  1
 ---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
---- How many of total_count trials succeed, each with probability probs.
 ---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
 ---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
 ---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
+---@overload fun(options: flame.options.distributions.Binomial): flame.Distribution
 ---@return flame.Distribution
 function distributions.Binomial(total_count, probs, logits) end
 
 ---@class flame.options.distributions.Categorical
+---@field probs? flame.Tensor
 ---@field logits? flame.Tensor
 ---@field validate_args? boolean
 
---- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
 ---@param probs? flame.Tensor|flame.options.distributions.Categorical
 ---@param logits? flame.Tensor|flame.options.distributions.Categorical
+---@overload fun(options: flame.options.distributions.Categorical): flame.Distribution
 ---@return flame.Distribution
 function distributions.Categorical(probs, logits) end
 
---- One transform after the other, in the order of the list.
 ---@param parts any
 ---@return flame.Transform
 function distributions.ComposeTransform(parts) end
@@ -2275,19 +3675,16 @@ function distributions.ComposeTransform(parts) end
 ---@class flame.options.distributions.Dirichlet
 ---@field validate_args? boolean
 
---- Dirichlet's distribution of shares that sum to 1 along the last axis of concentration.
 ---@param concentration flame.Tensor
 ---@return flame.Distribution
 function distributions.Dirichlet(concentration) end
 
---- y = exp(x).
 ---@return flame.Transform
 function distributions.ExpTransform() end
 
 ---@class flame.options.distributions.Exponential
 ---@field validate_args? boolean
 
---- Waiting times between events that come rate a unit of time.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Exponential(rate) end
@@ -2296,30 +3693,30 @@ function distributions.Exponential(rate) end
 ---@field rate? flame.Tensor|number
 ---@field validate_args? boolean
 
---- The gamma distribution: density rate^a x^(a - 1) exp(-rate x) / gamma(a), a the
---- concentration.
 ---@param concentration flame.Tensor|number
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Gamma(concentration, rate) end
 
 ---@class flame.options.distributions.Geometric
+---@field probs? flame.Tensor|number
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
---- Failures before the first success of trials that succeed with probability probs.
 ---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
 ---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
+---@overload fun(options: flame.options.distributions.Geometric): flame.Distribution
 ---@return flame.Distribution
 function distributions.Geometric(probs, logits) end
 
 ---@class flame.options.distributions.Independent
+---@field base_dist? flame.Distribution
 ---@field reinterpreted_batch_ndims? integer
 ---@field validate_args? boolean
 
---- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
+---@overload fun(options: flame.options.distributions.Independent): flame.Distribution
 ---@return flame.Distribution
 function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 
@@ -2327,7 +3724,6 @@ function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
---- Laplace's distribution around loc: e to the power -|x - loc| / scale, over 2 scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -2337,20 +3733,19 @@ function distributions.Laplace(loc, scale) end
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
---- Numbers whose logarithms are normal, with mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
 function distributions.LogNormal(loc, scale) end
 
 ---@class flame.options.distributions.MixtureSameFamily
+---@field mixture_distribution? flame.Categorical
 ---@field component_distribution? flame.Distribution
 ---@field validate_args? boolean
 
---- One of the distributions along the last axis of the component's batch, drawn by the
---- mixture, a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
+---@overload fun(options: flame.options.distributions.MixtureSameFamily): flame.Distribution
 ---@return flame.Distribution
 function distributions.MixtureSameFamily(mixture_distribution, component_distribution) end
 
@@ -2360,8 +3755,6 @@ function distributions.MixtureSameFamily(mixture_distribution, component_distrib
 ---@field scale_tril? flame.Tensor
 ---@field validate_args? boolean
 
---- The normal distribution of vectors: mean loc (…, n) and one of covariance_matrix, its
---- inverse precision_matrix, or scale_tril, a lower triangular root of the covariance.
 ---@param loc flame.Tensor
 ---@param covariance_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
 ---@param precision_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
@@ -2373,7 +3766,6 @@ function distributions.MultivariateNormal(loc, covariance_matrix, precision_matr
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
---- The normal distribution of mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -2382,12 +3774,10 @@ function distributions.Normal(loc, scale) end
 ---@class flame.options.distributions.Poisson
 ---@field validate_args? boolean
 
---- Counts of events that come one by one, rate of them on average.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Poisson(rate) end
 
---- y = 1 / (1 + exp(-x)).
 ---@return flame.Transform
 function distributions.SigmoidTransform() end
 
@@ -2396,14 +3786,12 @@ function distributions.SigmoidTransform() end
 ---@field scale? flame.Tensor|number  1
 ---@field validate_args? boolean
 
---- Student's t distribution of df degrees of freedom, moved by loc and stretched by scale.
 ---@param df flame.Tensor|number
 ---@param loc? flame.Tensor|number|flame.options.distributions.StudentT  0
 ---@param scale? flame.Tensor|number|flame.options.distributions.StudentT  1
 ---@return flame.Distribution
 function distributions.StudentT(df, loc, scale) end
 
---- y = tanh(x).
 ---@return flame.Transform
 function distributions.TanhTransform() end
 
@@ -2413,12 +3801,13 @@ function distributions.TanhTransform() end
 function distributions.Transform(self, x) end
 
 ---@class flame.options.distributions.TransformedDistribution
+---@field base_distribution? flame.Distribution
 ---@field transforms? any
 ---@field validate_args? boolean
 
---- The values of a distribution after a transform or a list of them.
 ---@param base_distribution flame.Distribution
 ---@param transforms any
+---@overload fun(options: flame.options.distributions.TransformedDistribution): flame.Distribution
 ---@return flame.Distribution
 function distributions.TransformedDistribution(base_distribution, transforms) end
 
@@ -2426,18 +3815,19 @@ function distributions.TransformedDistribution(base_distribution, transforms) en
 ---@field high? flame.Tensor|number
 ---@field validate_args? boolean
 
---- All numbers from low to high alike; high above low.
 ---@param low flame.Tensor|number
 ---@param high flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Uniform(low, high) end
 
 ---@class flame.options.distributions.kl_divergence
+---@field p? flame.Distribution
 ---@field q? flame.Distribution
 
 --- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.
 ---@param p flame.Distribution
 ---@param q flame.Distribution
+---@overload fun(options: flame.options.distributions.kl_divergence): flame.Tensor
 ---@return flame.Tensor
 function distributions.kl_divergence(p, q) end
 
@@ -2453,26 +3843,35 @@ function distributions.register_kl(p, q, f) end
 ---@param on boolean
 function distributions.set_default_validate_args(on) end
 
---- quotient, a float; o: {rounding_mode = "floor" | "trunc"}
+---@class flame.options.div
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
+--- quotient, a float
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.div(x, y, o) end
+function flame.div(x, y) end
 Tensor.div = flame.div
 
 Tensor.div_ = flame.div
 flame.div_ = flame.div
+---@class flame.options.divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.divide(x, y, o) end
+function flame.divide(x, y) end
 Tensor.divide = flame.divide
 
 Tensor.divide_ = flame.divide
 flame.divide_ = flame.divide
+---@class flame.options.dot
+---@field y? flame.Tensor
+
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2484,10 +3883,14 @@ Tensor.dot = flame.dot
 ---@return flame.Tensor
 function Tensor:double() end
 
---- 0 with probability p (0.5), the rest scaled by 1 / (1 - p)
+---@class flame.options.dropout
+---@field p? number  0.5
+---@field training? boolean  true
+
+--- 0 with probability p, the rest scaled by 1 / (1 - p)
 ---@param x flame.Tensor
----@param p? number
----@param training? boolean
+---@param p? number|flame.options.dropout  0.5
+---@param training? boolean|flame.options.dropout  true
 ---@return flame.Tensor
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
@@ -2528,33 +3931,43 @@ Tensor.dropout2d = flame.dropout2d
 function flame.dropout3d(x, p, training) end
 Tensor.dropout3d = flame.dropout3d
 
---- tensor_split along axis 3
+---@class flame.options.dsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 3.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.dsplit(x, n) end
 Tensor.dsplit = flame.dsplit
 
---- one behind the other, along the third axis
----@param list flame.Tensor[]
+--- One behind the other, along the third axis.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.dstack(list) end
+function flame.dstack(tensors) end
+
+---@class flame.options.eigh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-function flame.eigh(x, o) end
+---@param x flame.Tensor
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.eigh  "L"
+---@return flame.Tensor values
+---@return flame.Tensor vectors
+function flame.eigh(x, UPLO) end
 Tensor.eigh = flame.eigh
 
---- sums of products by letters: "ij,jk->ik"
+---@class flame.options.einsum
+---@field operands? flame.Tensor
+
+--- Sums of products by letters: "ij,jk->ik".
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.einsum(spec, ...) end
 
---- bytes of one element
+--- Bytes of one element.
 ---@return integer
 function Tensor:element_size() end
 
@@ -2570,12 +3983,24 @@ Tensor.elu = flame.elu
 
 Tensor.elu_ = flame.elu
 flame.elu_ = flame.elu
---- the rows of w at the ids
+---@class flame.options.embedding
+---@field weight? flame.Tensor
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+
+--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids
 ---@param ids flame.Tensor
----@param w flame.Tensor
----@param padding_idx? integer
+---@param weight flame.Tensor
+---@param padding_idx? integer|flame.options.embedding
+---@param max_norm? number|flame.options.embedding
+---@param norm_type? number|flame.options.embedding  2
+---@param scale_grad_by_freq? boolean|flame.options.embedding  false
+---@param sparse? boolean|flame.options.embedding  false
 ---@return flame.Tensor
-function flame.embedding(ids, w, padding_idx) end
+function flame.embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse) end
 Tensor.embedding = flame.embedding
 
 ---@class flame.options.embedding_bag
@@ -2608,25 +4033,36 @@ Tensor.embedding = flame.embedding
 function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) end
 Tensor.embedding_bag = flame.embedding_bag
 
+---@class flame.options.empty
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
 --- zeros too: memory is never left with old values
 ---@param ... integer
+---@overload fun(options: flame.options.empty): flame.Tensor
 ---@return flame.Tensor
 function flame.empty(...) end
 
 --- gives cached memory back
 function flame.empty_cache() end
 
+---@class flame.options.empty_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.empty_like(x, o) end
+function flame.empty_like(x) end
 Tensor.empty_like = flame.empty_like
 
 --- with tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.enable_grad(f, ...) end
 
 --- -x * log(x); 0 at 0, -inf below.
@@ -2637,6 +4073,9 @@ Tensor.entr = flame.entr
 
 Tensor.entr_ = flame.entr
 flame.entr_ = flame.entr
+---@class flame.options.eq
+---@field y? flame.Tensor|number
+
 --- is x1 equal to x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2688,8 +4127,12 @@ Tensor.erfinv = flame.erfinv
 
 Tensor.erfinv_ = flame.erfinv
 flame.erfinv_ = flame.erfinv
+---@class flame.options.eval
+---@field tensors? flame.Tensor
+
 --- computes these now; nothing: all that is recorded
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.eval): ...
 ---@return any ...
 function flame.eval(...) end
 
@@ -2709,12 +4152,18 @@ Tensor.exp2_ = flame.exp2
 flame.exp2_ = flame.exp2
 Tensor.exp_ = flame.exp
 flame.exp_ = flame.exp
+---@class flame.options.expand
+---@field shape? integer
+
 --- axes of size 1 repeated without copies; -1 keeps an axis
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
 function flame.expand(x, ...) end
 Tensor.expand = flame.expand
+
+---@class flame.options.expand_as
+---@field y? flame.Tensor
 
 --- expanded to y's shape
 ---@param x flame.Tensor
@@ -2739,26 +4188,41 @@ Tensor.expm1 = flame.expm1
 
 Tensor.expm1_ = flame.expm1
 flame.expm1_ = flame.expm1
---- x becomes exponential numbers
----@param rate? number
----@return flame.Tensor
-function Tensor:exponential_(rate) end
+---@class flame.options.exponential_
+---@field lambd? number  1
 
---- exp(-|k - center| / tau) from k = 0, in the middle by default, tau = 1; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param center? number
----@param tau? number
----@param o? table?
+--- x becomes exponential numbers.
+---@param lambd? number|flame.options.exponential_  1
 ---@return flame.Tensor
-function flame.exponential_window(n, periodic, center, tau, o) end
+function Tensor:exponential_(lambd) end
+
+---@class flame.options.exponential_window
+---@field periodic? boolean  true
+---@field center? number
+---@field tau? number  1.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- exp(-|k - center| / tau) from k = 0, in the middle by default.
+---@param n integer
+---@param periodic? boolean|flame.options.exponential_window  true
+---@param center? number|flame.options.exponential_window
+---@param tau? number|flame.options.exponential_window  1.0
+---@return flame.Tensor
+function flame.exponential_window(n, periodic, center, tau) end
+
+---@class flame.options.eye
+---@field m? integer  n
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- ones on the diagonal, n rows and m columns
 ---@param n integer
----@param m? integer
----@param o? table?
+---@param m? integer|flame.options.eye  n
 ---@return flame.Tensor
-function flame.eye(n, m, o) end
+function flame.eye(n, m) end
 
 ---@class flame.options.feature_alpha_dropout
 ---@field p? number  0.5
@@ -2772,20 +4236,30 @@ function flame.eye(n, m, o) end
 function flame.feature_alpha_dropout(x, p, training) end
 Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
 
+---@class flame.options.fft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.fft
+---@param dim? integer|flame.options.fft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fft  "backward"
 ---@return flame.Tensor
 function flame.fft(x, n, dim, norm) end
 Tensor.fft = flame.fft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.fft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- fft over the last two axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.fft2
+---@param dim? integer|integer[]|flame.options.fft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fft2  "backward"
 ---@return flame.Tensor
 function flame.fft2(x, s, dim, norm) end
 Tensor.fft2 = flame.fft2
@@ -2801,11 +4275,16 @@ Tensor.fft2 = flame.fft2
 ---@return flame.Tensor
 function flame.fftfreq(n, d) end
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.fftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- fft over all axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.fftn
+---@param dim? integer|integer[]|flame.options.fftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fftn  "backward"
 ---@return flame.Tensor
 function flame.fftn(x, s, dim, norm) end
 Tensor.fftn = flame.fftn
@@ -2821,22 +4300,33 @@ Tensor.fftn = flame.fftn
 function flame.fftshift(x, dim) end
 Tensor.fftshift = flame.fftshift
 
---- Every element v.
+---@class flame.options.fill
+---@field value? number|boolean
+
+--- Every element the value.
 ---@param x flame.Tensor
----@param v number|flame.Tensor
+---@param value number|boolean
 ---@return flame.Tensor
-function flame.fill(x, v) end
+function flame.fill(x, value) end
 Tensor.fill = flame.fill
 
+---@class flame.options.fill_
+---@field value? flame.Tensor|number
+
 --- every element of x becomes the value
----@param value number|flame.Tensor
+---@param value flame.Tensor|number
 ---@return flame.Tensor
 function Tensor:fill_(value) end
 
---- Writes v on the diagonal; wrap: again and again in a tall matrix.
----@param v flame.Tensor
----@param wrap boolean?
-function Tensor:fill_diagonal_(v, wrap) end
+---@class flame.options.fill_diagonal_
+---@field fill_value? number|flame.Tensor
+---@field wrap? boolean  false
+
+--- Writes fill_value on the diagonal; wrap: again and again in a tall matrix.
+---@param fill_value number|flame.Tensor
+---@param wrap? boolean|flame.options.fill_diagonal_  false
+---@return flame.Tensor
+function Tensor:fill_diagonal_(fill_value, wrap) end
 
 --- The same as trunc.
 ---@param x flame.Tensor
@@ -2846,13 +4336,20 @@ Tensor.fix = flame.fix
 
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
---- axes first to last as one
+---@class flame.options.flatten
+---@field start_dim? integer  1
+---@field end_dim? integer  -1
+
+--- axes start_dim to end_dim as one
 ---@param x flame.Tensor
----@param first? integer
----@param last? integer
+---@param start_dim? integer|flame.options.flatten  1
+---@param end_dim? integer|flame.options.flatten  -1
 ---@return flame.Tensor
-function flame.flatten(x, first, last) end
+function flame.flatten(x, start_dim, end_dim) end
 Tensor.flatten = flame.flatten
+
+---@class flame.options.flip
+---@field dims? integer
 
 --- axes the other way round
 ---@param x flame.Tensor
@@ -2861,13 +4358,13 @@ Tensor.flatten = flame.flatten
 function flame.flip(x, ...) end
 Tensor.flip = flame.flip
 
---- the second axis the other way round
+--- The second axis the other way round.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.fliplr(x) end
 Tensor.fliplr = flame.fliplr
 
---- the first axis the other way round
+--- The first axis the other way round.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.flipud(x) end
@@ -2877,15 +4374,24 @@ Tensor.flipud = flame.flipud
 ---@return flame.Tensor
 function Tensor:float() end
 
+---@class flame.options.float_power
+---@field y? flame.Tensor|number
+
 --- x to the power y, in f64.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
-Tensor.float_power_ = flame.float_power
-flame.float_power_ = flame.float_power
+---@class flame.options.float_power_
+---@field y? flame.Tensor|number
+
+--- x becomes x:float_power(y), which is f64.
+---@param y flame.Tensor|number
+---@return flame.Tensor
+function Tensor:float_power_(y) end
+
 --- largest integer not above x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2894,6 +4400,9 @@ Tensor.floor = flame.floor
 
 Tensor.floor_ = flame.floor
 flame.floor_ = flame.floor
+---@class flame.options.floor_divide
+---@field y? flame.Tensor|number
+
 --- The same as floordiv.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2903,6 +4412,9 @@ Tensor.floor_divide = flame.floor_divide
 
 Tensor.floor_divide_ = flame.floor_divide
 flame.floor_divide_ = flame.floor_divide
+---@class flame.options.floordiv
+---@field y? flame.Tensor|number
+
 --- quotient rounded down; integers by zero give 0
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2912,19 +4424,28 @@ Tensor.floordiv = flame.floordiv
 
 Tensor.floordiv_ = flame.floordiv
 flame.floordiv_ = flame.floordiv
+---@class flame.options.fmax
+---@field y? flame.Tensor|number
+
 --- The larger of two; a NaN gives way to the other.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.fmax(x, y) end
 Tensor.fmax = flame.fmax
 
+---@class flame.options.fmin
+---@field y? flame.Tensor|number
+
 --- The smaller of two; a NaN gives way to the other.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.fmin(x, y) end
 Tensor.fmin = flame.fmin
+
+---@class flame.options.fmod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x1
 ---@param x flame.Tensor|number
@@ -2935,13 +4456,20 @@ Tensor.fmod = flame.fmod
 
 Tensor.fmod_ = flame.fmod
 flame.fmod_ = flame.fmod
---- Its adjoint (F.fold): columns added up to planes of output_size.
+---@class flame.options.fold
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
+--- The same as col2im.
 ---@param x flame.Tensor
 ---@param output_size integer|integer[]
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.fold  1
+---@param padding? integer|integer[]|flame.options.fold  0
+---@param stride? integer|integer[]|flame.options.fold  1
 ---@return flame.Tensor
 function flame.fold(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.fold = flame.fold
@@ -2954,24 +4482,44 @@ Tensor.frac = flame.frac
 
 Tensor.frac_ = flame.frac
 flame.frac_ = flame.frac
---- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for.
---- table of them
----@param x flame.Tensor
----@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
----@return flame.Tensor
-function flame.fractional_max_pool2d(x, kernel, ...) end
-Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
+---@class flame.options.fractional_max_pool2d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
 
 --- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for.
---- table of them
+--- 2014), as many as output_size asks for, or as output_ratio of the elements.
 ---@param x flame.Tensor
----@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.fractional_max_pool2d
+---@param output_ratio? number|number[]|flame.options.fractional_max_pool2d
+---@param return_indices? boolean|flame.options.fractional_max_pool2d  false
+---@param _random_samples? flame.Tensor|flame.options.fractional_max_pool2d
 ---@return flame.Tensor
-function flame.fractional_max_pool3d(x, kernel, ...) end
+---@return flame.Tensor? positions
+function flame.fractional_max_pool2d(x, kernel_size, output_size, output_ratio, return_indices, _random_samples) end
+Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
+
+---@class flame.options.fractional_max_pool3d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest of windows of kernel_size at places drawn at random (Graham
+--- 2014), as many as output_size asks for, or as output_ratio of the elements.
+---@param x flame.Tensor
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.fractional_max_pool3d
+---@param output_ratio? number|number[]|flame.options.fractional_max_pool3d
+---@param return_indices? boolean|flame.options.fractional_max_pool3d  false
+---@param _random_samples? flame.Tensor|flame.options.fractional_max_pool3d
+---@return flame.Tensor
+---@return flame.Tensor? positions
+function flame.fractional_max_pool3d(x, kernel_size, output_size, output_ratio, return_indices, _random_samples) end
 Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
 
 --- closes this handle now; others stay
@@ -2980,38 +4528,59 @@ function Tensor:free() end
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
 --- and NaN have the exponent 0.
 ---@param x flame.Tensor
----@return flame.Tensor, flame.Tensor  mantissa, exponent
+---@return flame.Tensor mantissa
+---@return flame.Tensor exponent
 function flame.frexp(x) end
 Tensor.frexp = flame.frexp
+
+---@class flame.options.from_bytes
+---@field shape? integer|integer[]
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- a tensor of the elements in a string, row-major, as x:bytes() gives them
 ---@param bytes string
 ---@param shape integer|integer[]
 ---@param dtype string
----@param o? table?
 ---@return flame.Tensor
-function flame.from_bytes(bytes, shape, dtype, o) end
+function flame.from_bytes(bytes, shape, dtype) end
+
+---@class flame.options.full
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value
 ---@param shape integer|integer[]
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full(shape, value, o) end
+function flame.full(shape, value) end
+
+---@class flame.options.full_like
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value, in x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full_like(x, value, o) end
+function flame.full_like(x, value) end
 Tensor.full_like = flame.full_like
 
---- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
---- argument of forward, in order.
----@param spec table  {name =, forward =, backward =}
+---@class flame.options.func
+---@field name? string  "func"
+---@field forward? function
+---@field backward? function
+
+--- A function with a gradient of its own: func {forward =, backward =}. backward gives one gradient
+--- (or nil) for each tensor argument of forward, in order.
+---@overload fun(options: flame.options.func): function
 ---@return function
-function flame.func(spec) end
+function flame.func() end
 
 ---@class flame.options.functional_call
 ---@field values? any
@@ -3025,12 +4594,16 @@ function flame.func(spec) end
 ---@return any ...
 function flame.functional_call(net, values, ...) end
 
---- for each place of idx the element of x at that position of axis d
+---@class flame.options.gather
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- for each place of index the element of x at that position of axis dim
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.gather(x, d, idx) end
+function flame.gather(x, dim, index) end
 Tensor.gather = flame.gather
 
 ---@class flame.options.gaussian_nll_loss
@@ -3051,23 +4624,35 @@ Tensor.gather = flame.gather
 function flame.gaussian_nll_loss(input, target, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
---- a Gaussian of deviation std = 1; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.gaussian_window
+---@field periodic? boolean  true
+---@field std? number  1.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- A Gaussian of deviation std.
 ---@param n integer
----@param periodic? boolean
----@param std? number
----@param o? table?
+---@param periodic? boolean|flame.options.gaussian_window  true
+---@param std? number|flame.options.gaussian_window  1.0
 ---@return flame.Tensor
-function flame.gaussian_window(n, periodic, std, o) end
+function flame.gaussian_window(n, periodic, std) end
+
+---@class flame.options.gcd
+---@field y? flame.Tensor|integer
 
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
 function flame.gcd(x, y) end
 Tensor.gcd = flame.gcd
 
 Tensor.gcd_ = flame.gcd
 flame.gcd_ = flame.gcd
+---@class flame.options.ge
+---@field y? flame.Tensor|number
+
 --- is x1 at least x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3077,40 +4662,65 @@ Tensor.ge = flame.ge
 
 Tensor.ge_ = flame.ge
 flame.ge_ = flame.ge
---- x times the normal distribution function; o: {approximate = "none" | "tanh"}
+---@class flame.options.gelu
+---@field approximate? "none"|"tanh"  "none"
+
+--- x times the normal distribution function
 ---@param x flame.Tensor
----@param o? table?
+---@param approximate? "none"|"tanh"|flame.options.gelu  "none"
 ---@return flame.Tensor
-function flame.gelu(x, o) end
+function flame.gelu(x, approximate) end
 Tensor.gelu = flame.gelu
 
-Tensor.gelu_ = flame.gelu
-flame.gelu_ = flame.gelu
---- the sum of (-1)^(k - 1) a[k] cos((k - 1) phase); o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param a number[]
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.general_cosine_window(n, a, periodic, o) end
+---@class flame.options.gelu_
+---@field approximate? "none"|"tanh"  "none"
 
---- alpha - (1 - alpha) cos(phase), alpha = 0.54; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param alpha? number
----@param o? table?
+--- x becomes x:gelu(…).
+---@param approximate? "none"|"tanh"|flame.options.gelu_  "none"
 ---@return flame.Tensor
-function flame.general_hamming_window(n, periodic, alpha, o) end
+function Tensor:gelu_(approximate) end
 
---- x becomes numbers of trials until one of chance p (0.5) is met
----@param p? number
+---@class flame.options.general_cosine_window
+---@field a? number[]|flame.Tensor
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase).
+---@param n integer
+---@param a number[]|flame.Tensor
+---@param periodic? boolean|flame.options.general_cosine_window  true
+---@return flame.Tensor
+function flame.general_cosine_window(n, a, periodic) end
+
+---@class flame.options.general_hamming_window
+---@field periodic? boolean  true
+---@field alpha? number  0.54
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- alpha - (1 - alpha) cos(phase).
+---@param n integer
+---@param periodic? boolean|flame.options.general_hamming_window  true
+---@param alpha? number|flame.options.general_hamming_window  0.54
+---@return flame.Tensor
+function flame.general_hamming_window(n, periodic, alpha) end
+
+---@class flame.options.geometric_
+---@field p? number  0.5
+
+--- x becomes numbers of trials until one of chance p is met.
+---@param p? number|flame.options.geometric_  0.5
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
 
 --- R, and below its diagonal the reflections whose product is Q (see
 --- linalg.householder_product); and their tau.
----@param x flame.Tensor  (…, m, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor QR
+---@return flame.Tensor tau
 function flame.geqrf(x) end
 Tensor.geqrf = flame.geqrf
 
@@ -3124,61 +4734,99 @@ Tensor.geqrf = flame.geqrf
 function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
+---@class flame.options.get_default_device
+---@field device? string
+
 --- The same as default_device.
----@param name? string
+---@param device? string|flame.options.get_default_device
+---@overload fun(options: flame.options.get_default_device): string
 ---@return string
-function flame.get_default_device(name) end
+function flame.get_default_device(device) end
+
+---@class flame.options.get_default_dtype
+---@field dtype? string
 
 --- The same as default_dtype.
----@param dtype? string
+---@param dtype? string|flame.options.get_default_dtype
+---@overload fun(options: flame.options.get_default_dtype): string
 ---@return string
 function flame.get_default_dtype(dtype) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.get_rng_state(s) end
+---@param state? table
+---@return table
+function flame.get_rng_state(state) end
+
+---@class flame.options.glu
+---@field dim? integer  -1
 
 --- The first half along d times the sigmoid of the second.
 ---@param x flame.Tensor
----@param d? integer  -1
+---@param dim? integer|flame.options.glu  -1
 ---@return flame.Tensor
-function flame.glu(x, d) end
+function flame.glu(x, dim) end
 Tensor.glu = flame.glu
 
---- a function that gives f's gradients by the arguments named (1)
+---@class flame.options.grad
+---@field argnums? integer
+
+--- A function that gives f's gradients by the arguments whose numbers are given, or by the first.
 ---@param f function
 ---@param ... integer
 ---@return function
 function flame.grad(f, ...) end
 Tensor.grad = flame.grad
 
---- compares gradients with differences, raises with the worst; o: {eps =, atol =, rtol =, order = 1}
+---@class flame.options.gradcheck
+---@field inputs? flame.Tensor|any[]
+---@field eps? number
+---@field atol? number
+---@field rtol? number
+---@field order? integer  1
+
+--- Compares f's gradients by the tensors of inputs with central differences, and raises with the
+--- worst. Without eps, atol and rtol what fits the dtypes; order = 2: second derivatives too.
 ---@param f function
----@param inputs flame.Tensor[]
----@param o? table?
+---@param inputs flame.Tensor|any[]
 ---@return boolean
-function flame.gradcheck(f, inputs, o) end
+function flame.gradcheck(f, inputs) end
+
+---@class flame.options.gradient
+---@field spacing? number|flame.Tensor|any[]  1.0
+---@field dim? integer|integer[]
+---@field edge_order? integer  1
 
 --- Derivatives of sampled values along each axis of dim (all), a list: by differences to both
---- sides, at the ends to one.
+--- sides, at the ends to one. spacing: a number, a number for each axis, or the positions along
+--- each axis.
 ---@param x flame.Tensor
----@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
 ---@return flame.Tensor[]
-function flame.gradient(x, o) end
+function flame.gradient(x) end
 Tensor.gradient = flame.gradient
 
---- a map from each input to its gradient; o: {create_graph =, allow_unused =}
----@param inputs flame.Tensor[]
----@param o? table?
+---@class flame.options.gradients
+---@field inputs? flame.Tensor|flame.Tensor[]
+---@field create_graph? boolean  false
+---@field retain_graph? boolean  false
+---@field allow_unused? boolean  false
+---@field seed? flame.Tensor
+
+--- A map from each input to its gradient.
+---@param inputs flame.Tensor|flame.Tensor[]
 ---@return table
-function Tensor:gradients(inputs, o) end
+function Tensor:gradients(inputs) end
+
+---@class flame.options.graph
+---@field format? "text"|"dot"  "text"
 
 --- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
 ---@param x flame.Tensor
----@param o table?  {format = "text"}
+---@param format? "text"|"dot"|flame.options.graph  "text"
 ---@return string
-function flame.graph(x, o) end
+function flame.graph(x, format) end
+
+---@class flame.options.greater
+---@field y? flame.Tensor|number
 
 --- The same as gt.
 ---@param x flame.Tensor|number
@@ -3189,6 +4837,9 @@ Tensor.greater = flame.greater
 
 Tensor.greater_ = flame.greater
 flame.greater_ = flame.greater
+---@class flame.options.greater_equal
+---@field y? flame.Tensor|number
+
 --- The same as ge.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3198,13 +4849,19 @@ Tensor.greater_equal = flame.greater_equal
 
 Tensor.greater_equal_ = flame.greater_equal
 flame.greater_equal_ = flame.greater_equal
+---@class flame.options.grid_sample
+---@field grid? flame.Tensor
+---@field mode? "bilinear"|"nearest"|"bicubic"  "bilinear"
+---@field padding_mode? "zeros"|"border"|"reflection"  "zeros"
+---@field align_corners? boolean  false
+
 --- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
 --- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
 ---@param grid flame.Tensor
----@param mode? string|table  bilinear
----@param padding_mode? string|table  zeros
----@param align_corners? boolean|table
+---@param mode? "bilinear"|"nearest"|"bicubic"|flame.options.grid_sample  "bilinear"
+---@param padding_mode? "zeros"|"border"|"reflection"|flame.options.grid_sample  "zeros"
+---@param align_corners? boolean|flame.options.grid_sample  false
 ---@return flame.Tensor
 function flame.grid_sample(x, grid, mode, padding_mode, align_corners) end
 Tensor.grid_sample = flame.grid_sample
@@ -3225,6 +4882,9 @@ Tensor.grid_sample = flame.grid_sample
 function flame.group_norm(x, num_groups, weight, bias, eps) end
 Tensor.group_norm = flame.group_norm
 
+---@class flame.options.gt
+---@field y? flame.Tensor|number
+
 --- is x1 above x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3234,36 +4894,58 @@ Tensor.gt = flame.gt
 
 Tensor.gt_ = flame.gt
 flame.gt_ = flame.gt
+---@class flame.options.gumbel_softmax
+---@field tau? number  1
+---@field hard? boolean  false
+---@field dim? integer  -1
+
 --- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
 ---@param x flame.Tensor
----@param tau? number  1
----@param hard? boolean  false
----@param d? integer  -1
+---@param tau? number|flame.options.gumbel_softmax  1
+---@param hard? boolean|flame.options.gumbel_softmax  false
+---@param dim? integer|flame.options.gumbel_softmax  -1
 ---@return flame.Tensor
-function flame.gumbel_softmax(x, tau, hard, d) end
+function flame.gumbel_softmax(x, tau, hard, dim) end
 Tensor.gumbel_softmax = flame.gumbel_softmax
 
 --- as f16
 ---@return flame.Tensor
 function Tensor:half() end
 
---- the Hamming window
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.hamming_window(n, periodic, o) end
+---@class flame.options.hamming_window
+---@field periodic? boolean  true
+---@field alpha? number  0.54
+---@field beta? number  0.46
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- the Hann window
+--- The Hamming window, alpha - beta cos(phase).
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.hamming_window  true
+---@param alpha? number|flame.options.hamming_window  0.54
+---@param beta? number|flame.options.hamming_window  0.46
 ---@return flame.Tensor
-function flame.hann_window(n, periodic, o) end
+function flame.hamming_window(n, periodic, alpha, beta) end
+
+---@class flame.options.hann_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Half a wave of cosine, 0 at the ends.
+---@param n integer
+---@param periodic? boolean|flame.options.hann_window  true
+---@return flame.Tensor
+function flame.hann_window(n, periodic) end
+
+---@class flame.options.hardshrink
+---@field lambd? number  0.5
 
 --- 0 where |x| <= lambd.
 ---@param x flame.Tensor
----@param lambd? number  0.5
+---@param lambd? number|flame.options.hardshrink  0.5
 ---@return flame.Tensor
 function flame.hardshrink(x, lambd) end
 Tensor.hardshrink = flame.hardshrink
@@ -3306,9 +4988,12 @@ flame.hardtanh_ = flame.hardtanh
 ---@return boolean
 function flame.has(name) end
 
+---@class flame.options.heaviside
+---@field values? flame.Tensor|number
+
 --- 0 below 0, 1 above, 'values' at 0.
 ---@param x flame.Tensor
----@param values flame.Tensor
+---@param values flame.Tensor|number
 ---@return flame.Tensor
 function flame.heaviside(x, values) end
 Tensor.heaviside = flame.heaviside
@@ -3316,41 +5001,57 @@ Tensor.heaviside = flame.heaviside
 Tensor.heaviside_ = flame.heaviside
 flame.heaviside_ = flame.heaviside
 --- Prints the signature of a function and what it does: help(flame.topk),
---- help("topk"), help(x.topk).
----@param what? function|table|string  a function, a class, or a name; nothing: how to ask
----@return nil
+--- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
+---@param what? table|any
 function flame.help(what) end
+
+---@class flame.options.hessian
+---@field x? flame.Tensor|table
 
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
 ---@param f function
----@param x flame.tensor|table
----@return any
+---@param x flame.Tensor|table
+---@return flame.Tensor|table
 function flame.hessian(f, x) end
 
---- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m
---- by default; (x[, n, dim, norm]).
+---@class flame.options.hfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.hfft
+---@param dim? integer|flame.options.hfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfft  "backward"
 ---@return flame.Tensor
 function flame.hfft(x, n, dim, norm) end
 Tensor.hfft = flame.hfft
 
---- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
+---@class flame.options.hfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- hfft along the last of two axes, fft along the other.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.hfft2
+---@param dim? integer|integer[]|flame.options.hfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfft2  "backward"
 ---@return flame.Tensor
 function flame.hfft2(x, s, dim, norm) end
 Tensor.hfft2 = flame.hfft2
 
---- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
+---@class flame.options.hfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- hfft along the last of all axes, or of those in dim, fft along the others.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.hfftn
+---@param dim? integer|integer[]|flame.options.hfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfftn  "backward"
 ---@return flame.Tensor
 function flame.hfftn(x, s, dim, norm) end
 Tensor.hfftn = flame.hfftn
@@ -3397,36 +5098,51 @@ Tensor.hinge_loss = flame.hinge_loss
 function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
 
+---@class flame.options.histogram
+---@field bins? integer|flame.Tensor
+---@field range? number[]
+---@field weight? flame.Tensor
+---@field density? boolean  false
+
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
 --- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
 --- has both its edges.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor
-function flame.histogram(x, bins, o) end
+---@return flame.Tensor sums
+---@return flame.Tensor edges
+function flame.histogram(x, bins) end
 Tensor.histogram = flame.histogram
+
+---@class flame.options.histogramdd
+---@field bins? integer|integer[]|flame.Tensor[]
+---@field range? number[]
+---@field weight? flame.Tensor
+---@field density? boolean  false
 
 --- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
 --- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
----@param x flame.Tensor  (…, n)
+---@param x flame.Tensor
 ---@param bins integer|integer[]|flame.Tensor[]
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor[]
-function flame.histogramdd(x, bins, o) end
+---@return flame.Tensor sums
+---@return flame.Tensor[] edges
+function flame.histogramdd(x, bins) end
 Tensor.histogramdd = flame.histogramdd
 
---- tensor_split along axis 2, or 1 of a vector
+---@class flame.options.hsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 2, or 1 of a vector.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.hsplit(x, n) end
 Tensor.hsplit = flame.hsplit
 
---- side by side: along the second axis, the first of vectors
----@param list flame.Tensor[]
+--- Side by side: along the second axis, the first of vectors.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.hstack(list) end
+function flame.hstack(tensors) end
 
 ---@class flame.options.huber_loss
 ---@field target? flame.Tensor
@@ -3442,12 +5158,20 @@ function flame.hstack(list) end
 function flame.huber_loss(input, target, reduction, delta) end
 Tensor.huber_loss = flame.huber_loss
 
---- f(x), one number, and the product of its second derivatives with v.
+---@class flame.options.hvp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- f(x), one number, and the product of its second derivatives with v, in the form of x, or ones.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return flame.Tensor, any  value, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.hvp
+---@return flame.Tensor value
+---@return flame.Tensor|table products
 function flame.hvp(f, x, v) end
+
+---@class flame.options.hypot
+---@field y? flame.Tensor|number
 
 --- sqrt(x1 x1 + x2 x2) without overflow
 ---@param x flame.Tensor|number
@@ -3458,7 +5182,7 @@ Tensor.hypot = flame.hypot
 
 Tensor.hypot_ = flame.hypot
 flame.hypot_ = flame.hypot
---- modified Bessel function of order 0
+--- Modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i0(x) end
@@ -3466,7 +5190,7 @@ Tensor.i0 = flame.i0
 
 Tensor.i0_ = flame.i0
 flame.i0_ = flame.i0
---- exp(-|x|) times i0
+--- exp(-|x|) times the modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i0e(x) end
@@ -3474,7 +5198,7 @@ Tensor.i0e = flame.i0e
 
 Tensor.i0e_ = flame.i0e
 flame.i0e_ = flame.i0e
---- modified Bessel function of order 1
+--- Modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i1(x) end
@@ -3482,7 +5206,7 @@ Tensor.i1 = flame.i1
 
 Tensor.i1_ = flame.i1
 flame.i1_ = flame.i1
---- exp(-|x|) times i1
+--- exp(-|x|) times the modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i1e(x) end
@@ -3490,29 +5214,44 @@ Tensor.i1e = flame.i1e
 
 Tensor.i1e_ = flame.i1e
 flame.i1e_ = flame.i1e
---- the inverse of fft
+---@class flame.options.ifft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of fft.
 ---@param x flame.Tensor
----@param n? integer
----@param d? integer
----@param norm? string
+---@param n? integer|flame.options.ifft
+---@param dim? integer|flame.options.ifft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifft  "backward"
 ---@return flame.Tensor
-function flame.ifft(x, n, d, norm) end
+function flame.ifft(x, n, dim, norm) end
 Tensor.ifft = flame.ifft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.ifft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- ifft over the last two axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ifft2
+---@param dim? integer|integer[]|flame.options.ifft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifft2  "backward"
 ---@return flame.Tensor
 function flame.ifft2(x, s, dim, norm) end
 Tensor.ifft2 = flame.ifft2
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.ifftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- ifft over all axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ifftn
+---@param dim? integer|integer[]|flame.options.ifftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifftn  "backward"
 ---@return flame.Tensor
 function flame.ifftn(x, s, dim, norm) end
 Tensor.ifftn = flame.ifftn
@@ -3528,6 +5267,9 @@ Tensor.ifftn = flame.ifftn
 function flame.ifftshift(x, dim) end
 Tensor.ifftshift = flame.ifftshift
 
+---@class flame.options.igamma
+---@field x? flame.Tensor|number
+
 --- The regularised lower incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
 ---@param a flame.Tensor|number
@@ -3538,6 +5280,9 @@ Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
 flame.igamma_ = flame.igamma
+---@class flame.options.igammac
+---@field x? flame.Tensor|number
+
 --- The regularised upper incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
 ---@param a flame.Tensor|number
@@ -3548,40 +5293,61 @@ Tensor.igammac = flame.igammac
 
 Tensor.igammac_ = flame.igammac
 flame.igammac_ = flame.igammac
---- Its inverse: half of the transform of a real signal.
+---@class flame.options.ihfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of hfft: half of the transform of a real signal.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.ihfft
+---@param dim? integer|flame.options.ihfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfft  "backward"
 ---@return flame.Tensor
 function flame.ihfft(x, n, dim, norm) end
 Tensor.ihfft = flame.ihfft
 
+---@class flame.options.ihfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The inverse of hfft2.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ihfft2
+---@param dim? integer|integer[]|flame.options.ihfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfft2  "backward"
 ---@return flame.Tensor
 function flame.ihfft2(x, s, dim, norm) end
 Tensor.ihfft2 = flame.ihfft2
 
+---@class flame.options.ihfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The inverse of hfftn.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ihfftn
+---@param dim? integer|integer[]|flame.options.ihfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfftn  "backward"
 ---@return flame.Tensor
 function flame.ihfftn(x, s, dim, norm) end
 Tensor.ihfftn = flame.ihfftn
 
+---@class flame.options.im2col
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
 --- windows); c k counts channel first.
 ---@param x flame.Tensor
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.im2col  1
+---@param padding? integer|integer[]|flame.options.im2col  0
+---@param stride? integer|integer[]|flame.options.im2col  1
 ---@return flame.Tensor
 function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
@@ -3623,80 +5389,146 @@ function image.resize(x, size, options) end
 ---@param x flame.Tensor
 function image.save(path, x) end
 
---- x with the slices of src added at the positions idx
+---@class flame.options.index_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x with the slices of src, times alpha, added at the positions index
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_add(x, d, idx, src) end
+function flame.index_add(x, dim, index, src) end
 Tensor.index_add = flame.index_add
 
-Tensor.index_add_ = flame.index_add
-flame.index_add_ = flame.index_add
---- x with the positions idx along d replaced by the slices of src
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.index_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x becomes x:index_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_copy(x, d, idx, src) end
+function Tensor:index_add_(dim, index, src) end
+
+---@class flame.options.index_copy
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the positions index along dim replaced by the slices of src
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_copy(x, dim, index, src) end
 Tensor.index_copy = flame.index_copy
 
-Tensor.index_copy_ = flame.index_copy
-flame.index_copy_ = flame.index_copy
---- x with the value at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param value number
+---@class flame.options.index_copy_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:index_copy(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_fill(x, d, idx, value) end
+function Tensor:index_copy_(dim, index, src) end
+
+---@class flame.options.index_fill
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x with the value at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_fill(x, dim, index, value) end
 Tensor.index_fill = flame.index_fill
 
-Tensor.index_fill_ = flame.index_fill
-flame.index_fill_ = flame.index_fill
---- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
----@param x flame.Tensor
----@param key table  as in x[key]: a tensor, range or number for each axis
----@param v flame.Tensor|number
----@param o? boolean|table  accumulate, or {accumulate = false}
+---@class flame.options.index_fill_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:index_fill(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_put(x, key, v, o) end
+function Tensor:index_fill_(dim, index, value) end
+
+---@class flame.options.index_put
+---@field indices? any[]
+---@field values? flame.Tensor|number|boolean
+---@field accumulate? boolean  false
+
+--- x with values at x[indices], a tensor, range or number for each axis; {accumulate = true} adds,
+--- also where a position comes twice.
+---@param x flame.Tensor
+---@param indices any[]
+---@param values flame.Tensor|number|boolean
+---@param accumulate? boolean|flame.options.index_put  false
+---@return flame.Tensor
+function flame.index_put(x, indices, values, accumulate) end
 Tensor.index_put = flame.index_put
 
 Tensor.index_put_ = flame.index_put
 flame.index_put_ = flame.index_put
---- Slices of src combined with those of x at the positions idx along d.
+---@class flame.options.index_reduce
+---@field dim? integer
+---@field index? flame.Tensor
+---@field source? flame.Tensor
+---@field reduce? "prod"|"mean"|"amax"|"amin"
+---@field include_self? boolean  true
+
+--- Slices of source combined with those of x at the positions index along dim; index_add adds.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param idx flame.Tensor
----@param src flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param source flame.Tensor
 ---@param reduce "prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
 ---@return flame.Tensor
-function flame.index_reduce(x, d, idx, src, reduce, o) end
+function flame.index_reduce(x, dim, index, source, reduce) end
 Tensor.index_reduce = flame.index_reduce
 
 Tensor.index_reduce_ = flame.index_reduce
 flame.index_reduce_ = flame.index_reduce
---- the positions idx of an axis
+---@class flame.options.index_select
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- the positions index of an axis
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.index_select(x, d, idx) end
+function flame.index_select(x, dim, index) end
 Tensor.index_select = flame.index_select
 
 --- The same as no_grad.
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.inference_mode(f, ...) end
 
 --- versions, devices, memory
 ---@return string
 function flame.info() end
+
+---@class flame.options.inner
+---@field y? flame.Tensor
 
 --- Sum of products over the last axes.
 ---@param x flame.Tensor
@@ -3705,33 +5537,50 @@ function flame.info() end
 function flame.inner(x, y) end
 Tensor.inner = flame.inner
 
---- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]):
---- each channel of each sample by itself.
+---@class flame.options.instance_norm
+---@field running_mean? flame.Tensor
+---@field running_var? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field use_input_stats? boolean  true
+---@field momentum? number  0.1
+---@field eps? number  1e-5
+
+--- As batch_norm, each channel of each sample by itself.
 ---@param x flame.Tensor
----@param mean flame.Tensor?
----@param var flame.Tensor?
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param use_input_stats? boolean|table  true
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
+---@param running_mean? flame.Tensor|flame.options.instance_norm
+---@param running_var? flame.Tensor|flame.options.instance_norm
+---@param weight? flame.Tensor|flame.options.instance_norm
+---@param bias? flame.Tensor|flame.options.instance_norm
+---@param use_input_stats? boolean|flame.options.instance_norm  true
+---@param momentum? number|flame.options.instance_norm  0.1
+---@param eps? number|flame.options.instance_norm  1e-5
 ---@return flame.Tensor
-function flame.instance_norm(x, mean, var, w, b, use_input_stats, momentum, eps) end
+function flame.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps) end
 Tensor.instance_norm = flame.instance_norm
 
 --- as i32
 ---@return flame.Tensor
 function Tensor:int() end
 
---- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact,
---- linear, bilinear, bicubic, trilinear, area.
+---@class flame.options.interpolate
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean  false
+---@field recompute_scale_factor? boolean  false
+---@field antialias? boolean  false
+
+--- x (n, c, …) in another size, or in scale_factor times its own.
 ---@param x flame.Tensor
----@param size? integer|table
----@param scale_factor? number|table
----@param mode? string|table  nearest
----@param align_corners? boolean|table
+---@param size? integer|integer[]|flame.options.interpolate
+---@param scale_factor? number|number[]|flame.options.interpolate
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.interpolate  "nearest"
+---@param align_corners? boolean|flame.options.interpolate  false
+---@param recompute_scale_factor? boolean|flame.options.interpolate  false
+---@param antialias? boolean|flame.options.interpolate  false
 ---@return flame.Tensor
-function flame.interpolate(x, size, scale_factor, mode, align_corners) end
+function flame.interpolate(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) end
 Tensor.interpolate = flame.interpolate
 
 --- Inverses. A singular matrix raises with its position in the batch.
@@ -3740,29 +5589,44 @@ Tensor.interpolate = flame.interpolate
 function flame.inverse(x) end
 Tensor.inverse = flame.inverse
 
+---@class flame.options.irfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.irfft
+---@param dim? integer|flame.options.irfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfft  "backward"
 ---@return flame.Tensor
 function flame.irfft(x, n, dim, norm) end
 Tensor.irfft = flame.irfft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.irfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of rfft2.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.irfft2
+---@param dim? integer|integer[]|flame.options.irfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfft2  "backward"
 ---@return flame.Tensor
 function flame.irfft2(x, s, dim, norm) end
 Tensor.irfft2 = flame.irfft2
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.irfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of rfftn.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.irfftn
+---@param dim? integer|integer[]|flame.options.irfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfftn  "backward"
 ---@return flame.Tensor
 function flame.irfftn(x, s, dim, norm) end
 Tensor.irfftn = flame.irfftn
@@ -3810,16 +5674,22 @@ function flame.is_signed(x) end
 Tensor.is_signed = flame.is_signed
 
 --- is x a tensor
----@param x any
+---@param x? table|any
 ---@return boolean
 function flame.is_tensor(x) end
+
+---@class flame.options.isclose
+---@field y? flame.Tensor
+---@field rtol? number  1e-5
+---@field atol? number  1e-8
+---@field equal_nan? boolean  false
 
 --- |x - y| <= atol + rtol |y|, element by element.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param rtol? number  1e-5
----@param atol? number  1e-8
----@param equal_nan? boolean  false
+---@param rtol? number|flame.options.isclose  1e-5
+---@param atol? number|flame.options.isclose  1e-8
+---@param equal_nan? boolean|flame.options.isclose  false
 ---@return flame.Tensor
 function flame.isclose(x, y, rtol, atol, equal_nan) end
 Tensor.isclose = flame.isclose
@@ -3832,12 +5702,16 @@ Tensor.isfinite = flame.isfinite
 
 Tensor.isfinite_ = flame.isfinite
 flame.isfinite_ = flame.isfinite
+---@class flame.options.isin
+---@field y? flame.Tensor|number
+---@field assume_unique? boolean  false
+---@field invert? boolean  false
+
 --- Is each element of x among those of y.
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? table  {invert = false, assume_unique = false}
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
-function flame.isin(x, y, o) end
+function flame.isin(x, y) end
 Tensor.isin = flame.isin
 
 --- is x infinite
@@ -3874,16 +5748,27 @@ Tensor.isposinf = flame.isposinf
 function flame.isreal(x) end
 Tensor.isreal = flame.isreal
 
+---@class flame.options.istft
+---@field n_fft? integer
+---@field hop_length? integer
+---@field win_length? integer
+---@field window? flame.Tensor
+---@field center? boolean  true
+---@field normalized? boolean  false
+---@field onesided? boolean
+---@field length? integer
+
 --- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
+--- Without onesided it follows from the number of frequencies.
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param hop_length? any
----@param win_length? any
----@param window? flame.Tensor|table
----@param center? boolean|table  true
----@param normalized? boolean|table
----@param onesided? boolean|table  auto
----@param length? any
+---@param hop_length? integer|flame.options.istft
+---@param win_length? integer|flame.options.istft
+---@param window? flame.Tensor|flame.options.istft
+---@param center? boolean|flame.options.istft  true
+---@param normalized? boolean|flame.options.istft  false
+---@param onesided? boolean|flame.options.istft
+---@param length? integer|flame.options.istft
 ---@return flame.Tensor
 function flame.istft(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length) end
 Tensor.istft = flame.istft
@@ -3892,38 +5777,58 @@ Tensor.istft = flame.istft
 ---@return number|boolean
 function Tensor:item() end
 
+---@class flame.options.jacobian
+---@field x? flame.Tensor|table
+---@field create_graph? boolean  false
+
 --- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
 --- Several results give a list, and so do several inputs: [result][input].
 ---@param f function
----@param x flame.tensor|table
----@param o? table  {create_graph = false}
----@return any
-function flame.jacobian(f, x, o) end
+---@param x flame.Tensor|table
+---@return flame.Tensor|table
+function flame.jacobian(f, x) end
+
+---@class flame.options.jvp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
 
 --- f(x) and the product of its derivative with v: how the result moves when x moves along v.
---- The backward product is linear in its seed; its own derivative by the seed is this product.
+--- Without v it moves along ones. The backward product is linear in its seed; its own derivative by
+--- the seed is this product.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return any, any  values, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.jvp
+---@return flame.Tensor|flame.Tensor[] values
+---@return flame.Tensor|flame.Tensor[] products
 function flame.jvp(f, x, v) end
 
---- Kaiser's window, beta = 12; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.kaiser_window
+---@field periodic? boolean  true
+---@field beta? number  12.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Kaiser's window.
 ---@param n integer
----@param periodic? boolean
----@param beta? number
----@param o? table?
+---@param periodic? boolean|flame.options.kaiser_window  true
+---@param beta? number|flame.options.kaiser_window  12.0
 ---@return flame.Tensor
-function flame.kaiser_window(n, periodic, beta, o) end
+function flame.kaiser_window(n, periodic, beta) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
----@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, include=, …}
+---@param source string
 ---@return flame.Kernel
-function flame.kernel(spec) end
+function flame.kernel(source) end
+
+---@class flame.options.kernel_cache
+---@field what? "clear"
 
 --- Compiled kernels on disk: entries, bytes, and this context's hits and misses.
----@param what? string  "clear" removes them
+--- "clear" removes them.
+---@param what? "clear"|flame.options.kernel_cache
+---@overload fun(options: flame.options.kernel_cache): table
 ---@return table
 function flame.kernel_cache(what) end
 
@@ -3983,25 +5888,37 @@ Tensor.l1_loss = flame.l1_loss
 ---@return table
 function flame.last_error() end
 
---- normalised over the last axes, times w plus b
+---@class flame.options.layer_norm
+---@field shape? integer|integer[]
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field eps? number  1e-5
+
+--- normalised over the last axes, of these sizes, times weight plus bias
 ---@param x flame.Tensor
 ---@param shape integer|integer[]
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param eps? number
+---@param weight? flame.Tensor|flame.options.layer_norm
+---@param bias? flame.Tensor|flame.options.layer_norm
+---@param eps? number|flame.options.layer_norm  1e-5
 ---@return flame.Tensor
-function flame.layer_norm(x, shape, w, b, eps) end
+function flame.layer_norm(x, shape, weight, bias, eps) end
 Tensor.layer_norm = flame.layer_norm
 
+---@class flame.options.lcm
+---@field y? flame.Tensor|integer
+
 --- The least common multiple, not negative.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
 function flame.lcm(x, y) end
 Tensor.lcm = flame.lcm
 
 Tensor.lcm_ = flame.lcm
 flame.lcm_ = flame.lcm
+---@class flame.options.ldexp
+---@field y? flame.Tensor
+
 --- x * 2^y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -4011,6 +5928,9 @@ Tensor.ldexp = flame.ldexp
 
 Tensor.ldexp_ = flame.ldexp
 flame.ldexp_ = flame.ldexp
+---@class flame.options.le
+---@field y? flame.Tensor|number
+
 --- is x1 at most x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4055,6 +5975,9 @@ Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
 flame.lerp_ = flame.lerp
+---@class flame.options.less
+---@field y? flame.Tensor|number
+
 --- The same as lt.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4064,6 +5987,9 @@ Tensor.less = flame.less
 
 Tensor.less_ = flame.less
 flame.less_ = flame.less
+---@class flame.options.less_equal
+---@field y? flame.Tensor|number
+
 --- The same as le.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4107,6 +6033,9 @@ function flame.linalg.addmm(x, mat1, mat2) end
 ---@return flame.Tensor
 function flame.linalg.baddbmm(x, batch1, batch2) end
 
+---@class flame.options.linalg.bmm
+---@field y? flame.Tensor
+
 --- products of two batches of matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -4136,12 +6065,19 @@ function flame.linalg.cdist(x, y, p, compute_mode) end
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
+---@class flame.options.linalg.cholesky_ex
+---@field upper? boolean  false
+---@field check_errors? boolean  false
+
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates.
----@param x flame.Tensor  (…, n, n)
----@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
----@return flame.Tensor, flame.Tensor
-function flame.linalg.cholesky_ex(x, ...) end
+--- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
+--- raise as linalg.cholesky does.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_ex  false
+---@param check_errors? boolean|flame.options.linalg.cholesky_ex  false
+---@return flame.Tensor L
+---@return flame.Tensor info
+function flame.linalg.cholesky_ex(x, upper, check_errors) end
 
 ---@class flame.options.linalg.cholesky_inverse
 ---@field upper? boolean  false
@@ -4214,35 +6150,51 @@ function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 ---@return flame.Tensor
 function flame.linalg.diagonal(x, offset, dim1, dim2) end
 
+---@class flame.options.linalg.dot
+---@field y? flame.Tensor
+
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.dot(x, y) end
 
+---@class flame.options.linalg.eigh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
+
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.eigh(x, o) end
-
---- eigenvalues of symmetric matrices
 ---@param x flame.Tensor
----@param o? table?
----@return flame.Tensor
-function flame.linalg.eigvalsh(x, o) end
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigh  "L"
+---@return flame.Tensor values
+---@return flame.Tensor vectors
+function flame.linalg.eigh(x, UPLO) end
 
---- sums of products by letters: "ij,jk->ik"
+---@class flame.options.linalg.eigvalsh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
+
+--- Eigenvalues of symmetric matrices, rising.
+---@param x flame.Tensor
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigvalsh  "L"
+---@return flame.Tensor
+function flame.linalg.eigvalsh(x, UPLO) end
+
+---@class flame.options.linalg.einsum
+---@field operands? flame.Tensor
+
+--- Sums of products by letters: "ij,jk->ik".
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.einsum(spec, ...) end
 
+---@class flame.options.linalg.householder_product
+---@field tau? flame.Tensor
+
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
 --- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
----@param x flame.Tensor  (…, m, n)
----@param tau flame.Tensor  (…, k), k <= n
+---@param x flame.Tensor
+---@param tau flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.householder_product(x, tau) end
 
@@ -4251,12 +6203,16 @@ function flame.linalg.householder_product(x, tau) end
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
 
+---@class flame.options.linalg.inv_ex
+---@field check_errors? boolean  false
+
 --- The inverse, and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). Of a singular matrix: Inf.
----@param x flame.Tensor  (…, n, n)
----@param ... any  check_errors = false: raise as linalg.inv does
----@return flame.Tensor, flame.Tensor
-function flame.linalg.inv_ex(x, ...) end
+--- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
+---@param x flame.Tensor
+---@param check_errors? boolean|flame.options.linalg.inv_ex  false
+---@return flame.Tensor inverse
+---@return flame.Tensor info
+function flame.linalg.inv_ex(x, check_errors) end
 
 --- Inverses. A singular matrix raises with its position in the batch.
 ---@param x flame.Tensor
@@ -4272,68 +6228,112 @@ function flame.linalg.inverse(x) end
 ---@return flame.Tensor
 function flame.linalg.kron(x, y) end
 
---- x = L D L' for symmetric matrices, as LAPACK packs it.
----@param x flame.Tensor  (…, n, n), of which the lower half is read
----@param o? table  {hermitian = false}
----@return flame.Tensor, flame.Tensor  LD, pivots (i32)
-function flame.linalg.ldl_factor(x, o) end
+---@class flame.options.linalg.ldl_factor
+---@field hermitian? boolean  false
+
+--- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
+---@param x flame.Tensor
+---@return flame.Tensor LD
+---@return flame.Tensor pivots
+function flame.linalg.ldl_factor(x) end
+
+---@class flame.options.linalg.ldl_factor_ex
+---@field hermitian? boolean  false
+---@field check_errors? boolean  false
 
 --- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
 ---@param x flame.Tensor
----@param o? table  {hermitian = false, check_errors = false}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.ldl_factor_ex(x, o) end
+---@return flame.Tensor LD
+---@return flame.Tensor pivots
+---@return flame.Tensor info
+function flame.linalg.ldl_factor_ex(x) end
+
+---@class flame.options.linalg.ldl_solve
+---@field pivots? flame.Tensor
+---@field B? flame.Tensor
+---@field hermitian? boolean  false
 
 --- The solution of a x = b from ldl_factor's result for a. It looks at
 --- values, and has no gradient: backward raises.
----@param ld flame.Tensor  (…, n, n)
+---@param LD flame.Tensor
 ---@param pivots flame.Tensor
----@param b flame.Tensor  (…, n, k)
----@param o table?
+---@param B flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.ldl_solve(ld, pivots, b, o) end
+function flame.linalg.ldl_solve(LD, pivots, B) end
 
 --- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.logdet(x) end
 
+---@class flame.options.linalg.lstsq
+---@field b? flame.Tensor
+---@field rcond? number
+---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
+
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
 --- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param ... any
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lstsq(a, b, ...) end
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
+--- vector a matrix; rcond is max(m, n) eps where it is left out.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param rcond? number|flame.options.linalg.lstsq
+---@param driver? "gels"|"gelsy"|"gelsd"|"gelss"|flame.options.linalg.lstsq  "gelsy"
+---@return flame.Tensor solution
+---@return flame.Tensor residuals
+---@return flame.Tensor rank
+---@return flame.Tensor singular_values
+function flame.linalg.lstsq(a, b, rcond, driver) end
 
---- P, L, U with x = P L U, rows pivoted.
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lu(x, o) end
+---@class flame.options.linalg.lu
+---@field pivot? boolean  true
+
+--- P, L, U with x (…, m, n) = P L U, rows pivoted.
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu  true
+---@return flame.Tensor P
+---@return flame.Tensor L
+---@return flame.Tensor U
+function flame.linalg.lu(x, pivot) end
+
+---@class flame.options.linalg.lu_factor
+---@field pivot? boolean  true
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
 --- i was swapped with row pivots[i].
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.lu_factor(x, o) end
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu_factor  true
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+function flame.linalg.lu_factor(x, pivot) end
+
+---@class flame.options.linalg.lu_factor_ex
+---@field pivot? boolean  true
 
 --- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lu_factor_ex(x, o) end
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu_factor_ex  true
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+---@return flame.Tensor info
+function flame.linalg.lu_factor_ex(x, pivot) end
+
+---@class flame.options.linalg.lu_solve
+---@field pivots? flame.Tensor
+---@field b? flame.Tensor
+---@field left? boolean  true
+---@field adjoint? boolean  false
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a
 --- transposed) from lu_factor's result.
----@param lu flame.Tensor  (…, n, n)
----@param pivots flame.Tensor  (…, n)
----@param b flame.Tensor  (…, n, k)
----@param o? table  {left = true, adjoint = false}
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
+---@param b flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.lu_solve(lu, pivots, b, o) end
+function flame.linalg.lu_solve(lu, pivots, b) end
+
+---@class flame.options.linalg.matmul
+---@field y? flame.Tensor
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -4342,7 +6342,7 @@ function flame.linalg.lu_solve(lu, pivots, b, o) end
 function flame.linalg.matmul(x, y) end
 
 --- Exponentials of matrices.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
@@ -4361,23 +6361,36 @@ function flame.linalg.matrix_exp(x) end
 ---@return flame.Tensor
 function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 
+---@class flame.options.linalg.matrix_power
+---@field n? integer
+
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
 function flame.linalg.matrix_power(x, n) end
 
---- How many singular values count; i64.
----@param x flame.Tensor  (…, m, n)
----@param tol number|table?  absolute, or {atol =, rtol = max(m, n) eps, hermitian = false}
----@param o table?  after a number: {hermitian = false}
+---@class flame.options.linalg.matrix_rank
+---@field tol? number|flame.Tensor
+---@field hermitian? boolean  false
+---@field atol? number|flame.Tensor
+---@field rtol? number|flame.Tensor
+
+--- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
+--- largest, or above tol.
+---@param x flame.Tensor
+---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
+---@param hermitian? boolean|flame.options.linalg.matrix_rank  false
 ---@return flame.Tensor
-function flame.linalg.matrix_rank(x, tol, o) end
+function flame.linalg.matrix_rank(x, tol, hermitian) end
 
 --- The last two axes exchanged.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_transpose(x) end
+
+---@class flame.options.linalg.mm
+---@field y? flame.Tensor
 
 --- product of two matrices
 ---@param x flame.Tensor
@@ -4386,9 +6399,12 @@ function flame.linalg.matrix_transpose(x) end
 function flame.linalg.mm(x, y) end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
----@param list flame.Tensor[]
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.linalg.multi_dot(list) end
+function flame.linalg.multi_dot(tensors) end
+
+---@class flame.options.linalg.mv
+---@field y? flame.Tensor
 
 --- matrix times vector
 ---@param x flame.Tensor
@@ -4419,18 +6435,28 @@ function flame.linalg.norm(x, ord, dim, keepdim) end
 ---@return flame.Tensor
 function flame.linalg.outer(x, y) end
 
---- Pseudo-inverses.
----@param x flame.Tensor  (…, m, n)
----@param rtol number|table?  {atol =, rtol = max(m, n) eps, hermitian = false}
----@param hermitian boolean?
+---@class flame.options.linalg.pinv
+---@field rtol? number|flame.Tensor
+---@field hermitian? boolean  false
+---@field atol? number|flame.Tensor
+
+--- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
+--- as 0.
+---@param x flame.Tensor
+---@param rtol? number|flame.Tensor|flame.options.linalg.pinv
+---@param hermitian? boolean|flame.options.linalg.pinv  false
 ---@return flame.Tensor
 function flame.linalg.pinv(x, rtol, hermitian) end
 
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
+---@class flame.options.linalg.qr
+---@field mode? "reduced"|"complete"|"r"  "reduced"
+
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
 ---@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
+---@param mode? "reduced"|"complete"|"r"|flame.options.linalg.qr  "reduced"
+---@return flame.Tensor Q
+---@return flame.Tensor R
 function flame.linalg.qr(x, mode) end
 
 --- Sign and logarithm of the absolute value of determinants.
@@ -4439,20 +6465,30 @@ function flame.linalg.qr(x, mode) end
 ---@return flame.Tensor logarithm
 function flame.linalg.slogdet(x) end
 
+---@class flame.options.linalg.solve
+---@field b? flame.Tensor
+---@field left? boolean  true
+
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param o table?
 ---@return flame.Tensor
-function flame.linalg.solve(a, b, o) end
+function flame.linalg.solve(a, b) end
+
+---@class flame.options.linalg.solve_ex
+---@field b? flame.Tensor
+---@field left? boolean  true
+---@field check_errors? boolean  false
 
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
 --- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
----@param ... any  {left = true, check_errors = false}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.solve_ex(a, b, ...) end
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param left? boolean|flame.options.linalg.solve_ex  true
+---@param check_errors? boolean|flame.options.linalg.solve_ex  false
+---@return flame.Tensor solution
+---@return flame.Tensor info
+function flame.linalg.solve_ex(a, b, left, check_errors) end
 
 ---@class flame.options.linalg.solve_triangular
 ---@field b? flame.Tensor
@@ -4469,13 +6505,18 @@ function flame.linalg.solve_ex(a, b, ...) end
 ---@return flame.Tensor
 function flame.linalg.solve_triangular(a, b, upper, left, unitriangular) end
 
---- U, S, V with x = U diag(S) V', as torch.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  some = true, compute_uv = true, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.svd(x, ...) end
+---@class flame.options.linalg.svd
+---@field full_matrices? boolean  true
 
---- singular values
+--- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it.
+---@param x flame.Tensor
+---@param full_matrices? boolean|flame.options.linalg.svd  true
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor Vh
+function flame.linalg.svd(x, full_matrices) end
+
+--- Singular values, falling.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.svdvals(x) end
@@ -4491,17 +6532,24 @@ function flame.linalg.svdvals(x) end
 ---@return flame.Tensor
 function flame.linalg.tensordot(x, y, dims) end
 
+---@class flame.options.linalg.tensorinv
+---@field ind? integer  2
+
 --- The inverse with respect to the first 'ind' axes and the rest.
 ---@param x flame.Tensor
----@param o table?
+---@param ind? integer|flame.options.linalg.tensorinv  2
 ---@return flame.Tensor
-function flame.linalg.tensorinv(x, o) end
+function flame.linalg.tensorinv(x, ind) end
+
+---@class flame.options.linalg.tensorsolve
+---@field b? flame.Tensor
+---@field dims? integer[]
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param dims? integer[]|table  or {dims =}
+---@param dims? integer[]|flame.options.linalg.tensorsolve
 ---@return flame.Tensor
 function flame.linalg.tensorsolve(a, b, dims) end
 
@@ -4544,37 +6592,56 @@ function flame.linalg.vecdot(x, y, dim) end
 ---@return flame.Tensor
 function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
---- x times w transposed, plus b
+---@class flame.options.linear
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+
+--- x times weight transposed, plus bias
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.linear
 ---@return flame.Tensor
-function flame.linear(x, w, b) end
+function flame.linear(x, weight, bias) end
 Tensor.linear = flame.linear
+
+---@class flame.options.linspace
+---@field last? number
+---@field n? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- n values from first to last, equally apart
 ---@param first number
 ---@param last number
 ---@param n integer
----@param o? table?
 ---@return flame.Tensor
-function flame.linspace(first, last, n, o) end
+function flame.linspace(first, last, n) end
+
+---@class flame.options.load
+---@field device? string
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
 --- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
 --- in several files, "….index.json".
 ---@param path string
----@param options table?  {device = }: default the default device
----@return any
-function flame.load(path, options) end
+---@return flame.Tensor|table
+---@return table metadata
+function flame.load(path) end
+
+---@class flame.options.local_response_norm
+---@field size? integer
+---@field alpha? number  1e-4
+---@field beta? number  0.75
+---@field k? number  1
 
 --- x / (k + alpha * mean of x^2 over 'size' channels)^beta.
 ---@param x flame.Tensor
----@param size? integer|integer[]|table
----@param alpha? number|table  0.0001
----@param beta? number|table  0.75
----@param k? number|table  1
+---@param size integer
+---@param alpha? number|flame.options.local_response_norm  1e-4
+---@param beta? number|flame.options.local_response_norm  0.75
+---@param k? number|flame.options.local_response_norm  1
 ---@return flame.Tensor
 function flame.local_response_norm(x, size, alpha, beta, k) end
 Tensor.local_response_norm = flame.local_response_norm
@@ -4619,17 +6686,26 @@ Tensor.log_ndtr = flame.log_ndtr
 
 Tensor.log_ndtr_ = flame.log_ndtr
 flame.log_ndtr_ = flame.log_ndtr
---- x becomes e to the power of normal numbers of mean (1) and std (2)
----@param mean? number
----@param std? number
+---@class flame.options.log_normal_
+---@field mean? number  1
+---@field std? number  2
+
+--- x becomes e to the power of normal numbers of this mean and deviation.
+---@param mean? number|flame.options.log_normal_  1
+---@param std? number|flame.options.log_normal_  2
 ---@return flame.Tensor
 function Tensor:log_normal_(mean, std) end
 
+---@class flame.options.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- log of softmax
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.log_softmax
 ---@return flame.Tensor
-function flame.log_softmax(x, d) end
+function flame.log_softmax(x, dim, dtype) end
 Tensor.log_softmax = flame.log_softmax
 
 ---@class flame.options.logaddexp
@@ -4642,9 +6718,12 @@ Tensor.log_softmax = flame.log_softmax
 function flame.logaddexp(x, y) end
 Tensor.logaddexp = flame.logaddexp
 
+---@class flame.options.logaddexp2
+---@field y? flame.Tensor|number
+
 --- log2(2^x + 2^y).
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.logaddexp2(x, y) end
 Tensor.logaddexp2 = flame.logaddexp2
@@ -4669,6 +6748,9 @@ Tensor.logcumsumexp = flame.logcumsumexp
 function flame.logdet(x) end
 Tensor.logdet = flame.logdet
 
+---@class flame.options.logical_and
+---@field y? flame.Tensor|number
+
 --- are both not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4686,6 +6768,9 @@ Tensor.logical_not = flame.logical_not
 
 Tensor.logical_not_ = flame.logical_not
 flame.logical_not_ = flame.logical_not
+---@class flame.options.logical_or
+---@field y? flame.Tensor|number
+
 --- is one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4695,6 +6780,9 @@ Tensor.logical_or = flame.logical_or
 
 Tensor.logical_or_ = flame.logical_or
 flame.logical_or_ = flame.logical_or
+---@class flame.options.logical_xor
+---@field y? flame.Tensor|number
+
 --- is exactly one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4704,9 +6792,12 @@ Tensor.logical_xor = flame.logical_xor
 
 Tensor.logical_xor_ = flame.logical_xor
 flame.logical_xor_ = flame.logical_xor
+---@class flame.options.logit
+---@field eps? number
+
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
 ---@param x flame.Tensor
----@param eps number?
+---@param eps? number|flame.options.logit
 ---@return flame.Tensor
 function flame.logit(x, eps) end
 Tensor.logit = flame.logit
@@ -4721,60 +6812,108 @@ Tensor.logsigmoid = flame.logsigmoid
 
 Tensor.logsigmoid_ = flame.logsigmoid
 flame.logsigmoid_ = flame.logsigmoid
+---@class flame.options.logspace
+---@field last? number
+---@field n? integer
+---@field base? number  10.0
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param first number
 ---@param last number
 ---@param n integer
----@param base? number  10
----@param o? table  {dtype =, device =, requires_grad =}
+---@param base? number|flame.options.logspace  10.0
 ---@return flame.Tensor
-function flame.logspace(first, last, n, base, o) end
+function flame.logspace(first, last, n, base) end
+
+---@class flame.options.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- log(sum(exp(x))) without overflow
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.logsumexp
+---@param keepdim? boolean|flame.options.logsumexp  false
 ---@return flame.Tensor
-function flame.logsumexp(x, d, o) end
+function flame.logsumexp(x, dim, keepdim) end
 Tensor.logsumexp = flame.logsumexp
 
 --- as i64
 ---@return flame.Tensor
 function Tensor:long() end
 
---- lp of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool1d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool1d
+---@param ceil_mode? boolean|flame.options.lp_pool1d  false
 ---@return flame.Tensor
-function flame.lp_pool1d(x, size, o) end
+function flame.lp_pool1d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool1d = flame.lp_pool1d
 
---- lp of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool2d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool2d
+---@param ceil_mode? boolean|flame.options.lp_pool2d  false
 ---@return flame.Tensor
-function flame.lp_pool2d(x, size, o) end
+function flame.lp_pool2d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool2d = flame.lp_pool2d
 
---- lp of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool3d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool3d
+---@param ceil_mode? boolean|flame.options.lp_pool3d  false
 ---@return flame.Tensor
-function flame.lp_pool3d(x, size, o) end
+function flame.lp_pool3d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool3d = flame.lp_pool3d
+
+---@class flame.options.lstsq
+---@field b? flame.Tensor
+---@field rcond? number
+---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
 
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
 --- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param ... any
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-function flame.lstsq(a, b, ...) end
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
+--- vector a matrix; rcond is max(m, n) eps where it is left out.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param rcond? number|flame.options.lstsq
+---@param driver? "gels"|"gelsy"|"gelsd"|"gelss"|flame.options.lstsq  "gelsy"
+---@return flame.Tensor solution
+---@return flame.Tensor residuals
+---@return flame.Tensor rank
+---@return flame.Tensor singular_values
+function flame.lstsq(a, b, rcond, driver) end
 Tensor.lstsq = flame.lstsq
+
+---@class flame.options.lt
+---@field y? flame.Tensor|number
 
 --- is x1 below x2
 ---@param x flame.Tensor|number
@@ -4785,32 +6924,46 @@ Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
 flame.lt_ = flame.lt
+---@class flame.options.lu
+---@field pivot? boolean  true
+---@field get_infos? boolean  false
+
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
----@param x flame.Tensor  (…, m, n)
----@param pivot? boolean|table  true
----@param get_infos? any
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.lu  true
+---@param get_infos? boolean|flame.options.lu  false
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+---@return flame.Tensor? info
 function flame.lu(x, pivot, get_infos) end
 Tensor.lu = flame.lu
 
---- The solution of a x = b (or x a = b with left = false; adjoint: of a
---- transposed) from lu_factor's result.
----@param b flame.Tensor  (…, n, k)
----@param lu flame.Tensor  (…, n, n)
----@param pivots flame.Tensor  (…, n)
+---@class flame.options.lu_solve
+---@field lu? flame.Tensor
+---@field pivots? flame.Tensor
+
+--- linalg.lu_solve with the right side first, as torch.lu_solve has it.
+---@param b flame.Tensor
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
 ---@return flame.Tensor
 function flame.lu_solve(b, lu, pivots) end
 Tensor.lu_solve = flame.lu_solve
 
+---@class flame.options.lu_unpack
+---@field pivots? flame.Tensor
+
 --- P, L and U of lu_factor's result.
----@param lu flame.Tensor  (…, m, n)
----@param pivots flame.Tensor  (…, k)
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
+---@return flame.Tensor P
+---@return flame.Tensor L
+---@return flame.Tensor U
 function flame.lu_unpack(lu, pivots) end
 
 --- The same as seed.
----@param n integer
-function flame.manual_seed(n) end
+---@param seed integer
+function flame.manual_seed(seed) end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 --- broadcasts, fuses with what is around it, and differentiates.
@@ -4834,16 +6987,32 @@ function flame.map(text) end
 function flame.margin_ranking_loss(x1, x2, target, margin, reduction) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
+---@class flame.options.masked_fill
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
 --- the value where mask holds, else x
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
----@param value number|flame.Tensor
+---@param value flame.Tensor|number|boolean
 ---@return flame.Tensor
 function flame.masked_fill(x, mask, value) end
 Tensor.masked_fill = flame.masked_fill
 
-Tensor.masked_fill_ = flame.masked_fill
-flame.masked_fill_ = flame.masked_fill
+---@class flame.options.masked_fill_
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:masked_fill(…)
+---@param mask flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:masked_fill_(mask, value) end
+
+---@class flame.options.masked_scatter
+---@field mask? flame.Tensor
+---@field src? flame.Tensor
+
 --- x where mask is false; where it is true the elements of src, in order.
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
@@ -4854,12 +7023,18 @@ Tensor.masked_scatter = flame.masked_scatter
 
 Tensor.masked_scatter_ = flame.masked_scatter
 flame.masked_scatter_ = flame.masked_scatter
+---@class flame.options.masked_select
+---@field mask? flame.Tensor
+
 --- the elements where mask holds, as one axis
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
 ---@return flame.Tensor
 function flame.masked_select(x, mask) end
 Tensor.masked_select = flame.masked_select
+
+---@class flame.options.matmul
+---@field y? flame.Tensor
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -4869,77 +7044,156 @@ function flame.matmul(x, y) end
 Tensor.matmul = flame.matmul
 
 --- Exponentials of matrices.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.matrix_exp(x) end
 Tensor.matrix_exp = flame.matrix_exp
 
+---@class flame.options.matrix_power
+---@field n? integer
+
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
 function flame.matrix_power(x, n) end
 Tensor.matrix_power = flame.matrix_power
 
+---@class flame.options.max
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- largest; with one axis values and positions; with a tensor the larger of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.max(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.max  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.max(x, dim, keepdim) end
 Tensor.max = flame.max
 
---- max of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.max_pool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool1d
+---@param padding? integer|integer[]|flame.options.max_pool1d  0
+---@param dilation? integer|integer[]|flame.options.max_pool1d  1
+---@param ceil_mode? boolean|flame.options.max_pool1d  false
+---@param return_indices? boolean|flame.options.max_pool1d  false
 ---@return flame.Tensor
-function flame.max_pool1d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool1d = flame.max_pool1d
 
---- max of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.max_pool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool2d
+---@param padding? integer|integer[]|flame.options.max_pool2d  0
+---@param dilation? integer|integer[]|flame.options.max_pool2d  1
+---@param ceil_mode? boolean|flame.options.max_pool2d  false
+---@param return_indices? boolean|flame.options.max_pool2d  false
 ---@return flame.Tensor
-function flame.max_pool2d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool2d = flame.max_pool2d
 
---- max of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.max_pool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool3d
+---@param padding? integer|integer[]|flame.options.max_pool3d  0
+---@param dilation? integer|integer[]|flame.options.max_pool3d  1
+---@param ceil_mode? boolean|flame.options.max_pool3d  false
+---@param return_indices? boolean|flame.options.max_pool3d  false
 ---@return flame.Tensor
-function flame.max_pool3d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool3d = flame.max_pool3d
 
---- values back at the positions max_pool1d gave
+---@class flame.options.max_unpool1d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool1d
+---@param padding? integer|integer[]|flame.options.max_unpool1d  0
+---@param output_size? integer[]|flame.options.max_unpool1d
 ---@return flame.Tensor
-function flame.max_unpool1d(x, idx, size, o) end
+function flame.max_unpool1d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool1d = flame.max_unpool1d
 
---- values back at the positions max_pool2d gave
+---@class flame.options.max_unpool2d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool2d
+---@param padding? integer|integer[]|flame.options.max_unpool2d  0
+---@param output_size? integer[]|flame.options.max_unpool2d
 ---@return flame.Tensor
-function flame.max_unpool2d(x, idx, size, o) end
+function flame.max_unpool2d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool2d = flame.max_unpool2d
 
---- values back at the positions max_pool3d gave
+---@class flame.options.max_unpool3d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool3d
+---@param padding? integer|integer[]|flame.options.max_unpool3d  0
+---@param output_size? integer[]|flame.options.max_unpool3d
 ---@return flame.Tensor
-function flame.max_unpool3d(x, idx, size, o) end
+function flame.max_unpool3d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool3d = flame.max_unpool3d
+
+---@class flame.options.maximum
+---@field y? flame.Tensor|number
 
 --- the larger; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
@@ -4950,12 +7204,17 @@ Tensor.maximum = flame.maximum
 
 Tensor.maximum_ = flame.maximum
 flame.maximum_ = flame.maximum
---- mean; o: {keepdim = false}
+---@class flame.options.mean
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- mean
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.mean
+---@param keepdim? boolean|flame.options.mean  false
 ---@return flame.Tensor
-function flame.mean(x, d, o) end
+function flame.mean(x, dim, keepdim) end
 Tensor.mean = flame.mean
 
 ---@class flame.options.median
@@ -4972,27 +7231,40 @@ Tensor.mean = flame.mean
 function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
+---@class flame.options.memory
+---@field device? "reset_peak"|string
+
 --- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
----@param device? string
+---@param device? "reset_peak"|string|flame.options.memory
+---@overload fun(options: flame.options.memory): table
 ---@return table
 function flame.memory(device) end
 
 ---@class flame.options.meshgrid
+---@field indexing? "ij"|"xy"  "ij"
 ---@field tensors? flame.Tensor
 
 --- Coordinates of all points.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.meshgrid): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
 
+---@class flame.options.min
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- smallest; with one axis values and positions; with a tensor the smaller of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.min(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.min  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.min(x, dim, keepdim) end
 Tensor.min = flame.min
+
+---@class flame.options.minimum
+---@field y? flame.Tensor|number
 
 --- the smaller; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
@@ -5011,12 +7283,18 @@ Tensor.mish = flame.mish
 
 Tensor.mish_ = flame.mish
 flame.mish_ = flame.mish
+---@class flame.options.mm
+---@field y? flame.Tensor
+
 --- product of two matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.mm(x, y) end
 Tensor.mm = flame.mm
+
+---@class flame.options.mod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x2
 ---@param x flame.Tensor|number
@@ -5027,12 +7305,17 @@ Tensor.mod = flame.mod
 
 Tensor.mod_ = flame.mod
 flame.mod_ = flame.mod
+---@class flame.options.mode
+---@field dim? integer  -1
+---@field keepdim? boolean  false
+
 --- The most frequent value along d, the smallest of several, and its last position.
 ---@param x flame.Tensor
----@param d? integer  -1
----@param o? table  {keepdim = false}
----@return flame.Tensor, flame.Tensor  values, positions
-function flame.mode(x, d, o) end
+---@param dim? integer|flame.options.mode  -1
+---@param keepdim? boolean|flame.options.mode  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.mode(x, dim, keepdim) end
 Tensor.mode = flame.mode
 
 ---@class flame.options.moveaxis
@@ -5076,6 +7359,9 @@ Tensor.mse_loss = flame.mse_loss
 ---@return flame.Tensor
 function flame.msort(x) end
 Tensor.msort = flame.msort
+
+---@class flame.options.mul
+---@field y? flame.Tensor|number
 
 --- product
 ---@param x flame.Tensor|number
@@ -5133,13 +7419,20 @@ Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
 function flame.multilabel_soft_margin_loss(input, target, weight, reduction) end
 Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 
+---@class flame.options.multinomial
+---@field n? integer
+---@field replacement? boolean  false
+
 --- n positions drawn from each row of probs (any non-negative weights).
 ---@param probs flame.Tensor
 ---@param n integer
----@param replacement? boolean|table
+---@param replacement? boolean|flame.options.multinomial  false
 ---@return flame.Tensor
 function flame.multinomial(probs, n, replacement) end
 Tensor.multinomial = flame.multinomial
+
+---@class flame.options.multiply
+---@field y? flame.Tensor|number
 
 --- The same as mul.
 ---@param x flame.Tensor|number
@@ -5150,12 +7443,18 @@ Tensor.multiply = flame.multiply
 
 Tensor.multiply_ = flame.multiply
 flame.multiply_ = flame.multiply
+---@class flame.options.mv
+---@field y? flame.Tensor
+
 --- matrix times vector
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.mv(x, y) end
 Tensor.mv = flame.mv
+
+---@class flame.options.mvlgamma
+---@field p? integer
 
 --- Logarithm of the gamma function of p dimensions.
 ---@param x flame.Tensor
@@ -5182,12 +7481,17 @@ Tensor.nan_to_num = flame.nan_to_num
 
 Tensor.nan_to_num_ = flame.nan_to_num
 flame.nan_to_num_ = flame.nan_to_num
+---@class flame.options.nanmean
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
 --- Mean of what is not NaN.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
+---@param dim? integer|integer[]|flame.options.nanmean
+---@param keepdim? boolean|flame.options.nanmean  false
 ---@return flame.Tensor
-function flame.nanmean(x, d, o) end
+function flame.nanmean(x, dim, keepdim) end
 Tensor.nanmean = flame.nanmean
 
 ---@class flame.options.nanmedian
@@ -5203,46 +7507,67 @@ Tensor.nanmean = flame.nanmean
 function flame.nanmedian(x, dim, keepdim) end
 Tensor.nanmedian = flame.nanmedian
 
+---@class flame.options.nanquantile
+---@field q? number|flame.Tensor
+---@field dim? integer
+---@field keepdim? boolean  false
+---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
+
 --- quantile of what is not NaN; NaN where nothing else is.
 ---@param x flame.Tensor
----@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {interpolation =}
+---@param q number|flame.Tensor
+---@param dim? integer|flame.options.nanquantile
+---@param keepdim? boolean|flame.options.nanquantile  false
 ---@return flame.Tensor
 function flame.nanquantile(x, q, dim, keepdim) end
 Tensor.nanquantile = flame.nanquantile
 
+---@class flame.options.nansum
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
 --- Sum of what is not NaN.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
+---@param dim? integer|integer[]|flame.options.nansum
+---@param keepdim? boolean|flame.options.nansum  false
 ---@return flame.Tensor
-function flame.nansum(x, d, o) end
+function flame.nansum(x, dim, keepdim) end
 Tensor.nansum = flame.nansum
 
---- n positions of an axis from 'first' on
+---@class flame.options.narrow
+---@field dim? integer
+---@field start? integer
+---@field length? integer
+
+--- so many positions of an axis from start on
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow(x, d, first, n) end
+function flame.narrow(x, dim, start, length) end
 Tensor.narrow = flame.narrow
+
+---@class flame.options.narrow_copy
+---@field dim? integer
+---@field start? integer
+---@field length? integer
 
 --- The same as narrow.
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow_copy(x, d, first, n) end
+function flame.narrow_copy(x, dim, start, length) end
 Tensor.narrow_copy = flame.narrow_copy
 
 --- bytes of the elements
 ---@return integer
 function Tensor:nbytes() end
 
---- number of axes
+--- The same as dim.
 ---@return integer
 function Tensor:ndimension() end
 
@@ -5262,6 +7587,9 @@ Tensor.ndtri = flame.ndtri
 
 Tensor.ndtri_ = flame.ndtri
 flame.ndtri_ = flame.ndtri
+---@class flame.options.ne
+---@field y? flame.Tensor|number
+
 --- is x1 different from x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5287,37 +7615,69 @@ Tensor.negative = flame.negative
 
 Tensor.negative_ = flame.negative
 flame.negative_ = flame.negative
---- number of elements
+--- The same as numel.
 ---@return integer
 function Tensor:nelement() end
 
---- zeros of x's dtype and device
+---@class flame.options.new_empty
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Zeros of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_empty(...) end
 
---- the value everywhere, of x's dtype and device
----@param shape integer|integer[]
----@param value number
----@param o? table?
----@return flame.Tensor
-function Tensor:new_full(shape, value, o) end
+---@class flame.options.new_full
+---@field shape? integer|integer[]
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- ones of x's dtype and device
+--- The value everywhere, of x's dtype and device.
+---@param shape integer|integer[]
+---@param value number|boolean
+---@return flame.Tensor
+function Tensor:new_full(shape, value) end
+
+---@class flame.options.new_ones
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Ones of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_ones(...) end
 
---- a tensor of x's dtype and device
----@param values table
----@param o? table?
----@return flame.Tensor
-function Tensor:new_tensor(values, o) end
+---@class flame.options.new_tensor
+---@field values? number|boolean|table
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- zeros of x's dtype and device
+--- A tensor of the values, of x's dtype and device.
+---@param values number|boolean|table
+---@return flame.Tensor
+function Tensor:new_tensor(values) end
+
+---@class flame.options.new_zeros
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Zeros of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
+
+---@class flame.options.nextafter
+---@field y? flame.Tensor
 
 --- The next float after x towards y. It has no gradient: backward raises.
 ---@param x flame.Tensor
@@ -5344,52 +7704,100 @@ flame.nextafter_ = flame.nextafter
 function flame.nll_loss(input, target, weight, ignore_index, reduction) end
 Tensor.nll_loss = flame.nll_loss
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool1d(...) end
+---@class flame.options.nn.AdaptiveAvgPool1d
+---@field output_size? integer|any[]
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool2d(...) end
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool1d): flame.AdaptiveAvgPool1d
+---@return flame.AdaptiveAvgPool1d
+function nn.AdaptiveAvgPool1d(output_size) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveAvgPool3d(...) end
+---@class flame.options.nn.AdaptiveAvgPool2d
+---@field output_size? integer|any[]
+
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool2d): flame.AdaptiveAvgPool2d
+---@return flame.AdaptiveAvgPool2d
+function nn.AdaptiveAvgPool2d(output_size) end
+
+---@class flame.options.nn.AdaptiveAvgPool3d
+---@field output_size? integer|any[]
+
+--- Means over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@overload fun(options: flame.options.nn.AdaptiveAvgPool3d): flame.AdaptiveAvgPool3d
+---@return flame.AdaptiveAvgPool3d
+function nn.AdaptiveAvgPool3d(output_size) end
+
+---@class flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@field in_features? integer
+---@field n_classes? integer
+---@field cutoffs? integer[]
+---@field div_value? number  4
+---@field head_bias? boolean  false
+---@field device? string
+---@field dtype? string
 
 --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
 --- target) gives the log-probability of each row's class, and minus their mean. The head holds
 --- the classes up to cutoffs[1] and a place for each cluster behind; the i-th cluster has a size
 --- smaller by div_value^i.
----@param in_features any
----@param n_classes any
----@param cutoffs any
----@param ... any
----@return flame.Module
-function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, ...) end
+---@param in_features integer
+---@param n_classes integer
+---@param cutoffs integer[]
+---@param div_value? number|flame.options.nn.AdaptiveLogSoftmaxWithLoss  4
+---@param head_bias? boolean|flame.options.nn.AdaptiveLogSoftmaxWithLoss  false
+---@param device? string|flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@param dtype? string|flame.options.nn.AdaptiveLogSoftmaxWithLoss
+---@overload fun(options: flame.options.nn.AdaptiveLogSoftmaxWithLoss): flame.AdaptiveLogSoftmaxWithLoss
+---@return flame.AdaptiveLogSoftmaxWithLoss
+function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, div_value, head_bias, device, dtype) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool1d(...) end
+---@class flame.options.nn.AdaptiveMaxPool1d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool2d(...) end
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool1d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool1d): flame.AdaptiveMaxPool1d
+---@return flame.AdaptiveMaxPool1d
+function nn.AdaptiveMaxPool1d(output_size, return_indices) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AdaptiveMaxPool3d(...) end
+---@class flame.options.nn.AdaptiveMaxPool2d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool2d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool2d): flame.AdaptiveMaxPool2d
+---@return flame.AdaptiveMaxPool2d
+function nn.AdaptiveMaxPool2d(output_size, return_indices) end
+
+---@class flame.options.nn.AdaptiveMaxPool3d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- Largest elements over windows such that the result has this size; false keeps an axis' own.
+---@param output_size integer|any[]
+---@param return_indices? boolean|flame.options.nn.AdaptiveMaxPool3d  false
+---@overload fun(options: flame.options.nn.AdaptiveMaxPool3d): flame.AdaptiveMaxPool3d
+---@return flame.AdaptiveMaxPool3d
+function nn.AdaptiveMaxPool3d(output_size, return_indices) end
+
+---@class flame.options.nn.AlphaDropout
+---@field p? number  0.5
+---@field inplace? boolean  false
 
 --- Dropout that keeps mean and variance of what SELU gives.
----@param self any
----@param x flame.Tensor
----@return flame.Module
-function nn.AlphaDropout(self, x) end
+---@param p? number|flame.options.nn.AlphaDropout  0.5
+---@param inplace? boolean|flame.options.nn.AlphaDropout  false
+---@overload fun(options: flame.options.nn.AlphaDropout): flame.AlphaDropout
+---@return flame.AlphaDropout
+function nn.AlphaDropout(p, inplace) end
 
 ---@class flame.options.nn.AveragedModel
 ---@field model? flame.Module
@@ -5401,235 +7809,642 @@ function nn.AlphaDropout(self, x) end
 --- (Izmailov et al. 2018), or with decay = d their exponential mean, d times the old and 1 - d
 --- times the new; avg_fn(averaged, current, count) is another rule. use_buffers: buffers are
 --- averaged too, else they are those of the last update. averaged(…) calls the copy.
----@param ... any
----@return flame.Module
-function nn.AveragedModel(...) end
+---@param model flame.Module
+---@overload fun(options: flame.options.nn.AveragedModel): flame.AveragedModel
+---@return flame.AveragedModel
+function nn.AveragedModel(model) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool1d(...) end
+---@class flame.options.nn.AvgPool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool2d(...) end
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool1d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool1d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool1d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool1d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool1d
+---@overload fun(options: flame.options.nn.AvgPool1d): flame.AvgPool1d
+---@return flame.AvgPool1d
+function nn.AvgPool1d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.AvgPool3d(...) end
+---@class flame.options.nn.AvgPool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool2d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool2d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool2d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool2d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool2d
+---@overload fun(options: flame.options.nn.AvgPool2d): flame.AvgPool2d
+---@return flame.AvgPool2d
+function nn.AvgPool2d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---@class flame.options.nn.AvgPool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The mean of each window.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.AvgPool3d
+---@param padding? integer|integer[]|flame.options.nn.AvgPool3d  0
+---@param ceil_mode? boolean|flame.options.nn.AvgPool3d  false
+---@param count_include_pad? boolean|flame.options.nn.AvgPool3d  true
+---@param divisor_override? integer|flame.options.nn.AvgPool3d
+---@overload fun(options: flame.options.nn.AvgPool3d): flame.AvgPool3d
+---@return flame.AvgPool3d
+function nn.AvgPool3d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+---@class flame.options.nn.BCELoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.binary_cross_entropy.
----@param ... any
----@return flame.Module
-function nn.BCELoss(...) end
+---@param weight? flame.Tensor|number|flame.options.nn.BCELoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.BCELoss  "mean"
+---@overload fun(options: flame.options.nn.BCELoss): flame.BCELoss
+---@return flame.BCELoss
+function nn.BCELoss(weight, reduction) end
+
+---@class flame.options.nn.BCEWithLogitsLoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field pos_weight? flame.Tensor|number
 
 --- The module of flame.binary_cross_entropy_with_logits.
----@param ... any
----@return flame.Module
-function nn.BCEWithLogitsLoss(...) end
+---@param weight? flame.Tensor|number|flame.options.nn.BCEWithLogitsLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.BCEWithLogitsLoss  "mean"
+---@param pos_weight? flame.Tensor|number|flame.options.nn.BCEWithLogitsLoss
+---@overload fun(options: flame.options.nn.BCEWithLogitsLoss): flame.BCEWithLogitsLoss
+---@return flame.BCEWithLogitsLoss
+function nn.BCEWithLogitsLoss(weight, reduction, pos_weight) end
 
---- batch_norm with running statistics over 1 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm1d(channels, o) end
+---@class flame.options.nn.BatchNorm1d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- batch_norm with running statistics over 2 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm2d(channels, o) end
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm1d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm1d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm1d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm1d  true
+---@param device? string|flame.options.nn.BatchNorm1d
+---@param dtype? string|flame.options.nn.BatchNorm1d
+---@overload fun(options: flame.options.nn.BatchNorm1d): flame.BatchNorm1d
+---@return flame.BatchNorm1d
+function nn.BatchNorm1d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- batch_norm with running statistics over 3 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.BatchNorm3d(channels, o) end
+---@class flame.options.nn.BatchNorm2d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- x1 W x2 + b
----@param in1 integer
----@param in2 integer
----@param out integer
----@param o? table?
----@return flame.Module
-function nn.Bilinear(in1, in2, out, o) end
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm2d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm2d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm2d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm2d  true
+---@param device? string|flame.options.nn.BatchNorm2d
+---@param dtype? string|flame.options.nn.BatchNorm2d
+---@overload fun(options: flame.options.nn.BatchNorm2d): flame.BatchNorm2d
+---@return flame.BatchNorm2d
+function nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- Marks a tensor as part of a module's state that is not trained.
+---@class flame.options.nn.BatchNorm3d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- batch_norm with running statistics; momentum = false: the mean over all batches.
+---@param num_features integer
+---@param eps? number|flame.options.nn.BatchNorm3d  1e-5
+---@param momentum? number|flame.options.nn.BatchNorm3d  0.1
+---@param affine? boolean|flame.options.nn.BatchNorm3d  true
+---@param track_running_stats? boolean|flame.options.nn.BatchNorm3d  true
+---@param device? string|flame.options.nn.BatchNorm3d
+---@param dtype? string|flame.options.nn.BatchNorm3d
+---@overload fun(options: flame.options.nn.BatchNorm3d): flame.BatchNorm3d
+---@return flame.BatchNorm3d
+function nn.BatchNorm3d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.Bilinear
+---@field in1_features? integer
+---@field in2_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- y[o] = x1 W[o] x2 + b[o] over the last axes; weight (out, in1, in2), uniform in +-1/sqrt(in1).
+---@param in1_features integer
+---@param in2_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.Bilinear  true
+---@param device? string|flame.options.nn.Bilinear
+---@param dtype? string|flame.options.nn.Bilinear
+---@overload fun(options: flame.options.nn.Bilinear): flame.Bilinear
+---@return flame.Bilinear
+function nn.Bilinear(in1_features, in2_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.Buffer
+---@field persistent? boolean  true
+
+--- Marks a tensor as part of a module's state that is not trained; with persistent = false it is
+--- not in state_dict.
 ---@param x flame.Tensor
----@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
+---@param persistent? boolean|flame.options.nn.Buffer  true
 ---@return flame.Tensor
 function nn.Buffer(x, persistent) end
 
+---@class flame.options.nn.CELU
+---@field alpha? number  1
+---@field inplace? boolean  false
+
 --- The module of flame.celu.
----@param ... any
----@return flame.Module
-function nn.CELU(...) end
+---@param alpha? number|flame.options.nn.CELU  1
+---@param inplace? boolean|flame.options.nn.CELU  false
+---@overload fun(options: flame.options.nn.CELU): flame.CELU
+---@return flame.CELU
+function nn.CELU(alpha, inplace) end
 
---- ctc_loss; o: {blank = 1, reduction =, zero_infinity =}
----@param o? table
----@return flame.Module
-function nn.CTCLoss(o) end
+---@class flame.options.nn.CTCLoss
+---@field blank? integer  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field zero_infinity? boolean  false
 
---- attention of a sequence to what came before
+--- The module of flame.ctc_loss.
+---@param blank? integer|flame.options.nn.CTCLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CTCLoss  "mean"
+---@param zero_infinity? boolean|flame.options.nn.CTCLoss  false
+---@overload fun(options: flame.options.nn.CTCLoss): flame.CTCLoss
+---@return flame.CTCLoss
+function nn.CTCLoss(blank, reduction, zero_infinity) end
+
+---@class flame.options.nn.CausalSelfAttention
+---@field size? integer
+---@field heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+
+--- Causal self-attention over (batch, time, size) with 'heads' heads:
+--- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
 ---@param size integer
 ---@param heads integer
----@param o? table?
----@return flame.Module
-function nn.CausalSelfAttention(size, heads, o) end
+---@param dropout? number|flame.options.nn.CausalSelfAttention  0
+---@param bias? boolean|flame.options.nn.CausalSelfAttention  true
+---@overload fun(options: flame.options.nn.CausalSelfAttention): flame.CausalSelfAttention
+---@return flame.CausalSelfAttention
+function nn.CausalSelfAttention(size, heads, dropout, bias) end
+
+---@class flame.options.nn.ChannelShuffle
+---@field groups? integer
 
 --- The module of flame.channel_shuffle.
----@param ... any
----@return flame.Module
-function nn.ChannelShuffle(...) end
+---@param groups integer
+---@overload fun(options: flame.options.nn.ChannelShuffle): flame.ChannelShuffle
+---@return flame.ChannelShuffle
+function nn.ChannelShuffle(groups) end
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad1d(size, ...) end
+---@class flame.options.nn.CircularPad1d
+---@field padding? integer|integer[]
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad2d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad1d): flame.CircularPad1d
+---@return flame.CircularPad1d
+function nn.CircularPad1d(padding) end
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.CircularPad3d(size, ...) end
+---@class flame.options.nn.CircularPad2d
+---@field padding? integer|integer[]
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad1d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad2d): flame.CircularPad2d
+---@return flame.CircularPad2d
+function nn.CircularPad2d(padding) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad2d(size, ...) end
+---@class flame.options.nn.CircularPad3d
+---@field padding? integer|integer[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ConstantPad3d(size, ...) end
+--- The last axes continued from their other ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.CircularPad3d): flame.CircularPad3d
+---@return flame.CircularPad3d
+function nn.CircularPad3d(padding) end
 
---- conv1d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConstantPad1d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad1d): flame.ConstantPad1d
+---@return flame.ConstantPad1d
+function nn.ConstantPad1d(padding, value) end
+
+---@class flame.options.nn.ConstantPad2d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad2d): flame.ConstantPad2d
+---@return flame.ConstantPad2d
+function nn.ConstantPad2d(padding, value) end
+
+---@class flame.options.nn.ConstantPad3d
+---@field padding? integer|integer[]
+---@field value? number
+
+--- A value around the last axes.
+---@param padding integer|integer[]
+---@param value number
+---@overload fun(options: flame.options.nn.ConstantPad3d): flame.ConstantPad3d
+---@return flame.ConstantPad3d
+function nn.ConstantPad3d(padding, value) end
+
+---@class flame.options.nn.Conv1d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv1d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv1d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv1d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv1d  1
+---@param groups? integer|flame.options.nn.Conv1d  1
+---@param bias? boolean|flame.options.nn.Conv1d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv1d  "zeros"
+---@param device? string|flame.options.nn.Conv1d
+---@param dtype? string|flame.options.nn.Conv1d
+---@overload fun(options: flame.options.nn.Conv1d): flame.Conv1d
+---@return flame.Conv1d
+function nn.Conv1d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv2d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.Conv2d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv2d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv2d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv2d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv2d  1
+---@param groups? integer|flame.options.nn.Conv2d  1
+---@param bias? boolean|flame.options.nn.Conv2d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv2d  "zeros"
+---@param device? string|flame.options.nn.Conv2d
+---@param dtype? string|flame.options.nn.Conv2d
+---@overload fun(options: flame.options.nn.Conv2d): flame.Conv2d
+---@return flame.Conv2d
+function nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv3d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.Conv3d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A convolution with weights; padding also as a list of pairs before and after.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.Conv3d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.Conv3d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.Conv3d  0
+---@param dilation? integer|integer[]|flame.options.nn.Conv3d  1
+---@param groups? integer|flame.options.nn.Conv3d  1
+---@param bias? boolean|flame.options.nn.Conv3d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.Conv3d  "zeros"
+---@param device? string|flame.options.nn.Conv3d
+---@param dtype? string|flame.options.nn.Conv3d
+---@overload fun(options: flame.options.nn.Conv3d): flame.Conv3d
+---@return flame.Conv3d
+function nn.Conv3d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- conv_transpose1d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose1d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose1d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose1d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose1d  0
+---@param groups? integer|flame.options.nn.ConvTranspose1d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose1d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose1d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose1d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose1d
+---@param dtype? string|flame.options.nn.ConvTranspose1d
+---@overload fun(options: flame.options.nn.ConvTranspose1d): flame.ConvTranspose1d
+---@return flame.ConvTranspose1d
+function nn.ConvTranspose1d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
 
---- conv_transpose2d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose2d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose2d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose2d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose2d  0
+---@param groups? integer|flame.options.nn.ConvTranspose2d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose2d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose2d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose2d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose2d
+---@param dtype? string|flame.options.nn.ConvTranspose2d
+---@overload fun(options: flame.options.nn.ConvTranspose2d): flame.ConvTranspose2d
+---@return flame.ConvTranspose2d
+function nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
 
---- conv_transpose3d with weights; o: {stride, padding, dilation, groups, bias}
+---@class flame.options.nn.ConvTranspose3d
+---@field in_channels? integer
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- A transposed convolution with weights; output_size in a call chooses output_padding.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, o) end
+---@param stride? integer|integer[]|flame.options.nn.ConvTranspose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.ConvTranspose3d  0
+---@param output_padding? integer|integer[]|flame.options.nn.ConvTranspose3d  0
+---@param groups? integer|flame.options.nn.ConvTranspose3d  1
+---@param bias? boolean|flame.options.nn.ConvTranspose3d  true
+---@param dilation? integer|integer[]|flame.options.nn.ConvTranspose3d  1
+---@param padding_mode? "zeros"|flame.options.nn.ConvTranspose3d  "zeros"
+---@param device? string|flame.options.nn.ConvTranspose3d
+---@param dtype? string|flame.options.nn.ConvTranspose3d
+---@overload fun(options: flame.options.nn.ConvTranspose3d): flame.ConvTranspose3d
+---@return flame.ConvTranspose3d
+function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.CosineEmbeddingLoss
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.cosine_embedding_loss.
----@param ... any
----@return flame.Module
-function nn.CosineEmbeddingLoss(...) end
+---@param margin? number|flame.options.nn.CosineEmbeddingLoss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CosineEmbeddingLoss  "mean"
+---@overload fun(options: flame.options.nn.CosineEmbeddingLoss): flame.CosineEmbeddingLoss
+---@return flame.CosineEmbeddingLoss
+function nn.CosineEmbeddingLoss(margin, reduction) end
 
---- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
----@param ... any
----@return flame.Module
-function nn.CosineSimilarity(...) end
+---@class flame.options.nn.CosineSimilarity
+---@field dim? integer  2
+---@field eps? number  1e-8
+
+--- Cosine of two tensors along an axis.
+---@param dim? integer|flame.options.nn.CosineSimilarity  2
+---@param eps? number|flame.options.nn.CosineSimilarity  1e-8
+---@overload fun(options: flame.options.nn.CosineSimilarity): flame.CosineSimilarity
+---@return flame.CosineSimilarity
+function nn.CosineSimilarity(dim, eps) end
+
+---@class flame.options.nn.CrossEntropyLoss
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field label_smoothing? number  0
 
 --- The module of flame.cross_entropy.
----@param ... any
----@return flame.Module
-function nn.CrossEntropyLoss(...) end
+---@param weight? flame.Tensor|flame.options.nn.CrossEntropyLoss
+---@param ignore_index? integer|flame.options.nn.CrossEntropyLoss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.CrossEntropyLoss  "mean"
+---@param label_smoothing? number|flame.options.nn.CrossEntropyLoss  0
+---@overload fun(options: flame.options.nn.CrossEntropyLoss): flame.CrossEntropyLoss
+---@return flame.CrossEntropyLoss
+function nn.CrossEntropyLoss(weight, ignore_index, reduction, label_smoothing) end
+
+---@class flame.options.nn.Dropout
+---@field p? number  0.5
+---@field inplace? boolean  false
 
 --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
----@param ... any
----@return flame.Module
-function nn.Dropout(...) end
+---@param p? number|flame.options.nn.Dropout  0.5
+---@param inplace? boolean|flame.options.nn.Dropout  false
+---@overload fun(options: flame.options.nn.Dropout): flame.Dropout
+---@return flame.Dropout
+function nn.Dropout(p, inplace) end
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout1d(p) end
+---@class flame.options.nn.Dropout1d
+---@field p? number  0.5
+---@field inplace? boolean  false
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout2d(p) end
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout1d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout1d  false
+---@overload fun(options: flame.options.nn.Dropout1d): flame.Dropout1d
+---@return flame.Dropout1d
+function nn.Dropout1d(p, inplace) end
 
---- whole channels become 0 in training
----@param p? number
----@return flame.Module
-function nn.Dropout3d(p) end
+---@class flame.options.nn.Dropout2d
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout2d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout2d  false
+---@overload fun(options: flame.options.nn.Dropout2d): flame.Dropout2d
+---@return flame.Dropout2d
+function nn.Dropout2d(p, inplace) end
+
+---@class flame.options.nn.Dropout3d
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- Whole channels (axis 2) are zeroed with probability p while training.
+---@param p? number|flame.options.nn.Dropout3d  0.5
+---@param inplace? boolean|flame.options.nn.Dropout3d  false
+---@overload fun(options: flame.options.nn.Dropout3d): flame.Dropout3d
+---@return flame.Dropout3d
+function nn.Dropout3d(p, inplace) end
+
+---@class flame.options.nn.ELU
+---@field alpha? number  1
+---@field inplace? boolean  false
 
 --- The module of flame.elu.
----@param ... any
----@return flame.Module
-function nn.ELU(...) end
+---@param alpha? number|flame.options.nn.ELU  1
+---@param inplace? boolean|flame.options.nn.ELU  false
+---@overload fun(options: flame.options.nn.ELU): flame.ELU
+---@return flame.ELU
+function nn.ELU(alpha, inplace) end
 
---- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
---- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2,
---- scale_grad_by_freq = false}
----@param n integer
----@param d integer|integer[]?
----@param ... any
----@return flame.Module
-function nn.Embedding(n, d, ...) end
+---@class flame.options.nn.Embedding
+---@field num_embeddings? integer
+---@field embedding_dim? integer
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+---@field device? string
+---@field dtype? string
 
---- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[,
---- per_sample_weights]]).
----@param n integer
----@param d integer|integer[]?
----@param ... any
----@return flame.Module
-function nn.EmbeddingBag(n, d, ...) end
+--- Rows of a table by ids from 1 to num_embeddings; weight (num_embeddings, embedding_dim),
+--- standard normal. The row padding_idx starts at zero and is not trained. sparse has no effect.
+---@param num_embeddings integer
+---@param embedding_dim integer
+---@param padding_idx? integer|flame.options.nn.Embedding
+---@param max_norm? number|flame.options.nn.Embedding
+---@param norm_type? number|flame.options.nn.Embedding  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding  false
+---@overload fun(options: flame.options.nn.Embedding): flame.Embedding
+---@return flame.Embedding
+function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
 
---- The same for whole channels (axis 2).
----@param self any
----@param x flame.Tensor
----@return flame.Module
-function nn.FeatureAlphaDropout(self, x) end
+---@class flame.options.nn.Embedding.from_pretrained
+---@field freeze? boolean  true
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+
+--- A layer with the given table, which is not trained unless freeze = false; the other options
+--- are the constructor's.
+---@param embeddings flame.Tensor
+---@param freeze? boolean|flame.options.nn.Embedding.from_pretrained  true
+---@param padding_idx? integer|flame.options.nn.Embedding.from_pretrained
+---@param max_norm? number|flame.options.nn.Embedding.from_pretrained
+---@param norm_type? number|flame.options.nn.Embedding.from_pretrained  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding.from_pretrained  false
+---@return flame.Embedding
+function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
+
+---@class flame.options.nn.EmbeddingBag
+---@field num_embeddings? integer
+---@field embedding_dim? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field mode? "mean"|"sum"|"max"  "mean"
+---@field padding_idx? integer
+---@field include_last_offset? boolean  false
+---@field sparse? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Sums, means or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]). The rest is
+--- as in nn.Embedding.
+---@param num_embeddings integer
+---@param embedding_dim integer
+---@param max_norm? number|flame.options.nn.EmbeddingBag
+---@param norm_type? number|flame.options.nn.EmbeddingBag  2
+---@param scale_grad_by_freq? boolean|flame.options.nn.EmbeddingBag  false
+---@param mode? "mean"|"sum"|"max"|flame.options.nn.EmbeddingBag  "mean"
+---@overload fun(options: flame.options.nn.EmbeddingBag): flame.EmbeddingBag
+---@return flame.EmbeddingBag
+function nn.EmbeddingBag(num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode) end
+
+---@class flame.options.nn.FeatureAlphaDropout
+---@field p? number  0.5
+---@field inplace? boolean  false
+
+--- AlphaDropout of whole channels (axis 2).
+---@param p? number|flame.options.nn.FeatureAlphaDropout  0.5
+---@param inplace? boolean|flame.options.nn.FeatureAlphaDropout  false
+---@overload fun(options: flame.options.nn.FeatureAlphaDropout): flame.FeatureAlphaDropout
+---@return flame.FeatureAlphaDropout
+function nn.FeatureAlphaDropout(p, inplace) end
 
 ---@class flame.options.nn.FeedForward
 ---@field features? integer
@@ -5644,30 +8459,81 @@ function nn.FeatureAlphaDropout(self, x) end
 --- Two linear layers over the last axis with an activation between them, a function's name as
 --- "gelu", or "geglu" or "swiglu" for a gated layer. hidden is 4 features unless given; dropout
 --- acts behind the activation.
----@param ... any
----@return flame.Module
-function nn.FeedForward(...) end
+---@param features integer
+---@param hidden? integer|flame.options.nn.FeedForward
+---@param activation? string|flame.options.nn.FeedForward  "gelu"
+---@param dropout? number|flame.options.nn.FeedForward  0
+---@param bias? boolean|flame.options.nn.FeedForward  true
+---@param out_features? integer|flame.options.nn.FeedForward
+---@param device? string|flame.options.nn.FeedForward
+---@param dtype? string|flame.options.nn.FeedForward
+---@overload fun(options: flame.options.nn.FeedForward): flame.FeedForward
+---@return flame.FeedForward
+function nn.FeedForward(features, hidden, activation, dropout, bias, out_features, device, dtype) end
 
---- axes 2 to last as one
----@param first? integer
----@param last? integer
----@return flame.Module
-function nn.Flatten(first, last) end
+---@class flame.options.nn.Flatten
+---@field start_dim? integer  2
+---@field end_dim? integer  -1
+---@field inplace? boolean  false
 
---- sums windows back into an image
----@param ... any
----@return flame.Module
-function nn.Fold(...) end
+--- Axes start_dim to end_dim as one.
+---@param start_dim? integer|flame.options.nn.Flatten  2
+---@param end_dim? integer|flame.options.nn.Flatten  -1
+---@param inplace? boolean|flame.options.nn.Flatten  false
+---@overload fun(options: flame.options.nn.Flatten): flame.Flatten
+---@return flame.Flatten
+function nn.Flatten(start_dim, end_dim, inplace) end
 
---- The module of flame.fractional_max_pool2d.
----@param ... any
----@return flame.Module
-function nn.FractionalMaxPool2d(...) end
+---@class flame.options.nn.Fold
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
 
---- The module of flame.fractional_max_pool3d.
----@param ... any
----@return flame.Module
-function nn.FractionalMaxPool3d(...) end
+--- Sums columns of windows back into an image.
+---@param output_size integer|integer[]
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.nn.Fold  1
+---@param padding? integer|integer[]|flame.options.nn.Fold  0
+---@param stride? integer|integer[]|flame.options.nn.Fold  1
+---@overload fun(options: flame.options.nn.Fold): flame.Fold
+---@return flame.Fold
+function nn.Fold(output_size, kernel_size, dilation, padding, stride) end
+
+---@class flame.options.nn.FractionalMaxPool2d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool2d
+---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool2d
+---@param return_indices? boolean|flame.options.nn.FractionalMaxPool2d  false
+---@param _random_samples? flame.Tensor|flame.options.nn.FractionalMaxPool2d
+---@overload fun(options: flame.options.nn.FractionalMaxPool2d): flame.FractionalMaxPool2d
+---@return flame.FractionalMaxPool2d
+function nn.FractionalMaxPool2d(kernel_size, output_size, output_ratio, return_indices, _random_samples) end
+
+---@class flame.options.nn.FractionalMaxPool3d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool3d
+---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool3d
+---@param return_indices? boolean|flame.options.nn.FractionalMaxPool3d  false
+---@param _random_samples? flame.Tensor|flame.options.nn.FractionalMaxPool3d
+---@overload fun(options: flame.options.nn.FractionalMaxPool3d): flame.FractionalMaxPool3d
+---@return flame.FractionalMaxPool3d
+function nn.FractionalMaxPool3d(kernel_size, output_size, output_ratio, return_indices, _random_samples) end
 
 ---@class flame.options.nn.GEGLU
 ---@field in_features? integer
@@ -5678,237 +8544,706 @@ function nn.FractionalMaxPool3d(...) end
 
 --- x goes through one matrix to twice the features; the second half, through gelu, gates the
 --- first.
----@param ... any
----@return flame.Module
-function nn.GEGLU(...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.GEGLU  true
+---@param device? string|flame.options.nn.GEGLU
+---@param dtype? string|flame.options.nn.GEGLU
+---@overload fun(options: flame.options.nn.GEGLU): flame.GEGLU
+---@return flame.GEGLU
+function nn.GEGLU(in_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.GELU
+---@field approximate? "none"|"tanh"  "none"
+---@field inplace? boolean  false
 
 --- The module of flame.gelu.
----@param ... any
----@return flame.Module
-function nn.GELU(...) end
+---@param approximate? "none"|"tanh"|flame.options.nn.GELU  "none"
+---@param inplace? boolean|flame.options.nn.GELU  false
+---@overload fun(options: flame.options.nn.GELU): flame.GELU
+---@return flame.GELU
+function nn.GELU(approximate, inplace) end
+
+---@class flame.options.nn.GLU
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.glu.
----@param ... any
----@return flame.Module
-function nn.GLU(...) end
+---@param dim? integer|flame.options.nn.GLU  -1
+---@param inplace? boolean|flame.options.nn.GLU  false
+---@overload fun(options: flame.options.nn.GLU): flame.GLU
+---@return flame.GLU
+function nn.GLU(dim, inplace) end
 
---- gated recurrent units: y, h = gru(x[, h]); o: {num_layers, bias, batch_first, dropout, bidirectional}
+---@class flame.options.nn.GRU
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Gated recurrent units: y, h = gru(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.GRU(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.GRU  1
+---@param bias? boolean|flame.options.nn.GRU  true
+---@param batch_first? boolean|flame.options.nn.GRU  false
+---@param dropout? number|flame.options.nn.GRU  0
+---@param bidirectional? boolean|flame.options.nn.GRU  false
+---@param device? string|flame.options.nn.GRU
+---@param dtype? string|flame.options.nn.GRU
+---@overload fun(options: flame.options.nn.GRU): flame.GRU
+---@return flame.GRU
+function nn.GRU(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype) end
 
---- one step of nn.GRU: h = cell(x[, h])
+---@class flame.options.nn.GRUCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.GRU: h = cell(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.GRUCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.GRUCell  true
+---@param device? string|flame.options.nn.GRUCell
+---@param dtype? string|flame.options.nn.GRUCell
+---@overload fun(options: flame.options.nn.GRUCell): flame.GRUCell
+---@return flame.GRUCell
+function nn.GRUCell(input_size, hidden_size, bias, device, dtype) end
+
+---@class flame.options.nn.GaussianNLLLoss
+---@field full? boolean  false
+---@field eps? number  1e-6
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.gaussian_nll_loss.
----@param ... any
----@return flame.Module
-function nn.GaussianNLLLoss(...) end
+---@param full? boolean|flame.options.nn.GaussianNLLLoss  false
+---@param eps? number|flame.options.nn.GaussianNLLLoss  1e-6
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.GaussianNLLLoss  "mean"
+---@overload fun(options: flame.options.nn.GaussianNLLLoss): flame.GaussianNLLLoss
+---@return flame.GaussianNLLLoss
+function nn.GaussianNLLLoss(full, eps, reduction) end
 
---- group_norm with weights
----@param groups integer
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.GroupNorm(groups, channels, o) end
+---@class flame.options.nn.GroupNorm
+---@field num_groups? integer
+---@field num_channels? integer
+---@field eps? number  1e-5
+---@field affine? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- Normalises the channels (axis 2) in groups; weight and bias (channels).
+---@param num_groups integer
+---@param num_channels integer
+---@param eps? number|flame.options.nn.GroupNorm  1e-5
+---@param affine? boolean|flame.options.nn.GroupNorm  true
+---@param device? string|flame.options.nn.GroupNorm
+---@param dtype? string|flame.options.nn.GroupNorm
+---@overload fun(options: flame.options.nn.GroupNorm): flame.GroupNorm
+---@return flame.GroupNorm
+function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
+
+---@class flame.options.nn.Hardshrink
+---@field lambd? number  0.5
+---@field inplace? boolean  false
 
 --- The module of flame.hardshrink.
----@param ... any
----@return flame.Module
-function nn.Hardshrink(...) end
+---@param lambd? number|flame.options.nn.Hardshrink  0.5
+---@param inplace? boolean|flame.options.nn.Hardshrink  false
+---@overload fun(options: flame.options.nn.Hardshrink): flame.Hardshrink
+---@return flame.Hardshrink
+function nn.Hardshrink(lambd, inplace) end
+
+---@class flame.options.nn.Hardsigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.hardsigmoid.
----@param ... any
----@return flame.Module
-function nn.Hardsigmoid(...) end
+---@param inplace? boolean|flame.options.nn.Hardsigmoid  false
+---@overload fun(options: flame.options.nn.Hardsigmoid): flame.Hardsigmoid
+---@return flame.Hardsigmoid
+function nn.Hardsigmoid(inplace) end
+
+---@class flame.options.nn.Hardswish
+---@field inplace? boolean  false
 
 --- The module of flame.hardswish.
----@param ... any
----@return flame.Module
-function nn.Hardswish(...) end
+---@param inplace? boolean|flame.options.nn.Hardswish  false
+---@overload fun(options: flame.options.nn.Hardswish): flame.Hardswish
+---@return flame.Hardswish
+function nn.Hardswish(inplace) end
+
+---@class flame.options.nn.Hardtanh
+---@field min_val? number  -1
+---@field max_val? number  1
+---@field inplace? boolean  false
 
 --- The module of flame.hardtanh.
----@param ... any
----@return flame.Module
-function nn.Hardtanh(...) end
+---@param min_val? number|flame.options.nn.Hardtanh  -1
+---@param max_val? number|flame.options.nn.Hardtanh  1
+---@param inplace? boolean|flame.options.nn.Hardtanh  false
+---@overload fun(options: flame.options.nn.Hardtanh): flame.Hardtanh
+---@return flame.Hardtanh
+function nn.Hardtanh(min_val, max_val, inplace) end
+
+---@class flame.options.nn.HingeEmbeddingLoss
+---@field margin? number  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.hinge_embedding_loss.
----@param ... any
----@return flame.Module
-function nn.HingeEmbeddingLoss(...) end
+---@param margin? number|flame.options.nn.HingeEmbeddingLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HingeEmbeddingLoss  "mean"
+---@overload fun(options: flame.options.nn.HingeEmbeddingLoss): flame.HingeEmbeddingLoss
+---@return flame.HingeEmbeddingLoss
+function nn.HingeEmbeddingLoss(margin, reduction) end
+
+---@class flame.options.nn.HingeLoss
+---@field margin? number  1
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.hinge_loss.
----@param ... any
----@return flame.Module
-function nn.HingeLoss(...) end
+---@param margin? number|flame.options.nn.HingeLoss  1
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HingeLoss  "mean"
+---@overload fun(options: flame.options.nn.HingeLoss): flame.HingeLoss
+---@return flame.HingeLoss
+function nn.HingeLoss(margin, reduction) end
+
+---@class flame.options.nn.HuberLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field delta? number  1
 
 --- The module of flame.huber_loss.
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.HuberLoss  "mean"
+---@param delta? number|flame.options.nn.HuberLoss  1
+---@overload fun(options: flame.options.nn.HuberLoss): flame.HuberLoss
+---@return flame.HuberLoss
+function nn.HuberLoss(reduction, delta) end
+
+--- Gives its argument back; whatever the constructor is given.
 ---@param ... any
----@return flame.Module
-function nn.HuberLoss(...) end
+---@return flame.Identity
+function nn.Identity(...) end
 
---- gives its argument back
----@return flame.Module
-function nn.Identity() end
+---@class flame.options.nn.InstanceNorm1d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
 
---- instance_norm over 1 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm1d(channels, o) end
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm1d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm1d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm1d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm1d  false
+---@param device? string|flame.options.nn.InstanceNorm1d
+---@param dtype? string|flame.options.nn.InstanceNorm1d
+---@overload fun(options: flame.options.nn.InstanceNorm1d): flame.InstanceNorm1d
+---@return flame.InstanceNorm1d
+function nn.InstanceNorm1d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
 
---- instance_norm over 2 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm2d(channels, o) end
+---@class flame.options.nn.InstanceNorm2d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
 
---- instance_norm over 3 axes
----@param channels integer
----@param o? table?
----@return flame.Module
-function nn.InstanceNorm3d(channels, o) end
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm2d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm2d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm2d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm2d  false
+---@param device? string|flame.options.nn.InstanceNorm2d
+---@param dtype? string|flame.options.nn.InstanceNorm2d
+---@overload fun(options: flame.options.nn.InstanceNorm2d): flame.InstanceNorm2d
+---@return flame.InstanceNorm2d
+function nn.InstanceNorm2d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.InstanceNorm3d
+---@field num_features? integer
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- instance_norm, with weights where affine is true.
+---@param num_features integer
+---@param eps? number|flame.options.nn.InstanceNorm3d  1e-5
+---@param momentum? number|flame.options.nn.InstanceNorm3d  0.1
+---@param affine? boolean|flame.options.nn.InstanceNorm3d  false
+---@param track_running_stats? boolean|flame.options.nn.InstanceNorm3d  false
+---@param device? string|flame.options.nn.InstanceNorm3d
+---@param dtype? string|flame.options.nn.InstanceNorm3d
+---@overload fun(options: flame.options.nn.InstanceNorm3d): flame.InstanceNorm3d
+---@return flame.InstanceNorm3d
+function nn.InstanceNorm3d(num_features, eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.KLDivLoss
+---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
+---@field log_target? boolean  false
 
 --- The module of flame.kl_div.
----@param ... any
----@return flame.Module
-function nn.KLDivLoss(...) end
+---@param reduction? "mean"|"sum"|"none"|"batchmean"|flame.options.nn.KLDivLoss  "mean"
+---@param log_target? boolean|flame.options.nn.KLDivLoss  false
+---@overload fun(options: flame.options.nn.KLDivLoss): flame.KLDivLoss
+---@return flame.KLDivLoss
+function nn.KLDivLoss(reduction, log_target) end
+
+---@class flame.options.nn.L1Loss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.l1_loss.
----@param ... any
----@return flame.Module
-function nn.L1Loss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.L1Loss  "mean"
+---@overload fun(options: flame.options.nn.L1Loss): flame.L1Loss
+---@return flame.L1Loss
+function nn.L1Loss(reduction) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool1d(...) end
+---@class flame.options.nn.LPPool1d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool2d(...) end
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool1d
+---@param ceil_mode? boolean|flame.options.nn.LPPool1d  false
+---@overload fun(options: flame.options.nn.LPPool1d): flame.LPPool1d
+---@return flame.LPPool1d
+function nn.LPPool1d(norm_type, kernel_size, stride, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.LPPool3d(...) end
+---@class flame.options.nn.LPPool2d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
 
---- long short-term memory: y, h, c = lstm(x[, h, c]); o: {num_layers, bias, batch_first, dropout, bidirectional, proj_size}
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool2d
+---@param ceil_mode? boolean|flame.options.nn.LPPool2d  false
+---@overload fun(options: flame.options.nn.LPPool2d): flame.LPPool2d
+---@return flame.LPPool2d
+function nn.LPPool2d(norm_type, kernel_size, stride, ceil_mode) end
+
+---@class flame.options.nn.LPPool3d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- The p-norm of each window.
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LPPool3d
+---@param ceil_mode? boolean|flame.options.nn.LPPool3d  false
+---@overload fun(options: flame.options.nn.LPPool3d): flame.LPPool3d
+---@return flame.LPPool3d
+function nn.LPPool3d(norm_type, kernel_size, stride, ceil_mode) end
+
+---@class flame.options.nn.LSTM
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field proj_size? integer  0
+---@field device? string
+---@field dtype? string
+
+--- Long short-term memory: y, h, c = lstm(x[, h, c]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.LSTM(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.LSTM  1
+---@param bias? boolean|flame.options.nn.LSTM  true
+---@param batch_first? boolean|flame.options.nn.LSTM  false
+---@param dropout? number|flame.options.nn.LSTM  0
+---@param bidirectional? boolean|flame.options.nn.LSTM  false
+---@param proj_size? integer|flame.options.nn.LSTM  0
+---@param device? string|flame.options.nn.LSTM
+---@param dtype? string|flame.options.nn.LSTM
+---@overload fun(options: flame.options.nn.LSTM): flame.LSTM
+---@return flame.LSTM
+function nn.LSTM(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype) end
 
---- one step of nn.LSTM: h, c = cell(x[, h, c])
+---@class flame.options.nn.LSTMCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.LSTM: h, c = cell(x[, h, c]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.LSTMCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.LSTMCell  true
+---@param device? string|flame.options.nn.LSTMCell
+---@param dtype? string|flame.options.nn.LSTMCell
+---@overload fun(options: flame.options.nn.LSTMCell): flame.LSTMCell
+---@return flame.LSTMCell
+function nn.LSTMCell(input_size, hidden_size, bias, device, dtype) end
 
---- Normalises over the last axes of the given shape; weight and bias of that shape.
----@param shape integer|integer[]
----@param ... any
----@return flame.Module
-function nn.LayerNorm(shape, ...) end
+---@class flame.options.nn.LayerNorm
+---@field normalized_shape? integer|integer[]
+---@field eps? number  1e-5
+---@field elementwise_affine? boolean  true
+---@field bias? boolean  true
+---@field affine? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.BatchNorm1d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm1d(o) end
+--- Normalises over the last axes of the given shape; weight and bias of that shape. affine is
+--- another name of elementwise_affine.
+---@param normalized_shape integer|integer[]
+---@param eps? number|flame.options.nn.LayerNorm  1e-5
+---@param elementwise_affine? boolean|flame.options.nn.LayerNorm  true
+---@param bias? boolean|flame.options.nn.LayerNorm  true
+---@overload fun(options: flame.options.nn.LayerNorm): flame.LayerNorm
+---@return flame.LayerNorm
+function nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias) end
 
---- nn.BatchNorm2d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm2d(o) end
+---@class flame.options.nn.LazyBatchNorm1d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.BatchNorm3d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyBatchNorm3d(o) end
+--- nn.BatchNorm1d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm1d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm1d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm1d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm1d  true
+---@param device? string|flame.options.nn.LazyBatchNorm1d
+---@param dtype? string|flame.options.nn.LazyBatchNorm1d
+---@overload fun(options: flame.options.nn.LazyBatchNorm1d): flame.LazyBatchNorm1d
+---@return flame.LazyBatchNorm1d
+function nn.LazyBatchNorm1d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.Conv1d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv1d(channels, size, o) end
+---@class flame.options.nn.LazyBatchNorm2d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.Conv2d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv2d(channels, size, o) end
+--- nn.BatchNorm2d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm2d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm2d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm2d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm2d  true
+---@param device? string|flame.options.nn.LazyBatchNorm2d
+---@param dtype? string|flame.options.nn.LazyBatchNorm2d
+---@overload fun(options: flame.options.nn.LazyBatchNorm2d): flame.LazyBatchNorm2d
+---@return flame.LazyBatchNorm2d
+function nn.LazyBatchNorm2d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.Conv3d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConv3d(channels, size, o) end
+---@class flame.options.nn.LazyBatchNorm3d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  true
+---@field track_running_stats? boolean  true
+---@field device? string
+---@field dtype? string
 
---- nn.ConvTranspose1d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose1d(channels, size, o) end
+--- nn.BatchNorm3d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyBatchNorm3d  1e-5
+---@param momentum? number|flame.options.nn.LazyBatchNorm3d  0.1
+---@param affine? boolean|flame.options.nn.LazyBatchNorm3d  true
+---@param track_running_stats? boolean|flame.options.nn.LazyBatchNorm3d  true
+---@param device? string|flame.options.nn.LazyBatchNorm3d
+---@param dtype? string|flame.options.nn.LazyBatchNorm3d
+---@overload fun(options: flame.options.nn.LazyBatchNorm3d): flame.LazyBatchNorm3d
+---@return flame.LazyBatchNorm3d
+function nn.LazyBatchNorm3d(eps, momentum, affine, track_running_stats, device, dtype) end
 
---- nn.ConvTranspose2d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose2d(channels, size, o) end
+---@class flame.options.nn.LazyConv1d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.ConvTranspose3d that takes its input channels from the first input
----@param channels integer
----@param size integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.LazyConvTranspose3d(channels, size, o) end
+--- nn.Conv1d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv1d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv1d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv1d  1
+---@param groups? integer|flame.options.nn.LazyConv1d  1
+---@param bias? boolean|flame.options.nn.LazyConv1d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv1d  "zeros"
+---@param device? string|flame.options.nn.LazyConv1d
+---@param dtype? string|flame.options.nn.LazyConv1d
+---@overload fun(options: flame.options.nn.LazyConv1d): flame.LazyConv1d
+---@return flame.LazyConv1d
+function nn.LazyConv1d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- nn.InstanceNorm1d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm1d(o) end
+---@class flame.options.nn.LazyConv2d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.InstanceNorm2d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm2d(o) end
+--- nn.Conv2d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv2d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv2d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv2d  1
+---@param groups? integer|flame.options.nn.LazyConv2d  1
+---@param bias? boolean|flame.options.nn.LazyConv2d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv2d  "zeros"
+---@param device? string|flame.options.nn.LazyConv2d
+---@param dtype? string|flame.options.nn.LazyConv2d
+---@overload fun(options: flame.options.nn.LazyConv2d): flame.LazyConv2d
+---@return flame.LazyConv2d
+function nn.LazyConv2d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
 
---- nn.InstanceNorm3d that takes its channels from the first input
----@param o? table?
----@return flame.Module
-function nn.LazyInstanceNorm3d(o) end
+---@class flame.options.nn.LazyConv3d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|"same"|"valid"|any[]  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field padding_mode? "zeros"|"reflect"|"replicate"|"circular"  "zeros"
+---@field device? string
+---@field dtype? string
 
---- nn.Linear that takes the size of its input from the first one
----@param outputs integer
----@param o? table?
----@return flame.Module
-function nn.LazyLinear(outputs, o) end
+--- nn.Conv3d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConv3d  1
+---@param padding? integer|integer[]|"same"|"valid"|any[]|flame.options.nn.LazyConv3d  0
+---@param dilation? integer|integer[]|flame.options.nn.LazyConv3d  1
+---@param groups? integer|flame.options.nn.LazyConv3d  1
+---@param bias? boolean|flame.options.nn.LazyConv3d  true
+---@param padding_mode? "zeros"|"reflect"|"replicate"|"circular"|flame.options.nn.LazyConv3d  "zeros"
+---@param device? string|flame.options.nn.LazyConv3d
+---@param dtype? string|flame.options.nn.LazyConv3d
+---@overload fun(options: flame.options.nn.LazyConv3d): flame.LazyConv3d
+---@return flame.LazyConv3d
+function nn.LazyConv3d(out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose1d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose1d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose1d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose1d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose1d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose1d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose1d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose1d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose1d
+---@param dtype? string|flame.options.nn.LazyConvTranspose1d
+---@overload fun(options: flame.options.nn.LazyConvTranspose1d): flame.LazyConvTranspose1d
+---@return flame.LazyConvTranspose1d
+function nn.LazyConvTranspose1d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose2d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose2d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose2d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose2d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose2d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose2d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose2d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose2d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose2d
+---@param dtype? string|flame.options.nn.LazyConvTranspose2d
+---@overload fun(options: flame.options.nn.LazyConvTranspose2d): flame.LazyConvTranspose2d
+---@return flame.LazyConvTranspose2d
+function nn.LazyConvTranspose2d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyConvTranspose3d
+---@field out_channels? integer
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field bias? boolean  true
+---@field dilation? integer|integer[]  1
+---@field padding_mode? "zeros"  "zeros"
+---@field device? string
+---@field dtype? string
+
+--- nn.ConvTranspose3d that takes the size of its input from the first one.
+---@param out_channels integer
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.LazyConvTranspose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.nn.LazyConvTranspose3d  0
+---@param output_padding? integer|integer[]|flame.options.nn.LazyConvTranspose3d  0
+---@param groups? integer|flame.options.nn.LazyConvTranspose3d  1
+---@param bias? boolean|flame.options.nn.LazyConvTranspose3d  true
+---@param dilation? integer|integer[]|flame.options.nn.LazyConvTranspose3d  1
+---@param padding_mode? "zeros"|flame.options.nn.LazyConvTranspose3d  "zeros"
+---@param device? string|flame.options.nn.LazyConvTranspose3d
+---@param dtype? string|flame.options.nn.LazyConvTranspose3d
+---@overload fun(options: flame.options.nn.LazyConvTranspose3d): flame.LazyConvTranspose3d
+---@return flame.LazyConvTranspose3d
+function nn.LazyConvTranspose3d(out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm1d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm1d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm1d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm1d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm1d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm1d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm1d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm1d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm1d): flame.LazyInstanceNorm1d
+---@return flame.LazyInstanceNorm1d
+function nn.LazyInstanceNorm1d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm2d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm2d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm2d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm2d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm2d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm2d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm2d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm2d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm2d): flame.LazyInstanceNorm2d
+---@return flame.LazyInstanceNorm2d
+function nn.LazyInstanceNorm2d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyInstanceNorm3d
+---@field eps? number  1e-5
+---@field momentum? number  0.1
+---@field affine? boolean  false
+---@field track_running_stats? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- nn.InstanceNorm3d that takes the size of its input from the first one.
+---@param eps? number|flame.options.nn.LazyInstanceNorm3d  1e-5
+---@param momentum? number|flame.options.nn.LazyInstanceNorm3d  0.1
+---@param affine? boolean|flame.options.nn.LazyInstanceNorm3d  false
+---@param track_running_stats? boolean|flame.options.nn.LazyInstanceNorm3d  false
+---@param device? string|flame.options.nn.LazyInstanceNorm3d
+---@param dtype? string|flame.options.nn.LazyInstanceNorm3d
+---@overload fun(options: flame.options.nn.LazyInstanceNorm3d): flame.LazyInstanceNorm3d
+---@return flame.LazyInstanceNorm3d
+function nn.LazyInstanceNorm3d(eps, momentum, affine, track_running_stats, device, dtype) end
+
+---@class flame.options.nn.LazyLinear
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- nn.Linear that takes the size of its input from the first one.
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.LazyLinear  true
+---@param device? string|flame.options.nn.LazyLinear
+---@param dtype? string|flame.options.nn.LazyLinear
+---@overload fun(options: flame.options.nn.LazyLinear): flame.LazyLinear
+---@return flame.LazyLinear
+function nn.LazyLinear(out_features, bias, device, dtype) end
+
+---@class flame.options.nn.LeakyReLU
+---@field negative_slope? number  0.01
+---@field inplace? boolean  false
 
 --- The module of flame.leaky_relu.
----@param ... any
----@return flame.Module
-function nn.LeakyReLU(...) end
+---@param negative_slope? number|flame.options.nn.LeakyReLU  0.01
+---@param inplace? boolean|flame.options.nn.LeakyReLU  false
+---@overload fun(options: flame.options.nn.LeakyReLU): flame.LeakyReLU
+---@return flame.LeakyReLU
+function nn.LeakyReLU(negative_slope, inplace) end
+
+---@class flame.options.nn.Linear
+---@field in_features? integer
+---@field out_features? integer
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
 --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
----@param inputs any
----@param outputs any
----@param ... any
----@return flame.Module
-function nn.Linear(inputs, outputs, ...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.Linear  true
+---@param device? string|flame.options.nn.Linear
+---@param dtype? string|flame.options.nn.Linear
+---@overload fun(options: flame.options.nn.Linear): flame.Linear
+---@return flame.Linear
+function nn.Linear(in_features, out_features, bias, device, dtype) end
 
 ---@class flame.options.nn.LoRA
 ---@field rows? integer
@@ -5921,285 +9256,643 @@ function nn.Linear(inputs, outputs, ...) end
 
 --- The adapter of a weight of so many rows and columns: A starts as a linear layer's weight, B at
 --- 0, so that nothing changes at first. scale is alpha / rank.
----@param ... any
----@return flame.Module
-function nn.LoRA(...) end
+---@param rows integer
+---@param columns integer
+---@param rank? integer|flame.options.nn.LoRA  8
+---@param scale? number|flame.options.nn.LoRA  1
+---@param dropout? number|flame.options.nn.LoRA  0
+---@param device? string|flame.options.nn.LoRA
+---@param dtype? string|flame.options.nn.LoRA
+---@overload fun(options: flame.options.nn.LoRA): flame.LoRA
+---@return flame.LoRA
+function nn.LoRA(rows, columns, rank, scale, dropout, device, dtype) end
 
---- The module of flame.local_response_norm.
----@param ... any
----@return flame.Module
-function nn.LocalResponseNorm(...) end
+---@class flame.options.nn.LocalResponseNorm
+---@field size? integer
+---@field alpha? number  1e-4
+---@field beta? number  0.75
+---@field k? number  1
+
+--- x over a power of the mean of its squares in neighbouring channels.
+---@param size integer
+---@param alpha? number|flame.options.nn.LocalResponseNorm  1e-4
+---@param beta? number|flame.options.nn.LocalResponseNorm  0.75
+---@param k? number|flame.options.nn.LocalResponseNorm  1
+---@overload fun(options: flame.options.nn.LocalResponseNorm): flame.LocalResponseNorm
+---@return flame.LocalResponseNorm
+function nn.LocalResponseNorm(size, alpha, beta, k) end
+
+---@class flame.options.nn.LogSigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.logsigmoid.
----@param ... any
----@return flame.Module
-function nn.LogSigmoid(...) end
+---@param inplace? boolean|flame.options.nn.LogSigmoid  false
+---@overload fun(options: flame.options.nn.LogSigmoid): flame.LogSigmoid
+---@return flame.LogSigmoid
+function nn.LogSigmoid(inplace) end
+
+---@class flame.options.nn.LogSoftmax
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.log_softmax.
----@param ... any
----@return flame.Module
-function nn.LogSoftmax(...) end
+---@param dim? integer|flame.options.nn.LogSoftmax  -1
+---@param inplace? boolean|flame.options.nn.LogSoftmax  false
+---@overload fun(options: flame.options.nn.LogSoftmax): flame.LogSoftmax
+---@return flame.LogSoftmax
+function nn.LogSoftmax(dim, inplace) end
+
+---@class flame.options.nn.MSELoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.mse_loss.
----@param ... any
----@return flame.Module
-function nn.MSELoss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MSELoss  "mean"
+---@overload fun(options: flame.options.nn.MSELoss): flame.MSELoss
+---@return flame.MSELoss
+function nn.MSELoss(reduction) end
+
+---@class flame.options.nn.MarginRankingLoss
+---@field margin? number  0
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.margin_ranking_loss.
----@param ... any
----@return flame.Module
-function nn.MarginRankingLoss(...) end
+---@param margin? number|flame.options.nn.MarginRankingLoss  0
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MarginRankingLoss  "mean"
+---@overload fun(options: flame.options.nn.MarginRankingLoss): flame.MarginRankingLoss
+---@return flame.MarginRankingLoss
+function nn.MarginRankingLoss(margin, reduction) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool1d(...) end
+---@class flame.options.nn.MaxPool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool2d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool1d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool1d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool1d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool1d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool1d  false
+---@overload fun(options: flame.options.nn.MaxPool1d): flame.MaxPool1d
+---@return flame.MaxPool1d
+function nn.MaxPool1d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxPool3d(...) end
+---@class flame.options.nn.MaxPool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool1d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool2d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool2d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool2d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool2d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool2d  false
+---@overload fun(options: flame.options.nn.MaxPool2d): flame.MaxPool2d
+---@return flame.MaxPool2d
+function nn.MaxPool2d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool2d(...) end
+---@class flame.options.nn.MaxPool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field return_indices? boolean  false
+---@field ceil_mode? boolean  false
 
---- the module of the pooling function
----@param ... any
----@return flame.Module
-function nn.MaxUnpool3d(...) end
+--- The largest element of each window; with return_indices their positions too.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxPool3d
+---@param padding? integer|integer[]|flame.options.nn.MaxPool3d  0
+---@param dilation? integer|integer[]|flame.options.nn.MaxPool3d  1
+---@param return_indices? boolean|flame.options.nn.MaxPool3d  false
+---@param ceil_mode? boolean|flame.options.nn.MaxPool3d  false
+---@overload fun(options: flame.options.nn.MaxPool3d): flame.MaxPool3d
+---@return flame.MaxPool3d
+function nn.MaxPool3d(kernel_size, stride, padding, dilation, return_indices, ceil_mode) end
+
+---@class flame.options.nn.MaxUnpool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool1d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool1d  0
+---@overload fun(options: flame.options.nn.MaxUnpool1d): flame.MaxUnpool1d
+---@return flame.MaxUnpool1d
+function nn.MaxUnpool1d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.MaxUnpool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool2d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool2d  0
+---@overload fun(options: flame.options.nn.MaxUnpool2d): flame.MaxUnpool2d
+---@return flame.MaxUnpool2d
+function nn.MaxUnpool2d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.MaxUnpool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+
+--- Puts values back to the positions that MaxPool gave, 0 elsewhere.
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.nn.MaxUnpool3d
+---@param padding? integer|integer[]|flame.options.nn.MaxUnpool3d  0
+---@overload fun(options: flame.options.nn.MaxUnpool3d): flame.MaxUnpool3d
+---@return flame.MaxUnpool3d
+function nn.MaxUnpool3d(kernel_size, stride, padding) end
+
+---@class flame.options.nn.Mish
+---@field inplace? boolean  false
 
 --- The module of flame.mish.
----@param ... any
----@return flame.Module
-function nn.Mish(...) end
+---@param inplace? boolean|flame.options.nn.Mish  false
+---@overload fun(options: flame.options.nn.Mish): flame.Mish
+---@return flame.Mish
+function nn.Mish(inplace) end
 
 --- the parent of all modules; nn.Module.extend(name) makes a class
 ---@return flame.Module
 function nn.Module() end
 
+---@class flame.options.nn.ModuleDict
+---@field modules? table
+
 --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
----@param t any
----@return flame.Module
-function nn.ModuleDict(t) end
+---@param modules? table|flame.options.nn.ModuleDict
+---@overload fun(options: flame.options.nn.ModuleDict): flame.ModuleDict
+---@return flame.ModuleDict
+function nn.ModuleDict(modules) end
+
+---@class flame.options.nn.ModuleList
+---@field modules? flame.Module[]
 
 --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
----@param list flame.Tensor[]
----@return flame.Module
-function nn.ModuleList(list) end
+---@param modules? flame.Module[]|flame.options.nn.ModuleList
+---@overload fun(options: flame.options.nn.ModuleList): flame.ModuleList
+---@return flame.ModuleList
+function nn.ModuleList(modules) end
 
---- multilabel_margin_loss
----@param o? table
----@return flame.Module
-function nn.MultiLabelMarginLoss(o) end
+---@class flame.options.nn.MultiLabelMarginLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- multilabel_soft_margin_loss
----@param o? table
----@return flame.Module
-function nn.MultiLabelSoftMarginLoss(o) end
+--- The module of flame.multilabel_margin_loss.
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiLabelMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiLabelMarginLoss): flame.MultiLabelMarginLoss
+---@return flame.MultiLabelMarginLoss
+function nn.MultiLabelMarginLoss(reduction) end
+
+---@class flame.options.nn.MultiLabelSoftMarginLoss
+---@field weight? flame.Tensor|number
+---@field reduction? "mean"|"sum"|"none"  "mean"
+
+--- The module of flame.multilabel_soft_margin_loss.
+---@param weight? flame.Tensor|number|flame.options.nn.MultiLabelSoftMarginLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiLabelSoftMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiLabelSoftMarginLoss): flame.MultiLabelSoftMarginLoss
+---@return flame.MultiLabelSoftMarginLoss
+function nn.MultiLabelSoftMarginLoss(weight, reduction) end
+
+---@class flame.options.nn.MultiMarginLoss
+---@field p? integer  1
+---@field margin? number  1
+---@field weight? flame.Tensor
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.multi_margin_loss.
----@param ... any
----@return flame.Module
-function nn.MultiMarginLoss(...) end
+---@param p? integer|flame.options.nn.MultiMarginLoss  1
+---@param margin? number|flame.options.nn.MultiMarginLoss  1
+---@param weight? flame.Tensor|flame.options.nn.MultiMarginLoss
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.MultiMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.MultiMarginLoss): flame.MultiMarginLoss
+---@return flame.MultiMarginLoss
+function nn.MultiMarginLoss(p, margin, weight, reduction) end
 
---- PyTorch's attention over several heads
----@param size integer
----@param heads integer
----@param o? table?
----@return flame.Module
-function nn.MultiheadAttention(size, heads, o) end
+---@class flame.options.nn.MultiheadAttention
+---@field embed_dim? integer
+---@field num_heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+---@field add_bias_kv? boolean  false
+---@field add_zero_attn? boolean  false
+---@field kdim? integer  embed_dim
+---@field vdim? integer  embed_dim
+---@field batch_first? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
+--- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight
+--- where keys or values have other sizes (kdim, vdim).
+---
+--- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights
+--- = true, is_causal}) gives the result and the weights (batch, time, source), nil without
+--- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
+--- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
+--- holds beside one.
+---@param embed_dim integer
+---@param num_heads integer
+---@param dropout? number|flame.options.nn.MultiheadAttention  0
+---@param bias? boolean|flame.options.nn.MultiheadAttention  true
+---@param add_bias_kv? boolean|flame.options.nn.MultiheadAttention  false
+---@param add_zero_attn? boolean|flame.options.nn.MultiheadAttention  false
+---@param kdim? integer|flame.options.nn.MultiheadAttention  embed_dim
+---@param vdim? integer|flame.options.nn.MultiheadAttention  embed_dim
+---@param batch_first? boolean|flame.options.nn.MultiheadAttention  false
+---@param device? string|flame.options.nn.MultiheadAttention
+---@param dtype? string|flame.options.nn.MultiheadAttention
+---@overload fun(options: flame.options.nn.MultiheadAttention): flame.MultiheadAttention
+---@return flame.MultiheadAttention
+function nn.MultiheadAttention(embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype) end
+
+---@class flame.options.nn.NLLLoss
+---@field weight? flame.Tensor
+---@field ignore_index? integer  -100
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.nll_loss.
----@param ... any
----@return flame.Module
-function nn.NLLLoss(...) end
+---@param weight? flame.Tensor|flame.options.nn.NLLLoss
+---@param ignore_index? integer|flame.options.nn.NLLLoss  -100
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.NLLLoss  "mean"
+---@overload fun(options: flame.options.nn.NLLLoss): flame.NLLLoss
+---@return flame.NLLLoss
+function nn.NLLLoss(weight, ignore_index, reduction) end
 
---- prelu with a learned slope
----@param n? integer
----@param o? table?
----@return flame.Module
-function nn.PReLU(n, o) end
+---@class flame.options.nn.PReLU
+---@field num_parameters? integer  1
+---@field init? number  0.25
+---@field device? string
+---@field dtype? string
 
---- The module of flame.pairwise_distance.
----@param ... any
----@return flame.Module
-function nn.PairwiseDistance(...) end
+--- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
+---@param num_parameters? integer|flame.options.nn.PReLU  1
+---@param init? number|flame.options.nn.PReLU  0.25
+---@param device? string|flame.options.nn.PReLU
+---@param dtype? string|flame.options.nn.PReLU
+---@overload fun(options: flame.options.nn.PReLU): flame.PReLU
+---@return flame.PReLU
+function nn.PReLU(num_parameters, init, device, dtype) end
+
+---@class flame.options.nn.PairwiseDistance
+---@field p? number  2
+---@field eps? number  1e-6
+---@field keepdim? boolean  false
+
+--- The p-norm of the difference of two tensors along the last axis.
+---@param p? number|flame.options.nn.PairwiseDistance  2
+---@param eps? number|flame.options.nn.PairwiseDistance  1e-6
+---@param keepdim? boolean|flame.options.nn.PairwiseDistance  false
+---@overload fun(options: flame.options.nn.PairwiseDistance): flame.PairwiseDistance
+---@return flame.PairwiseDistance
+function nn.PairwiseDistance(p, eps, keepdim) end
+
+---@class flame.options.nn.Parameter
+---@field requires_grad? boolean  true
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
 --- a value of its own, since views can not be written.
 ---@param x flame.Tensor
----@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
+---@param requires_grad? boolean|flame.options.nn.Parameter  true
 ---@return flame.Tensor
 function nn.Parameter(x, requires_grad) end
 
---- Parameters by name, and in a list.
----@param t any
----@return flame.Module
-function nn.ParameterDict(t) end
+---@class flame.options.nn.ParameterDict
+---@field parameters? table
 
---- a list of parameters
----@param list flame.Tensor[]
----@return flame.Module
-function nn.ParameterList(list) end
+--- Parameters by name, in the order of the names.
+---@param parameters? table|flame.options.nn.ParameterDict
+---@overload fun(options: flame.options.nn.ParameterDict): flame.ParameterDict
+---@return flame.ParameterDict
+function nn.ParameterDict(parameters) end
+
+---@class flame.options.nn.ParameterList
+---@field parameters? flame.Tensor[]
+
+--- A list of parameters; append, # and [] as usual.
+---@param parameters? flame.Tensor[]|flame.options.nn.ParameterList
+---@overload fun(options: flame.options.nn.ParameterList): flame.ParameterList
+---@return flame.ParameterList
+function nn.ParameterList(parameters) end
+
+---@class flame.options.nn.PixelShuffle
+---@field upscale_factor? integer
 
 --- The module of flame.pixel_shuffle.
----@param ... any
----@return flame.Module
-function nn.PixelShuffle(...) end
+---@param upscale_factor integer
+---@overload fun(options: flame.options.nn.PixelShuffle): flame.PixelShuffle
+---@return flame.PixelShuffle
+function nn.PixelShuffle(upscale_factor) end
+
+---@class flame.options.nn.PixelUnshuffle
+---@field downscale_factor? integer
 
 --- The module of flame.pixel_unshuffle.
----@param ... any
----@return flame.Module
-function nn.PixelUnshuffle(...) end
+---@param downscale_factor integer
+---@overload fun(options: flame.options.nn.PixelUnshuffle): flame.PixelUnshuffle
+---@return flame.PixelUnshuffle
+function nn.PixelUnshuffle(downscale_factor) end
+
+---@class flame.options.nn.PoissonNLLLoss
+---@field log_input? boolean  true
+---@field full? boolean  false
+---@field eps? number  1e-8
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.poisson_nll_loss.
----@param ... any
----@return flame.Module
-function nn.PoissonNLLLoss(...) end
+---@param log_input? boolean|flame.options.nn.PoissonNLLLoss  true
+---@param full? boolean|flame.options.nn.PoissonNLLLoss  false
+---@param eps? number|flame.options.nn.PoissonNLLLoss  1e-8
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.PoissonNLLLoss  "mean"
+---@overload fun(options: flame.options.nn.PoissonNLLLoss): flame.PoissonNLLLoss
+---@return flame.PoissonNLLLoss
+function nn.PoissonNLLLoss(log_input, full, eps, reduction) end
 
---- rms_norm with a weight
----@param shape integer|integer[]
----@param o? table?
----@return flame.Module
-function nn.RMSNorm(shape, o) end
+---@class flame.options.nn.RMSNorm
+---@field normalized_shape? integer|integer[]
+---@field eps? number
+---@field elementwise_affine? boolean  true
+---@field device? string
+---@field dtype? string
+---@field affine? boolean  true
 
---- layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]); o: {num_layers, nonlinearity, bias, batch_first, dropout, bidirectional}
+--- Root-mean-square norm over the last axes of the given shape; weight of that shape.
+--- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of
+--- elementwise_affine.
+---@param normalized_shape integer|integer[]
+---@param eps? number|flame.options.nn.RMSNorm
+---@param elementwise_affine? boolean|flame.options.nn.RMSNorm  true
+---@param device? string|flame.options.nn.RMSNorm
+---@param dtype? string|flame.options.nn.RMSNorm
+---@overload fun(options: flame.options.nn.RMSNorm): flame.RMSNorm
+---@return flame.RMSNorm
+function nn.RMSNorm(normalized_shape, eps, elementwise_affine, device, dtype) end
+
+---@class flame.options.nn.RNN
+---@field input_size? integer
+---@field hidden_size? integer
+---@field num_layers? integer  1
+---@field nonlinearity? "tanh"|"relu"  "tanh"
+---@field bias? boolean  true
+---@field batch_first? boolean  false
+---@field dropout? number  0
+---@field bidirectional? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.RNN(input_size, hidden_size, o) end
+---@param num_layers? integer|flame.options.nn.RNN  1
+---@param nonlinearity? "tanh"|"relu"|flame.options.nn.RNN  "tanh"
+---@param bias? boolean|flame.options.nn.RNN  true
+---@param batch_first? boolean|flame.options.nn.RNN  false
+---@param dropout? number|flame.options.nn.RNN  0
+---@param bidirectional? boolean|flame.options.nn.RNN  false
+---@param device? string|flame.options.nn.RNN
+---@param dtype? string|flame.options.nn.RNN
+---@overload fun(options: flame.options.nn.RNN): flame.RNN
+---@return flame.RNN
+function nn.RNN(input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional, device, dtype) end
 
---- one step of nn.RNN: h = cell(x[, h])
+---@class flame.options.nn.RNNCell
+---@field input_size? integer
+---@field hidden_size? integer
+---@field bias? boolean  true
+---@field nonlinearity? "tanh"|"relu"  "tanh"
+---@field device? string
+---@field dtype? string
+
+--- One step of nn.RNN: h = cell(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
----@param o? table?
----@return flame.Module
-function nn.RNNCell(input_size, hidden_size, o) end
+---@param bias? boolean|flame.options.nn.RNNCell  true
+---@param nonlinearity? "tanh"|"relu"|flame.options.nn.RNNCell  "tanh"
+---@param device? string|flame.options.nn.RNNCell
+---@param dtype? string|flame.options.nn.RNNCell
+---@overload fun(options: flame.options.nn.RNNCell): flame.RNNCell
+---@return flame.RNNCell
+function nn.RNNCell(input_size, hidden_size, bias, nonlinearity, device, dtype) end
+
+---@class flame.options.nn.RReLU
+---@field lower? number  0.125
+---@field upper? number  0.3333333333333333
+---@field inplace? boolean  false
 
 --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
----@param ... any
----@return flame.Module
-function nn.RReLU(...) end
+---@param lower? number|flame.options.nn.RReLU  0.125
+---@param upper? number|flame.options.nn.RReLU  0.3333333333333333
+---@overload fun(options: flame.options.nn.RReLU): flame.RReLU
+---@return flame.RReLU
+function nn.RReLU(lower, upper) end
+
+---@class flame.options.nn.ReLU
+---@field inplace? boolean  false
 
 --- The module of flame.relu.
----@param ... any
----@return flame.Module
-function nn.ReLU(...) end
+---@param inplace? boolean|flame.options.nn.ReLU  false
+---@overload fun(options: flame.options.nn.ReLU): flame.ReLU
+---@return flame.ReLU
+function nn.ReLU(inplace) end
+
+---@class flame.options.nn.ReLU6
+---@field inplace? boolean  false
 
 --- The module of flame.relu6.
----@param ... any
----@return flame.Module
-function nn.ReLU6(...) end
+---@param inplace? boolean|flame.options.nn.ReLU6  false
+---@overload fun(options: flame.options.nn.ReLU6): flame.ReLU6
+---@return flame.ReLU6
+function nn.ReLU6(inplace) end
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad1d(size, ...) end
+---@class flame.options.nn.ReflectionPad1d
+---@field padding? integer|integer[]
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad2d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad1d): flame.ReflectionPad1d
+---@return flame.ReflectionPad1d
+function nn.ReflectionPad1d(padding) end
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReflectionPad3d(size, ...) end
+---@class flame.options.nn.ReflectionPad2d
+---@field padding? integer|integer[]
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad1d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad2d): flame.ReflectionPad2d
+---@return flame.ReflectionPad2d
+function nn.ReflectionPad2d(padding) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad2d(size, ...) end
+---@class flame.options.nn.ReflectionPad3d
+---@field padding? integer|integer[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ReplicationPad3d(size, ...) end
+--- The last axes mirrored at their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReflectionPad3d): flame.ReflectionPad3d
+---@return flame.ReflectionPad3d
+function nn.ReflectionPad3d(padding) end
+
+---@class flame.options.nn.ReplicationPad1d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad1d): flame.ReplicationPad1d
+---@return flame.ReplicationPad1d
+function nn.ReplicationPad1d(padding) end
+
+---@class flame.options.nn.ReplicationPad2d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad2d): flame.ReplicationPad2d
+---@return flame.ReplicationPad2d
+function nn.ReplicationPad2d(padding) end
+
+---@class flame.options.nn.ReplicationPad3d
+---@field padding? integer|integer[]
+
+--- The last axes continued with their ends.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ReplicationPad3d): flame.ReplicationPad3d
+---@return flame.ReplicationPad3d
+function nn.ReplicationPad3d(padding) end
+
+---@class flame.options.nn.SELU
+---@field inplace? boolean  false
 
 --- The module of flame.selu.
----@param ... any
----@return flame.Module
-function nn.SELU(...) end
+---@param inplace? boolean|flame.options.nn.SELU  false
+---@overload fun(options: flame.options.nn.SELU): flame.SELU
+---@return flame.SELU
+function nn.SELU(inplace) end
+
+---@class flame.options.nn.Sequential
+---@field modules? flame.Module|function
 
 --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
 --- stand among them.
----@param list flame.Tensor[]
----@param ... any
----@return flame.Module
-function nn.Sequential(list, ...) end
+---@param ... flame.Module|function
+---@overload fun(options: flame.options.nn.Sequential): flame.Sequential
+---@return flame.Sequential
+function nn.Sequential(...) end
+
+---@class flame.options.nn.SiLU
+---@field inplace? boolean  false
 
 --- The module of flame.silu.
----@param ... any
----@return flame.Module
-function nn.SiLU(...) end
+---@param inplace? boolean|flame.options.nn.SiLU  false
+---@overload fun(options: flame.options.nn.SiLU): flame.SiLU
+---@return flame.SiLU
+function nn.SiLU(inplace) end
+
+---@class flame.options.nn.Sigmoid
+---@field inplace? boolean  false
 
 --- The module of flame.sigmoid.
----@param ... any
----@return flame.Module
-function nn.Sigmoid(...) end
+---@param inplace? boolean|flame.options.nn.Sigmoid  false
+---@overload fun(options: flame.options.nn.Sigmoid): flame.Sigmoid
+---@return flame.Sigmoid
+function nn.Sigmoid(inplace) end
+
+---@class flame.options.nn.SmoothL1Loss
+---@field reduction? "mean"|"sum"|"none"  "mean"
+---@field beta? number  1
 
 --- The module of flame.smooth_l1_loss.
----@param ... any
----@return flame.Module
-function nn.SmoothL1Loss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.SmoothL1Loss  "mean"
+---@param beta? number|flame.options.nn.SmoothL1Loss  1
+---@overload fun(options: flame.options.nn.SmoothL1Loss): flame.SmoothL1Loss
+---@return flame.SmoothL1Loss
+function nn.SmoothL1Loss(reduction, beta) end
+
+---@class flame.options.nn.SoftMarginLoss
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.soft_margin_loss.
----@param ... any
----@return flame.Module
-function nn.SoftMarginLoss(...) end
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.SoftMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.SoftMarginLoss): flame.SoftMarginLoss
+---@return flame.SoftMarginLoss
+function nn.SoftMarginLoss(reduction) end
+
+---@class flame.options.nn.Softmax
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.softmax.
----@param ... any
----@return flame.Module
-function nn.Softmax(...) end
+---@param dim? integer|flame.options.nn.Softmax  -1
+---@param inplace? boolean|flame.options.nn.Softmax  false
+---@overload fun(options: flame.options.nn.Softmax): flame.Softmax
+---@return flame.Softmax
+function nn.Softmax(dim, inplace) end
 
---- softmax over the channels
----@return flame.Module
-function nn.Softmax2d() end
+---@class flame.options.nn.Softmax2d
+---@field inplace? boolean  false
+
+--- Softmax over the channels.
+---@param inplace? boolean|flame.options.nn.Softmax2d  false
+---@overload fun(options: flame.options.nn.Softmax2d): flame.Softmax2d
+---@return flame.Softmax2d
+function nn.Softmax2d(inplace) end
+
+---@class flame.options.nn.Softmin
+---@field dim? integer  -1
+---@field inplace? boolean  false
 
 --- The module of flame.softmin.
----@param ... any
----@return flame.Module
-function nn.Softmin(...) end
+---@param dim? integer|flame.options.nn.Softmin  -1
+---@param inplace? boolean|flame.options.nn.Softmin  false
+---@overload fun(options: flame.options.nn.Softmin): flame.Softmin
+---@return flame.Softmin
+function nn.Softmin(dim, inplace) end
+
+---@class flame.options.nn.Softplus
+---@field beta? number  1
+---@field threshold? number  20
+---@field inplace? boolean  false
 
 --- The module of flame.softplus.
----@param ... any
----@return flame.Module
-function nn.Softplus(...) end
+---@param beta? number|flame.options.nn.Softplus  1
+---@param threshold? number|flame.options.nn.Softplus  20
+---@param inplace? boolean|flame.options.nn.Softplus  false
+---@overload fun(options: flame.options.nn.Softplus): flame.Softplus
+---@return flame.Softplus
+function nn.Softplus(beta, threshold, inplace) end
+
+---@class flame.options.nn.Softshrink
+---@field lambd? number  0.5
+---@field inplace? boolean  false
 
 --- The module of flame.softshrink.
----@param ... any
----@return flame.Module
-function nn.Softshrink(...) end
+---@param lambd? number|flame.options.nn.Softshrink  0.5
+---@param inplace? boolean|flame.options.nn.Softshrink  false
+---@overload fun(options: flame.options.nn.Softshrink): flame.Softshrink
+---@return flame.Softshrink
+function nn.Softshrink(lambd, inplace) end
+
+---@class flame.options.nn.Softsign
+---@field inplace? boolean  false
 
 --- The module of flame.softsign.
----@param ... any
----@return flame.Module
-function nn.Softsign(...) end
+---@param inplace? boolean|flame.options.nn.Softsign  false
+---@overload fun(options: flame.options.nn.Softsign): flame.Softsign
+---@return flame.Softsign
+function nn.Softsign(inplace) end
 
 ---@class flame.options.nn.SwiGLU
 ---@field in_features? integer
@@ -6210,291 +9903,614 @@ function nn.Softsign(...) end
 
 --- x goes through one matrix to twice the features; the second half, through silu, gates the
 --- first.
----@param ... any
----@return flame.Module
-function nn.SwiGLU(...) end
+---@param in_features integer
+---@param out_features integer
+---@param bias? boolean|flame.options.nn.SwiGLU  true
+---@param device? string|flame.options.nn.SwiGLU
+---@param dtype? string|flame.options.nn.SwiGLU
+---@overload fun(options: flame.options.nn.SwiGLU): flame.SwiGLU
+---@return flame.SwiGLU
+function nn.SwiGLU(in_features, out_features, bias, device, dtype) end
+
+---@class flame.options.nn.Tanh
+---@field inplace? boolean  false
 
 --- The module of flame.tanh.
----@param ... any
----@return flame.Module
-function nn.Tanh(...) end
+---@param inplace? boolean|flame.options.nn.Tanh  false
+---@overload fun(options: flame.options.nn.Tanh): flame.Tanh
+---@return flame.Tanh
+function nn.Tanh(inplace) end
+
+---@class flame.options.nn.Tanhshrink
+---@field inplace? boolean  false
 
 --- The module of flame.tanhshrink.
----@param ... any
----@return flame.Module
-function nn.Tanhshrink(...) end
+---@param inplace? boolean|flame.options.nn.Tanhshrink  false
+---@overload fun(options: flame.options.nn.Tanhshrink): flame.Tanhshrink
+---@return flame.Tanhshrink
+function nn.Tanhshrink(inplace) end
+
+---@class flame.options.nn.Threshold
+---@field threshold? number
+---@field value? number
+---@field inplace? boolean  false
 
 --- The module of flame.threshold.
----@param ... any
----@return flame.Module
-function nn.Threshold(...) end
+---@param threshold number
+---@param value number
+---@param inplace? boolean|flame.options.nn.Threshold  false
+---@overload fun(options: flame.options.nn.Threshold): flame.Threshold
+---@return flame.Threshold
+function nn.Threshold(threshold, value, inplace) end
 
---- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers =
---- 6, …} and the options of the layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
----@param ... any
----@return flame.Module
-function nn.Transformer(...) end
+---@class flame.options.nn.Transformer
+---@field d_model? integer  512
+---@field nhead? integer  8
+---@field num_encoder_layers? integer  6
+---@field num_decoder_layers? integer  6
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field custom_encoder? flame.Module|function
+---@field custom_decoder? flame.Module|function
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
---- attention and a small network, each with norm and residual; o: {causal = false, hidden = 4 size, dropout = 0, bias = true}; block(x, {attn_mask =, key_padding_mask =, is_causal =})
+--- Encoder and decoder. model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+---@param d_model? integer|flame.options.nn.Transformer  512
+---@param nhead? integer|flame.options.nn.Transformer  8
+---@param num_encoder_layers? integer|flame.options.nn.Transformer  6
+---@param num_decoder_layers? integer|flame.options.nn.Transformer  6
+---@param dim_feedforward? integer|flame.options.nn.Transformer  2048
+---@param dropout? number|flame.options.nn.Transformer  0.1
+---@param activation? function|string|flame.options.nn.Transformer  "relu"
+---@param custom_encoder? flame.Module|function|flame.options.nn.Transformer
+---@param custom_decoder? flame.Module|function|flame.options.nn.Transformer
+---@param layer_norm_eps? number|flame.options.nn.Transformer  1e-5
+---@param batch_first? boolean|flame.options.nn.Transformer  false
+---@param norm_first? boolean|flame.options.nn.Transformer  false
+---@param bias? boolean|flame.options.nn.Transformer  true
+---@overload fun(options: flame.options.nn.Transformer): flame.Transformer
+---@return flame.Transformer
+function nn.Transformer(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, bias) end
+
+---@class flame.options.nn.Transformer.generate_square_subsequent_mask
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
+---@param size integer
+---@return flame.Tensor
+function nn.Transformer.generate_square_subsequent_mask(size) end
+
+---@class flame.options.nn.TransformerBlock
+---@field size? integer
+---@field heads? integer
+---@field dropout? number  0
+---@field bias? boolean  true
+---@field causal? boolean  false
+---@field hidden? integer
+
+--- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
+--- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
+--- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
+--- MultiheadAttention.
 ---@param size integer
 ---@param heads integer
----@param o? table?
----@return flame.Module
-function nn.TransformerBlock(size, heads, o) end
+---@param dropout? number|flame.options.nn.TransformerBlock  0
+---@param bias? boolean|flame.options.nn.TransformerBlock  true
+---@param causal? boolean|flame.options.nn.TransformerBlock  false
+---@param hidden? integer|flame.options.nn.TransformerBlock
+---@overload fun(options: flame.options.nn.TransformerBlock): flame.TransformerBlock
+---@return flame.TransformerBlock
+function nn.TransformerBlock(size, heads, dropout, bias, causal, hidden) end
 
---- n decoder layers like 'layer' (which is the first of them), and a norm.
----@param layer any
----@param count any
----@param ... any
----@return flame.Module
-function nn.TransformerDecoder(layer, count, ...) end
+---@class flame.options.nn.TransformerDecoder
+---@field decoder_layer? flame.Module
+---@field num_layers? integer
+---@field norm? flame.Module|function
+
+--- Decoder layers like the given one, which is the first of them, and a norm.
+---@param decoder_layer flame.Module
+---@param num_layers integer
+---@param norm? flame.Module|function|flame.options.nn.TransformerDecoder
+---@overload fun(options: flame.options.nn.TransformerDecoder): flame.TransformerDecoder
+---@return flame.TransformerDecoder
+function nn.TransformerDecoder(decoder_layer, num_layers, norm) end
+
+---@class flame.options.nn.TransformerDecoderLayer
+---@field d_model? integer
+---@field nhead? integer
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
 
 --- Attention to itself, attention to the encoder's result, a small network;
 --- each with norm and sum.
----@param d integer|integer[]?
----@param heads any
----@param ... any
----@return flame.Module
-function nn.TransformerDecoderLayer(d, heads, ...) end
+---@param d_model integer
+---@param nhead integer
+---@param dim_feedforward? integer|flame.options.nn.TransformerDecoderLayer  2048
+---@param dropout? number|flame.options.nn.TransformerDecoderLayer  0.1
+---@param activation? function|string|flame.options.nn.TransformerDecoderLayer  "relu"
+---@param layer_norm_eps? number|flame.options.nn.TransformerDecoderLayer  1e-5
+---@param batch_first? boolean|flame.options.nn.TransformerDecoderLayer  false
+---@param norm_first? boolean|flame.options.nn.TransformerDecoderLayer  false
+---@param bias? boolean|flame.options.nn.TransformerDecoderLayer  true
+---@overload fun(options: flame.options.nn.TransformerDecoderLayer): flame.TransformerDecoderLayer
+---@return flame.TransformerDecoderLayer
+function nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
 
---- n encoder layers like 'layer' (which is the first of them), and a norm.
----@param layer any
----@param count any
----@param ... any
----@return flame.Module
-function nn.TransformerEncoder(layer, count, ...) end
+---@class flame.options.nn.TransformerEncoder
+---@field encoder_layer? flame.Module
+---@field num_layers? integer
+---@field norm? flame.Module|function
+---@field enable_nested_tensor? boolean  true
+---@field mask_check? boolean  true
 
---- PyTorch's encoder layer
----@param size integer
----@param heads integer
----@param o? table?
----@return flame.Module
-function nn.TransformerEncoderLayer(size, heads, o) end
+--- Encoder layers like the given one, which is the first of them, and a norm. The last two
+--- options have no effect.
+---@param encoder_layer flame.Module
+---@param num_layers integer
+---@param norm? flame.Module|function|flame.options.nn.TransformerEncoder
+---@param enable_nested_tensor? boolean|flame.options.nn.TransformerEncoder  true
+---@param mask_check? boolean|flame.options.nn.TransformerEncoder  true
+---@overload fun(options: flame.options.nn.TransformerEncoder): flame.TransformerEncoder
+---@return flame.TransformerEncoder
+function nn.TransformerEncoder(encoder_layer, num_layers, norm, enable_nested_tensor, mask_check) end
+
+---@class flame.options.nn.TransformerEncoderLayer
+---@field d_model? integer
+---@field nhead? integer
+---@field dim_feedforward? integer  2048
+---@field dropout? number  0.1
+---@field activation? function|string  "relu"
+---@field layer_norm_eps? number  1e-5
+---@field batch_first? boolean  false
+---@field norm_first? boolean  false
+---@field bias? boolean  true
+---@field device? string
+---@field dtype? string
+
+--- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
+--- unless batch_first.
+---@param d_model integer
+---@param nhead integer
+---@param dim_feedforward? integer|flame.options.nn.TransformerEncoderLayer  2048
+---@param dropout? number|flame.options.nn.TransformerEncoderLayer  0.1
+---@param activation? function|string|flame.options.nn.TransformerEncoderLayer  "relu"
+---@param layer_norm_eps? number|flame.options.nn.TransformerEncoderLayer  1e-5
+---@param batch_first? boolean|flame.options.nn.TransformerEncoderLayer  false
+---@param norm_first? boolean|flame.options.nn.TransformerEncoderLayer  false
+---@param bias? boolean|flame.options.nn.TransformerEncoderLayer  true
+---@overload fun(options: flame.options.nn.TransformerEncoderLayer): flame.TransformerEncoderLayer
+---@return flame.TransformerEncoderLayer
+function nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
+
+---@class flame.options.nn.TripletMarginLoss
+---@field margin? number  1
+---@field p? number  2
+---@field eps? number  1e-6
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.triplet_margin_loss.
----@param ... any
----@return flame.Module
-function nn.TripletMarginLoss(...) end
+---@param margin? number|flame.options.nn.TripletMarginLoss  1
+---@param p? number|flame.options.nn.TripletMarginLoss  2
+---@param eps? number|flame.options.nn.TripletMarginLoss  1e-6
+---@param swap? boolean|flame.options.nn.TripletMarginLoss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.TripletMarginLoss  "mean"
+---@overload fun(options: flame.options.nn.TripletMarginLoss): flame.TripletMarginLoss
+---@return flame.TripletMarginLoss
+function nn.TripletMarginLoss(margin, p, eps, swap, reduction) end
+
+---@class flame.options.nn.TripletMarginWithDistanceLoss
+---@field distance_function? function
+---@field margin? number  1
+---@field swap? boolean  false
+---@field reduction? "mean"|"sum"|"none"  "mean"
 
 --- The module of flame.triplet_margin_with_distance_loss.
----@param ... any
----@return flame.Module
-function nn.TripletMarginWithDistanceLoss(...) end
+---@param distance_function? function|flame.options.nn.TripletMarginWithDistanceLoss
+---@param margin? number|flame.options.nn.TripletMarginWithDistanceLoss  1
+---@param swap? boolean|flame.options.nn.TripletMarginWithDistanceLoss  false
+---@param reduction? "mean"|"sum"|"none"|flame.options.nn.TripletMarginWithDistanceLoss  "mean"
+---@overload fun(options: flame.options.nn.TripletMarginWithDistanceLoss): flame.TripletMarginWithDistanceLoss
+---@return flame.TripletMarginWithDistanceLoss
+function nn.TripletMarginWithDistanceLoss(distance_function, margin, swap, reduction) end
 
---- an axis as several
----@param d integer
----@param sizes integer[]
----@return flame.Module
-function nn.Unflatten(d, sizes) end
+---@class flame.options.nn.Unflatten
+---@field dim? integer
+---@field unflattened_size? integer[]
 
---- The module of flame.im2col.
----@param ... any
----@return flame.Module
-function nn.Unfold(...) end
+--- An axis as several.
+---@param dim integer
+---@param unflattened_size integer[]
+---@overload fun(options: flame.options.nn.Unflatten): flame.Unflatten
+---@return flame.Unflatten
+function nn.Unflatten(dim, unflattened_size) end
 
---- the module of flame.interpolate
----@param o? table?
----@return flame.Module
-function nn.Upsample(o) end
+---@class flame.options.nn.Unfold
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
 
---- interpolate, bilinear with aligned corners; o: {size =, scale_factor =}
----@param o? table
----@return flame.Module
-function nn.UpsamplingBilinear2d(o) end
+--- Columns of windows of an image.
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.nn.Unfold  1
+---@param padding? integer|integer[]|flame.options.nn.Unfold  0
+---@param stride? integer|integer[]|flame.options.nn.Unfold  1
+---@overload fun(options: flame.options.nn.Unfold): flame.Unfold
+---@return flame.Unfold
+function nn.Unfold(kernel_size, dilation, padding, stride) end
 
---- interpolate, nearest; o: {size =, scale_factor =}
----@param o? table
----@return flame.Module
-function nn.UpsamplingNearest2d(o) end
+---@class flame.options.nn.Upsample
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean
+---@field recompute_scale_factor? boolean
 
---- pads the last 1 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad1d(size, ...) end
+--- The module of flame.interpolate.
+---@param size? integer|integer[]|flame.options.nn.Upsample
+---@param scale_factor? number|number[]|flame.options.nn.Upsample
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.nn.Upsample  "nearest"
+---@param align_corners? boolean|flame.options.nn.Upsample
+---@param recompute_scale_factor? boolean|flame.options.nn.Upsample
+---@overload fun(options: flame.options.nn.Upsample): flame.Upsample
+---@return flame.Upsample
+function nn.Upsample(size, scale_factor, mode, align_corners, recompute_scale_factor) end
 
---- pads the last 2 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad2d(size, ...) end
+---@class flame.options.nn.UpsamplingBilinear2d
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
 
---- pads the last 3 axes
----@param size integer|integer[]
----@param ... any
----@return flame.Module
-function nn.ZeroPad3d(size, ...) end
+--- Upsample, bilinear with aligned corners.
+---@param size? integer|integer[]|flame.options.nn.UpsamplingBilinear2d
+---@param scale_factor? number|number[]|flame.options.nn.UpsamplingBilinear2d
+---@overload fun(options: flame.options.nn.UpsamplingBilinear2d): flame.UpsamplingBilinear2d
+---@return flame.UpsamplingBilinear2d
+function nn.UpsamplingBilinear2d(size, scale_factor) end
+
+---@class flame.options.nn.UpsamplingNearest2d
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+
+--- Upsample, nearest.
+---@param size? integer|integer[]|flame.options.nn.UpsamplingNearest2d
+---@param scale_factor? number|number[]|flame.options.nn.UpsamplingNearest2d
+---@overload fun(options: flame.options.nn.UpsamplingNearest2d): flame.UpsamplingNearest2d
+---@return flame.UpsamplingNearest2d
+function nn.UpsamplingNearest2d(size, scale_factor) end
+
+---@class flame.options.nn.ZeroPad1d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad1d): flame.ZeroPad1d
+---@return flame.ZeroPad1d
+function nn.ZeroPad1d(padding) end
+
+---@class flame.options.nn.ZeroPad2d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad2d): flame.ZeroPad2d
+---@return flame.ZeroPad2d
+function nn.ZeroPad2d(padding) end
+
+---@class flame.options.nn.ZeroPad3d
+---@field padding? integer|integer[]
+
+--- Zeros around the last axes.
+---@param padding integer|integer[]
+---@overload fun(options: flame.options.nn.ZeroPad3d): flame.ZeroPad3d
+---@return flame.ZeroPad3d
+function nn.ZeroPad3d(padding) end
+
+---@class flame.options.nn.init.calculate_gain
+---@field param? number  0.01
 
 --- The factor by which an activation shrinks, to be made good by the weights before it.
----@param nonlinearity any
----@param slope any
-function nn.init.calculate_gain(nonlinearity, slope) end
+--- param is the slope of leaky_relu.
+---@param nonlinearity string
+---@param param? number|flame.options.nn.init.calculate_gain  0.01
+---@return number
+function nn.init.calculate_gain(nonlinearity, param) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.constant(x, ...) end
+---@class flame.options.nn.init.constant
+---@field val? number|boolean
 
---- fills x, in place, as PyTorch's init does
+--- One value everywhere.
 ---@param x flame.Tensor
----@param ... any
+---@param val number|boolean
 ---@return flame.Tensor
-function nn.init.constant_(x, ...) end
+function nn.init.constant(x, val) end
+
+---@class flame.options.nn.init.constant_
+---@field val? number|boolean
+
+--- The same as nn.init.constant.
+---@param x flame.Tensor
+---@param val number|boolean
+---@return flame.Tensor
+function nn.init.constant_(x, val) end
+
+---@class flame.options.nn.init.dirac
+---@field groups? integer  1
 
 --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
 ---@param x flame.Tensor
----@param groups integer
+---@param groups? integer|flame.options.nn.init.dirac  1
+---@return flame.Tensor
 function nn.init.dirac(x, groups) end
 
---- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
+---@class flame.options.nn.init.dirac_
+---@field groups? integer  1
+
+--- The same as nn.init.dirac.
 ---@param x flame.Tensor
----@param groups integer
+---@param groups? integer|flame.options.nn.init.dirac_  1
+---@return flame.Tensor
 function nn.init.dirac_(x, groups) end
 
 --- Ones on the diagonal of a matrix.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function nn.init.eye(x) end
 
---- Ones on the diagonal of a matrix.
+--- The same as nn.init.eye.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function nn.init.eye_(x) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.kaiming_normal(x, ...) end
+---@class flame.options.nn.init.kaiming_normal
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- He et al. 2015: variance 2 / fan for a ReLU, normal; a is the slope of leaky_relu.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_normal  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_normal  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_normal  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.kaiming_normal_(x, ...) end
+function nn.init.kaiming_normal(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.kaiming_uniform(x, ...) end
+---@class flame.options.nn.init.kaiming_normal_
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- The same as nn.init.kaiming_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_normal_  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_normal_  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_normal_  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.kaiming_uniform_(x, ...) end
+function nn.init.kaiming_normal_(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.normal(x, ...) end
+---@class flame.options.nn.init.kaiming_uniform
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- He et al. 2015: variance 2 / fan for a ReLU, uniform; a is the slope of leaky_relu.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_uniform  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_uniform  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_uniform  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.normal_(x, ...) end
+function nn.init.kaiming_uniform(x, a, mode, nonlinearity) end
 
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
----@return flame.Tensor
-function nn.init.ones(x, ...) end
+---@class flame.options.nn.init.kaiming_uniform_
+---@field a? number  0
+---@field mode? "fan_in"|"fan_out"  "fan_in"
+---@field nonlinearity? string  "leaky_relu"
 
---- fills x, in place, as PyTorch's init does
+--- The same as nn.init.kaiming_uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.kaiming_uniform_  0
+---@param mode? "fan_in"|"fan_out"|flame.options.nn.init.kaiming_uniform_  "fan_in"
+---@param nonlinearity? string|flame.options.nn.init.kaiming_uniform_  "leaky_relu"
 ---@return flame.Tensor
-function nn.init.ones_(x, ...) end
+function nn.init.kaiming_uniform_(x, a, mode, nonlinearity) end
+
+---@class flame.options.nn.init.normal
+---@field mean? number  0
+---@field std? number  1
+
+--- Normal numbers.
+---@param x flame.Tensor
+---@param mean? number|flame.options.nn.init.normal  0
+---@param std? number|flame.options.nn.init.normal  1
+---@return flame.Tensor
+function nn.init.normal(x, mean, std) end
+
+---@class flame.options.nn.init.normal_
+---@field mean? number  0
+---@field std? number  1
+
+--- The same as nn.init.normal.
+---@param x flame.Tensor
+---@param mean? number|flame.options.nn.init.normal_  0
+---@param std? number|flame.options.nn.init.normal_  1
+---@return flame.Tensor
+function nn.init.normal_(x, mean, std) end
+
+--- Ones.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.ones(x) end
+
+--- The same as nn.init.ones.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.ones_(x) end
+
+---@class flame.options.nn.init.orthogonal
+---@field gain? number  1
 
 --- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
 --- from the second on count as one.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.orthogonal(x, ...) end
+---@param gain? number|flame.options.nn.init.orthogonal  1
+---@return flame.Tensor
+function nn.init.orthogonal(x, gain) end
 
---- Saxe et al. 2013: a matrix whose rows or columns are orthonormal; axes
---- from the second on count as one.
+---@class flame.options.nn.init.orthogonal_
+---@field gain? number  1
+
+--- The same as nn.init.orthogonal.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.orthogonal_(x, ...) end
+---@param gain? number|flame.options.nn.init.orthogonal_  1
+---@return flame.Tensor
+function nn.init.orthogonal_(x, gain) end
+
+---@class flame.options.nn.init.sparse
+---@field sparsity? number  0.1
+---@field std? number  0.01
 
 --- Normal, with a part of each column set to 0.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.sparse(x, ...) end
+---@param sparsity? number|flame.options.nn.init.sparse  0.1
+---@param std? number|flame.options.nn.init.sparse  0.01
+---@return flame.Tensor
+function nn.init.sparse(x, sparsity, std) end
 
---- Normal, with a part of each column set to 0.
+---@class flame.options.nn.init.sparse_
+---@field sparsity? number  0.1
+---@field std? number  0.01
+
+--- The same as nn.init.sparse.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.sparse_(x, ...) end
+---@param sparsity? number|flame.options.nn.init.sparse_  0.1
+---@param std? number|flame.options.nn.init.sparse_  0.01
+---@return flame.Tensor
+function nn.init.sparse_(x, sparsity, std) end
+
+---@class flame.options.nn.init.trunc_normal
+---@field mean? number  0
+---@field std? number  1
+---@field a? number  -2
+---@field b? number  2
 
 --- Normal between a and b, by the inverse of its distribution.
 ---@param x flame.Tensor
----@param ... any
-function nn.init.trunc_normal(x, ...) end
-
---- Normal between a and b, by the inverse of its distribution.
----@param x flame.Tensor
----@param ... any
-function nn.init.trunc_normal_(x, ...) end
-
---- fills x, in place, as PyTorch's init does
----@param x flame.Tensor
----@param ... any
+---@param mean? number|flame.options.nn.init.trunc_normal  0
+---@param std? number|flame.options.nn.init.trunc_normal  1
+---@param a? number|flame.options.nn.init.trunc_normal  -2
+---@param b? number|flame.options.nn.init.trunc_normal  2
 ---@return flame.Tensor
-function nn.init.uniform(x, ...) end
+function nn.init.trunc_normal(x, mean, std, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.trunc_normal_
+---@field mean? number  0
+---@field std? number  1
+---@field a? number  -2
+---@field b? number  2
+
+--- The same as nn.init.trunc_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param mean? number|flame.options.nn.init.trunc_normal_  0
+---@param std? number|flame.options.nn.init.trunc_normal_  1
+---@param a? number|flame.options.nn.init.trunc_normal_  -2
+---@param b? number|flame.options.nn.init.trunc_normal_  2
 ---@return flame.Tensor
-function nn.init.uniform_(x, ...) end
+function nn.init.trunc_normal_(x, mean, std, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.uniform
+---@field a? number  0
+---@field b? number  1
+
+--- Uniform numbers in [a, b).
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.uniform  0
+---@param b? number|flame.options.nn.init.uniform  1
 ---@return flame.Tensor
-function nn.init.xavier_normal(x, ...) end
+function nn.init.uniform(x, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.uniform_
+---@field a? number  0
+---@field b? number  1
+
+--- The same as nn.init.uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param a? number|flame.options.nn.init.uniform_  0
+---@param b? number|flame.options.nn.init.uniform_  1
 ---@return flame.Tensor
-function nn.init.xavier_normal_(x, ...) end
+function nn.init.uniform_(x, a, b) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_normal
+---@field gain? number  1
+
+--- Glorot and Bengio 2010: variance 2 / (fan in + fan out), normal.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_normal  1
 ---@return flame.Tensor
-function nn.init.xavier_uniform(x, ...) end
+function nn.init.xavier_normal(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_normal_
+---@field gain? number  1
+
+--- The same as nn.init.xavier_normal.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_normal_  1
 ---@return flame.Tensor
-function nn.init.xavier_uniform_(x, ...) end
+function nn.init.xavier_normal_(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_uniform
+---@field gain? number  1
+
+--- Glorot and Bengio 2010: variance 2 / (fan in + fan out), uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_uniform  1
 ---@return flame.Tensor
-function nn.init.zeros(x, ...) end
+function nn.init.xavier_uniform(x, gain) end
 
---- fills x, in place, as PyTorch's init does
+---@class flame.options.nn.init.xavier_uniform_
+---@field gain? number  1
+
+--- The same as nn.init.xavier_uniform.
 ---@param x flame.Tensor
----@param ... any
+---@param gain? number|flame.options.nn.init.xavier_uniform_  1
 ---@return flame.Tensor
-function nn.init.zeros_(x, ...) end
+function nn.init.xavier_uniform_(x, gain) end
 
---- Is m a module of the class, or of one that extends it? false for anything else.
----@param m any
----@param class table  nn.Linear
+--- Zeros.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.zeros(x) end
+
+--- The same as nn.init.zeros.
+---@param x flame.Tensor
+---@return flame.Tensor
+function nn.init.zeros_(x) end
+
+---@class flame.options.nn.is
+---@field class? table
+
+--- Is m a module of the class, as nn.Linear, or of one that extends it? false for anything else.
+---@param m? any|table|flame.options.nn.is
+---@param class table
 ---@return boolean
 function nn.is(m, class) end
 
 ---@class flame.options.nn.lora.attach
+---@field net? flame.Module
 ---@field rank? integer  8
 ---@field alpha? number
 ---@field dropout? number  0
@@ -6509,95 +10525,172 @@ function nn.is(m, class) end
 ---@param alpha? number|flame.options.nn.lora.attach
 ---@param dropout? number|flame.options.nn.lora.attach  0
 ---@param targets? string|string[]|flame.options.nn.lora.attach
----@return any
+---@overload fun(options: flame.options.nn.lora.attach): table
+---@return table
 function nn.lora.attach(net, rank, alpha, dropout, targets) end
+
+---@class flame.options.nn.lora.load
+---@field net? flame.Module
+---@field state? table
 
 --- Puts saved adapters onto a base network, and freezes the others of its parameters. Layers that
 --- have none get them, of the saved rank and scale; they act, merged they are not.
 ---@param net flame.Module
----@param state table<string, flame.Tensor>
+---@param state table
+---@overload fun(options: flame.options.nn.lora.load): flame.Module
 ---@return flame.Module
 function nn.lora.load(net, state) end
+
+---@class flame.options.nn.lora.merge
+---@field net? flame.Module
 
 --- Adds each adapter to its weight, so that calls cost what they cost the base; state_dict has
 --- the sums then. The weights as they were are kept for unmerge.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.merge): flame.Module
 ---@return flame.Module
 function nn.lora.merge(net) end
 
+---@class flame.options.nn.lora.remove
+---@field net? flame.Module
+
 --- Takes the adapters away; what is merged stays in the weights. The parameters stay frozen.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.remove): flame.Module
 ---@return flame.Module
 function nn.lora.remove(net) end
 
+---@class flame.options.nn.lora.state_dict
+---@field net? flame.Module
+
 --- The adapters' tensors by name, and nothing else: what to save.
 ---@param net flame.Module
----@return any
+---@overload fun(options: flame.options.nn.lora.state_dict): table
+---@return table
 function nn.lora.state_dict(net) end
+
+---@class flame.options.nn.lora.unmerge
+---@field net? flame.Module
 
 --- The weights as they were before merge, bit for bit; the adapters act again.
 ---@param net flame.Module
+---@overload fun(options: flame.options.nn.lora.unmerge): flame.Module
 ---@return flame.Module
 function nn.lora.unmerge(net) end
 
---- As optim.clip_grad_norm and optim.clip_grad_value.
----@param ... any
-function nn.utils.clip_grad_norm(...) end
+---@class flame.options.nn.utils.clip_grad_norm
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- As optim.clip_grad_norm and optim.clip_grad_value.
----@param ... any
-function nn.utils.clip_grad_norm_(...) end
+--- As optim.clip_grad_norm.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.nn.utils.clip_grad_norm  2
+---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm  false
+---@return flame.Tensor
+function nn.utils.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
 
---- clamps every gradient value in place to -c … c
----@param params flame.Tensor[]
----@param c number
-function nn.utils.clip_grad_value(params, c) end
+---@class flame.options.nn.utils.clip_grad_norm_
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- clamps every gradient value in place to -c … c
----@param params flame.Tensor[]
----@param c number
-function nn.utils.clip_grad_value_(params, c) end
+--- The same as nn.utils.clip_grad_norm.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.nn.utils.clip_grad_norm_  2
+---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm_  false
+---@return flame.Tensor
+function nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite) end
+
+---@class flame.options.nn.utils.clip_grad_value
+---@field clip_value? number
+---@field foreach? boolean
+
+--- As optim.clip_grad_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function nn.utils.clip_grad_value(parameters, clip_value) end
+
+---@class flame.options.nn.utils.clip_grad_value_
+---@field clip_value? number
+---@field foreach? boolean
+
+--- The same as nn.utils.clip_grad_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function nn.utils.clip_grad_value_(parameters, clip_value) end
 
 ---@class flame.options.nn.utils.is_parametrized
+---@field module? flame.Module
 ---@field name? string
 
 --- Is this name of a module, or any where none is given, a parametrisation?
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.is_parametrized
+---@overload fun(options: flame.options.nn.utils.is_parametrized): boolean
 ---@return boolean
 function nn.utils.is_parametrized(module, name) end
+
+---@class flame.options.nn.utils.pack_padded_sequence
+---@field lengths? flame.Tensor|integer[]
+---@field batch_first? boolean  false
+---@field enforce_sorted? boolean  true
 
 --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
----@param batch_first? any
----@param enforce_sorted? boolean|table  true
+---@param batch_first? boolean|flame.options.nn.utils.pack_padded_sequence  false
+---@param enforce_sorted? boolean|flame.options.nn.utils.pack_padded_sequence  true
+---@return flame.PackedSequence
 function nn.utils.pack_padded_sequence(x, lengths, batch_first, enforce_sorted) end
 
+---@class flame.options.nn.utils.pack_sequence
+---@field enforce_sorted? boolean  true
+
 --- Packs a list of sequences (t, …).
----@param list flame.Tensor[]
----@param enforce_sorted? boolean  true
-function nn.utils.pack_sequence(list, enforce_sorted) end
+---@param sequences flame.Tensor[]
+---@param enforce_sorted? boolean|flame.options.nn.utils.pack_sequence  true
+---@return flame.PackedSequence
+function nn.utils.pack_sequence(sequences, enforce_sorted) end
+
+---@class flame.options.nn.utils.pad_packed_sequence
+---@field packed? flame.PackedSequence
+---@field batch_first? boolean  false
+---@field padding_value? number  0
+---@field total_length? integer
 
 --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
----@param packed table
----@param batch_first? any
----@param padding_value? number|table  0
----@param total_length? any
----@return flame.Tensor, flame.Tensor
+---@param packed flame.PackedSequence
+---@param batch_first? boolean|flame.options.nn.utils.pad_packed_sequence  false
+---@param padding_value? number|flame.options.nn.utils.pad_packed_sequence  0
+---@param total_length? integer|flame.options.nn.utils.pad_packed_sequence
+---@overload fun(options: flame.options.nn.utils.pad_packed_sequence): flame.Tensor
+---@return flame.Tensor
+---@return flame.Tensor lengths
 function nn.utils.pad_packed_sequence(packed, batch_first, padding_value, total_length) end
 
+---@class flame.options.nn.utils.pad_sequence
+---@field batch_first? boolean  false
+---@field padding_value? number  0
+
 --- Sequences (t, …) of different lengths in one tensor, padded at the end.
----@param list flame.Tensor[]
----@param batch_first? any
----@param padding_value? number|table  0
-function nn.utils.pad_sequence(list, batch_first, padding_value) end
+---@param sequences flame.Tensor[]
+---@param batch_first? boolean|flame.options.nn.utils.pad_sequence  false
+---@param padding_value? number|flame.options.nn.utils.pad_sequence  0
+---@return flame.Tensor
+function nn.utils.pad_sequence(sequences, batch_first, padding_value) end
 
 --- All values in one vector, in the list's order.
----@param params flame.Tensor[]
-function nn.utils.parameters_to_vector(params) end
+---@param parameters flame.Tensor[]
+---@return flame.Tensor
+function nn.utils.parameters_to_vector(parameters) end
 
 ---@class flame.options.nn.utils.register_parametrization
+---@field module? flame.Module
 ---@field name? string
 ---@field parametrization? flame.Module
 ---@field unsafe? boolean  false
@@ -6609,10 +10702,12 @@ function nn.utils.parameters_to_vector(params) end
 ---@param module flame.Module
 ---@param name string
 ---@param parametrization flame.Module
+---@overload fun(options: flame.options.nn.utils.register_parametrization): flame.Module
 ---@return flame.Module
 function nn.utils.register_parametrization(module, name, parametrization) end
 
 ---@class flame.options.nn.utils.remove_parametrizations
+---@field module? flame.Module
 ---@field name? string
 ---@field leave_parametrized? boolean  true
 
@@ -6621,39 +10716,68 @@ function nn.utils.register_parametrization(module, name, parametrization) end
 ---@param module flame.Module
 ---@param name string
 ---@param leave_parametrized? boolean|flame.options.nn.utils.remove_parametrizations  true
+---@overload fun(options: flame.options.nn.utils.remove_parametrizations): flame.Module
 ---@return flame.Module
 function nn.utils.remove_parametrizations(module, name, leave_parametrized) end
 
---- the weight as a parameter again, with its present value
----@param module any
----@param name? string
+---@class flame.options.nn.utils.remove_spectral_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+
+--- The weight as a parameter again, with its present value.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.remove_spectral_norm  "weight"
+---@overload fun(options: flame.options.nn.utils.remove_spectral_norm): flame.Module
 ---@return flame.Module
 function nn.utils.remove_spectral_norm(module, name) end
 
---- the weight as a parameter again, with its present value
----@param module any
----@param name? string
+---@class flame.options.nn.utils.remove_weight_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+
+--- The weight as a parameter again, with its present value.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.remove_weight_norm  "weight"
+---@overload fun(options: flame.options.nn.utils.remove_weight_norm): flame.Module
 ---@return flame.Module
 function nn.utils.remove_weight_norm(module, name) end
 
+---@class flame.options.nn.utils.spectral_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+---@field n_power_iterations? integer  1
+---@field eps? number  1e-12
+---@field dim? integer
+
 --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step
---- to step; the weight itself is name_orig, the vector name_u.
----@param module table
----@param name? string  "weight"
----@param n_power_iterations? integer  1
----@param eps? number  1e-12
----@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
+--- to step; the weight itself is name_orig, the vector name_u. dim is the axis of the rows: 1, or
+--- 2 for transposed convolutions.
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
+---@param n_power_iterations? integer|flame.options.nn.utils.spectral_norm  1
+---@param eps? number|flame.options.nn.utils.spectral_norm  1e-12
+---@param dim? integer|flame.options.nn.utils.spectral_norm
+---@overload fun(options: flame.options.nn.utils.spectral_norm): flame.Module
+---@return flame.Module
 function nn.utils.spectral_norm(module, name, n_power_iterations, eps, dim) end
 
+---@class flame.options.nn.utils.unpack_sequence
+---@field packed? flame.PackedSequence
+
 --- The sequences of a packed one, a list.
----@param packed table
+---@param packed flame.PackedSequence
+---@overload fun(options: flame.options.nn.utils.unpack_sequence): flame.Tensor[]
 ---@return flame.Tensor[]
 function nn.utils.unpack_sequence(packed) end
+
+---@class flame.options.nn.utils.unpad_sequence
+---@field lengths? flame.Tensor|integer[]
+---@field batch_first? boolean  false
 
 --- The sequences of a padded tensor, a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
----@param batch_first? boolean  false
+---@param batch_first? boolean|flame.options.nn.utils.unpad_sequence  false
 ---@return flame.Tensor[]
 function nn.utils.unpad_sequence(x, lengths, batch_first) end
 
@@ -6667,22 +10791,32 @@ function nn.utils.unpad_sequence(x, lengths, batch_first) end
 ---@param model flame.Module
 function nn.utils.update_bn(batches, model) end
 
+---@class flame.options.nn.utils.vector_to_parameters
+---@field parameters? flame.Tensor[]
+
 --- The way back, into the same handles.
----@param vector any
----@param params any
-function nn.utils.vector_to_parameters(vector, params) end
+---@param vec flame.Tensor
+---@param parameters flame.Tensor[]
+function nn.utils.vector_to_parameters(vec, parameters) end
+
+---@class flame.options.nn.utils.weight_norm
+---@field module? flame.Module
+---@field name? string  "weight"
+---@field dim? integer  1
 
 --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
 --- over all axes but dim; false: over all.
----@param module table
----@param name? string  "weight"
----@param dim? integer|false  1
+---@param module flame.Module
+---@param name? string|flame.options.nn.utils.weight_norm  "weight"
+---@param dim? integer|flame.options.nn.utils.weight_norm  1
+---@overload fun(options: flame.options.nn.utils.weight_norm): flame.Module
+---@return flame.Module
 function nn.utils.weight_norm(module, name, dim) end
 
 --- without tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.no_grad(f, ...) end
 
 ---@class flame.options.nonzero
@@ -6711,28 +10845,46 @@ Tensor.nonzero = flame.nonzero
 function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
 
---- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
+---@class flame.options.normal
+---@field mean? number  0
+---@field std? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- normal numbers; of tensors one for each of their elements
 ---@param shape integer|integer[]
----@param mean? number
----@param std? number
----@param o? table?
+---@param mean? number|flame.options.normal  0
+---@param std? number|flame.options.normal  1
 ---@return flame.Tensor
-function flame.normal(shape, mean, std, o) end
+function flame.normal(shape, mean, std) end
+
+---@class flame.options.normal_
+---@field mean? number  0
+---@field std? number  1
 
 --- x becomes normal numbers
----@param mean? number
----@param std? number
+---@param mean? number|flame.options.normal_  0
+---@param std? number|flame.options.normal_  1
 ---@return flame.Tensor
 function Tensor:normal_(mean, std) end
 
---- x over its p-norm along d, the norm at least eps.
+---@class flame.options.normalize
+---@field p? number  2
+---@field dim? integer|integer[]  2
+---@field eps? number  1e-12
+
+--- x over its p-norm along dim, the norm at least eps.
 ---@param x flame.Tensor
----@param p? number  2
----@param d? integer  2
----@param eps? number  1e-12
+---@param p? number|flame.options.normalize  2
+---@param dim? integer|integer[]|flame.options.normalize  2
+---@param eps? number|flame.options.normalize  1e-12
 ---@return flame.Tensor
-function flame.normalize(x, p, d, eps) end
+function flame.normalize(x, p, dim, eps) end
 Tensor.normalize = flame.normalize
+
+---@class flame.options.not_equal
+---@field y? flame.Tensor|number
 
 --- The same as ne.
 ---@param x flame.Tensor|number
@@ -6749,276 +10901,923 @@ flame.not_equal_ = flame.not_equal
 function flame.numel(x) end
 Tensor.numel = flame.numel
 
---- Nuttall's minimal window of four cosines; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.nuttall_window(n, periodic, o) end
+---@class flame.options.nuttall_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- 1 at each id's position, 0 elsewhere
----@param ids flame.Tensor
----@param n? integer
+--- Nuttall's minimal window of four cosines.
+---@param n integer
+---@param periodic? boolean|flame.options.nuttall_window  true
 ---@return flame.Tensor
-function flame.one_hot(ids, n) end
+function flame.nuttall_window(n, periodic) end
+
+---@class flame.options.one_hot
+---@field num_classes? integer  -1
+
+--- 1 at each id's position, 0 elsewhere; -1: as many classes as the largest id
+---@param ids flame.Tensor
+---@param num_classes? integer|flame.options.one_hot  -1
+---@return flame.Tensor
+function flame.one_hot(ids, num_classes) end
 Tensor.one_hot = flame.one_hot
 
---- ones of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.ones
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- ones of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.ones): flame.Tensor
 ---@return flame.Tensor
 function flame.ones(...) end
 
+---@class flame.options.ones_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- ones of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.ones_like(x, o) end
+function flame.ones_like(x) end
 Tensor.ones_like = flame.ones_like
 
---- SGD with averaged parameters, in state.ax
----@param params any
----@param o? table?
----@return flame.Optimizer
-function optim.ASGD(params, o) end
+---@class flame.options.optim.ASGD
+---@field lr? number  1e-2
+---@field lambd? number  1e-4
+---@field alpha? number  0.75
+---@field t0? number  1e6
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
---- Zeiler 2012
----@param params flame.Tensor[]
----@param o? table?
+--- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
+--- steps that shrink from t0 on.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.ASGD  1e-2
+---@param lambd? number|flame.options.optim.ASGD  1e-4
+---@param alpha? number|flame.options.optim.ASGD  0.75
+---@param t0? number|flame.options.optim.ASGD  1e6
+---@param weight_decay? number|flame.options.optim.ASGD  0
 ---@return flame.Optimizer
-function optim.Adadelta(params, o) end
+function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
+
+---@class flame.options.optim.Adadelta
+---@field lr? number  1.0
+---@field rho? number  0.9
+---@field eps? number  1e-6
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Zeiler 2012: no rate to tune.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adadelta  1.0
+---@param rho? number|flame.options.optim.Adadelta  0.9
+---@param eps? number|flame.options.optim.Adadelta  1e-6
+---@param weight_decay? number|flame.options.optim.Adadelta  0
+---@return flame.Optimizer
+function optim.Adadelta(params, lr, rho, eps, weight_decay) end
+
+---@class flame.options.optim.Adagrad
+---@field lr? number  1e-2
+---@field lr_decay? number  0
+---@field weight_decay? number  0
+---@field initial_accumulator_value? number  0
+---@field eps? number  1e-10
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Duchi, Hazan and Singer 2011.
----@param params any
----@param ... any
-function optim.Adagrad(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adagrad  1e-2
+---@param lr_decay? number|flame.options.optim.Adagrad  0
+---@param weight_decay? number|flame.options.optim.Adagrad  0
+---@param initial_accumulator_value? number|flame.options.optim.Adagrad  0
+---@param eps? number|flame.options.optim.Adagrad  1e-10
+---@return flame.Optimizer
+function optim.Adagrad(params, lr, lr_decay, weight_decay, initial_accumulator_value, eps) end
+
+---@class flame.options.optim.Adam
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field amsgrad? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+---@field decoupled_weight_decay? boolean  false
 
 --- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay =
 --- true, acts as AdamW's.
----@param params any
----@param ... any
-function optim.Adam(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adam  1e-3
+---@param betas? number[]|flame.options.optim.Adam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.Adam  1e-8
+---@param weight_decay? number|flame.options.optim.Adam  0
+---@param amsgrad? boolean|flame.options.optim.Adam  false
+---@return flame.Optimizer
+function optim.Adam(params, lr, betas, eps, weight_decay, amsgrad) end
+
+---@class flame.options.optim.AdamW
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0.01
+---@field amsgrad? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
----@param params any
----@param ... any
-function optim.AdamW(params, ...) end
-
---- Adam with the largest gradient in place of the root mean square
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.AdamW  1e-3
+---@param betas? number[]|flame.options.optim.AdamW  {0.9, 0.999}
+---@param eps? number|flame.options.optim.AdamW  1e-8
+---@param weight_decay? number|flame.options.optim.AdamW  0.01
+---@param amsgrad? boolean|flame.options.optim.AdamW  false
 ---@return flame.Optimizer
-function optim.Adamax(params, o) end
+function optim.AdamW(params, lr, betas, eps, weight_decay, amsgrad) end
+
+---@class flame.options.optim.Adamax
+---@field lr? number  2e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Kingma and Ba 2015, section 7: Adam with the largest magnitude instead of the second moment.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Adamax  2e-3
+---@param betas? number[]|flame.options.optim.Adamax  {0.9, 0.999}
+---@param eps? number|flame.options.optim.Adamax  1e-8
+---@param weight_decay? number|flame.options.optim.Adamax  0
+---@return flame.Optimizer
+function optim.Adamax(params, lr, betas, eps, weight_decay) end
+
+---@class flame.options.optim.GradScaler
+---@field init_scale? number  65536
+---@field growth_factor? number  2
+---@field backoff_factor? number  0.5
+---@field growth_interval? integer  2000
+---@field enabled? boolean  true
 
 --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
 --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
---- table of them; before them may stand a device, as in torch.amp
----@param init_scale? number|table  65536
----@param growth_factor? number|table  2
----@param backoff_factor? number|table  0.5
----@param growth_interval? number|table  2000
----@param enabled? boolean|table  true
+--- A device may stand before the options, as in torch.amp.
+---@param init_scale? number|flame.options.optim.GradScaler  65536
+---@param growth_factor? number|flame.options.optim.GradScaler  2
+---@param backoff_factor? number|flame.options.optim.GradScaler  0.5
+---@param growth_interval? integer|flame.options.optim.GradScaler  2000
+---@param enabled? boolean|flame.options.optim.GradScaler  true
+---@overload fun(options: flame.options.optim.GradScaler): flame.GradScaler
+---@return flame.GradScaler
 function optim.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
 
+---@class flame.options.optim.LBFGS
+---@field lr? number  1
+---@field max_iter? integer  20
+---@field max_eval? integer
+---@field tolerance_grad? number  1e-7
+---@field tolerance_change? number  1e-9
+---@field history_size? integer  100
+---@field line_search_fn? "strong_wolfe"
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
 --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
---- gradients, computes the loss, calls backward and returns it, several times.
---- {line_search_fn = "strong_wolfe"} looks for a step length that Wolfe's conditions accept.
----@param ... any
-function optim.LBFGS(...) end
+--- gradients, computes the loss, calls backward and returns it, several times. line_search_fn
+--- looks for a step length that Wolfe's conditions accept.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.LBFGS  1
+---@param max_iter? integer|flame.options.optim.LBFGS  20
+---@param max_eval? integer|flame.options.optim.LBFGS
+---@param tolerance_grad? number|flame.options.optim.LBFGS  1e-7
+---@param tolerance_change? number|flame.options.optim.LBFGS  1e-9
+---@param history_size? integer|flame.options.optim.LBFGS  100
+---@param line_search_fn? "strong_wolfe"|flame.options.optim.LBFGS
+---@return flame.Optimizer
+function optim.LBFGS(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, line_search_fn) end
+
+---@class flame.options.optim.Lion
+---@field lr? number  1e-4
+---@field betas? number[]  {0.9, 0.99}
+---@field weight_decay? number  0
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
----@param params any
----@param ... any
-function optim.Lion(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Lion  1e-4
+---@param betas? number[]|flame.options.optim.Lion  {0.9, 0.99}
+---@param weight_decay? number|flame.options.optim.Lion  0
+---@return flame.Optimizer
+function optim.Lion(params, lr, betas, weight_decay) end
+
+---@class flame.options.optim.Muon
+---@field lr? number  1e-3
+---@field weight_decay? number  0.1
+---@field momentum? number  0.95
+---@field nesterov? boolean  true
+---@field ns_coefficients? number[]  {3.4445, -4.775, 2.0315}
+---@field eps? number  1e-7
+---@field ns_steps? integer  5
+---@field adjust_lr_fn? "original"|"match_rms_adamw"  "original"
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Momentum made orthogonal, for the matrices of hidden layers; give embeddings, heads and
 --- vectors to AdamW.
----@param ... any
-function optim.Muon(...) end
-
---- Adam with Nesterov's momentum
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Muon  1e-3
+---@param weight_decay? number|flame.options.optim.Muon  0.1
+---@param momentum? number|flame.options.optim.Muon  0.95
+---@param nesterov? boolean|flame.options.optim.Muon  true
+---@param ns_coefficients? number[]|flame.options.optim.Muon  {3.4445, -4.775, 2.0315}
+---@param eps? number|flame.options.optim.Muon  1e-7
+---@param ns_steps? integer|flame.options.optim.Muon  5
+---@param adjust_lr_fn? "original"|"match_rms_adamw"|flame.options.optim.Muon  "original"
 ---@return flame.Optimizer
-function optim.NAdam(params, o) end
+function optim.Muon(params, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn) end
 
---- Adam with a rectified start
----@param params flame.Tensor[]
----@param o? table?
+---@class flame.options.optim.NAdam
+---@field lr? number  2e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field momentum_decay? number  4e-3
+---@field decoupled_weight_decay? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Dozat 2016: Adam with Nesterov's momentum.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.NAdam  2e-3
+---@param betas? number[]|flame.options.optim.NAdam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.NAdam  1e-8
+---@param weight_decay? number|flame.options.optim.NAdam  0
+---@param momentum_decay? number|flame.options.optim.NAdam  4e-3
+---@param decoupled_weight_decay? boolean|flame.options.optim.NAdam  false
 ---@return flame.Optimizer
-function optim.RAdam(params, o) end
+function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay) end
+
+---@class flame.options.optim.RAdam
+---@field lr? number  1e-3
+---@field betas? number[]  {0.9, 0.999}
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field decoupled_weight_decay? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Liu et al. 2020: Adam that waits until the second moment can be trusted.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.RAdam  1e-3
+---@param betas? number[]|flame.options.optim.RAdam  {0.9, 0.999}
+---@param eps? number|flame.options.optim.RAdam  1e-8
+---@param weight_decay? number|flame.options.optim.RAdam  0
+---@param decoupled_weight_decay? boolean|flame.options.optim.RAdam  false
+---@return flame.Optimizer
+function optim.RAdam(params, lr, betas, eps, weight_decay, decoupled_weight_decay) end
+
+---@class flame.options.optim.RMSprop
+---@field lr? number  1e-2
+---@field alpha? number  0.99
+---@field eps? number  1e-8
+---@field weight_decay? number  0
+---@field momentum? number  0
+---@field centered? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Tieleman and Hinton 2012, PyTorch's form.
----@param params any
----@param ... any
-function optim.RMSprop(params, ...) end
-
---- steps by the signs of the gradients
----@param params flame.Tensor[]
----@param o? table?
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.RMSprop  1e-2
+---@param alpha? number|flame.options.optim.RMSprop  0.99
+---@param eps? number|flame.options.optim.RMSprop  1e-8
+---@param weight_decay? number|flame.options.optim.RMSprop  0
+---@param momentum? number|flame.options.optim.RMSprop  0
+---@param centered? boolean|flame.options.optim.RMSprop  false
 ---@return flame.Optimizer
-function optim.Rprop(params, o) end
+function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered) end
+
+---@class flame.options.optim.Rprop
+---@field lr? number  1e-2
+---@field etas? number[]  {0.5, 1.2}
+---@field step_sizes? number[]  {1e-6, 50}
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
+
+--- Riedmiller and Braun 1993: the gradient's sign alone counts.
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.Rprop  1e-2
+---@param etas? number[]|flame.options.optim.Rprop  {0.5, 1.2}
+---@param step_sizes? number[]|flame.options.optim.Rprop  {1e-6, 50}
+---@return flame.Optimizer
+function optim.Rprop(params, lr, etas, step_sizes) end
+
+---@class flame.options.optim.SGD
+---@field lr? number  1e-3
+---@field momentum? number  0
+---@field dampening? number  0
+---@field weight_decay? number  0
+---@field nesterov? boolean  false
+---@field maximize? boolean  false
+---@field foreach? boolean
+---@field fused? boolean
+---@field capturable? boolean  false
+---@field differentiable? boolean  false
 
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
----@param params any
----@param ... any
-function optim.SGD(params, ...) end
+---@param params flame.Tensor|flame.Tensor[]|table[]
+---@param lr? number|flame.options.optim.SGD  1e-3
+---@param momentum? number|flame.options.optim.SGD  0
+---@param dampening? number|flame.options.optim.SGD  0
+---@param weight_decay? number|flame.options.optim.SGD  0
+---@param nesterov? boolean|flame.options.optim.SGD  false
+---@return flame.Optimizer
+function optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov) end
 
---- Scales all gradients in place so that their joint norm is at most max_norm.
----@param params any
----@param max_norm any
----@param norm_type? number|table  2
----@param error_if_nonfinite? any
----@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite) end
+---@class flame.options.optim.clip_grad_norm
+---@field max_norm? number|flame.Tensor
+---@field norm_type? number  2
+---@field error_if_nonfinite? boolean  false
+---@field foreach? boolean
 
---- Clamps every gradient value in place to -c … c.
----@param params any
----@param c any
-function optim.clip_grad_value(params, c) end
+--- Scales all gradients in place so that their joint norm is at most max_norm. Gives the norm
+--- before, 0-d.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param max_norm number|flame.Tensor
+---@param norm_type? number|flame.options.optim.clip_grad_norm  2
+---@param error_if_nonfinite? boolean|flame.options.optim.clip_grad_norm  false
+---@return flame.Tensor
+function optim.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
 
---- All of them at once: the rate is the base times the factor of each.
----@param list flame.Tensor[]
----@param opt any
-function optim.lr_scheduler.ChainedScheduler(list, opt) end
+---@class flame.options.optim.clip_grad_value
+---@field clip_value? number
+---@field foreach? boolean
 
---- A factor for the first total_iters steps.
----@param ... any
-function optim.lr_scheduler.ConstantLR(...) end
+--- Clamps every gradient value in place to -clip_value … clip_value.
+---@param parameters flame.Tensor|flame.Tensor[]
+---@param clip_value number
+function optim.clip_grad_value(parameters, clip_value) end
+
+---@class flame.options.optim.lr_scheduler.ChainedScheduler
+---@field opt? flame.Optimizer
+
+--- The same as optim.schedule.chained.
+---@param schedules flame.Schedule[]
+---@param opt? flame.Optimizer|flame.options.optim.lr_scheduler.ChainedScheduler
+---@return flame.Schedule
+function optim.lr_scheduler.ChainedScheduler(schedules, opt) end
+
+---@class flame.options.optim.lr_scheduler.ConstantLR
+---@field opt? flame.Optimizer
+---@field factor? number  0.3333333333333333
+---@field total_iters? number  5
+
+--- The same as optim.schedule.constant.
+---@param opt flame.Optimizer
+---@param factor? number|flame.options.optim.lr_scheduler.ConstantLR  0.3333333333333333
+---@param total_iters? number|flame.options.optim.lr_scheduler.ConstantLR  5
+---@overload fun(options: flame.options.optim.lr_scheduler.ConstantLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ConstantLR(opt, factor, total_iters) end
+
+---@class flame.options.optim.lr_scheduler.CosineAnnealingLR
+---@field opt? flame.Optimizer
+---@field T_max? number
+---@field eta_min? number  0
+---@field steps? number
+---@field min? number
 
 --- torch's form: half a cosine from the rate down to eta_min in T_max
---- steps, and up again in as many.
----@param ... any
-function optim.lr_scheduler.CosineAnnealingLR(...) end
+--- steps, and up again in as many. steps and min are other names of them.
+---@param opt flame.Optimizer
+---@param T_max? number|flame.options.optim.lr_scheduler.CosineAnnealingLR
+---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingLR  0
+---@overload fun(options: flame.options.optim.lr_scheduler.CosineAnnealingLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CosineAnnealingLR(opt, T_max, eta_min) end
 
---- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
----@param ... any
-function optim.lr_scheduler.CosineAnnealingWarmRestarts(...) end
+---@class flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts
+---@field opt? flame.Optimizer
+---@field T_0? number
+---@field T_mult? number  1
+---@field eta_min? number  0
 
---- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
---- there is one, the other way.
----@param ... any
-function optim.lr_scheduler.CyclicLR(...) end
+--- The same as optim.schedule.cosine_restarts.
+---@param opt flame.Optimizer
+---@param T_0 number
+---@param T_mult? number|flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts  1
+---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts  0
+---@overload fun(options: flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, T_0, T_mult, eta_min) end
 
---- Times gamma at every step.
----@param ... any
-function optim.lr_scheduler.ExponentialLR(...) end
+---@class flame.options.optim.lr_scheduler.CyclicLR
+---@field opt? flame.Optimizer
+---@field base_lr? number|number[]
+---@field max_lr? number|number[]
+---@field step_size_up? number  2000
+---@field step_size_down? number  0
+---@field mode? "triangular"|"triangular2"|"exp_range"  "triangular"
+---@field gamma? number  1
+---@field scale_fn? function
+---@field scale_mode? "cycle"|"iterations"  "cycle"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.8
+---@field max_momentum? number  0.9
 
---- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
----@param ... any
-function optim.lr_scheduler.LambdaLR(...) end
+--- The same as optim.schedule.cyclic.
+---@param opt flame.Optimizer
+---@param base_lr number|number[]
+---@param max_lr number|number[]
+---@param step_size_up? number|flame.options.optim.lr_scheduler.CyclicLR  2000
+---@param step_size_down? number|flame.options.optim.lr_scheduler.CyclicLR  0
+---@param mode? "triangular"|"triangular2"|"exp_range"|flame.options.optim.lr_scheduler.CyclicLR  "triangular"
+---@param gamma? number|flame.options.optim.lr_scheduler.CyclicLR  1
+---@param scale_fn? function|flame.options.optim.lr_scheduler.CyclicLR
+---@param scale_mode? "cycle"|"iterations"|flame.options.optim.lr_scheduler.CyclicLR  "cycle"
+---@param cycle_momentum? boolean|flame.options.optim.lr_scheduler.CyclicLR  true
+---@param base_momentum? number|flame.options.optim.lr_scheduler.CyclicLR  0.8
+---@param max_momentum? number|flame.options.optim.lr_scheduler.CyclicLR  0.9
+---@overload fun(options: flame.options.optim.lr_scheduler.CyclicLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.CyclicLR(opt, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum) end
 
---- From start_factor to end_factor of the rate, in total_iters steps.
----@param ... any
-function optim.lr_scheduler.LinearLR(...) end
+---@class flame.options.optim.lr_scheduler.ExponentialLR
+---@field opt? flame.Optimizer
+---@field gamma? number
 
---- Times gamma at each of the milestones.
----@param ... any
-function optim.lr_scheduler.MultiStepLR(...) end
+--- The same as optim.schedule.exponential.
+---@param opt flame.Optimizer
+---@param gamma number
+---@overload fun(options: flame.options.optim.lr_scheduler.ExponentialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ExponentialLR(opt, gamma) end
 
---- The product of a function's values at the steps 1, 2, … as factor of the
---- optimiser's rate; a list has one a group.
----@param ... any
-function optim.lr_scheduler.MultiplicativeLR(...) end
+---@class flame.options.optim.lr_scheduler.LambdaLR
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
---- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
----@param ... any
-function optim.lr_scheduler.OneCycleLR(...) end
+--- The same as optim.schedule.lambda.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.lr_scheduler.LambdaLR
+---@overload fun(options: flame.options.optim.lr_scheduler.LambdaLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.LambdaLR(opt, f) end
 
---- Down to 0 in total_iters steps, as (1 - t)^power.
----@param ... any
-function optim.lr_scheduler.PolynomialLR(...) end
+---@class flame.options.optim.lr_scheduler.LinearLR
+---@field opt? flame.Optimizer
+---@field start_factor? number  0.3333333333333333
+---@field end_factor? number  1
+---@field total_iters? number  5
 
---- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
----@param ... any
-function optim.lr_scheduler.ReduceLROnPlateau(...) end
+--- The same as optim.schedule.linear.
+---@param opt flame.Optimizer
+---@param start_factor? number|flame.options.optim.lr_scheduler.LinearLR  0.3333333333333333
+---@param end_factor? number|flame.options.optim.lr_scheduler.LinearLR  1
+---@param total_iters? number|flame.options.optim.lr_scheduler.LinearLR  5
+---@overload fun(options: flame.options.optim.lr_scheduler.LinearLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.LinearLR(opt, start_factor, end_factor, total_iters) end
 
---- One schedule after the other: the k-th until milestones[k], each counting from 0.
----@param ... any
-function optim.lr_scheduler.SequentialLR(...) end
+---@class flame.options.optim.lr_scheduler.MultiStepLR
+---@field opt? flame.Optimizer
+---@field milestones? number[]
+---@field gamma? number  0.1
 
---- Times gamma after every step_size steps.
----@param ... any
-function optim.lr_scheduler.StepLR(...) end
+--- The same as optim.schedule.multi_step.
+---@param opt flame.Optimizer
+---@param milestones number[]
+---@param gamma? number|flame.options.optim.lr_scheduler.MultiStepLR  0.1
+---@overload fun(options: flame.options.optim.lr_scheduler.MultiStepLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.MultiStepLR(opt, milestones, gamma) end
+
+---@class flame.options.optim.lr_scheduler.MultiplicativeLR
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
+
+--- The same as optim.schedule.multiplicative.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.lr_scheduler.MultiplicativeLR
+---@overload fun(options: flame.options.optim.lr_scheduler.MultiplicativeLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.MultiplicativeLR(opt, f) end
+
+---@class flame.options.optim.lr_scheduler.OneCycleLR
+---@field opt? flame.Optimizer
+---@field max_lr? number|number[]
+---@field total_steps? number  0
+---@field epochs? number  0
+---@field steps_per_epoch? number  0
+---@field pct_start? number  0.3
+---@field anneal_strategy? "cos"|"linear"  "cos"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.85
+---@field max_momentum? number  0.95
+---@field div_factor? number  25
+---@field final_div_factor? number  1e4
+---@field three_phase? boolean  false
+
+--- The same as optim.schedule.one_cycle.
+---@param opt flame.Optimizer
+---@param max_lr number|number[]
+---@param total_steps? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param epochs? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param steps_per_epoch? number|flame.options.optim.lr_scheduler.OneCycleLR  0
+---@param pct_start? number|flame.options.optim.lr_scheduler.OneCycleLR  0.3
+---@param anneal_strategy? "cos"|"linear"|flame.options.optim.lr_scheduler.OneCycleLR  "cos"
+---@param cycle_momentum? boolean|flame.options.optim.lr_scheduler.OneCycleLR  true
+---@param base_momentum? number|flame.options.optim.lr_scheduler.OneCycleLR  0.85
+---@param max_momentum? number|flame.options.optim.lr_scheduler.OneCycleLR  0.95
+---@param div_factor? number|flame.options.optim.lr_scheduler.OneCycleLR  25
+---@param final_div_factor? number|flame.options.optim.lr_scheduler.OneCycleLR  1e4
+---@param three_phase? boolean|flame.options.optim.lr_scheduler.OneCycleLR  false
+---@overload fun(options: flame.options.optim.lr_scheduler.OneCycleLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.OneCycleLR(opt, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase) end
+
+---@class flame.options.optim.lr_scheduler.PolynomialLR
+---@field opt? flame.Optimizer
+---@field total_iters? number  5
+---@field power? number  1
+
+--- The same as optim.schedule.polynomial.
+---@param opt flame.Optimizer
+---@param total_iters? number|flame.options.optim.lr_scheduler.PolynomialLR  5
+---@param power? number|flame.options.optim.lr_scheduler.PolynomialLR  1
+---@overload fun(options: flame.options.optim.lr_scheduler.PolynomialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.PolynomialLR(opt, total_iters, power) end
+
+---@class flame.options.optim.lr_scheduler.ReduceLROnPlateau
+---@field opt? flame.Optimizer
+---@field mode? "min"|"max"  "min"
+---@field factor? number  0.1
+---@field patience? number  10
+---@field threshold? number  1e-4
+---@field threshold_mode? "rel"|"abs"  "rel"
+---@field cooldown? number  0
+---@field min_lr? number|number[]  0
+---@field eps? number  1e-8
+
+--- The same as optim.schedule.reduce_on_plateau.
+---@param opt flame.Optimizer
+---@param mode? "min"|"max"|flame.options.optim.lr_scheduler.ReduceLROnPlateau  "min"
+---@param factor? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0.1
+---@param patience? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  10
+---@param threshold? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  1e-4
+---@param threshold_mode? "rel"|"abs"|flame.options.optim.lr_scheduler.ReduceLROnPlateau  "rel"
+---@param cooldown? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0
+---@param min_lr? number|number[]|flame.options.optim.lr_scheduler.ReduceLROnPlateau  0
+---@param eps? number|flame.options.optim.lr_scheduler.ReduceLROnPlateau  1e-8
+---@overload fun(options: flame.options.optim.lr_scheduler.ReduceLROnPlateau): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.ReduceLROnPlateau(opt, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps) end
+
+---@class flame.options.optim.lr_scheduler.SequentialLR
+---@field opt? flame.Optimizer
+---@field schedules? flame.Schedule[]
+---@field milestones? number[]
+
+--- The same as optim.schedule.sequential.
+---@param opt flame.Optimizer
+---@param schedules flame.Schedule[]
+---@param milestones number[]
+---@overload fun(options: flame.options.optim.lr_scheduler.SequentialLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.SequentialLR(opt, schedules, milestones) end
+
+---@class flame.options.optim.lr_scheduler.StepLR
+---@field opt? flame.Optimizer
+---@field step_size? number
+---@field gamma? number  0.1
+
+--- The same as optim.schedule.step.
+---@param opt flame.Optimizer
+---@param step_size number
+---@param gamma? number|flame.options.optim.lr_scheduler.StepLR  0.1
+---@overload fun(options: flame.options.optim.lr_scheduler.StepLR): flame.Schedule
+---@return flame.Schedule
+function optim.lr_scheduler.StepLR(opt, step_size, gamma) end
+
+---@class flame.options.optim.schedule.chained
+---@field opt? flame.Optimizer
 
 --- All of them at once: the rate is the base times the factor of each.
----@param list flame.Tensor[]
----@param opt any
-function optim.schedule.chained(list, opt) end
+---@param schedules flame.Schedule[]
+---@param opt? flame.Optimizer|flame.options.optim.schedule.chained
+---@return flame.Schedule
+function optim.schedule.chained(schedules, opt) end
+
+---@class flame.options.optim.schedule.constant
+---@field opt? flame.Optimizer
+---@field factor? number  0.3333333333333333
+---@field total_iters? number  5
 
 --- A factor for the first total_iters steps.
----@param ... any
-function optim.schedule.constant(...) end
+---@param opt flame.Optimizer
+---@param factor? number|flame.options.optim.schedule.constant  0.3333333333333333
+---@param total_iters? number|flame.options.optim.schedule.constant  5
+---@overload fun(options: flame.options.optim.schedule.constant): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.constant(opt, factor, total_iters) end
+
+---@class flame.options.optim.schedule.cosine
+---@field opt? flame.Optimizer
+---@field steps? number
+---@field min? number  0
+---@field warmup? number  0
 
 --- Linear warm-up over 'warmup' steps to the optimiser's rate, then half a cosine down to
---- 'min' at step 'steps'. Options: opt, steps, warmup = 0, min = 0.
----@param ... any
-function optim.schedule.cosine(...) end
+--- 'min' at step 'steps'.
+---@param opt flame.Optimizer
+---@param steps number
+---@param min? number|flame.options.optim.schedule.cosine  0
+---@param warmup? number|flame.options.optim.schedule.cosine  0
+---@overload fun(options: flame.options.optim.schedule.cosine): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cosine(opt, steps, min, warmup) end
+
+---@class flame.options.optim.schedule.cosine_restarts
+---@field opt? flame.Optimizer
+---@field T_0? number
+---@field T_mult? number  1
+---@field eta_min? number  0
 
 --- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
----@param ... any
-function optim.schedule.cosine_restarts(...) end
+---@param opt flame.Optimizer
+---@param T_0 number
+---@param T_mult? number|flame.options.optim.schedule.cosine_restarts  1
+---@param eta_min? number|flame.options.optim.schedule.cosine_restarts  0
+---@overload fun(options: flame.options.optim.schedule.cosine_restarts): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cosine_restarts(opt, T_0, T_mult, eta_min) end
+
+---@class flame.options.optim.schedule.cyclic
+---@field opt? flame.Optimizer
+---@field base_lr? number|number[]
+---@field max_lr? number|number[]
+---@field step_size_up? number  2000
+---@field step_size_down? number  0
+---@field mode? "triangular"|"triangular2"|"exp_range"  "triangular"
+---@field gamma? number  1
+---@field scale_fn? function
+---@field scale_mode? "cycle"|"iterations"  "cycle"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.8
+---@field max_momentum? number  0.9
 
 --- Smith 2017: to and fro between base_lr and max_lr; the momentum, where
 --- there is one, the other way.
----@param ... any
-function optim.schedule.cyclic(...) end
+--- step_size_down is step_size_up where it is 0.
+---@param opt flame.Optimizer
+---@param base_lr number|number[]
+---@param max_lr number|number[]
+---@param step_size_up? number|flame.options.optim.schedule.cyclic  2000
+---@param step_size_down? number|flame.options.optim.schedule.cyclic  0
+---@param mode? "triangular"|"triangular2"|"exp_range"|flame.options.optim.schedule.cyclic  "triangular"
+---@param gamma? number|flame.options.optim.schedule.cyclic  1
+---@param scale_fn? function|flame.options.optim.schedule.cyclic
+---@param scale_mode? "cycle"|"iterations"|flame.options.optim.schedule.cyclic  "cycle"
+---@param cycle_momentum? boolean|flame.options.optim.schedule.cyclic  true
+---@param base_momentum? number|flame.options.optim.schedule.cyclic  0.8
+---@param max_momentum? number|flame.options.optim.schedule.cyclic  0.9
+---@overload fun(options: flame.options.optim.schedule.cyclic): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.cyclic(opt, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum) end
+
+---@class flame.options.optim.schedule.exponential
+---@field opt? flame.Optimizer
+---@field gamma? number
 
 --- Times gamma at every step.
----@param ... any
-function optim.schedule.exponential(...) end
+---@param opt flame.Optimizer
+---@param gamma number
+---@overload fun(options: flame.options.optim.schedule.exponential): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.exponential(opt, gamma) end
+
+---@class flame.options.optim.schedule.lambda
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
 --- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
----@param ... any
-function optim.schedule.lambda(...) end
+--- lr_lambda is another name of f.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.schedule.lambda
+---@overload fun(options: flame.options.optim.schedule.lambda): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.lambda(opt, f) end
+
+---@class flame.options.optim.schedule.linear
+---@field opt? flame.Optimizer
+---@field start_factor? number  0.3333333333333333
+---@field end_factor? number  1
+---@field total_iters? number  5
 
 --- From start_factor to end_factor of the rate, in total_iters steps.
----@param ... any
-function optim.schedule.linear(...) end
+---@param opt flame.Optimizer
+---@param start_factor? number|flame.options.optim.schedule.linear  0.3333333333333333
+---@param end_factor? number|flame.options.optim.schedule.linear  1
+---@param total_iters? number|flame.options.optim.schedule.linear  5
+---@overload fun(options: flame.options.optim.schedule.linear): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.linear(opt, start_factor, end_factor, total_iters) end
+
+---@class flame.options.optim.schedule.multi_step
+---@field opt? flame.Optimizer
+---@field milestones? number[]
+---@field gamma? number  0.1
 
 --- Times gamma at each of the milestones.
----@param ... any
-function optim.schedule.multi_step(...) end
+---@param opt flame.Optimizer
+---@param milestones number[]
+---@param gamma? number|flame.options.optim.schedule.multi_step  0.1
+---@overload fun(options: flame.options.optim.schedule.multi_step): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.multi_step(opt, milestones, gamma) end
+
+---@class flame.options.optim.schedule.multiplicative
+---@field opt? flame.Optimizer
+---@field f? function|function[]
+---@field lr_lambda? function|function[]
 
 --- The product of a function's values at the steps 1, 2, … as factor of the
---- optimiser's rate; a list has one a group.
----@param ... any
-function optim.schedule.multiplicative(...) end
+--- optimiser's rate; a list has one a group. lr_lambda is another name of f.
+---@param opt flame.Optimizer
+---@param f? function|function[]|flame.options.optim.schedule.multiplicative
+---@overload fun(options: flame.options.optim.schedule.multiplicative): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.multiplicative(opt, f) end
+
+---@class flame.options.optim.schedule.one_cycle
+---@field opt? flame.Optimizer
+---@field max_lr? number|number[]
+---@field total_steps? number  0
+---@field epochs? number  0
+---@field steps_per_epoch? number  0
+---@field pct_start? number  0.3
+---@field anneal_strategy? "cos"|"linear"  "cos"
+---@field cycle_momentum? boolean  true
+---@field base_momentum? number  0.85
+---@field max_momentum? number  0.95
+---@field div_factor? number  25
+---@field final_div_factor? number  1e4
+---@field three_phase? boolean  false
 
 --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
----@param ... any
-function optim.schedule.one_cycle(...) end
+---@param opt flame.Optimizer
+---@param max_lr number|number[]
+---@param total_steps? number|flame.options.optim.schedule.one_cycle  0
+---@param epochs? number|flame.options.optim.schedule.one_cycle  0
+---@param steps_per_epoch? number|flame.options.optim.schedule.one_cycle  0
+---@param pct_start? number|flame.options.optim.schedule.one_cycle  0.3
+---@param anneal_strategy? "cos"|"linear"|flame.options.optim.schedule.one_cycle  "cos"
+---@param cycle_momentum? boolean|flame.options.optim.schedule.one_cycle  true
+---@param base_momentum? number|flame.options.optim.schedule.one_cycle  0.85
+---@param max_momentum? number|flame.options.optim.schedule.one_cycle  0.95
+---@param div_factor? number|flame.options.optim.schedule.one_cycle  25
+---@param final_div_factor? number|flame.options.optim.schedule.one_cycle  1e4
+---@param three_phase? boolean|flame.options.optim.schedule.one_cycle  false
+---@overload fun(options: flame.options.optim.schedule.one_cycle): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.one_cycle(opt, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase) end
+
+---@class flame.options.optim.schedule.polynomial
+---@field opt? flame.Optimizer
+---@field total_iters? number  5
+---@field power? number  1
 
 --- Down to 0 in total_iters steps, as (1 - t)^power.
----@param ... any
-function optim.schedule.polynomial(...) end
+---@param opt flame.Optimizer
+---@param total_iters? number|flame.options.optim.schedule.polynomial  5
+---@param power? number|flame.options.optim.schedule.polynomial  1
+---@overload fun(options: flame.options.optim.schedule.polynomial): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.polynomial(opt, total_iters, power) end
+
+---@class flame.options.optim.schedule.reduce_on_plateau
+---@field opt? flame.Optimizer
+---@field mode? "min"|"max"  "min"
+---@field factor? number  0.1
+---@field patience? number  10
+---@field threshold? number  1e-4
+---@field threshold_mode? "rel"|"abs"  "rel"
+---@field cooldown? number  0
+---@field min_lr? number|number[]  0
+---@field eps? number  1e-8
 
 --- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
----@param ... any
-function optim.schedule.reduce_on_plateau(...) end
+---@param opt flame.Optimizer
+---@param mode? "min"|"max"|flame.options.optim.schedule.reduce_on_plateau  "min"
+---@param factor? number|flame.options.optim.schedule.reduce_on_plateau  0.1
+---@param patience? number|flame.options.optim.schedule.reduce_on_plateau  10
+---@param threshold? number|flame.options.optim.schedule.reduce_on_plateau  1e-4
+---@param threshold_mode? "rel"|"abs"|flame.options.optim.schedule.reduce_on_plateau  "rel"
+---@param cooldown? number|flame.options.optim.schedule.reduce_on_plateau  0
+---@param min_lr? number|number[]|flame.options.optim.schedule.reduce_on_plateau  0
+---@param eps? number|flame.options.optim.schedule.reduce_on_plateau  1e-8
+---@overload fun(options: flame.options.optim.schedule.reduce_on_plateau): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.reduce_on_plateau(opt, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps) end
+
+---@class flame.options.optim.schedule.sequential
+---@field opt? flame.Optimizer
+---@field schedules? flame.Schedule[]
+---@field milestones? number[]
 
 --- One schedule after the other: the k-th until milestones[k], each counting from 0.
----@param ... any
-function optim.schedule.sequential(...) end
+---@param opt flame.Optimizer
+---@param schedules flame.Schedule[]
+---@param milestones number[]
+---@overload fun(options: flame.options.optim.schedule.sequential): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.sequential(opt, schedules, milestones) end
 
---- Sets the rates of the next step.
----@param ... any
----@return number  the rate of the first group
-function optim.schedule.step(...) end
+---@class flame.options.optim.schedule.step
+---@field opt? flame.Optimizer
+---@field step_size? number
+---@field gamma? number  0.1
 
---- the same as linalg.householder_product
+--- Times gamma after every step_size steps.
+---@param opt flame.Optimizer
+---@param step_size number
+---@param gamma? number|flame.options.optim.schedule.step  0.1
+---@overload fun(options: flame.options.optim.schedule.step): flame.Schedule
+---@return flame.Schedule
+function optim.schedule.step(opt, step_size, gamma) end
+
+---@class flame.options.orgqr
+---@field tau? flame.Tensor
+
+--- linalg.householder_product under its older name.
 ---@param x flame.Tensor
 ---@param tau flame.Tensor
 ---@return flame.Tensor
 function flame.orgqr(x, tau) end
 Tensor.orgqr = flame.orgqr
 
+---@class flame.options.ormqr
+---@field tau? flame.Tensor
+---@field c? flame.Tensor
+---@field left? boolean  true
+---@field transpose? boolean  false
+
 --- c multiplied with the Q of the reflections in x and tau, from the left or
 --- the right, or with Q transposed.
----@param x flame.Tensor  (…, m, k)
----@param tau flame.Tensor  (…, k)
----@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
----@param left? boolean|table  true
----@param transpose? any
+---@param x flame.Tensor
+---@param tau flame.Tensor
+---@param c flame.Tensor
+---@param left? boolean|flame.options.ormqr  true
+---@param transpose? boolean|flame.options.ormqr  false
 ---@return flame.Tensor
 function flame.ormqr(x, tau, c, left, transpose) end
 Tensor.ormqr = flame.ormqr
@@ -7033,40 +11832,66 @@ Tensor.ormqr = flame.ormqr
 function flame.outer(x, y) end
 Tensor.outer = flame.outer
 
---- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
+---@class flame.options.pad
+---@field pad? integer[]
+---@field mode? "constant"|"reflect"|"replicate"|"circular"  "constant"
+---@field value? number|boolean  0
+
+--- x with so many elements more, or with a negative number fewer, before and after each axis: pad
+--- is {before, after, …}, pairs from the last axis backwards. value: of the mode "constant".
 ---@param x flame.Tensor
----@param pairs_of integer[]
----@param o? string|table  mode, or {mode = "constant", value = 0}
----@param value? number|boolean
+---@param pad integer[]
+---@param mode? "constant"|"reflect"|"replicate"|"circular"|flame.options.pad  "constant"
+---@param value? number|boolean|flame.options.pad  0
 ---@return flame.Tensor
-function flame.pad(x, pairs_of, o, value) end
+function flame.pad(x, pad, mode, value) end
 Tensor.pad = flame.pad
+
+---@class flame.options.pairwise_distance
+---@field y? flame.Tensor
+---@field p? number  2
+---@field eps? number  1e-6
+---@field keepdim? boolean  false
 
 --- p-norm of x - y + eps over the last axis.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number  2
----@param eps? number  1e-6
----@param keepdim? boolean  false
+---@param p? number|flame.options.pairwise_distance  2
+---@param eps? number|flame.options.pairwise_distance  1e-6
+---@param keepdim? boolean|flame.options.pairwise_distance  false
 ---@return flame.Tensor
 function flame.pairwise_distance(x, y, p, eps, keepdim) end
 Tensor.pairwise_distance = flame.pairwise_distance
 
---- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
----@param x flame.Tensor  (…, m, n)
----@param q? number|table  6
----@param center? boolean|table  true
----@param niter? number|table  2
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@class flame.options.pca_lowrank
+---@field q? integer  6
+---@field center? boolean  true
+---@field niter? integer  2
+
+--- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
+--- there can be.
+---@param x flame.Tensor
+---@param q? integer|flame.options.pca_lowrank  6
+---@param center? boolean|flame.options.pca_lowrank  true
+---@param niter? integer|flame.options.pca_lowrank  2
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
 function flame.pca_lowrank(x, q, center, niter) end
 Tensor.pca_lowrank = flame.pca_lowrank
 
+---@class flame.options.pdist
+---@field p? number  2
+
 --- Distances of all pairs of rows, the first with the second, third, …
 ---@param x flame.Tensor
----@param p? number  2
+---@param p? number|flame.options.pdist  2
 ---@return flame.Tensor
 function flame.pdist(x, p) end
 Tensor.pdist = flame.pdist
+
+---@class flame.options.permute
+---@field dims? integer
 
 --- axes in another order
 ---@param x flame.Tensor
@@ -7075,25 +11900,34 @@ Tensor.pdist = flame.pdist
 function flame.permute(x, ...) end
 Tensor.permute = flame.permute
 
---- the pseudoinverse
+---@class flame.options.pinverse
+---@field rcond? number|flame.Tensor  1e-15
+
+--- The pseudo-inverse. Singular values up to rcond times the largest count as 0.
 ---@param x flame.Tensor
----@param o? table?
+---@param rcond? number|flame.Tensor|flame.options.pinverse  1e-15
 ---@return flame.Tensor
-function flame.pinverse(x, o) end
+function flame.pinverse(x, rcond) end
 Tensor.pinverse = flame.pinverse
+
+---@class flame.options.pixel_shuffle
+---@field upscale_factor? integer
 
 --- (…, c r r, h, w) to (…, c, h r, w r).
 ---@param x flame.Tensor
----@param factor integer
+---@param upscale_factor integer
 ---@return flame.Tensor
-function flame.pixel_shuffle(x, factor) end
+function flame.pixel_shuffle(x, upscale_factor) end
 Tensor.pixel_shuffle = flame.pixel_shuffle
+
+---@class flame.options.pixel_unshuffle
+---@field downscale_factor? integer
 
 --- (…, c, h r, w r) to (…, c r r, h, w).
 ---@param x flame.Tensor
----@param factor integer
+---@param downscale_factor integer
 ---@return flame.Tensor
-function flame.pixel_unshuffle(x, factor) end
+function flame.pixel_unshuffle(x, downscale_factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
 --- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they
@@ -7168,7 +12002,7 @@ function plot.save(p, path, options) end
 function plot.scatter(x, y, options) end
 
 --- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
----@param x flame.Tensor  means, 0 or more
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.poisson(x) end
 Tensor.poisson = flame.poisson
@@ -7191,8 +12025,11 @@ Tensor.poisson = flame.poisson
 function flame.poisson_nll_loss(input, target, log_input, full, eps, reduction) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
+---@class flame.options.polygamma
+---@field x? flame.Tensor
+
 --- The n-th derivative of digamma.
----@param n integer  0, 1, …
+---@param n integer
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.polygamma(n, x) end
@@ -7208,6 +12045,9 @@ Tensor.positive = flame.positive
 
 Tensor.positive_ = flame.positive
 flame.positive_ = flame.positive
+---@class flame.options.pow
+---@field y? flame.Tensor|number
+
 --- x1 to the power x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -7217,19 +12057,27 @@ Tensor.pow = flame.pow
 
 Tensor.pow_ = flame.pow
 flame.pow_ = flame.pow
---- x where it is above 0, else w x; w has one element, or one a channel (axis 2).
+---@class flame.options.prelu
+---@field weight? flame.Tensor
+
+--- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
 ---@param x flame.Tensor
----@param w flame.Tensor
+---@param weight flame.Tensor
 ---@return flame.Tensor
-function flame.prelu(x, w) end
+function flame.prelu(x, weight) end
 Tensor.prelu = flame.prelu
 
---- product; o: {keepdim = false}
+---@class flame.options.prod
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- product
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.prod
+---@param keepdim? boolean|flame.options.prod  false
 ---@return flame.Tensor
-function flame.prod(x, d, o) end
+function flame.prod(x, dim, keepdim) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
@@ -7237,9 +12085,11 @@ Tensor.prod = flame.prod
 --- bytes_moved, copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+---@param f function
 ---@param ... any
----@return any
-function flame.profile(...) end
+---@return flame.Profile
+---@return any ...
+function flame.profile(f, ...) end
 
 ---@class flame.options.promote_types
 ---@field b? string
@@ -7250,30 +12100,46 @@ function flame.profile(...) end
 ---@return string
 function flame.promote_types(a, b) end
 
---- x with src at positions counted over all elements; {accumulate = true} adds.
+---@class flame.options.put
+---@field index? flame.Tensor
+---@field source? flame.Tensor
+---@field accumulate? boolean  false
+
+--- x with source at positions counted over all elements; {accumulate = true} adds.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param src flame.Tensor
----@param o? boolean|table  accumulate, or {accumulate = false}
+---@param index flame.Tensor
+---@param source flame.Tensor
+---@param accumulate? boolean|flame.options.put  false
 ---@return flame.Tensor
-function flame.put(x, idx, src, o) end
+function flame.put(x, index, source, accumulate) end
 Tensor.put = flame.put
 
 Tensor.put_ = flame.put
 flame.put_ = flame.put
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
+---@class flame.options.qr
+---@field mode? "reduced"|"complete"|"r"  "reduced"
+
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
 ---@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
+---@param mode? "reduced"|"complete"|"r"|flame.options.qr  "reduced"
+---@return flame.Tensor Q
+---@return flame.Tensor R
 function flame.qr(x, mode) end
 Tensor.qr = flame.qr
 
---- The value below which a share q of the elements lies, between neighbours by interpolation.
+---@class flame.options.quantile
+---@field q? number|flame.Tensor
+---@field dim? integer
+---@field keepdim? boolean  false
+---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
+
+--- The value below which a share q (0 to 1) of the elements lies, between neighbours by
+--- interpolation; several shares come along a new first axis.
 ---@param x flame.Tensor
----@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {interpolation =}
+---@param q number|flame.Tensor
+---@param dim? integer|flame.options.quantile
+---@param keepdim? boolean|flame.options.quantile  false
 ---@return flame.Tensor
 function flame.quantile(x, q, dim, keepdim) end
 Tensor.quantile = flame.quantile
@@ -7286,60 +12152,99 @@ Tensor.rad2deg = flame.rad2deg
 
 Tensor.rad2deg_ = flame.rad2deg
 flame.rad2deg_ = flame.rad2deg
---- uniform numbers in [0, 1) of this shape, then options
+---@class flame.options.rand
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- uniform numbers in [0, 1) of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.rand): flame.Tensor
 ---@return flame.Tensor
 function flame.rand(...) end
 
+---@class flame.options.rand_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- uniform numbers in [0, 1) of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.rand_like(x, o) end
+function flame.rand_like(x) end
 Tensor.rand_like = flame.rand_like
+
+---@class flame.options.randint
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high, high included
 ---@param shape integer|integer[]
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint(shape, low, high, o) end
+function flame.randint(shape, low, high) end
+
+---@class flame.options.randint_like
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high of x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint_like(x, low, high, o) end
+function flame.randint_like(x, low, high) end
 Tensor.randint_like = flame.randint_like
 
---- normal numbers of this shape, then options
+---@class flame.options.randn
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- normal numbers of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.randn): flame.Tensor
 ---@return flame.Tensor
 function flame.randn(...) end
 
+---@class flame.options.randn_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- normal numbers of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.randn_like(x, o) end
+function flame.randn_like(x) end
 Tensor.randn_like = flame.randn_like
 
---- x becomes integers from low to high
----@param low? integer
----@param high? integer
+---@class flame.options.random_
+---@field high? integer  16777216
+
+--- x becomes integers from low to high; random_(high): from 1 on.
+---@param high? integer|flame.options.random_  16777216
 ---@return flame.Tensor
-function Tensor:random_(low, high) end
+function Tensor:random_(high) end
+
+---@class flame.options.randperm
+---@field dtype? string  "i64"
+---@field device? string
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
 ---@param n integer
----@param o table?  {dtype = "i64", device = the default}
 ---@return flame.Tensor
-function flame.randperm(n, o) end
+function flame.randperm(n) end
 
---- as one axis
+--- As one axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.ravel(x) end
@@ -7355,10 +12260,15 @@ Tensor.ravel = flame.ravel
 function flame.real(x) end
 Tensor.real = flame.real
 
---- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
+---@class flame.options.rearrange
+---@field spec? string
+---@field sizes? table
+
+--- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
+--- = 8}); '...': axes without a name.
 ---@param x flame.Tensor
 ---@param spec string
----@param sizes? table
+---@param sizes? table|flame.options.rearrange
 ---@return flame.Tensor
 function flame.rearrange(x, spec, sizes) end
 Tensor.rearrange = flame.rearrange
@@ -7371,6 +12281,9 @@ Tensor.reciprocal = flame.reciprocal
 
 Tensor.reciprocal_ = flame.reciprocal
 flame.reciprocal_ = flame.reciprocal
+---@class flame.options.register_hook
+---@field f? function
+
 --- f sees x's gradient, and may return another; handle:remove()
 ---@param f function
 ---@return table
@@ -7392,6 +12305,9 @@ Tensor.relu6_ = flame.relu6
 flame.relu6_ = flame.relu6
 Tensor.relu_ = flame.relu
 flame.relu_ = flame.relu
+---@class flame.options.remainder
+---@field y? flame.Tensor|number
+
 --- The same as mod.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -7401,13 +12317,18 @@ Tensor.remainder = flame.remainder
 
 Tensor.remainder_ = flame.remainder
 flame.remainder_ = flame.remainder
---- Slices along d whose p-norm is above maxnorm, scaled down to it.
+---@class flame.options.renorm
+---@field p? number
+---@field dim? integer
+---@field maxnorm? number
+
+--- Slices along dim whose p-norm is above maxnorm, scaled down to it.
 ---@param x flame.Tensor
 ---@param p number
----@param d integer
+---@param dim integer
 ---@param maxnorm number
 ---@return flame.Tensor
-function flame.renorm(x, p, d, maxnorm) end
+function flame.renorm(x, p, dim, maxnorm) end
 Tensor.renorm = flame.renorm
 
 Tensor.renorm_ = flame.renorm
@@ -7426,10 +12347,16 @@ flame.renorm_ = flame.renorm
 function flame.repeat_interleave(x, repeats, dim) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
+---@class flame.options.requires_grad_
+---@field on? boolean  true
+
 --- x is tracked from here on, or no longer
----@param on? boolean
+---@param on? boolean|flame.options.requires_grad_  true
 ---@return flame.Tensor
 function Tensor:requires_grad_(on) end
+
+---@class flame.options.reshape
+---@field shape? integer
 
 --- the same elements in another shape; one size may be -1
 ---@param x flame.Tensor
@@ -7438,7 +12365,10 @@ function Tensor:requires_grad_(on) end
 function flame.reshape(x, ...) end
 Tensor.reshape = flame.reshape
 
---- in y's shape
+---@class flame.options.reshape_as
+---@field y? flame.Tensor
+
+--- x in y's shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -7468,22 +12398,33 @@ function flame.result_type(x, y) end
 Tensor.result_type = flame.result_type
 
 --- x keeps its gradient though it is no leaf
+---@return flame.Tensor
 function Tensor:retain_grad() end
+
+---@class flame.options.rfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
 
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.rfft
+---@param dim? integer|flame.options.rfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfft  "backward"
 ---@return flame.Tensor
 function flame.rfft(x, n, dim, norm) end
 Tensor.rfft = flame.rfft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.rfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- rfft along the last of two axes, then fft along the other.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.rfft2
+---@param dim? integer|integer[]|flame.options.rfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfft2  "backward"
 ---@return flame.Tensor
 function flame.rfft2(x, s, dim, norm) end
 Tensor.rfft2 = flame.rfft2
@@ -7499,11 +12440,16 @@ Tensor.rfft2 = flame.rfft2
 ---@return flame.Tensor
 function flame.rfftfreq(n, d) end
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.rfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- rfft along the last of all axes, or of those in dim, then fft along the others.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.rfftn
+---@param dim? integer|integer[]|flame.options.rfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfftn  "backward"
 ---@return flame.Tensor
 function flame.rfftn(x, s, dim, norm) end
 Tensor.rfftn = flame.rfftn
@@ -7525,9 +12471,9 @@ function flame.rms_norm(x, normalized_shape, weight, eps) end
 Tensor.rms_norm = flame.rms_norm
 
 --- the generator's state, or sets it
----@param s? string|table
----@return any
-function flame.rng_state(s) end
+---@param state? table
+---@return table
+function flame.rng_state(state) end
 
 ---@class flame.options.roll
 ---@field shifts? integer|integer[]
@@ -7541,44 +12487,63 @@ function flame.rng_state(s) end
 function flame.roll(x, shifts, dims) end
 Tensor.roll = flame.roll
 
+---@class flame.options.rot90
+---@field k? integer  1
+---@field dims? integer[]  {1, 2}
+
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param x flame.Tensor
----@param k? number|table  1
----@param dims? any
+---@param k? integer|flame.options.rot90  1
+---@param dims? integer[]|flame.options.rot90  {1, 2}
 ---@return flame.Tensor
 function flame.rot90(x, k, dims) end
 Tensor.rot90 = flame.rot90
 
+---@class flame.options.rotary
+---@field cos? flame.Tensor
+---@field sin? flame.Tensor
+---@field base? number  10000
+---@field offset? number  0
+---@field interleaved? boolean  false
+
 --- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
 --- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
---- {base = 10000, offset = 0: position of the first row, interleaved = false: pairs 1 2, 3 4, …}.
+--- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
 ---@param x flame.Tensor
----@param cos flame.Tensor?
----@param sin flame.Tensor?
----@param o table?
+---@param cos? flame.Tensor|flame.options.rotary
+---@param sin? flame.Tensor|flame.options.rotary
 ---@return flame.Tensor
-function flame.rotary(x, cos, sin, o) end
+function flame.rotary(x, cos, sin) end
 Tensor.rotary = flame.rotary
 
---- nearest integer, halves to even; o: {decimals = 0}
+---@class flame.options.round
+---@field decimals? integer  0
+
+--- nearest integer, halves to even
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.round(x, o) end
+function flame.round(x) end
 Tensor.round = flame.round
 
-Tensor.round_ = flame.round
-flame.round_ = flame.round
---- one above the other
----@param list flame.Tensor[]
+--- nearest integer, halves to even
 ---@return flame.Tensor
-function flame.row_stack(list) end
+function Tensor:round_() end
+
+--- One above the other.
+---@param tensors flame.Tensor[]
+---@return flame.Tensor
+function flame.row_stack(tensors) end
+
+---@class flame.options.rrelu
+---@field lower? number  0.125
+---@field upper? number  0.3333333333333333
+---@field training? boolean  false
 
 --- leaky_relu with a slope between lower and upper: random when training, else the middle.
 ---@param x flame.Tensor
----@param lower? number  1/8
----@param upper? number  1/3
----@param training? boolean  false
+---@param lower? number|flame.options.rrelu  0.125
+---@param upper? number|flame.options.rrelu  0.3333333333333333
+---@param training? boolean|flame.options.rrelu  false
 ---@return flame.Tensor
 function flame.rrelu(x, lower, upper, training) end
 Tensor.rrelu = flame.rrelu
@@ -7593,81 +12558,139 @@ Tensor.rsqrt = flame.rsqrt
 
 Tensor.rsqrt_ = flame.rsqrt
 flame.rsqrt_ = flame.rsqrt
+---@class flame.options.rsub
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
 --- y - alpha * x, the operands of sub the other way round.
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param alpha? number  1
+---@param y flame.Tensor|number
+---@param alpha? number|flame.options.rsub  1
 ---@return flame.Tensor
 function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
+
+---@class flame.options.save
+---@field value? flame.Tensor|table
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
 --- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
 --- image, .csv one of two axes. The file is replaced when the new one is complete.
 ---@param path string
----@param value table | flame.Tensor
+---@param value flame.Tensor|table
 function flame.save(path, value) end
 
+---@class flame.options.scalar_tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- The same as tensor.
----@param values number|boolean|table
----@param o? table?
+---@param values any
 ---@return flame.Tensor
-function flame.scalar_tensor(values, o) end
+function flame.scalar_tensor(values) end
+
+---@class flame.options.scaled_dot_product_attention
+---@field k? flame.Tensor
+---@field v? flame.Tensor
+---@field attn_mask? flame.Tensor
+---@field dropout_p? number  0
+---@field is_causal? boolean  false
+---@field scale? number|flame.Tensor
+---@field enable_gqa? boolean  false
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
 --- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+--- Without a scale it is d ^ -0.5.
 ---@param q flame.Tensor
----@param k integer
+---@param k flame.Tensor
 ---@param v flame.Tensor
----@param attn_mask? flame.Tensor|table
----@param dropout_p? number|table  0
----@param is_causal? boolean|table
----@param scale? number|table
----@param enable_gqa? any
+---@param attn_mask? flame.Tensor|flame.options.scaled_dot_product_attention
+---@param dropout_p? number|flame.options.scaled_dot_product_attention  0
+---@param is_causal? boolean|flame.options.scaled_dot_product_attention  false
+---@param scale? number|flame.Tensor|flame.options.scaled_dot_product_attention
+---@param enable_gqa? boolean|flame.options.scaled_dot_product_attention  false
 ---@return flame.Tensor
 function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 
---- x with the elements of src stored at the positions idx of axis d
+---@class flame.options.scatter
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field reduce? "add"|"multiply"
+
+--- x with the elements of src stored at the positions index of axis dim; reduce: added to x's, or multiplied with them
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor|number
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter(x, d, idx, src) end
+function flame.scatter(x, dim, index, src) end
 Tensor.scatter = flame.scatter
 
-Tensor.scatter_ = flame.scatter
-flame.scatter_ = flame.scatter
---- x with the elements of src added at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.scatter_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter(dim, index, src)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter_add(x, d, idx, src) end
+function Tensor:scatter_(dim, index, src) end
+
+---@class flame.options.scatter_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the elements of src added at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.scatter_add(x, dim, index, src) end
 Tensor.scatter_add = flame.scatter_add
 
-Tensor.scatter_add_ = flame.scatter_add
-flame.scatter_add_ = flame.scatter_add
---- Every element of x with those of src that idx sends to it.
+---@class flame.options.scatter_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:scatter_add_(dim, index, src) end
+
+---@class flame.options.scatter_reduce
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor
+---@field reduce? "sum"|"prod"|"mean"|"amax"|"amin"
+---@field include_self? boolean  true
+
+--- Every element of x with those of src that index sends to it.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@param src flame.Tensor
 ---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
 ---@return flame.Tensor
-function flame.scatter_reduce(x, d, idx, src, reduce, o) end
+function flame.scatter_reduce(x, dim, index, src, reduce) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
 Tensor.scatter_reduce_ = flame.scatter_reduce
 flame.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
----@param f? function
----@return any
+---@param f function
+---@return any ...
 function flame.scope(f) end
 
 ---@class flame.options.searchsorted
@@ -7690,32 +12713,49 @@ function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
 --- starts the generator anew
----@param n integer
-function flame.seed(n) end
+---@param seed integer
+function flame.seed(seed) end
 
---- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+---@class flame.options.segment_reduce
+---@field reduce? "sum"|"mean"|"prod"|"max"|"min"
+---@field lengths? flame.Tensor
+---@field offsets? flame.Tensor
+---@field axis? integer  1
+---@field unsafe? boolean  false
+---@field initial? number
+
+--- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
+--- the offsets where each begins and the last ends.
 ---@param x flame.Tensor
----@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
+---@param reduce "sum"|"mean"|"prod"|"max"|"min"
 ---@return flame.Tensor
-function flame.segment_reduce(x, reduce, o) end
+function flame.segment_reduce(x, reduce) end
 Tensor.segment_reduce = flame.segment_reduce
+
+---@class flame.options.select
+---@field dim? integer
+---@field index? integer
 
 --- one position of an axis, which goes
 ---@param x flame.Tensor
----@param d integer
----@param i integer
+---@param dim integer
+---@param index integer
 ---@return flame.Tensor
-function flame.select(x, d, i) end
+function flame.select(x, dim, index) end
 Tensor.select = flame.select
 
---- x with one position of axis d replaced by src.
+---@class flame.options.select_scatter
+---@field src? flame.Tensor
+---@field dim? integer
+---@field index? integer
+
+--- x with one position of axis dim replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param d integer|integer[]?
----@param i integer?
+---@param dim integer
+---@param index integer
 ---@return flame.Tensor
-function flame.select_scatter(x, src, d, i) end
+function flame.select_scatter(x, src, dim, index) end
 Tensor.select_scatter = flame.select_scatter
 
 --- Scaled elu with PyTorch's constants.
@@ -7726,26 +12766,34 @@ Tensor.selu = flame.selu
 
 Tensor.selu_ = flame.selu
 flame.selu_ = flame.selu
+---@class flame.options.set_default_device
+---@field device? string
+
 --- The same as default_device.
----@param name? string
+---@param device? string|flame.options.set_default_device
+---@overload fun(options: flame.options.set_default_device): string
 ---@return string
-function flame.set_default_device(name) end
+function flame.set_default_device(device) end
+
+---@class flame.options.set_default_dtype
+---@field dtype? string
 
 --- The same as default_dtype.
----@param dtype? string
+---@param dtype? string|flame.options.set_default_dtype
+---@overload fun(options: flame.options.set_default_dtype): string
 ---@return string
 function flame.set_default_dtype(dtype) end
 
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 ---@param ... any
----@return any
+---@return any ...
 function flame.set_grad_enabled(on, ...) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.set_rng_state(s) end
+---@param state? table
+---@return table
+function flame.set_rng_state(state) end
 
 --- The same as sign.
 ---@param x flame.Tensor
@@ -7787,8 +12835,10 @@ Tensor.signbit = flame.signbit
 function flame.silu(x) end
 Tensor.silu = flame.silu
 
-Tensor.silu_ = flame.silu
-flame.silu_ = flame.silu
+--- x becomes x:silu().
+---@return flame.Tensor
+function Tensor:silu_() end
+
 --- sine of x in radians
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -7813,20 +12863,31 @@ Tensor.sinh = flame.sinh
 
 Tensor.sinh_ = flame.sinh
 flame.sinh_ = flame.sinh
---- size of an axis, or all sizes
----@param d? integer
----@return integer|integer[]
-function Tensor:size(d) end
+---@class flame.options.size
+---@field dim? integer
 
---- x with positions first to last (every step-th) of axis d replaced by src.
+--- size of an axis, or all sizes
+---@param dim? integer|flame.options.size
+---@return integer|integer[]
+function Tensor:size(dim) end
+
+---@class flame.options.slice_scatter
+---@field src? flame.Tensor
+---@field dim? integer  1
+---@field start? integer  1
+---@field end_? integer
+---@field step? integer  1
+
+--- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
+--- Lua.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param d? integer  1
----@param first? integer  1
----@param last? integer  the end
----@param step? integer  1
+---@param dim? integer|flame.options.slice_scatter  1
+---@param start? integer|flame.options.slice_scatter  1
+---@param end_? integer|flame.options.slice_scatter
+---@param step? integer|flame.options.slice_scatter  1
 ---@return flame.Tensor
-function flame.slice_scatter(x, src, d, first, last, step) end
+function flame.slice_scatter(x, src, dim, start, end_, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
 --- Sign and logarithm of the absolute value of determinants.
@@ -7862,33 +12923,52 @@ Tensor.smooth_l1_loss = flame.smooth_l1_loss
 function flame.soft_margin_loss(input, target, reduction) end
 Tensor.soft_margin_loss = flame.soft_margin_loss
 
---- exp(x) over its sum along d
+---@class flame.options.softmax
+---@field dim? integer
+---@field dtype? string
+
+--- exp(x) over its sum along dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmax
 ---@return flame.Tensor
-function flame.softmax(x, d) end
+function flame.softmax(x, dim, dtype) end
 Tensor.softmax = flame.softmax
+
+---@class flame.options.softmin
+---@field dim? integer
+---@field dtype? string
 
 --- softmax of -x
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmin
 ---@return flame.Tensor
-function flame.softmin(x, d) end
+function flame.softmin(x, dim, dtype) end
 Tensor.softmin = flame.softmin
 
---- log(1 + exp(beta x)) / beta, x above the threshold (20)
+---@class flame.options.softplus
+---@field beta? number  1
+---@field threshold? number  20
+
+--- log(1 + exp(x))
 ---@param x flame.Tensor
----@param beta? number
----@param threshold? number
+---@param beta? number|flame.options.softplus  1
+---@param threshold? number|flame.options.softplus  20
 ---@return flame.Tensor
 function flame.softplus(x, beta, threshold) end
 Tensor.softplus = flame.softplus
 
-Tensor.softplus_ = flame.softplus
-flame.softplus_ = flame.softplus
+--- log(1 + exp(x))
+---@return flame.Tensor
+function Tensor:softplus_() end
+
+---@class flame.options.softshrink
+---@field lambd? number  0.5
+
 --- x moved towards 0 by lambd.
 ---@param x flame.Tensor
----@param lambd? number  0.5
+---@param lambd? number|flame.options.softshrink  0.5
 ---@return flame.Tensor
 function flame.softshrink(x, lambd) end
 Tensor.softshrink = flame.softshrink
@@ -7903,12 +12983,15 @@ Tensor.softsign = flame.softsign
 
 Tensor.softsign_ = flame.softsign
 flame.softsign_ = flame.softsign
+---@class flame.options.solve
+---@field b? flame.Tensor
+---@field left? boolean  true
+
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param o table?
 ---@return flame.Tensor
-function flame.solve(a, b, o) end
+function flame.solve(a, b) end
 Tensor.solve = flame.solve
 
 ---@class flame.options.sort
@@ -7931,47 +13014,59 @@ Tensor.sort = flame.sort
 ---@return flame.Tensor
 function flame.special.airy_ai(x) end
 
---- Bessel function of the first kind, order 0
+--- Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_j0(x) end
 
---- Bessel function of the first kind, order 1
+--- Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_j1(x) end
 
---- Bessel function of the second kind, order 0
+--- Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_y0(x) end
 
---- Bessel function of the second kind, order 1
+--- Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_y1(x) end
 
---- Chebyshev polynomial of the first kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_t
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_t(x, n) end
 
---- Chebyshev polynomial of the second kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_u
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_u(x, n) end
 
---- Chebyshev polynomial of the third kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_v
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_v(x, n) end
 
---- Chebyshev polynomial of the fourth kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_w
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_w(x, n) end
 
@@ -8029,12 +13124,18 @@ Tensor.special.expit = flame.special.expit
 function flame.special.expm1(x) end
 Tensor.special.expm1 = flame.special.expm1
 
+---@class flame.options.special.gammainc
+---@field x? flame.Tensor|number
+
 --- The same as flame.igamma.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.gammainc(a, x) end
 Tensor.special.gammainc = flame.special.gammainc
+
+---@class flame.options.special.gammaincc
+---@field x? flame.Tensor|number
 
 --- The same as flame.igammac.
 ---@param a flame.Tensor|number
@@ -8049,15 +13150,21 @@ Tensor.special.gammaincc = flame.special.gammaincc
 function flame.special.gammaln(x) end
 Tensor.special.gammaln = flame.special.gammaln
 
---- Hermite polynomial of degree n, 2 x of degree 1
+---@class flame.options.special.hermite_polynomial_h
+---@field n? flame.Tensor|number
+
+--- Hermite polynomial of degree n, 2 x of degree 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.hermite_polynomial_h(x, n) end
 
---- Hermite polynomial of degree n, x of degree 1
+---@class flame.options.special.hermite_polynomial_he
+---@field n? flame.Tensor|number
+
+--- Hermite polynomial of degree n, x of degree 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.hermite_polynomial_he(x, n) end
 
@@ -8085,15 +13192,21 @@ Tensor.special.i1 = flame.special.i1
 function flame.special.i1e(x) end
 Tensor.special.i1e = flame.special.i1e
 
---- Laguerre polynomial of degree n
+---@class flame.options.special.laguerre_polynomial_l
+---@field n? flame.Tensor|number
+
+--- Laguerre polynomial of degree n.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.laguerre_polynomial_l(x, n) end
 
---- Legendre polynomial of degree n
+---@class flame.options.special.legendre_polynomial_p
+---@field n? flame.Tensor|number
+
+--- Legendre polynomial of degree n.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.legendre_polynomial_p(x, n) end
 
@@ -8109,26 +13222,38 @@ Tensor.special.log1p = flame.special.log1p
 function flame.special.log_ndtr(x) end
 Tensor.special.log_ndtr = flame.special.log_ndtr
 
+---@class flame.options.special.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.log_softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.log_softmax
 ---@return flame.Tensor
-function flame.special.log_softmax(x, d) end
+function flame.special.log_softmax(x, dim, dtype) end
 Tensor.special.log_softmax = flame.special.log_softmax
+
+---@class flame.options.special.logit
+---@field eps? number
 
 --- The same as flame.logit.
 ---@param x flame.Tensor
----@param eps number?
+---@param eps? number|flame.options.special.logit
 ---@return flame.Tensor
 function flame.special.logit(x, eps) end
 Tensor.special.logit = flame.special.logit
 
+---@class flame.options.special.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+
 --- The same as flame.logsumexp.
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.special.logsumexp
+---@param keepdim? boolean|flame.options.special.logsumexp  false
 ---@return flame.Tensor
-function flame.special.logsumexp(x, d, o) end
+function flame.special.logsumexp(x, dim, keepdim) end
 Tensor.special.logsumexp = flame.special.logsumexp
 
 --- The same as flame.i0.
@@ -8143,15 +13268,18 @@ Tensor.special.modified_bessel_i0 = flame.special.modified_bessel_i0
 function flame.special.modified_bessel_i1(x) end
 Tensor.special.modified_bessel_i1 = flame.special.modified_bessel_i1
 
---- modified Bessel function of the second kind, order 0
+--- Modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_k0(x) end
 
---- modified Bessel function of the second kind, order 1
+--- Modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_k1(x) end
+
+---@class flame.options.special.multigammaln
+---@field p? integer
 
 --- The same as flame.mvlgamma.
 ---@param x flame.Tensor
@@ -8172,8 +13300,11 @@ Tensor.special.ndtr = flame.special.ndtr
 function flame.special.ndtri(x) end
 Tensor.special.ndtri = flame.special.ndtri
 
+---@class flame.options.special.polygamma
+---@field x? flame.Tensor
+
 --- The same as flame.polygamma.
----@param n integer  0, 1, …
+---@param n integer
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.polygamma(n, x) end
@@ -8185,44 +13316,58 @@ Tensor.special.polygamma = flame.special.polygamma
 function flame.special.psi(x) end
 Tensor.special.psi = flame.special.psi
 
+---@class flame.options.special.round
+---@field decimals? integer  0
+
 --- The same as flame.round.
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.special.round(x, o) end
+function flame.special.round(x) end
 Tensor.special.round = flame.special.round
 
---- exp(x) times modified_bessel_k0
+--- exp(x) times the modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.scaled_modified_bessel_k0(x) end
 
---- exp(x) times modified_bessel_k1
+--- exp(x) times the modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.scaled_modified_bessel_k1(x) end
 
---- chebyshev_polynomial_t at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_t
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_t(x, n) end
 
---- chebyshev_polynomial_u at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_u
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_u(x, n) end
 
---- chebyshev_polynomial_v at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_v
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_v(x, n) end
 
---- chebyshev_polynomial_w at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_w
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 
@@ -8232,31 +13377,45 @@ function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 function flame.special.sinc(x) end
 Tensor.special.sinc = flame.special.sinc
 
+---@class flame.options.special.softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.softmax
 ---@return flame.Tensor
-function flame.special.softmax(x, d) end
+function flame.special.softmax(x, dim, dtype) end
 Tensor.special.softmax = flame.special.softmax
 
---- sin(x) / x, 1 at 0
+--- sin(x) / x, 1 at 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.spherical_bessel_j0(x) end
 
+---@class flame.options.special.xlog1py
+---@field y? flame.Tensor|number
+
 --- The same as flame.xlog1py.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.xlog1py(x, y) end
 Tensor.special.xlog1py = flame.special.xlog1py
 
+---@class flame.options.special.xlogy
+---@field y? flame.Tensor|number
+
 --- The same as flame.xlogy.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.xlogy(x, y) end
 Tensor.special.xlogy = flame.special.xlogy
+
+---@class flame.options.special.zeta
+---@field q? flame.Tensor|number
 
 --- The same as flame.zeta.
 ---@param x flame.Tensor|number
@@ -8265,20 +13424,28 @@ Tensor.special.xlogy = flame.special.xlogy
 function flame.special.zeta(x, q) end
 Tensor.special.zeta = flame.special.zeta
 
+---@class flame.options.split
+---@field size? integer|integer[]
+---@field dim? integer  1
+
 --- parts of this size, or of these sizes
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split  1
 ---@return flame.Tensor[]
-function flame.split(x, size, d) end
+function flame.split(x, size, dim) end
 Tensor.split = flame.split
+
+---@class flame.options.split_with_sizes
+---@field size? integer|integer[]
+---@field dim? integer  1
 
 --- The same as split.
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split_with_sizes  1
 ---@return flame.Tensor[]
-function flame.split_with_sizes(x, size, d) end
+function flame.split_with_sizes(x, size, dim) end
 Tensor.split_with_sizes = flame.split_with_sizes
 
 --- square root
@@ -8297,91 +13464,140 @@ Tensor.square = flame.square
 
 Tensor.square_ = flame.square
 flame.square_ = flame.square
+---@class flame.options.squeeze
+---@field dim? integer|integer[]
+
 --- without axes of size 1
 ---@param x flame.Tensor
----@param d? integer|integer[]?
+---@param dim? integer|integer[]|flame.options.squeeze
 ---@return flame.Tensor
-function flame.squeeze(x, d) end
+function flame.squeeze(x, dim) end
 Tensor.squeeze = flame.squeeze
 
---- joined along a new axis (1)
----@param list flame.Tensor[]
----@param d? integer
+---@class flame.options.stack
+---@field dim? integer  1
+
+--- joined along a new axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.stack  1
 ---@return flame.Tensor
-function flame.stack(list, d) end
+function flame.stack(tensors, dim) end
+
+---@class flame.options.stats
+---@field what? "reset"
 
 --- counters of the session; "reset" zeroes them
----@param what? string
+---@param what? "reset"|flame.options.stats
+---@overload fun(options: flame.options.stats): table
 ---@return table
 function flame.stats(what) end
 
---- standard deviation; o: {correction = 1, keepdim = false}
+---@class flame.options.std
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- standard deviation, as var
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.std  false
 ---@return flame.Tensor
-function flame.std(x, d, o) end
+function flame.std(x, unbiased, keepdim) end
 Tensor.std = flame.std
 
---- std and mean.
+---@class flame.options.std_mean
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- Standard deviation and mean.
 ---@param x flame.Tensor
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
----@return flame.Tensor
-function flame.std_mean(x, ...) end
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.std_mean  false
+---@return flame.Tensor std
+---@return flame.Tensor mean
+function flame.std_mean(x, unbiased, keepdim) end
 Tensor.std_mean = flame.std_mean
 
+---@class flame.options.stft
+---@field n_fft? integer
+---@field hop_length? integer
+---@field win_length? integer
+---@field window? flame.Tensor
+---@field center? boolean  true
+---@field pad_mode? string  "reflect"
+---@field normalized? boolean  false
+---@field onesided? boolean  true
+---@field return_complex? boolean  true
+
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
---- frequencies, frames, 2), the last axis real and imaginary part.
+--- frequencies, frames, 2), the last axis real and imaginary part. Without hop_length n_fft // 4,
+--- without win_length n_fft, without a window ones.
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param hop_length? any
----@param win_length? any
----@param window? flame.Tensor|table
----@param center? boolean|table  true
----@param pad_mode? string|table  reflect
----@param normalized? boolean|table
----@param onesided? boolean|table  true
----@param return_complex? boolean|table  true
+---@param hop_length? integer|flame.options.stft
+---@param win_length? integer|flame.options.stft
+---@param window? flame.Tensor|flame.options.stft
+---@param center? boolean|flame.options.stft  true
+---@param pad_mode? string|flame.options.stft  "reflect"
+---@param normalized? boolean|flame.options.stft  false
+---@param onesided? boolean|flame.options.stft  true
+---@param return_complex? boolean|flame.options.stft  true
 ---@return flame.Tensor
 function flame.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex) end
 Tensor.stft = flame.stft
 
---- elements from one position to the next along an axis
----@param d? integer
----@return integer|integer[]
-function Tensor:stride(d) end
+---@class flame.options.stride
+---@field dim? integer
 
---- difference; o: {alpha = 1} times y
+--- elements from one position to the next along an axis
+---@param dim? integer|flame.options.stride
+---@return integer|integer[]
+function Tensor:stride(dim) end
+
+---@class flame.options.sub
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- difference
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.sub(x, y, o) end
+function flame.sub(x, y) end
 Tensor.sub = flame.sub
 
 Tensor.sub_ = flame.sub
 flame.sub_ = flame.sub
+---@class flame.options.subtract
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
 --- The same as sub.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.subtract(x, y, o) end
+function flame.subtract(x, y) end
 Tensor.subtract = flame.subtract
 
 Tensor.subtract_ = flame.subtract
 flame.subtract_ = flame.subtract
---- sum; o: {keepdim = false}
+---@class flame.options.sum
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- sum
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.sum
+---@param keepdim? boolean|flame.options.sum  false
 ---@return flame.Tensor
-function flame.sum(x, d, o) end
+function flame.sum(x, dim, keepdim) end
 Tensor.sum = flame.sum
 
---- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
+---@class flame.options.sum_to_size
+---@field size? integer
+
+--- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
 ---@param x flame.Tensor
----@param ... any
+---@param ... integer
 ---@return flame.Tensor
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
@@ -8396,41 +13612,68 @@ Tensor.sum_to_size = flame.sum_to_size
 function flame.summary(x, name) end
 Tensor.summary = flame.summary
 
+---@class flame.options.svd
+---@field some? boolean  true
+---@field compute_uv? boolean  true
+
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  some = true, compute_uv = true, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.svd(x, ...) end
+---@param x flame.Tensor
+---@param some? boolean|flame.options.svd  true
+---@param compute_uv? boolean|flame.options.svd  true
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
+function flame.svd(x, some, compute_uv) end
 Tensor.svd = flame.svd
+
+---@class flame.options.svd_lowrank
+---@field q? integer  6
+---@field niter? integer  2
+---@field M? flame.Tensor|number
 
 --- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
 --- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
----@param x flame.Tensor  (…, m, n)
----@param q? number|table  6
----@param niter? number|table  2
----@param M? any
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@param q? integer|flame.options.svd_lowrank  6
+---@param niter? integer|flame.options.svd_lowrank  2
+---@param M? flame.Tensor|number|flame.options.svd_lowrank
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
 function flame.svd_lowrank(x, q, niter, M) end
 Tensor.svd_lowrank = flame.svd_lowrank
 
+---@class flame.options.swapaxes
+---@field dim0? integer
+---@field dim1? integer
+
 --- The same as transpose.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.swapaxes(x, a, b) end
+function flame.swapaxes(x, dim0, dim1) end
 Tensor.swapaxes = flame.swapaxes
 
+---@class flame.options.swapdims
+---@field dim0? integer
+---@field dim1? integer
+
 --- The same as transpose.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.swapdims(x, a, b) end
+function flame.swapdims(x, dim0, dim1) end
 Tensor.swapdims = flame.swapdims
 
+---@class flame.options.synchronize
+---@field device? string
+
 --- computes all and waits for the devices
-function flame.synchronize() end
+---@param device? string|flame.options.synchronize
+---@overload fun(options: flame.options.synchronize): nil
+function flame.synchronize(device) end
 
 --- a matrix transposed
 ---@param x flame.Tensor
@@ -8438,19 +13681,26 @@ function flame.synchronize() end
 function flame.t(x) end
 Tensor.t = flame.t
 
+---@class flame.options.take
+---@field index? flame.Tensor
+
 --- elements of the flat x
 ---@param x flame.Tensor
----@param idx flame.Tensor
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.take(x, idx) end
+function flame.take(x, index) end
 Tensor.take = flame.take
 
---- gather with shapes that broadcast; without d, of the flat x.
+---@class flame.options.take_along_dim
+---@field index? flame.Tensor
+---@field dim? integer
+
+--- gather with shapes that broadcast; without dim, of the flat x.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param d? integer
+---@param index flame.Tensor
+---@param dim? integer|flame.options.take_along_dim
 ---@return flame.Tensor
-function flame.take_along_dim(x, idx, d) end
+function flame.take_along_dim(x, index, dim) end
 Tensor.take_along_dim = flame.take_along_dim
 
 --- tangent of x in radians
@@ -8477,18 +13727,26 @@ Tensor.tanhshrink = flame.tanhshrink
 
 Tensor.tanhshrink_ = flame.tanhshrink
 flame.tanhshrink_ = flame.tanhshrink
---- a tensor of a number, a boolean or nested tables; o: {dtype =, device =, requires_grad =}
----@param values number|boolean|table
----@param o? table?
----@return flame.Tensor
-function flame.tensor(values, o) end
+---@class flame.options.tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- n parts along d as equal as can be, or cuts behind the positions of a list.
+--- a tensor of a number, a boolean or nested tables
+---@param values any
+---@return flame.Tensor
+function flame.tensor(values) end
+
+---@class flame.options.tensor_split
+---@field n? integer|integer[]|flame.Tensor
+---@field dim? integer  1
+
+--- So many parts along dim as equal as can be, or cuts behind the positions of a list.
 ---@param x flame.Tensor
 ---@param n integer|integer[]|flame.Tensor
----@param d? integer  1
+---@param dim? integer|flame.options.tensor_split  1
 ---@return flame.Tensor[]
-function flame.tensor_split(x, n, d) end
+function flame.tensor_split(x, n, dim) end
 Tensor.tensor_split = flame.tensor_split
 
 ---@class flame.options.tensordot
@@ -8503,10 +13761,14 @@ Tensor.tensor_split = flame.tensor_split
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
 
+---@class flame.options.threshold
+---@field threshold? flame.Tensor|number
+---@field value? flame.Tensor|number
+
 --- 'value' where x is not above the threshold.
 ---@param x flame.Tensor
----@param threshold number
----@param value number?
+---@param threshold flame.Tensor|number
+---@param value flame.Tensor|number
 ---@return flame.Tensor
 function flame.threshold(x, threshold, value) end
 Tensor.threshold = flame.threshold
@@ -8527,15 +13789,27 @@ Tensor.tile = flame.tile
 ---@return function
 function flame.timer() end
 
---- in another dtype, on another device, or like another tensor
----@param to string|flame.Tensor
----@param more? string
----@return flame.Tensor
-function Tensor:to(to, more) end
+---@class flame.options.to
+---@field target? flame.Tensor|string|string
+---@field more? flame.Tensor|string|string
+---@field dtype? string
+---@field device? string
 
-Tensor.to_ = Tensor.to
-flame.to_ = Tensor.to
---- the same as totable
+--- in another dtype, on another device, or like another tensor
+---@param target? flame.Tensor|string|string|flame.options.to
+---@param more? flame.Tensor|string|string|flame.options.to
+---@return flame.Tensor
+function Tensor:to(target, more) end
+
+---@class flame.options.to_
+---@field target? string|string
+
+--- x itself in another dtype or on another device
+---@param target string|string
+---@return flame.Tensor
+function Tensor:to_(target) end
+
+--- The same as totable.
 ---@return number|boolean|table
 function Tensor:tolist() end
 
@@ -8566,28 +13840,42 @@ function Tensor:totable() end
 function flame.trace(x) end
 Tensor.trace = flame.trace
 
+---@class flame.options.transpose
+---@field dim0? integer
+---@field dim1? integer
+
 --- two axes exchanged
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.transpose(x, a, b) end
+function flame.transpose(x, dim0, dim1) end
 Tensor.transpose = flame.transpose
 
---- Integral along d by trapezes.
+---@class flame.options.trapezoid
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- Integral along dim by trapezes; x: positions, or their distance, as dx.
 ---@param y flame.Tensor
----@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
----@param d? integer  -1
+---@param x? flame.Tensor|number|flame.options.trapezoid
+---@param dim? integer|flame.options.trapezoid  -1
 ---@return flame.Tensor
-function flame.trapezoid(y, x, d) end
+function flame.trapezoid(y, x, dim) end
 Tensor.trapezoid = flame.trapezoid
 
---- the same as trapezoid
+---@class flame.options.trapz
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- The same as trapezoid.
 ---@param y flame.Tensor
----@param x? flame.Tensor|number
----@param d? integer
+---@param x? flame.Tensor|number|flame.options.trapz
+---@param dim? integer|flame.options.trapz  -1
 ---@return flame.Tensor
-function flame.trapz(y, x, d) end
+function flame.trapz(y, x, dim) end
 Tensor.trapz = flame.trapz
 
 --- derivative of digamma
@@ -8598,22 +13886,36 @@ Tensor.trigamma = flame.trigamma
 
 Tensor.trigamma_ = flame.trigamma
 flame.trigamma_ = flame.trigamma
+---@class flame.options.tril
+---@field diagonal? integer  0
+
 --- the lower triangle, 0 above
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.tril  0
 ---@return flame.Tensor
-function flame.tril(x, k) end
+function flame.tril(x, diagonal) end
 Tensor.tril = flame.tril
 
-Tensor.tril_ = flame.tril
-flame.tril_ = flame.tril
---- positions of the lower triangle: a row of rows, a row of columns
+---@class flame.options.tril_
+---@field diagonal? integer  0
+
+--- x becomes x:tril(diagonal).
+---@param diagonal? integer|flame.options.tril_  0
+---@return flame.Tensor
+function Tensor:tril_(diagonal) end
+
+---@class flame.options.tril_indices
+---@field columns? integer
+---@field offset? integer  0
+---@field dtype? string  "i64"
+---@field device? string
+
+--- Positions of the lower triangle: a row of rows, a row of columns.
 ---@param rows integer
 ---@param columns integer
----@param offset? integer
----@param o? table?
+---@param offset? integer|flame.options.tril_indices  0
 ---@return flame.Tensor
-function flame.tril_indices(rows, columns, offset, o) end
+function flame.tril_indices(rows, columns, offset) end
 
 ---@class flame.options.triplet_margin_loss
 ---@field positive? flame.Tensor
@@ -8656,29 +13958,46 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
+---@class flame.options.triu
+---@field diagonal? integer  0
+
 --- the upper triangle, 0 below
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.triu  0
 ---@return flame.Tensor
-function flame.triu(x, k) end
+function flame.triu(x, diagonal) end
 Tensor.triu = flame.triu
 
-Tensor.triu_ = flame.triu
-flame.triu_ = flame.triu
---- positions of the upper triangle: a row of rows, a row of columns
+---@class flame.options.triu_
+---@field diagonal? integer  0
+
+--- x becomes x:triu(diagonal).
+---@param diagonal? integer|flame.options.triu_  0
+---@return flame.Tensor
+function Tensor:triu_(diagonal) end
+
+---@class flame.options.triu_indices
+---@field columns? integer
+---@field offset? integer  0
+---@field dtype? string  "i64"
+---@field device? string
+
+--- Positions of the upper triangle: a row of rows, a row of columns.
 ---@param rows integer
 ---@param columns integer
----@param offset? integer
----@param o? table?
+---@param offset? integer|flame.options.triu_indices  0
 ---@return flame.Tensor
-function flame.triu_indices(rows, columns, offset, o) end
+function flame.triu_indices(rows, columns, offset) end
+
+---@class flame.options.true_divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
 
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.true_divide(x, y, o) end
+function flame.true_divide(x, y) end
 Tensor.true_divide = flame.true_divide
 
 Tensor.true_divide_ = flame.true_divide
@@ -8691,53 +14010,81 @@ Tensor.trunc = flame.trunc
 
 Tensor.trunc_ = flame.trunc
 flame.trunc_ = flame.trunc
+---@class flame.options.type
+---@field dtype? string|string|flame.Tensor
+
 --- x in another dtype; without one, the name of x's.
----@param dtype? string
+---@param dtype? string|string|flame.Tensor|flame.options.type
 ---@return flame.Tensor|string
 function Tensor:type(dtype) end
 
---- x in y's dtype
+---@class flame.options.type_as
+---@field y? flame.Tensor
+
+--- x in y's dtype.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.type_as(x, y) end
 Tensor.type_as = flame.type_as
 
+---@class flame.options.unbind
+---@field dim? integer  1
+
 --- the slices along an axis
 ---@param x flame.Tensor
----@param d? integer
+---@param dim? integer|flame.options.unbind  1
 ---@return flame.Tensor[]
-function flame.unbind(x, d) end
+function flame.unbind(x, dim) end
 Tensor.unbind = flame.unbind
+
+---@class flame.options.unflatten
+---@field dim? integer
+---@field sizes? integer|integer[]
 
 --- an axis as several
 ---@param x flame.Tensor
----@param d integer
----@param sizes integer[]
+---@param dim integer
+---@param sizes integer|integer[]
 ---@return flame.Tensor
-function flame.unflatten(x, d, sizes) end
+function flame.unflatten(x, dim, sizes) end
 Tensor.unflatten = flame.unflatten
+
+---@class flame.options.unfold
+---@field dimension? integer
+---@field size? integer
+---@field step? integer
 
 --- windows along an axis, as a new last axis
 ---@param x flame.Tensor
----@param d integer
+---@param dimension integer
 ---@param size integer
 ---@param step integer
 ---@return flame.Tensor
-function flame.unfold(x, d, size, step) end
+function flame.unfold(x, dimension, size, step) end
 Tensor.unfold = flame.unfold
 
---- uniform numbers in [low, high); 0 and 1
+---@class flame.options.uniform
+---@field low? number  0
+---@field high? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- uniform numbers in [low, high)
 ---@param shape integer|integer[]
----@param low? number
----@param high? number
----@param o? table?
+---@param low? number|flame.options.uniform  0
+---@param high? number|flame.options.uniform  1
 ---@return flame.Tensor
-function flame.uniform(shape, low, high, o) end
+function flame.uniform(shape, low, high) end
+
+---@class flame.options.uniform_
+---@field low? number  0
+---@field high? number  1
 
 --- x becomes uniform numbers in [low, high)
----@param low? number
----@param high? number
+---@param low? number|flame.options.uniform_  0
+---@param high? number|flame.options.uniform_  1
 ---@return flame.Tensor
 function Tensor:uniform_(low, high) end
 
@@ -8787,18 +14134,34 @@ Tensor.unique_consecutive = flame.unique_consecutive
 ---@return flame.Tensor[]
 function flame.unravel_index(idx, shape) end
 
---- with an axis of size 1 at d
+---@class flame.options.unsqueeze
+---@field dim? integer
+
+--- with an axis of size 1 at dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.unsqueeze(x, d) end
+function flame.unsqueeze(x, dim) end
 Tensor.unsqueeze = flame.unsqueeze
+
+---@class flame.options.upsample
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean  false
+---@field recompute_scale_factor? boolean  false
+---@field antialias? boolean  false
 
 --- interpolate under its older name.
 ---@param x flame.Tensor
----@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
+---@param size? integer|integer[]|flame.options.upsample
+---@param scale_factor? number|number[]|flame.options.upsample
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.upsample  "nearest"
+---@param align_corners? boolean|flame.options.upsample  false
+---@param recompute_scale_factor? boolean|flame.options.upsample  false
+---@param antialias? boolean|flame.options.upsample  false
 ---@return flame.Tensor
-function flame.upsample(x, ...) end
+function flame.upsample(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) end
 Tensor.upsample = flame.upsample
 
 ---@class flame.options.upsample_bilinear
@@ -8842,20 +14205,33 @@ function flame.value_and_grad(f) end
 function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander
 
---- variance; o: {correction = 1, keepdim = false}
+---@class flame.options.var
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- variance, over the number of elements less the correction, 1 where unbiased
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.var  false
 ---@return flame.Tensor
-function flame.var(x, d, o) end
+function flame.var(x, unbiased, keepdim) end
 Tensor.var = flame.var
 
---- var and mean.
+---@class flame.options.var_mean
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- Variance and mean.
 ---@param x flame.Tensor
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
----@return flame.Tensor
-function flame.var_mean(x, ...) end
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.var_mean  false
+---@return flame.Tensor var
+---@return flame.Tensor mean
+function flame.var_mean(x, unbiased, keepdim) end
 Tensor.var_mean = flame.var_mean
+
+---@class flame.options.vdot
+---@field y? flame.Tensor
 
 --- The same as dot.
 ---@param x flame.Tensor
@@ -8864,12 +14240,20 @@ Tensor.var_mean = flame.var_mean
 function flame.vdot(x, y) end
 Tensor.vdot = flame.vdot
 
---- the same as hvp: second derivatives are symmetric
+---@class flame.options.vhp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- The same as hvp.
 ---@param f function
----@param x flame.Tensor
----@param v? flame.Tensor|table
----@return flame.Tensor, any
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.vhp
+---@return flame.Tensor value
+---@return flame.Tensor|table products
 function flame.vhp(f, x, v) end
+
+---@class flame.options.view
+---@field shape? integer
 
 --- the same as reshape: works on any strides
 ---@param x flame.Tensor
@@ -8878,56 +14262,73 @@ function flame.vhp(f, x, v) end
 function flame.view(x, ...) end
 Tensor.view = flame.view
 
---- in y's shape
+---@class flame.options.view_as
+---@field y? flame.Tensor
+
+--- x in y's shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.view_as(x, y) end
 Tensor.view_as = flame.view_as
 
---- f(x) and the product of v with its derivative: what backward computes.
+---@class flame.options.vjp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- f(x) and the product of v, in the form of the result, or ones, with its derivative: what
+--- backward computes.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of the result; ones
----@return any, any  values, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.vjp
+---@return flame.Tensor|flame.Tensor[] values
+---@return flame.Tensor|table products
 function flame.vjp(f, x, v) end
 
---- tensor_split along axis 1
+---@class flame.options.vsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 1.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.vsplit(x, n) end
 Tensor.vsplit = flame.vsplit
 
---- one above the other
----@param list flame.Tensor[]
+--- One above the other.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.vstack(list) end
+function flame.vstack(tensors) end
 
---- Compile kernels ahead, at once; their first call then compiles nothing.
----@param list table  kernels; device = where (default: the default device)
+--- Compile kernels ahead, at once; their first call then compiles nothing. The list may say where:
+--- device =.
+---@param list table
 function flame.warmup(list) end
 
---- x where c holds, else y
----@param c flame.Tensor
----@param x flame.Tensor|number
----@param y flame.Tensor|number
----@return flame.Tensor
-function flame.where(c, x, y) end
+--- x where the condition holds, else y; without them its positions; x:where(condition, y) too
+---@param condition flame.Tensor
+---@return flame.Tensor[]
+function flame.where(condition) end
 Tensor.where = flame.where
 
+---@class flame.options.xlog1py
+---@field y? flame.Tensor|number
+
 --- x * log1p(y), 0 where x is 0.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.xlog1py(x, y) end
 Tensor.xlog1py = flame.xlog1py
 
 Tensor.xlog1py_ = flame.xlog1py
 flame.xlog1py_ = flame.xlog1py
+---@class flame.options.xlogy
+---@field y? flame.Tensor|number
+
 --- x * log(y), 0 where x is 0.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.xlogy(x, y) end
 Tensor.xlogy = flame.xlogy
@@ -8938,17 +14339,31 @@ flame.xlogy_ = flame.xlogy
 ---@return flame.Tensor
 function Tensor:zero_() end
 
---- zeros of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.zeros
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- zeros of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.zeros): flame.Tensor
 ---@return flame.Tensor
 function flame.zeros(...) end
 
+---@class flame.options.zeros_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.zeros_like(x, o) end
+function flame.zeros_like(x) end
 Tensor.zeros_like = flame.zeros_like
+
+---@class flame.options.zeta
+---@field q? flame.Tensor|number
 
 --- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
 ---@param x flame.Tensor|number

@@ -141,8 +141,12 @@ describe("a type", function()
   it("T[] takes lists of tensors", function()
     local list = { x, y }
     takes({ list, 1 }, "f(tensors: T[], dim: axis = 1)", list)
+    local holes = { nil, x, nil, y }
+    takes({ holes }, "f(list: any[])", holes)
     refused("f: tensors[2] must be a tensor, got number 4", "f(tensors: T[])", { x, 4 })
     refused("f: tensors must be a list of tensors, got a tensor", "f(tensors: T[])", x)
+    refused("f: tensors must be a list of tensors, got table; of a module: net:parameters()",
+      "f(tensors: T[])", nn.Linear(2, 2))
   end)
   it("of words takes one of them and tells the nearest", function()
     refused('loss: reduction must be "none", "mean" or "sum", got string \'maen\'; '
@@ -279,6 +283,13 @@ max(x: T, other: T) -> T]]
   it("of which none has an option tell the nearest of all", function()
     refused("max: no option 'keepdims', there is: dim keepdim other; did you mean 'keepdim'?", MAX,
       x, { keepdims = true })
+  end)
+  it("tell an option that none has, though another thing does not fit in some", function()
+    local text = "f(a = 1, b = 2)\nf(d: device, a = 1, b = 2)"
+    refused("f: no option 'zz', there is: a b", text, { zz = 1 })
+    refused("f: no option 'zz', there is: a b", text, "cuda", { zz = 1 })
+    refused("f: no form takes (options); there is f(a = 1, b = 2) or f(d: device, a = 1, b = 2)",
+      text, { a = "s" })
   end)
   it("do not change an argument for one that follows", function()
     assert.equal(2, takes({ 3.0, "a" }, "f(a: int, b: int)\nf(a: num, b: str)", 3.0, "a"))

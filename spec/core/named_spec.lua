@@ -63,9 +63,9 @@ describe("arguments by name", function()
       AdaptiveAvgPool2d = { output_size = 1 } } do
       assert.is_true(nn[name](o).training, name)
     end
-    raises("Linear: no option 'in_feature', there is: bias device dtype", nn.Linear,
-      { in_feature = 2, out_features = 3 })
-    raises("Linear: outputs is nil, need a positive integer", nn.Linear, { in_features = 2 })
+    raises("Linear: no option 'in_feature', there is: in_features out_features bias device dtype",
+      nn.Linear, { in_feature = 2, out_features = 3 })
+    raises("Linear: out_features must be an integer, got nothing", nn.Linear, { in_features = 2 })
     local Own = nn.Module.extend("Linear")
     function Own:init(o) self.given = o end
     local own = Own { in_features = 2 }
@@ -250,7 +250,8 @@ describe("a module's state", function()
     raises("Bilinear: gradient 1 of a backward hook must be a tensor, got number", gradients)
     give = function(gi) return gi[1] end
     raises("Bilinear: a backward hook returns a list with a gradient for each argument, or nothing; got a tensor", gradients)
-    raises("Bilinear: a hook is a function, got nil", layer.register_full_backward_hook, layer)
+    raises("register_full_backward_hook: f must be a function, got nothing",
+      layer.register_full_backward_hook, layer)
   end)
   it("calls a backward hook once where an argument has no part in the result", function()
     local First, calls = nn.Module.extend("First"), 0

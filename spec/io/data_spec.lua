@@ -126,7 +126,8 @@ describe("data.text of what names no text", function()
     loop[1] = loop
     assert.truthy(message(data.text,
       loop):find("text: lists of paths are nested deeper than 100, or one holds itself", 1, true))
-    assert.truthy(message(data.text, 5):find("text: path must be a string, got number", 1, true))
+    assert.truthy(message(data.text,
+      5):find("text: source must be a string or a list, got number", 1, true))
   end)
 end)
 

@@ -205,20 +205,23 @@ describe("data.tensorboard", function()
     local w = writer()
     raises("tensorboard.scalar: value has 2 elements, need one: give its mean()", w.scalar, w, "a",
       flame.zeros(2), 0)
-    raises("tensorboard.scalar: value must be a number or a tensor of one element, got string",
+    raises("tensorboard.scalar: value must be a number or a tensor, got string",
       w.scalar, w, "a", "1", 0)
-    raises("tensorboard.scalar: tag must be a text of UTF-8 that is not empty, got number",
+    raises("tensorboard.scalar: tag must be a string, got number",
       w.scalar, w, 3, 1, 0)
-    raises("tensorboard.scalar: step must be an integer from 0 on, got 1.5", w.scalar,
+    raises("tensorboard.scalar: step must be an integer, got number 1.5", w.scalar,
       w, "a", 1, 1.5)
-    raises("tensorboard.scalar: step must be an integer from 0 on, got nil", w.scalar, w, "a", 1)
+    raises("tensorboard.scalar: step must be an integer, got nothing", w.scalar, w, "a", 1)
+    raises("tensorboard.scalar: step must be an integer from 0 on, got -1", w.scalar, w, "a", 1, -1)
+    raises("tensorboard.scalar: tag must be a text of UTF-8 that is not empty", w.scalar, w, "", 1,
+      1)
     raises("tensorboard.histogram: x must be a tensor, got table", w.histogram, w, "a", { 1 }, 0)
     raises("tensorboard.image: the shape of an image is", w.image, w, "a", flame.zeros(3), 0)
     raises("has no field 'scaler'; did you mean 'scalar'?", function() return w.scaler end)
     w:close()
     raises("is closed", w.scalar, w, "a", 1, 0)
     raises("tensorboard: no option 'tiem'", data.tensorboard, folder, { tiem = os.time })
-    raises("tensorboard: folder must be a path, got nil", data.tensorboard)
+    raises("tensorboard: folder must be a string, got nothing", data.tensorboard)
     raises("make_folder: path must be a string, got number", flame.internal.io_make_folder, 0 / 0)
     raises(w.path .. ": Not a directory", data.tensorboard, w.path)
     raises("/proc/none: No such file or directory", data.tensorboard, "/proc/none")

@@ -470,7 +470,8 @@ describe("a cache of keys and values", function()
     for _, wrong in ipairs { 3, {}, "cache", flame.ones(2) } do
       local fine, why = pcall(net, flame.randn(1, 1, 8), wrong)
       assert.is_false(fine)
-      assert.matches("cache must come from its cache%(batch, length%)", tostring(why))
+      assert.matches(type(wrong) == "table" and "cache must come from its cache%(batch, length%)"
+        or "cache must be a table, got ", tostring(why))
     end
     local more, why = pcall(net, flame.randn(2, 1, 8), cache)
     assert.is_false(more)

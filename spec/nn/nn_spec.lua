@@ -134,7 +134,7 @@ describe("the tree", function()
     assert.falsy(net[2].weight.requires_grad)
     net:requires_grad_()
     assert.truthy(net[2].bias.requires_grad)
-    refused("need true or false", net.train, net, 1)
+    refused("train: mode must be true or false, got number 1", net.train, net, 1)
   end)
 
   it("converts by dtype, device and like a tensor", function()
@@ -153,7 +153,7 @@ describe("the tree", function()
     flame.no_grad(function() p:mul_(2) end)
     assert.same({ { 2, 4, 6 }, { 8, 10, 12 } }, p:totable())
     assert.truthy(p.is_leaf and p.requires_grad)
-    refused("Parameter: need a tensor, got table", nn.Parameter, { 1 })
+    refused("Parameter: x must be a tensor, got table", nn.Parameter, { 1 })
   end)
 
   it("register_buffer and register_parameter do what assigning does", function()
@@ -229,7 +229,7 @@ describe("hooks", function()
     one:remove()
     two:remove()
     assert.equal(3, layer(flame.tensor(3)):item())
-    refused("a hook is a function", layer.register_forward_hook, layer, 3)
+    refused("register_forward_hook: f must be a function", layer.register_forward_hook, layer, 3)
   end)
 end)
 
@@ -251,7 +251,7 @@ describe("containers", function()
     function add:forward(a, b) return a + b end
     assert.equal(6,
       nn.Sequential(add(), function(x) return x * 2 end)(flame.tensor(1), flame.tensor(2)):item())
-    refused("item 1 is a number, need a module or a function", nn.Sequential, { 3 })
+    refused("modules[1] must be a Module or a function, got number 3", nn.Sequential, { 3 })
   end)
 
   it("ModuleList, ModuleDict, ParameterList and ParameterDict are found", function()
@@ -311,11 +311,11 @@ describe("layers", function()
   end)
 
   it("say which argument is wrong", function()
-    refused("Linear: inputs is 0, need a positive integer", nn.Linear, 0, 3)
-    refused("Linear: inputs is a tensor, need a positive integer", nn.Linear, flame.ones(2))
+    refused("Linear: in_features is 0, need a positive integer", nn.Linear, 0, 3)
+    refused("Linear: in_features must be an integer, got a tensor", nn.Linear, flame.ones(2))
     refused('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)', nn.Module)
     local layer = nn.Linear(1, 1)
-    refused("load_state_dict: need a table of tensors by name, got a tensor", layer.load_state_dict,
+    refused("load_state_dict: state must be a table, got a tensor", layer.load_state_dict,
       layer, flame.ones(1))
     refused("Linear: no option 'bais'", nn.Linear, 2, 3, { bais = true })
     refused("Dropout: p = 2, need 0 <= p <= 1", nn.Dropout, 2)
@@ -447,7 +447,9 @@ describe("nn.init and nn.utils", function()
       return m(x, bad)
     end,
       ["cutoffs must rise"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 5, 3 }) end,
-      ["cutoffs is a nil"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9) end } do
+      ["cutoffs must be a list of integers, got nothing"] = function()
+        return nn.AdaptiveLogSoftmaxWithLoss(6, 9)
+      end } do
       local ok, why = pcall(f)
       assert.is_false(ok)
       assert.is_truthy(why:find(text, 1, true), why)

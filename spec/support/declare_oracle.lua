@@ -173,9 +173,11 @@ end
 local function list_fits(a, v, is_tensor)
   if type(v) ~= "table" or not (a.list or a.kind == "axes" or a.kind == "dims") then
     return false end
-  if getmetatable(v) and getmetatable(v).__index then return true end
+  local m = getmetatable(v)
+  if m and m.__index then return m.__name == nil and m.__call == nil end
   if string_key(v) then return false end
   if a.kind == "dims" and not a.list and rawlen(v) ~= a.n and rawlen(v) ~= 1 then return false end
+  if a.kind == "any" then return true end
   for k = 1, rawlen(v) do if not one(a, rawget(v, k), is_tensor) then return false end end
   return true
 end
@@ -218,7 +220,7 @@ local function parted(form, args)
     return n - 1, last
   end
   local m = getmetatable(last)
-  if next(last) ~= nil or m and (m.__index or m.__call) then return n end
+  if next(last) ~= nil or m and (m.__index or m.__call or m.__name) then return n end
   if #form.all + (form.rest and 1 or 0) <= (form.positional[1] and not form.options_first and 1
       or 0) then
     return n

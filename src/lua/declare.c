@@ -163,9 +163,10 @@ static void push_results(lua_State *L, const fl_declared *d, const fl_decl_form 
 
 static void push_form(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   static const char *const rests[] = { NULL, "list", "as they are" };
-  lua_createtable(L, 0, 7);
+  lua_createtable(L, 0, 8);
   set_span(L, "scope", f->scope);
   set_flag(L, "self", f->self);
+  set_flag(L, "options_first", f->options_first);
   set_span(L, "text", f->text);
   lua_pushstring(L, rests[f->rest]);
   lua_setfield(L, -2, "rest");

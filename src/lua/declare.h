@@ -136,6 +136,8 @@ typedef struct fl_decl_misfit {
 
 /* Has the table at i a string key, and is it no object? */
 int fl_declare_is_options(lua_State *L, int i);
+/* Is the value at i an object whose class, or one that it is derived from, has the name? */
+int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);
 /* Is the declared function at i a method or a constructor? */
 int fl_declare_has_self(lua_State *L, int i);
 /* All forms in one line, behind the name 'op': pushed. (declare_say.c) */

@@ -28,17 +28,16 @@ static int is_proxy(lua_State *L, int i) {
   return 1;
 }
 
-static int names_class(lua_State *L, const fl_decl_atom *a) {
+static int names_class(lua_State *L, fl_decl_span of) {
   size_t n = 0;
   const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
-  const size_t want = (size_t)a->text.n;
-  if (name == NULL || n < want || memcmp(name + n - want, a->text.at, want) != 0) return 0;
+  const size_t want = (size_t)of.n;
+  if (name == NULL || n < want || memcmp(name + n - want, of.at, want) != 0) return 0;
   return n == want || name[n - want - 1] == '.';
 }
 
-/* An object whose class, or one that it is derived from, has the name: the metatable's __name,
-** or that of the tables which __index of the metatables leads to. */
-static int is_of_class(lua_State *L, const fl_decl_atom *a, int i) {
+/* By the metatable's __name, or that of the tables which __index of the metatables leads to. */
+int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i) {
   const int top = lua_gettop(L);
   int found = 0;
   if (!lua_getmetatable(L, i)) return 0;
@@ -47,7 +46,7 @@ static int is_of_class(lua_State *L, const fl_decl_atom *a, int i) {
     luaL_checkstack(L, 8, "classes");
     lua_pushliteral(L, "__name");
     lua_rawget(L, class);
-    found = names_class(L, a);
+    found = names_class(L, name);
     if (found || !lua_getmetatable(L, class)) break;
     lua_pushliteral(L, "__index");
     if (lua_rawget(L, -2) != LUA_TTABLE) break;
@@ -80,7 +79,7 @@ static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
     case FL_ATOM_ANY: return t != LUA_TNIL;
     case FL_ATOM_DTYPE: return s != NULL && fl_dtype_of_name(s) >= 0;
     case FL_ATOM_DEVICE: return s != NULL && is_device(s);
-    case FL_ATOM_CLASS: return is_of_class(L, a, i);
+    case FL_ATOM_CLASS: return fl_declare_is_of_class(L, a->text, i);
     case FL_ATOM_WORD: return s != NULL && fl_decl_same(a->text, s, n);
     case FL_ATOM_TABLE: return t == LUA_TTABLE;
   }
@@ -93,15 +92,17 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
   return 0;
 }
 
-/* A list for the atom? One with a metatable that answers for it is taken as it is. */
+/* A list for the atom? One with a metatable that answers for it is taken as it is; an object of a
+** class is none. */
 static int is_list(lua_State *L, const fl_decl_atom *a, const fl_decl_param *p, int i,
     fl_decl_misfit *why) {
   if (!fl_declare_takes_list(a) || lua_type(L, i) != LUA_TTABLE) return 0;
-  if (is_proxy(L, i)) return 1;
+  if (is_proxy(L, i)) return !is_object(L, i);
   if (fl_is_options(L, i)) return 0;
   const int64_t n = (int64_t)lua_rawlen(L, i);
   const int dims = a->kind == FL_ATOM_DIMS && !a->list;
   if (dims && n != a->n && n != 1) return misfit(why, FL_MISFIT_LENGTH, p, i, n);
+  if (a->kind == FL_ATOM_ANY) return 1;
   for (int64_t k = 1; k <= n; k++) {
     lua_rawgeti(L, i, k);
     if (!is_one(L, a, lua_gettop(L))) return misfit(why, FL_MISFIT_ELEMENT, p, lua_gettop(L), k);
@@ -393,7 +394,7 @@ static int fits_quickly(lua_State *L, const fl_decl_param *p, int i) {
 static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, int n) {
   const fl_decl_param *p = &d->param[f->param];
   for (int j = 0; j < n; j++) {
-    if (j == 0 && f->self ? !is_of_class(L, &d->atom[p->atom], 1) : !fits_quickly(L, &p[j], j + 1))
+    if (j == 0 && f->self ? !fl_declare_is_of_class(L, d->atom[p->atom].text, 1) : !fits_quickly(L, &p[j], j + 1))
       return 0;
   }
   return 1;
@@ -467,7 +468,7 @@ static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
   if (c.n > 0 && lua_type(L, c.n) == LUA_TTABLE) {
     c.keyed = fl_declare_is_options(L, c.n);
     lua_pushnil(L);
-    c.empty = !lua_next(L, c.n) && !is_proxy(L, c.n) && !fl_is_callable(L, c.n);
+    c.empty = !lua_next(L, c.n) && !is_proxy(L, c.n) && !is_object(L, c.n);
     lua_settop(L, c.n);
   }
   for (int k = 0; k < d->nforms; k++) {

@@ -49,26 +49,24 @@ static void add_atom(line *s, const fl_decl_atom *a, int element) {
   }
 }
 
-static int takes_lists(const fl_declared *d, const fl_decl_param *p) {
-  for (int k = p->atom; k < p->atom + p->natoms; k++) {
-    if (fl_declare_takes_list(&d->atom[k])) return 1;
+/* "a tensor, a number or "none""; of an element of a list what the lists hold. */
+static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
+  int lists = 0, n = 0;
+  assert(p);
+  const fl_decl_atom *atom = &d->atom[p->atom];
+  for (int k = 0; k < p->natoms; k++) lists += fl_declare_takes_list(&atom[k]);
+  const int some = element && lists > 0, all = some ? lists : p->natoms;
+  for (int k = 0; k < p->natoms; k++) {
+    if (some && !fl_declare_takes_list(&atom[k])) continue;
+    if (n > 0) add(s, n + 1 < all ? ", " : " or ", -1);
+    add_atom(s, &atom[k], element);
+    n++;
   }
-  return 0;
 }
 
-/* "a tensor, a number or "none""; of an element of a list what lists hold. */
-static void add_types(line *s, const fl_declared *d, const fl_decl_param *p, int element) {
-  assert(p);
-  const fl_decl_atom *told[FL_DECL_ATOMS];
-  const int lists_alone = element && takes_lists(d, p);
-  int n = 0;
-  for (int k = p->atom; k < p->atom + p->natoms; k++) {
-    if (!lists_alone || fl_declare_takes_list(&d->atom[k])) told[n++] = &d->atom[k];
-  }
-  for (int k = 0; k < n; k++) {
-    if (k > 0) add(s, k + 1 < n ? ", " : " or ", -1);
-    add_atom(s, told[k], element);
-  }
+static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
+  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
+  return 0;
 }
 
 static int takes_number(const fl_declared *d, const fl_decl_param *p) {
@@ -98,6 +96,9 @@ static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_dec
     add(s, FL_DO ": write x:item()", -1);
   } else if (lua_type(L, at) == LUA_TTABLE && fl_declare_is_options(L, at)) {
     add(s, " with names; the options table comes last", -1);
+  } else if (takes(d, p, FL_ATOM_T) &&
+      fl_declare_is_of_class(L, (fl_decl_span){ "Module", 6 }, at)) {
+    add(s, FL_DO "; of a module: net:parameters()", -1);
   }
 }
 
@@ -110,10 +111,6 @@ static void say_self(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
       d->name.at);
 }
 
-static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind kind) {
-  for (int k = p->atom; k < p->atom + p->natoms; k++) if (d->atom[k].kind == kind) return 1;
-  return 0;
-}
 
 static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w, const char *op) {
   line s = { "", 0 };
@@ -208,11 +205,22 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-static int is_unknown_in_all(const fl_declared *d, const fl_decl_misfit *w) {
+/* The misfit of an option that no form has, NULL where there is none. */
+static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
+    const fl_decl_misfit *w) {
+  const fl_decl_form *last = &d->form[d->nforms - 1];
+  const int n = last->param + last->nparams + (last->rest == 1);
+  int keys = 0;
   for (int k = 0; k < d->nforms; k++) {
-    if (w[k].kind != FL_MISFIT_OPTION && w[k].kind != FL_MISFIT_KEY) return 0;
+    keys += w[k].kind == FL_MISFIT_KEY;
+    if (w[k].kind != FL_MISFIT_OPTION) continue;
+    size_t length = 0;
+    const char *name = lua_tolstring(L, w[k].at, &length);
+    int known = 0;
+    for (int j = 0; j < n; j++) known |= fl_decl_same(d->param[j].name, name, length);
+    if (!known) return &w[k];
   }
-  return 1;
+  return keys == d->nforms ? w : NULL;
 }
 
 /* How far a form went: 0: its arguments by position do not fit, 1: it has not all of the names,
@@ -269,7 +277,8 @@ int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *
   line given = { "", 0 };
   luaL_checkstack(L, 64, "arguments");
   if (d->nforms == 1) say_one(L, d, d->form, why, op);
-  if (is_unknown_in_all(d, why)) say_option(L, d, d->form, d->nforms, why, op);
+  const fl_decl_misfit *option = unknown_in_all(L, d, why);
+  if (option != NULL) say_option(L, d, d->form, d->nforms, option, op);
   const int form = meant(L, d, why, n);
   if (form >= 0) say_one(L, d, &d->form[form], &why[form], op);
   add_given(&given, L, n);
