@@ -324,8 +324,8 @@ describe("a method", function()
     refused("to: 2 arguments at most, got 3; it is to(target: dtype|device, copy = false) -> self",
       TO, layer, "f32", true, 1)
     refused("to: no option 'self', there is: target copy", TO, layer, "f32", { self = 1 })
-    refused("to: target must be a dtype or a device (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool) "
-      .. "(\"cpu\", \"cuda\", \"cuda:1\"), got string 'f31'", TO, layer, "f31")
+    refused("to: target must be a dtype or a device (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool, "
+      .. "\"cpu\", \"cuda\", \"cuda:1\"), got string 'f31'", TO, layer, "f31")
   end)
 end)
 

@@ -71,9 +71,8 @@ static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind
 
 static int takes_number(const fl_declared *d, const fl_decl_param *p) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
-    const int kind = d->atom[k].kind;
-    if (kind == FL_ATOM_NUM || kind == FL_ATOM_INT || kind == FL_ATOM_AXIS) return 1;
-    if (kind == FL_ATOM_DIMS) return 1;
+    const fl_decl_atom_kind kind = (fl_decl_atom_kind)d->atom[k].kind;
+    if (kind == FL_ATOM_NUM || fl_declare_is_whole(kind)) return 1;
   }
   return 0;
 }
@@ -116,10 +115,12 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
   line s = { "", 0 };
   char place[32] = "";
   add_types(&s, d, w->p, w->kind == FL_MISFIT_ELEMENT);
-  if (takes(d, w->p, FL_ATOM_DTYPE) && lua_type(L, w->at) == LUA_TSTRING)
-    add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool)", -1);
-  if (takes(d, w->p, FL_ATOM_DEVICE) && lua_type(L, w->at) == LUA_TSTRING)
-    add(&s, " (\"cpu\", \"cuda\", \"cuda:1\")", -1);
+  const int named = lua_type(L, w->at) == LUA_TSTRING;
+  const int dtype = named && takes(d, w->p, FL_ATOM_DTYPE);
+  const int device = named && takes(d, w->p, FL_ATOM_DEVICE);
+  if (dtype) add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", -1);
+  if (device) add(&s, dtype ? ", " : " (", -1), add(&s, "\"cpu\", \"cuda\", \"cuda:1\"", -1);
+  if (dtype || device) add(&s, ")", 1);
   add(&s, ", got ", -1);
   add(&s, w->at ? fl_arg_found(L, w->at) : "nothing", -1);
   if (w->at) add_remedy(&s, L, d, w->p, w->at);
