@@ -10,7 +10,7 @@
 local flame = require "flame"
 local internal = flame.internal
 --- The lines of the library on the stack when a function was declared, the innermost first: above
--- one of them stands its comment.
+-- one of them, or above the function itself, stands its comment.
 local declared_at = {}
 local declare = internal.declare
 function internal.declare(...)
@@ -22,6 +22,10 @@ function internal.declare(...)
     local file = info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
     if file then table.insert(declared_at[f], { file = file, line = info.currentline }) end
   end
+  local inner = select(select("#", ...), ...)
+  local info = type(inner) == "function" and debug.getinfo(inner, "S")
+  local file = info and info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
+  if file then table.insert(declared_at[f], { file = file, line = info.linedefined }) end
   return f, name
 end
 local _ = flame.outer                                    -- loads what is written in Lua
@@ -493,7 +497,7 @@ local function classes()
     Algebra = require("flame.clifford").Algebra,
     Distribution = require("flame.distributions").Distribution,
     Transform = require("flame.distributions").Transform,
-    Schedule = require("flame.diffusion").Schedule }
+    NoiseSchedule = require("flame.diffusion").NoiseSchedule }
   for _, module in ipairs { "nn", "optim", "data", "data_tensorboard" } do
     require("flame." .. module)
   end
@@ -752,7 +756,7 @@ function meta.stub()
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
   out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
   for _, name in ipairs { "Batches", "EventWriter", "GradScaler", "Optimizer", "PackedSequence",
-      "Plot", "Progress", "Schedule", "LBFGS: flame.Optimizer",
+      "Plot", "Progress", "Schedule", "NoiseSchedule", "LBFGS: flame.Optimizer",
       "ReduceOnPlateau: flame.Schedule" } do
     out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name:match("%w+"))
   end

@@ -32,7 +32,7 @@ end
 local function find(what)
   -- of the other classes as help("Plot:line")
   local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:",
-    "Schedule:", "" }
+    "Schedule:", "NoiseSchedule:", "" }
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
     for _, module in ipairs(internal.chapters) do

@@ -21,15 +21,15 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 
 -- ---- schedules ----------------------------------------------------------------------------------
 
----@class flame.Schedule
+---@class flame.NoiseSchedule
 ---@field steps integer                number of times
 ---@field betas flame.Tensor           (steps), f64: the variance that a step adds
 ---@field alphas_cumprod flame.Tensor  (steps), f64: the share of the data's variance that is left
-local Schedule = { __name = "Schedule" }
-diffusion.Schedule = Schedule
-Schedule.__index, Schedule.__newindex = internal.closed("Schedule", Schedule,
+local NoiseSchedule = { __name = "NoiseSchedule" }
+diffusion.NoiseSchedule = NoiseSchedule
+NoiseSchedule.__index, NoiseSchedule.__newindex = internal.closed("NoiseSchedule", NoiseSchedule,
   { steps = true, betas = true, alphas_cumprod = true, kind = true, share = true })
-function Schedule:__tostring() return ("Schedule(%s, %d steps)"):format(self.kind, self.steps) end
+function NoiseSchedule:__tostring() return ("NoiseSchedule(%s, %d steps)"):format(self.kind, self.steps) end
 
 --- The variances that the steps add, as numbers.
 local function betas_of(kind, n, first, last)
@@ -50,7 +50,7 @@ end
 --- A schedule: "linear" (Ho, Jain and Abbeel 2020) and "scaled_linear" from beta_start to beta_end,
 --- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
 declare([[schedule(steps: int = 1000, kind: "linear"|"scaled_linear"|"cosine" = "linear", *,
-  beta_start = 0.0001, beta_end = 0.02, betas?: T) -> Schedule]],
+  beta_start = 0.0001, beta_end = 0.02, betas?: T) -> NoiseSchedule]],
   function(steps, kind, first, last, betas)
     local op = "schedule"
     if betas then
@@ -71,7 +71,7 @@ declare([[schedule(steps: int = 1000, kind: "linear"|"scaled_linear"|"cosine" = 
     local o = { dtype = "f64", device = "cpu" }
     return setmetatable({ steps = steps, kind = kind, share = share,
       betas = flame.tensor(list, o),
-      alphas_cumprod = flame.tensor({ table.unpack(share) }, o) }, Schedule)
+      alphas_cumprod = flame.tensor({ table.unpack(share) }, o) }, NoiseSchedule)
   end)
 
 --- a and s of times t (batch) for x (batch, …), of x's dtype.
@@ -91,7 +91,7 @@ end
 ---@param noise flame.Tensor  as x
 ---@param t flame.Tensor      (batch), integers 1 to steps
 ---@return flame.Tensor
-function Schedule:add_noise(x, noise, t)
+function NoiseSchedule:add_noise(x, noise, t)
   local a, s = amounts(self, "add_noise", x, t)
   return x * a + internal.need_tensor("add_noise", "noise", noise) * s
 end
@@ -110,7 +110,7 @@ end
 ---@param t flame.Tensor      (batch), integers 1 to steps
 ---@param prediction? string  "epsilon", "sample" or "v_prediction"
 ---@return flame.Tensor
-function Schedule:target(x, noise, t, prediction)
+function NoiseSchedule:target(x, noise, t, prediction)
   prediction = need_kind("target", prediction)
   local a, s = amounts(self, "target", x, t)
   internal.need_tensor("target", "noise", noise)
@@ -126,7 +126,7 @@ local function log_snr(share) return 0.5 * math.log(share / (1 - share)) end
 ---@param n integer         1 to steps
 ---@param spacing? string   "trailing"
 ---@return integer[]
-function Schedule:timesteps(n, spacing)
+function NoiseSchedule:timesteps(n, spacing)
   local op, steps, list, last = "timesteps", self.steps, {}, nil
   spacing = spacing or "trailing"
   if internal.need_int(op, "n", n) < 1 or n > steps then
@@ -168,7 +168,7 @@ end
 
 --- The mean squared error of a network's prediction at random times with random noise: what is
 --- minimised. x is data, (batch, …).
-declare([[loss(model: fn, x: T, schedule: Schedule,
+declare([[loss(model: fn, x: T, schedule: NoiseSchedule,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon") -> T]],
   function(model, x, schedule, prediction)
     if x.ndim < 1 then fail("loss", "x is 0-d, need an axis of examples") end
@@ -220,7 +220,7 @@ end
 --- Data from noise x by the chain of Ho, Jain and Abbeel (2020), with new noise in each step, whose
 --- variance is that of the step backward ("small") or forward ("large"). clip bounds the predicted
 --- data; on_step(i, x, data) is called after each step.
-declare([[ddpm(model: fn, x: T, schedule: Schedule, steps?: int, *,
+declare([[ddpm(model: fn, x: T, schedule: NoiseSchedule, steps?: int, *,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon", variance: "small"|"large" = "small",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],
   function(model, x, schedule, steps, prediction, variance, spacing, clip, on_step)
@@ -239,7 +239,7 @@ declare([[ddpm(model: fn, x: T, schedule: Schedule, steps?: int, *,
 
 --- Data from noise x in few steps (Song, Meng and Ermon 2020): eta = 0 adds no noise, eta = 1 as
 --- much as ddpm.
-declare([[ddim(model: fn, x: T, schedule: Schedule, steps: int = 50, *, eta = 0,
+declare([[ddim(model: fn, x: T, schedule: NoiseSchedule, steps: int = 50, *, eta = 0,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],
   function(model, x, schedule, steps, eta, prediction, spacing, clip, on_step)
@@ -273,7 +273,7 @@ end
 
 --- Data from noise x in few steps by DPM-Solver++ (Lu et al. 2022), multistep, of order 1 (as
 --- ddim), 2 or 3; the last step, to the data, is of order 1.
-declare([[dpm_solver(model: fn, x: T, schedule: Schedule, steps: int = 20, *, order: int = 2,
+declare([[dpm_solver(model: fn, x: T, schedule: NoiseSchedule, steps: int = 20, *, order: int = 2,
   prediction: "epsilon"|"sample"|"v_prediction" = "epsilon",
   spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing", clip?: num, on_step?: fn) -> T]],
   function(model, x, schedule, steps, order, prediction, spacing, clip, on_step)

@@ -96,6 +96,9 @@ local Progress = {}
 ---@class flame.Schedule
 local Schedule = {}
 
+---@class flame.NoiseSchedule
+local NoiseSchedule = {}
+
 ---@class flame.LBFGS: flame.Optimizer
 local LBFGS = {}
 
@@ -1224,6 +1227,29 @@ function ModuleList:extend(modules) end
 ---@param module flame.Module
 ---@overload fun(options: flame.options.ModuleList:insert): nil
 function ModuleList:insert(index, module) end
+
+--- x at times t, with the given noise: a x + s noise.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@return flame.Tensor
+function NoiseSchedule:add_noise(x, noise, t) end
+
+--- What a network is to predict at times t.
+---@param x flame.Tensor      (batch, …)
+---@param noise flame.Tensor  as x
+---@param t flame.Tensor      (batch), integers 1 to steps
+---@param prediction? string  "epsilon", "sample" or "v_prediction"
+---@return flame.Tensor
+function NoiseSchedule:target(x, noise, t, prediction) end
+
+--- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
+--- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
+--- there are fewer.
+---@param n integer         1 to steps
+---@param spacing? string   "trailing"
+---@return integer[]
+function NoiseSchedule:timesteps(n, spacing) end
 
 ---@class flame.options.Optimizer:add_param_group
 ---@field group? table
@@ -3469,7 +3495,7 @@ Tensor.diff = flame.diff
 
 ---@class flame.options.diffusion.ddim
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer  50
 ---@field eta? number  0
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
@@ -3481,14 +3507,14 @@ Tensor.diff = flame.diff
 --- much as ddpm.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddim  50
 ---@return flame.Tensor
 function diffusion.ddim(model, x, schedule, steps) end
 
 ---@class flame.options.diffusion.ddpm
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 ---@field variance? "small"|"large"  "small"
@@ -3501,14 +3527,14 @@ function diffusion.ddim(model, x, schedule, steps) end
 --- data; on_step(i, x, data) is called after each step.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddpm
 ---@return flame.Tensor
 function diffusion.ddpm(model, x, schedule, steps) end
 
 ---@class flame.options.diffusion.dpm_solver
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field steps? integer  20
 ---@field order? integer  2
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
@@ -3520,7 +3546,7 @@ function diffusion.ddpm(model, x, schedule, steps) end
 --- ddim), 2 or 3; the last step, to the data, is of order 1.
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.dpm_solver  20
 ---@return flame.Tensor
 function diffusion.dpm_solver(model, x, schedule, steps) end
@@ -3553,14 +3579,14 @@ function diffusion.flow_loss(model, x) end
 
 ---@class flame.options.diffusion.loss
 ---@field x? flame.Tensor
----@field schedule? flame.Schedule
+---@field schedule? flame.NoiseSchedule
 ---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
 
 --- The mean squared error of a network's prediction at random times with random noise: what is
 --- minimised. x is data, (batch, …).
 ---@param model function
 ---@param x flame.Tensor
----@param schedule flame.Schedule
+---@param schedule flame.NoiseSchedule
 ---@param prediction? "epsilon"|"sample"|"v_prediction"|flame.options.diffusion.loss  "epsilon"
 ---@return flame.Tensor
 function diffusion.loss(model, x, schedule, prediction) end
@@ -3576,8 +3602,8 @@ function diffusion.loss(model, x, schedule, prediction) end
 --- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
 ---@param steps? integer|flame.options.diffusion.schedule  1000
 ---@param kind? "linear"|"scaled_linear"|"cosine"|flame.options.diffusion.schedule  "linear"
----@overload fun(options: flame.options.diffusion.schedule): flame.Schedule
----@return flame.Schedule
+---@overload fun(options: flame.options.diffusion.schedule): flame.NoiseSchedule
+---@return flame.NoiseSchedule
 function diffusion.schedule(steps, kind) end
 
 ---@class flame.options.diffusion.time_embedding
@@ -3619,6 +3645,7 @@ Tensor.dist = flame.dist
 ---@class flame.options.distributions.AffineTransform
 ---@field scale? flame.Tensor|number
 
+--- y = loc + scale x; scale is not 0.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Transform
@@ -3629,6 +3656,7 @@ function distributions.AffineTransform(loc, scale) end
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- 1 with probability probs, else 0; logits are log(p / (1 - p)).
 ---@param probs? flame.Tensor|number|flame.options.distributions.Bernoulli
 ---@param logits? flame.Tensor|number|flame.options.distributions.Bernoulli
 ---@overload fun(options: flame.options.distributions.Bernoulli): flame.Distribution
@@ -3639,6 +3667,8 @@ function distributions.Bernoulli(probs, logits) end
 ---@field concentration0? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- The beta distribution on 0 to 1: density proportional to x^(concentration1 - 1)
+--- (1 - x)^(concentration0 - 1).
 ---@param concentration1 flame.Tensor|number
 ---@param concentration0 flame.Tensor|number
 ---@return flame.Distribution
@@ -3650,6 +3680,7 @@ function distributions.Beta(concentration1, concentration0) end
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- How many of total_count trials succeed, each with probability probs.
 ---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
 ---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
 ---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
@@ -3662,12 +3693,14 @@ function distributions.Binomial(total_count, probs, logits) end
 ---@field logits? flame.Tensor
 ---@field validate_args? boolean
 
+--- Classes 1 to n by weight: probs (…, n) are scaled to sum to 1, logits are their logarithms.
 ---@param probs? flame.Tensor|flame.options.distributions.Categorical
 ---@param logits? flame.Tensor|flame.options.distributions.Categorical
 ---@overload fun(options: flame.options.distributions.Categorical): flame.Distribution
 ---@return flame.Distribution
 function distributions.Categorical(probs, logits) end
 
+--- One transform after the other, in the order of the list.
 ---@param parts any
 ---@return flame.Transform
 function distributions.ComposeTransform(parts) end
@@ -3675,16 +3708,19 @@ function distributions.ComposeTransform(parts) end
 ---@class flame.options.distributions.Dirichlet
 ---@field validate_args? boolean
 
+--- Dirichlet's distribution of shares that sum to 1 along the last axis of concentration.
 ---@param concentration flame.Tensor
 ---@return flame.Distribution
 function distributions.Dirichlet(concentration) end
 
+--- y = exp(x).
 ---@return flame.Transform
 function distributions.ExpTransform() end
 
 ---@class flame.options.distributions.Exponential
 ---@field validate_args? boolean
 
+--- Waiting times between events that come rate a unit of time.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Exponential(rate) end
@@ -3693,6 +3729,8 @@ function distributions.Exponential(rate) end
 ---@field rate? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- The gamma distribution: density rate^a x^(a - 1) exp(-rate x) / gamma(a), a the
+--- concentration.
 ---@param concentration flame.Tensor|number
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
@@ -3703,6 +3741,7 @@ function distributions.Gamma(concentration, rate) end
 ---@field logits? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- Failures before the first success of trials that succeed with probability probs.
 ---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
 ---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
 ---@overload fun(options: flame.options.distributions.Geometric): flame.Distribution
@@ -3714,6 +3753,7 @@ function distributions.Geometric(probs, logits) end
 ---@field reinterpreted_batch_ndims? integer
 ---@field validate_args? boolean
 
+--- The last axes of a distribution's batch as axes of one event: log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
 ---@overload fun(options: flame.options.distributions.Independent): flame.Distribution
@@ -3724,6 +3764,7 @@ function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- Laplace's distribution around loc: e to the power -|x - loc| / scale, over 2 scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -3733,6 +3774,7 @@ function distributions.Laplace(loc, scale) end
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- Numbers whose logarithms are normal, with mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -3743,6 +3785,8 @@ function distributions.LogNormal(loc, scale) end
 ---@field component_distribution? flame.Distribution
 ---@field validate_args? boolean
 
+--- One of the distributions along the last axis of the component's batch, drawn by the
+--- mixture, a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
 ---@overload fun(options: flame.options.distributions.MixtureSameFamily): flame.Distribution
@@ -3755,6 +3799,8 @@ function distributions.MixtureSameFamily(mixture_distribution, component_distrib
 ---@field scale_tril? flame.Tensor
 ---@field validate_args? boolean
 
+--- The normal distribution of vectors: mean loc (…, n) and one of covariance_matrix, its
+--- inverse precision_matrix, or scale_tril, a lower triangular root of the covariance.
 ---@param loc flame.Tensor
 ---@param covariance_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
 ---@param precision_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
@@ -3766,6 +3812,7 @@ function distributions.MultivariateNormal(loc, covariance_matrix, precision_matr
 ---@field scale? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- The normal distribution of mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
 ---@return flame.Distribution
@@ -3774,10 +3821,12 @@ function distributions.Normal(loc, scale) end
 ---@class flame.options.distributions.Poisson
 ---@field validate_args? boolean
 
+--- Counts of events that come one by one, rate of them on average.
 ---@param rate flame.Tensor|number
 ---@return flame.Distribution
 function distributions.Poisson(rate) end
 
+--- y = 1 / (1 + exp(-x)).
 ---@return flame.Transform
 function distributions.SigmoidTransform() end
 
@@ -3786,12 +3835,14 @@ function distributions.SigmoidTransform() end
 ---@field scale? flame.Tensor|number  1
 ---@field validate_args? boolean
 
+--- Student's t distribution of df degrees of freedom, moved by loc and stretched by scale.
 ---@param df flame.Tensor|number
 ---@param loc? flame.Tensor|number|flame.options.distributions.StudentT  0
 ---@param scale? flame.Tensor|number|flame.options.distributions.StudentT  1
 ---@return flame.Distribution
 function distributions.StudentT(df, loc, scale) end
 
+--- y = tanh(x).
 ---@return flame.Transform
 function distributions.TanhTransform() end
 
@@ -3805,6 +3856,7 @@ function distributions.Transform(self, x) end
 ---@field transforms? any
 ---@field validate_args? boolean
 
+--- The values of a distribution after a transform or a list of them.
 ---@param base_distribution flame.Distribution
 ---@param transforms any
 ---@overload fun(options: flame.options.distributions.TransformedDistribution): flame.Distribution
@@ -3815,6 +3867,7 @@ function distributions.TransformedDistribution(base_distribution, transforms) en
 ---@field high? flame.Tensor|number
 ---@field validate_args? boolean
 
+--- All numbers from low to high alike; high above low.
 ---@param low flame.Tensor|number
 ---@param high flame.Tensor|number
 ---@return flame.Distribution

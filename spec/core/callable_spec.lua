@@ -200,13 +200,16 @@ describe("a function's place refuses", function()
 end)
 
 describe("the list of functions above", function()
-  it("holds every documented function with a parameter that is one", function()
+  it("holds every documented function with a parameter that is one, but those of nn and the " ..
+    "libraries behind it, which declare it", function()
+    local DECLARED = { nn = true, Optimizer = true, LBFGS = true, GradScaler = true,
+      optim = true, diffusion = true, distributions = true }
     local parameter, missing = false, {}
     for line in io.lines("lua/meta/flame.lua") do
       if line:find("^%-%-%-@param [%w_]+%?? function") then parameter = true end
-      local name = line:match("^function [%w_.:]-([%w_]+)%(")
+      local scope, name = line:match("^function ([%w_]*)[%w_.:]-([%w_]+)%(")
       if name then
-        if parameter and name ~= "help" and not cases[name] then missing[#missing + 1] = name end
+        if parameter and name ~= "help" and not DECLARED[scope] and not cases[name] then missing[#missing + 1] = name end
         parameter = false
       end
     end

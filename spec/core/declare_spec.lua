@@ -128,7 +128,7 @@ describe("a type", function()
     takes({ list }, "f(a: axes)", list)
     takes({ 2 }, "f(a: axes)", 2)
     refused("f: a[2] must be an integer, got string 'b'", "f(a: axes)", { 1, "b" })
-    refused("f: a must be an axis or a list of axes, got a tensor", "f(a: axes)", x)
+    refused("f: a must be an axis or a list of axes, got a tensor: write x:item()", "f(a: axes)", x)
   end)
   it("dims(n) takes one or a list of one or n", function()
     local list = { 1, 2 }
@@ -288,8 +288,7 @@ max(x: T, other: T) -> T]]
     local text = "f(a = 1, b = 2)\nf(d: device, a = 1, b = 2)"
     refused("f: no option 'zz', there is: a b", text, { zz = 1 })
     refused("f: no option 'zz', there is: a b", text, "cuda", { zz = 1 })
-    refused("f: no form takes (options); there is f(a = 1, b = 2) or f(d: device, a = 1, b = 2)",
-      text, { a = "s" })
+    refused("f: a must be a number, got string 's'", text, { a = "s" })
   end)
   it("do not change an argument for one that follows", function()
     assert.equal(2, takes({ 3.0, "a" }, "f(a: int, b: int)\nf(a: num, b: str)", 3.0, "a"))

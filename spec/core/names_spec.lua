@@ -218,10 +218,10 @@ describe("help", function()
     return ok and table.concat(lines, "\n") or e
   end
   it("prints the signature and what a function does", function()
-    assert.matches("^hypot_%?%(x: T|num, y: T|num%) %-> T\n  sqrt%(x1 x1 %+ x2 x2%) without overflow",
+    assert.matches("^hypot%(x: T|num, y: T|num%) %-> T\n  sqrt%(x1 x1 %+ x2 x2%) without overflow",
       said("hypot"))
     assert.equal(said("hypot"), said(flame.hypot))
-    assert.matches("x:item%(%)", said("item"))
+    assert.matches("^item%(x: T%) %-> num|bool", said("item"))
   end)
   it("takes functions of all modules", function()
     local nn = require "flame.nn"

@@ -52,7 +52,7 @@ describe("a schedule", function()
     local own = diffusion.schedule { betas = flame.tensor { 0.5, 0.25 } }
     assert.same({ 0.5, 0.375 }, own.alphas_cumprod:totable())
     assert.equal(2, own.steps)
-    assert.equal("Schedule(cosine, 100 steps)", tostring(cosine))
+    assert.equal("NoiseSchedule(cosine, 100 steps)", tostring(cosine))
   end)
   it("mixes data with noise at each example's time, and says what is to be predicted", function()
     local s = diffusion.schedule { betas = flame.tensor { 0.36, 0.4375 } }   -- shares 0.64, 0.36
@@ -312,7 +312,7 @@ describe("diffusion tells", function()
     refused('prediction is noise, need "epsilon"', schedule.target, schedule, x, x, t, "noise")
     refused("n is 11, need 1 to 10", schedule.timesteps, schedule, 11)
     refused("spacing is even", schedule.timesteps, schedule, 5, "even")
-    refused("Schedule has no field 'beta'; did you mean 'betas'?",
+    refused("NoiseSchedule has no field 'beta'; did you mean 'betas'?",
       function() return schedule.beta end)
     refused("the model's result has shape (2), x (2, 1)", diffusion.ddim,
       function(v) return v:sum(2) end, x, schedule)
@@ -322,7 +322,7 @@ describe("diffusion tells", function()
     refused("eta is 2", diffusion.ddim, same, x, schedule, { eta = 2 })
     refused("order is 4", diffusion.dpm_solver, same, x, schedule, { order = 4 })
     refused("clip is 0", diffusion.ddim, same, x, schedule, { clip = 0 })
-    refused("schedule must be a Schedule", diffusion.ddim, same, x, 10)
+    refused("schedule must be a NoiseSchedule", diffusion.ddim, same, x, 10)
     refused("model must be a function", diffusion.ddim, 3, x, schedule)
     refused("steps is 0", diffusion.flow, same, x, 0)
     refused("method", diffusion.flow, same, x, 3, "eular")
