@@ -29,7 +29,9 @@ local NoiseSchedule = { __name = "NoiseSchedule" }
 diffusion.NoiseSchedule = NoiseSchedule
 NoiseSchedule.__index, NoiseSchedule.__newindex = internal.closed("NoiseSchedule", NoiseSchedule,
   { steps = true, betas = true, alphas_cumprod = true, kind = true, share = true })
-function NoiseSchedule:__tostring() return ("NoiseSchedule(%s, %d steps)"):format(self.kind, self.steps) end
+function NoiseSchedule:__tostring()
+  return ("NoiseSchedule(%s, %d steps)"):format(self.kind, self.steps)
+end
 
 --- The variances that the steps add, as numbers.
 local function betas_of(kind, n, first, last)

@@ -209,7 +209,9 @@ describe("the list of functions above", function()
       if line:find("^%-%-%-@param [%w_]+%?? function") then parameter = true end
       local scope, name = line:match("^function ([%w_]*)[%w_.:]-([%w_]+)%(")
       if name then
-        if parameter and name ~= "help" and not DECLARED[scope] and not cases[name] then missing[#missing + 1] = name end
+        if parameter and name ~= "help" and not DECLARED[scope] and not cases[name] then
+          missing[#missing + 1] = name
+        end
         parameter = false
       end
     end

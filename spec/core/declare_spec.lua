@@ -537,7 +537,9 @@ describe("every public function of the core library", function()
       local ok, message = pcall(f, table.unpack(args))
       local told = #names > 0 and table.concat(names, " ") or "none"
       local want = ("%s: no option '%s', there is: %s"):format(base, wrong, told)
-      if ok or not message:find(want, 1, true) then return ("%s is not %s"):format(message, want) end
+      if ok or not message:find(want, 1, true) then
+        return ("%s is not %s"):format(message, want)
+      end
     end)
   end)
   it("refuses an argument too many", function()

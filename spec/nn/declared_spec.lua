@@ -35,7 +35,8 @@ local VALUES = { kernel_size = 2, output_size = 2, num_groups = 2, num_heads = 2
   packed = function() return nn.utils.pack_sequence { flame.ones(2, 1) } end, rank = 2,
   schedules = function() return { optim.schedule.constant(sgd()) } end, milestones = {},
   path = "none.npy", folder = "none", groups_of = {} }
-local OF_TYPE = { int = 4, num = 1, T = x, ["T|T[]"] = { x }, ["T[]"] = { x }, str = "a", fn = print,
+local OF_TYPE = { int = 4, num = 1, T = x, ["T|T[]"] = { x }, ["T[]"] = { x }, str = "a",
+  fn = print,
   table = {}, ["T|T[]|table[]"] = { x }, ["num|T"] = 1, bool = true, Module = function()
     return nn.Linear(4, 4)
   end, ["Module|fn"] = print, ["num|num[]"] = 1, ["dtype|device|T"] = "f32", ["int|int[]"] = 4,

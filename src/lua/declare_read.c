@@ -394,7 +394,8 @@ static int fits_quickly(lua_State *L, const fl_decl_param *p, int i) {
 static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, int n) {
   const fl_decl_param *p = &d->param[f->param];
   for (int j = 0; j < n; j++) {
-    if (j == 0 && f->self ? !fl_declare_is_of_class(L, d->atom[p->atom].text, 1) : !fits_quickly(L, &p[j], j + 1))
+    if (j == 0 && f->self ? !fl_declare_is_of_class(L, d->atom[p->atom].text, 1)
+        : !fits_quickly(L, &p[j], j + 1))
       return 0;
   }
   return 1;
