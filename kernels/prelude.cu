@@ -20,7 +20,12 @@ FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)
 FN s2 bits_bf16(float x) { return (s2)(__float_as_uint(x) >> 16); }   /* of a value that bf16 has */
 FN float in_bf16(s2 h) { return __uint_as_float((unsigned)h << 16); }
 FN float round_f16(float x) { return in_f16(out_f16(x)); }
-FN float round_bf16(float x) { return in_bf16(out_bf16(x)); }
+/* The value in the upper half of a packed conversion: one instruction, of twice the rate. */
+FN float round_bf16(float x) {
+  unsigned h;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(h) : "f"(x), "f"(0.0f));
+  return __uint_as_float(h);
+}
 FN double in_f64(s8 b) { return __longlong_as_double((long long)b); }
 FN s8 out_f64(double x) { return (s8)__double_as_longlong(x); }
 FN float in_f32(s4 b) { return __uint_as_float(b); }

@@ -25,16 +25,21 @@ struct scatter_params {
   long long *owner, *start, *cursor, *list, *order;
 };
 
-/* The sums of coordinate * stride of linear position i. */
-__device__ __noinline__ long long place(long long i, long long rank, const long long *size,
-                                        const long long *stride) {
+/* The sums of coordinate * stride of linear position i: what is left for the outermost axis is its
+** coordinate. */
+__device__ __noinline__ long long place_of_many(long long i, int rank, const long long *size,
+                                                const long long *stride) {
   long long at = 0;
-  for (int d = (int)rank - 1; d >= 0; d--) {
+  for (int d = rank - 1; d > 0; d--) {
     const long long q = i / size[d];
     at += (i - q * size[d]) * stride[d];
     i = q;
   }
-  return at;
+  return at + i * stride[0];
+}
+FN long long place(long long i, long long rank, const long long *size, const long long *stride) {
+  if (rank > 1) return place_of_many(i, (int)rank, size, stride);
+  return rank ? i * stride[0] : 0;
 }
 
 FN long long key_of(const scatter_params &s, long long g) {
@@ -53,12 +58,24 @@ extern "C" __global__ void scatter_owner(const __grid_constant__ scatter_params 
   EACH(g, s.ng) atomicMax(&s.owner[key_of(s, g)], g);
 }
 
+/* Threads of a block of 256 that share a key or a g, each with its k: 2 to this. */
+FN int sharers(long long nk) { return nk >= 256 ? 8 : 32 - __clz((int)nk - 1); }
+
+#define EACH_SHARED(i, n, log) \
+  for (long long i = (blockIdx.x * 256ll + threadIdx.x) >> (log); i < (n); \
+       i += gridDim.x * 256ll >> (log))
+#define EACH_K(k, s, log) \
+  for (long long k = threadIdx.x & ((1 << (log)) - 1); k < (s).nk; k += 1 << (log))
+
 template <class S> FN void scatter_store(const scatter_params &s) {
-  EACH(i, s.ng * s.nk) {
-    const long long g = i / s.nk, k = i - g * s.nk, key = key_of(s, g);
+  const int log = sharers(s.nk);
+  EACH_SHARED(g, s.ng, log) {
+    const long long key = key_of(s, g);
     if (s.owner[key] != g) continue;
-    ((S *)s.dst)[key * s.bm + place(k, s.krank, s.ksize, s.kdst)] =
-      ((const S *)s.src)[place(g, s.grank, s.gsize, s.gsrc) + place(k, s.krank, s.ksize, s.ksrc)];
+    S *const dst = (S *)s.dst + key * s.bm;
+    const S *const src = (const S *)s.src + place(g, s.grank, s.gsize, s.gsrc);
+    EACH_K(k, s, log)
+      dst[place(k, s.krank, s.ksize, s.kdst)] = src[place(k, s.krank, s.ksize, s.ksrc)];
   }
 }
 
@@ -130,19 +147,21 @@ extern "C" __global__ void scatter_rank(const __grid_constant__ scatter_params s
 
 #define SCATTER_ADD(dtype, S, T, SUM) \
   extern "C" __global__ void scatter_add_##dtype(const __grid_constant__ scatter_params s) { \
-    EACH(i, s.nb * s.nk) { \
-      const long long key = i / s.nk, k = i - key * s.nk; \
+    const int log = sharers(s.nk); \
+    EACH_SHARED(key, s.nb, log) { \
       const long long from = s.start[key], to = s.start[key + 1]; \
       if (from == to) continue; \
-      S *const dst = (S *)s.dst + key * s.bm + place(k, s.krank, s.ksize, s.kdst); \
-      const S *const src = (const S *)s.src + place(k, s.krank, s.ksize, s.ksrc); \
-      T sum = in_##dtype(*dst); \
-      _Pragma("unroll 2") \
-      for (long long j = from; j < to; j++) { \
-        const T x = in_##dtype(src[place(s.order[j], s.grank, s.gsize, s.gsrc)]); \
-        sum = SUM; \
+      EACH_K(k, s, log) { \
+        S *const dst = (S *)s.dst + key * s.bm + place(k, s.krank, s.ksize, s.kdst); \
+        const S *const src = (const S *)s.src + place(k, s.krank, s.ksize, s.ksrc); \
+        T sum = in_##dtype(*dst); \
+        _Pragma("unroll 4") \
+        for (long long j = from; j < to; j++) { \
+          const T x = in_##dtype(src[place(s.order[j], s.grank, s.gsize, s.gsrc)]); \
+          sum = SUM; \
+        } \
+        *dst = out_##dtype(sum); \
       } \
-      *dst = out_##dtype(sum); \
     } \
   }
 SCATTER_ADD(f64, s8, double, sum + x)

@@ -74,6 +74,8 @@ static void ops(void) {
 #define TERNARY NOTHING_T
 #define REDUCE NOTHING_R
 #define SPECIAL NOTHING_S
+#define INNER_UNARY NOTHING_U
+#define INNER_BINARY NOTHING_B
 #include "tensor/ops.def"
   heading("Binary");
 #define UNARY NOTHING_U
@@ -82,6 +84,8 @@ static void ops(void) {
 #define TERNARY NOTHING_T
 #define REDUCE NOTHING_R
 #define SPECIAL NOTHING_S
+#define INNER_UNARY NOTHING_U
+#define INNER_BINARY NOTHING_B
 #include "tensor/ops.def"
   heading("Ternary");
 #define UNARY NOTHING_U
@@ -90,6 +94,8 @@ static void ops(void) {
   row(#name, #kind, has(#g1) || has(#g2) || has(#g3), doc);
 #define REDUCE NOTHING_R
 #define SPECIAL NOTHING_S
+#define INNER_UNARY NOTHING_U
+#define INNER_BINARY NOTHING_B
 #include "tensor/ops.def"
   heading("Reductions");
 #define UNARY NOTHING_U
@@ -97,6 +103,8 @@ static void ops(void) {
 #define TERNARY NOTHING_T
 #define REDUCE(name, kind, start, combine, grad, doc) row(#name, #kind, has(#grad), doc);
 #define SPECIAL NOTHING_S
+#define INNER_UNARY NOTHING_U
+#define INNER_BINARY NOTHING_B
 #include "tensor/ops.def"
 }
 

@@ -329,7 +329,6 @@ local function entry_of_lua(name, f, declared)
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
   local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
-    or name:find("^nn%.lora%.")
   if method and lines_of(own) then           -- a function of the same name elsewhere is another one
     at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
     if at then where, order = own, {} end
@@ -592,9 +591,6 @@ local function collect_modules(put)
       if is_class(v, name) then
         local init = rawget(v, "init") or rawget(v, "forward") or rawget(v, "step")
         local e = describe(full, init, "class")
-        if rawget(v, "init") and e.source ~= "C" and not e.forms then
-          e.params = typed(parameters(v.init, 1), {})
-        end
         put(e)
         e.members = v
         if e.forms then put_class(put, e, v, module == "nn" and "" or module .. ".") end

@@ -30,6 +30,12 @@ local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 ---@field paths integer[][]   grades that products have: {of x, of y, of the result}
 local Algebra = {}
 Algebra.__name = "Algebra"
+internal.named_classes.Algebra = Algebra
+
+--- Puts a method with its declaration (src/lua/declare.h) into the class.
+local function put(text, f)
+  Algebra[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
+end
 clifford.Algebra = Algebra
 
 -- ---- arguments ----------------------------------------------------------------------------------
@@ -37,7 +43,6 @@ clifford.Algebra = Algebra
 --- A multivector of the algebra: a float tensor whose axis 1 has its
 --- components. Integers become f32.
 local function need(self, op, name, x)
-  internal.need_tensor(op, name, x)
   if x.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
   if x.ndim < 1 or x.ndim > 7 then
     fail(op, "%s has %d axes, need 1 to 7 (components, …, features)", name, x.ndim)
@@ -50,7 +55,6 @@ local function need(self, op, name, x)
 end
 
 local function need_grade(self, op, g)
-  g = internal.need_int(op, "grade", g)
   if g < 0 or g > self.dims then
     fail(op, "there is no grade %d in %s, grades are 0 to %d", g, tostring(self), self.dims)
   end
@@ -96,7 +100,6 @@ end
 
 --- A weight of the given sizes; {false}: any size.
 local function need_weight(op, name, w, what, ...)
-  internal.need_tensor(op, name, w)
   if not w:is_floating_point() then fail(op, "%s is %s, need a float", name, w.dtype) end
   local fits, sizes = w.ndim == select("#", ...), { ... }
   for d, n in ipairs(sizes) do fits = fits and (not n or w:size(d) == n) end
@@ -167,11 +170,10 @@ local function signature_of(signature)
     for k = 1, signature do all[k] = 1 end
     return all
   end
-  if type(signature) ~= "table" or #signature < 1 or #signature > 6 then
+  local number = type(signature) == "number"
+  if number or #signature < 1 or #signature > 6 then
     fail("algebra", "need the squares of 1 to 6 generators, as {1, 1, 1}, or their number, got %s",
-      type(signature) == "table" and ("a list of %d"):format(#signature)
-      or type(signature) == "number" and tostring(signature)
-        or internal.word(signature))
+      number and tostring(signature) or ("a list of %d"):format(#signature))
   end
   local own = {}
   for k, v in ipairs(signature) do
@@ -187,9 +189,9 @@ end
 --- Cl(2,0), {1, 1, 1} (or 3) Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares
 --- to 0. The table of products is computed from the signature once. Fields: dims, size, signature,
 --- blades, grades, paths.
----@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
----@return flame.Algebra
-function clifford.algebra(signature)
+--- signature: squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1.
+clifford.algebra = internal.declare("clifford.algebra(signature: num|num[]) -> Algebra", "",
+  function(signature)
   local squares = signature_of(signature)
   local key = table.concat(squares, " ")
   if known[key] then return known[key] end
@@ -198,7 +200,7 @@ function clifford.algebra(signature)
   forms[t] = forms_of(t)
   known[key] = setmetatable(t, Algebra)
   return t
-end
+end)
 
 function Algebra:__tostring()
   local n = { [1] = 0, [-1] = 0, [0] = 0 }
@@ -210,22 +212,17 @@ end
 -- ---- parts and signs ----------------------------------------------------------------------------
 
 --- The components of one grade: (components of the grade, …).
----@param x flame.Tensor  (size, …)
----@param grade integer   0 to dims
----@return flame.Tensor
-function Algebra:grade(x, grade)
+--- x (size, …), grade 0 to dims.
+put("Algebra:grade(x: T, grade: int) -> T", function(self, x, grade)
   x = need(self, "grade", "x", x)
   grade = need_grade(self, "grade", grade)
   return x:narrow(1, self.first[grade], self.many[grade])
-end
+end)
 
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
----@param v flame.Tensor  (components of the grade, …)
----@param grade integer   0 to dims
----@return flame.Tensor   (size, …)
-function Algebra:embed(v, grade)
-  internal.need_tensor("embed", "v", v)
+--- v (components of the grade, …), grade 0 to dims; gives (size, …).
+put("Algebra:embed(v: T, grade: int) -> T", function(self, v, grade)
   grade = need_grade(self, "embed", grade)
   local many, first = self.many[grade], self.first[grade]
   if v.ndim < 1 or v:size(1) ~= many then
@@ -237,13 +234,11 @@ function Algebra:embed(v, grade)
   for d = 1, 2 * v.ndim do amounts[d] = 0 end
   amounts[2 * v.ndim - 1], amounts[2 * v.ndim] = first - 1, self.size - many - first + 1
   return (v:is_floating_point() and v or v:float()):pad(amounts)
-end
+end)
 
 --- x with all but the given grades set to 0.
----@param x flame.Tensor  (size, …)
----@param ... integer     grades, 0 to dims
----@return flame.Tensor   (size, …)
-function Algebra:project(x, ...)
+--- x (size, …); gives (size, …).
+put("Algebra:project(x: T, grades...: int) -> T", function(self, x, ...)
   x = need(self, "project", "x", x)
   local kept, drop = {}, {}
   for i = 1, select("#", ...) do kept[need_grade(self, "project", (select(i, ...)))] = true end
@@ -252,24 +247,22 @@ function Algebra:project(x, ...)
   local shape = { self.size }
   for d = 2, x.ndim do shape[d] = 1 end
   return flame.where(flame.tensor(drop, { device = x.device }):reshape(shape), 0, x)
-end
+end)
 
 --- The reverse: of each blade the generators in opposite order, so that grade
 --- g gets the sign (-1)^(g (g - 1) / 2).
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:reverse(x)
+--- x (size, …); gives (size, …).
+put("Algebra:reverse(x: T) -> T", function(self, x)
   x = need(self, "reverse", "x", x)
   return x * by_component(self, self.reverse_signs, x)
-end
+end)
 
 --- The main involution: the sign of odd grades changes.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:involute(x)
+--- x (size, …); gives (size, …).
+put("Algebra:involute(x: T) -> T", function(self, x)
   x = need(self, "involute", "x", x)
   return x * by_component(self, self.involute_signs, x)
-end
+end)
 
 -- ---- products -----------------------------------------------------------------------------------
 
@@ -278,11 +271,9 @@ end
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
 --- features meet their like, and each has weights of its own. Half types are computed in f32.
----@param x flame.Tensor        (size, …, features); without a weight any axes
----@param y flame.Tensor        the same
----@param weight? flame.Tensor  (#paths, features)
----@return flame.Tensor         (size, …, features)
-function Algebra:product(x, y, weight)
+--- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
+--- features).
+put("Algebra:product(x: T, y: T, weight?: T) -> T", function(self, x, y, weight)
   local whole
   x, y = need(self, "product", "x", x), need(self, "product", "y", y)
   if weight == nil then
@@ -296,7 +287,7 @@ function Algebra:product(x, y, weight)
   need_weight("product", "weight", weight, "a number for each path and feature",
     #self.paths, x:size(-1))
   return contract(forms[self].weighted, "r")(alike("product", { "x", "y", "weight" }, x, y, weight))
-end
+end)
 
 --- x (size, …, n) as (size, batch, n), and the axes between.
 local function flat(x)
@@ -316,8 +307,13 @@ local function need_same(op, x, y)
   if a ~= b then fail(op, "x has shape (%s) and y (%s), need the same", a, b) end
 end
 
---- fully_connected with the parts of the product times 'factor' (…, features), where there is one.
-local function fully_connected(self, x, y, weight, factor)
+--- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
+--- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
+--- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
+--- component.
+--- x (size, …, features), y the same shape, weight (#paths, features, features of the result);
+--- gives (size, …, features of the result).
+put("Algebra:fully_connected(x: T, y: T, weight: T) -> T", function(self, x, y, weight)
   local op = "fully_connected"
   x, y = need(self, op, "x", x), need(self, op, "y", y)
   need_same(op, x, y)
@@ -325,34 +321,20 @@ local function fully_connected(self, x, y, weight, factor)
   x, y, weight = alike(op, { "x", "y", "weight" }, x, y, weight)
   local own, n, m = forms[self], x:size(-1), weight:size(3)
   local slots = own.pairs.slots
-  local parts = contract(own.pairs, "r")(x, y)
-  local between
-  parts, between = flat(factor and parts * factor or parts)
+  local parts, between = flat(contract(own.pairs, "r")(x, y))
   local matrices = contract(own.weights, "r")(weight:reshape(#self.paths, n * m))
     :reshape(self.size, slots * n, m)
   parts = parts:movedim(1, 2):reshape(-1, self.size, slots * n):movedim(2, 1)
   return unflat(parts:matmul(matrices), between)
-end
-
---- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
---- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
---- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
---- component.
----@param x flame.Tensor       (size, …, features)
----@param y flame.Tensor       the same shape
----@param weight flame.Tensor  (#paths, features, features of the result)
----@return flame.Tensor        (size, …, features of the result)
-function Algebra:fully_connected(x, y, weight) return fully_connected(self, x, y, weight) end
+end)
 
 --- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
 --- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
 --- as flash-clifford's layer does: then rotations of x do not rotate the result any more.
----@param x flame.Tensor       (size, …, features)
----@param weight flame.Tensor  (dims + 1, features, features of the result)
----@param bias? flame.Tensor   (features of the result)
----@param bias_all? boolean    false
----@return flame.Tensor        (size, …, features of the result)
-function Algebra:linear(x, weight, bias, bias_all)
+--- x (size, …, features), weight (dims + 1, features, features of the result), bias (features of
+--- the result); gives (size, …, features of the result).
+put("Algebra:linear(x: T, weight: T, bias?: T, bias_all = false) -> T",
+  function(self, x, weight, bias, bias_all)
   x = need(self, "linear", "x", x)
   if x.ndim < 2 then
     fail("linear", "x has shape (%s), need (components, …, features)", table.concat(x.shape, ", "))
@@ -366,7 +348,6 @@ function Algebra:linear(x, weight, bias, bias_all)
   else
     x, weight = alike("linear", { "x", "weight" }, x, weight)
   end
-  if bias_all ~= nil then internal.need_flag("linear", "bias_all", bias_all) end
   local between
   x, between = flat(x)
   local y =
@@ -375,7 +356,7 @@ function Algebra:linear(x, weight, bias, bias_all)
   if bias and bias_all then y = y + bias
   elseif bias then y = y + bias * by_component(self, self.is_scalar, y) end
   return unflat(y, between)
-end
+end)
 
 -- ---- norms, inverses, motions -------------------------------------------------------------------
 
@@ -385,85 +366,87 @@ local function square(self, x) return (x * x * by_component(self, self.metric, x
 
 --- The norm of each multivector, the root of |scalar part of x times its
 --- reverse|. Its gradient at 0 is 0.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (…)
-function Algebra:norm(x)
+--- x (size, …); gives (…).
+put("Algebra:norm(x: T) -> T", function(self, x)
   local q = square(self, need(self, "norm", "x", x))
   local zero = q:eq(0)
   return flame.where(zero, 0, flame.where(zero, 1, q:abs()):sqrt())
-end
+end)
 
 --- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
 --- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
 --- 0, it is not finite.
----@param v flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:inverse(v)
+--- v (size, …); gives (size, …).
+put("Algebra:inverse(v: T) -> T", function(self, v)
   v = need(self, "inverse", "v", v)
   return self:reverse(v) / square(self, v):unsqueeze(1)
-end
+end)
 
 --- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of
 --- x (Ruhe et al. 2023): a vector v reflects in the plane that it is normal to, the product of two
 --- vectors rotates by twice the angle between them, from the second to the first. In G(3,0,1)
 --- translations are among them. Axes after the first broadcast.
----@param v flame.Tensor  (size, …), all of its grades even or all odd
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:sandwich(v, x)
+--- v (size, …), all of its grades even or all odd, x (size, …); gives (size, …).
+put("Algebra:sandwich(v: T, x: T) -> T", function(self, v, x)
   v, x = need(self, "sandwich", "v", v), need(self, "sandwich", "x", x)
   local even = self:project(x, table.unpack(self.even))
   local moved = self:product(v, even) + self:product(self:involute(v), x - even)
   return self:product(moved, self:inverse(v))
-end
+end)
 
 -- ---- activations and norms of layers ------------------------------------------------------------
 
---- Phi(x_0), the gate of gelu: (1, …).
-local function gate(x) return ((x:narrow(1, 1, 1) * math.sqrt(0.5)):erf() + 1) * 0.5 end
+--- The components of x along axis 1, each (1, …).
+local function components(x)
+  local list = {}
+  for k = 1, x:size(1) do list[k] = x:narrow(1, k, 1) end
+  return list
+end
 
 --- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
 --- The scalar part becomes gelu(x_0), and rotations commute with it.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
-function Algebra:gelu(x)
-  x = need(self, "gelu", "x", x)
-  return x * gate(x)
-end
+--- x (size, …); gives (size, …).
+put("Algebra:gelu(x: T) -> T", function(self, x)
+  local list = components(need(self, "gelu", "x", x))
+  local gate = ((list[1] * math.sqrt(0.5)):erf() + 1) * 0.5
+  for k, part in ipairs(list) do list[k] = part * gate end
+  return flame.cat(list, 1)
+end)
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
 --- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
 --- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
 --- which all blades square to 0 stay as they are.
----@param x flame.Tensor  (size, …, features)
----@param eps? number     1e-6
----@return flame.Tensor   (size, …, features)
-function Algebra:grade_norm(x, eps)
+--- x (size, …, features); gives (size, …, features).
+put("Algebra:grade_norm(x: T, eps = 1e-6) -> T", function(self, x, eps)
   x = need(self, "grade_norm", "x", x)
   if x.ndim < 2 then
     fail("grade_norm", "x has shape (%s), need (components, …, features)",
       table.concat(x.shape, ", "))
   end
-  eps = internal.need_number("grade_norm", "eps", eps or 1e-6)
-  local wide = x.dtype ~= "f64" and x:float() or x
-  local shape = x.shape
-  shape[#shape] = 1
-  local q = contract(forms[self].squares, "r")((wide * wide):mean(-1):reshape(self.size, -1))
-    :reshape(shape)
-  if self.definite then return (wide / (q + eps):sqrt()):to(x.dtype) end
-  local null = by_component(self, self.null, q)
-  return (wide / (q:abs() + eps * (1 - null) + null):sqrt()):to(x.dtype)
-end
+  local list, q = components(x.dtype ~= "f64" and x:float() or x), {}
+  for k, part in ipairs(list) do
+    local g, c = self.grades[k], self.metric[k]
+    if c ~= 0 then
+      local mean = (part * part):mean(-1, true)
+      q[g] = not q[g] and (c == 1 and mean or -mean) or c == 1 and q[g] + mean or q[g] - mean
+    end
+  end
+  for g, v in pairs(q) do q[g] = ((self.definite and v or v:abs()) + eps):sqrt() end
+  for k, part in ipairs(list) do
+    local r = q[self.grades[k]]
+    list[k] = (r and part / r or part):to(x.dtype)
+  end
+  return flame.cat(list, 1)
+end)
 
---- The product, weighted or fully connected, of gelu(x) and gelu(y). The gates of a feature are
---- taken out of its sums.
+--- The product, weighted or fully connected, of gelu(x) and gelu(y).
 local function gated_product(self, x, y, weight)
-  local factor = gate(x) * gate(y)
-  if weight.ndim == 3 then return fully_connected(self, x, y, weight, factor) end
-  return self:product(x, y, weight) * factor
+  x, y = self:gelu(x), self:gelu(y)
+  if weight.ndim == 3 then return self:fully_connected(x, y, weight) end
+  return self:product(x, y, weight)
 end
 
-internal.limit(Algebra)
 Algebra.__index = internal.closed("Algebra", Algebra, {})
 require "flame.clifford_layers"(clifford, { fail = fail, gated_product = gated_product })
 return internal.namespace(clifford, "clifford")

@@ -1,22 +1,24 @@
---- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, in a few
--- kernels instead of one for each component.
+--- Multilinear forms by lists of terms: r[i] = sum of c x[a] y[b] … over the terms of i, one sum
+-- for each component of the result, in few kernels.
 --
 -- A form is { name =, order = { "x", "y", … }, size = { role = components }, shared = { role =
--- true }, terms = { { c =, role = component, … } } }; "r", the result, and the names of the
--- operands are its roles. The derivative by an operand is the same list of terms with that operand
--- and the result in each other's place: so one function computes form and gradients, and gradients
--- have gradients.
+-- true }, terms = { { c =, role = component, … } } }; c is 1 or -1; "r", the result, and the names
+-- of the operands are its roles. The derivative by an operand is the same list of terms with that
+-- operand and the result in each other's place: so one function computes form and gradients, and
+-- gradients have gradients.
 --
--- The sum is written out in steps, one term of each component of the result at a time: a component
--- of one operand, and the components of the others that go with it, gathered. The planner makes
--- one kernel of the steps. Of Cl(2,0), with x[1] to x[4] of 1, e1, e2, e12, step 2 of the product
--- is x[2] (y[2], y[1], y[4], y[3]), whose signs are (1, 1, 1, 1).
+-- A role's sums are one node (src/tensor/form.h). Terms of a component that have the last operand's
+-- component in common are summed before they are multiplied by it: of the weighted product of
+-- Cl(2,0), r[1] is (x[1] y[1]) p[1] + (x[2] y[2] + x[3] y[3]) p[5] - (x[4] y[4]) p[9]. The planner
+-- writes them out in one kernel that reads each operand once and stores each component where it
+-- belongs in the result.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has
--- no axes in between, and a derivative by it is summed over them, term by term, before terms of
--- one component are. In memory results lie as they are written; with inside = true their
--- components lie before the features, for a matrix product over both.
+-- no axes in between, and a derivative by it is summed over them. In memory results lie as they
+-- are written; with inside = true their components lie before the features, for a matrix product
+-- over both.
 local flame = require "flame"
+local internal = flame.internal
 
 local constants = setmetatable({}, { __mode = "k" })    -- list -> device and dtype -> tensor
 --- A list of numbers as a tensor, made once for each device and dtype.
@@ -29,132 +31,147 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The terms of each component of a role, and the most that one has.
-local function by_component(terms, role, size)
-  local rows, longest = {}, 1
-  for i = 1, size do rows[i] = {} end
-  for _, t in ipairs(terms) do
-    local row = rows[t[role]]
-    row[#row + 1] = t
-    longest = math.max(longest, #row)
-  end
-  return rows, longest
+--- The others of a role, the one that terms are collected by last: a shared one, of three any.
+local function others_of(form, role)
+  local shared, others = form.shared or {}, {}
+  for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
+  if role ~= "r" then others[#others + 1] = "r" end
+  local factors, last = {}, nil
+  for _, q in ipairs(others) do if shared[q] then last = q end end
+  last = last or (#others > 2 and others[#others]) or nil
+  for _, q in ipairs(others) do if q ~= last then factors[#factors + 1] = q end end
+  return others, factors, last
 end
 
---- The row with each term at the place of its component of a role; nil where two have the same.
-local function aligned(row, role)
-  local out = {}
-  for _, t in ipairs(row) do
-    if out[t[role]] then return nil end
-    out[t[role]] = t
-  end
-  return out
-end
-
---- The steps of a sum: lists by component of the result, of coefficients (c) and of the components
---- of others (at). A component that has no term in a step repeats one with the coefficient 0. All
---- terms of a step have the same component of the first of the others where that takes no more
---- steps.
-local function steps_of(terms, role, others, sizes)
-  local rows, longest = by_component(terms, role, sizes[role])
-  if longest == sizes[others[1]] then
-    for i, row in ipairs(rows) do rows[i] = aligned(row, others[1]) or row end
-  end
-  local steps = {}
-  for k = 1, longest do
-    local step = { c = {}, at = {} }
-    for _, q in ipairs(others) do step.at[q] = {} end
-    for i, row in ipairs(rows) do
-      local t = row[k] or select(2, next(row)) or {}
-      step.c[i] = row[k] and t.c or 0
-      for _, q in ipairs(others) do step.at[q][i] = t[q] or 1 end
-    end
-    steps[k] = step
-  end
-  return steps
-end
-
---- The components 'at' of x, along its axis d; the axis is 1 where all are the same.
-local function picked(x, d, at)
-  local same, in_order = true, #at == x:size(d)
-  for k, i in ipairs(at) do same, in_order = same and i == at[1], in_order and i == k end
-  if in_order then return x end
-  if same then return x:narrow(d, at[1], 1) end
-  return x:index_select(d, constant(at, "i64", x.device))
-end
-
---- The product of the components of others that 'at' names.
-local function product(others, xs, d, at)
-  local y
-  for i, q in ipairs(others) do
-    local x = picked(xs[i], d, at[q])
-    y = y and y * x or x
-  end
-  return y
-end
-
-local function all_are(list, value)
-  for _, v in ipairs(list) do if v ~= value then return false end end
-  return true
-end
-
---- The sum of the steps.
-local function sum(steps, others, xs, d)
-  local total
-  for _, step in ipairs(steps) do
-    local y = product(others, xs, d, step.at)
-    if all_are(step.c, -1) and total then
-      total = total - y
-    else
-      if not all_are(step.c, 1) then
-        local c = constant(step.c, y.dtype, y.device):reshape(#step.c,
-          table.unpack({ 1, 1, 1, 1, 1, 1, 1 }, 1, y.ndim - d))
-        y = y * c
-        for _, v in ipairs(step.c) do if v == 0 then y = flame.where(c:eq(0), 0, y) break end end
+--- By component of a role: lists of { at = component of 'last', terms = those that have it },
+--- terms of coefficient 1 before those of -1, in both lists.
+local function sums_of(form, role, last)
+  local sums, groups = {}, {}
+  for i = 1, form.size[role] do sums[i], groups[i] = {}, {} end
+  for _, c in ipairs { 1, -1 } do
+    for _, t in ipairs(form.terms) do
+      local sum, known, key = sums[t[role]], groups[t[role]], last and t[last] or t
+      if t.c == c then
+        if not known[key] then
+          known[key] = { at = last and t[last], terms = {} }
+          sum[#sum + 1] = known[key]
+        end
+        table.insert(known[key].terms, t)
       end
-      total = total and total + y or y
     end
   end
-  return total
+  return sums
+end
+
+--- The sums as the code of a form (src/tensor/form.h): 16-bit integers, components from 0, -1 for
+--- none. A group has the sign of its first term, and its terms theirs relative to it.
+local function code_of(sums, factors, last)
+  local head, body = { #factors, last and 1 or 0, #sums }, {}
+  local function put(v) body[#body + 1] = v end
+  for k, sum in ipairs(sums) do
+    head[3 + k] = 3 + #sums + #body
+    put(#sum)
+    for _, group in ipairs(sum) do
+      local sign = group.terms[1].c
+      put(sign)
+      put(group.at and group.at - 1 or -1)
+      put(#group.terms)
+      for _, t in ipairs(group.terms) do
+        put(t.c * sign)
+        for _, q in ipairs(factors) do put(t[q] and t[q] - 1 or -1) end
+      end
+    end
+  end
+  table.move(body, 1, #body, #head + 1, head)
+  for i, v in ipairs(head) do head[i] = ("i2"):pack(v) end
+  return table.concat(head)
 end
 
 local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
+local READS = 80              -- slices that a component of one code reads, at most
+local MOST = 16               -- terms of a component in one code where all would read more
+local WIDEST = 128            -- components of one code
 
---- The lists of terms that the sum of a role needs.
+--- Do the sums read no more slices than one code may?
+local function is_short(sums, others)
+  for _, sum in ipairs(sums) do
+    local seen, n = {}, 0
+    for _, group in ipairs(sum) do
+      for _, t in ipairs(group.terms) do
+        for _, q in ipairs(others) do
+          local key = t[q] and q .. t[q]
+          if key and not seen[key] then seen[key], n = true, n + 1 end
+        end
+      end
+    end
+    if n > READS then return false end
+  end
+  return true
+end
+
+--- Of each sum the first MOST terms and the rest; whether there are any of those.
+local function split(sums, others)
+  local now, later, more = {}, {}, false
+  if is_short(sums, others) then return sums, later, more end
+  for i, sum in ipairs(sums) do
+    local n = 0
+    now[i], later[i] = {}, {}
+    for _, group in ipairs(sum) do
+      n = n + #group.terms
+      if #now[i] == 0 or n <= MOST then table.insert(now[i], group)
+      else
+        table.insert(later[i], group)
+        more = true
+      end
+    end
+  end
+  return now, later, more
+end
+
+--- The codes of a role, lists by range of its components, of what is to be summed; and the places
+--- of their inputs among the others.
 local function plan_of(form, role)
-  local others = {}
-  for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
-  if role ~= "r" then others[#others + 1] = "r" end
-  local plan = { role = role, others = others, shared = form.shared or {}, inside = form.inside }
-  if not plan.shared[role] then
-    plan.steps = steps_of(form.terms, role, others, form.size)
-    return plan
+  local others, factors, last = others_of(form, role)
+  local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},
+    batch = form.shared and form.shared[role], inside = form.inside }
+  for i, q in ipairs(others) do
+    for k, f in ipairs(factors) do if f == q then plan.inputs[k] = i end end
+    if q == last then plan.inputs[#factors + 1] = i end
   end
-  local terms = {}                     -- the operand of the second sum: one component for each term
-  plan.each = {}
-  for _, q in ipairs(others) do plan.each[q] = {} end
-  for k, t in ipairs(form.terms) do
-    terms[k] = { c = t.c, term = k, [role] = t[role] }
-    for _, q in ipairs(others) do plan.each[q][k] = t[q] end
+  local sums = sums_of(form, role, last)
+  for first = 1, #sums, WIDEST do
+    local some, codes = { table.unpack(sums, first, math.min(first + WIDEST - 1, #sums)) }, {}
+    repeat
+      local now, later, more = split(some, others)
+      codes[#codes + 1] = code_of(now, factors, last)
+      some = later
+    until not more
+    plan.codes[#plan.codes + 1] = codes
   end
-  plan.steps = steps_of(terms, role, { "term" }, { term = #terms, [role] = form.size[role] })
   return plan
 end
 
 --- The result of a plan's role from the operands, in the order of its others.
-local function run(plan, xs)
-  local rank, dtype = 0, xs[1].dtype
+local function run(name, plan, xs)
+  local rank, dtype, list = 0, xs[1].dtype, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
   local d = plan.inside and rank - 1 or 1
-  for i, q in ipairs(plan.others) do
-    local x = xs[i]:to(work[dtype] or dtype)
-    for _ = 3, plan.shared[q] and rank or 2 do x = x:unsqueeze(2) end
-    xs[i] = x:movedim(1, d)
+  for k, i in ipairs(plan.inputs) do
+    local x = xs[i]
+    if work[dtype] then x = x:to(work[dtype]) end
+    for _ = 3, plan.shared[plan.others[i]] and rank or 2 do x = x:unsqueeze(2) end
+    list[k] = d == 1 and x or x:movedim(1, d)
   end
-  if not plan.each then return sum(plan.steps, plan.others, xs, d):to(dtype):movedim(d, 1) end
-  local y, between = product(plan.others, xs, d, plan.each), {}
-  for k = 2, rank - 1 do between[k - 1] = k end
-  return sum(plan.steps, { "term" }, { #between > 0 and y:sum(between) or y }, 1):to(dtype)
+  local ranges = {}
+  for k, codes in ipairs(plan.codes) do
+    for _, code in ipairs(codes) do
+      local y = internal.form(name, d, code, plan.batch, table.unpack(list))
+      ranges[k] = ranges[k] and ranges[k] + y or y
+    end
+  end
+  local total = #ranges == 1 and ranges[1] or flame.cat(ranges, plan.batch and 1 or d)
+  if work[dtype] then total = total:to(dtype) end
+  return d == 1 and total or total:movedim(d, 1)
 end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function
@@ -169,7 +186,7 @@ local function contract(form, role)
     name = form.name,
     forward = function(ctx, ...)
       ctx:save(...)
-      return run(plan, { ... })
+      return run(form.name, plan, { ... })
     end,
     backward = function(ctx, g)
       local given, gradients = { [role] = g }, {}

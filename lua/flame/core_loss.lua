@@ -36,17 +36,24 @@ end
 
 --- Mean of squared differences.
 def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
-  function(x, y, reduction) return reduce((x - y):square(), reduction) end)
+  function(x, y, reduction)
+    internal.slip_pairs("mse_loss", x, y, reduction)
+    return reduce((x - y):square(), reduction)
+  end)
 
 --- Mean of |input - target|.
 def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
-  function(x, y, reduction) return reduce((x - y):abs(), reduction) end)
+  function(x, y, reduction)
+    internal.slip_pairs("l1_loss", x, y, reduction)
+    return reduce((x - y):abs(), reduction)
+  end)
 
 --- Squares up to delta, then lines.
 def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
     delta = 1.0) -> T @single]],
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
+    internal.slip_pairs("huber_loss", x, y, reduction)
     local e = x - y                         -- squared as it is: abs has no second slope at 0
     local d = e:abs()
     local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
@@ -58,6 +65,7 @@ def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean
   beta = 1.0) -> T @single]],
   function(x, y, reduction, beta)
     if not (beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", beta) end
+    internal.slip_pairs("smooth_l1_loss", x, y, reduction)
     local e = x - y
     local d = e:abs()
     if beta == 0 then return reduce(d, reduction) end

@@ -151,6 +151,8 @@ function internal.closed(what, own, fields, refuse)
   return get, set
 end
 
+local function is_object(v) return type(v) == "table" and getmetatable(v) ~= nil end
+
 --- Lets the functions of a table that take a fixed number of arguments raise where there are more.
 --- Messages from inside keep the names that they give (internal.checked would put the function's
 --- there).
@@ -163,9 +165,13 @@ function internal.limit(t)
   for _, name in ipairs(names) do
     local f = t[name]
     local facts = debug.getinfo(f, "Su")
-    if facts.what == "Lua" and not facts.isvararg then
-      local most, in_order = facts.nparams, f
+    local method = debug.getlocal(f, 1) == "self"
+    if facts.what == "Lua" and (method or not facts.isvararg) then
+      local most, in_order = facts.isvararg and math.huge or facts.nparams, f
       made[f] = made[f] or function(...)
+        if method and not is_object((...)) then
+          fail(name, "the object before the arguments is missing, got %s", internal.word((...)))
+        end
         if select("#", ...) > most then
           fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s",
             (select("#", ...)))

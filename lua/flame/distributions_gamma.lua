@@ -55,6 +55,11 @@ return function(distributions, shared)
     return x:clamp(LEAST[dtype], 1 - EPSILON[dtype]):to(dtype)
   end
 
+  --- Infinity for shares above a half, else 'low', in the dtype of p.
+  local function beyond(p, low)
+    return where(p:detach():gt(0.5), flame.full_like(p, math.huge), low)
+  end
+
   -- ---- Gamma ------------------------------------------------------------------------------------
   local Gamma = extend "Gamma"
   constructor(Gamma, "concentration: T|num, rate: T|num",
@@ -87,7 +92,7 @@ return function(distributions, shared)
     local q = where(inside, p:detach(), 0.5):double()
     local x = shared.gamma_quantile((a:detach():double() + q * 0), q):exp():to(dtype)
     local y = x / rate:detach()
-    y = where(rate:detach():gt(0):logical_and(inside), y, where(p:detach():gt(0.5), math.huge, 0))
+    y = where(rate:detach():gt(0):logical_and(inside), y, beyond(p, 0))
     local safe = where(inside, y, 1)
     return followed(y, p, flame.igamma(a, rate * safe), self:log_prob(safe))
   end
@@ -175,10 +180,11 @@ return function(distributions, shared)
     return above_zero(variates(a, size):softmax(-1), a.dtype)
   end
   local simplex = { text = "shares that sum to 1", holds = function(x)
-    local good = x:ge(0):logical_and((x:sum(-1, { keepdim = true }) - 1):abs():le(1e-6))
-    return good
+    -- as far as rounded shares, each at least LEAST, can
+    local near = 1e-6 + 2 * EPSILON[x.dtype] + x:size(-1) * LEAST[x.dtype]
+    local off = (x:double():sum(-1, { keepdim = true }) - 1):abs()
+    return x:ge(0):logical_and(off:le(near))
   end }
-  shared.simplex = simplex
   function Dirichlet:log_prob(value)
     local a, x = self.concentration, value_of(self, "log_prob", value, simplex)
     return (a - 1):xlogy(x):sum(-1) + a:sum(-1):lgamma() - a:lgamma():sum(-1)
@@ -243,8 +249,7 @@ return function(distributions, shared)
     local t = shared.beta_quantile(df * 0.5, flame.full_like(df, 0.5), tail, 1 - tail)
     local z = df:sqrt() * (t * -0.5):exp() * where(q:lt(0.5), -1, 1)
     local y = self.loc:detach() + self.scale:detach() * z:to(p.dtype)
-    local ends = where(p:detach():eq(0.5), self.loc:detach(), where(p:detach():gt(0.5), math.huge,
-      -math.huge))
+    local ends = where(p:detach():eq(0.5), self.loc:detach(), beyond(p, -math.huge))
     y = where(inside, y, ends)
     return followed(y, p, self:cdf(where(y:isfinite(), y, 0)), self:log_prob(where(y:isfinite(),
       y, 0)))
@@ -257,7 +262,7 @@ return function(distributions, shared)
     local df = self.df
     local many = where(df:gt(2), df, 3)
     local v = self.scale:square() * many / (many - 2)
-    return where(df:gt(2), v, where(df:gt(1), math.huge, 0 / 0))
+    return where(df:gt(2), v, where(df:gt(1), flame.full_like(v, math.huge), 0 / 0))
   end
   return distributions
 end

@@ -63,6 +63,9 @@ return function(distributions, shared)
       local self = new(MultivariateNormal, validate, { n })
       local all = take(self, op, { loc = loc, [name] = x },
         { { "loc", need.finite }, { name, name == "scale_tril" and triangular or symmetric } })
+      if all[1].dtype ~= "f64" and all[1].dtype ~= "f32" then
+        fail(op, "loc and %s are %s, need f32 or f64", name, all[1].dtype)
+      end
       local batch = flame.broadcast_shapes(table.move(loc.shape, 1, loc.ndim - 1, 1, {}),
         table.move(x.shape, 1, x.ndim - 2, 1, {}))
       self.batch_shape, self.loc = batch, all[1]:expand(joined(batch, { n }))
@@ -214,6 +217,12 @@ return function(distributions, shared)
     local d, w, axis = self.component_distribution, weights(self), -1 - #self.event_shape
     local off = d.mean - lifted(self, self.mean)
     return (d.variance * w):sum(axis) + (off:square() * w):sum(axis)
+  end
+  function Mixture:expand(shape)
+    local components = self.mixture_distribution.num_events
+    return distributions.MixtureSameFamily(self.mixture_distribution:expand(shape),
+      self.component_distribution:expand(joined(shape, { components })),
+      { validate_args = self.validate })
   end
   function Mixture:__tostring()
     return ("MixtureSameFamily(%s, %s)"):format(tostring(self.mixture_distribution),

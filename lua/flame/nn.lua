@@ -7,9 +7,9 @@
 -- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
 -- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
 -- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
--- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_lora.lua;
--- nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from
--- the first input, weights made of others.
+-- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_grouped.lua,
+-- nn_lora.lua; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's
+-- size from the first input, weights made of others.
 local flame = require "flame"
 
 flame.internal.load()                                  -- what flame.internal gets from Lua
@@ -56,10 +56,11 @@ end)
 ---@field training boolean
 local Module = {}
 Module.__name = "Module"
-flame.internal.named_classes.Module = Module
+--- The parent of all modules; nn.Module.extend(name) makes a class.
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
+flame.internal.named_classes.Module = Module
 
 local fields = require "flame.nn_fields"(order, kinds, fail,
   function(...) return nn.Buffer(...) end)
@@ -116,21 +117,24 @@ Module.extend = declare("Module.extend(name: str, parent?: table) -> table\n"
   .. "Module.extend(parent: table, name: str) -> table", "",
   extend, function(parent, name) return extend(name, parent) end)
 
---- A class of the library, which stands in flame.nn: the declaration of its constructor, which
---- gets the module before its parameters.
-local function class(text, init, parent)
+--- A class of the library, which stands in flame.nn or in the table 'into': the declaration of its
+--- constructor, which gets the module before its parameters.
+local function class(text, init, parent, into)
   local name = text:match("([%w_]+)%(")
   local made = extend(name, parent)
   made.init, made.constructor = declare("new " .. text, "", init), text
-  nn[name] = made
+  local t = into or nn
+  t[name] = made
   return made
 end
 --- The parameters and results of a call of a class, which goes by the class's name.
 local function call(made, text, f)
   made.forward = declare(made.__name .. ":forward" .. text, made.__name, f)
 end
+flame.internal.module_class, flame.internal.module_call = class, call
 
 
+--- What module(…) computes; to be written by a class.
 function Module.forward(...)
   local name = getmetatable((...)).__name
   fail("%s has no forward\1: define function %s:forward(…)", name, name)
@@ -505,6 +509,7 @@ require "flame.nn_copy"(nn, shared)
 require "flame.nn_average"(nn, shared)
 require "flame.nn_parametrize"(nn, shared)
 require "flame.nn_gated"(nn, shared)
+require "flame.nn_grouped"(nn, shared)
 require "flame.nn_lora"(nn, shared)
 
 return flame.internal.namespace(nn, "nn")

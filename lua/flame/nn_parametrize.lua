@@ -20,6 +20,21 @@ return function(nn, shared)
     return all and rawget(all, name) or nil
   end
 
+  --- One more behind the others; begin: what it is to be given first, through their inverses.
+  local function append(list, parametrization, begin)
+    if begin then
+      for i = #list, 1, -1 do
+        local back = list[i].right_inverse
+        if not back then
+          fail("register_parametrization", "parametrization %d has no right_inverse", i)
+        end
+        begin = back(list[i], begin)
+      end
+      list.original = nn.Parameter(begin:detach():clone(), list.original.requires_grad)
+    end
+    list[#list + 1] = parametrization
+  end
+
   --- From here on module[name] reads as parametrization(original), computed at each read; original
   --- is a parameter under module.parametrizations[name]. Several are applied in order. A
   --- parametrization with a method right_inverse(weight) says what original begins as, else it is
@@ -47,15 +62,7 @@ return function(nn, shared)
         or flame.internal.word(y), class, name, before.dtype, table.concat(before.shape, ", "))
     end
     if list then
-      if begin then
-        for i = #list, 1, -1 do
-          local back = list[i].right_inverse
-          if not back then fail(op, "parametrization %d has no right_inverse", i) end
-          begin = back(list[i], begin)
-        end
-        list.original = nn.Parameter(begin:detach():clone(), list.original.requires_grad)
-      end
-      list[#list + 1] = parametrization
+      append(list, parametrization, begin)
       return module
     end
     list = List()

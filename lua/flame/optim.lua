@@ -122,7 +122,8 @@ end
 
 local function new(class, params, values)
   local self = setmetatable({ groups = {}, state = {}, steps = 0, what = class.what, known = {},
-    moves = internal.moves or 0, defaults = {}, options = class.options, read = class.read }, class)
+    moves = internal.moves or 0, defaults = {}, options = class.options, read = class.read,
+    seen = internal.steps_of() }, class)                     -- for slips
   for key, value in pairs(values) do self.defaults[key] = value end
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do self:add_param_group(g) end
@@ -224,7 +225,7 @@ local function follow(self)
 end
 
 local function update_all(self)
-  local changed = {}
+  local changed, mine, added = {}, self.seen.number, false
   follow(self)
   for _, group in ipairs(self.groups) do
     for _, p in ipairs(group.params) do
@@ -232,6 +233,7 @@ local function update_all(self)
       if g then
         local state = state_of(self, p)
         state.step = state.step + 1
+        added = internal.gradient_used(g, mine) or added
         self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p
         for _, value in pairs(state) do
@@ -243,6 +245,8 @@ local function update_all(self)
       end
     end
   end
+  if added then internal.slip_added() end
+  internal.slip_empty(self, #changed > 0)
   return changed
 end
 
@@ -459,6 +463,13 @@ local function joint_norm(params, p)
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
 
+--- g becomes y, and stays the gradient that it was for the next step.
+local function rescale(g, y)
+  local mark = internal.gradient_mark(g)
+  g:copy_(y)
+  internal.gradient_mark(g, mark)
+end
+
 --- Scales all gradients in place so that their joint norm is at most max_norm. Gives the norm
 --- before, 0-d.
 put(optim, [[optim.clip_grad_norm(parameters: T|T[], max_norm: num|T, norm_type = 2,
@@ -477,7 +488,7 @@ put(optim, [[optim.clip_grad_norm(parameters: T|T[], max_norm: num|T, norm_type 
     end
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
     for _, p in ipairs(params) do
-      if p.grad then p.grad:copy_(p.grad * scale) end
+      if p.grad then rescale(p.grad, p.grad * scale) end
     end
     return norm
   end)
@@ -490,7 +501,7 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
   params = list_of(params)
   flame.no_grad(function()
     for _, p in ipairs(params) do
-      if p.grad then p.grad:copy_(p.grad:clamp(-c, c)) end
+      if p.grad then rescale(p.grad, p.grad:clamp(-c, c)) end
     end
   end)
 end)

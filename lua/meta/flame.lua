@@ -105,6 +105,24 @@ local LBFGS = {}
 ---@class flame.ReduceOnPlateau: flame.Schedule
 local ReduceOnPlateau = {}
 
+---@class flame.clifford.FullyConnectedProduct: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.clifford.GELU: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.clifford.GeometricProduct: flame.Module
+---@overload fun(x: flame.Tensor, y: flame.Tensor): flame.Tensor
+
+---@class flame.clifford.GradeNorm: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.clifford.Layer: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.clifford.Linear: flame.Module
+---@overload fun(x: flame.Tensor): flame.Tensor
+
 ---@class flame.AdaptiveAvgPool1d: flame.Module
 ---@overload fun(x: flame.Tensor): flame.Tensor
 
@@ -278,6 +296,10 @@ local CausalSelfAttention = {}
 
 ---@class flame.GroupNorm: flame.Module
 ---@overload fun(x: flame.Tensor): flame.Tensor
+
+---@class flame.GroupedQueryAttention: flame.Module
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, cache?: flame.KeyCache): flame.Tensor
+local GroupedQueryAttention = {}
 
 ---@class flame.Hardshrink: flame.Module
 ---@overload fun(x: flame.Tensor): flame.Tensor
@@ -616,102 +638,182 @@ function AdaptiveLogSoftmaxWithLoss:log_prob(x) end
 ---@return flame.Tensor
 function AdaptiveLogSoftmaxWithLoss:predict(x) end
 
+---@class flame.options.Algebra:embed
+---@field v? flame.Tensor
+---@field grade? integer
+
 --- The multivector that has these components in one grade, and 0 elsewhere: the way back from
 --- grade. Points and velocities are embedded as grade 1.
----@param v flame.Tensor  (components of the grade, …)
----@param grade integer   0 to dims
----@return flame.Tensor   (size, …)
+--- v (components of the grade, …), grade 0 to dims; gives (size, …).
+---@param v flame.Tensor
+---@param grade integer
+---@overload fun(options: flame.options.Algebra:embed): flame.Tensor
+---@return flame.Tensor
 function Algebra:embed(v, grade) end
+
+---@class flame.options.Algebra:fully_connected
+---@field x? flame.Tensor
+---@field y? flame.Tensor
+---@field weight? flame.Tensor
 
 --- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
 --- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
 --- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
 --- component.
----@param x flame.Tensor       (size, …, features)
----@param y flame.Tensor       the same shape
----@param weight flame.Tensor  (#paths, features, features of the result)
----@return flame.Tensor        (size, …, features of the result)
+--- x (size, …, features), y the same shape, weight (#paths, features, features of the result);
+--- gives (size, …, features of the result).
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param weight flame.Tensor
+---@overload fun(options: flame.options.Algebra:fully_connected): flame.Tensor
+---@return flame.Tensor
 function Algebra:fully_connected(x, y, weight) end
+
+---@class flame.options.Algebra:gelu
+---@field x? flame.Tensor
 
 --- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
 --- The scalar part becomes gelu(x_0), and rotations commute with it.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
+--- x (size, …); gives (size, …).
+---@param x flame.Tensor
+---@overload fun(options: flame.options.Algebra:gelu): flame.Tensor
+---@return flame.Tensor
 function Algebra:gelu(x) end
 
+---@class flame.options.Algebra:grade
+---@field x? flame.Tensor
+---@field grade? integer
+
 --- The components of one grade: (components of the grade, …).
----@param x flame.Tensor  (size, …)
----@param grade integer   0 to dims
+--- x (size, …), grade 0 to dims.
+---@param x flame.Tensor
+---@param grade integer
+---@overload fun(options: flame.options.Algebra:grade): flame.Tensor
 ---@return flame.Tensor
 function Algebra:grade(x, grade) end
+
+---@class flame.options.Algebra:grade_norm
+---@field x? flame.Tensor
+---@field eps? number  1e-6
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
 --- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
 --- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
 --- which all blades square to 0 stay as they are.
----@param x flame.Tensor  (size, …, features)
----@param eps? number     1e-6
----@return flame.Tensor   (size, …, features)
+--- x (size, …, features); gives (size, …, features).
+---@param x flame.Tensor
+---@param eps? number|flame.options.Algebra:grade_norm  1e-6
+---@overload fun(options: flame.options.Algebra:grade_norm): flame.Tensor
+---@return flame.Tensor
 function Algebra:grade_norm(x, eps) end
+
+---@class flame.options.Algebra:inverse
+---@field v? flame.Tensor
 
 --- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
 --- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
 --- 0, it is not finite.
----@param v flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
+--- v (size, …); gives (size, …).
+---@param v flame.Tensor
+---@overload fun(options: flame.options.Algebra:inverse): flame.Tensor
+---@return flame.Tensor
 function Algebra:inverse(v) end
 
+---@class flame.options.Algebra:involute
+---@field x? flame.Tensor
+
 --- The main involution: the sign of odd grades changes.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
+--- x (size, …); gives (size, …).
+---@param x flame.Tensor
+---@overload fun(options: flame.options.Algebra:involute): flame.Tensor
+---@return flame.Tensor
 function Algebra:involute(x) end
+
+---@class flame.options.Algebra:linear
+---@field x? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field bias_all? boolean  false
 
 --- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
 --- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
 --- as flash-clifford's layer does: then rotations of x do not rotate the result any more.
----@param x flame.Tensor       (size, …, features)
----@param weight flame.Tensor  (dims + 1, features, features of the result)
----@param bias? flame.Tensor   (features of the result)
----@param bias_all? boolean    false
----@return flame.Tensor        (size, …, features of the result)
+--- x (size, …, features), weight (dims + 1, features, features of the result), bias (features of
+--- the result); gives (size, …, features of the result).
+---@param x flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.Algebra:linear
+---@param bias_all? boolean|flame.options.Algebra:linear  false
+---@overload fun(options: flame.options.Algebra:linear): flame.Tensor
+---@return flame.Tensor
 function Algebra:linear(x, weight, bias, bias_all) end
+
+---@class flame.options.Algebra:norm
+---@field x? flame.Tensor
 
 --- The norm of each multivector, the root of |scalar part of x times its
 --- reverse|. Its gradient at 0 is 0.
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (…)
+--- x (size, …); gives (…).
+---@param x flame.Tensor
+---@overload fun(options: flame.options.Algebra:norm): flame.Tensor
+---@return flame.Tensor
 function Algebra:norm(x) end
+
+---@class flame.options.Algebra:product
+---@field x? flame.Tensor
+---@field y? flame.Tensor
+---@field weight? flame.Tensor
 
 --- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i
 --- y_j over the pairs of blades whose product is c times the component's. Axes after the first
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
 --- features meet their like, and each has weights of its own. Half types are computed in f32.
----@param x flame.Tensor        (size, …, features); without a weight any axes
----@param y flame.Tensor        the same
----@param weight? flame.Tensor  (#paths, features)
----@return flame.Tensor         (size, …, features)
+--- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
+--- features).
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param weight? flame.Tensor|flame.options.Algebra:product
+---@overload fun(options: flame.options.Algebra:product): flame.Tensor
+---@return flame.Tensor
 function Algebra:product(x, y, weight) end
 
+---@class flame.options.Algebra:project
+---@field x? flame.Tensor
+---@field grades? integer
+
 --- x with all but the given grades set to 0.
----@param x flame.Tensor  (size, …)
----@param ... integer     grades, 0 to dims
----@return flame.Tensor   (size, …)
+--- x (size, …); gives (size, …).
+---@param x flame.Tensor
+---@param ... integer
+---@overload fun(options: flame.options.Algebra:project): flame.Tensor
+---@return flame.Tensor
 function Algebra:project(x, ...) end
+
+---@class flame.options.Algebra:reverse
+---@field x? flame.Tensor
 
 --- The reverse: of each blade the generators in opposite order, so that grade
 --- g gets the sign (-1)^(g (g - 1) / 2).
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
+--- x (size, …); gives (size, …).
+---@param x flame.Tensor
+---@overload fun(options: flame.options.Algebra:reverse): flame.Tensor
+---@return flame.Tensor
 function Algebra:reverse(x) end
+
+---@class flame.options.Algebra:sandwich
+---@field v? flame.Tensor
+---@field x? flame.Tensor
 
 --- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of
 --- x (Ruhe et al. 2023): a vector v reflects in the plane that it is normal to, the product of two
 --- vectors rotates by twice the angle between them, from the second to the first. In G(3,0,1)
 --- translations are among them. Axes after the first broadcast.
----@param v flame.Tensor  (size, …), all of its grades even or all odd
----@param x flame.Tensor  (size, …)
----@return flame.Tensor   (size, …)
+--- v (size, …), all of its grades even or all odd, x (size, …); gives (size, …).
+---@param v flame.Tensor
+---@param x flame.Tensor
+---@overload fun(options: flame.options.Algebra:sandwich): flame.Tensor
+---@return flame.Tensor
 function Algebra:sandwich(v, x) end
 
 ---@class flame.options.AveragedModel:update_parameters
@@ -898,6 +1000,18 @@ function GradScaler:unscale_(optimizer) end
 ---@overload fun(options: flame.options.GradScaler:update): nil
 function GradScaler:update(new_scale) end
 
+---@class flame.options.GroupedQueryAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- Room for the keys and values of up to 'length' positions of a batch, which is written token by
+--- token: for forward, which counts them in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.GroupedQueryAttention:cache): flame.KeyCache
+---@return flame.KeyCache
+function GroupedQueryAttention:cache(batch, length) end
+
 ---@class flame.options.LBFGS:step
 ---@field closure? function
 
@@ -991,10 +1105,8 @@ function Module:eval() end
 ---@return any
 function Module:float() end
 
---- what module(…) computes; to be written by a class
----@param ... any
----@return any
-function Module:forward(...) end
+--- What module(…) computes; to be written by a class.
+function Module:forward() end
 
 ---@class flame.options.Module:freeze
 ---@field patterns? string
@@ -2664,55 +2776,103 @@ Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
 flame.clamp_min_ = flame.clamp_min
+---@class flame.options.clifford.FullyConnectedProduct
+---@field algebra? flame.Algebra
+---@field inputs? integer
+---@field outputs? integer
+---@field device? string
+---@field dtype? string
+
 --- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs,
---- outputs), normal with deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
+--- outputs), normal with deviation 1 / sqrt(inputs (dims + 1)).
 ---@param algebra flame.Algebra
----@param inputs any
----@param outputs any
----@param o table?
-function clifford.FullyConnectedProduct(algebra, inputs, outputs, o) end
+---@param inputs integer
+---@param outputs integer
+---@overload fun(options: flame.options.clifford.FullyConnectedProduct): flame.clifford.FullyConnectedProduct
+---@return flame.clifford.FullyConnectedProduct
+function clifford.FullyConnectedProduct(algebra, inputs, outputs) end
+
+---@class flame.options.clifford.GELU
+---@field algebra? flame.Algebra
 
 --- The module of algebra:gelu.
 ---@param algebra flame.Algebra
+---@overload fun(options: flame.options.clifford.GELU): flame.clifford.GELU
+---@return flame.clifford.GELU
 function clifford.GELU(algebra) end
 
---- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths,
---- features), normal with deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
----@param algebra flame.Algebra
----@param features any
----@param o table?
-function clifford.GeometricProduct(algebra, features, o) end
+---@class flame.options.clifford.GeometricProduct
+---@field algebra? flame.Algebra
+---@field features? integer
+---@field device? string
+---@field dtype? string
 
---- The module of algebra:grade_norm. o: {eps = 1e-6}
+--- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths,
+--- features), normal with deviation 1 / sqrt(dims + 1).
 ---@param algebra flame.Algebra
----@param o table?
-function clifford.GradeNorm(algebra, o) end
+---@param features integer
+---@overload fun(options: flame.options.clifford.GeometricProduct): flame.clifford.GeometricProduct
+---@return flame.clifford.GeometricProduct
+function clifford.GeometricProduct(algebra, features) end
+
+---@class flame.options.clifford.GradeNorm
+---@field algebra? flame.Algebra
+---@field eps? number  1e-6
+---@field device? string
+---@field dtype? string
+
+--- The module of algebra:grade_norm.
+---@param algebra flame.Algebra
+---@overload fun(options: flame.options.clifford.GradeNorm): flame.clifford.GradeNorm
+---@return flame.clifford.GradeNorm
+function clifford.GradeNorm(algebra) end
+
+---@class flame.options.clifford.Layer
+---@field algebra? flame.Algebra
+---@field features? integer
+---@field normalize? boolean  true
+---@field fully_connected? boolean  false
+---@field bias? boolean|"all"|"scalar"  true
+---@field eps? number  1e-6
+---@field device? string
+---@field dtype? string
 
 --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully
---- connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected =
---- false, bias = true ("all": of every component, as there), eps = 1e-6, device =, dtype =}.
+--- connected, and grade_norm. Features stay as many. bias = "all" is of every component, as
+--- there.
 --- Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
 --- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
 ---@param algebra flame.Algebra
----@param features any
----@param o table?
-function clifford.Layer(algebra, features, o) end
+---@param features integer
+---@overload fun(options: flame.options.clifford.Layer): flame.clifford.Layer
+---@return flame.clifford.Layer
+function clifford.Layer(algebra, features) end
+
+---@class flame.options.clifford.Linear
+---@field algebra? flame.Algebra
+---@field inputs? integer
+---@field outputs? integer
+---@field bias? boolean|"all"|"scalar"  true
+---@field device? string
+---@field dtype? string
 
 --- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with
 --- deviation 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it
 --- to every component, as flash-clifford's layer does, and the result is not equivariant any
---- more; bias = false: none. o: {bias = true, device =, dtype =}
+--- more; bias = false: none. "scalar" is true.
 ---@param algebra flame.Algebra
----@param inputs any
----@param outputs any
----@param o table?
-function clifford.Linear(algebra, inputs, outputs, o) end
+---@param inputs integer
+---@param outputs integer
+---@overload fun(options: flame.options.clifford.Linear): flame.clifford.Linear
+---@return flame.clifford.Linear
+function clifford.Linear(algebra, inputs, outputs) end
 
 --- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is
 --- Cl(2,0), {1, 1, 1} (or 3) Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares
 --- to 0. The table of products is computed from the signature once. Fields: dims, size, signature,
 --- blades, grades, paths.
----@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
+--- signature: squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1.
+---@param signature number|number[]
 ---@return flame.Algebra
 function clifford.algebra(signature) end
 
@@ -8702,6 +8862,37 @@ function nn.GaussianNLLLoss(full, eps, reduction) end
 ---@return flame.GroupNorm
 function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 
+---@class flame.options.nn.GroupedQueryAttention
+---@field embed_dim? integer
+---@field num_heads? integer
+---@field num_kv_heads? integer
+---@field head_dim? integer
+---@field causal? boolean  true
+---@field bias? boolean  false
+---@field out_bias? boolean  false
+---@field dropout? number  0
+---@field qk_norm? boolean  false
+---@field rotary_dim? integer
+---@field rope_base? number  10000
+---@field rope_scaling? any
+---@field interleaved? boolean  false
+---@field eps? number  1e-6
+---@field device? string
+---@field dtype? string
+
+--- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
+--- the same keys and values; positions turn queries and keys (rotary; the first rotary_dim
+--- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
+--- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
+--- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache = of
+--- its method}).
+---@param embed_dim integer
+---@param num_heads integer
+---@param num_kv_heads? integer|flame.options.nn.GroupedQueryAttention
+---@overload fun(options: flame.options.nn.GroupedQueryAttention): flame.GroupedQueryAttention
+---@return flame.GroupedQueryAttention
+function nn.GroupedQueryAttention(embed_dim, num_heads, num_kv_heads) end
+
 ---@class flame.options.nn.Hardshrink
 ---@field lambd? number  0.5
 ---@field inplace? boolean  false
@@ -9480,9 +9671,10 @@ function nn.MaxUnpool3d(kernel_size, stride, padding) end
 ---@return flame.Mish
 function nn.Mish(inplace) end
 
---- the parent of all modules; nn.Module.extend(name) makes a class
+--- The parent of all modules; nn.Module.extend(name) makes a class.
+---@param ... any
 ---@return flame.Module
-function nn.Module() end
+function nn.Module(...) end
 
 ---@class flame.options.nn.ModuleDict
 ---@field modules? table

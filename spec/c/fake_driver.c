@@ -502,6 +502,7 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     return FL_LT_OK;
   }
   fake.products++;
+  fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)
     for (int64_t j = 0; j < c->cols; j++)

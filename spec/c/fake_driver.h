@@ -33,6 +33,7 @@ typedef struct fake_state {
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
+  int64_t tf32;                   /* of them with operands rounded to TF32 */
   int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */

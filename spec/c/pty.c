@@ -7,9 +7,7 @@
 **
 **   send TEXT      types it; \n \r \t \e \\ and \xHH are bytes
 **   wait TEXT      goes on when the screen shows it (20 s at most; else says so, status 1)
-**   ready          waits for an empty prompt in the cursor's row, "> " or ">>
-**                  ", after what was sent
-**   bytes N        goes on when so many bytes in all have come from the program
+**   ready          waits for an empty prompt in the cursor's row, "> " or ">> "
 **   size COLS ROWS another size (SIGWINCH)
 **   signal N       a signal to the program
 **   screen         writes what the screen shows, rows that are empty at the end left out
@@ -17,6 +15,10 @@
 **   colours        writes how many sequences set colours so far
 **   mode           writes "raw" or "cooked"
 **   end            waits for the program's end and writes "status N" or "signal N"
+**
+** What looks at the screen as it is (ready, size, screen, cursor, colours) waits until the program
+** has read what was typed and waits for more. What comes is taken in small pieces, so that a step
+** which does not wait for what it needs fails without other work on the machine, too.
 **
 ** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and
 ** the sequences that a line editor needs. Others are written as "?SEQUENCE".
@@ -29,21 +31,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
-enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20 };
+enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20, TAKEN = 7 };
 
 /* UTF-8; "" is blank, "\1" the right half of a wide one */
 static char cell[MOST_ROWS][MOST_COLS][CELL];
 static int cols, rows, row, col, pending;         /* pending: the next character wraps */
 static char sequence[64];
 static int in_sequence;
-static long received, colours, sent_at;       /* sent_at: what was received before the last send */
-static int terminal;
+static long colours;
+static int terminal, other_end;
 static pid_t child;
 
 static void scroll(void) {
@@ -129,14 +132,18 @@ static void take(unsigned char byte) {
   put_char(bytes, c);
 }
 
-/* Takes what comes within the time; 0: the program has closed its side. */
+static int has_ended(void) {
+  siginfo_t how = { 0 };
+  return waitid(P_PID, (id_t)child, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == child;
+}
+
+/* Takes what comes within the time; 0: nothing comes any more. */
 static int pump(int ms) {
-  unsigned char part[4096];
+  unsigned char part[TAKEN];
   struct pollfd in = { terminal, POLLIN, 0 };
-  if (poll(&in, 1, ms) <= 0) return 1;
+  if (poll(&in, 1, ms) <= 0) return !has_ended() || poll(&in, 1, 0) > 0;
   const ssize_t n = read(terminal, part, sizeof part);
   for (ssize_t i = 0; i < n; i++) take(part[i]);
-  if (n > 0) received += n;
   return n > 0;
 }
 
@@ -163,30 +170,67 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int came(const char *text, long bytes) {
-  return text ? strstr(screen_text(), text) != NULL : received >= bytes;
-}
-
-static void await(const char *text, long bytes) {
-  const double till = now() + LIMIT;
-  int open = 1;
-  while (!came(text, bytes) && open && now() < till) open = pump(50);
-  if (came(text, bytes)) return;
-  printf("never came: %s\n%s", text ? text : "bytes", screen_text());
+static void never(const char *what) {
+  printf("never came: %s\n%s", what, screen_text());
   kill(child, SIGKILL);
   exit(1);
+}
+
+static void await(const char *text) {
+  const double till = now() + LIMIT;
+  int open = 1;
+  while (!strstr(screen_text(), text) && open && now() < till) open = pump(50);
+  if (!strstr(screen_text(), text)) never(text);
+}
+
+/* Is there input that the program has not read? poll(2) looks behind what is still on its way. */
+static int has_unread(void) {
+  return poll(&(struct pollfd){ other_end, POLLIN, 0 }, 1, 0) > 0;
+}
+
+/* Does the program sleep in a call that waits for input? A file of another system: yes. */
+static int is_asleep(void) {
+  char path[64], text[128] = "";
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)child);
+  FILE *f = fopen(path, "r");
+  if (!f) return 1;
+  const int known = fgets(text, sizeof text, f) != NULL;
+  fclose(f);
+  long call = -1;
+  unsigned long first = 1;
+  if (!known || sscanf(text, "%ld 0x%lx", &call, &first) < 1) return !known;
+  return call == SYS_ppoll || call == SYS_pselect6 ||
+#ifdef SYS_poll
+         call == SYS_poll || call == SYS_select ||
+#endif
+         (call == SYS_read && first == 0);
+}
+
+/* The program has done all that it was asked to, and the screen shows it. */
+static int is_settled(void) {
+  if (has_unread() || !is_asleep()) return 0;
+  while (poll(&(struct pollfd){ terminal, POLLIN, 0 }, 1, 0) > 0 && pump(0)) {}
+  return 1;
+}
+
+static void settle(void) {
+  const double till = now() + LIMIT;
+  int open = 1;
+  while (!is_settled() && open && now() < till) open = pump(2);
+  if (open && !is_settled()) never("the end of what the program does");
 }
 
 static int at_prompt(void) {
   char text[8] = "";
   for (int c = 0; c < 5; c++) strcat(text, strlen(cell[row][c]) == 1 ? cell[row][c] : " ");
-  return received > sent_at && (!strcmp(text, ">    ") || !strcmp(text, ">>   ")) && col <= 3;
+  return (!strcmp(text, ">    ") || !strcmp(text, ">>   ")) && col <= 3;
 }
 
 static void await_prompt(void) {
   const double till = now() + LIMIT;
-  while (now() < till && !at_prompt() && pump(50)) {}
-  if (!at_prompt()) await("a prompt", 0);
+  int there;
+  while (!(there = is_settled() && at_prompt()) && now() < till && pump(2)) {}
+  if (!there) never("a prompt");
 }
 
 static size_t unescape(char *s) {
@@ -210,7 +254,6 @@ static size_t unescape(char *s) {
 
 /* The terminal holds little: what comes meanwhile is taken. */
 static void type(const char *p, size_t n) {
-  sent_at = received;
   while (n > 0) {
     const ssize_t k = write(terminal, p, n < 256 ? n : 256);
     if (k > 0) p += k, n -= (size_t)k;
@@ -280,14 +323,13 @@ static void step(char *line) {
   char *text = strchr(line, ' ');
   text = text ? text + 1 : line + strlen(line);
   if (!strncmp(line, "send ", 5)) type(text, unescape(text));
-  else if (!strncmp(line, "wait ", 5)) unescape(text), await(text, 0);
+  else if (!strncmp(line, "wait ", 5)) unescape(text), await(text);
   else if (!strcmp(line, "ready")) await_prompt();
-  else if (sscanf(line, "bytes %d", &a) == 1) await(NULL, a);
-  else if (sscanf(line, "size %d %d", &a, &b) == 2) resize(a, b);
+  else if (sscanf(line, "size %d %d", &a, &b) == 2) settle(), resize(a, b);
   else if (sscanf(line, "signal %d", &a) == 1) kill(child, a);
-  else if (!strcmp(line, "screen")) fputs(screen_text(), stdout);
-  else if (!strcmp(line, "cursor")) printf("%d %d\n", row + 1, col + 1);
-  else if (!strcmp(line, "colours")) printf("%ld\n", colours);
+  else if (!strcmp(line, "screen")) settle(), fputs(screen_text(), stdout);
+  else if (!strcmp(line, "cursor")) settle(), printf("%d %d\n", row + 1, col + 1);
+  else if (!strcmp(line, "colours")) settle(), printf("%ld\n", colours);
   else if (!strcmp(line, "mode")) tell_mode();
   else if (!strcmp(line, "end")) finish();
   else printf("unknown step: %s\n", line);
@@ -302,9 +344,12 @@ int main(int argc, char **argv) {
   terminal = posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return 2;
   resize(cols, rows);
+  other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  if (other_end < 0) return 2;
   child = fork();
   if (child == 0) {
     setsid();
+    close(other_end);
     const int end = open(ptsname(terminal), O_RDWR);      /* becomes the controlling terminal */
     for (int i = 0; i < 3; i++) dup2(end, i);
     close(terminal);

@@ -191,6 +191,24 @@ static void products_of_every_layout_are_right(void) {
   close_fake(&c, &d);
 }
 
+static void only_f32_products_take_tf32_and_only_where_asked(void) {
+  static const int dtypes[] = { FLAME_F32, FLAME_F64 };
+  for (int on = 0; on < 2; on++) {
+    flame_context c;
+    fl_device d;
+    fake_reset();
+    setenv("FLAME_TF32", on ? "1" : "0", 1);
+    CHECK(open_fake(&c, &d) == FLAME_OK);
+    for (int i = 0; i < 2; i++) {
+      product(&d, dtypes[i], &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 },
+                                           .bs = { 5, 1 } }, 12, 20, 15);
+      CHECK(fake.products == i + 1 && fake.tf32 == on);
+    }
+    close_fake(&c, &d);
+  }
+  unsetenv("FLAME_TF32");
+}
+
 /* ---- the real compiler, where there is one ---- */
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
@@ -336,6 +354,7 @@ int main(void) {
   cubins_are_kept_on_disk_and_checked();
   a_full_disk_cache_drops_the_oldest();
   products_of_every_layout_are_right();
+  only_f32_products_take_tf32_and_only_where_asked();
   real_nvrtc_takes_the_texts();
   printf("cuda_kernels: %d passed, %d failed\n", passed, failed);
   return failed != 0;

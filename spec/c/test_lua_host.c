@@ -94,7 +94,48 @@ static void a_state_without_the_module_has_none(void) {
   lua_close(L);
 }
 
+/* What the last warning said, and how many there were. */
+static char warned[400];
+static int warnings;
+
+static void take_warning(void *arg, const char *text) {
+  CHECK(arg == &warnings);
+  snprintf(warned, sizeof warned, "%s", text);
+  warnings++;
+}
+
+static void take_lua_warning(void *arg, const char *text, int more) {
+  CHECK(arg == &warnings);
+  const size_t n = strlen(warned);
+  snprintf(warned + n, sizeof warned - n, "%s", text);
+  if (!more) warnings++;
+}
+
+static void warnings_go_to_the_host_or_to_lua(void) {
+  static const char slip[] = "local flame = require 'flame'\n"
+    "local w = flame.randn(2, 3, {requires_grad = true})\n"
+    "local y = flame.ones(2, {dtype = 'i64'})\n"
+    "for _ = 1, 3 do flame.cross_entropy(w:softmax(2), y) end\n";
+  static const char text[] = "slip:4: cross_entropy: input is the result of softmax, which "
+    "cross_entropy takes itself; give it the scores before";
+  lua_State *L = open_state(), *bare = luaL_newstate();
+  flame_lua_set_warn(L, take_warning, &warnings);
+  CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
+  CHECK(warnings == 1 && strcmp(warned, text) == 0);
+  flame_lua_set_warn(L, NULL, NULL);
+  lua_setwarnf(L, take_lua_warning, &warnings);
+  warned[0] = 0;
+  CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
+  CHECK(warnings == 1);                                   /* the line was told before */
+  CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=other") == LUA_OK && !lua_pcall(L, 0, 0, 0));
+  CHECK(warnings == 2 && strncmp(warned, "flame: other:4: cross_entropy: ", 31) == 0);
+  flame_lua_set_warn(bare, take_warning, NULL);           /* no module: nothing */
+  lua_close(L);
+  lua_close(bare);
+}
+
 int main(void) {
+  warnings_go_to_the_host_or_to_lua();
   tensors_cross_both_ways();
   a_tensor_outlives_its_state();
   tensors_of_another_context_stay_outside();

@@ -259,6 +259,35 @@ static void test_f64(void) {
   check(worst < 4e-16, "the generators' log");
 }
 
+/* Gelu's tanh form is x times a sigmoid of w, so below 0 the rounding of w counts |w| times. */
+static double gelu_w(double x) { return 1.5957691216057308 * x + 0.07135481627260025 * x * x * x; }
+static double d_gelu(double x) { return fmax(x, -30) * d_sigmoid(gelu_w(fmax(x, -30))); }
+static double d_gelu_slope(double x) {
+  const double a = fmin(fmax(x, -30), 30), w = gelu_w(a);
+  return d_sigmoid(w) * (1 + a * (1.5957691216057308 + 0.21406444881780073 * a * a) *
+                                 d_sigmoid(-w));
+}
+
+static void test_gelu(void) {
+  double worst = 0, above = 0, slope = 0;
+  for (uint64_t b = 0; b <= UINT32_MAX; b += 8209) {
+    const float x = fl_as_f32((uint32_t)b);
+    if (x != x) continue;
+    const double e = error_of(fl_gelu_tanh_f32(x), d_gelu(x));
+    worst = fmax(worst, e / (1 + fmin(150, fabs(gelu_w(x)))));
+    if (x > 0) above = fmax(above, e);
+    slope = fmax(slope, fabs((double)fl_gelu_tanh_slope_f32(x) - d_gelu_slope(x)));
+  }
+  check(worst < 2.6 && above < 2.6 && slope < 0x1p-22, "gelu_tanh and its slope");
+  check(signbit(fl_gelu_tanh_f32(-INFINITY)) && fl_gelu_tanh_f32(-INFINITY) == 0 &&
+        fl_gelu_tanh_f32(INFINITY) == INFINITY && isnan(fl_gelu_tanh_f32(NAN)) &&
+        isnan(fl_gelu_tanh_slope_f32(NAN)) && fl_gelu_tanh_slope_f32(INFINITY) == 1 &&
+        fl_gelu_tanh_slope_f32(-INFINITY) == 0, "gelu_tanh at the ends");
+  for (double x = -26; x < 40; x += 0.0137)
+    check(fabs(fl_gelu_tanh_f64(x) - d_gelu(x)) <= 1e-15 * fabs(x) &&
+          fabs(fl_gelu_tanh_slope_f64(x) - d_gelu_slope(x)) <= 2e-15, "gelu_tanh in f64");
+}
+
 /* ---- integers -------------------------------------------------------------------------------- */
 
 static void test_integers(void) {
@@ -474,6 +503,7 @@ int main(void) {
   test_pairs();
   test_floats();
   test_f64();
+  test_gelu();
   test_integers();
   test_casts();
   test_halves();

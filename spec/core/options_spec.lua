@@ -67,6 +67,7 @@ local CLASSES = {
     SELU SiLU Mish Tanh Sigmoid LogSigmoid Softsign Hardsigmoid Hardswish]] },
   { "^AveragedModel$", "use_buffers", layer }, { "^GEGLU$", "bias", 2, 2 },
   { "^SwiGLU$", "bias", 2, 2 }, { "^FeedForward$", "activation", 4 }, { "^LoRA$", "dropout", 2, 2 },
+  { "^GroupedQueryAttention$", "rope_base", 4, 2 },
   { "Pad%dd$", false },
   { "^%a+$", false,
     only = "Identity Module ModuleDict ModuleList ParameterDict ParameterList Sequential Unflatten" },

@@ -336,6 +336,60 @@ describe("distributions: forms", function()
     assert.allclose(D.Binomial(5, { probs = g.probs }):log_prob(2),
       D.Binomial(t(5), { logits = t(0.4) }):log_prob(2))
   end)
+  --- One of each, of a batch of this shape and dtype.
+  local function one_of_each(shape, dtype)
+    local function c(v) return flame.full(shape, v, { dtype = dtype }) end
+    local o, more = { dtype = dtype }, table.move(shape, 1, #shape, 1, {})
+    more[#more + 1] = 3
+    local list = { D.Normal(c(0), 1), D.Uniform(0, c(1)), D.Laplace(c(0), 1), D.Exponential(c(1)),
+      D.Gamma(c(1), 1), D.Beta(c(1), 2), D.StudentT(c(3)), D.LogNormal(c(0), 1),
+        D.Bernoulli(c(0.5)),
+      D.Geometric(c(0.5)), D.Binomial(5, c(0.5)), D.Poisson(c(2)), D.Categorical(flame.ones(more,
+        o)),
+      D.Dirichlet(flame.ones(more, o)), D.MixtureSameFamily(D.Categorical(flame.ones(more, o)),
+        D.Normal(flame.zeros(more, o), 1)), D.Independent(D.Normal(flame.zeros(more, o), 1), 1),
+      D.TransformedDistribution(D.Normal(c(0), 1), { D.TanhTransform() }) }
+    if dtype == "f64" or dtype == "f32" then
+      list[#list + 1] = D.MultivariateNormal(flame.zeros(more, o), flame.eye(3, o))
+    end
+    return list
+  end
+  it("keep their dtype and shapes in all they give, for empty batches too", function()
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
+      for _, shape in ipairs { {}, { 2 }, { 0 }, { 3, 0 } } do
+        for _, d in ipairs(one_of_each(shape, dtype)) do
+          local name = ("%s %s (%s) "):format(d.class_name, dtype, table.concat(shape, ", "))
+          local function check(what, y, batch, event)
+            local want = { table.unpack(batch) }
+            table.move(shape, 1, #shape, #want + 1, want)
+            table.move(event, 1, #event, #want + 1, want)
+            assert.same(want, y.shape, name .. what)
+            assert.equal(dtype, y.dtype, name .. what)
+            assert.is_false(y:isnan():any():item(), name .. what)
+          end
+          local x = d:sample(2)
+          if d.class_name ~= "Categorical" then check("sample", x, { 2 }, d.event_shape) end
+          check("log_prob", d:log_prob(x), { 2 }, {})
+          for _, what in ipairs { "mean", "variance", "stddev", "entropy", "cdf", "icdf" } do
+            local ok, y = pcall(function()
+              local v = d[what]
+              if type(v) ~= "function" then return v end
+              if what == "icdf" then
+                return v(d, flame.full({ 2, table.unpack(shape) }, 0.3, { dtype = dtype }))
+              end
+              return v(d, what == "cdf" and x or nil)
+            end)
+            if ok and (what == "cdf" or what == "icdf") then check(what, y, { 2 }, d.event_shape)
+            elseif ok then check(what, y, {}, what == "entropy" and {} or d.event_shape)
+            else assert.truthy(tostring(y):find "has no ", name .. tostring(y)) end
+          end
+          assert.same({ 4, table.unpack(shape) }, d:expand({ 4, table.unpack(shape) }).batch_shape)
+        end
+      end
+    end
+    refused("MultivariateNormal: loc and scale_tril are f16, need f32 or f64", D.MultivariateNormal,
+      flame.zeros(2):half(), { scale_tril = flame.eye(2):half() })
+  end)
   it("of StudentT have the moments that there are", function()
     local d = D.StudentT(t { 0.5, 1, 1.5, 2, 3 }, 7)
     assert.allclose({ 0 / 0, 0 / 0, 7, 7, 7 }, d.mean)

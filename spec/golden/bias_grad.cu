@@ -18,8 +18,10 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
   s4 *const p1 = (s4 *)w[15];
   const long long n = w[1], cols = w[9];
   const long long chunks = w[4] > 0 ? w[4] : 1;
-  const long long tile = block / chunks, chunk = block % chunks;
-  const long long outer = tile / w[5], left = tile % w[5] * 64;
+  const unsigned each = (unsigned)w[2], across = (unsigned)w[5];
+  const long long tile = (unsigned)block % each, chunk = (unsigned)block / each;
+  const long long outer = (unsigned)tile / across;
+  const long long left = (unsigned)tile % across * 64ll;
   const int tid = threadIdx.x, x = tid % 16 * 4, y = tid / 16;
   const bool vector = w[0] & 1;
   __shared__ s8 space[512];
@@ -34,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
     if (end > n) end = n;
     if (column < cols) {
       if (vector) {
-#pragma unroll 4
+#pragma unroll 8
         for (long long i = start; i < end; i += 16) {
           const long long c1 = i;
           pack<s4, 4> l0[1] = {};
@@ -46,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_grad(const __grid_constan
           }
         }
       } else {
-#pragma unroll 4
+#pragma unroll 8
         for (long long i = start; i < end; i += 16) {
           const long long c1 = i;
           pack<s4, 4> l0[1] = {};

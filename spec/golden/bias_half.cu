@@ -64,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
           const float v1 = in_bf16(l1[u].get(q));
           const float v2 = round_bf16(op_add_f32(v0, v1));
           const float v3 = round_bf16(op_erf_f32(v2));
-          const float v4 = round_bf16(op_mul_f32(v2, v3));
-          o0.put(q, bits_bf16(v4));
+          const float v4 = op_mul_f32(v2, v3);
+          o0.put(q, out_bf16(v4));
         }
         store(p2 + c0 * w[17] + c1, o0);
       }
@@ -101,8 +101,8 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
         const float v1 = in_bf16(l1[u].get(q));
         const float v2 = round_bf16(op_add_f32(v0, v1));
         const float v3 = round_bf16(op_erf_f32(v2));
-        const float v4 = round_bf16(op_mul_f32(v2, v3));
-        p2[c0 * w[17] + c1] = bits_bf16(v4);
+        const float v4 = op_mul_f32(v2, v3);
+        p2[c0 * w[17] + c1] = out_bf16(v4);
       }
     }
   }

@@ -77,12 +77,42 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
     R_amax_f32::A a5[4];
 #pragma unroll
     for (int q = 0; q < 4; q++) a5[q] = R_amax_f32::start();
-    const long long from = chunk * 32768;
+    long long base = chunk * 32768, to = base + 32768;
+    if (to > n) to = n;
 #pragma unroll 1
-    for (long long base = from; base < from + 32768 && base < n; base += 8192) {
+    for (; base + 8192 <= to; base += 8192) {
       pack<s4, 4> l1[4] = {};
 #pragma unroll
       for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
+        if (vector) {
+          {
+            const long long c1 = e;
+            l1[j] = load<4>(p0 + c0 * w[14] + c1);
+          }
+        } else {
+#pragma unroll
+          for (int q = 0; q < 4; q++) {
+            const long long c1 = e + q;
+            l1[j].put(q, p0[c0 * w[14] + c1]);
+          }
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+          const float v1 = in_f32(l1[j].get(q));
+          a5[q] = R_amax_f32::join(a5[q], (float)v1);
+        }
+      }
+    }
+#pragma unroll 1
+    for (; base < to; base += 2048) {
+      pack<s4, 4> l1[1] = {};
+#pragma unroll
+      for (int j = 0; j < 1; j++) {
         const long long e = base + (j * 512 + lane) * 4;
         if (vector) {
           if (e < n) {
@@ -98,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
         }
       }
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
+      for (int j = 0; j < 1; j++) {
         const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
@@ -120,12 +150,44 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
     R_sum_f32::A a8[4];
 #pragma unroll
     for (int q = 0; q < 4; q++) a8[q] = R_sum_f32::start();
-    const long long from = chunk * 32768;
+    long long base = chunk * 32768, to = base + 32768;
+    if (to > n) to = n;
 #pragma unroll 1
-    for (long long base = from; base < from + 32768 && base < n; base += 8192) {
+    for (; base + 8192 <= to; base += 8192) {
       pack<s4, 4> l1[4] = {};
 #pragma unroll
       for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
+        if (vector) {
+          {
+            const long long c1 = e;
+            l1[j] = load<4>(p0 + c0 * w[14] + c1);
+          }
+        } else {
+#pragma unroll
+          for (int q = 0; q < 4; q++) {
+            const long long c1 = e + q;
+            l1[j].put(q, p0[c0 * w[14] + c1]);
+          }
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+          const float v1 = in_f32(l1[j].get(q));
+          const float v6 = op_sub_f32(v1, v5);
+          const float v7 = op_exp_f32(v6);
+          a8[q] = R_sum_f32::join(a8[q], (float)v7);
+        }
+      }
+    }
+#pragma unroll 1
+    for (; base < to; base += 2048) {
+      pack<s4, 4> l1[1] = {};
+#pragma unroll
+      for (int j = 0; j < 1; j++) {
         const long long e = base + (j * 512 + lane) * 4;
         if (vector) {
           if (e < n) {
@@ -141,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
         }
       }
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
+      for (int j = 0; j < 1; j++) {
         const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
         for (int q = 0; q < 4; q++) {

@@ -24,12 +24,42 @@ extern "C" __global__ void __launch_bounds__(512) sum_all(const __grid_constant_
   R_sum_f32::A a1[4];
 #pragma unroll
   for (int q = 0; q < 4; q++) a1[q] = R_sum_f32::start();
-  const long long from = chunk * 32768;
+  long long base = chunk * 32768, to = base + 32768;
+  if (to > n) to = n;
 #pragma unroll 1
-  for (long long base = from; base < from + 32768 && base < n; base += 8192) {
+  for (; base + 8192 <= to; base += 8192) {
     pack<s4, 4> l0[4] = {};
 #pragma unroll
     for (int j = 0; j < 4; j++) {
+      const long long e = base + (j * 512 + lane) * 4;
+      if (vector) {
+        {
+          const long long c0 = e;
+          l0[j] = load<4>(p0 + c0);
+        }
+      } else {
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+          const long long c0 = e + q;
+          l0[j].put(q, p0[c0]);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const long long e = base + (j * 512 + lane) * 4;
+#pragma unroll
+      for (int q = 0; q < 4; q++) {
+        const float v0 = in_f32(l0[j].get(q));
+        a1[q] = R_sum_f32::join(a1[q], (float)v0);
+      }
+    }
+  }
+#pragma unroll 1
+  for (; base < to; base += 2048) {
+    pack<s4, 4> l0[1] = {};
+#pragma unroll
+    for (int j = 0; j < 1; j++) {
       const long long e = base + (j * 512 + lane) * 4;
       if (vector) {
         if (e < n) {
@@ -45,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(512) sum_all(const __grid_constant_
       }
     }
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
+    for (int j = 0; j < 1; j++) {
       const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
       for (int q = 0; q < 4; q++) {

@@ -147,11 +147,12 @@ describe("an algebra", function()
     refused("got a list of 7", clifford.algebra, { 1, 1, 1, 1, 1, 1, 1 })
     refused("got a list of 0", clifford.algebra, {})
     refused("got string", clifford.algebra, "Cl(3,0)")
-    refused("got nil", clifford.algebra)
+    refused("algebra: signature must be a number or a list of numbers, got nothing",
+      clifford.algebra)
     refused("algebra: generator 2 squares to 2, need 1, -1 or 0", clifford.algebra, { 1, 2 })
     refused("Algebra has no field 'prodct'; did you mean 'product'?",
       function() return clifford.algebra(2).prodct end)
-    refused("product: 4 arguments at most, got 5", function()
+    refused("product: 3 arguments at most, got 4", function()
       clifford.algebra(2):product(1, 2, 3, 4)
     end)
   end)
@@ -235,7 +236,7 @@ describe("the geometric product", function()
     assert.same(first, A:product(x, x):totable())
   end)
 
-  it("is one kernel, its gradients four, two of them for the weight", function()
+  it("is one kernel with its gradients by x and y, and one more is the weight's", function()
     local A = clifford.algebra(3)
     local x, y, w = flame.randn(8, 6, 10), flame.randn(8, 6, 10), flame.randn(20, 10)
     local g = flame.randn(8, 6, 10)
@@ -248,13 +249,28 @@ describe("the geometric product", function()
     flame.eval(x, y, w, g)
     assert.equal(1, launches(function() flame.eval((A:product(x, y))) end))
     assert.equal(1, launches(function() flame.eval((A:product(x, y, w))) end))
-    assert.equal(5, launches(function()
+    assert.equal(4 * (3 * 8 * 60 + 200), flame.stats().bytes_moved)        -- each array once
+    assert.equal(2, launches(function()
       for _, p in ipairs { x, y, w } do p:requires_grad_() end
       local r = A:product(x, y, w)
       r:backward(g)
       flame.eval(r, x.grad, y.grad, w.grad)
       x.grad, y.grad, w.grad = nil, nil, nil
     end))
+  end)
+
+  it("is one kernel with gates and norm, also in G(3,0,1)", function()
+    for _, signature in ipairs { { 1, 1, 1 }, { 0, 1, 1, 1 } } do
+      local A = clifford.algebra(signature)
+      local x, y = flame.randn(A.size, 40, 10), flame.randn(A.size, 40, 10)
+      local w = flame.randn(#A.paths, 10)
+      local function layer() flame.eval((A:grade_norm(A:product(A:gelu(x), A:gelu(y), w)))) end
+      flame.eval(x, y, w)
+      layer()
+      flame.stats("reset")
+      layer()
+      assert.equal(1, flame.stats().launches)
+    end
   end)
 end)
 
@@ -688,7 +704,7 @@ describe("mistakes", function()
       flame.zeros(7, 4, 5), x)
     refused("product: y has 1 component on axis 1, Cl(3,0) has 8", A.product, A, x, flame.zeros(1))
     refused("product: y must be a tensor, got number", A.product, A, x, 3)
-    refused("product: x must be a tensor, got nil", A.product, A)
+    refused("product: x must be a tensor, got nothing", A.product, A)
     refused("product: x has 0 axes, need 1 to 7 (components, …, features)", A.product, A,
       flame.zeros {}, x)
     refused("product: x has 8 axes", A.product, A, flame.zeros(8, 1, 1, 1, 1, 1, 1, 1), x)
@@ -711,7 +727,7 @@ describe("mistakes", function()
 
   it("in grades name those there are", function()
     refused("grade: there is no grade 4 in Cl(3,0), grades are 0 to 3", A.grade, A, x, 4)
-    refused("grade: grade must be an integer, got nil", A.grade, A, x)
+    refused("grade: grade must be an integer, got nothing", A.grade, A, x)
     refused("project: need the grades that stay", A.project, A, x)
     refused("project: there is no grade -1", A.project, A, x, 1, -1)
     refused("embed: v has shape (4, 5), grade 1 of Cl(3,0) has 3 components on axis 1", A.embed, A,
@@ -747,18 +763,21 @@ describe("mistakes", function()
   end)
 
   it("in constructors name the module", function()
-    refused("Linear: need an algebra, as clifford.algebra(3), got number", clifford.Linear, 3, 4, 4)
+    refused("Linear: algebra must be an Algebra, got number", clifford.Linear, 3, 4, 4)
     refused("Linear: inputs is 0, need a positive integer", clifford.Linear, A, 0, 4)
-    refused("Linear: outputs is nil, need a positive integer", clifford.Linear, A, 4)
-    refused('Linear: bias must be true, false or "all", got some', clifford.Linear, A, 4, 4,
+    refused("Linear: outputs must be an integer, got nothing", clifford.Linear, A, 4)
+    refused('Linear: bias must be true or false, "all" or "scalar", got string',
+      clifford.Linear, A, 4, 4,
       { bias = "some" })
     refused("Linear: no option 'bais'", clifford.Linear, A, 4, 4, { bais = true })
-    refused("GeometricProduct: features is 2.5", clifford.GeometricProduct, A, 2.5)
-    refused("FullyConnectedProduct: outputs is nil", clifford.FullyConnectedProduct, A, 2)
-    refused("GELU: need an algebra", clifford.GELU)
+    refused("GeometricProduct: features must be an integer, got number 2.5",
+      clifford.GeometricProduct, A, 2.5)
+    refused("FullyConnectedProduct: outputs must be an integer, got nothing",
+      clifford.FullyConnectedProduct, A, 2)
+    refused("GELU: algebra must be an Algebra, got nothing", clifford.GELU)
     refused("GradeNorm: no option 'epsilon'", clifford.GradeNorm, A, { epsilon = 1 })
     refused("Layer: no option 'normalise'", clifford.Layer, A, 4, { normalise = true })
-    refused("Layer: options are a table, got boolean", clifford.Layer, A, 4, true)
+    refused("Layer: 2 arguments at most, got 3", clifford.Layer, A, 4, true)
     refused("Layer: fully_connected must be true or false, got string", clifford.Layer, A, 4,
       { fully_connected = "yes" })
     refused("linear: weight has shape (4, 4, 4), need (4, 5, any)", clifford.Layer(A, 4), x)

@@ -4,6 +4,7 @@
 -- name at their defaults is the one made without.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
+local clifford = require "flame.clifford"
 local oracle = dofile "spec/support/declare_oracle.lua"
 local internal = flame.internal
 
@@ -15,7 +16,7 @@ for line in io.lines("docs/ops.md") do
   text = text and text:gsub("\1", "|")
   local name = text and text:match("^[%w_%.:]+")
   if name and (name:find("^nn%.") or name:find("^optim%.") or name:find("^data%.")
-      or name:find("^%u%w*:")) then
+      or name:find("^clifford%.") or name:find("^%u%w*:")) then
     page[name] = text
   end
 end
@@ -34,10 +35,9 @@ local VALUES = { kernel_size = 2, output_size = 2, num_groups = 2, num_heads = 2
   lengths = { 1 }, nonlinearity = "relu", name = "weight", model = function() return nn.ReLU() end,
   packed = function() return nn.utils.pack_sequence { flame.ones(2, 1) } end, rank = 2,
   schedules = function() return { optim.schedule.constant(sgd()) } end, milestones = {},
-  path = "none.npy", folder = "none", groups_of = {} }
+  path = "none.npy", folder = "none", algebra = clifford.algebra(3), signature = 3 }
 local OF_TYPE = { int = 4, num = 1, T = x, ["T|T[]"] = { x }, ["T[]"] = { x }, str = "a",
-  fn = print,
-  table = {}, ["T|T[]|table[]"] = { x }, ["num|T"] = 1, bool = true, Module = function()
+  fn = print, table = {}, ["T|T[]|table[]"] = { x }, ["num|T"] = 1, bool = true, Module = function()
     return nn.Linear(4, 4)
   end, ["Module|fn"] = print, ["num|num[]"] = 1, ["dtype|device|T"] = "f32", ["int|int[]"] = 4,
   ["table[]"] = { { lr = 1 } }, ["Module[]"] = {} }
@@ -75,7 +75,8 @@ local OBJECTS = { Module = function() return nn.Linear(4, 4) end, Optimizer = sg
   Schedule = function() return optim.schedule.constant(sgd()) end,
   ReduceOnPlateau = function() return optim.schedule.reduce_on_plateau(sgd()) end,
   GradScaler = optim.GradScaler, Batches = function() return data.batches(x) end,
-  Progress = function() return data.progress { steps = 3 } end }
+  Progress = function() return data.progress { steps = 3 } end,
+  Algebra = function() return clifford.algebra(3) end }
 
 --- A module of a class, by what its declaration requires.
 local function module_of(class)
@@ -94,7 +95,7 @@ local function find(name)
     return internal.named_classes[class] and internal.named_classes[class][method]
       or object[method], object
   end
-  local t = { nn = nn, optim = optim, data = data }
+  local t = { nn = nn, optim = optim, data = data, clifford = clifford }
   for part in name:gmatch("[^%.]+") do t = type(t) == "table" and t[part] or nil end
   return t
 end
@@ -148,7 +149,8 @@ describe("the page", function()
   end
   it("has all of them", function()
     assert.is_true(kinds.class > 140 and kinds.optim > 40 and kinds.data > 10 and kinds.Module > 35
-      and kinds.nn > 40 and kinds.GradScaler > 7 and kinds.Optimizer > 5 and kinds.Schedule > 4)
+      and kinds.nn > 40 and kinds.Algebra > 12 and kinds.GradScaler > 7 and kinds.Optimizer > 5
+      and kinds.Schedule > 4)
     for name, class in pairs(nn) do
       if type(class) == "table" and rawget(class, "__name") == name and name ~= "Module" then
         assert.truthy(page["nn." .. name], name)

@@ -21,7 +21,7 @@ describe("random programs of mixed dtypes", function()
     local kinds = { "stored leaf", "pending leaf", "given leaf", "turned leaf",
       "leaf without elements", "reduction", "reduction of widened halves",
       "reduction of the first axis", "row program", "evaluated together", "evaluated alone",
-      "given up before", "write", "view", "backward", "long" }
+      "given up before", "write", "view", "join", "backward", "long" }
     for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8",
         "u8", "bool" } do
       kinds[#kinds + 1], kinds[#kinds + 2] = dtype .. " leaf", "cast to " .. dtype

@@ -230,7 +230,7 @@ local function may_differ(s, vars, loose)
   local made = vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
   local dtype = made and made.dtype
   if COMPOSITES[s.f] or s.f == "red" and ORDERS[s.op] and O.is_float(dtype) then return true end
-  if dtype == "f64" and (ELEMENTARY[s.op] or s.f == "silu") then return true end
+  if dtype == "f64" and (ELEMENTARY[s.op] or s.f == "silu" or s.f == "gelu") then return true end
   for _, name in ipairs { "a", "b", "c", "w" } do if loose[s[name]] then return true end end
   for _, k in ipairs(s.list or {}) do if loose[k] then return true end end
   return false

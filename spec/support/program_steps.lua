@@ -32,6 +32,7 @@ local function values(run, lib)
   function run.clamp(s, x) return x:clamp(s.lo, s.hi) end
   function run.cast(s, x) return x:to(s.dtype) end
   function run.silu(_, x) return x:silu() end
+  function run.gelu(_, x) return x:gelu("tanh") end
   function run.red(s, x)
     if s.op:find "^arg" and s.axes then return x[s.op](x, s.axes[1], { keepdim = s.keep }) end
     if s.axes then return x[s.op](x, s.axes, { keepdim = s.keep }) end

@@ -13,9 +13,10 @@
 -- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1
 -- among them; leaves that are stored, pending casts, or read through a transposed layout; views of
 -- views; elementwise ops, reductions over any axes, softmax, layer_norm, var, cross_entropy,
--- products of matrices, gathers, scatters, joins; writes; which values are alive, given up, or
--- asked for together when the window is evaluated; where the window is cut; when the collector
--- runs; special values (NaN, infinities, -0, the ends of integers). Not varied: scans, sorts,
+-- products of matrices, gathers, scatters, joins, slices that are worked on alike and joined;
+-- writes; which values are alive, given up, or asked for together when the window is evaluated;
+-- where the window is cut; when the collector runs; special values (NaN, infinities, -0, the ends
+-- of integers). Not varied: scans, sorts,
 -- convolutions, transforms, factorisations and user kernels, which are steps of their own; more
 -- than 130 elements in a row, unless long; the gradients of long programs; second derivatives;
 -- layouts with a step in the reduced axis of a stored leaf, other than those of views; numbers of
@@ -544,7 +545,7 @@ function M.cross_entropy(g)
 end
 function M.silu(g)
   local a = pick(g, float)
-  return a and { f = "silu", a = a }
+  return a and { f = a // 2 % 2 == 0 and "silu" or "gelu", a = a }
 end
 function M.cast(g)
   local a = pick(g, g.smooth and float)
@@ -669,15 +670,19 @@ function M.del(g)
   return a and { f = "del", a = a }
 end
 
+M.siblings = dofile("spec/support/program_siblings.lua") {
+  O = O, pick = pick, x_of = x_of, target = target,
+}
+
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12,
   join = 2, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
   mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
   rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2,
-  read = 3, gc = 2, del = 3 }
+  read = 3, gc = 2, del = 3, siblings = 2 }
 local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6,
   join = 1, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
   mm = 1, softmax = 3, layer_norm = 4, cross_entropy = 1, silu = 1, cast = 18,
-  set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5 }
+  set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5, siblings = 6 }
 local LONGER = { leaf = 2, un = 5, bin = 12, where = 2, clamp = 1, red = 14, maxd = 1, view = 3,
   softmax = 3, layer_norm = 5, silu = 1, cast = 18, inplace = 3, read = 1, eval = 6, gc = 1,
   del = 3, widened = 5 }
@@ -914,6 +919,7 @@ function P.count_mixed(program, counts)
       if #s.drop > 0 then seen["given up before"] = true end
     elseif s.f == "set" or s.f == "inplace" then seen["write"] = true
     elseif s.f == "view" then seen["view"] = true
+    elseif s.f == "join" then seen["join"] = true
     elseif s.f == "backward" then seen["backward"] = true
     elseif ROWS[s.f] then seen["row program"] = true end
   end

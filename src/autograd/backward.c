@@ -427,7 +427,10 @@ static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
   if (!h || h->closed || !h->node) return FLAME_OK; /* nobody can ask for it any more */
   if (h->grad) {
     fl_node *sum = h->grad->node ? n_add(h->grad->node, g) : NULL;
-    if (sum) return fl_tensor_write(h->grad, sum, "backward");
+    const uint8_t used = h->grad->used;
+    const flame_status e = sum ? fl_tensor_write(h->grad, sum, "backward") : FLAME_OK;
+    if (sum && e == FLAME_OK) h->grad->used = used ? used | FL_GRAD_ADDED : 0;
+    if (sum) return e;
     if (h->grad->node) return c->err.code;
   }
   flame_tensor *t = fl_tensor_new(c, own_value(g));

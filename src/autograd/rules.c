@@ -8,6 +8,7 @@
 ** by a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"
+#include "tensor/build_util.h"
 #include <assert.h>
 #include <math.h>
 
@@ -106,6 +107,20 @@ fl_node *fl_grad_extreme(fl_node *g, fl_node *x, fl_node *other, fl_node *y) {
 fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
   flame_context *c = g->ctx;
   return n_where(n_logical_and(n_ge(x, lo), n_le(x, hi)), g, K(0));
+}
+
+/* g x1 times the second derivative of gelu's tanh form at x. With w = a x + b x^3, w' = a + 3 b x^2
+** and s = sigmoid(w) it is s (1 - s) (2 w' + 6 b x^2 + x w'^2 (1 - 2 s)): 0 beyond 12. */
+fl_node *fl_grad_gelu_slope(fl_node *g, fl_node *x1, fl_node *x) {
+  flame_context *c = g->ctx;
+  const double a = 1.5957691216057308, b = 0.07135481627260025;
+  fl_node *f = n_clamp(fl_widen(x), K(-12), K(12)), *z = n_square(f);
+  fl_node *s = n_sigmoid(n_mul(f, n_add(n_mul(z, K(b)), K(a))));
+  fl_node *slope = n_add(n_mul(z, K(3 * b)), K(a));
+  fl_node *bend = n_mul(n_mul(f, n_square(slope)), n_sub(K(1), n_add(s, s)));
+  fl_node *sum = n_add(n_add(n_add(slope, slope), n_mul(z, K(6 * b))), bend);
+  fl_node *d = n_mul(n_mul(s, n_sub(K(1), s)), sum);
+  return n_cast(n_mul(n_mul(fl_widen(g), fl_widen(x1)), d), g->dtype);
 }
 
 /* The second derivative of digamma for z > 0: eight terms of its series, then Euler and

@@ -19,6 +19,7 @@ flame_status fl_rule_structural(fl_node *y, fl_node *g, fl_node **gin);
 fl_node *fl_grad_pow_base(fl_node *g, fl_node *x1, fl_node *x2);
 fl_node *fl_grad_pow_exponent(fl_node *g, fl_node *y, fl_node *x1, fl_node *x2);
 fl_node *fl_grad_extreme(fl_node *g, fl_node *x, fl_node *other, fl_node *y);
+fl_node *fl_grad_gelu_slope(fl_node *g, fl_node *x1, fl_node *x);
 fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi);
 fl_node *fl_grad_spread(fl_node *y, fl_node *g);
 fl_node *fl_grad_prod(fl_node *g, fl_node *x, fl_node *y);

@@ -131,6 +131,12 @@ static const char doctor_chunk[] =
   "local flame = require('flame') local _ = flame.outer\n"
   "os.exit(flame.internal.doctor(print), true)\n";
 
+static void print_warning(void *arg, const char *text) {
+  (void)arg;
+  fflush(stdout);
+  fprintf(stderr, "flame: warning: %s\n", text);
+}
+
 static void open_libraries(lua_State *L, int flags) {
   if (flags & NO_ENVIRONMENT) {                  /* read by the package library */
     lua_pushboolean(L, 1);
@@ -144,6 +150,7 @@ static void open_libraries(lua_State *L, int flags) {
   lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
   lua_setfield(L, -2, "flame");
   luaL_requiref(L, "flame", luaopen_flame, 1);
+  flame_lua_set_warn(L, print_warning, NULL);
   lua_pop(L, 2);
 }
 

@@ -103,6 +103,9 @@ typedef struct fl_lua {
   uint8_t floats;             /* the dtype of new tensors that name none */
   uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* in an op that was cast, whose own ops are not */
+  int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
+  void (*warn)(void *arg, const char *text);   /* the host's; NULL: Lua's warn */
+  void *warn_arg;
 } fl_lua;
 
 static inline fl_lua *self_of(lua_State *L) {
@@ -159,6 +162,9 @@ int fl_lua_declared(lua_State *L);
 /* The arguments of a function of C whose row has a declaration: they become its parameters, in
 ** order, then what "id..." took. Returns the number of the form, or raises. */
 int fl_args(lua_State *L);
+/* Does a call that failed for its arguments stand in the script as x.f(…) for x:f(…)? Then the
+** error says so. (dotted.c) */
+void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
 /* The same in a trampoline, which has no upvalues. */
@@ -168,6 +174,10 @@ int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */
 void fl_sites_close(fl_lua *b);
+
+/* Tell of what is no error and hardly ever meant, once for each line of the script. (slip.c) */
+void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
+void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
@@ -314,7 +324,7 @@ typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_l
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
-  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[];
+  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -327,6 +337,7 @@ int fl_print_tostring(lua_State *L);
 int fl_lua_call_op(lua_State *L);              /* internal.call, call.c */
 int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
+int fl_lua_form(lua_State *L);                 /* internal.form */
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */

@@ -8,9 +8,14 @@
 ** the integers that follow. The result has x's shape, and its dtype where none is given.
 **
 ** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked.
+**
+** internal.form(what, axis, code, total, x, ...): n_form (tensor/form.h) of inputs x, ... along
+** 'axis', untracked; code: its integers, two bytes each. total: summed over the axes between the
+** components and the last, which then are gone.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"
+#include "tensor/form.h"
 
 static int read_integers(lua_State *L, int at, const char *what, int most, int64_t *out) {
   const int n = (int)lua_rawlen(L, at);
@@ -82,4 +87,34 @@ int fl_lua_attention(lua_State *L) {
   fl_node *in[] = { node_of(b, q), node_of(b, k), node_of(b, v),
                     mask ? node_of(b, mask) : &fl_none };
   return fl_lua_leave(L, b, m, out, n_attention(in[0], in[1], in[2], in[3], scale, causal));
+}
+
+/* The sums of y over all axes but the first and the last. */
+static fl_node *total_of(fl_node *y) {
+  const int rank = y ? y->shape->rank : 0;
+  const int64_t size[2] = { y ? y->shape->size[0] : 0, rank ? y->shape->size[rank - 1] : 0 };
+  uint32_t axes = 0;
+  for (int a = 1; a + 1 < rank; a++) axes |= 1u << a;
+  y = n_sum_parts(y, 0, axes);
+  return y && axes ? n_reshape(y, 2, size) : y;
+}
+
+int fl_lua_form(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *what = luaL_checkstring(L, 1);
+  const int nin = lua_gettop(L) - 4, axis = (int)luaL_checkinteger(L, 2) - 1;
+  size_t bytes = 0;
+  const char *text = luaL_checklstring(L, 3, &bytes);
+  const int total = lua_toboolean(L, 4);
+  fl_box *x[FL_FORM_INPUTS];
+  fl_node *in[FL_FORM_INPUTS] = { NULL };
+  if (nin < 1 || nin > FL_FORM_INPUTS || bytes > INT16_MAX)
+    return fl_lua_fail(L, what, "a form of %d inputs and %d bytes is too large", nin, (int)bytes);
+  for (int q = 0; q < nin; q++) x[q] = fl_arg_tensor(L, 5 + q, what, "x");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  int ok = 1;
+  for (int q = 0; q < nin; q++) ok = ok && (in[q] = node_of(b, x[q])) != NULL;
+  fl_node *y = ok ? n_form(b->c, what, axis, nin, in, text, (int)(bytes / 2)) : NULL;
+  return fl_lua_leave(L, b, m, out, total ? total_of(y) : y);
 }

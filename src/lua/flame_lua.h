@@ -24,6 +24,11 @@ FLAME_API void flame_lua_push(struct lua_State *L, flame_tensor *x);
 /* The tensor of the box at idx; NULL when there is none. Borrowed: valid while the box is. */
 FLAME_API flame_tensor *flame_lua_get(struct lua_State *L, int idx);
 
+/* Where warnings of L's module go: slips of a script that are no errors, each once for a line, as
+** "train.lua:12: cross_entropy: …". NULL, as at first: to Lua's warn. No module: nothing. */
+FLAME_API void flame_lua_set_warn(struct lua_State *L,
+                                  void (*warn)(void *arg, const char *text), void *arg);
+
 #ifdef __cplusplus
 }
 #endif

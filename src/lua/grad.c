@@ -20,6 +20,7 @@ static int g_backward(lua_State *L) {
   fl_box *x = box_at(L, 1), *seed = box_at(L, 2);
   const fl_backward how = { .create_graph = lua_toboolean(L, 4),
     .retain_graph = lua_isnil(L, 3) ? lua_toboolean(L, 4) : lua_toboolean(L, 3) };
+  b->walks++;
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = node_of(b, x) && (!seed || node_of(b, seed)) ? FLAME_OK : b->c->err.code;
   if (e == FLAME_OK) e = fl_backward_into_leaves(x->t, seed ? seed->t : NULL, how);
@@ -32,6 +33,7 @@ static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
   const fl_backward how = how_of(L, 4, op);
+  b->walks++;
   const int nr = (int)lua_rawlen(L, 1), nw = (int)lua_rawlen(L, 3), has_seeds = !lua_isnil(L, 2);
   fl_box **boxes = (fl_box **)lua_newuserdatauv(L,
       (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);
@@ -501,7 +503,7 @@ static int g_snapshot(lua_State *L) {
 
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
-  { "attention", fl_lua_attention, 0 }, { "snapshot", g_snapshot, 0 },
+  { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };

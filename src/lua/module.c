@@ -423,7 +423,8 @@ static int build(lua_State *L) {
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
-                                               fl_reg_explain, fl_reg_declare, fl_reg_cast };
+                                               fl_reg_explain, fl_reg_declare, fl_reg_cast,
+                                               fl_reg_slip };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);

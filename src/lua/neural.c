@@ -202,6 +202,7 @@ static int l_cross_entropy(lua_State *L) {
   fl_lua *b = self_of(L);
   entropy_args a;
   entropy_read(L, &a);
+  fl_lua_slip_softmax(L, b, a.x);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *y = node_of(b, a.y), *w = node_or_none(b, a.w);

@@ -423,8 +423,10 @@ static int list_ops(lua_State *L) {
   static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS",
                                        "POSITION", "" };
   lua_createtable(L, FL_OP_COUNT, 0);
+  lua_Integer n = 0;
   for (int op = 0; op < FL_OP_COUNT; op++) {
     const fl_op_info *info = &fl_ops[op];
+    if (info->inner) continue;
     const struct { const char *key, *value; } facts[] = {
         { "name", info->name }, { "form", forms[info->form] },
         { "kind", kinds[info->kind] }, { "domain", info->domain }, { "doc", info->doc } };
@@ -435,7 +437,7 @@ static int list_ops(lua_State *L) {
     }
     lua_pushboolean(L, !info->nograd);
     lua_setfield(L, -2, "tracked");
-    lua_rawseti(L, -2, op + 1);
+    lua_rawseti(L, -2, ++n);
   }
   return 1;
 }
@@ -545,7 +547,8 @@ static void register_op(lua_State *L, fl_lua *b, int module, int methods, int me
 
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta,
     int arithmetic_in) {
-  for (int op = 0; op < FL_OP_COUNT; op++) register_op(L, b, module, methods, meta, op);
+  for (int op = 0; op < FL_OP_COUNT; op++)
+    if (!fl_ops[op].inner) register_op(L, b, module, methods, meta, op);
   for (const luaL_Reg *r = operators; r->name != NULL; r++) {
     lua_pushlightuserdata(L, b);
     lua_pushvalue(L, meta);

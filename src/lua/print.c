@@ -218,6 +218,7 @@ int fl_print_tostring(lua_State *L) {
   luaL_Buffer out;
   luaL_buffinit(L, &out);
   p.out = &out;
+  b->tracked_reads += p.rank == 0 && fl_tensor_tracked(x->t);
   p.size = size;
   p.whole = whole;
   add_values(&p, values, facts_of(facts, x->t->node, fl_tensor_tracked(x->t)));

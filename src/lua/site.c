@@ -123,10 +123,11 @@ static void here_text(lua_State *L, char buf[96]) {
 
 /* A mistake found inside a function that is written in Lua is that function's: of those between
 ** here and the script, the outermost; methods and constructors of classes leave inner names.
-** What was recorded earlier keeps its own name. */
+** What was recorded earlier keeps its own name. And a method that was called with a dot is told
+** so. */
 static void name_outermost(lua_State *L, fl_error *e) {
-  lua_Debug ar;
-  if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 4)) return;
+  lua_Debug ar, inner;
+  if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 8)) return;
   for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++) {
     if (!lua_getinfo(L, "Slf", &ar)) return;
     const lua_CFunction f = lua_tocfunction(L, -1);
@@ -135,7 +136,11 @@ static void name_outermost(lua_State *L, fl_error *e) {
     if (ours && lua_tostring(L, -1) != NULL)
       snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
     lua_pop(L, 1 + ours);
-    if (ar.currentline >= 0 && !is_library(ar.source)) return;
+    if (ar.currentline >= 0 && !is_library(ar.source)) {
+      if (level > 0) fl_lua_dotted(L, e, &ar, &inner);
+      return;
+    }
+    inner = ar;
   }
 }
 

@@ -194,6 +194,7 @@ static int v_item(lua_State *L) {
   if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element",
       fl_lua_shape_of(text, n));
   const int dtype = n->dtype;
+  b->tracked_reads += fl_tensor_tracked(x->t);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *now = node_of(b, x);
   fl_lua_leave_status(L, b, m, now ? fl_read_node(b->c, now, value,

@@ -2,6 +2,7 @@
 ** Cells from program nodes: what is anchored and what stays deferred (planner.h).
 */
 #include "plan/planner.h"
+#include "tensor/form.h"
 #include <string.h>
 
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
@@ -10,17 +11,13 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
   return ~n->slot;
 }
 
-/* Cell that an input position refers to through views; -1 for externals and scalars. */
-static int32_t input_cell(const fl_node *n, int i) {
-  const fl_node *q = n->in[i];
-  if (!q) return -1;
-  if (q->state == FL_PENDING && q->base) q = q->base;
-  return q->state == FL_PENDING ? q->slot : -1;
+/* Cell that an input position refers to through views and pieces; -1 for externals and scalars. */
+static int32_t input_cell(const fl_planner *P, const fl_node *n, int i) {
+  return n->in[i] ? fl_plan_source(P, n->in[i]) : -1;
 }
 
 static int is_step(int op) {
-  return op == FL_OP_matmul || op == FL_OP_cat || op == FL_OP_setslice || op == FL_OP_scatter ||
-         op == FL_OP_call;
+  return op == FL_OP_matmul || op == FL_OP_setslice || op == FL_OP_scatter || op == FL_OP_call;
 }
 
 static int op_cost(int op) {
@@ -72,9 +69,36 @@ static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   return (n->op == FL_OP_gather && i == 0) || (n->op == FL_OP_scatter && i > 0);
 }
 
+/* What is in pieces needs memory where somebody reads more than one of them or wants its input in
+** memory. A form reads its inputs by component. */
+static void anchor_pieced(fl_planner *P, const fl_node *n) {
+  for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
+    int64_t offset;
+    const fl_ref t = n->in[i] ? fl_plan_target(P->p, n->in[i], &offset) : -1;
+    if (t >= 0 && (wants_memory(P, n, i) || !fl_plan_in_piece(P, n->in[i])))
+      P->cell.at[t].anchored = 1;
+  }
+}
+
+/* So many times a form reads input i, which may be deferred or a cat of pieces. */
+static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
+  const fl_form_code *f = n->attr->form;
+  const int32_t t = fl_plan_source(P, n->in[i]);
+  if (t < 0) return;
+  P->cell.at[t].consumers += fl_form_components(f);
+  const fl_node *q = P->cell.at[t].node;
+  for (int k = 0; q->op == FL_OP_cat && !P->cell.at[t].anchored && k < q->nin; k++) {
+    const int32_t part = fl_plan_source(P, q->in[k]);
+    if (part >= 0) P->cell.at[part].consumers += fl_form_components(f);
+  }
+}
+
 static void anchor_inputs(fl_planner *P, const fl_node *n) {
+  if (n->op == FL_OP_cat && !P->cell.at[n->slot].anchored) return;     /* its readers count */
+  for (int i = 0; n->op == FL_OP_form && i < n->nin; i++) count_form_reads(P, n, i);
+  if (n->op == FL_OP_form) return;
   for (int i = 0; i < n->nin; i++) {
-    const int32_t t = input_cell(n, i);
+    const int32_t t = input_cell(P, n, i);
     if (t < 0) continue;
     P->cell.at[t].consumers++;
     if (n->shape->numel / FL_WIDE >= P->cell.at[t].shape->numel) P->cell.at[t].wide = 1;
@@ -91,7 +115,7 @@ static void take_check(fl_planner *P, int32_t t) {
   if (!q || cell->home >= 0 || n->in[2]->shape->numel == 0 || n->shape->numel == 0) return;
   if (q->state != FL_PENDING || q->op != FL_OP_index || q->base) return;
   fl_cell *index = &P->cell.at[q->slot];
-  const int32_t from = input_cell(q, 0);
+  const int32_t from = input_cell(P, q, 0);
   if (index->live || index->consumers != 1 || (from >= 0 && !P->cell.at[from].anchored)) return;
   index->anchored = 0;
   cell->checks = 1;
@@ -126,8 +150,10 @@ static void note_read(fl_cell *cell, const fl_node *x) {
 /* Does reading its arrays at each use cost more than storing it once? */
 static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
-  if (cell->consumers < 2) return 0;
+  const int pieces = cell->node->op == FL_OP_form ? fl_form_components(cell->node->attr->form) : 1;
+  if (cell->consumers < 2 || cell->consumers <= pieces) return 0;
   if (cell->cost > FL_REPEAT_LIMIT) return 1;
+  if (cell->consumers >= FL_REPEAT_MANY && cell->leaves > 2 && cell->reads[1]) return 1;
   if (!cell->reads[FL_REPEAT_READS - 1]) return 0;
   for (int i = 0; i < FL_REPEAT_READS; i++) bytes += fl_dtype_size(cell->reads[i]->dtype);
   return bytes >= 2 * fl_dtype_size(cell->dtype);
@@ -139,14 +165,15 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
   int64_t cost = op_cost(n->op), leaves = 0, most = -1;
+  int reduced = 0;
   cell->faulty = n->op == FL_OP_index;
   memset(cell->reads, 0, sizeof cell->reads);
   *dearest = -1;
   for (int i = 0; i < n->nin; i++) {
-    const int32_t q = input_cell(n, i);
+    const int32_t q = input_cell(P, n, i);
     if (!n->in[i]) { cost++; continue; }
     if (same_before(n, i)) continue;
-    if (q >= 0 && of_reduction(cell, &P->cell.at[q])) cell->reduced = 1;
+    if (q >= 0 && of_reduction(cell, &P->cell.at[q])) reduced++;
     if (q < 0 || P->cell.at[q].anchored) {
       leaves++;
       note_read(cell, n->in[i]);
@@ -162,12 +189,41 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   }
   cell->cost = cost > 1000000 ? 1000000 : (int32_t)cost;
   cell->leaves = leaves > 1000000 ? 1000000 : (int32_t)leaves;
+  cell->reduced = (uint8_t)reduced;
+}
+
+/* The same of a component of a form, at most; its inputs count as often as it reads them. */
+static void measure_form(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node;
+  const fl_form_code *f = n->attr->form;
+  for (;;) {
+    int64_t cost = f->cost, most = 0;
+    int32_t dearest = -1;
+    for (int i = 0; i < n->nin; i++) {
+      const int32_t q = input_cell(P, n, i);
+      if (q < 0 || P->cell.at[q].anchored || same_before(n, i)) continue;
+      const int64_t mine = (int64_t)f->reads * P->cell.at[q].cost / n->nin;
+      cell->faulty |= P->cell.at[q].faulty;
+      cost += mine;
+      if (mine > most) { most = mine; dearest = q; }
+    }
+    cell->cost = cost > 1000000 ? 1000000 : (int32_t)cost;
+    cell->leaves = f->reads;
+    if (cost <= FL_FORM_LIMIT || dearest < 0) break;
+    P->cell.at[dearest].anchored = 1;
+  }
+  if (is_costly_to_repeat(cell)) cell->anchored = 1;
 }
 
 static void measure(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   int32_t dearest;
-  if (is_step(cell->node->op)) return;
+  if (cell->node->op == FL_OP_form) {
+    measure_form(P, t);
+    return;
+  }
+  if (is_step(cell->node->op) || cell->node->op == FL_OP_cat) return;
   sum_up(P, t, 0, &dearest);
   while (cell->cost > FL_COST_LIMIT && dearest >= 0) {
     P->cell.at[dearest].anchored = 1;
@@ -181,6 +237,10 @@ static void measure(fl_planner *P, int32_t t) {
   if (is_costly_to_repeat(cell)) cell->anchored = 1;
   if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
     cell->hoist = FL_HOIST_MAY;
+  if (cell->reduced > 1 && cell->shape->numel > 1 && !cell->anchored) {   /* one array, not two */
+    cell->anchored = 1;
+    cell->hoist = FL_HOIST_ASKED;
+  }
 }
 
 int fl_plan_classify(fl_planner *P) {
@@ -190,12 +250,15 @@ int fl_plan_classify(fl_planner *P) {
     fl_node *n = p->nodes.at[i];
     fl_cell *t = &P->cell.at[P->cell.n++];
     *t = (fl_cell){ .node = n, .shape = n->shape, .dtype = n->dtype, .live = p->live.at[i],
-                    .group = -1, .out = -1, .home = -1, .first = INT32_MAX, .last = -1,
+                    .group = -1, .pieces = -1, .out = -1, .home = -1, .first = INT32_MAX,
+                    .last = -1,
                     .bytes = n->shape->numel * fl_dtype_size(n->dtype) };
     if (n->home) t->home = fl_program_home(p, n->home);
     if (n->base) continue;
     t->anchored = t->live || fl_ops[n->op].fuse == FL_FUSE_R || is_step(n->op);
   }
+  for (int64_t i = 0; i < P->cell.n; i++)
+    if (!fl_is_view(&P->cell.at[i])) anchor_pieced(P, P->cell.at[i].node);
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) anchor_inputs(P, P->cell.at[i].node);
   for (int64_t i = 0; i < P->cell.n; i++)

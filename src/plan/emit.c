@@ -104,32 +104,46 @@ int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m) {
 
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a) {
   fl_group *G = fl_plan_group(P, g);
+  int reads = 0;
   for (int64_t i = 0; i < G->access.n; i++) {
     const fl_access *b = &G->access.at[i];
+    reads += !b->store;
     if (!b->store && b->ref == a.ref && b->iota == a.iota && b->gstride == a.gstride &&
         same_map(&b->map, &a.map, G->nd)) return (int)i;
   }
-  if (G->access.n >= FL_MAX_OPERANDS - 4) return FL_EMIT_REJECT;
+  if (reads >= FL_MAX_READS || G->access.n >= FL_MAX_OPERANDS) return FL_EMIT_REJECT;
   fl_access *n = FL_PUSH(P->mem, &G->access);
   if (!n) return FL_EMIT_MEMORY;
   *n = a;
   return (int)G->access.n - 1;
 }
 
+static int add_dep(fl_planner *P, int32_t g, int32_t on) {
+  fl_group *G = fl_plan_group(P, g);
+  const int32_t stage = P->group.at[on].stage;
+  if (stage > G->need) G->need = stage;
+  for (int64_t i = G->deps.n - 1; i >= 0; i--) if (G->deps.at[i] == on) return 0;
+  int32_t *d = FL_PUSH(P->mem, &G->deps);
+  if (!d) return FL_EMIT_MEMORY;
+  *d = on;
+  return 0;
+}
+
+int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
+  for (int i = 0, n = fl_plan_writers(P, t); i < n; i++) {
+    const int err = add_dep(P, g, fl_plan_writer(P, t, i));
+    if (err) return err;
+  }
+  return 0;
+}
+
 /* Read a stored cell or an external; counts the stage it needs. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
-  fl_group *G = fl_plan_group(P, g);
-  const fl_cell *t = &P->cell.at[ref];
-  if (t->group < 0) return FL_EMIT_ANCHOR - ref;
-  if (t->group == g) return FL_EMIT_REJECT;
-  const int32_t stage = P->group.at[t->group].stage;
-  if (stage > G->need) G->need = stage;
-  for (int64_t i = G->deps.n - 1; i >= 0; i--) if (G->deps.at[i] == t->group) return 0;
-  int32_t *d = FL_PUSH(P->mem, &G->deps);
-  if (!d) return FL_EMIT_MEMORY;
-  *d = t->group;
-  return 0;
+  if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;
+  for (int i = 0, n = fl_plan_writers(P, ref); i < n; i++)
+    if (fl_plan_writer(P, ref, i) == g) return FL_EMIT_REJECT;
+  return fl_plan_depend(P, g, ref);
 }
 
 static int dtype_of(fl_planner *P, fl_ref ref) {
@@ -161,14 +175,26 @@ static int repeats(fl_planner *P, int32_t g, int32_t t) {
 
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth) {
   fl_group *G = fl_plan_group(P, g);
+  if (ref < 0) ref = ~P->p->same.at[~ref];
   const int found = fl_plan_find(G, ref, m);
+  fl_ref piece;
+  fl_map pm;
   if (found >= 0) {
     if (!flat_map(m, G->nd)) G->shared++;
     return found;
   }
   if (ref < 0) return load(P, g, ref, m);
   const fl_cell *t = &P->cell.at[ref];
+  const int within = fl_plan_piece(P, ref, G->nd, G->size, m, &piece, &pm);
+  if (within && !t->anchored && depth <= FL_PULL_DEPTH)
+    return fl_plan_pull(P, g, piece, &pm, depth + 1);
+  const int there = within ? fl_plan_find(G, piece, &pm) : -1;      /* the group makes the piece */
+  if (there >= 0) {
+    G->shared++;
+    return there;
+  }
   if (t->anchored) return load(P, g, ref, m);
+  if (t->node && t->node->op == FL_OP_cat) return FL_EMIT_ANCHOR - ref;   /* read as a whole */
   if (depth > FL_PULL_DEPTH || (t->hoist && repeats(P, g, ref))) return FL_EMIT_ANCHOR - ref;
   return fl_plan_emit_cell(P, g, ref, m, depth + 1);
 }
@@ -358,16 +384,19 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
                                        .a = (uint16_t)v, .arg = (uint16_t)a }, t, m);
 }
 
+int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m) {
+  const int v = scalar(P, g, t, 0, dtype);
+  return v < 0 ? v : emit_cast(P, g, v, dtype, dtype, t, m);
+}
+
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth) {
   const fl_cell *cell = &P->cell.at[t];
   const int op = cell->node ? cell->node->op : FL_OP_copy;
   fl_ref ref;
   fl_map im;
   switch (op) {
-    case FL_OP_fill: {
-      const int v = scalar(P, g, t, 0, cell->dtype);
-      return v < 0 ? v : emit_cast(P, g, v, cell->dtype, cell->dtype, t, m);
-    }
+    case FL_OP_fill: return fl_plan_fill(P, g, t, cell->dtype, m);
+    case FL_OP_form: return fl_plan_emit_form(P, g, t, m, depth);
     case FL_OP_iota: return emit_arange(P, g, t, m);
     case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return emit_random(P, g, t, m);
     case FL_OP_index: return emit_index(P, g, t, m, depth);

@@ -87,7 +87,8 @@ typedef struct fl_instr {
 
 typedef struct fl_store { uint16_t value, operand; } fl_store;
 
-enum { FL_MAX_INSTR = 512, FL_MAX_OPERANDS = 40, FL_MAX_SCALARS = 256 };
+/* Operands that are read come first, at most FL_MAX_READS of them. */
+enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCALARS = 256 };
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;

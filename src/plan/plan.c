@@ -26,6 +26,7 @@ static void close_planner(fl_planner *P) {
   FL_DROP(P->mem, &P->cell);
   FL_DROP(P->mem, &P->todo);
   FL_DROP(P->mem, &P->fault);
+  FL_DROP(P->mem, &P->piece);
 }
 
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {

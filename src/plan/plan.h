@@ -105,6 +105,8 @@ typedef struct fl_program {
   uint8_t device;
   struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, first use order */
+  struct { int32_t *at; int64_t n, cap; } same;        /* the first of ext with i's first element */
+  struct { int32_t *at; int64_t n, cap; } bin;         /* ext by that: open addressing, -1: none */
   struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers written, first use order */
   struct { fl_scalar *at; int64_t n, cap; } scalars;
   struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */

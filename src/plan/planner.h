@@ -3,6 +3,7 @@
 **
 **   classify.c  each program node becomes a cell: view, deferred or anchored
 **   place.c     each anchored cell is put into a group, in program order
+**   pieces.c    what is joined along an axis: read and written piece by piece
 **   emit.c      pulls the expressions of a cell into a group's instruction list
 **   homes.c     writes in place and what they must wait for
 **   finish.c    order, memory, kernels -> fl_plan
@@ -27,10 +28,16 @@
 
 enum {
   FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
-  FL_LEAF_LIMIT = 28,      /* most values that it reads */
+  FL_FORM_LIMIT = 600,     /* the same of a component of a form */
+  FL_LEAF_LIMIT = 48,      /* most values that it reads */
+  FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
+  FL_ROW_JOIN_LIMIT = 400, /* where rows or columns have more, a cell brings at most */
+  FL_ROW_JOIN_MOST = 64,   /* so many */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* fewest arrays of its size for which one is not repeated, by bytes */
+  FL_REPEAT_MANY = 8,      /* consumers that do not repeat one of two arrays and something else */
   FL_WIDE = 4,             /* a broadcast to so many times the elements is one */
+  FL_FRESH_ARRAYS = 8,     /* so many a cell may always bring to a group of rows or columns */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, above any deferred depth */
   FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
@@ -53,6 +60,7 @@ typedef struct fl_cell {
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is made of */
   uint8_t base_home;      /* its old value was not copied: its home holds it already */
   int32_t group;          /* that completes it, -1 before it is placed */
+  int32_t pieces;         /* cat, form: first of the groups that write its pieces, in P->piece */
   int32_t scalar;         /* first of a call's own scalars in the plan's (finish.c) */
   fl_place place;
   int64_t bytes;
@@ -99,6 +107,7 @@ typedef struct fl_planner {
   struct { fl_cell *at; int64_t n, cap; } cell;
   struct { fl_group *at; int64_t n, cap; } group;
   struct { int32_t *at; int64_t n, cap; } todo;
+  struct { int32_t *at; int64_t n, cap; } piece;       /* groups, -1: not placed yet */
   struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes of INDEX reports */
   const fl_plan *plan;                                 /* once finish.c has described its results */
   int32_t bin[256];                                    /* newest group by space hash */
@@ -150,6 +159,25 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
 /* The linear map of a row-major array of 'shape' over a group's dims: full, or kept when its
 ** sizes are those of the kept dims only. 0: neither. *level 1: full. */
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
+/* form.c: a component of form t, seen through m. */
+int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
+/* Scalar 0 of t, as its value through m. */
+int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m);
+/* pieces.c. The component of form t that m stays in, over group g's dims; -1: none. */
+int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m);
+/* Does map m over dims of 'size' stay within one piece of cat 'ref'? Then that piece
+** (*to) and the map onto it. 0: no, or 'ref' is no cat. */
+int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, const fl_map *m,
+                  fl_ref *to, fl_map *out);
+/* Does node q lie in one piece of a cat, or in what is none? */
+int fl_plan_in_piece(const fl_planner *P, const fl_node *q);
+/* The cell that q is read from, through cats that need no memory; -1: none. */
+int32_t fl_plan_source(const fl_planner *P, const fl_node *q);
+/* The groups that complete a placed cell. */
+int fl_plan_writers(const fl_planner *P, fl_ref t);
+int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
+/* Group g reads cell t, which is placed: its stage counts, and its groups are deps. */
+int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
 /* Take back the newest cell, a copy. */
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */
@@ -170,6 +198,10 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
 ** fl_plan_make says why. */
 static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
   return (i & 255) == 255 && atomic_load_explicit(&P->c->interrupted, memory_order_relaxed);
+}
+/* Is it written by pieces? */
+static inline int fl_is_pieced(const fl_cell *t) {
+  return t->node && (t->node->op == FL_OP_cat || t->node->op == FL_OP_form);
 }
 static inline int fl_is_view(const fl_cell *t) { return t->node && t->node->base; }
 #endif

@@ -10,6 +10,7 @@
 #include "base/hooks.h"
 #include "tensor/call.h"
 #include "tensor/entry.h"
+#include "tensor/form.h"
 #include <string.h>
 
 static int is_root(const fl_node *n) {
@@ -73,17 +74,52 @@ static int add_home(fl_program *p, fl_buffer *b) {
   return 1;
 }
 
+static int is_same(const fl_node *a, const fl_node *b) {
+  return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype;
+}
+
+/* Where the external with q's first element is, or belongs. */
+static int64_t bin_of(const fl_program *p, const fl_node *q) {
+  const uint64_t key[2] = { (uint64_t)(uintptr_t)q->buffer, (uint64_t)q->offset };
+  int64_t k = (int64_t)(fl_hash64(key, sizeof key, q->dtype) & (uint64_t)(p->bin.n - 1));
+  while (p->bin.at[k] >= 0 && !is_same(p->ext.at[p->bin.at[k]], q)) k = (k + 1) & (p->bin.n - 1);
+  return k;
+}
+
+/* Twice the bins that the externals need at least. */
+static int grow_bins(fl_program *p) {
+  const int64_t n = p->bin.n ? 2 * p->bin.n : 64;
+  if (!FL_RESERVE(p->mem, &p->bin, n)) return 0;
+  p->bin.n = n;
+  for (int64_t k = 0; k < n; k++) p->bin.at[k] = -1;
+  for (int32_t i = 0; i < p->same.n; i++)
+    if (p->same.at[i] == i) p->bin.at[bin_of(p, p->ext.at[i])] = i;
+  return 1;
+}
+
+/* q becomes the last external. Others of the same first element are read as one. */
+static int add_ext(fl_program *p, fl_node *q) {
+  if (2 * p->ext.n >= p->bin.n && !grow_bins(p)) return 0;
+  fl_node **e = FL_PUSH(p->mem, &p->ext);
+  int32_t *same = e ? FL_PUSH(p->mem, &p->same) : NULL;
+  if (!same) return 0;
+  *e = q;
+  q->slot = *same = (int32_t)(p->ext.n - 1);
+  int32_t *bin = &p->bin.at[bin_of(p, q)];
+  if (*bin >= 0) *same = *bin; else *bin = q->slot;
+  return 1;
+}
+
 /* An input: slot of a program node (>= 0) or the complement of an external slot. */
 static int put_input(fl_program *p, writer *w, fl_node *q) {
   if (!q) { PUT(w, INT32_MIN, int32_t); return 1; }            /* a scalar stands there */
   int64_t s = slot_of(p, q);
   if (q->state == FL_PENDING) { PUT(w, s, int32_t); return s >= 0; }
   if (s < 0) {
-    fl_node **e = FL_PUSH(p->mem, &p->ext);
-    if (!e) return 0;
-    *e = q;
-    s = q->slot = (int32_t)(p->ext.n - 1);
+    if (!add_ext(p, q)) return 0;
+    s = q->slot;
     PUT(w, ~s, int32_t);
+    PUT(w, p->same.at[s], int32_t);
     PUT(w, q->dtype, uint8_t);
     const uintptr_t address = (uintptr_t)q->buffer->ptr +
                               (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
@@ -103,8 +139,25 @@ static void put_call(writer *w, const fl_call *call) {
   put(w, &k, sizeof k);
 }
 
+static size_t form_bytes(const fl_node *n) {
+  const fl_form_code *form = n->attr ? n->attr->form : NULL;
+  return form ? sizeof *form->code * (size_t)form->n : 0;
+}
+
+static void put_attr(writer *w, const fl_node *n) {
+  fl_attr a = *n->attr;
+  const size_t code = form_bytes(n);
+  a.what = NULL;
+  a.call = NULL;
+  a.form = NULL;
+  put(w, &a, sizeof a);
+  if (n->attr->call) put_call(w, n->attr->call);
+  if (code) PUT(w, code, uint32_t);
+  if (code) put(w, n->attr->form->code, code);
+}
+
 static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
-  const size_t need = 4096 + (size_t)n->nin * 160;
+  const size_t need = 4096 + (size_t)n->nin * 160 + form_bytes(n);
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
   PUT(&w, n->op, uint16_t);
@@ -122,13 +175,7 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
     if (!put_input(p, &w, n->base)) return 0;
   } else {
     for (int i = 0; i < n->nin; i++) if (!put_input(p, &w, n->in[i])) return 0;
-    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) {
-      fl_attr a = *n->attr;
-      a.what = NULL;
-      a.call = NULL;
-      put(&w, &a, sizeof a);
-      if (n->attr->call) put_call(&w, n->attr->call);
-    }
+    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) put_attr(&w, n);
   }
   p->key.n = w.at - p->key.at;
   fl_scalar *s = NULL;
@@ -214,13 +261,15 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
 
 void fl_program_empty(fl_program *p) {
   p->nodes.n = p->ext.n = p->homes.n = p->scalars.n = p->live.n = p->key.n = 0;
-  p->roots.n = p->todo.n = 0;
+  p->roots.n = p->todo.n = p->same.n = p->bin.n = 0;
 }
 
 void fl_program_free(fl_program *p) {
   if (!p->mem) return;
   FL_DROP(p->mem, &p->nodes);
   FL_DROP(p->mem, &p->ext);
+  FL_DROP(p->mem, &p->same);
+  FL_DROP(p->mem, &p->bin);
   FL_DROP(p->mem, &p->homes);
   FL_DROP(p->mem, &p->scalars);
   FL_DROP(p->mem, &p->live);

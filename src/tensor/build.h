@@ -112,6 +112,8 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
 fl_node *n_root(fl_node *x);                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
 fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_softmax(fl_node *x, int axis);
+/* Is it the tracked result of a softmax along this axis? */
+int fl_is_softmax(const fl_node *y, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
 /* over the last naxes; w, b may be NULL: use fl_none */
 fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);

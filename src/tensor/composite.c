@@ -145,6 +145,11 @@ fl_node *n_softmax(fl_node *x, int axis) {
   return y && mode && x->entry ? with_softmax_rule(x, y, axes) : y;
 }
 
+int fl_is_softmax(const fl_node *y, int axis) {
+  const fl_custom *f = y->entry && y->op == FL_OP_custom ? y->entry->custom : NULL;
+  return f && f->backward == softmax_back && ((const shares *)f->arg)->axes == 1u << axis;
+}
+
 /* In the compute dtype: no cast back. */
 static fl_node *log_softmax(fl_node *w, int axis) {
   const uint32_t axes = w->shape->rank ? 1u << axis : 0;
@@ -222,14 +227,8 @@ fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double
 fl_node *n_gelu(fl_node *x, int tanh_form) {
   if (!x || !need_float(x, "gelu")) return NULL;
   flame_context *c = x->ctx;
-  fl_node *f = fl_widen(x), *t;
-  if (tanh_form) {
-    fl_node *cube = n_mul(n_mul(n_square(f), f), n_num(c, 0.044715));
-    t = n_tanh(
-        n_mul(n_add(f, cube), n_num(c, 0.79788456080286535588))); /* sqrt(2 / pi) */
-  } else {
-    t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
-  }
+  if (tanh_form) return n_gelu_tanh(x);
+  fl_node *f = fl_widen(x), *t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
   return back_to(n_mul(n_mul(n_add(t, n_num(c, 1)), n_num(c, 0.5)), f), x->dtype);
 }
 
@@ -267,8 +266,8 @@ fl_node *n_dropout(fl_node *x, double p) {
 
 typedef struct loss {             /* what the parts of a cross entropy share */
   flame_context *c;
-  fl_node *logp;                  /* log probabilities in the compute dtype */
-  fl_node *weight;                /* broadcastable over logp, or fl_none */
+  fl_node *x;                     /* the input in the compute dtype */
+  fl_node *weight;                /* broadcastable over x, or fl_none */
   int axis;                       /* of the classes */
   int64_t classes;
   int reduction;
@@ -285,19 +284,20 @@ static fl_node *sum_classes(const loss *l, fl_node *x) {
 
 static fl_node *sum_all(fl_node *x) { return n_sum(x, FL_ALL_AXES, 0); }
 
-/* A (classes) vector laid along the class axis of logp. */
-static fl_node *along_classes(const loss *l, fl_node *v) {
+/* A vector laid along an axis of x. */
+static fl_node *along(fl_node *v, const fl_node *x, int axis) {
   int64_t size[FL_MAX_AXES];
   if (!v) return NULL;
-  const int rank = l->logp->shape->rank;
-  for (int a = 0; a < rank; a++) size[a] = a == l->axis ? l->classes : 1;
-  return n_reshape(v, rank, size);
+  for (int a = 0; a < x->shape->rank; a++) size[a] = a == axis ? x->shape->size[axis] : 1;
+  return n_reshape(v, x->shape->rank, size);
 }
+
+static fl_node *log_probabilities(const loss *l) { return log_softmax(l->x, l->axis); }
 
 /* The target has the input's shape without the class axis. */
 static int ids_ok(const loss *l, const fl_node *target) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT], w[FL_SHAPE_TEXT];
-  const fl_layout *s = l->logp->shape, *t = target->shape;
+  const fl_layout *s = l->x->shape, *t = target->shape;
   int64_t want[FL_MAX_AXES];
   int rank = 0;
   for (int k = 0; k < s->rank; k++) if (k != l->axis) want[rank++] = s->size[k];
@@ -315,6 +315,62 @@ static fl_node *pick(const loss *l, fl_node *chosen, fl_node *x) {
   return sum_classes(l, n_where(chosen, x, zero(l)));
 }
 
+/* Where x belongs to the class 'id', which is 1 long along the axis. */
+static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
+  if (!id) return NULL;
+  fl_node *classes = n_iota(id->ctx, id->dtype, id->device, 1, &x->shape->size[axis],
+                            (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 });
+  return n_eq(along(classes, x, axis), id);
+}
+
+/* What the gradient of log_loss reads: most, the largest along the axis; the
+** sum of e^(x - most). */
+typedef struct kept_loss { fl_node *x, *most, *sum, *id; int axis; } kept_loss;
+
+static void log_loss_release(void *arg) {
+  kept_loss *k = arg;
+  fl_mem *m = &k->id->ctx->mem;
+  fl_node_drop(k->x);
+  fl_node_drop(k->most);
+  fl_node_drop(k->sum);
+  fl_node_drop(k->id);
+  fl_free(m, k, sizeof *k);
+}
+
+/* (p - 1) g at the class, p g elsewhere. */
+static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                                  fl_node **gin) {
+  const kept_loss *k = arg;
+  fl_node *x = k->x, *gk = n_unsqueeze(g, k->axis);
+  fl_node *t = c->grad_mode ? n_mul(n_softmax(x, k->axis), gk)
+                            : n_mul(n_exp(n_sub(x, k->most)), n_div(gk, k->sum));
+  gin[0] = n_where(is_class(k->id, x, k->axis), n_sub(t, gk), t);
+  (void)y, (void)nin;
+  return gin[0] ? FLAME_OK : c->err.code;
+}
+
+/* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). Both sums are
+** of one sweep, and the gradient is a rule: no sum over the classes that are not 'id'. */
+static fl_node *log_loss(const loss *l, fl_node *id, fl_node *chosen) {
+  flame_context *c = l->c;
+  const uint8_t mode = c->grad_mode;
+  if (!id || !chosen) return NULL;
+  c->grad_mode = 0;
+  fl_node *most = n_amax(l->x, 1u << l->axis, 1), *z = n_sub(l->x, most);
+  fl_node *sum = n_sum(n_exp(z), 1u << l->axis, 1);
+  fl_node *y = n_sub(drop_axes(n_log(sum), 1u << l->axis), pick(l, chosen, z));
+  c->grad_mode = mode;
+  if (!y || !mode || !l->x->entry) return y;
+  kept_loss *k = fl_zalloc(&c->mem, sizeof *k);
+  if (!k) return fl_no_memory(c, "cross_entropy");
+  *k = (kept_loss){ l->x, most, sum, id, l->axis };
+  fl_node_hold(l->x);
+  fl_node_hold(most);
+  fl_node_hold(sum);
+  fl_node_hold(id);
+  return n_ruled(y, 1, &l->x, log_loss_back, log_loss_release, k);
+}
+
 static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   flame_context *c = l->c;
   if (!ids_ok(l, target)) return NULL;
@@ -325,22 +381,20 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
   if (!id) return NULL;
   /* half the work of a comparison */
-  const int narrow = l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64;
-  fl_node *classes =
-      along_classes(l, n_iota(c, narrow, id->device, 1, &l->classes,
-                              (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
-  fl_node *chosen = n_eq(classes, n_unsqueeze(n_cast(id, narrow), l->axis));
-  fl_node *nll = n_neg(pick(l, chosen, l->logp)), *each, *smooth = NULL;
+  id = n_unsqueeze(n_cast(id, l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64), l->axis);
+  fl_node *chosen = is_class(id, l->x, l->axis);
+  fl_node *nll = log_loss(l, id, chosen), *each, *smooth = NULL;
   const int weighted = !fl_is_none(l->weight);
   if (weighted) {
     each = n_where(valid, pick(l, chosen, l->weight), zero(l));
     nll = n_where(valid, n_mul(nll, each), zero(l));
   } else {
-    each = n_cast(valid, l->logp->dtype);
+    each = n_cast(valid, l->x->dtype);
     nll = n_where(valid, nll, zero(l));
   }
   if (l->smoothing > 0) {
-    smooth = n_neg(sum_classes(l, weighted ? n_mul(l->logp, l->weight) : l->logp));
+    fl_node *logp = log_probabilities(l);
+    smooth = n_neg(sum_classes(l, weighted ? n_mul(logp, l->weight) : logp));
     smooth = n_where(valid, smooth, zero(l));
     nll = n_add(n_mul(nll, n_num(c, 1 - l->smoothing)),
                 n_mul(smooth, n_num(c, l->smoothing / (double)l->classes)));
@@ -352,7 +406,7 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
 static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
   flame_context *c = l->c;
-  const fl_layout *s = l->logp->shape;
+  const fl_layout *s = l->x->shape;
   if (target->shape != s) {
     const int ids = target->shape->rank + 1 == s->rank;
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy",
@@ -361,11 +415,11 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
             ids ? fl_dtype_name(target->dtype) : "", ids ? FL_DO ": use target:long()" : "");
     return NULL;
   }
-  fl_node *p = n_cast(target, l->logp->dtype);
+  fl_node *p = n_cast(target, l->x->dtype);
   if (l->smoothing > 0)
     p = n_add(n_mul(p, n_num(c, 1 - l->smoothing)),
               n_num(c, l->smoothing / (double)l->classes));
-  fl_node *x = n_mul(l->logp, p);
+  fl_node *x = n_mul(log_probabilities(l), p);
   if (!fl_is_none(l->weight)) x = n_mul(x, l->weight);
   fl_node *each = n_neg(sum_classes(l, x));
   if (l->reduction == REDUCE_NONE) return each;
@@ -403,9 +457,7 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
   }
   l.classes = input->shape->size[l.axis];
   if (!has_classes(&l, input, op)) return NULL;
-  fl_node *w = fl_widen(input);
-  l.logp = w ? log_softmax(w, l.axis) : NULL;
-  if (!l.logp) return NULL;
+  if (!(l.x = fl_widen(input))) return NULL;
   l.weight = weight;
   if (!fl_is_none(weight)) {
     if (!fl_usable(weight, op)) return NULL;
@@ -414,7 +466,7 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
               FL_SHAPE(s, weight->shape), (long long)l.classes);
       return NULL;
     }
-    l.weight = along_classes(&l, n_cast(weight, l.logp->dtype));
+    l.weight = along(n_cast(weight, l.x->dtype), l.x, l.axis);
     if (!l.weight) return NULL;
   }
   fl_node *y = fl_is_float(target->dtype) ? loss_of_probabilities(&l, target)

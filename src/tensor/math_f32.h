@@ -8,18 +8,23 @@ FL_FN float fl_sqrt_f32(float x) { return sqrtf(x); }
 
 /* ---- f32: exponentials ------------------------------------------------------------- */
 
-/* p * 2^n in two steps, so that the result is rounded once where it is denormal. |n| <= 250. */
-FL_FN float fl_scale_f32(float p, int32_t n) {
-  const int32_t h = n >> 1;
-  return p * fl_as_f32((uint32_t)(h + 127) << 23) * fl_as_f32((uint32_t)(n - h + 127) << 23);
+/* p * 2^n in two steps, so that the result is rounded once where it is denormal. |n| <= 250; the
+** low 9 bits of b are those of n + 254. */
+FL_FN float fl_scale_f32(float p, uint32_t b) {
+  const uint32_t h = b << 22 & 0x7f800000u;                /* 2^(n >> 1), and the rest of n */
+  return p * fl_as_f32(h) * fl_as_f32((b << 23) - h);
 }
 
-/* x = *n ln 2 + r, |r| <= ln 2 / 2. The sum with 1.5 * 2^23 rounds to an integer and leaves
-** it in the low bits. |x| < 2^21. */
-FL_FN float fl_exp_reduce(float x, int32_t *n) {
-  const float t = fmaf(x, 1.44269502f, 0x1.8p23f), k = t - 0x1.8p23f;
-  *n = (int32_t)(fl_bits_f32(t) - 0x4b400000u);
+/* x = n ln 2 + r, |r| <= ln 2 / 2. The sum with 1.5 * 2^23 + 254 rounds to an integer and leaves
+** n + 254 in the low bits of *b. |x| < 2^21. */
+FL_FN float fl_exp_reduce(float x, uint32_t *b) {
+  const float c = 0x1.8p23f + 254.0f, t = fmaf(x, 1.44269502f, c), k = t - c;
+  *b = fl_bits_f32(t);
   return fmaf(k, 1.90465421e-09f, fmaf(k, -0.693147182f, x));
+}
+
+FL_FN float fl_exp_octaves(uint32_t b) {                   /* 2^n of such b, |n| <= 126 */
+  return fl_as_f32((b << 23) - 0x3f800000u);
 }
 
 FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
@@ -31,46 +36,65 @@ FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
   return fmaf(r * r, p, r);
 }
 
-/* x kept between -c and c; NaN goes through. (One comparison: two would be compiled badly.) */
+/* x kept at most c, at least c, or between -c and c; NaN goes through. (One comparison: two would
+** be compiled badly.) */
 #ifdef __CUDACC__
-FL_FN float fl_within(float x, float c) {                   /* the same value, sooner */
+FL_FN float fl_most_f32(float x, float c) {                 /* the same value, sooner */
   float y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(c));
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(y), "f"(-c));
   return y;
 }
+FL_FN float fl_least_f32(float x, float c) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(c));
+  return y;
+}
+FL_FN float fl_within(float x, float c) { return fl_least_f32(fl_most_f32(x, c), -c); }
 #else
+FL_FN float fl_most_f32(float x, float c) { return x > c ? c : x; }
+FL_FN float fl_least_f32(float x, float c) { return x < c ? c : x; }
 FL_FN float fl_within(float x, float c) {
   const float a = fl_abs_f32(x);
   return fl_copysign_f32(a > c ? c : a, x);
 }
 #endif
 
-/* e^x * 2^k for small k, |x| <= 105 or NaN; overflow and underflow as they should be. */
-FL_FN float fl_exp_scaled(float x, int32_t k) {
-  int32_t n;
-  const float e = fl_exp_kernel(fl_exp_reduce(x, &n)) + 1.0f;
-  return fl_scale_f32(e, n + k);
+/* 1 / x where both are normal numbers. */
+#ifdef __CUDACC__
+FL_FN float fl_recip_f32(float x) {                        /* the same value, without a branch */
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
+#else
+FL_FN float fl_recip_f32(float x) { return 1.0f / x; }
+#endif
+
+/* e^x * by, a small power of two, |x| <= 105 or NaN; overflow and underflow as they should be. */
+FL_FN float fl_exp_scaled(float x, float by) {
+  uint32_t b;
+  const float e = fl_exp_kernel(fl_exp_reduce(x, &b)) + 1.0f;
+  return fl_scale_f32(e * by, b);
 }
 
-FL_FN float fl_exp_f32(float x) { return fl_exp_scaled(fl_within(x, 105.0f), 0); }
+FL_FN float fl_exp_f32(float x) { return fl_exp_scaled(fl_within(x, 105.0f), 1.0f); }
 
 FL_FN float fl_exp2_f32(float x) {
-  const float b = fl_within(x, 152.0f), t = b + 0x1.8p23f;
-  const float r = b - (t - 0x1.8p23f);
+  const float b = fl_within(x, 152.0f), c = 0x1.8p23f + 254.0f, t = b + c;
+  const float r = b - (t - c);
   float p = 0.000153523855f;
   p = fmaf(p, r, 0.00133991241f);
   p = fmaf(p, r, 0.00961844344f);
   p = fmaf(p, r, 0.0555033199f);
   p = fmaf(p, r, 0.240226477f);
   p = fmaf(p, r, 0.693147182f);
-  return fl_scale_f32(fmaf(p, r, 1.0f), (int32_t)(fl_bits_f32(t) - 0x4b400000u));
+  return fl_scale_f32(fmaf(p, r, 1.0f), fl_bits_f32(t));
 }
 
 FL_FN float fl_expm1_f32(float x) {
-  int32_t n;
-  const float r = fl_exp_reduce(fl_within(x, 90.0f), &n);
-  const int32_t m = n < -40 ? -40 : n;
+  uint32_t b;
+  const float r = fl_exp_reduce(fl_within(x, 90.0f), &b);
+  const int32_t n = (int32_t)(b - 0x4b4000feu), m = n < -40 ? -40 : n;
   float p = 0.000198455018f;
   p = fmaf(p, r, 0.00139407208f);
   p = fmaf(p, r, 0.00833339058f);
@@ -87,13 +111,27 @@ FL_FN float fl_expm1_f32(float x) {
 /* e^-|x| */
 FL_FN float fl_exp_minus_abs(float x) {
   const float a = fl_abs_f32(x);
-  return fl_exp_scaled(-(a > 105.0f ? 105.0f : a), 0);
+  return fl_exp_scaled(-fl_most_f32(a, 105.0f), 1.0f);
 }
 
-/* sigmoid, softplus: e^-|x| never overflows, and one division is all. */
+/* Half of the octaves of e^x: x = 2 n ln 2 + r, *s = 2^n, -105 <= x <= 88 or NaN, |r| <= ln 2. */
+FL_FN float fl_exp_halve(float x, float *s) {
+  const float c = 0x1.8p23f + 127.0f, t = fmaf(x, 0.721347511f, c), k = t - c;
+  *s = fl_as_f32(fl_bits_f32(t) << 23);
+  return fmaf(k, 3.80930843e-09f, fmaf(k, -1.38629436f, x));
+}
+
+/* s s / (s s + e^-r) with x = r and the octaves of s s, so that neither end overflows. */
 FL_FN float fl_sigmoid_f32(float x) {
-  const float e = fl_exp_minus_abs(x);
-  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+  const float a = fl_within(x, 105.0f);
+  float s, p = 0.000196293797f;
+  const float r = -fl_exp_halve(fl_most_f32(a, 30.0f), &s);
+  p = fmaf(p, r, 0.00141046708f);
+  p = fmaf(p, r, 0.00833593588f);
+  p = fmaf(p, r, 0.0416612327f);
+  p = fmaf(p, r, 0.16666618f);
+  p = fmaf(p, r, 0.500000358f);
+  return fl_recip_f32(fmaf(s, s, fmaf(r * r, p, r) + 1.0f)) * s * s;
 }
 
 /* ---- f32: logarithms --------------------------------------------------------------- */
@@ -352,7 +390,7 @@ FL_FN float fl_atan2_f32(float y, float x) {
 
 FL_FN float fl_sinh_f32(float x) {
   const float a = fl_abs_f32(x), z = a * a;
-  const float h = fl_exp_scaled(a > 90.0f ? 90.0f : a, -1), g = h - 0.25f / h;
+  const float h = fl_exp_scaled(fl_most_f32(a, 90.0f), 0.5f), g = h - 0.25f / h;
   float p = 2.81695156e-06f;
   p = fmaf(p, z, 0.000198361595f);
   p = fmaf(p, z, 0.0083333496f);
@@ -362,16 +400,16 @@ FL_FN float fl_sinh_f32(float x) {
 }
 
 FL_FN float fl_cosh_f32(float x) {
-  const float a = fl_abs_f32(x), h = fl_exp_scaled(a > 90.0f ? 90.0f : a, -1);
+  const float a = fl_abs_f32(x), h = fl_exp_scaled(fl_most_f32(a, 90.0f), 0.5f);
   return h + 0.25f / h;
 }
 
 FL_FN float fl_tanh_f32(float x) {
-  const float a = fl_abs_f32(x), z = a * a, b = a > 10.0f ? 10.0f : a;
-  int32_t n;
+  const float a = fl_abs_f32(x), z = a * a, b = fl_most_f32(a, 10.0f);
+  uint32_t n;
   const float e = fl_exp_kernel(fl_exp_reduce(b + b, &n)) + 1.0f;
-  const float g = fmaf(e, fl_as_f32((uint32_t)(n + 127) << 23), 1.0f);    /* e^2a + 1 */
-  const float u = 1.0f - 2.0f / g;
+  const float g = fmaf(e, fl_exp_octaves(n), 1.0f);        /* e^2a + 1 */
+  const float u = fmaf(fl_recip_f32(g), -2.0f, 1.0f);
   float p = -0.00589529891f;
   p = fmaf(p, z, 0.02079615f);
   p = fmaf(p, z, -0.0537839048f);
@@ -427,9 +465,9 @@ FL_FN float fl_erf_f32(float x) {
   q = fmaf(q, b, -0.633346915f);
   q = fmaf(q, b, -1.12951493f);
   q = fmaf(q, b, 0.000174685701f);
-  int32_t n;
+  uint32_t n;
   const float e = fl_exp_kernel(fl_exp_reduce(q, &n)) + 1.0f;
-  const float u = fmaf(e, -fl_as_f32((uint32_t)(n + 127) << 23), 1.0f);
+  const float u = fmaf(e, -fl_exp_octaves(n), 1.0f);
   const float w = a < 0.93f ? v : u;
   return fl_copysign_f32(a != a ? a : w, x);
 }
@@ -448,7 +486,7 @@ FL_FN float fl_erfc_f32(float x) {
   h = fmaf(h, t, -0.0927639827f);
   h = fmaf(h, t, 1.27697837f);
   const float z = a * a, low = fmaf(a, a, -z);
-  int32_t n;
+  uint32_t n;
   const float e = fl_exp_kernel(fl_exp_reduce(-z, &n)) + 1.0f;
   const float g = fmaf(e, -low, e) * (h / fmaf(a, 2.0f, 1.0f));
   const float v = fl_scale_f32(g, n), w = x < 0.0f ? 2.0f - v : v;

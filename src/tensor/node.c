@@ -9,6 +9,7 @@
 ** do); otherwise nin is 0.
 */
 #include "tensor/call.h"
+#include "tensor/form.h"
 #include "tensor/entry.h"
 #include <assert.h>
 #include <string.h>
@@ -277,6 +278,7 @@ void fl_node_forget_inputs(fl_node *n) {
   n->in = n->in0;
   n->nin = 0;
   if (n->attr && n->attr->call) fl_call_free(n->ctx, n->attr->call);
+  if (n->attr && n->attr->form) fl_form_free(n->ctx, n->attr->form);
   if (n->attr) fl_slab_free(&n->ctx->attrs, n->attr);
   n->attr = NULL;
 }

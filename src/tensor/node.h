@@ -63,6 +63,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int64_t stride[FL_MAX_AXES], offset;             /* STRIDED */
   const char *what;           /* index: the public op's name in messages; static text */
   struct fl_call *call;       /* call: owned (tensor/call.h); else NULL */
+  struct fl_form_code *form;       /* form: owned (tensor/form.h); else NULL */
 } fl_attr;
 enum { FL_INDEX_NEGATIVE = 1 /* -1 is the last */, FL_INDEX_IGNORE = 2 /* -100 passes, as 0 */,
        FL_INDEX_CLASS = 4 /* "class", not "index", in the message */ };

@@ -23,6 +23,7 @@ typedef struct fl_op_info {
   const char *name, *value, *init, *domain, *doc;   /* value, init: the text of ops.def */
   int8_t form, kind, nin, fuse;
   int8_t nograd;                                    /* the result is never tracked */
+  int8_t inner;                                     /* only composites record it */
 } fl_op_info;
 extern const fl_op_info fl_ops[FL_OP_COUNT];
 int fl_op_of_name(const char *name);                /* -1: none */

@@ -277,6 +277,7 @@ flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op) {
   if (!fresh(n) || (leaf && n->entry)) n = n_copy(n);
   if (!n) return c->err.code;
   rebind(t, n);
+  t->used = 0;
   return FLAME_OK;
 }
 

@@ -6,11 +6,15 @@
 #define FL_TENSOR_TENSOR_H
 #include "tensor/context.h"
 
+enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': a backward has added to it since */
+
 struct flame_tensor {
   int32_t refs;
   uint8_t view;               /* made by a view function: writes raise */
   uint8_t retain;             /* retain_grad: a non-leaf that keeps .grad */
   uint8_t closed;
+  uint8_t used;               /* a gradient: twice the number of the optimiser whose step has read
+                              ** it, and a flag; 0 after a write of the script */
   flame_context *ctx;
   fl_node *node;              /* NULL once closed */
   struct flame_tensor *grad;  /* .grad, NULL: none */

@@ -734,6 +734,17 @@ describe("looking inside:", function()
       tostring(q:report()))
     assert.is_nil(k:report().adjoint.unordered)
   end)
+  it("an element is known to be one thread's own behind any number of other quotients", function()
+    local reads = {}
+    for by = 5, 24 do reads[#reads + 1] = ("x[i / %d]"):format(by) end
+    local q = flame.kernel { source = [[
+      __global__ void q(const float *x, const float *z, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, j = i / 4 * 8 + i % 4;
+        float s = ]] .. table.concat(reads, " + ") .. [[;
+        if (i < n) y[j] = s + z[j] * z[j + 4];
+      }]], block = { 32 } }
+    assert.is_nil(q:report().adjoint.unordered)
+  end)
   it("k:report names the lines of what is added to memory", function()
     local here = debug.getinfo(1, "l").currentline
     local q = flame.kernel [=[

@@ -31,6 +31,9 @@ local STEPS = {
   "p[I] -= q[K];", "if (p[I] > 0.2) p[J] = p[I] * q[I];", "if (j > 2) p[I] = exp(-p[I] * p[I]);",
 }
 
+local TAILS = { "p[0] = 0.25;", "p[n - 1] = 0.5;", "p[n / 2] = q[1];", "p[0] = a * a;",
+  "p[n - 1] = p[0] * q[0];", "p[1] = sin(p[1]);" }
+
 local function generator(state)
   return function(n)
     state = state * 6364136223846793005 + 1442695040888963407
@@ -71,9 +74,8 @@ local function program(random)
     list[i] = random(5) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop(random) .. " }"
       or loop(random)
   end
-  if random(6) == 1 then                     -- what a loop has read is gone afterwards
-    list[#list + 1] = (by_block and "if (t == 0) " or "")
-      .. ({ "p[0] = 0.25;", "p[n - 1] = 0.5;", "p[n / 2] = q[1];" })[random(3)]
+  if random(3) == 1 then                     -- what a loop has read is gone afterwards
+    list[#list + 1] = (by_block and "if (t == 0) " or "") .. TAILS[random(#TAILS)]
   end
   return table.concat(list, "\n  "), by_block, random(4)
 end
@@ -123,5 +125,35 @@ describe("rows rewritten in place", function()
       end
     end
     assert(right >= many // 3, ("%d of %d have a gradient"):format(right, many))
+  end)
+
+  -- That the element is the thread's own follows from n > 0, which the launch says.
+  it("by a store behind a loop that read them", function()
+    for _, body in ipairs {
+      "for (int j = 0; j < n; ++j) p[j] = sin(p[j]); p[0] = 0.25;",
+      "for (int j = 0; j < n; ++j) p[j] = sin(p[j]) * q[j]; p[n - 1] = q[0] * q[0];",
+      "for (int j = 0; j < n; ++j) a += p[j] * q[j]; p[0] = a;",
+      "for (int j = 0; j < n; ++j) { a += p[j] * p[j]; p[j] = sin(p[j]); } p[0] = 0.25;",
+      "for (int j = 0; j < n / 2; ++j) p[j] = p[j] * p[j + n / 2]; p[n / 2] = 0.25;",
+      "for (int j = 0; j + 1 < n; ++j) p[j] = sin(p[j + 1]); p[n - 1] = a;",
+      "for (int j = 1; j < n; ++j) p[j] = p[j] * p[0]; p[0] = 0.25;",
+    } do
+      assert(is_right(body, false, 2, 3, 5, 2), body)
+    end
+  end)
+  it("of which several threads may have one where the launch does not tell them apart", function()
+    local k = flame.kernel { source = [[__global__ void k(double *y, double *z, int m) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      double v = y[i * m] * y[i * m];
+      y[i * m] = 0.25;
+      z[i] = v;
+    }]], block = { 4 }, grid = { 1 }, inout = { "y" }, shape = { 4 } }
+    for _, case in ipairs { { 1, { 2, 4, 6, 8, 0 } }, { 0, { 8, 0, 0, 0, 0 } },
+      { 1, { 2, 4, 6, 8, 0 } } } do
+      local y = flame.tensor({ 1, 2, 3, 4, 5 }, { dtype = "f64", requires_grad = true })
+      local _, z = k(y, case[1])
+      z:sum():backward()
+      assert.same(case[2], y.grad:totable())
+    end
   end)
 end)

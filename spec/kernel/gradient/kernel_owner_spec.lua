@@ -46,7 +46,18 @@ local VALUES = { "x[E] * x[E]", "0.5 + 0.1 * E", "x[23 - E] + x[E]" }
 local COUNTER = "for (int j = %s; j < %s; j += %s) "
 
 -- ---- programs -----------------------------------------------------------------------------------
+-- Rows of a block at one pitch, read at another as well, which may be spelled like it.
+local function rows()
+  local own = pick { "w", "w", "2", "4" }
+  local e = "t + b * " .. own
+  local o = "t + " .. pick { "(b << w)", "(b << w)", "b * w", "b * m", "(b << 1)", "w * b + 1",
+    "b % w" }
+  return ("int b = blockIdx.x; if (t < %s && %s && %s) "):format(own, inside(e), inside(o)) ..
+    with("y[E] = x[E] * x[O];", e, o)
+end
+
 local function in_global()
+  if random(4) == 1 then return rows() end
   local vars = { "i", "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x",
     "(int)blockIdx.y", "r" }
   local lines, open = { "int r = (int)(threadIdx.y * blockDim.x + threadIdx.x);" }, 0

@@ -55,29 +55,40 @@ void fl_gemm_pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64
   else pack_bf16(y, p, n, k, s, t, w);
 }
 
-/* All tiles of a packed block; those at the edge go through a buffer. */
-#define TILES(name, T, MR, NR, TILE) \
-  static void name(const fl_gemm *g, int64_t m, int64_t n, int64_t k, const T *a, const T *b, \
-                   T *c, int64_t ldc, int add) { \
+/* All tiles of a packed block, with the columns from 'whole' on in panels of half the width. Those
+** at the edge go through a buffer. */
+#define TILES(name, T, MR, NR, TILE, HALF) \
+  static void name(const fl_gemm *g, int64_t m, int64_t n, int64_t whole, int64_t k, const T *a, \
+                   const T *b, T *c, int64_t ldc, int add) { \
     T edge[FL_GEMM_MR * FL_GEMM_NR]; \
-    for (int64_t j = 0; j < n; j += g->NR, b += k * g->NR) { \
+    for (int64_t j = 0, nr; j < n; j += nr, b += k * nr) { \
       const T *pa = a; \
+      nr = j < whole ? g->NR : g->NR / 2; \
       for (int64_t i = 0; i < m; i += g->MR, pa += k * g->MR) { \
         T *out = c + i * ldc + j; \
-        const int64_t mi = fl_min(g->MR, m - i), nj = fl_min(g->NR, n - j); \
-        if (mi == g->MR && nj == g->NR) { \
-          g->TILE(k, pa, b, out, ldc, add); \
-          continue; \
-        } \
-        g->TILE(k, pa, b, edge, g->NR, 0); \
-        for (int64_t r = 0; r < mi; r++) \
+        const int64_t mi = fl_min(g->MR, m - i), nj = fl_min(nr, n - j); \
+        const int fits = mi == g->MR && nj == nr; \
+        (j < whole ? g->TILE : g->HALF)(k, pa, b, fits ? out : edge, fits ? ldc : nr, \
+                                        fits && add); \
+        for (int64_t r = 0; r < mi && !fits; r++) \
           for (int64_t q = 0; q < nj; q++) \
-            out[r * ldc + q] = add ? out[r * ldc + q] + edge[r * g->NR + q] : edge[r * g->NR + q]; \
+            out[r * ldc + q] = add ? out[r * ldc + q] + edge[r * nr + q] : edge[r * nr + q]; \
       } \
     } \
   }
-TILES(tiles_f32, float, mr, nr, tile)
-TILES(tiles_f64, double, mr64, nr64, tile64)
+TILES(tiles_f32, float, mr, nr, tile, half)
+TILES(tiles_f64, double, mr64, nr64, tile64, half64)
+
+/* B's panels; those of half the width begin at the column that this gives. */
+static int64_t pack_columns(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s,
+                            int64_t t, int w, int64_t size) {
+  const int64_t rest = n % w, whole = rest > 0 && rest <= w / 2 ? n - rest : n;
+  const int64_t packed = size == 8 ? 8 : 4;
+  fl_gemm_pack(dtype, y, x, whole, k, s, t, w);
+  fl_gemm_pack(dtype, (char *)y + whole * k * packed, x + whole * s * size, n - whole, k, s, t,
+               w / 2);
+  return whole;
+}
 
 static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
   if (dtype == FLAME_F16) for (int64_t i = 0; i < n; i++) y[i] = fl_f16_bits(x[i]);
@@ -117,10 +128,10 @@ void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s,
     const int64_t kc = fl_min(KC, m->k - p);
     fl_gemm_pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
                  wide ? g->mr64 : g->mr);
-    fl_gemm_pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],
-                 wide ? g->nr64 : g->nr);
-    if (wide) tiles_f64(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
-    else tiles_f32(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
+    const int64_t whole = pack_columns(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc,
+                                       kc, m->bs[1], m->bs[0], wide ? g->nr64 : g->nr, size);
+    if (wide) tiles_f64(g, mc, nc, whole, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
+    else tiles_f32(g, mc, nc, whole, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
   }
   if (half)
     for (int64_t r = 0; r < mc; r++)

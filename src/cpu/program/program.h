@@ -109,6 +109,8 @@ typedef struct fl_access_info {
   uint8_t used;                     /* 1 read, 2 written, 0 without memory (an IOTA's map) */
 } fl_access_info;
 
+typedef struct fl_operand_set { uint64_t bits[(FL_MAX_OPERANDS + 63) / 64]; } fl_operand_set;
+
 typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 
 typedef struct fl_prog {
@@ -132,7 +134,7 @@ typedef struct fl_prog {
   struct { fl_draw_info *at; int64_t n, cap; } draw;
   struct { fl_chain *at; int64_t n, cap; } chain;
   fl_access_info *access;             /* one an operand */
-  uint64_t *conflict;                 /* per store: operands read after its value is made */
+  fl_operand_set *conflict;           /* per store: operands read after its value is made */
   void **address;                     /* of each operand, for this run */
   uint8_t *direct;                    /* per store, for this run */
   char *uni;                          /* 8 bytes a register */

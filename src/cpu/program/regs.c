@@ -72,14 +72,14 @@ static void place_section(placer *p, const fl_section *s, int64_t base) {
 }
 
 /* Operands read by the tile after operation 'at', or still seen by reference then. */
-static uint64_t read_after(const placer *p, const fl_section *s, int64_t at) {
-  uint64_t mask = 0;
+static fl_operand_set read_after(const placer *p, const fl_section *s, int64_t at) {
+  fl_operand_set set = { { 0 } };
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *x = &s->at[i];
     if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES))
-      mask |= (uint64_t)1 << x->arg;
+      set.bits[x->arg / 64] |= (uint64_t)1 << x->arg % 64;
   }
-  return mask;
+  return set;
 }
 
 /* Is the value that st stores as bf16 made by a chain, for it alone? */
@@ -233,10 +233,12 @@ static int overlaps(const fl_prog *g, int i, int j) {
 
 static void choose_direct(fl_prog *g, int s) {
   const int o = g->k->store[s].operand;
-  uint64_t mask = g->conflict[s];
+  const uint64_t *bits = g->conflict[s].bits;
   g->direct[s] = 1;
-  for (int i = 0; mask && i < g->k->noperand; i++, mask >>= 1)
-    if ((mask & 1) && overlaps(g, o, i)) g->direct[s] = 0;
+  for (int i = 0; i < g->k->noperand; i++) {
+    if (i % 64 == 0 && !bits[i / 64]) i += 63;
+    else if ((bits[i / 64] >> i % 64 & 1) && overlaps(g, o, i)) g->direct[s] = 0;
+  }
 }
 
 static void set_scalar(char *p, int dtype, fl_scalar v) {

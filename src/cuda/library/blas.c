@@ -1,9 +1,9 @@
 /*
-** Matrix products by cuBLASLt: f32 without TF32, f64, and half types with sums in f32 that
-** are rounded once. Ours are row-major, the library's column-major: C = A B is computed as
-** C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
-** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
-** What the library can not take (integers, odd strides, no library) is left to steps.cu.
+** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
+** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
+** is computed as C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
+** Descriptors and the heuristic's first answer are kept by shape, strides and alignment. What the
+** library can not take (integers, odd strides, no library) is left to steps.cu.
 **
 ** Pitch. Large products of half types take the library six times as long on an H200 where a size
 ** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
@@ -11,6 +11,7 @@
 ** and strides alone.
 */
 #include "cuda/library/blas.h"
+#include "base/env.h"
 #include "base/num.h"
 #include "cuda/compile/module.h"
 #include <string.h>
@@ -143,11 +144,12 @@ static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int
   return r;
 }
 
-static fl_lt_status make_descriptors(const fl_blaslt *lt, fl_gemm *g) {
+static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
+  const fl_blaslt *lt = q->lt;
   const call *x = &g->key;
   const int type = type_of(x->dtype), wide = x->dtype == FLAME_F64;
-  fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc,
-                                                wide ? FL_LT_COMPUTE_64F : FL_LT_COMPUTE_32F,
+  const int single = q->tf32 && x->dtype == FLAME_F32 ? FL_LT_COMPUTE_TF32 : FL_LT_COMPUTE_32F;
+  fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc, wide ? FL_LT_COMPUTE_64F : single,
                                                 wide ? FL_LT_R_64F : FL_LT_R_32F);
   if (r != FL_LT_OK) g->desc = NULL;
   if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSA,
@@ -219,7 +221,7 @@ static flame_status find(fl_cuda *s, const call *x, fl_gemm **out) {
   fl_gemm *g = fl_zalloc(s->mem, sizeof *g);
   if (!g) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "matmul", "no host memory");
   g->key = *x;
-  fl_lt_status r = make_descriptors(s->blas.lt, g);
+  fl_lt_status r = make_descriptors(&s->blas, g);
   if (r == FL_LT_OK) r = choose(s, g);
   if (r != FL_LT_OK) {
     gemm_free(s, g, 0);
@@ -237,6 +239,7 @@ static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
   if (q->tried) return FLAME_OK;
   q->lt = s->lib->blaslt(NULL);
+  q->tf32 = fl_env_int(FL_ENV_FLAME_TF32) != 0;
   if (q->lt) {
     const flame_status e = failed(s, q->lt->cublasLtCreate(&q->handle), "cublasLtCreate");
     if (e != FLAME_OK) {

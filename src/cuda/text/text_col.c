@@ -5,7 +5,8 @@
 ** and the last block of the tile joins them, 16 lanes again. Kept-level work is done by 64
 ** threads, a column each. Reads each operand once.
 **
-** Names: tile (of columns, over all outer kept indices), chunk, x column of the tile, y lane,
+** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
+** tiles of the same rows), chunk, x column of the tile, y lane,
 ** i reduced index, column; cols number of columns; a<v> accumulators of the four columns.
 */
 #include "cuda/text/text_form.h"
@@ -40,9 +41,11 @@ static void put_head(col_writer *c) {
   if (inner >= 0) fl_text_printf(w->out, "w[%d];\n", f->size[inner]);
   else fl_text_puts(w->out, "1;\n");
   fl_text_printf(w->out, "const long long chunks = w[%d] > 0 ? w[%d] : 1;\n", W_CHUNKS, W_CHUNKS);
-  fl_text_printf(w->out, "const long long tile = block / chunks, chunk = block %% chunks;\n"
-                 "const long long outer = tile / w[%d], left = tile %% w[%d] * %d;\n", W_TILES,
-                 W_TILES, COL_WIDTH);
+  fl_text_printf(w->out, "const unsigned each = (unsigned)w[%d], across = (unsigned)w[%d];\n"
+                 "const long long tile = (unsigned)block %% each, chunk = (unsigned)block / each;\n"
+                 "const long long outer = (unsigned)tile / across;\n"
+                 "const long long left = (unsigned)tile %% across * %dll;\n", W_ROWS, W_TILES,
+                 COL_WIDTH);
   fl_text_printf(w->out, "const int tid = threadIdx.x, x = tid %% 16 * 4, y = tid / 16;\n"
                  "const bool vector = w[%d] & %d;\n", W_FLAGS, F_VECTOR);
   if (inner >= 1) fl_text_coords(w, 0, inner, "outer");
@@ -80,11 +83,21 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
+/* Rows in flight: 128 bytes a thread. */
+static int rows_in_flight(const col_writer *c) {
+  const text_form *f = c->w->f;
+  int bytes = 0, rows = 16;
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (c->inside[v] && fl_text_packed(f, v)) bytes += 4 * fl_dtype_size(f->k->instr[v].dtype);
+  while (rows > 4 && rows * bytes > 128) rows /= 2;
+  return f->k->ninstr > 48 ? 1 : f->k->ninstr > 16 && rows > 4 ? 4 : rows;
+}
+
 static void put_loop(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
   fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
-                 f->k->ninstr > 48 ? 1 : 4, COL_LANES);
+                 rows_in_flight(c), COL_LANES);
   fl_text_coords(w, f->k->nkept, f->ndim, "i");
   fl_text_packs(w, c->inside, 4, "1");
   put_loads(c, vector);

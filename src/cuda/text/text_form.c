@@ -107,6 +107,7 @@ static void value_facts(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   int vary = V_CONST, round = 0, kept = 0;
   EACH_INPUT(i, x, {
+    f->used[x] = 1;
     if (f->vary[x] > vary) vary = f->vary[x];
     kept |= f->vary[x] == V_KEPT;
     if (f->round[x] > round) round = f->round[x];
@@ -193,7 +194,8 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   for (int v = 0; v < f->k->ninstr; v++) {
     const fl_instr *i = &f->k->instr[v];
     const int size = fl_dtype_size(i->dtype);
-    if (i->code != FL_I_LOAD || f->vary[v] != V_ELEMENT) continue;
+    const int packed = i->code == FL_I_GATHER && fl_text_packed(f, v);
+    if ((i->code != FL_I_LOAD && !packed) || f->vary[v] != V_ELEMENT) continue;
     bytes += size;
     if (size > *widest) *widest = size;
     if (size < *narrowest) *narrowest = size;
@@ -204,6 +206,13 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
     if (size < *narrowest) *narrowest = size;
   }
   return bytes;
+}
+
+/* Bytes an element of a MAP's loads and stores, all of which wait in registers. */
+static int held_bytes(const text_form *f, int loads) {
+  for (int s = 0; s < f->k->nstore; s++)
+    loads += fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
+  return loads;
 }
 
 /* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come
@@ -217,6 +226,8 @@ static void plan_map(text_form *f) {
              f->k->instr[v].dtype == FLAME_F64;
   f->vector = narrowest == 8 && !fours ? 2 : widest >= 4 ? 4 : 16 / widest;
   if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
+  while (f->vector * narrowest > 4 && !fours && f->vector * held_bytes(f, bytes) > HELD_BYTES)
+    f->vector /= 2;                                     /* a pack has whole words */
   f->unroll = 4;
   while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;
@@ -340,6 +351,11 @@ static int64_t map_span(const text_form *f) {
 
 static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nkept - 1] : 1; }
 
+/* COL: tiles over all kept indices. */
+static int64_t col_tiles(const fl_kernel *k) {
+  return k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+}
+
 static void geometry(const text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
   const int64_t m = f->cls == C_COL ? fl_ceil_div(k->n, col_chunk(k))
@@ -354,8 +370,7 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
     g->scratch = k->rows * f->nred * m * SLOT_BYTES;
     g->counters = f->split ? k->rows : 0;
   } else {
-    const int64_t tiles = k->rows
-                          ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+    const int64_t tiles = col_tiles(k);
     grid = tiles * (m > 0 ? m : 1);
     if (m > 1) g->scratch = tiles * f->nred * m * COL_WIDTH * SLOT_BYTES;
     if (m > 1) g->counters = tiles;
@@ -451,7 +466,7 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   for (int o = 0; o < k->noperand; o++) operand_words(f, o, address, word);
   scalar_words(f, scalar, word);
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
-  word[W_ROWS] = k->rows;
+  word[W_ROWS] = f->cls == C_COL ? col_tiles(k) : k->rows;
   word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? col_chunk(k) : 0;
   word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? fl_ceil_div(columns_of(k), COL_WIDTH) : 0;

@@ -23,7 +23,7 @@ typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
-       COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
+       HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
 
 typedef struct text_form {
   const fl_kernel *k;
@@ -41,6 +41,7 @@ typedef struct text_form {
   uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 a generator block */
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* reductions in a chain below the value */
+  uint8_t used[FL_MAX_INSTR];               /* another value is made of it */
   int rounds;                               /* of reductions */
   int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */

@@ -360,19 +360,30 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   fl_text_puts(w->out, "}\n");
 }
 
-/* One chunk: from 'base'; accumulators are declared outside. */
-static void put_chunk_sweep(row_writer *r, const sweep *s) {
+/* 'batch' vectors a lane at a time, without guards while all of them are in the chunk; then one
+** at a time. */
+static void put_chunk_run(row_writer *r, const sweep *s, int batch, int whole) {
   text_writer *w = r->w;
-  const text_form *f = w->f;
+  const int step = batch * w->f->lanes * ROW_VECTOR;
   char count[16];
-  snprintf(count, sizeof count, "%d", r->batch);
-  fl_text_printf(w->out, "const long long from = chunk * %d;\n#pragma unroll 1\n"
-                 "for (long long base = from; base < from + %d && base < n; base += %d) {\n",
-                 ROW_CHUNK, ROW_CHUNK, r->batch * f->lanes * ROW_VECTOR);
+  snprintf(count, sizeof count, "%d", batch);
+  fl_text_puts(w->out, "#pragma unroll 1\n");
+  if (whole) fl_text_printf(w->out, "for (; base + %d <= to; base += %d) {\n", step, step);
+  else fl_text_printf(w->out, "for (; base < to; base += %d) {\n", step);
+  w->f->full = (uint8_t)whole;
   fl_text_packs(w, s->need, ROW_VECTOR, count);
-  put_loads(r, s->need, r->batch);
-  put_compute(r, s, r->cached, r->batch);
+  put_loads(r, s->need, batch);
+  put_compute(r, s, r->cached, batch);
+  w->f->full = 0;
   fl_text_puts(w->out, "}\n");
+}
+
+/* One chunk; accumulators are declared outside. */
+static void put_chunk_sweep(row_writer *r, const sweep *s) {
+  fl_text_printf(r->w->out, "long long base = chunk * %d, to = base + %d;\nif (to > n) to = n;\n",
+                 ROW_CHUNK, ROW_CHUNK);
+  put_chunk_run(r, s, r->batch, 1);
+  put_chunk_run(r, s, 1, 0);
 }
 
 static void put_slots(row_writer *r, int v, const char *tail) {

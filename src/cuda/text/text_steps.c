@@ -43,6 +43,13 @@ static void call_each(fl_text_step *s, const char *entry, int64_t items) {
   call(s, entry, grid < 1 ? 1 : grid > MOST_BLOCKS ? MOST_BLOCKS : grid, THREADS);
 }
 
+/* Threads that share a key: as sharers() of kernels/steps.cu. */
+static int64_t sharers(int64_t nk) {
+  int64_t n = 1;
+  while (n < THREADS && n < nk) n *= 2;
+  return n;
+}
+
 /* Entry names by dtype, literal text. */
 #define NAMES(stem) { stem "f64", stem "f32", stem "f16", stem "bf16", stem "i64", stem "i32", \
                       stem "i16", stem "i8", stem "u8", stem "bool" }
@@ -117,11 +124,11 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
     call(out, "scatter_scan", 1, 1024);
     call_each(out, "scatter_fill", p.ng);
     call_each(out, "scatter_rank", p.ng);
-    call_each(out, add[s->dtype], p.nb * p.nk);
+    call_each(out, add[s->dtype], p.nb * sharers(p.nk));
   } else {
     call_each(out, "scatter_no_owner", p.nb);
     call_each(out, "scatter_owner", p.ng);
-    call_each(out, set[fl_dtype_size(s->dtype)], p.ng * p.nk);
+    call_each(out, set[fl_dtype_size(s->dtype)], p.ng * sharers(p.nk));
   }
   out->bytes = sizeof p;
   memcpy(out->param, &p, sizeof p);

@@ -127,17 +127,25 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
   else fl_text_printf(w->out, "(%s)%s;\n", t, joined);
 }
 
+static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
+
+/* A value of a half type that is only stored: the store rounds it, two in one instruction. */
+static int rounds_at_store(const text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  return is_half(i->dtype) && !f->used[v] && (i->code == FL_I_OP || i->code == FL_I_CAST);
+}
+
 /* Does the register hold a value that its dtype has? Numbers of the script need not. */
-static int is_rounded(const fl_kernel *k, int v) {
-  const fl_instr *i = &k->instr[v];
-  return i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
-         i->code == FL_I_GATHER || i->code == FL_I_REDUCE;
+static int is_rounded(const text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  return (i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
+          i->code == FL_I_GATHER || i->code == FL_I_REDUCE) && !rounds_at_store(f, v);
 }
 
 void fl_text_out(text_writer *w, int o, int v) {
-  const fl_kernel *k = w->f->k;
-  const int dtype = k->operand[o].dtype;
-  const char *how = dtype == FLAME_BF16 && is_rounded(k, v) ? "bits" : "out";
+  const text_form *f = w->f;
+  const int dtype = f->k->operand[o].dtype;
+  const char *how = dtype == FLAME_BF16 && is_rounded(f, v) ? "bits" : "out";
   fl_text_printf(w->out, "%s_%s(v%d)", how, fl_dtype_name(dtype), v);
 }
 
@@ -203,8 +211,6 @@ void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
-
 /* "round_x(" when a result of dtype is wider in its register; returns 1 then. */
 static int open_round(text_writer *w, int dtype) {
   if (is_half(dtype)) fl_text_printf(w->out, "round_%s(", fl_dtype_name(dtype));
@@ -214,7 +220,8 @@ static int open_round(text_writer *w, int dtype) {
   return 1;
 }
 
-static void op_value(text_writer *w, const fl_instr *i) {
+static void op_value(text_writer *w, int v) {
+  const fl_instr *i = &w->f->k->instr[v];
   const fl_op_info *o = &fl_ops[i->op];
   const uint16_t in[3] = { i->a, i->b, i->c };
   if (i->op == FL_OP_bitwise_not && i->from == FLAME_BOOL) {
@@ -223,7 +230,8 @@ static void op_value(text_writer *w, const fl_instr *i) {
   }
   const int n = o->nin;
   assert(n <= 3);
-  const int closed = o->kind == FL_KIND_TEST ? 0 : open_round(w, i->dtype);
+  const int plain = o->kind == FL_KIND_TEST || rounds_at_store(w->f, v);
+  const int closed = plain ? 0 : open_round(w, i->dtype);
   fl_text_printf(w->out, "op_%s_%s(", o->name, fl_text_suffix(fl_dtype_reg(i->from)));
   for (int a = 0; a < n; a++) fl_text_printf(w->out, a ? ", v%d" : "v%d", in[a]);
   fl_text_puts(w->out, closed ? "))" : ")");
@@ -232,12 +240,14 @@ static void op_value(text_writer *w, const fl_instr *i) {
 /* Of one dtype to the same: a number of the script, which a tensor that is
 ** filled with it rounds. */
 static void round_value(text_writer *w, const fl_instr *i) {
-  const int closed = !is_rounded(w->f->k, i->a) && open_round(w, i->dtype);
+  const int closed = !is_rounded(w->f, i->a) && open_round(w, i->dtype);
   fl_text_printf(w->out, closed ? "v%d)" : "v%d", i->a);
 }
 
-static void cast_value(text_writer *w, const fl_instr *i) {
+static void cast_value(text_writer *w, int v) {
+  const fl_instr *i = &w->f->k->instr[v];
   if (i->from == i->dtype) round_value(w, i);
+  else if (rounds_at_store(w->f, v)) fl_text_printf(w->out, "(float)v%d", i->a);
   else if (is_half(i->dtype))
     fl_text_printf(w->out, "round_%s((float)v%d)", fl_dtype_name(i->dtype), i->a);
   else fl_text_printf(w->out, "fl_cast_%s_%s(v%d)", fl_text_suffix(fl_dtype_reg(i->from)),
@@ -308,8 +318,8 @@ void fl_text_value(text_writer *w, int v) {
     case FL_I_LOAD: case FL_I_GATHER: memory_value(w, v); break;
     case FL_I_IOTA: iota_value(w, i->arg); break;
     case FL_I_SCALAR: scalar_value(w, i, f->scalar[v]); break;
-    case FL_I_OP: op_value(w, i); break;
-    case FL_I_CAST: cast_value(w, i); break;
+    case FL_I_OP: op_value(w, v); break;
+    case FL_I_CAST: cast_value(w, v); break;
     case FL_I_INDEX:
       fl_text_printf(w->out, "position(v%d, v%d, %d, %d, w[%d], w[%d], v%d)", i->a, i->b,
                      i->op & FL_INDEX_NEGATIVE ? 1 : 0, i->op & FL_INDEX_IGNORE ? 1 : 0, W_FAULT,

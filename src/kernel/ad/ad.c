@@ -69,98 +69,17 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
   return v;
 }
 
-/* ---- what is used ---------------------------------------------------------------------------- */
-
-static int see_used_stmt(void *arg, fl_kstmt *s) {
-  uint8_t *used = arg;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) used[s->var] = 1;
-  return 1;
-}
-
-static int see_used_expr(void *arg, fl_kexpr *x) {
-  uint8_t *used = arg;
-  if (x->kind == FL_KX_LOAD) used[x->var] = 1;
-  return 1;
-}
-
 /* ---- set up ----------------------------------------------------------------------------- */
 
-/* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
-** in front of it (NULL: none), the place to ask for indices made outside. */
-typedef struct classify {
-  fl_kad_state *d;
-  const fl_kindices *k;
-  const fl_kstmt *s, *loop, *before;
-  uint8_t *inside;
-} classify;
-
-static int is_outside(const classify *c, const fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!is_outside(c, x->x[i])) return 0;
-  return 1;
-}
-
-/* An index made before the loop and used in it: other threads have others, this one has it
-** again and again. */
-static void classify_index(classify *c, int site, const fl_kexpr *index) {
-  if (site < 0 || site >= c->d->n_sites0) return;
-  const fl_kindex class = fl_kindex_class(c->k, c->s, index);
-  c->d->site_index[site] = (uint8_t)class;
-  c->d->site_residue[site] = fl_kindex_residue(c->k, c->s, index);
-  if (c->loop) c->d->site_rounds[site] = fl_kindex_rounds(c->k, c->s, index);
-  c->d->site_own[site] = class == FL_KI_INJECTIVE
-      || (c->loop && c->before && is_outside(c, index)
-          && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
-}
-
-static int see_load(void *arg, fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD) classify_index(arg, x->site, x->x[0]);
-  return 1;
-}
-
-static void classify_block(classify *c, const fl_kblock *b) {
-  const fl_kvisitor loads = {NULL, see_load, c};
-  const fl_kstmt *last = NULL;
-  for (fl_kstmt *s = b->first; s && !c->d->a->failed; s = s->next) {
-    const int outermost = s->kind == FL_KS_LOOP && !c->loop;
-    c->s = s;
-    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
-    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
-    if (outermost) {
-      memset(c->inside, 0, (size_t)c->d->f->n_vars);
-      fl_kassigned_by(s, c->inside);
-      c->loop = s;
-      c->before = last;
-    }
-    classify_block(c, &s->body);
-    classify_block(c, &s->other);
-    if (outermost) c->loop = NULL;
-    last = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL ? s : NULL;
-  }
-}
-
-static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
-  fl_kindices *k = fl_kindices_new(d->a->mem, f, d->r->geometry);
-  classify c = {.d = d, .k = k, .inside = fl_karena_new(d->a, (size_t)f->n_vars + 1)};
-  if (k && c.inside) {
-    fl_kindices_launch(k, d->r->launched, &d->res->limits);
-    classify_block(&c, &f->body);
-    fl_kad_meets(d, f, k);
-    fl_kad_rounds(d, f, k);
-    fl_kad_behind(d, f, k);
-  } else if (!d->a->failed) d->a->failed = FL_KARENA_MEMORY;
-  fl_kindices_free(k);
-}
-
 /* A record for each parameter and each variable that there is now. */
-static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
+void fl_kad_variables(fl_kad_state *d) {
+  const fl_kfunc *f = d->source;
   d->n0 = d->f->n_vars;
   d->words = d->n0 / 64 + 1;
   uint8_t *bytes = fl_karena_new(d->a, 4 * ((size_t)d->n0 + 1));
   d->shadow = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->shadow);
   d->defs = fl_kdefs_new(d->a, d->f, d->body);
-  if (!bytes || !d->shadow || !d->defs || d->a->failed) return 0;
+  if (!bytes || !d->shadow || !d->defs || d->a->failed) return;
   uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes};
   for (int i = 0; i < 4; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
@@ -171,7 +90,6 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
     x->leaf = -1;
     x->type = of->is_struct && !of->is_pointer ? FL_KT_VOID : of->type;
   }
-  return 1;
 }
 
 /* Every statement is compared with those around it and with the sites that it
@@ -186,127 +104,48 @@ static int64_t statements(const fl_kfunc *f) {
   return n;
 }
 
-int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
+int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f) {
   fl_karena *a = d->a;
+  d->source = f;
   d->n_cap = f->n_params + f->n_vars + FL_KAD_KEPT_MOST + 1;
   d->res = fl_karena_new(a, sizeof *d->res);
   d->f = fl_kfunc_clone(a, f);
   if (!d->res || !d->f) return 0;
   d->res->params = fl_karena_new(a, (size_t)d->n_cap * sizeof *d->res->params);
   d->n_sites0 = f->n_sites;
-  d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
-  d->site_rounds = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_rounds);
-  d->var_rounds = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *d->var_rounds);
-  d->site_behind = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_behind);
-  d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
-  d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1; d->regions = 2;
-  if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
-      || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
+  if (!d->res->params || !d->site_add || !d->site_meets) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this",
                   f->refusal ? f->refusal : "a kernel without body");
     return 0;
   }
-  if (reverse && statements(f) > MOST_STATEMENTS) {
-    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)",
-                  MOST_STATEMENTS);
-    return 0;
-  }
   fl_kad_unify_views(d->f);
-  if (reverse) {
-    classify_sites(d, f);
-    fl_kad_normalise(d);
-    fl_kad_hold_elements(d);
-    fl_kad_hold_loads(d);
-    fl_kpass_done("canonical form", d->f, d->body);
-  } else d->body = d->f->body;
-  return set_up_vars(d, f);
-}
-
-/* ---- what cannot be derived whatever the place ------------------------------------------ */
-
-typedef struct bits { fl_kad_state *d; int line, back; } bits;
-
-static int see_bits(void *arg, fl_kexpr *x) {
-  bits *b = arg;
-  if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS) return 1;
-  if (fl_kt_is_float(x->type)) b->back = 1;
-  else if (fl_kad_flows(b->d->varied, x->x[0]) && !b->line) b->line = x->line ? x->line : 1;
+  d->body = d->f->body;
   return 1;
 }
 
-/* An atomic that sees numbers of another type in memory. */
-static int see_seen(void *arg, fl_kstmt *s) {
-  bits *b = arg;
-  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
-  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
-            flows = fl_kad_flows(b->d->varied, s->x[1]);
-  b->back |= real || flows;
-  if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
-  return 1;
+void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
+  for (int i = 0; i < n && !fl_kad_dead(d); i++) {
+    pass[i].run(d);
+    if (pass[i].makes && !fl_kad_dead(d)) fl_kpass_done(pass[i].name, d->f, d->body);
+  }
 }
 
-/* A real number taken apart into bits and put together again loses its derivative unseen. */
-static void refuse_bits(fl_kad_state *d) {
-  bits b = {d, 0, 0};
-  const fl_kvisitor v = {see_seen, see_bits, &b};
-  fl_kwalk_block(&v, d->body);
-  if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");
+/* A store whose elements are not proven to be its thread's own may meet others. */
+static void find_facts(fl_kad_state *d) {
+  d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
+  for (int i = 0; d->facts && i < d->n_sites0; i++)
+    if (d->facts->at[i].stored && !d->facts->at[i].owned)
+      d->site_meets[i] = FL_KAD_MEETS | FL_KAD_MEETS_AT_ONCE | FL_KAD_MEETS_ALIKE;
 }
 
-static int see_atomic(void *arg, fl_kstmt *s) {
-  fl_kad_state *d = arg;
-  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->active[s->result])
-    fl_kad_refuse(d, s->line, "the result of an atomic operation on '%s' (it depends on the "
-                  "order of the threads)", d->f->vars[s->var].source);
-  return 1;
-}
-
-/* Views of dynamic shared memory that are used, with two types: one may overwrite what the other
-** has, unseen. */
-static void refuse_dynamic(fl_kad_state *d) {
-  int n = 0, v = -1;
-  uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
-  const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
-  if (!used) return;
-  fl_kwalk_block(&see, d->body);
-  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
-  for (int i = 0; i < d->n0; i++)
-    if (d->f->vars[i].dynamic && d->active[i]) v = i;
-  if (v < 0) return;
-  const int line = d->f->vars[v].line;
-  if (n > 1)
-    fl_kad_refuse(d, line,
-                  "dynamic shared memory with arrays of several types (give all but one a size)");
-  if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
-}
-
-/* Blocks that wait for each other by a counter may read what others wrote; going back, nobody
-** waits. */
-static int see_foreign(void *arg, fl_kexpr *x) {
-  fl_kad_state *d = arg;
-  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
-      && fl_kad_written(d, x->var)
-      && !(x->site >= 0 && x->site < d->n_sites0 && d->site_own[x->site]))
-    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
-                  "an atomic whose result is used,", d->f->vars[x->var].source);
-  return 1;
-}
-
-static void refuse_foreign(fl_kad_state *d) {
-  const fl_kvisitor v = {NULL, see_foreign, d};
-  if (d->f->replays) fl_kwalk_block(&v, d->body);
-}
-
-void fl_kad_refuse_early(fl_kad_state *d) {
-  const fl_kvisitor v = {see_atomic, NULL, d};
-  refuse_foreign(d);
-  refuse_bits(d);
-  refuse_dynamic(d);
-  fl_kwalk_block(&v, d->body);
+static void canonicalise(fl_kad_state *d) {
+  fl_kad_normalise(d);
+  fl_kad_hold_elements(d);
+  fl_kad_hold_loads(d);
 }
 
 /* ---- shadows ---------------------------------------------------------------------------- */
@@ -483,6 +322,13 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   }
 }
 
+/* The name that was asked for, or the source's with that ending. */
+void fl_kad_name_result(fl_kad_state *d, const char *ending) {
+  if (fl_kad_dead(d)) return;
+  d->f->name = d->r->name ? fl_karena_str(d->a, d->r->name, strlen(d->r->name))
+                          : fl_karena_printf(d->a, "%s_%s", d->source->name, ending);
+}
+
 fl_kad *fl_kad_finish(fl_kad_state *d) {
   if (!d->res) return NULL;
   if (d->res->refusal) {
@@ -512,36 +358,55 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   return d->res;
 }
 
+static void refuse_long(fl_kad_state *d) {
+  if (statements(d->source) > MOST_STATEMENTS)
+    fl_kad_refuse(d, d->source->line, "a kernel of more than %d statements (functions are inlined)",
+                  MOST_STATEMENTS);
+}
+
+static void synthesise(fl_kad_state *d) {
+  fl_kblock first = {0}, forward = {0}, reverse = {0};
+  fl_kset keep = fl_kset_new(d);
+  if (!keep) return;
+  make_shadows(d, &first);
+  d->top = !d->returns;
+  fl_kad_sweep(d, &d->body, keep, &forward, &reverse);
+  fl_kblock_append(&first, forward);
+  fl_kblock_append(&first, reverse);
+  add_scalars(d, &first);
+  if (fl_kad_dead(d)) return;
+  d->body = d->f->body = first;
+  fl_kfunc_number_loops(d->f);
+  fl_kad_tell_strategy(d);
+}
+
+static void tidy(fl_kad_state *d) {
+  fl_kad_tidy(d);
+  d->body = d->f->body;
+  fl_kad_roles(d, d->source->n_params, 0);
+}
+
 /* *again: see fl_kad_state. */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
+  static const fl_kad_pass passes[] = {
+    { "length", refuse_long, 0 },              /* is it short enough for analyses? */
+    { "facts", find_facts, 0 },                /* which thread has which elements, as written */
+    { "canonical form", canonicalise, 1 },     /* no jumps; elements held in registers */
+    { "variables", fl_kad_variables, 0 },      /* definitions in that form */
+    { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
+    { "refusals", fl_kad_refuse_early, 0 },
+    { "marks", fl_kad_need, 0 },               /* what the reverse code reads of the forward */
+    { "sums", fl_kad_modes, 0 },               /* how each array is summed into and cleared */
+    { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
+    { "synthesis", synthesise, 1 },            /* each loop chooses its strategy as it comes */
+    { "tidying", tidy, 1 },
+  };
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
-  fl_kblock first = {0}, forward = {0}, reverse = {0};
-  if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);
-
-  fl_kad_activity(&d);
-  fl_kad_refuse_early(&d);
-  fl_kad_need(&d);
-  fl_kad_modes(&d);
-  fl_kad_strong(&d);
-  fl_kset keep = fl_kset_new(&d);
-  if (!keep || fl_kad_dead(&d)) return fl_kad_finish(&d);
-  make_shadows(&d, &first);
-  d.top = !d.returns;
-  fl_kad_sweep(&d, &d.body, keep, &forward, &reverse);
-  fl_kblock_append(&first, forward);
-  fl_kblock_append(&first, reverse);
-  add_scalars(&d, &first);
+  if (!fl_kad_set_up(&d, f)) return fl_kad_finish(&d);
+  fl_kad_run(&d, passes, (int)(sizeof passes / sizeof *passes));
   *again = d.again;
-  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
-  d.f->body = first;
-  fl_kfunc_number_loops(d.f);
-  fl_kpass_done("synthesis", d.f, d.f->body);
-  fl_kad_tidy(&d);
-  fl_kad_roles(&d, f->n_params, 0);
-  if (!fl_kad_dead(&d))
-    d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
-                        : fl_karena_printf(a, "%s_vjp", f->name);
+  fl_kad_name_result(&d, "vjp");
   return fl_kad_finish(&d);
 }
 

@@ -45,9 +45,8 @@ fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   fl_kfunc *g = f->uses_warp && f->has_body ? fl_kfunc_clone(a, f) : NULL;
   fl_kindices *k = g ? fl_kindices_new(a->mem, g, r->geometry) : NULL;
   widen w = { .f = g, .k = k };
-  if (g && !k && !a->failed) a->failed = FL_KARENA_MEMORY;
   if (k) block(&w, g->body, 1, 0);
-  fl_kindices_free(k);
+  if (g && !fl_kindices_free(k) && !a->failed) a->failed = FL_KARENA_MEMORY;
   if (w.changed && !a->failed) fl_kpass_done("widening", g, g->body);
   return w.changed ? g : NULL;
 }

@@ -119,11 +119,14 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
   int how = kind == FL_KV_ARRAY ? FL_KAD_ADD_PLAIN : FL_KAD_ADD_ATOMIC;
   int mode = d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
   if (x->site >= 0 && x->site < d->n_sites0 && kind != FL_KV_ARRAY) {
-    const int class = d->site_index[x->site];
+    const int class = fl_kad_fact(d, x->site)->class;
     how = d->site_add[x->site];
     if (kind == FL_KV_POINTER && !work && d->top && class <= FL_KI_UNIFORM_BLOCK
         && class != FL_KI_OTHER) how = FL_KAD_ADD_BLOCK;
   }
+  static const char *const said[] = { "plain sum", "sum of the block, then one atomic",
+                                      "atomic sum", "stored, the only sum" };
+  fl_kad_chose(d, x->line, v, "%s", said[how]);
   seed = fl_kexpr_cast(d->a, d->f->vars[to].type, seed);
   index = fl_kad_at(d, v, index);
   if (how == FL_KAD_ADD_PLAIN || how == FL_KAD_ADD_STORE) {

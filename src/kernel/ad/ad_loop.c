@@ -227,6 +227,20 @@ static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kloop_update_keep(l, keep, 0);
 }
 
+static void tell_stored(const fl_kloop *l) {
+  fl_kad_state *d = l->d;
+  fl_kad_chose(d, l->s->line, -1, "counted, then from the last round to the first, %lld snapshots",
+               (long long)l->slots);
+  for (int i = 0; i < l->n_counters; i++)
+    fl_kad_chose(d, l->s->line, l->counter[i].var, "computed from the round's number");
+  for (int v = 0; v < d->n0; v++) {
+    if (l->snap[v] >= 0) fl_kad_chose(d, l->s->line, v, "in the snapshots");
+    if (l->final[v])
+      fl_kad_chose(d, l->s->line, v, l->final[v] == 2 ? "its stores are taken back round by round"
+                                                      : "read as it is after the loop");
+  }
+}
+
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse) {
   fl_kloop l = {.d = d, .s = s};
@@ -235,11 +249,16 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
   d->top = 0;
   if (!(fl_kad_marks(s) & FL_KN_REVERSE)) {
     plain_loop(&l, keep, forward, reverse);
+    fl_kad_chose(d, s->line, -1, "run for its values, no adjoint");
   } else {
     fl_kloop_move_marks(&l.outer, &l, 0);
-    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l))
+    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l)) {
       fl_kloop_one_pass(&l, keep, forward, reverse);
-    else if (fl_kloop_look_back(&l, 0)) fl_kloop_stored_loop(&l, keep, forward, reverse);
+      fl_kad_chose(d, s->line, -1, "one pass, each round forward and reverse at once");
+    } else if (fl_kloop_look_back(&l, 0)) {
+      fl_kloop_stored_loop(&l, keep, forward, reverse);
+      tell_stored(&l);
+    }
     fl_kloop_move_marks(&l.outer, &l, 1);
   }
   d->top = (uint8_t)top;

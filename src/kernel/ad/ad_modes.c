@@ -136,8 +136,7 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
 /* Of both: known, and never the same number; with 'one': always the same
 ** function of thread and counters. */
 static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
-  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
-  const fl_kresidue *a = &d->site_residue[p->site], *b = &d->site_residue[q->site];
+  const fl_kresidue *a = &fl_kad_fact(d, p->site)->residue, *b = &fl_kad_fact(d, q->site)->residue;
   if (one) return a->same && a->same == b->same;
   int64_t x = a->mod, y = b->mod;
   while (y) {
@@ -158,8 +157,12 @@ static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
   return mul == 0 ? apart != 0 : apart % mul != 0;
 }
 
+static int class_of(const fl_kad_state *d, const access *p) {
+  return fl_kad_fact(d, p->site)->class;
+}
+
 static int is_own(const fl_kad_state *d, const access *p) {
-  return p->site >= 0 && p->site < d->n_sites0 && d->site_own[p->site];
+  return fl_kad_fact(d, p->site)->own;
 }
 
 /* Can two threads have the same element in accesses p and q of one array? (Each index alone
@@ -259,7 +262,7 @@ static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
   for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
   return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
-                                  && l->d->site_index[p->site] == FL_KI_INJECTIVE));
+                                  && class_of(l->d, p) == FL_KI_INJECTIVE));
 }
 
 static void load_modes(fl_kad_state *d) {
@@ -272,7 +275,7 @@ static void load_modes(fl_kad_state *d) {
   for (int i = 0; i < l.n; i++) {
     const access *p = &l.at[i];
     const int kind = d->f->vars[p->var].kind;
-    const int class = p->site < d->n_sites0 && p->site >= 0 ? d->site_index[p->site] : FL_KI_OTHER;
+    const int class = class_of(d, p);
     int meets = bad[i];
     if (kind == FL_KV_SHARED) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
@@ -305,7 +308,7 @@ static int most_writes(const fl_kblock *b, int var) {
 /* Does the index of p tell the threads apart that reach its array, with
 ** 'rounds' the rounds of loops, too? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
-  const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
+  const int class = class_of(d, p);
   if (class == FL_KI_INJECTIVE) return 1;
   return !rounds && (class == FL_KI_OWN
                      || (class == FL_KI_THREAD_IN_BLOCK &&
@@ -335,9 +338,8 @@ static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s
 
 /* Are elements that p and q both write written by one thread? */
 static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
-  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
-  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) &&
-         fl_kad_has_pair(d, p->site, q->site);
+  const int how = fl_kad_meets_of(d, p->site) | fl_kad_meets_of(d, q->site);
+  return !(how & FL_KAD_MEETS_JOINED) && fl_kfacts_are_paired(d->facts, p->site, q->site);
 }
 
 static void mark_meeting(fl_kad_state *d, const access *p, int how) {
@@ -378,9 +380,8 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
-    const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
-    if (p->loops && class != FL_KI_INJECTIVE) return 1;
-    if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
+    if (p->loops && class_of(d, p) != FL_KI_INJECTIVE) return 1;
+    if (fl_kad_meets_of(d, p->site) & FL_KAD_MEETS) return 1;
     for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];
       if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;

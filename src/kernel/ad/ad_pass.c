@@ -61,14 +61,13 @@ typedef struct same_index {
 
 static void check_index(same_index *c, const fl_kexpr *x, int site) {
   const fl_kad_state *d = c->l->d;
-  const int known = site >= 0 && site < d->n_sites0, loop = c->l->s->label;
+  const fl_kfact *fact = fl_kad_fact(d, site);
   const fl_kad_affine a = fl_kad_split(x);
   if (!c->any) c->first = a, c->least = c->most = a.add;
   if (a.add < c->least) c->least = a.add;
   if (a.add > c->most) c->most = a.add;
   c->any = 1;
-  if (!known || (d->site_index[site] != FL_KI_INJECTIVE
-                 && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
+  if (fact->class != FL_KI_INJECTIVE && !fl_kloop_bit(fact->rounds, c->l->s->label)) c->ok = 0;
   else if (!a.core || !c->first.core || a.mul != c->first.mul ||
            !fl_kexpr_same(a.core, c->first.core))
     c->close = 0;
@@ -91,9 +90,9 @@ static int see_index_expr(void *arg, fl_kexpr *x) {
 static int own_elements(fl_kloop *l, int v) {
   same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
-  const int loop = l->s->label, apart = loop >= 0 && loop < 64 && l->d->var_rounds[v] >> loop & 1;
   fl_kwalk_stmt(&see, l->s);
-  return c.ok && (c.close || apart);
+  return c.ok && (c.close || (v < l->d->facts->f->n_vars &&
+                              fl_kloop_bit(l->d->facts->var_rounds[v], l->s->label)));
 }
 
 /* Does the adjoint of variable v pass from one iteration to another only as a sum? */

@@ -126,8 +126,7 @@ static int see_settled(void *arg, fl_kexpr *x) {
   settled *c = arg;
   const fl_kad_state *d = c->l->d;
   if (x->kind == FL_KX_LOAD && x->var == c->var
-      && (x->site < 0 || x->site >= d->n_sites0 ||
-          !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
+      && !fl_kloop_bit(fl_kad_fact(d, x->site)->final, c->l->s->label)) c->ok = 0;
   return 1;
 }
 

@@ -6,8 +6,8 @@
 */
 #ifndef FL_KERNEL_AD_STATE_H
 #define FL_KERNEL_AD_STATE_H
-#include "kernel/facts/access.h"
 #include "kernel/facts/defs.h"
+#include "kernel/facts/facts.h"
 #include "kernel/ad/ad.h"
 #include "kernel/tree/builtins.h"
 #include "kernel/tree/verify.h"
@@ -34,9 +34,6 @@ enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE }
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
-/* Two stores whose elements are one thread's own, together. */
-typedef struct fl_kad_pair { int32_t site, other; struct fl_kad_pair *next; } fl_kad_pair;
-
 /* Threads may be gone where 'when' is true at s, before a barrier. */
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
@@ -46,6 +43,7 @@ typedef struct fl_kad_state {
   fl_kfunc *f;
   const fl_kad_request *r;
   fl_kad *res;
+  const fl_kfunc *source;    /* as given */
   fl_kblock body;            /* of the source, normalised */
   int32_t n0, words;
   uint8_t *varied, *useful, *active;   /* n0 each */
@@ -56,17 +54,8 @@ typedef struct fl_kad_state {
                              ** value are not finite */
   uint8_t strong;            /* such a value is at work: 0 times anything is 0 */
   int32_t n_sites0;
-  uint8_t *site_index;       /* n_sites0: fl_kindex of the access in the source */
-  uint8_t *site_own;         /* n_sites0: no other thread has the same index */
-  uint64_t *site_rounds;     /* n_sites0: fl_kindex_rounds */
-  uint64_t *var_rounds;      /* of the source's variables: loops (as there) whose rounds have
-                             ** elements of their own of this array, if site_rounds says so of
-                             ** each access */
-  fl_kresidue *site_residue; /* n_sites0 */
-  uint64_t *site_behind;     /* n_sites0: loops (as there) in which a load sees final values:
-                             ** fl_kindex_is_behind of all stores to its array */
+  fl_kfacts *facts;          /* of the accesses of the source as written; NULL: tangent mode */
   uint8_t *site_meets;       /* n_sites0: FL_KAD_MEETS… of a store */
-  fl_kad_pair *own_pairs;
   uint8_t *site_add;         /* n_sites0: FL_KAD_ADD_… of an active load */
   const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
                              ** as it reads them; NULL: none */
@@ -86,11 +75,20 @@ typedef struct fl_kad_state {
                              ** cotangents of 0; NULL: none */
   fl_kset carried;           /* read by the next iteration of the loop around; NULL: none */
   struct fl_kad_seen *seen;  /* values already in a variable, of the statement at work */
+  struct fl_kad_choice *first_choice, *last_choice;       /* ad_tell.c */
 } fl_kad_state;
 
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
+/* What is known of the access; nothing of one that AD has made. */
+static inline const fl_kfact *fl_kad_fact(const fl_kad_state *d, int32_t site) {
+  return fl_kfact_of(d->facts, site);
+}
+/* FL_KAD_MEETS… of a store; of one that AD has made: all. */
+static inline int fl_kad_meets_of(const fl_kad_state *d, int32_t site) {
+  return site >= 0 && site < d->n_sites0 ? d->site_meets[site] : ~0;
+}
 /* Is the variable assigned or stored to anywhere? */
 static inline int fl_kad_written(const fl_kad_state *d, int v) { return d->defs->var[v].count > 0; }
 fl_kset fl_kset_new(fl_kad_state *d);
@@ -117,8 +115,17 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
 /* ad.c: the steps that both modes share */
-int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse);
-void fl_kad_refuse_early(fl_kad_state *d);
+int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f);     /* 0: see fl_kad_finish */
+typedef struct fl_kad_pass {
+  const char *name;
+  void (*run)(fl_kad_state *d);
+  uint8_t makes;             /* it replaces d->body, which is then checked and may be printed */
+} fl_kad_pass;
+/* One after the other, while nothing is refused. */
+void fl_kad_run(fl_kad_state *d, const fl_kad_pass *pass, int n);
+void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
+void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
+void fl_kad_name_result(fl_kad_state *d, const char *ending);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 fl_kad *fl_kad_finish(fl_kad_state *d);
 /* count elements of shared memory, by all threads of the block, between barriers */
@@ -129,18 +136,16 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as laun
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
 int fl_kad_chooses(const fl_kexpr *x);        /* min, max and alike: of the others the slope is 0 */
-/* ad_meet.c: site_meets and own_pairs of f, the source as written */
-void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
-int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other);
-/* ad_rounds.c: var_rounds */
-void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
-/* ad_behind.c: site_behind */
-void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* f with barriers of the block for those of warps in loops that all its threads go through together
 ** (ad_barrier.c); NULL: there are none. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* ad_tell.c: x is what became of the request; NULL: nothing */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
+/* A row of the table of strategies, which FLAME_DEBUG=6 prints: what is done with variable var (-1:
+** a loop) at that line. Nothing is kept without. */
+void fl_kad_chose(fl_kad_state *d, int line, int var, const char *fmt, ...)
+  __attribute__((format(printf, 4, 5)));
+void fl_kad_tell_strategy(const fl_kad_state *d);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */

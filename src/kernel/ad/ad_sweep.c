@@ -78,7 +78,7 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
 
 static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   if (s->kind != FL_KS_STORE || d->f->vars[s->var].kind == FL_KV_ARRAY) return 0;
-  return s->site >= 0 && s->site < d->n_sites0 ? d->site_meets[s->site] : ~0;
+  return fl_kad_meets_of(d, s->site);
 }
 
 /* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once

@@ -233,22 +233,29 @@ static void make_tangents(fl_kad_state *d, fl_kblock *b) {
   }
 }
 
-static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad_state d = {.a = a, .r = r};
+static void synthesise(fl_kad_state *d) {
   fl_kblock first = {NULL, NULL};
-  if (!fl_kad_set_up(&d, f, 0)) return fl_kad_finish(&d);
-  fl_kad_activity(&d);
-  fl_kad_refuse_early(&d);
-  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
-  make_tangents(&d, &first);
-  fl_kblock_append(&first, along(&d, d.body));
-  if (fl_kad_dead(&d)) return fl_kad_finish(&d);
-  d.f->body = first;
-  fl_kad_tidy(&d);
-  fl_kad_roles(&d, f->n_params, 1);
-  if (!fl_kad_dead(&d))
-    d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
-                        : fl_karena_printf(a, "%s_jvp", f->name);
+  make_tangents(d, &first);
+  fl_kblock_append(&first, along(d, d->body));
+  if (!fl_kad_dead(d)) d->body = d->f->body = first;
+}
+
+static void tidy(fl_kad_state *d) {
+  fl_kad_tidy(d);
+  d->body = d->f->body;
+  fl_kad_roles(d, d->source->n_params, 1);
+}
+
+static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  static const fl_kad_pass passes[] = {
+    { "variables", fl_kad_variables, 0 }, { "activity", fl_kad_activity, 0 },
+    { "refusals", fl_kad_refuse_early, 0 }, { "synthesis", synthesise, 1 },
+    { "tidying", tidy, 1 },
+  };
+  fl_kad_state d = {.a = a, .r = r};
+  if (!fl_kad_set_up(&d, f)) return fl_kad_finish(&d);
+  fl_kad_run(&d, passes, (int)(sizeof passes / sizeof *passes));
+  fl_kad_name_result(&d, "jvp");
   return fl_kad_finish(&d);
 }
 

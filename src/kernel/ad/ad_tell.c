@@ -1,6 +1,42 @@
-/* What became of a request, in one line of FLAME_DEBUG=6 (tree/verify.h). */
+/* What FLAME_DEBUG=6 tells of a derivative (tree/verify.h): the strategy for each loop and sum as a
+** table, and what became of the request in one line. */
 #include "kernel/ad/ad_state.h"
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- strategies -------------------------------------------------------------------------- */
+
+typedef struct fl_kad_choice {
+  struct fl_kad_choice *next;
+  int32_t line, var;
+  const char *how;
+} choice;
+
+void fl_kad_chose(fl_kad_state *d, int line, int var, const char *fmt, ...) {
+  char text[300];
+  va_list list;
+  if (!fl_kpass_is_told() || d->a->failed) return;
+  va_start(list, fmt);
+  vsnprintf(text, sizeof text, fmt, list);
+  va_end(list);
+  choice *c = fl_karena_new(d->a, sizeof *c);
+  if (!c) return;
+  *c = (choice){ NULL, line, var, fl_karena_str(d->a, text, strlen(text)) };
+  if (d->last_choice) d->last_choice->next = c;
+  else d->first_choice = c;
+  d->last_choice = c;
+}
+
+void fl_kad_tell_strategy(const fl_kad_state *d) {
+  if (!d->first_choice) return;
+  fprintf(stderr, "kernel '%s': strategies\n", d->source->name);
+  for (const choice *c = d->first_choice; c; c = c->next)
+    fprintf(stderr, "  line %d, %s: %s\n", (int)c->line,
+            c->var < 0 ? "loop" : d->f->vars[c->var].name, c->how ? c->how : "");
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------- */
 
 static void put_request(fl_text *t, const fl_kfunc *f, const fl_kad_request *r) {
   fl_text_puts(t, " of ");

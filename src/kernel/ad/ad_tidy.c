@@ -134,5 +134,4 @@ void fl_kad_tidy(fl_kad_state *d) {
   }
   d->f->body = prune(&t, d->f->body);
   renumber(&t);
-  fl_kpass_done("tidying", d->f, d->f->body);
 }

@@ -90,19 +90,17 @@ static int see_store(void *arg, fl_kstmt *s) {
   undo *u = arg;
   fl_kloop *l = u->l;
   if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != u->var) return 1;
-  const int known = s->site >= 0 && s->site < l->d->n_sites0 && l->s->label >= 0 &&
-                    l->s->label < 64;
   const fl_kad_affine a = fl_kad_split(s->x[0]);
   if (!u->n++) u->first = a, u->least = u->most = a.add;
   if (a.add < u->least) u->least = a.add;
   if (a.add > u->most) u->most = a.add;
   const fl_kstmt *use = NULL;
   fl_kexpr *guard = NULL, *at = NULL;
-  if (known && s->kind == FL_KS_STORE && a.core && u->first.core &&
+  if (s->kind == FL_KS_STORE && a.core && u->first.core &&
       guard_of(l, &l->s->body, s, &use, &guard))
     at = by_counters(l, s->x[0], use, 0);
-  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) ||
-      l->d->site_meets[s->site] & u->meets
+  if (!at || !fl_kloop_bit(fl_kad_fact(l->d, s->site)->rounds, l->s->label) ||
+      fl_kad_meets_of(l->d, s->site) & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
   else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};
   if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)

@@ -241,6 +241,7 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   d->f->max_threads = 0;
   fl_kad_tidy(d);
   d->f->name = fl_karena_printf(d->a, "%s_gather", g->src->name);
+  if (!d->a->failed) fl_kpass_done("gathering", d->f, d->f->body);
   settle(d, n_params, 1);
   d->res->gathered = fl_karena_new(d->a, (size_t)g->n_sums * sizeof *d->res->gathered);
   for (int i = 0; i < g->n_sums && d->res->gathered; i++) {
@@ -276,6 +277,7 @@ static fl_kad *make_rest(fl_kgathering *g, int n_params) {
   d->res->params = params;
   d->f->body = without(g->taken, d->f->body);
   fl_kad_tidy(d);
+  if (!d->a->failed) fl_kpass_done("gathering of the rest", d->f, d->f->body);
   for (int i = 0; i < g->n_sums; i++) {
     const fl_kstmt *s = g->sum[i].s;
     if (!g->taken[s->var]) continue;
@@ -365,14 +367,13 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;
-  if (!g.k) a->failed = a->failed ? a->failed : FL_KARENA_MEMORY;
-  else fl_kindices_launch(g.k, r->launched, &limits);
+  if (g.k) fl_kindices_launch(g.k, r->launched, &limits);
   if (g.k && choose(&g)) {
     parts.gather = make_gather(&g, f->n_params);
     if (parts.gather && !is_worth_it(&g)) parts.gather = NULL;
     if (parts.gather) parts.gather->limits = limits, parts.rest = make_rest(&g, f->n_params);
   }
-  fl_kindices_free(g.k);
+  if (!fl_kindices_free(g.k) && !a->failed) a->failed = FL_KARENA_MEMORY;
   if (a->failed) parts.gather = parts.rest = NULL;
   return parts;
 }

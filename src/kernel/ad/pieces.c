@@ -318,8 +318,7 @@ int fl_kpieces(fl_kfunc *f, int geometry, uint8_t *positive) {
   splitter y = {.f = f, .positive = positive};
   const fl_kvisitor v = {see, NULL, &y};
   y.k = fl_kindices_new(f->arena->mem, f, geometry);
-  if (!y.k) return f->arena->failed = 1, 0;
-  fl_kwalk_block(&v, f->body);
-  fl_kindices_free(y.k);
+  if (y.k) fl_kwalk_block(&v, f->body);
+  if (!fl_kindices_free(y.k) && !f->arena->failed) f->arena->failed = FL_KARENA_MEMORY;
   return y.done && !f->arena->failed;
 }

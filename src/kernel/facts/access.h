@@ -45,7 +45,8 @@ enum {
   FL_KG_1D = 15                              /* a one-dimensional launch */
 };
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
-void fl_kindices_free(fl_kindices *k);
+/* 0: memory ran out (or k is NULL): answers may have been less than could be proven. */
+int fl_kindices_free(fl_kindices *k);
 /* 's': the statement that holds the expression (the place decides about loops around it). */
 fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* Whose an element is. IN_BLOCK: no two threads of one block make the index at s, IN_GRID: no two

@@ -94,8 +94,8 @@ static int see_nonzero(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Variables that are given 0 alone, or each other: places in arrays that
-** pointers change between. */
+/* Variables that are given 0 alone, or each other: places in arrays that pointers
+** change between. */
 static void find_zeros(finder *x) {
   const fl_kvisitor see = { see_nonzero, NULL, x };
   const fl_kvar *of = x->d->f->vars;

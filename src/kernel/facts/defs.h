@@ -5,10 +5,8 @@
 **
 ** Places are the numbers of statements in the order of the text, from 1; all of a construct's parts
 ** are behind it. In
-**   int i = blockIdx.x * blockDim.x + threadIdx.x;      place 1 (DECL), 2: i has one value
-**   for (int j = i; j < n; j += 32) y[j] = i;           3, 4: j = i; 5: the
-**                                                       loop, 6: y[j] = i; 7:
-**                                                       step
+**   int i = blockIdx.x * blockDim.x + threadIdx.x;    1: DECL, 2: i has one value
+**   for (int j = i; j < n; j += 32) y[j] = i;         3, 4: j = i; 5: loop, 6: y[j] = i, 7: step
 ** i is looked through, j is a counter: count 2, value 'i', step 'j + 32' of loop 0.
 */
 #ifndef FL_KERNEL_DEFS_H
@@ -42,8 +40,7 @@ static inline const fl_kexpr *fl_kdef_only(const fl_kdefs *d, int32_t var) {
   const fl_kdef *v = &d->var[var];
   return v->count == 1 && !v->param ? v->value : NULL;
 }
-/* That value where it is the variable's at place 'order': set before, in the
-** same round of loops. */
+/* That value where it is the variable's at place 'order': set before, in the same round. */
 static inline const fl_kexpr *fl_kdef_at(const fl_kdefs *d, int32_t var, int32_t order) {
   const fl_kdef *v = &d->var[var];
   return v->order <= order && order <= v->until ? fl_kdef_only(d, var) : NULL;

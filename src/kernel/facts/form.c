@@ -3,6 +3,7 @@
 ** were in the source (i + ~0u).
 */
 #include "kernel/facts/form.h"
+#include "base/hash.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,38 @@ void fl_kpoly_join(fl_kpoly *p) {
     }
 }
 
+/* ---- sums that were met ----------------------------------------------------------------- */
+
+/* The same for sums that differ in the order of their terms. */
+static uint64_t hash_of(const fl_kpoly *p) {
+  uint64_t h = 0;
+  for (int i = 0; i < p->n; i++)
+    h += fl_hash64(p->t[i].s, (size_t)p->t[i].n * sizeof p->t[i].s[0], (uint64_t)p->t[i].c);
+  return h;
+}
+
+/* Room for one more of 'size' bytes in a list that begins at 'at'; NULL: no memory. */
+static void *room(fl_karena *a, void *at, int n, int *cap, size_t size) {
+  if (n < *cap) return at;
+  const int more = *cap ? 2 * *cap : 16;
+  void *to = fl_karena_new(a, (size_t)more * size);
+  if (!to) return NULL;
+  if (n) memcpy(to, at, (size_t)n * size);
+  *cap = more;
+  return to;
+}
+
+int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
+  const uint64_t hash = hash_of(p);
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].hash == hash && fl_kpoly_same(&all->at[i].p, p)) return i + 1;
+  void *at = room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
+  if (!at) return 0;
+  all->at = at;
+  all->at[all->n] = (struct fl_kpoly_met){ hash, *p };
+  return ++all->n;
+}
+
 /* ---- quotients -------------------------------------------------------------------------- */
 
 static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
@@ -186,7 +219,9 @@ static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int
         fl_kpoly_same(&x->a, &q.a))
       return fl_kpoly_symbol(FL_KSYM_QUOTIENT + i);
   }
-  if (all->n == FL_KPOLY_QUOTIENTS) return bad();
+  void *at = room(all->a, all->at, all->n, &all->cap, sizeof *all->at);
+  if (!at) return bad();
+  all->at = at;
   all->at[all->n] = q;
   return fl_kpoly_symbol(FL_KSYM_QUOTIENT + all->n++);
 }

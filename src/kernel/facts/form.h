@@ -1,18 +1,18 @@
 /*
 ** Forms: integers as sums of products of symbols, and how an expression is read as one. There is
-** one algebra; who asks says what a variable stands for (fl_kreader). In a kernel
+** one algebra; the client says what a variable stands for (fl_kreader). In a kernel
 **   int i = blockIdx.x * blockDim.x + threadIdx.x;  y[3 * i + n]
 ** the index is read as 3 * GLOBAL.x + n: the two terms with blockIdx and threadIdx are joined.
 **
 ** A form is what the expression is in whole numbers. Whether the program's own numbers may differ
-** is kept with it: 'narrow' and 'unsure'. Who takes sums as exact ("an index that overflows its
-** type is no index") does not look at these.
+** is kept with it: 'narrow' and 'unsure'. Clients that take sums as exact ("an index that overflows
+** its type is no index") do not look at these.
 */
 #ifndef FL_KERNEL_FORM_H
 #define FL_KERNEL_FORM_H
 #include "kernel/tree/tree.h"
 
-enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_QUOTIENTS = 12 };
+enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8 };
 
 /* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
 ** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, where a
@@ -37,7 +37,14 @@ typedef struct fl_kpoly {
 /* a / m in C, of integers of one type. a % m is a - m * (a / m), so that what was taken apart
 ** and put together again cancels. */
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
-typedef struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } fl_kquotients;
+/* All that were met, each once, in an arena; what has been given out stays where it is. */
+typedef struct fl_kquotients { fl_karena *a; int n, cap; fl_kquotient *at; } fl_kquotients;
+/* Sums that were met: the same one has the same number. */
+typedef struct fl_kpolys {
+  fl_karena *a;
+  int n, cap;
+  struct fl_kpoly_met { uint64_t hash; fl_kpoly p; } *at;
+} fl_kpolys;
 
 /* ---- terms ---- */
 
@@ -57,6 +64,7 @@ void fl_kpoly_append(fl_kpoly *a, const fl_kpoly *b);        /* a = a + b */
 void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
+int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);     /* from 1; 0: no memory */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */

@@ -3,8 +3,8 @@
 ** mixed-radix number of the thread (and loop counters)? Written as a sum of stride * digit, the
 ** smallest stride a nonzero constant, each next stride the one before times a bound that its digit
 ** is known to stay under. Bounds come from the conditions around the access and from the launch
-** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
-** overflows its type is no index.
+** (threadIdx.x < blockDim.x). Sums are taken as exact: an index that overflows its type is no
+** index.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
@@ -28,6 +28,7 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->quotients = fl_karena_new(&k->arena, sizeof *k->quotients);
   k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
   if (k->arena.failed) { fl_kindices_free(k); return NULL; }
+  k->quotients->a = k->seen->a = &k->arena;
   return k;
 }
 
@@ -36,10 +37,12 @@ void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used)
   k->used = used;
 }
 
-void fl_kindices_free(fl_kindices *k) {
-  if (!k) return;
+int fl_kindices_free(fl_kindices *k) {
+  if (!k) return 0;
+  const int whole = !k->arena.failed;
   fl_karena_close(&k->arena);
   fl_free(k->m, k, sizeof *k);
+  return whole;
 }
 
 int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) {
@@ -147,12 +150,7 @@ fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_
     if (p.t[i].n) x.mod = common_divisor(x.mod, p.t[i].c);
     else x.rest = p.t[i].c;
   }
-  for (int i = 0; i < k->seen->n && !x.same; i++)
-    if (fl_kpoly_same(&k->seen->at[i], &p)) x.same = i + 1;
-  if (!x.same && k->seen->n < FL_KPOLY_SEEN) {
-    k->seen->at[k->seen->n++] = p;
-    x.same = k->seen->n;
-  }
+  x.same = fl_kpolys_number(k->seen, &p);
   return x;
 }
 

@@ -10,7 +10,7 @@
 #include "kernel/facts/form.h"
 #include "kernel/facts/uniform.h"
 
-enum { FL_KPOLY_LOOPS = 32, FL_KPOLY_SEEN = 48 };
+enum { FL_KPOLY_LOOPS = 32 };
 
 struct fl_kindices {
   fl_mem *m;
@@ -21,7 +21,7 @@ struct fl_kindices {
   fl_karena arena;                          /* of what follows */
   fl_kdefs *defs;
   fl_kuniform *uniform;
-  struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;      /* indices: fl_kresidue.same */
+  fl_kpolys *seen;                          /* indices: fl_kresidue.same */
   fl_kquotients *quotients;
 };
 

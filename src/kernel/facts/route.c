@@ -112,6 +112,14 @@ static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
          ? v : NULL;
 }
 
+/* As fl_klimit can say it: a block has at least one thread along x, so threads <= BLOCK * n is
+** n > 0; it has at most BLOCK of them, so n > 0 is that. */
+int fl_kroute_is_positive(const route *r, int32_t s) {
+  enum { BLOCK = 1024 };
+  const fl_kvar *v = parameter(r->k, s);
+  return v && fl_kroute_launched(r, 0, v->param, BLOCK);
+}
+
 /* In a comparison of unsigned numbers, is the bound m what it seems? A
 ** negative one is large there. */
 static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {

@@ -35,6 +35,8 @@ int fl_kroute_says_below(const fl_kroute *r, int i, int32_t s, const fl_kterm *m
 int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
 /* Is extent 'which' of the launch at most m, times the value of 'param' if that is not -1? */
 int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
+/* Is s a parameter, above 0 in the launch? */
+int fl_kroute_is_positive(const fl_kroute *r, int32_t s);
 /* Do the strides form a chain, each times the bound of its digit at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
 /* Is p a - a / m * m of what is not negative, a the number of a thread or alike? */

@@ -1,0 +1,86 @@
+--- Steps of random programs that a planner may make one kernel: slices of values along an axis,
+-- each worked on, joined again along some axis, and read by slices; some written over with each
+-- other's slices. 'tools': what programs.lua draws with.
+return function(tools)
+  local O, pick, x_of = tools.O, tools.pick, tools.x_of
+
+  local function view(g, a, d, k, n)
+    return g.emit { f = "view", op = "narrow", a = a, isview = true, arg = { d, k, n or 1 } }
+  end
+  local function same_shape(x, y)
+    return table.concat(x.shape, ",") == table.concat(y.shape, ",")
+  end
+
+  --- One of the axes along which x has few elements, or nil.
+  local function short_axis(g, x)
+    local list = {}
+    for d, n in ipairs(x.shape) do if n > 1 and n <= 5 then list[#list + 1] = d end end
+    return #list > 0 and g.r.pick(list) or nil
+  end
+
+  --- A few steps on slice k of a, with one of b.
+  local function part(g, a, b, d, k)
+    local r, n = g.r, x_of(g, a).shape[d]
+    local p = view(g, a, d, k)
+    for _ = 1, p and r.int(0, 3) or 0 do
+      local q = view(g, b, d, r.int(1, n))
+      local s = { f = "bin", op = r.pick { "add", "mul", "sub", "mul" }, a = p, b = q }
+      if r.chance(0.2) then s.b, s.n = nil, r.int(-3, 3) / 2 end
+      if x_of(g, p).dtype == "bool" or not s.n and not q then break end
+      if s.n and not O.is_float(x_of(g, p).dtype) then s.n = r.int(1, 3) end
+      p = g.emit(s) or p
+    end
+    if p and not g.float and r.chance(0.1) then
+      p = g.emit { f = "cast", a = p, dtype = r.pick { "f32", "bf16", "f64" } } or p
+    end
+    return p
+  end
+
+  --- Slices of the joined value, with each other and summed.
+  local function read(g, y, d)
+    local r, n = g.r, x_of(g, y).shape[d]
+    for _ = 1, r.int(0, 4) do
+      local k = r.int(1, n)
+      local p = view(g, y, d, k, r.chance(0.3) and r.int(1, n - k + 1) or 1)
+      local q = p and r.chance(0.6) and view(g, y, d, r.int(1, n))
+      if q and x_of(g, q).dtype ~= "bool" then
+        p = g.emit { f = "bin", op = r.pick { "mul", "add", "sub" }, a = p, b = q } or p
+      end
+      if p and r.chance(0.4) and x_of(g, p).dtype ~= "bool" then
+        g.emit { f = "red", op = "sum", a = p, axes = { r.int(1, #x_of(g, p).shape) },
+          keep = r.chance(0.5) }
+      end
+    end
+  end
+
+  return function(g)
+    local r = g.r
+    local a = pick(g, function(x)
+      return #x.shape < 5 and x.dtype ~= "bool" and O.numel(x.shape) <= 600
+    end)
+    local x = a and x_of(g, a)
+    local d = a and short_axis(g, x)
+    if not d then return nil end
+    local b = pick(g, function(y) return y.dtype ~= "bool" and same_shape(x, y) end) or a
+    local list = {}
+    for k = 1, x.shape[d] do list[k] = part(g, a, b, d, k) end
+    if #list < 2 or #list < x.shape[d] then return nil end
+    if r.chance(0.2) then table.remove(list, r.int(1, #list)) end
+    local along = r.chance(0.7) and d or r.int(1, #x.shape)
+    local y = g.emit { f = "join", op = "cat", a = list[1], list = list, d = along }
+    if not y then return nil end
+    for _, p in ipairs(list) do
+      if r.chance(0.8) and g.vars[p] and not g.leaf[p] then g.emit { f = "del", a = p } end
+    end
+    if x_of(g, y).shape[along] > 0 then read(g, y, along) end
+    if r.chance(0.5) then return { f = "del", a = y } end
+    if r.chance(0.4) then                    -- written over: the parts of a target from a target
+      local t = tools.target(g, function(v)
+        local u = x_of(g, y)
+        return v.dtype ~= "bool" and same_shape(v, u) and O.promote(v, u) == v.dtype
+      end)
+      if t then return { f = "inplace", op = r.pick { "copy", "add" }, a = t, b = y } end
+    end
+    return nil
+  end
+end

@@ -1,0 +1,97 @@
+/* What cannot be derived whatever the place: bits of real numbers, results of atomics that real
+** numbers go through, dynamic shared memory of several types, elements that other blocks may have
+** written. */
+#include "kernel/ad/ad_state.h"
+
+typedef struct bits { fl_kad_state *d; int line, back; } bits;
+
+static int see_bits(void *arg, fl_kexpr *x) {
+  bits *b = arg;
+  if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS) return 1;
+  if (fl_kt_is_float(x->type)) b->back = 1;
+  else if (fl_kad_flows(b->d->varied, x->x[0]) && !b->line) b->line = x->line ? x->line : 1;
+  return 1;
+}
+
+/* An atomic that sees numbers of another type in memory. */
+static int see_seen(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
+            flows = fl_kad_flows(b->d->varied, s->x[1]);
+  b->back |= real || flows;
+  if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
+  return 1;
+}
+
+/* A real number taken apart into bits and put together again loses its derivative unseen. */
+static void refuse_bits(fl_kad_state *d) {
+  bits b = {d, 0, 0};
+  const fl_kvisitor v = {see_seen, see_bits, &b};
+  fl_kwalk_block(&v, d->body);
+  if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");
+}
+
+static int see_atomic(void *arg, fl_kstmt *s) {
+  fl_kad_state *d = arg;
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->active[s->result])
+    fl_kad_refuse(d, s->line, "the result of an atomic operation on '%s' (it depends on the "
+                  "order of the threads)", d->f->vars[s->var].source);
+  return 1;
+}
+
+static int see_used_stmt(void *arg, fl_kstmt *s) {
+  uint8_t *used = arg;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) used[s->var] = 1;
+  return 1;
+}
+
+static int see_used_expr(void *arg, fl_kexpr *x) {
+  uint8_t *used = arg;
+  if (x->kind == FL_KX_LOAD) used[x->var] = 1;
+  return 1;
+}
+
+/* Views of dynamic shared memory that are used, with two types: one may overwrite what the other
+** has, unseen. */
+static void refuse_dynamic(fl_kad_state *d) {
+  int n = 0, v = -1;
+  uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
+  const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
+  if (!used) return;
+  fl_kwalk_block(&see, d->body);
+  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
+  for (int i = 0; i < d->n0; i++)
+    if (d->f->vars[i].dynamic && d->active[i]) v = i;
+  if (v < 0) return;
+  const int line = d->f->vars[v].line;
+  if (n > 1)
+    fl_kad_refuse(d, line,
+                  "dynamic shared memory with arrays of several types (give all but one a size)");
+  if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
+}
+
+/* Blocks that wait for each other by a counter may read what others wrote; going back, nobody
+** waits. */
+static int see_foreign(void *arg, fl_kexpr *x) {
+  fl_kad_state *d = arg;
+  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
+      && fl_kad_written(d, x->var)
+      && !fl_kad_fact(d, x->site)->own)
+    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
+                  "an atomic whose result is used,", d->f->vars[x->var].source);
+  return 1;
+}
+
+static void refuse_foreign(fl_kad_state *d) {
+  const fl_kvisitor v = {NULL, see_foreign, d};
+  if (d->f->replays) fl_kwalk_block(&v, d->body);
+}
+
+void fl_kad_refuse_early(fl_kad_state *d) {
+  const fl_kvisitor v = {see_atomic, NULL, d};
+  refuse_foreign(d);
+  refuse_bits(d);
+  refuse_dynamic(d);
+  fl_kwalk_block(&v, d->body);
+}

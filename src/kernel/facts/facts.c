@@ -1,0 +1,139 @@
+/* The table of facts (facts.h): indices, and which thread owns what a store writes. */
+#include "kernel/facts/facts.h"
+#include "kernel/facts/defs.h"
+#include <string.h>
+
+/* ---- indices ---------------------------------------------------------------------------- */
+
+/* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
+** in front of it (NULL: none), the place to ask for indices made outside. */
+typedef struct classify {
+  fl_kfacts *x;
+  const fl_kindices *k;
+  const fl_kstmt *s, *loop, *before;
+  uint8_t *inside;
+} classify;
+
+static int is_outside(const classify *c, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!is_outside(c, x->x[i])) return 0;
+  return 1;
+}
+
+/* An index made before the loop and used in it: other threads have others, this one has it
+** again and again. */
+static void classify_index(classify *c, int site, const fl_kexpr *index) {
+  if (site < 0 || site >= c->x->n) return;
+  fl_kfact *fact = &c->x->at[site];
+  const fl_kindex class = fl_kindex_class(c->k, c->s, index);
+  fact->class = (uint8_t)class;
+  fact->residue = fl_kindex_residue(c->k, c->s, index);
+  if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
+  fact->own = class == FL_KI_INJECTIVE
+      || (c->loop && c->before && is_outside(c, index)
+          && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) classify_index(arg, x->site, x->x[0]);
+  return 1;
+}
+
+static void classify_block(classify *c, const fl_kblock *b) {
+  const fl_kvisitor loads = {NULL, see_load, c};
+  const fl_kstmt *last = NULL;
+  for (fl_kstmt *s = b->first; s; s = s->next) {
+    const int outermost = s->kind == FL_KS_LOOP && !c->loop;
+    c->s = s;
+    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
+    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
+    if (outermost) {
+      memset(c->inside, 0, (size_t)c->x->f->n_vars);
+      fl_kassigned_by(s, c->inside);
+      c->loop = s;
+      c->before = last;
+    }
+    classify_block(c, &s->body);
+    classify_block(c, &s->other);
+    if (outermost) c->loop = NULL;
+    last = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL ? s : NULL;
+  }
+}
+
+/* ---- owners ----------------------------------------------------------------------------- */
+
+/* Stores of several threads to one element are no race where all write the same value ("m = x[0];"
+** in every thread): a store may meet others unless its element is proven to be one thread's own; in
+** shared memory: one of the block's. So may two stores that each write their thread's own. */
+
+enum { MOST_STORES = 64 };
+
+typedef struct stores {
+  fl_karena *a;
+  fl_kfacts *x;
+  const fl_kindices *k;
+  const fl_kstmt *own[MOST_STORES];
+  int n;
+} stores;
+
+static int enough(const stores *m, const fl_kstmt *s) {
+  return m->x->f->vars[s->var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
+}
+
+static int see_store(void *arg, fl_kstmt *s) {
+  stores *m = arg;
+  if (s->kind != FL_KS_STORE || s->accumulate || s->site < 0 || s->site >= m->x->n) return 1;
+  const int kind = m->x->f->vars[s->var].kind;
+  if (kind != FL_KV_SHARED && kind != FL_KV_POINTER) return 1;
+  fl_kfact *fact = &m->x->at[s->site];
+  fact->stored = 1;
+  fact->owned = (fl_kindex_owned(m->k, s, s->x[0]) & enough(m, s)) != 0;
+  if (fact->owned && m->n < MOST_STORES) m->own[m->n++] = s;
+  return 1;
+}
+
+static void see_pair(stores *m, const fl_kstmt *s, const fl_kstmt *t) {
+  const fl_kaccess_at p = {s, s->x[0]}, q = {t, t->x[0]};
+  if (s->var != t->var || !(fl_kindex_owned_by_one(m->k, &p, &q) & enough(m, s))) return;
+  fl_kpair *one = fl_karena_new(m->a, sizeof *one);
+  if (!one) return;
+  *one = (fl_kpair){s->site, t->site, m->x->pairs};
+  m->x->pairs = one;
+}
+
+static void find_owners(fl_karena *a, fl_kfacts *x, const fl_kindices *k) {
+  stores m = {.a = a, .x = x, .k = k};
+  const fl_kvisitor v = {see_store, NULL, &m};
+  fl_kwalk_block(&v, x->f->body);
+  for (int i = 0; i < m.n; i++)
+    for (int j = 0; j < i; j++) see_pair(&m, m.own[i], m.own[j]);
+}
+
+int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
+  for (const fl_kpair *p = x ? x->pairs : NULL; p; p = p->next)
+    if ((p->site == site && p->other == other) || (p->site == other && p->other == site)) return 1;
+  return 0;
+}
+
+/* ---- the whole -------------------------------------------------------------------------- */
+
+fl_kfacts *fl_kfacts_new(fl_karena *a, const fl_kfunc *f, int geometry,
+                         const fl_klaunched *launched, fl_klimits *used) {
+  fl_kfacts *x = fl_karena_new(a, sizeof *x);
+  fl_kindices *k = fl_kindices_new(a->mem, f, geometry);
+  classify c = {.x = x, .k = k, .inside = fl_karena_new(a, (size_t)f->n_vars + 1)};
+  if (x) {
+    *x = (fl_kfacts){.f = f, .n = f->n_sites};
+    x->at = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *x->at);
+    x->var_rounds = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *x->var_rounds);
+  }
+  if (k && !a->failed) {
+    fl_kindices_launch(k, launched, used);
+    classify_block(&c, &f->body);
+    find_owners(a, x, k);
+    fl_kfacts_rounds(x, k);
+  }
+  if (!fl_kindices_free(k) && !a->failed) a->failed = FL_KARENA_MEMORY;
+  return a->failed ? NULL : x;
+}

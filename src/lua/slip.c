@@ -1,0 +1,85 @@
+/*
+** Slips: what a script does that is no error and hardly ever meant. Each is told once for each line
+** of the script, to the callback that the host has set, else by Lua's warn. Which they are: below,
+** core_slips.lua and optim.lua. A slip that a right program may make as well is none: where it can
+** not be told apart, nothing is said.
+*/
+#include "lua/binding.h"
+#include "lua/flame_lua.h"
+
+void flame_lua_set_warn(lua_State *L, void (*warn)(void *arg, const char *text), void *arg) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (b == NULL) return;
+  b->warn = warn;
+  b->warn_arg = arg;
+}
+
+void fl_lua_slip(lua_State *L, fl_lua *b, const char *text) {
+  char place[96];
+  luaL_checkstack(L, 6, "warning");
+  const int top = lua_gettop(L);
+  fl_site_text(b, fl_lua_site(L, b), place);
+  lua_pushfstring(L, "%s%s%s", place, place[0] ? ": " : "", text);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, "flame.slips");
+  lua_pushvalue(L, -2);
+  if (lua_rawget(L, -2) == LUA_TNIL) {
+    lua_pushvalue(L, top + 1);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, top + 2);
+    if (b->warn != NULL) {
+      b->warn(b->warn_arg, lua_tostring(L, top + 1));
+    } else {
+      lua_warning(L, "flame: ", 1);
+      lua_warning(L, lua_tostring(L, top + 1), 0);
+    }
+  }
+  lua_settop(L, top);
+}
+
+/* Scores are expected along this axis; they are what a softmax along it gave. */
+void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x) {
+  const fl_node *n = x->t->node;
+  if (n == NULL || !fl_is_softmax(n, n->shape->rank > 1)) return;
+  fl_lua_slip(L, b, "cross_entropy: input is the result of softmax, which cross_entropy takes "
+              "itself; give it the scores before");
+}
+
+/* core.slip(text) */
+static int slip(lua_State *L) {
+  fl_lua_slip(L, self_of(L), luaL_checkstring(L, 1));
+  return 0;
+}
+
+/* core.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to it
+** since a step of k read it before? Of 127 optimisers each has a number of its own. */
+static int gradient_used(lua_State *L) {
+  flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
+  const uint8_t reader = (uint8_t)(2 * (luaL_checkinteger(L, 2) % 127 + 1));
+  lua_pushboolean(L, g->used == (reader | FL_GRAD_ADDED));
+  g->used = reader;
+  return 1;
+}
+
+/* core.gradient_mark(g[, mark]): what is noted of it, for writes that do not begin a new one. */
+static int gradient_mark(lua_State *L) {
+  flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
+  lua_pushinteger(L, g->used);
+  if (lua_isinteger(L, 2)) g->used = (uint8_t)lua_tointeger(L, 2);
+  return 1;
+}
+
+/* core.walks() -> how many backwards and gradients there were; how many values of tracked tensors
+** were read as numbers. */
+static int walks(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  lua_pushinteger(L, b->walks);
+  lua_pushinteger(L, b->tracked_reads);
+  return 2;
+}
+
+const fl_lua_reg fl_reg_slip[] = {
+  { "slip", slip, 0 }, { "gradient_used", gradient_used, 0 },
+  { "gradient_mark", gradient_mark, 0 }, { "walks", walks, 0 }, { NULL, NULL, 0 }
+};

@@ -1,0 +1,51 @@
+/*
+** Placement, shared by its files: place.c (groups, what joins one, all cells), pieces.c (what is
+** joined along an axis), place_step.c (steps that are not expressions).
+**
+** Functions that place a cell return 1 when it is done, 0 when the cell in *first must be placed
+** before it, and -1 when memory is out.
+*/
+#ifndef FL_PLAN_PLACE_H
+#define FL_PLAN_PLACE_H
+#include "plan/planner.h"
+
+/* A group before something is emitted into it. */
+typedef struct fl_place_was {
+  int64_t instr, access, scalar, deps, fault;
+  uint8_t faulty, full, kind;
+  uint32_t red;
+} fl_place_was;
+fl_place_was fl_place_mark(const fl_planner *P, const fl_group *G);
+void fl_place_cut(fl_planner *P, fl_group *G, const fl_place_was *was);
+
+/* The sizes of 's' that are not 1, as the dims of a group. How many. */
+int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]);
+/* A group that nothing joins until it is entered (fl_place_own does that). -1: no memory. */
+int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size);
+/* Take back the newest group, and the fault sites its expression added. */
+void fl_place_drop(fl_planner *P, const fl_place_was *was);
+/* The group is of this stage; what it reads may not move to it or beyond. */
+void fl_place_commit(fl_planner *P, int32_t g, int32_t stage);
+int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, const fl_map *m);
+/* Does the group take stores at each point (level 1) or once a row (level 0)? */
+int fl_place_takes(const fl_group *G, int level);
+
+/* Cell t, or piece 'piece' of it (-1: the cell), in a group of its own; and in group g, if it
+** shares something with it and g's stage allows: then 1, else 0. n: so many pieces from 'piece'
+** on, all or none; 1 for a cell. */
+int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
+int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
+/* Likewise in one of k groups, in one of the newest of its space. */
+int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
+int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
+
+/* pieces.c. A piece as an expression of group g: what it gives, an instruction or a refusal. */
+int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece);
+int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first);
+
+/* place_step.c */
+int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first);
+int fl_place_call(fl_planner *P, int32_t t, int32_t *first);
+int fl_place_setslice(fl_planner *P, int32_t t, int32_t *first);
+int fl_place_scatter(fl_planner *P, int32_t t, int32_t *first);
+#endif
