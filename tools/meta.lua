@@ -8,8 +8,27 @@
 --                               params = { { name, type } }, doc = { lines },
 --                               source = "ops.def" | "C" | file }
 local flame = require "flame"
-local _ = flame.outer                                    -- loads what is written in Lua
 local internal = flame.internal
+--- The lines of the library on the stack when a function was declared, the innermost first: above
+-- one of them, or above the function itself, stands its comment.
+local declared_at = {}
+local declare = internal.declare
+function internal.declare(...)
+  local f, name = declare(...)
+  declared_at[f] = {}
+  for level = 2, 12 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then break end
+    local file = info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
+    if file then table.insert(declared_at[f], { file = file, line = info.currentline }) end
+  end
+  local inner = select(select("#", ...), ...)
+  local info = type(inner) == "function" and debug.getinfo(inner, "S")
+  local file = info and info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
+  if file then table.insert(declared_at[f], { file = file, line = info.linedefined }) end
+  return f, name
+end
+local _ = flame.outer                                    -- loads what is written in Lua
 local meta = {}
 --- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
 --- that stands twice and a line that can not be read are refused.
@@ -246,6 +265,15 @@ local function stub_type(text)
   end
   return table.concat(out, "|")
 end
+--- The comment above the declaration of f, and its file.
+local function doc_above(f)
+  for _, at in ipairs(declared_at[f] or {}) do
+    local lines = lines_of(at.file)
+    local doc = lines and comment_above(lines, at.line) or {}
+    if #doc > 0 then return doc, at.file end
+  end
+  return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
+end
 --- Parameters and results of the first form; the texts of all.
 local function entry_of_declaration(d)
   local e = { params = {}, returns = {}, forms = {}, options = {},
@@ -415,18 +443,18 @@ function describe(name, f, kind)
   if d then
     e = entry_of_declaration(d)
     local scope = d[1].scope and d[1].scope:gsub("^[%.:]$", "") or ""
-    local group = scope:match("^%w+")
-    local lua = { doc = {} }
-    if d[1].self or is_module[group] or scope:find("^%u") then
-      lua.doc, lua.source = doc_of_declared(d, f, name)
-    else lua = entry_of_lua(d.name, behind(f), scope .. d.name) end
-    e.doc = (d.name == base or lua.source == "alias") and lua.doc
-      or { "The same as " .. d.name .. "." }
-    if #e.doc == 0 and signatures[base] then        -- of those that a loop declares
-      local _, _, doc = of_signature(signatures[base])
-      e.doc = doc
+    if d[1].self or is_module[scope:match("^%w+")] or scope:find("^%u") then
+      e.doc, e.source = doc_of_declared(d, f, name)
+    else
+      e.doc, e.source = doc_above(f)
+      local op = ops[base] or ops[d.name] or ops[base:gsub("_$", "")]
+      if #e.doc == 0 and (d.doc or op) then
+        e.doc, e.source = { d.doc or op.doc }, d.doc and "C" or "ops.def"
+      end
+      if d.name ~= base and d.name .. "_" ~= base then
+        e.doc = { "The same as " .. d.name .. "." }
+      end
     end
-    e.source = lua.source
   elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
     local of = signatures[plain[f]] or false
     e = ops[plain[f]] and not of and entry_of_op(ops[plain[f]]) or nil
@@ -501,9 +529,12 @@ local function collect_methods(put)
           type = fields[name] and long(fields[name][1]) })
       elseif type(f) == "function" and type(rawget(flame, name)) ~= "function" then
         local base = name:match("^(.-)_$")
-        if base and (rawget(methods, base) or rawget(flame, base)) and not signatures[name] then
+        local d = internal.declaration(f)
+        local own = d and d.name == name                  -- not name_ of a "name_?"
+        if base and (rawget(methods, base) or rawget(flame, base)) and not own then
           local of = describe(base, methods[base] or flame[base], "method")
           put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR },
+            forms = d and of.forms,
             source = of.source, value = f, doc = { "x becomes x:" .. base .. "(…)." } })
         else
           put(describe(name, f, name:match("_$") and "write" or "method"))

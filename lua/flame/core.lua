@@ -79,13 +79,6 @@ internal.need_operand = need_operand
 
 local function is_float(x) return x:is_floating_point() end
 
--- What has no default in PyTorch, and is written with its name there all the
--- same: after x, in order.
-local REQUIRED = { quantile = "q", nanquantile = "q",
-  renorm = "p dim maxnorm", threshold = "threshold value", matrix_power = "n",
-  scatter_reduce = "dim index src reduce",
-  index_reduce = "dim index source reduce" }
-
 --- The function with what a table at the end holds under these names (one text) in its place among
 --- the arguments; options of its own are left in a table behind them.
 local function placed(op, in_order, text, most)
@@ -124,16 +117,18 @@ end
 
 --- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
 --- of several forms (text, f, text, f, …) each has its function.
-local function define(text, f, ...)
+local function def(text, f, ...)
   local list = { f }
   for k = 1, select("#", ...), 2 do
     local form, g = select(k, ...)
     text, list[#list + 1] = text .. "\n" .. form, g
   end
-  local public, name = internal.declare(text, "", table.unpack(list))
   local group = text:match("^(%a[%w_]*)%.")
+  local own = group and group ~= "linalg" and group ~= "special"      -- told with its group
+  local public, name = internal.declare(text, own and text:match("^[%w_.]+") or "",
+    table.unpack(list))
   if group then
-    flame[group][name] = public
+    flame[group][name:match("[%w_]+$")] = public
     return f
   end
   local scope = text:sub(1, 1)
@@ -141,23 +136,9 @@ local function define(text, f, ...)
   if scope ~= "." then methods[name] = public end
   if text:find("_?(", 1, true) then
     for k, g in ipairs(list) do list[k] = in_place(g, name) end
-    methods[name .. "_"] = internal.declare(text, "_", table.unpack(list))
+    methods[name .. "_"] = internal.declare((text:gsub(" @%a+", "")), "_", table.unpack(list))
   end
   return f
-end
-
---- Add a function by its declaration, see define; or f as flame.name and x:name with 'most'
--- arguments.
---- Kind "e" of the latter: elementwise, also name_.
-local function def(name, ...)
-  local most, f, kind = ...
-  if type(most) == "function" then return define(name, ...) end
-  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
-  local checked = internal.checked(f, name, most)
-  flame[name] = checked
-  if kind ~= "module" then methods[name] = checked end
-  if kind ~= "e" then return f end
-  methods[name .. "_"] = internal.checked(in_place(f, name), name .. "_", most)
 end
 internal.def = def
 
@@ -324,18 +305,16 @@ def("hardtanh_?(x: T, min_val = -1, max_val = 1) -> T", function(x, low, high)
 end)
 
 --- The forms with parameters of functions that C has without: called from there.
-internal.softplus = internal.declare("softplus(x: T, beta = 1, threshold = 20) -> T", "",
-  function(x, beta, threshold)
-    local z = x * beta
-    return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
-  end)
+function internal.softplus(x, beta, threshold)
+  local z = x * beta
+  return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
+end
 --- The positions where c holds, a tensor for each axis.
-function internal.where(c) return need_tensor("where", "condition", c):nonzero():unbind(2) end
-internal.round = internal.declare("round(x: T, *, decimals: int = 0) -> T", "",
-  function(x, decimals)
-    local scale = 10.0 ^ decimals
-    return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
-  end)
+function internal.where(c) return c:nonzero():unbind(2) end
+function internal.round(x, decimals)
+  local scale = 10.0 ^ decimals
+  return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
+end
 local largest_of = { f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
   bf16 = 3.3895313892515355e38, f16 = 65504.0 }
 --- NaN as 0, infinities as the largest finite numbers, or what is given.
@@ -566,6 +545,6 @@ local function add_product(x, a, b, beta, alpha)
   return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
 --- beta x + alpha a b.
-def("addmm(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T", add_product)
+def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
 --- beta x + alpha a b over batches.
-def("baddbmm(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T", add_product)
+def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_product)

@@ -1,39 +1,10 @@
 --- Convolutions. Three calls are the derivatives of one sum of products (see
 -- src/tensor/call_conv.h), so their gradients of any order are again these three; a mean and its
 -- adjoint, and taking and putting by position, are pairs in the same way.
--- Options follow PyTorch's order or stand in one table at the end; what counts axes is a number
--- or a list with one an axis.
 local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local fail, def = internal.failf, internal.def
 
 -- ---- arguments ----------------------------------------------------------------------------------
---- A table with a name in it, or an empty one: options; else a list.
-local function is_options(t) return type(t) == "table" and #t == 0 end
-
---- Arguments in the order of 'names', or by name in a table at the end. known: name -> default
--- (false: none).
-local function arguments(op, names, known, ...)
-  local given, o = table.pack(...), {}
-  for k, v in pairs(known) do o[k] = v end
-  while given.n > 0 and given[given.n] == nil do given.n = given.n - 1 end
-  local last = given.n > 0 and given[given.n]
-  if last and is_options(last) then
-    given.n = given.n - 1
-    for k, v in pairs(last) do
-      if known[k] == nil then internal.no_option(op, k, known, table.concat(names, " ")) end
-      o[k] = v
-    end
-  end
-  if given.n > #names then
-    fail(op, "%d options at most after the tensors, got %d", #names, given.n)
-  end
-  for i = 1, given.n do
-    if is_options(given[i]) then fail(op, "the options table comes last") end
-    if given[i] ~= nil then o[names[i]] = given[i] end
-  end
-  return o
-end
-
 --- v as a list of n integers of at least 'least'; a number stands for all.
 local function per_axis(op, name, v, n, least)
   if type(n) ~= "number" or n > 8 then
@@ -194,14 +165,11 @@ local function tail(shape, n) return table.move(shape, #shape - n + 1, #shape, 1
 
 --- Tensors of one dtype, float or integer; x with a batch axis; whether it had one.
 local function operands(op, n, x, w, b)
-  need_tensor(op, "x", x)
-  need_tensor(op, "w", w)
-  if b ~= nil then need_tensor(op, "b", b) end
-  if w.ndim ~= n + 2 then fail(op, "w has shape %s, need %d axes", text(w.shape), n + 2) end
+  if w.ndim ~= n + 2 then fail(op, "weight has shape %s, need %d axes", text(w.shape), n + 2) end
   if x.ndim ~= n + 2 and x.ndim ~= n + 1 then
     fail(op, "x has shape %s, need %d axes, or %d without a batch", text(x.shape), n + 2, n + 1)
   end
-  for name, v in pairs { x = x, w = w, b = b } do
+  for name, v in pairs { x = x, weight = w, bias = b } do
     if v.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
     if v.device ~= x.device then
       fail(op, "x is on %s and %s on %s\1; use %s:to(x.device)", x.device, name, v.device, name)
@@ -219,7 +187,7 @@ end
 local function finish(op, y, b, channels, n, batched)
   if b ~= nil then
     if b.ndim ~= 1 or b.shape[1] ~= channels then
-      fail(op, "b has shape %s, the result has %d channels", text(b.shape), channels)
+      fail(op, "bias has shape %s, the result has %d channels", text(b.shape), channels)
     end
     local along = { 1, channels }
     for i = 1, n do along[2 + i] = 1 end
@@ -228,14 +196,6 @@ local function finish(op, y, b, channels, n, batched)
   return batched and y or y:squeeze(1):clone()
 end
 
---- b and the options: a table in b's place is the options.
-local function split_bias(op, b, ...)
-  if type(b) == "table" then
-    if select("#", ...) > 0 then fail(op, "b must be a tensor, got table") end
-    return nil, b
-  end
-  return b, ...
-end
 
 --- Windows of one element in steps: the elements that they read, and single steps. A product of
 -- these costs a library less than steps do, above all the gradients.
@@ -253,20 +213,22 @@ local function strip(x, k, stride, before, after)
   return x[index], single
 end
 
-local CONV = { "stride", "padding", "dilation", "groups" }
+local function need_groups(op, groups)
+  if groups < 1 then fail(op, "groups = %d, need at least 1", groups) end
+end
+
 local function convolution(op, n)
-  def(op, 7, function(x, w, ...)
-    local given = table.pack(split_bias(op, ...))
-    local b = given[1]
-    local o = arguments(op, CONV, { stride = 1, padding = 0, dilation = 1, groups = 1 },
-      table.unpack(given, 2, given.n))
+  local of = ([[(x: T, weight: T, bias?: T, stride: dims(%d) = 1,
+    padding: dims(%d)|any[]|"same"|"valid" = 0, dilation: dims(%d) = 1,
+    groups: int = 1) -> T @half]]):format(n, n, n)
+  def(op .. of, function(x, w, b, stride, padding, dilation, groups)
     local batched
     x, w, batched = operands(op, n, x, w, b)
-    local ws, groups = w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
-    local stride, dilation = per_axis(op, "stride", o.stride, n, 1),
-      per_axis(op, "dilation", o.dilation, n, 1)
-    local k = tail(ws, n)
-    local before, after = paddings(op, o.padding, n, k, dilation, stride)
+    need_groups(op, groups)
+    stride = per_axis(op, "stride", stride, n, 1)
+    dilation = per_axis(op, "dilation", dilation, n, 1)
+    local ws, k = w.shape, tail(w.shape, n)
+    local before, after = paddings(op, padding, n, k, dilation, stride)
     if x.device ~= "cpu" then
       x, stride = strip(x, k, stride, before, after)
       x, before, after = even(x, n, before, after)
@@ -274,16 +236,16 @@ local function convolution(op, n)
     local xs = x.shape
     local size = tail(xs, n)
     if xs[2] ~= ws[2] * groups then
-      fail(op, "x has %d channels, w %s with groups %d needs %d", xs[2], text(ws), groups,
+      fail(op, "x has %d channels, weight %s with groups %d needs %d", xs[2], text(ws), groups,
         ws[2] * groups)
     end
     if ws[1] % groups ~= 0 then
-      fail(op, "w %s has %d outputs, groups %d does not divide them", text(ws), ws[1], groups)
+      fail(op, "weight %s has %d outputs, groups %d does not divide them", text(ws), ws[1], groups)
     end
     local y = { xs[1], ws[1] }
     for i = 1, n do
       local room, span = size[i] + before[i] + after[i], dilation[i] * (k[i] - 1) + 1
-      if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
+      if k[i] < 1 then fail(op, "weight has shape %s: the kernel is empty", text(ws)) end
       if room < span then
         fail(op, "axis %d of x has %d elements with padding, the kernel spans %d",
           i + 2, room, span)
@@ -300,42 +262,36 @@ local function convolution(op, n)
   end)
 end
 
---- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c
--- / groups, k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
----@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
+--- Sums of products of x (n, c, l) or (c, l) with windows of weight (o, c / groups, k). padding: a
+--- number, "same", "valid", a list, or a list of pairs before and after.
 convolution("conv1d", 1)
+--- The same as conv1d for x (n, c, h, w) and weight (o, c / groups, kh, kw).
 convolution("conv2d", 2)
+--- The same as conv1d with three axes.
 convolution("conv3d", 3)
 
-local TRANSPOSED = { "stride", "padding", "output_padding", "groups", "dilation" }
 local function transposed(op, n)
-  def(op, 8, function(x, w, ...)
-    local given = table.pack(split_bias(op, ...))
-    local b = given[1]
-    local o = arguments(op, TRANSPOSED,
-      { stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1 },
-      table.unpack(given, 2, given.n))
+  local of = ([[(x: T, weight: T, bias?: T, stride: dims(%d) = 1, padding: dims(%d)|any[] = 0,
+    output_padding: dims(%d) = 0, groups: int = 1, dilation: dims(%d) = 1) -> T @half]]):format(
+    n, n, n, n)
+  def(op .. of, function(x, w, b, stride, padding, extra, groups, dilation)
     local batched
     x, w, batched = operands(op, n, x, w, b)
-    local xs, ws, groups = x.shape, w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
-    local stride, dilation = per_axis(op, "stride", o.stride, n, 1),
-      per_axis(op, "dilation", o.dilation, n, 1)
-    local extra, k = per_axis(op, "output_padding", o.output_padding, n, 0), tail(ws, n)
-    if type(o.padding) == "string" then
-      fail(op, 'padding must be a number or a list, got "%s"', o.padding)
+    need_groups(op, groups)
+    local xs, ws, k = x.shape, w.shape, tail(w.shape, n)
+    stride = per_axis(op, "stride", stride, n, 1)
+    dilation = per_axis(op, "dilation", dilation, n, 1)
+    extra = per_axis(op, "output_padding", extra, n, 0)
+    local before, after = paddings(op, padding, n, k, dilation, stride)
+    if xs[2] ~= ws[1] then
+      fail(op, "x has %d channels, weight %s needs %d", xs[2], text(ws), ws[1])
     end
-    local before, after = paddings(op, o.padding, n, k, dilation, stride)
-    if xs[2] ~= ws[1] then fail(op, "x has %d channels, w %s needs %d", xs[2], text(ws), ws[1]) end
     if ws[1] % groups ~= 0 then
       fail(op, "x has %d channels, groups %d does not divide them", ws[1], groups)
     end
     local y = { xs[1], ws[2] * groups }
     for i = 1, n do
-      if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
+      if k[i] < 1 then fail(op, "weight has shape %s: the kernel is empty", text(ws)) end
       if extra[i] >= math.max(stride[i], dilation[i]) then
         fail(op, "output_padding = %d, need less than stride %d or dilation %d", extra[i],
           stride[i], dilation[i])
@@ -357,12 +313,12 @@ local function transposed(op, n)
   end)
 end
 
---- (x, w[, b, {stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1}]): the
--- gradient of a convolution by its input, as an op; w (c, o / groups, k).
+--- The gradient of conv1d by its input, as a layer: weight (c, o / groups, k).
 transposed("conv_transpose1d", 1)
+--- The gradient of conv2d by its input, as a layer: weight (c, o / groups, kh, kw).
 transposed("conv_transpose2d", 2)
+--- The gradient of conv3d by its input, as a layer.
 transposed("conv_transpose3d", 3)
 
 -- For core_pool.lua, core_resize.lua and core_unfold.lua.
-internal.windows = { arguments = arguments, per_axis = per_axis, text = text, three = three,
-  append = append, tail = tail }
+internal.windows = { per_axis = per_axis, text = text, three = three, append = append, tail = tail }

@@ -5,14 +5,12 @@
 -- bool count as f32.
 -- A transform is linear: its gradient is another one.
 local flame, _, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local arguments, def = internal.arguments, internal.def
+local fail, need_int, def = internal.failf, internal.need_int, internal.def
 
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 local function need_signal(op, x, complex)
-  need_tensor(op, "x", x)
   if x.dtype == "f16" or x.dtype == "bf16" then fail(op, "x is %s, need f32 or f64", x.dtype) end
   if not x:is_floating_point() then x = x:float() end
   if complex and (x.ndim < 2 or x.shape[x.ndim] ~= 2) then
@@ -36,13 +34,10 @@ end
 
 local forward_norms = { backward = 0, forward = 1, ortho = 2 }
 local inverse_norms = { backward = 1, forward = 0, ortho = 2 }
-local function norm_of(op, name, inverse)
-  local code = (inverse and inverse_norms or forward_norms)[name or "backward"]
-  return code or fail(op, 'norm must be "backward", "ortho" or "forward", got %s', tostring(name))
-end
+local function norm_of(name, inverse) return (inverse and inverse_norms or forward_norms)[name] end
 
 local function length_of(op, n, default)
-  n = n and need_int(op, "n", n) or default
+  n = n or default
   if n < 1 then fail(op, "n = %d, need at least 1", n) end
   return n
 end
@@ -103,7 +98,7 @@ local function along(op, x, n, d, norm, inverse)
   n = length_of(op, n, y:size(d))
   return transform(y,
     { op = op, dim = d, n = n, size = n, mode = COMPLEX, inverse = inverse and 1 or 0,
-    norm = norm_of(op, norm, inverse) })
+    norm = norm_of(norm, inverse) })
 end
 local function to_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, false)
@@ -111,7 +106,7 @@ local function to_half(op, x, n, d, norm)
   n = length_of(op, n, y:size(d))
   return transform(y,
     { op = op, dim = d, n = n, size = n // 2 + 1, mode = TO_HALF, inverse = 0,
-      norm = norm_of(op, norm) })
+      norm = norm_of(norm) })
 end
 local function from_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, true)
@@ -119,34 +114,21 @@ local function from_half(op, x, n, d, norm)
   n = length_of(op, n, 2 * (y:size(d) - 1))
   return transform(y,
     { op = op, dim = d, n = n, size = n, mode = FROM_HALF, inverse = 1,
-      norm = norm_of(op, norm, true) })
+      norm = norm_of(norm, true) })
 end
 
---- Define op(x[, n, dim, norm]).
-local function one_axis(op, f)
-  local names, known = { "n", "dim", "norm" }, { n = false, dim = -1, norm = "backward" }
-  def(op, 5, function(x, ...)
-    if select("#", ...) == 0 then return f(op, x, known.n, known.dim, known.norm) end
-    local o = arguments(op, names, known, ...)
-    return f(op, x, o.n, o.dim, o.norm)
-  end)
-end
+local NORM = ', norm: "backward"|"ortho"|"forward" = "backward") -> T @neutral'
+local ONE = "(x: T, n?: int, dim: axis = -1" .. NORM
+local SEVERAL = "(x: T, s?: int|int[], dim?: axes" .. NORM
+internal.fft_arguments = { one = ONE, several = SEVERAL }
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
-one_axis("fft", function(op, x, n, d, norm) return along(op, x, n, d, norm, false) end)
-one_axis("ifft", function(op, x, n, d, norm) return along(op, x, n, d, norm, true) end)
+def("fft" .. ONE, function(x, n, d, norm) return along("fft", x, n, d, norm, false) end)
+--- The inverse of fft.
+def("ifft" .. ONE, function(x, n, d, norm) return along("ifft", x, n, d, norm, true) end)
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
-one_axis("rfft", to_half)
+def("rfft" .. ONE, function(x, n, d, norm) return to_half("rfft", x, n, d, norm) end)
 --- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
-one_axis("irfft", from_half)
+def("irfft" .. ONE, function(x, n, d, norm) return from_half("irfft", x, n, d, norm) end)
 
 -- ---- several axes -------------------------------------------------------------------------------
 --- Lengths (or nil) and axes, as torch has it: without dim the last of as
@@ -154,11 +136,6 @@ one_axis("irfft", from_half)
 local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end
   if type(s) == "number" then s = { s } end
-  for name, v in pairs { s = s or {}, dim = dims or {} } do
-    if type(v) ~= "table" then
-      fail(op, "%s must be a number or a list, got %s", name, internal.word(v))
-    end
-  end
   local axes, seen = {}, {}
   if dims then
     for i, d in ipairs(dims) do axes[i] = axis_of(op, d, rank) end
@@ -186,7 +163,7 @@ local function over(op, x, lengths, axes, first, last, norm, inverse)
         and not lengths[i + 1]
       and shape[rank - 1] > 1 and shape[rank] > 0 then
       x = transform(x, { op = op, dim = rank, n = shape[rank], size = shape[rank], mode = COMPLEX,
-        inverse = inverse and 1 or 0, norm = norm_of(op, norm, inverse), across = shape[rank - 1] })
+        inverse = inverse and 1 or 0, norm = norm_of(norm, inverse), across = shape[rank - 1] })
       i = i + 2
     else
       x = along(op, x, lengths[i], axes[i], norm, inverse)
@@ -222,20 +199,30 @@ function kinds.irfft(op, x, s, dims, norm)
   return from_half(op, over(op, y, lengths, axes, 1, k - 1, norm, true), lengths[k], axes[k], norm)
 end
 
-for name, f in pairs(kinds) do
-  --- op(x[, s, dim, norm]): over all axes, or those in dim.
-  def(name .. "n", 5, function(x, ...)
-    local o = arguments(name .. "n", { "s", "dim", "norm" },
-      { s = false, dim = false, norm = "backward" }, ...)
-    return f(name .. "n", x, o.s, o.dim, o.norm)
-  end)
-  --- op(x[, s, dim, norm]): over the last two axes.
-  def(name .. "2", 5, function(x, ...)
-    local o = arguments(name .. "2", { "s", "dim", "norm" },
-      { s = false, dim = { -2, -1 }, norm = "backward" }, ...)
-    return f(name .. "2", x, o.s, o.dim, o.norm)
-  end)
+local function over_all(name)
+  def(name .. "n" .. SEVERAL,
+    function(x, s, dim, norm) return kinds[name](name .. "n", x, s, dim, norm) end)
 end
+--- fft over all axes, or those in dim.
+over_all("fft")
+--- ifft over all axes, or those in dim.
+over_all("ifft")
+--- rfft along the last of all axes, or of those in dim, then fft along the others.
+over_all("rfft")
+--- The inverse of rfftn.
+over_all("irfft")
+local function over_two(name)
+  def(name .. "2" .. SEVERAL,
+    function(x, s, dim, norm) return kinds[name](name .. "2", x, s, dim or { -2, -1 }, norm) end)
+end
+--- fft over the last two axes, or those in dim.
+over_two("fft")
+--- ifft over the last two axes, or those in dim.
+over_two("ifft")
+--- rfft along the last of two axes, then fft along the other.
+over_two("rfft")
+--- The inverse of rfft2.
+over_two("irfft")
 
 -- ---- order and frequencies ----------------------------------------------------------------------
 --- Without dim: all axes, but for that of the parts where the last of several has 2 elements

@@ -1,15 +1,8 @@
 --- Gradients in Lua: the map of gradients(), flame.grad and its kin, functions of the
 -- script. The walk itself is C (internal.gradients).
-local flame, methods, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local flame, _, internal = ...
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local is_tensor = flame.is_tensor
-
---- A function, a module or a kernel.
-local function need_callable(op, f)
-  if not internal.callable(f) then fail(op, "f must be a function, got %s", internal.word(f)) end
-end
-internal.need_callable = need_callable
 
 -- ---- the map ---------------------------------------------------------------------------------
 local Gradients = {}
@@ -71,60 +64,40 @@ local function make_map(xs, grads, allow_unused)
   return setmetatable(g, Gradients)
 end
 
-local function gradients_of(y, xs, seed, o)
-  o = options("gradients", o,
-    { create_graph = false, retain_graph = false, allow_unused = false, seed = false })
-  seed = seed or o.seed or nil
-  local how = { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }
-  return internal.gradients({ y }, seed and { seed }, xs, how), o
-end
-
-methods.gradients = function(y, xs, o, ...)
-  need_tensor("gradients", "x", y)
-  if select("#", ...) > 0 then
-    fail("gradients", "3 arguments at most, got %d", 3 + select("#", ...))
-  end
+--- A map from each input to its gradient.
+def([[:gradients(x: T, inputs: T|T[], *, create_graph = false, retain_graph = false,
+    allow_unused = false, seed?: T) -> table]],
+function(y, xs, create_graph, retain_graph, allow_unused, seed)
   if is_tensor(xs) then xs = { xs } end
-  if type(xs) ~= "table" then
-    fail("gradients", "inputs must be a list of tensors, got %s", internal.word(xs))
-  end
-  for i = 1, #xs do need_tensor("gradients", ("inputs[%d]"):format(i), xs[i]) end
-  local list, opts = gradients_of(y, xs, nil, o)
-  return make_map(xs, list, opts.allow_unused)
-end
+  return make_map(xs, internal.gradients({ y }, seed and { seed }, xs,
+    { create_graph = create_graph, retain_graph = retain_graph or create_graph }), allow_unused)
+end)
 
 --- The tensors in v, one or a list.
-local function tensors_of(op, name, v)
+local function tensors_of(name, v)
   if is_tensor(v) then return { v } end
-  if type(v) ~= "table" or #v == 0 then
-    fail(op, "%s must be a tensor or a list of tensors, got %s", name, internal.word(v))
+  if #v == 0 then
+    fail("autograd.grad", "%s must be a tensor or a list of tensors, got an empty list", name)
   end
-  for i = 1, #v do need_tensor(op, ("%s[%d]"):format(name, i), v[i]) end
   return v
 end
 --- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
----@param outputs flame.Tensor|flame.Tensor[]
----@param inputs flame.Tensor|flame.Tensor[]
----@param ... any  {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}, or by position
----@return flame.Tensor[]
-flame.autograd.grad = internal.checked(function(outputs, inputs, ...)
-  local op = "autograd.grad"
-  local o = internal.arguments(op,
-    { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
-    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true,
-      allow_unused = false }, ...)
-  local ys, xs, seeds = tensors_of(op, "outputs", outputs), tensors_of(op, "inputs", inputs), nil
-  if o.grad_outputs then
-    seeds = tensors_of(op, "grad_outputs", o.grad_outputs)
-    if #seeds ~= #ys then fail(op, "%d grad_outputs for %d outputs", #seeds, #ys) end
+def([[autograd.grad(outputs: T|T[], inputs: T|T[], grad_outputs?: T|T[], retain_graph?: bool,
+    create_graph = false, only_inputs = true, allow_unused = false) -> T[] ]],
+function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unused)
+  local ys, xs, seeds = tensors_of("outputs", outputs), tensors_of("inputs", inputs), nil
+  if grad_outputs then
+    seeds = tensors_of("grad_outputs", grad_outputs)
+    if #seeds ~= #ys then
+      fail("autograd.grad", "%d grad_outputs for %d outputs", #seeds, #ys)
+    end
   end
   local map = make_map(xs, internal.gradients(ys, seeds, xs,
-    { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }),
-  o.allow_unused)
+    { create_graph = create_graph, retain_graph = retain_graph or create_graph }), allow_unused)
   local list = {}
   for i, x in ipairs(xs) do list[i] = map[x] end
   return list
-end, "autograd.grad", 7)
+end)
 
 -- ---- functions of functions ---------------------------------------------------------------------
 --- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
@@ -186,9 +159,7 @@ local function scalar_result(op, y)
 end
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
----@return function
-def("value_and_grad", 1, function(f)
-  need_callable("value_and_grad", f)
+def(".value_and_grad(f: fn) -> fn", function(f)
   return function(params, ...)
     local create, xs = nested(), {}
     local _ <close> = flame.enable_grad()
@@ -206,13 +177,12 @@ def("value_and_grad", 1, function(f)
     local result = rebuild(inputs, function(x) return by[x] or flame.zeros_like(x) end)
     return create and y or y:detach(), result, table.unpack(out, 2, out.n)
   end
-end, "module")
+end)
 
-def("grad", 9, function(f, ...)
-  need_callable("grad", f)
+--- A function that gives f's gradients by the arguments whose numbers are given, or by the first.
+def(".grad(f: fn, argnums...: int) -> fn", function(f, ...)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
-  for i, k in ipairs(nums) do internal.need_int("grad", "argnum " .. i, k) end
   return function(...)
     local args, xs, out, tracked = table.pack(...), {}, {}, flame.is_grad_enabled()
     local _ <close> = flame.enable_grad()
@@ -234,7 +204,7 @@ def("grad", 9, function(f, ...)
     end
     return table.unpack(out, 1, #nums)
   end
-end, "module")
+end)
 
 -- What follows takes a tensor, or a list of tensors that are f's arguments, or a nested table of
 -- tensors with names that is f's one argument; results have the same form. Grad mode is on inside.
@@ -243,8 +213,6 @@ end, "module")
 --- f's arguments as tracked copies (keep: what stands for those that are tracked) and what f gives.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
-  if not single and type(x) ~= "table" then need_tensor(op, "x", x) end
-  need_callable(op, f)
   local function track(t)
     if not t:is_floating_point() then return t end
     xs[#xs + 1] = stand_in(keep and t or t:detach())
@@ -304,12 +272,9 @@ local function pull(ys, seeds, xs, how)
   return none
 end
 
---- f(x) and the product of v with its derivative: what backward computes.
----@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of the result; ones
----@return any, any  values, products
-def("vjp", 3, function(f, x, v)
+--- f(x) and the product of v, in the form of the result, or ones, with its derivative: what
+--- backward computes.
+def(".vjp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|table", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
   local xs, results = apply("vjp", f, x, create)
@@ -317,15 +282,12 @@ def("vjp", 3, function(f, x, v)
   local g = pull(results, seeds, xs, { create_graph = create, retain_graph = create })
   for i = 1, #xs do g[i] = g[i] or flame.zeros_like(xs[i]:detach()) end
   return values_of(results, create), like_x(x, g)
-end, "module")
+end)
 
 --- f(x) and the product of its derivative with v: how the result moves when x moves along v.
---- The backward product is linear in its seed; its own derivative by the seed is this product.
----@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return any, any  values, products
-def("jvp", 3, function(f, x, v)
+--- Without v it moves along ones. The backward product is linear in its seed; its own derivative by
+--- the seed is this product.
+def(".jvp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|T[]", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
   local xs, results = apply("jvp", f, x, create)
@@ -349,14 +311,10 @@ def("jvp", 3, function(f, x, v)
     out[place[k]] = t or out[place[k]]
   end
   return values_of(results, create), joined(out, results.n)
-end, "module")
+end)
 
---- f(x), one number, and the product of its second derivatives with v.
----@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return flame.Tensor, any  value, products
-def("hvp", 3, function(f, x, v)
+--- f(x), one number, and the product of its second derivatives with v, in the form of x, or ones.
+def(".hvp(f: fn, x: T|table, v?: T|table) -> value: T, products: T|table", function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
   local xs, results = apply("hvp", f, x, create)
@@ -370,7 +328,7 @@ def("hvp", 3, function(f, x, v)
   local h = pull(ys, seeds, xs, { create_graph = create, retain_graph = create })
   for i = 1, #xs do h[i] = h[i] or flame.zeros_like(xs[i]:detach()) end
   return create and y or y:detach(), like_x(x, h)
-end, "module")
+end)
 flame.vhp = flame.hvp
 
 --- stack of any number.
@@ -405,23 +363,16 @@ local function jacobians(y, xs, create)
 end
 --- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
 --- Several results give a list, and so do several inputs: [result][input].
----@param f function
----@param x flame.tensor|table
----@param o? table  {create_graph = false}
----@return any
-def("jacobian", 3, function(f, x, o)
-  local create = options("jacobian", o, { create_graph = false }).create_graph or nested()
+def(".jacobian(f: fn, x: T|table, *, create_graph = false) -> T|table", function(f, x, create)
+  create = create or nested()
   local _ <close> = flame.enable_grad()
   local xs, results = apply("jacobian", f, x, create)
   local out = {}
   for i = 1, results.n do out[i] = like_x(x, jacobians(results[i], xs, create)) end
   return joined(out, results.n)
-end, "module")
+end)
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
----@param f function
----@param x flame.tensor|table
----@return any
-def("hessian", 2, function(f, x)
+def(".hessian(f: fn, x: T|table) -> T|table", function(f, x)
   local create = nested()
   local _ <close> = flame.enable_grad()
   local xs, results = apply("hessian", f, x, create)
@@ -433,4 +384,4 @@ def("hessian", 2, function(f, x)
     out[i] = like_x(x, jacobians(d, xs, create))
   end
   return like_x(x, out)
-end, "module")
+end)

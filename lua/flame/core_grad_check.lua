@@ -1,8 +1,7 @@
 --- gradcheck: gradients of a function against central differences, element by element. What looks
 -- at kernels and functions of the script without being asked to is core_proof.lua.
 local flame, _, internal = ...
-local fail, options, def = internal.failf, internal.options, internal.def
-local need_callable, is_tensor = internal.need_callable, flame.is_tensor
+local fail, def, is_tensor = internal.failf, internal.def, flame.is_tensor
 
 --- Weights that tell the elements of a result apart, the same at each call.
 local function weights(y)
@@ -71,12 +70,11 @@ local function check(f, xs, o, order)
   end
 end
 
-def("gradcheck", 3, function(f, inputs, o)
-  need_callable("gradcheck", f)
+--- Compares f's gradients by the tensors of inputs with central differences, and raises with the
+--- worst. Without eps, atol and rtol what fits the dtypes; order = 2: second derivatives too.
+def([[.gradcheck(f: fn, inputs: T|any[], *, eps?: num, atol?: num, rtol?: num,
+    order: int = 1) -> bool]], function(f, inputs, eps, atol, rtol, order)
   if is_tensor(inputs) then inputs = { inputs } end
-  if type(inputs) ~= "table" then
-    fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs))
-  end
   local exact, xs, place, n, whole = true, {}, {}, #inputs, f
   for i = 1, n do
     if is_tensor(inputs[i]) and inputs[i]:is_floating_point() then
@@ -92,14 +90,11 @@ def("gradcheck", 3, function(f, inputs, o)
       return whole(table.unpack(all, 1, n))
     end
   end
-  o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2,
-    rtol = exact and 1e-3 or 2e-2, order = 1 })
-  if o.order ~= 1 and o.order ~= 2 then
-    fail("gradcheck", "order must be 1 or 2, got %s", tostring(o.order))
-  end
-  o.place = place
+  if order ~= 1 and order ~= 2 then fail("gradcheck", "order must be 1 or 2, got %d", order) end
+  local o = { eps = eps or exact and 1e-6 or 1e-2, atol = atol or exact and 1e-5 or 1e-2,
+    rtol = rtol or exact and 1e-3 or 2e-2, place = place }
   check(f, xs, o, 1)
-  if o.order == 2 then
+  if order == 2 then
     check(function(...)
       local own = { ... }
       for i, x in ipairs(own) do
@@ -113,4 +108,4 @@ def("gradcheck", 3, function(f, inputs, o)
     end, xs, o, 2)
   end
   return true
-end, "module")
+end)

@@ -2,7 +2,6 @@
 local flame, _, internal = ...
 local fail, def = internal.failf, internal.def
 local is_tensor = flame.is_tensor
-local need_callable = internal.need_callable
 
 -- ---- flame.func ---------------------------------------------------------------------------------
 local Context = {}
@@ -74,27 +73,20 @@ local function check_gradients(name, gradients, shapes)
   end
 end
 
---- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
--- argument of forward, in order.
----@param spec table  {name =, forward =, backward =}
----@return function
-def("func", 1, function(spec)
-  if type(spec) ~= "table" or not internal.callable(spec.forward) then fail("func",
-    "need {name =, forward =, backward =}") end
-  internal.options("func", spec, { name = "", forward = "", backward = "" })
-  local name, proven = spec.name or "func", {}
+--- A function with a gradient of its own: func {forward =, backward =}. backward gives one gradient
+--- (or nil) for each tensor argument of forward, in order.
+def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, forward, backward)
+  local spec, proven = { name = name, forward = forward, backward = backward }, {}
   local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
     not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
   return function(...)
     local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
     for i = 1, args.n do if is_tensor(args[i]) then inputs[#inputs + 1] = args[i] end end
-    local values = table.pack(flame.no_grad(spec.forward, ctx, ...))
+    local values = table.pack(flame.no_grad(forward, ctx, ...))
     local any = false
     for _, x in ipairs(inputs) do any = any or x.requires_grad end
     if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
-    if not internal.callable(spec.backward) then
-      fail(name, "has no backward: the result can not be tracked")
-    end
+    if not backward then fail(name, "has no backward: the result can not be tracked") end
     local n, results, like, made, at = values.n, {}, {}, {}, {}
     for i = 1, n do
       if is_tensor(values[i]) then                       -- anything else is given back as it is
@@ -113,14 +105,14 @@ def("func", 1, function(spec)
       local seeds = {}
       for k, i in ipairs(at) do seeds[i] = k == which and g or flame.zeros_like(like[i]) end
       ctx._again = again
-      local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
+      local gradients = table.pack(backward(ctx, table.unpack(seeds, 1, n)))
       check_gradients(name, gradients, shapes)
       return table.unpack(gradients, 1, gradients.n)
     end, hand_over(ctx, results)))
     for k, i in ipairs(at) do values[i] = made[k] end
     return table.unpack(values, 1, n)
   end
-end, "module")
+end)
 
 --- The value y of op, which follows the tensors after it although nothing here knows its gradient:
 --- where one of them is tracked, backward raises at y, instead of leaving them out.
@@ -161,10 +153,9 @@ local function again(f, args, kept, rng)
 end
 
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
----@return any
-def("checkpoint", 64, function(f, ...)
-  need_callable("checkpoint", f)
+def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
   if not flame.is_grad_enabled() then return f(...) end
+  f = internal.with_casts(f)
   local args, kept, rng = table.pack(...), {}, flame.rng_state()
   for i = 1, args.n do
     if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
@@ -191,7 +182,7 @@ def("checkpoint", 64, function(f, ...)
   end))
   for k, i in ipairs(at) do values[i] = made[k] end
   return table.unpack(values, 1, values.n)
-end, "module")
+end)
 
 --- net(…) with other values: those of the table by name stand for the network's parameters and
 --- buffers during the call, and gradients go to them; what is not named is as it is. A shared

@@ -189,10 +189,8 @@ function internal.told_options(name)
 end
 
 --- Prints the signature of a function and what it does: help(flame.topk),
---- help("topk"), help(x.topk).
----@param what? function|table|string  a function, a class, or a name; nothing: how to ask
----@return nil
-internal.def("help", 1, function(what)
+--- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
+internal.def(".help(what?: table|any)", function(what)
   if what == nil then
     print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')
     return
@@ -202,4 +200,4 @@ internal.def("help", 1, function(what)
   if not name and type(what) == "string" then fail("help", "nothing is named '%s'", what) end
   if not name then fail("help", "there is no text on this %s", type(what)) end
   print((text_of(name)))
-end, "module")
+end)

@@ -147,9 +147,6 @@ local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5
 
 --- What stands behind the last dot of the file's name, in small letters; "" without one.
 local function extension(path)
-  if type(path) ~= "string" then
-    fail("save", "path must be a string, got %s", internal.word(path))
-  end
   return (path:match("[^/]%.([^./]*)$") or ""):lower()
 end
 
@@ -172,15 +169,10 @@ local written =
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
 --- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
 --- image, .csv one of two axes. The file is replaced when the new one is complete.
----@param path string
----@param value table | flame.Tensor
-internal.def("save", 2, function(path, value)
+internal.def(".save(path: str, value: T|table)", function(path, value)
   local kind = extension(path)
   if pickles[kind] then
     fail("save", "%s: flame writes no .%s files\1: use .safetensors, .npz or .npy", path, kind)
-  end
-  if not is_tensor(value) and type(value) ~= "table" then
-    fail("save", "need a table of tensors or a tensor, got %s", internal.word(value))
   end
   if not known[kind] then
     fail("save", "%s: flame writes no .%s files, there is %s", path, kind, written)
@@ -200,7 +192,7 @@ internal.def("save", 2, function(path, value)
   local w = new_writer()
   add_value(w, value, "", 1)
   internal.io_save(path, w.names, w.tensors, { "flame" }, { "1:" .. table.concat(w.out) })
-end, "module")
+end)
 
 -- ---- reading ------------------------------------------------------------------------------------
 
@@ -295,13 +287,13 @@ local convert = "convert it once with Python: import torch, safetensors.torch as
 
 --- Tensors of a model in several files, as "model.safetensors.index.json" lists them. The files
 --- stand beside the list; each gives what the list says and nothing else.
-local function load_parts(path, o)
+local function load_parts(path, device)
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
   for name, file in pairs(internal.io_load_parts(path)) do
     if not file:find("^[%w_][%w._-]*%.safetensors$") then
       fail("load", "%s: '%s' is no name of a safetensors file", path, file)
     end
-    files[file] = files[file] or internal.io_load(folder .. file, o.device)
+    files[file] = files[file] or internal.io_load(folder .. file, device)
     out[name] = files[file][name] or fail("load", "%s: %s has no tensor '%s'", path, file, name)
   end
   return out
@@ -311,26 +303,21 @@ end
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
 --- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
 --- in several files, "….index.json".
----@param path string
----@param options table?  {device = }: default the default device
----@return any
-internal.def("load", 2, function(path, options)
-  if type(path) ~= "string" then
-    fail("load", "path must be a string, got %s", internal.word(path))
-  end
-  local o = internal.options("load", options, { device = flame.default_device() })
-  if path:find("%.index%.json$") then return load_parts(path, o) end
-  if extension(path) == "csv" then return (require("flame.data").csv(path):to(o.device)) end
+internal.def(".load(path: str, *, device?: device) -> T|table, metadata: table",
+function(path, device)
+  device = device or flame.default_device()
+  if path:find("%.index%.json$") then return load_parts(path, device) end
+  if extension(path) == "csv" then return (require("flame.data").csv(path):to(device)) end
   local head = internal.io_read(path, "load", 0, 8)
-  if head:sub(1, 4) == "\x89PNG" then return internal.io_load_png(path, o.device) end
-  if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
+  if head:sub(1, 4) == "\x89PNG" then return internal.io_load_png(path, device) end
+  if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, device) end
   if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then
-    return internal.io_load_npz(path, o.device)
+    return internal.io_load_npz(path, device)
   end
   if head:find("^\x80[\2-\5]") and pickles[extension(path)] then
     fail("load", "%s: is a pickle, which can run code\1; %s", path, convert)
   end
-  local tensors, meta = internal.io_load(path, o.device)
+  local tensors, meta = internal.io_load(path, device)
   if is_ours(meta.flame) then return parse(path, meta.flame, tensors) end
   return tensors, meta
-end, "module")
+end)

@@ -1,7 +1,7 @@
 --- flame.cuda.load: kernels from PTX text or a cubin image. Their signatures are read from the
 -- binary: the declarations of PTX, the .nv.info sections of a cubin (sizes of parameters alone).
 local _, _, internal = ...
-local fail, options = internal.failf, internal.options
+local fail = internal.failf
 local unpack = string.unpack
 
 local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int",
@@ -112,15 +112,8 @@ end
 
 ---A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
 ---an integer or, given as params = {"float", …}, what is named there.
----@param image string
----@param entry string
----@param o? table  {params = {C types}}
----@return flame.Kernel
-function internal.cuda_load(image, entry, o)
-  if type(image) ~= "string" then
-    fail("cuda.load", "need PTX text or a cubin image as a string, got %s", internal.word(image))
-  end
-  o = options("cuda.load", o, { params = false })
+internal.def("cuda.load(image: str, entry?: str, *, params?: str[]) -> Kernel",
+function(image, entry, types)
   local order, params
   if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)
   elseif image:find("%.version%s") and image:find("%.target%s") then
@@ -138,6 +131,6 @@ function internal.cuda_load(image, entry, o)
     fail("cuda.load", "there is no entry '%s', the binary has: %s", entry,
       table.concat(order, ", "))
   end
-  local k = internal.kernel_load(image, signature(entry, o.params or params[entry]), entry)
+  local k = internal.kernel_load(image, signature(entry, types or params[entry]), entry)
   return internal.kernel_with(k, { derived = {} })
-end
+end)

@@ -136,12 +136,7 @@ end
 
 ---A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 ---broadcasts, fuses with what is around it, and differentiates.
----@param text string
----@return function
-def("map", 1, function(text)
-  if type(text) ~= "string" then
-    fail("map", "need \"x, y -> expression\", got %s", internal.word(text))
-  end
+def(".map(text: str) -> fn", function(text)
   local n = internal.map_arity(text)
   if n < 1 then
     fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text)
@@ -177,4 +172,4 @@ def("map", 1, function(text)
     end
     return f(table.unpack(args, 1, n))
   end
-end, "module")
+end)

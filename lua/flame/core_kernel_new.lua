@@ -3,9 +3,6 @@ local _, _, internal = ...
 local fail, def = internal.failf, internal.def
 
 -- ---- flame.kernel -------------------------------------------------------------------------------
-local SPEC = { source = true, entry = true, block = true, grid = true, shared = true,
-  shape = true, inout = true, vjp = true, nodiff = true, options = true, include = true,
-  constants = true }
 
 local function names(set)
   local list = {}
@@ -38,35 +35,27 @@ local function check_names(op, what, list, k)
   end
 end
 
----A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
----the CPU, and differentiates.
----@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, include=, …}
----@return flame.Kernel
-def("kernel", 1, function(spec)
-  if type(spec) == "string" then spec = { source = spec } end
-  if type(spec) ~= "table" then
-    fail("kernel", "need the source as a string or {source = …}, got %s", internal.word(spec))
-  end
-  check_spec("kernel", spec, SPEC)
-  if type(spec.source) ~= "string" then
-    fail("kernel", "source must be a string, got %s", internal.word(spec.source))
-  end
-  local source, entry = internal.kernel_text(spec.source, spec.constants, spec.entry)
-  local k = internal.kernel_new(source, entry,
-    internal.kernel_options(spec.options, spec.include), spec.inout)
-  check_names("kernel", "inout", spec.inout, k)
-  check_names("kernel", "nodiff", spec.nodiff, k)
-  local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape,
-    grid = spec.grid, block = spec.block, shared = spec.shared }
-  if type(spec.vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(spec.vjp)
-  elseif spec.vjp ~= nil and not internal.callable(spec.vjp) then
-    fail("kernel", "vjp must be a function or CUDA C text, got %s", internal.word(spec.vjp))
-  end
-  if not spec.vjp then
+local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
+    include, constants)
+  local source
+  source, entry = internal.kernel_text(text, constants, entry)
+  local k = internal.kernel_new(source, entry, internal.kernel_options(flags, include), inout)
+  check_names("kernel", "inout", inout, k)
+  check_names("kernel", "nodiff", nodiff, k)
+  local config = { derived = {}, vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
+    block = block, shared = shared }
+  if type(vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(vjp) end
+  if not vjp then
     config.recorder, config.replay, config.records = internal.kernel_record(k)
   end
   return internal.kernel_with(k, config)
-end, "module")
+end
+---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
+---the CPU, and differentiates.
+def(".kernel(source: str) -> Kernel", new_kernel,
+  [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
+    inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
+    constants?: table) -> Kernel]], new_kernel)
 
 local Kernel = {}
 local WITH = { shape = true, grid = true, block = true, shared = true }

@@ -146,22 +146,15 @@ end
 
 -- ---- compiled kernels ---------------------------------------------------------------------------
 ---Compiled kernels on disk: entries, bytes, and this context's hits and misses.
----@param what? string  "clear" removes them
----@return table
-def("kernel_cache", 1, function(what)
-  if what ~= nil and what ~= "clear" then
-    fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what))
-  end
+---"clear" removes them.
+def('.kernel_cache(what?: "clear") -> table', function(what)
   local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
   return { entries = entries, bytes = bytes, hits = hits, misses = misses }
-end, "module")
+end)
 
----Compile kernels ahead, at once; their first call then compiles nothing.
----@param list table  kernels; device = where (default: the default device)
-def("warmup", 1, function(list)
-  if type(list) ~= "table" then
-    fail("warmup", "need a list of kernels, got %s", internal.word(list))
-  end
+---Compile kernels ahead, at once; their first call then compiles nothing. The list may say where:
+---device =.
+def(".warmup(list: table)", function(list)
   for key in pairs(list) do
     if type(key) == "string" and key ~= "device" then
       internal.no_option("warmup", key, { device = true })
@@ -174,4 +167,4 @@ def("warmup", 1, function(list)
     end
   end
   internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
-end, "module")
+end)

@@ -6,18 +6,12 @@
 -- Also under flame.linalg; singular values and eigenvalues are in core_linalg_spectrum.lua, norms
 -- and products in core_vector.lua.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local where, matmul = flame.where, flame.matmul
 
 local linalg = {}
 flame.linalg = linalg
 
---- linalg[name] = f with at most 'most' arguments.
-local function under(name, most, f)
-  linalg[name] = internal.checked(f, name, most)
-end
-internal.under_linalg = under
 
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -94,10 +88,6 @@ local function call(kind, op, inputs, count, lead, sizes, ...)
     inputs[1].dtype)
 end
 
---- Options of which some may stand before by position.
-local function given(op, names, known, ...)
-  return internal.defaults(op, names, known, ...)
-end
 
 --- Save for backward, tracked inputs as tracked ones: forward itself runs without a tape.
 local function save(ctx, ...)
@@ -126,7 +116,7 @@ local inverse = flame.func {
   end,
 }
 --- Inverses. A singular matrix raises with its position in the batch.
-def("inverse(x: T) -> T", function(x) return inverse(x, "inverse", false) end)
+def("inverse(x: T) -> T @neutral", function(x) return inverse(x, "inverse", false) end)
 linalg.inv, linalg.inverse = flame.inverse, flame.inverse
 --- Gives Inf where a matrix is singular.
 internal.quiet_inverse = function(x, op) return inverse(x, op, true) end
@@ -198,13 +188,13 @@ local function is_vector(a, b)
   return true
 end
 
-local function solve_any(a, b, o)
+--- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
+def("solve(a: T, b: T, *, left = true) -> T @neutral", function(a, b, left)
   need_square("solve", "a", a)
   need_real("solve", "b", b)
-  o = options("solve", o, { left = true })
   local vector = is_vector(a, b)
   if vector then b = b:unsqueeze(-1) end
-  if not o.left then
+  if not left then
     if vector then
       fail("solve", "left = false needs a matrix b, got shape %s", shape_text(b:squeeze(-1)))
     end
@@ -213,19 +203,13 @@ local function solve_any(a, b, o)
   a, b = same_batch("solve", a, b)
   local x = solve(a, b, "solve")
   if vector then return own(x:squeeze(-1)) end
-  return o.left and x or own(turned(x))
-end
---- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
----@param a flame.Tensor
----@param b flame.Tensor
----@param o table?
----@return flame.Tensor
-def("solve", 3, solve_any)
+  return left and x or own(turned(x))
+end)
 linalg.solve = flame.solve
 
 --- x with a x = b, or x a = b where left is false, for a triangle a.
 def([[linalg.solve_triangular(a: T, b: T, upper = false, left = true,
-    unitriangular = false) -> T]], function(a, b, upper, left, unitriangular)
+    unitriangular = false) -> T @neutral]], function(a, b, upper, left, unitriangular)
   local op = "solve_triangular"
   need_square(op, "a", a)
   need_matrix(op, "b", b)
@@ -260,20 +244,20 @@ local cholesky = flame.func {
 }
 --- The triangle L with L L' = x, or if upper U with U' U = x; one half of x is read. x is positive
 --- definite: another raises with its position.
-def("cholesky(x: T, upper = false) -> T", function(x, upper)
+def("cholesky(x: T, upper = false) -> T @neutral", function(x, upper)
   need_square("cholesky", "x", x)
   return cholesky(x, upper)
 end)
 linalg.cholesky = flame.cholesky
 
 --- x with a x = b, from the triangle l of a's Cholesky factorisation.
-def("cholesky_solve(b: T, l: T, upper = false) -> T", function(b, l, upper)
+def("cholesky_solve(b: T, l: T, upper = false) -> T @neutral", function(b, l, upper)
   need_square("cholesky_solve", "l", l)
   l, b = same_batch("cholesky_solve", upper and turned(l) or l, b)
   return triangle(turned(l), triangle(l, b, false, false), true, false)
 end)
 --- The inverse of a from the triangle l of its Cholesky factorisation.
-def("cholesky_inverse(l: T, upper = false) -> T", function(l, upper)
+def("cholesky_inverse(l: T, upper = false) -> T @neutral", function(l, upper)
   local lead, _, n = need_square("cholesky_inverse", "l", l)
   local one = eye_like(l, n):expand(joined(lead, n, n))
   local half = triangle(upper and turned(l) or l, one, false, false)
@@ -331,19 +315,14 @@ local lu = flame.func {
   end,
 }
 --- As in PyTorch on the CPU, rows are always pivoted.
-internal.need_pivot = function(op, o)
-  if type(o) == "boolean" then o = { pivot = o } end
-  if not options(op, o, { pivot = true }).pivot then
-    fail(op, "pivot = false is not supported: rows are always pivoted")
-  end
+internal.need_pivot = function(op, pivot)
+  if not pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
 end
---- P, L, U with x = P L U, rows pivoted.
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
+--- P, L, U with x (…, m, n) = P L U, rows pivoted.
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-under("lu", 2, function(x, o)
+def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pivot)
   local lead, _, m, n = need_matrix("lu", "x", x)
-  internal.need_pivot("lu", o)
+  internal.need_pivot("lu", pivot)
   local packed, rows = parts(lu(x), joined(lead, m, n), joined(lead, m))
   local l, u = lu_factors(packed, m, n)
   return permutation(rows, m), l, u
@@ -427,7 +406,7 @@ local det = flame.func {
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
 --- Determinants; the gradient exists where they are 0 as well.
-def("det(x: T) -> T", function(x) return det(x) end)
+def("det(x: T) -> T @neutral", function(x) return det(x) end)
 linalg.det = flame.det
 
 local slogdet = flame.func {
@@ -444,14 +423,14 @@ local slogdet = flame.func {
   end,
 }
 --- Sign and logarithm of the absolute value of determinants.
-def("slogdet(x: T) -> sign: T, logarithm: T", function(x)
+def("slogdet(x: T) -> sign: T, logarithm: T @neutral", function(x)
   local lead = need_square("slogdet", "x", x)
   local _, sign, log = parts(slogdet(x), lead, lead, lead)
   return own(sign:detach(), log)
 end)
 linalg.slogdet = flame.slogdet
 --- Logarithms of determinants; NaN for negative ones.
-def("logdet(x: T) -> T", function(x)
+def("logdet(x: T) -> T @neutral", function(x)
   local sign, log = flame.slogdet(x)
   return where(sign:lt(0), 0 / 0, log)
 end)
@@ -500,16 +479,6 @@ local qr = flame.func {
 }
 local function qr_any(x, mode)
   local lead, _, m, n = need_matrix("qr", "x", x)
-  if type(mode) == "table" then
-    local o = options("qr", mode, { mode = "reduced", some = true })
-    mode = o.some and o.mode or "complete"
-  elseif type(mode) == "boolean" then
-    mode = mode and "reduced" or "complete"
-  end
-  mode = mode or "reduced"
-  if mode ~= "reduced" and mode ~= "complete" and mode ~= "r" then
-    fail("qr", 'mode must be "reduced", "complete" or "r", got %s', tostring(mode))
-  end
   local k, flat = mode == "complete" and m or math.min(m, n), qr(x, mode)
   if mode == "r" then
     return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }),
@@ -517,19 +486,18 @@ local function qr_any(x, mode)
   end
   return own(parts(flat, joined(lead, m, k), joined(lead, k, n)))
 end
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
----@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
-def("qr", 2, qr_any)
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
+def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T @neutral', qr_any,
+  "qr(x: T, some: bool) -> Q: T, R: T",
+  function(x, some) return qr_any(x, some and "reduced" or "complete") end)
 linalg.qr = flame.qr
 
 -- ---- for core_linalg_spectrum.lua and core_vector.lua -------------------------------------------
 internal.linalg_parts = {
   need_matrix = need_matrix, need_square = need_square, need_real = need_real,
   shape_text = shape_text, is_vector = is_vector, same_batch = same_batch, joined = joined,
-  product = product, parts = parts, own = own, call = call, given = given,
+  product = product, parts = parts, own = own, call = call,
   save = save, turned = turned, eye_like = eye_like, on_diagonal = on_diagonal, inverse = inverse,
   epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 },
 }

@@ -1,8 +1,8 @@
 --- Factorisations in the form that LAPACK keeps them: LU packed in one matrix with pivots, and the
 -- orthogonal matrix of a list of reflections. Compositions: gradients come of themselves.
 local flame, _, internal = ...
-local fail, need_tensor = internal.failf, internal.need_tensor
-local under, linalg, part = internal.under_linalg, flame.linalg, internal.linalg_parts
+local fail, def = internal.failf, internal.def
+local linalg, part = flame.linalg, internal.linalg_parts
 local shape_text = part.shape_text
 
 --- The row swaps, one after the other, that bring the rows of each matrix into the order 'rows'.
@@ -47,11 +47,8 @@ end
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
 --- i was swapped with row pivots[i].
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor
-under("lu_factor", 2, function(x, o)
-  internal.need_pivot("lu_factor", o)
+def("linalg.lu_factor(x: T, pivot = true) -> LU: T, pivots: T @neutral", function(x, pivot)
+  internal.need_pivot("lu_factor", pivot)
   local p, l, u = linalg.lu(x)
   local m, n = x.shape[x.ndim - 1], x.shape[x.ndim]
   local k = math.min(m, n)
@@ -71,53 +68,39 @@ local function info_of(lu)
   return flame.where(zero:any(-1), zero:long():argmax(-1), 0):int()
 end
 --- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-under("lu_factor_ex", 2, function(x, o)
-  local lu, pivots = linalg.lu_factor(x, o)
+def("linalg.lu_factor_ex(x: T, pivot = true) -> LU: T, pivots: T, info: T @neutral",
+function(x, pivot)
+  local lu, pivots = linalg.lu_factor(x, pivot)
   return lu, pivots, info_of(lu:detach())
 end)
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
----@param x flame.Tensor  (…, m, n)
----@param ... any  pivot = true, get_infos = false, or a table of them
----@return flame.Tensor, flame.Tensor
-internal.def("lu", 3, function(x, ...)
-  local o = internal.defaults("lu", { "pivot", "get_infos" },
-    { pivot = true, get_infos = false }, ...)
-  internal.need_pivot("lu", { pivot = o.pivot })
-  if o.get_infos then return linalg.lu_factor_ex(x) end
+def([[lu(x: T, pivot = true, get_infos = false)
+    -> LU: T, pivots: T, info: T if get_infos @neutral]], function(x, pivot, get_infos)
+  internal.need_pivot("lu", pivot)
+  if get_infos then return linalg.lu_factor_ex(x) end
   return linalg.lu_factor(x)
 end)
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a
 --- transposed) from lu_factor's result.
----@param lu flame.Tensor  (…, n, n)
----@param pivots flame.Tensor  (…, n)
----@param b flame.Tensor  (…, n, k)
----@param o? table  {left = true, adjoint = false}
-under("lu_solve", 4, function(lu, pivots, b, o)
+def("linalg.lu_solve(lu: T, pivots: T, b: T, *, left = true, adjoint = false) -> T @neutral",
+function(lu, pivots, b, left, adjoint)
   local op = "lu_solve"
-  o = internal.options(op, o, { left = true, adjoint = false })
-  need_tensor(op, "lu", lu)
-  need_tensor(op, "pivots", pivots)
-  need_tensor(op, "b", b)
   local n = lu.ndim >= 2 and lu.shape[lu.ndim]
   local at = lu.shape
   at[#at] = nil
   if not n or lu.shape[lu.ndim - 1] ~= n or shape_text(pivots) ~= "(" .. table.concat(at, ", ")
       .. ")" or b.ndim < 2
-    or b.shape[o.left and b.ndim - 1 or b.ndim] ~= n then
+    or b.shape[left and b.ndim - 1 or b.ndim] ~= n then
     fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)",
       shape_text(lu), shape_text(pivots), shape_text(b))
   end
   if lu:numel() == 0 or b:numel() == 0 then return b:clone() end
-  if o.adjoint then                                                         -- a' x = b is x' a = b'
-    return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not o.left })):clone()
+  if adjoint then                                                           -- a' x = b is x' a = b'
+    return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not left })):clone()
   end
   local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
   -- P' b: row i is row rows[i] of b
   local p = rows_of(op, pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)
-  local left = o.left
   if not left then
     local y = linalg.solve_triangular(lu:triu(), b, { upper = true, left = false })
     return linalg.solve_triangular(lu:tril(), y,
@@ -126,17 +109,12 @@ under("lu_solve", 4, function(lu, pivots, b, o)
   local y = linalg.solve_triangular(lu:tril(), p:matmul(b), { upper = false, unitriangular = true })
   return linalg.solve_triangular(lu:triu(), y, { upper = true })
 end)
---- torch.lu_solve: the right side first.
-internal.def("lu_solve", 3,
-  function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end, "module")
+--- linalg.lu_solve with the right side first, as torch.lu_solve has it.
+def("lu_solve(b: T, lu: T, pivots: T) -> T @neutral",
+  function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end)
 
 --- P, L and U of lu_factor's result.
----@param lu flame.Tensor  (…, m, n)
----@param pivots flame.Tensor  (…, k)
----@return flame.Tensor, flame.Tensor, flame.Tensor
-internal.def("lu_unpack", 2, function(lu, pivots)
-  need_tensor("lu_unpack", "lu", lu)
-  need_tensor("lu_unpack", "pivots", pivots)
+def(".lu_unpack(lu: T, pivots: T) -> P: T, L: T, U: T", function(lu, pivots)
   if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
   if pivots.ndim == 0 then fail("lu_unpack", "pivots is 0-d, need (…, %d)", lu.shape[lu.ndim]) end
   local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
@@ -146,16 +124,12 @@ internal.def("lu_unpack", 2, function(lu, pivots)
   local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
   return rows_of("lu_unpack", pivots, m):unsqueeze(-2):eq(all):to(lu.dtype),
     l:tril(-1) + flame.eye(m, k, like), u:triu()
-end, "module")
+end)
 
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
 --- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
----@param x flame.Tensor  (…, m, n)
----@param tau flame.Tensor  (…, k), k <= n
-under("householder_product", 2, function(x, tau)
+def("linalg.householder_product(x: T, tau: T) -> T @neutral", function(x, tau)
   local op = "householder_product"
-  need_tensor(op, "x", x)
-  need_tensor(op, "tau", tau)
   local m, n, k = rawget(x.shape, x.ndim - 1), rawget(x.shape, x.ndim), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
     fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x),
@@ -169,7 +143,8 @@ under("householder_product", 2, function(x, tau)
   end
   return k == 0 and q:clone() or q
 end)
-flame.orgqr = linalg.householder_product
+--- linalg.householder_product under its older name.
+def("orgqr(x: T, tau: T) -> T @neutral", linalg.householder_product)
 
 -- ---- reflections that are applied, and found ----------------------------------------------------
 --- The i-th reflection's v of the columns of x, and its tau, as (…, m, 1) and (…, 1, 1).
@@ -181,36 +156,29 @@ local function reflection(x, tau, i)
 end
 --- c multiplied with the Q of the reflections in x and tau, from the left or
 --- the right, or with Q transposed.
----@param x flame.Tensor  (…, m, k)
----@param tau flame.Tensor  (…, k)
----@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
----@param ... any  left = true, transpose = false, or a table of them
----@return flame.Tensor
-internal.def("ormqr", 5, function(x, tau, c, ...)
+def("ormqr(x: T, tau: T, c: T, left = true, transpose = false) -> T @neutral",
+function(x, tau, c, left, transpose)
   local op = "ormqr"
   for name, t in pairs { x = x, tau = tau, c = c } do part.need_real(op, name, t) end
-  local o = internal.defaults(op, { "left", "transpose" }, { left = true, transpose = false }, ...)
   local m, k = rawget(x.shape, x.ndim - 1), rawget(tau.shape, tau.ndim)
   if x.ndim < 2 or c.ndim ~= x.ndim or tau.ndim ~= x.ndim - 1 or k > x.shape[x.ndim] or k > m
-    or c.shape[o.left and c.ndim - 1 or c.ndim] ~= m then
+    or c.shape[left and c.ndim - 1 or c.ndim] ~= m then
     fail(op,
       "x has shape %s, tau %s and c %s, need (…, m, k), (…, k) and (…, m, n), or (…, n, m) from the right",
       shape_text(x), shape_text(tau), shape_text(c))
   end
-  local y = o.left and c or part.turned(c)                     -- c Q is (Q' c')'
+  local y = left and c or part.turned(c)                       -- c Q is (Q' c')'
   local first, last, step = k, 1, -1
-  if o.left == o.transpose then first, last, step = 1, k, 1 end
+  if left == transpose then first, last, step = 1, k, 1 end
   for i = first, last, step do
     local v, t = reflection(x, tau, i)
     y = y - t * v:matmul(part.turned(v):matmul(y))
   end
-  return (o.left and y or part.turned(y)):clone()
+  return (left and y or part.turned(y)):clone()
 end)
 --- R, and below its diagonal the reflections whose product is Q (see
 --- linalg.householder_product); and their tau.
----@param x flame.Tensor  (…, m, n)
----@return flame.Tensor, flame.Tensor
-internal.def("geqrf", 1, function(x)
+def("geqrf(x: T) -> QR: T, tau: T @neutral", function(x)
   local lead, _, m, n = part.need_matrix("geqrf", "x", x)
   local k = math.min(m, n)
   if x:numel() == 0 then
@@ -237,43 +205,32 @@ internal.def("geqrf", 1, function(x)
 end)
 
 -- ---- forms that tell instead of raising ---------------------------------------------------------
-local function flags(op, names, ...)
-  local known = {}
-  for _, name in ipairs(names) do known[name] = name == "left" end
-  return internal.defaults(op, names, known, ...)
-end
 --- The inverse, and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). Of a singular matrix: Inf.
----@param x flame.Tensor  (…, n, n)
----@param ... any  check_errors = false: raise as linalg.inv does
----@return flame.Tensor, flame.Tensor
-under("inv_ex", 2, function(x, ...)
+--- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
+def("linalg.inv_ex(x: T, check_errors = false) -> inverse: T, info: T @neutral",
+function(x, check_errors)
   part.need_square("inv_ex", "x", x)
   local _, _, u = linalg.lu(x:detach())
-  if flags("inv_ex", { "check_errors" }, ...).check_errors then return linalg.inv(x), info_of(u) end
+  if check_errors then return linalg.inv(x), info_of(u) end
   return internal.quiet_inverse(x, "inv_ex"), info_of(u)
 end)
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
 --- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
----@param ... any  {left = true, check_errors = false}
----@return flame.Tensor, flame.Tensor
-under("solve_ex", 3, function(a, b, ...)
+def("linalg.solve_ex(a: T, b: T, left = true, check_errors = false) -> solution: T, info: T @neutral",
+function(a, b, left, check_errors)
   local op = "solve_ex"
   part.need_square(op, "a", a)
   part.need_real(op, "b", b)
-  local o = flags(op, { "left", "check_errors" }, ...)
   local p, l, u = linalg.lu(a)
   local info = info_of(u:detach())
-  if o.check_errors then return flame.solve(a, b, { left = o.left }), info end
+  if check_errors then return flame.solve(a, b, { left = left }), info end
   local vector = part.is_vector(a, b)
-  if vector and not o.left then
+  if vector and not left then
     fail(op, "left = false needs a matrix b, got shape %s", shape_text(b))
   end
   if vector then b = b:unsqueeze(-1) end
   local x
-  if o.left then
+  if left then
     x = linalg.solve_triangular(l, part.turned(p):matmul(b), { unitriangular = true })
     x = linalg.solve_triangular(u, x, { upper = true })
   else
@@ -301,22 +258,20 @@ local function minor_of(x, upper)
   return bad
 end
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates.
----@param x flame.Tensor  (…, n, n)
----@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
----@return flame.Tensor, flame.Tensor
-under("cholesky_ex", 3, function(x, ...)
+--- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
+--- raise as linalg.cholesky does.
+def("linalg.cholesky_ex(x: T, upper = false, check_errors = false) -> L: T, info: T @neutral",
+function(x, upper, check_errors)
   local lead, count, n = part.need_square("cholesky_ex", "x", x)
-  local o = flags("cholesky_ex", { "upper", "check_errors" }, ...)
   local like = { dtype = "i32", device = x.device }
-  local l = o.check_errors and flame.cholesky(x, { upper = o.upper }) or factored(x, o.upper)
+  local l = check_errors and flame.cholesky(x, { upper = upper }) or factored(x, upper)
   if l then return l, flame.zeros(lead, like) end
   local found, each = {}, x:detach():reshape(count, n, n)
-  for i = 1, count do found[i] = minor_of(each:select(1, i), o.upper) end
+  for i = 1, count do found[i] = minor_of(each:select(1, i), upper) end
   local info = flame.tensor(found, like):reshape(lead)
   local fine = info:eq(0):unsqueeze(-1):unsqueeze(-1)
   l = flame.cholesky(flame.where(fine, x, flame.eye(n, { dtype = x.dtype, device = x.device })),
-    { upper = o.upper })
+    { upper = upper })
   return flame.where(fine, l, 0 / 0), info
 end)
 
@@ -400,24 +355,17 @@ local function ldl(op, x)
   return internal.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead),
     made(info, "i32", alone)
 end
---- x = L D L' for symmetric matrices, as LAPACK packs it.
----@param x flame.Tensor  (…, n, n), of which the lower half is read
----@param o? table  {hermitian = false}
----@return flame.Tensor, flame.Tensor  LD, pivots (i32)
-under("ldl_factor", 2, function(x, o)
-  internal.options("ldl_factor", o, { hermitian = false })
+--- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
+def("linalg.ldl_factor(x: T, *, hermitian = false) -> LD: T, pivots: T", function(x)
   local ld, pivots, info = ldl("ldl_factor", x)
   if info:ne(0):any():item() then fail("ldl_factor", "D is singular: ldl_factor_ex says where") end
   return ld, pivots
 end)
 --- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
----@param x flame.Tensor
----@param o? table  {hermitian = false, check_errors = false}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-under("ldl_factor_ex", 2, function(x, o)
-  o = internal.options("ldl_factor_ex", o, { hermitian = false, check_errors = false })
+def([[linalg.ldl_factor_ex(x: T, *, hermitian = false,
+    check_errors = false) -> LD: T, pivots: T, info: T]], function(x, _, check_errors)
   local ld, pivots, info = ldl("ldl_factor_ex", x)
-  if o.check_errors and info:ne(0):any():item() then
+  if check_errors and info:ne(0):any():item() then
     fail("ldl_factor_ex", "D is singular: without check_errors the third result says where")
   end
   return ld, pivots, info
@@ -445,17 +393,11 @@ local function unpacked(a, p, n)
 end
 --- The solution of a x = b from ldl_factor's result for a. It looks at
 --- values, and has no gradient: backward raises.
----@param ld flame.Tensor  (…, n, n)
----@param pivots flame.Tensor
----@param b flame.Tensor  (…, n, k)
----@return flame.Tensor
-under("ldl_solve", 4, function(ld, pivots, b, o)
+def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", function(ld, pivots, b)
   local op = "ldl_solve"
-  internal.options(op, o, { hermitian = false })
   part.need_square(op, "LD", ld)
-  need_tensor(op, "pivots", pivots)
   local n = ld.shape[ld.ndim]
-  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n
+  if b.ndim < 2 or b.shape[b.ndim - 1] ~= n
       or rawget(pivots.shape, pivots.ndim) ~= n or
     pivots:numel() * n ~= ld:numel() then
     fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)",
@@ -486,16 +428,12 @@ end)
 -- ---- low rank -----------------------------------------------------------------------------------
 --- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
 --- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
----@param x flame.Tensor  (…, m, n)
----@param ... any  q = 6, niter = 2, M = nil, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-internal.def("svd_lowrank", 4, function(x, ...)
+def("svd_lowrank(x: T, q: int = 6, niter: int = 2, M?: T|num) -> U: T, S: T, V: T @neutral",
+function(x, q, niter, M)
   part.need_matrix("svd_lowrank", "x", x)
-  local o = internal.arguments("svd_lowrank", { "q", "niter", "M" },
-    { q = 6, niter = 2, M = false }, ...)
-  local a = o.M and x - internal.need_operand("svd_lowrank", "M", o.M) or x
-  local shape, niter = a.shape, internal.need_int("svd_lowrank", "niter", o.niter)
-  local q = math.min(internal.need_int("svd_lowrank", "q", o.q), shape[#shape], shape[#shape - 1])
+  local a = M and x - M or x
+  local shape = a.shape
+  q = math.min(q, shape[#shape], shape[#shape - 1])
   if q < 0 or niter < 0 or niter > 100 then
     fail("svd_lowrank", "q = %d and niter = %d, need 0 or more, niter up to 100", q, niter)
   end
@@ -505,13 +443,10 @@ internal.def("svd_lowrank", 4, function(x, ...)
   local u, s, vh = linalg.svd(basis.mT:matmul(a), { full_matrices = false })
   return basis:matmul(u), s, vh.mT:clone()
 end)
---- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
----@param x flame.Tensor  (…, m, n)
----@param ... any  q = min(6, m, n), center = true, niter = 2, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-internal.def("pca_lowrank", 4, function(x, ...)
-  part.need_matrix("pca_lowrank", "x", x)
-  local o = internal.arguments("pca_lowrank", { "q", "center", "niter" },
-    { q = 6, center = true, niter = 2 }, ...)
-  return flame.svd_lowrank(o.center and x - x:mean(-2, { keepdim = true }) or x, o.q, o.niter)
-end)
+--- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
+--- there can be.
+def("pca_lowrank(x: T, q: int = 6, center = true, niter: int = 2) -> U: T, S: T, V: T @neutral",
+  function(x, q, center, niter)
+    part.need_matrix("pca_lowrank", "x", x)
+    return flame.svd_lowrank(center and x - x:mean(-2, { keepdim = true }) or x, q, niter)
+  end)

@@ -1,16 +1,14 @@
 --- Linear algebra by singular values and eigenvalues: svd, eigh, pseudo-inverses, least squares,
 -- ranks; and functions of matrices. Rules as in core_linalg.lua.
 local flame, _, internal = ...
-local fail, options, def, under = internal.failf, internal.options, internal.def,
-  internal.under_linalg
+local fail, def = internal.failf, internal.def
 local where, matmul, linalg = flame.where, flame.matmul, flame.linalg
 local part = internal.linalg_parts
 local need_matrix, need_square, need_real, shape_text = part.need_matrix, part.need_square,
   part.need_real, part.shape_text
 local same_batch, joined, product, parts, own = part.same_batch, part.joined, part.product,
   part.parts, part.own
-local call, given, save, turned, on_diagonal = part.call, part.given, part.save, part.turned,
-  part.on_diagonal
+local call, save, turned, on_diagonal = part.call, part.save, part.turned, part.on_diagonal
 local inverse, epsilon = part.inverse, part.epsilon
 
 -- ---- singular values ----------------------------------------------------------------------------
@@ -88,33 +86,25 @@ end
 internal.svdvals = svdvals
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  some = true, compute_uv = true, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-def("svd", 3, function(x, ...)
-  local lead, _, m, n = need_matrix("svd", "x", x)
-  local o = given("svd", { "some", "compute_uv" }, { some = true, compute_uv = true }, ...)
-  if not o.compute_uv then
-    local how = { dtype = x.dtype, device = x.device }
-    return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"),
-      flame.zeros(joined(lead, n, n), how)
-  end
-  local u, s, vh = svd_parts(x, not o.some)
-  return own(u, s, turned(vh))
-end)
+def("svd(x: T, some = true, compute_uv = true) -> U: T, S: T, V: T @neutral",
+  function(x, some, compute_uv)
+    local lead, _, m, n = need_matrix("svd", "x", x)
+    if not compute_uv then
+      local how = { dtype = x.dtype, device = x.device }
+      return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"),
+        flame.zeros(joined(lead, n, n), how)
+    end
+    local u, s, vh = svd_parts(x, not some)
+    return own(u, s, turned(vh))
+  end)
 --- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  full_matrices = true, or {full_matrices = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-under("svd", 2, function(x, ...)
+def("linalg.svd(x: T, full_matrices = true) -> U: T, S: T, Vh: T @neutral",
+function(x, full_matrices)
   need_matrix("svd", "x", x)
-  return own(
-    svd_parts(x, given("svd", { "full_matrices" }, { full_matrices = true }, ...).full_matrices))
+  return own(svd_parts(x, full_matrices))
 end)
 --- Singular values, falling.
----@param x flame.Tensor  (…, m, n)
----@return flame.Tensor
-under("svdvals", 1, function(x) return svdvals(x, "svdvals") end)
+def("linalg.svdvals(x: T) -> T @neutral", function(x) return svdvals(x, "svdvals") end)
 
 -- ---- symmetric eigenvalues ----------------------------------------------------------------------
 local eigh = flame.func {
@@ -139,38 +129,24 @@ local eigh = flame.func {
     return (gx + turned(gx)) * 0.5                  -- x stands for a symmetric matrix
   end,
 }
-local function upper_of(op, o)
-  if type(o) == "string" then o = { UPLO = o } end
-  local name = options(op, o, { UPLO = "L" }).UPLO
-  local letter = type(name) == "string" and name:upper()
-  if letter ~= "L" and letter ~= "U" then
-    fail(op, 'UPLO must be "L" or "U", got %s', tostring(name))
-  end
-  return letter == "U"
-end
+local UPLO = '(x: T, UPLO: "L"|"U"|"l"|"u" = "L") -> '
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-def("eigh", 2, function(x, o)
+def("eigh" .. UPLO .. "values: T, vectors: T @neutral", function(x, half)
   local lead, _, n = need_square("eigh", "x", x)
-  return own(parts(eigh(x, upper_of("eigh", o)), joined(lead, n), joined(lead, n, n)))
+  return own(parts(eigh(x, half:upper() == "U"), joined(lead, n), joined(lead, n, n)))
 end)
 linalg.eigh = flame.eigh
-local function eigvalsh(x, o)
+local function eigvalsh(x, upper)
   local lead, count, n = need_square("eigvalsh", "x", x)
-  local upper = upper_of("eigvalsh", o)
   if x.requires_grad and flame.is_grad_enabled() then
     return own(parts(eigh(x, upper), joined(lead, n)))
   end
   return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
 end
 --- Eigenvalues of symmetric matrices, rising.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor
-under("eigvalsh", 2, eigvalsh)
+def("linalg.eigvalsh" .. UPLO .. "T @neutral",
+  function(x, half) return eigvalsh(x, half:upper() == "U") end)
 
 -- ---- pseudo-inverse and least squares -----------------------------------------------------------
 --- Cotangent of x from that of its pseudo-inverse p.
@@ -209,10 +185,10 @@ local pinv = flame.func {
 }
 --- Limits below which a singular value counts as 0, as torch.linalg has them:
 --- numbers, or tensors of one a matrix.
-local function limits(x, o)
+local function limits(x, atol, rtol)
   local s = x.shape
   local function limit(v) return flame.is_tensor(v) and v:to(x.dtype):unsqueeze(-1) or v or nil end
-  local atol, rtol = limit(o.atol) or 0, limit(o.rtol)
+  atol, rtol = limit(atol) or 0, limit(rtol)
   if not rtol then
     rtol = math.max(s[#s], s[#s - 1]) * epsilon[x.dtype]
     if flame.is_tensor(atol) then
@@ -229,49 +205,36 @@ local symmetric_from_lower = flame.func {
   forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
   backward = function(_, g) return g end,
 }
-local function pinv_any(op, x, o)
-  need_matrix(op, "x", x)
-  if o.hermitian then
-    need_square(op, "x", x)
-    x = symmetric_from_lower(x)
-  end
-  return pinv(x, op, limits(x, o))
-end
---- Pseudo-inverses.
----@param x flame.Tensor  (…, m, n)
----@param rtol number|table?  {atol =, rtol = max(m, n) eps, hermitian = false}
----@param hermitian boolean?
----@return flame.Tensor
-under("pinv", 3, function(x, rtol, hermitian)
-  return pinv_any("pinv", x,
-    given("pinv", { "rtol", "hermitian" }, { atol = false, rtol = false, hermitian = false }, rtol,
-    hermitian))
-end)
-def("pinverse", 2, function(x, rcond)
-  return pinv_any("pinverse", x,
-    { rtol = given("pinverse", { "rcond" }, { rcond = 1e-15 }, rcond).rcond })
+--- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
+--- as 0.
+def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T @neutral",
+  function(x, rtol, hermitian, atol)
+    need_matrix("pinv", "x", x)
+    if hermitian then
+      need_square("pinv", "x", x)
+      x = symmetric_from_lower(x)
+    end
+    return pinv(x, "pinv", limits(x, atol, rtol))
+  end)
+--- The pseudo-inverse. Singular values up to rcond times the largest count as 0.
+def("pinverse(x: T, rcond: num|T = 1e-15) -> T @neutral", function(x, rcond)
+  need_matrix("pinverse", "x", x)
+  return pinv(x, "pinverse", limits(x, nil, rcond))
 end)
 
---- How many singular values count; i64.
----@param x flame.Tensor  (…, m, n)
----@param tol number|table?  absolute, or {atol =, rtol = max(m, n) eps, hermitian = false}
----@param o table?  after a number: {hermitian = false}
----@return flame.Tensor
-under("matrix_rank", 3, function(x, tol, o)
-  need_matrix("matrix_rank", "x", x)
-  if type(tol) == "number" then
-    o = options("matrix_rank", o, { hermitian = false })
-    o.atol, o.rtol = tol, 0
-  else
-    o = options("matrix_rank", tol, { atol = false, rtol = false, hermitian = false, tol = false })
-    if o.tol then o.atol, o.rtol = o.tol, 0 end
-  end
-  x = x:detach()
-  local s = o.hermitian and eigvalsh(x):abs() or svdvals(x, "matrix_rank")
-  if s.shape[s.ndim] == 0 then return s:long():sum(-1) end
-  local atol, rtol = limits(x, o)
-  return s:gt((s:amax(-1, { keepdim = true }) * rtol):clamp({ min = atol })):sum(-1)
-end)
+--- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
+--- largest, or above tol.
+def([[linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T,
+    rtol?: num|T) -> T @neutral]],
+  function(x, tol, hermitian, atol, rtol)
+    need_matrix("matrix_rank", "x", x)
+    x = x:detach()
+    local s = hermitian and eigvalsh(x, false):abs() or svdvals(x, "matrix_rank")
+    if s.shape[s.ndim] == 0 then return s:long():sum(-1) end
+    if tol then atol, rtol = tol, 0 end
+    atol, rtol = limits(x, atol, rtol)
+    return s:gt((s:amax(-1, { keepdim = true }) * rtol):clamp({ min = atol })):sum(-1)
+  end)
 
 local lstsq = flame.func {
   name = "lstsq",
@@ -286,40 +249,35 @@ local lstsq = flame.func {
     return pinv_cotangent(a, p, matmul(g, turned(b))), matmul(turned(p), g)
   end,
 }
-local drivers = { gels = true, gelsy = true, gelsd = true, gelss = true }
+
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
 --- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param o table?  {rcond = max(m, n) eps, driver = "gelsy"}
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-def("lstsq", 4, function(a, b, ...)
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
+--- vector a matrix; rcond is max(m, n) eps where it is left out.
+def([[lstsq(a: T, b: T, rcond?: num, driver: "gels"|"gelsy"|"gelsd"|"gelss" = "gelsy")
+    -> solution: T, residuals: T, rank: T, singular_values: T @neutral]],
+function(a, b, rcond, driver)
   local op = "lstsq"
   need_matrix(op, "a", a)
   need_real(op, "b", b)
-  local o = given(op, { "rcond", "driver" }, { rcond = false, driver = "gelsy" }, ...)
-  if not drivers[o.driver] then
-    fail(op, 'driver must be "gels", "gelsy", "gelsd" or "gelss", got %s', tostring(o.driver))
-  end
   local vector = b.ndim == a.ndim - 1
   if vector then b = b:unsqueeze(-1) end
   a, b = same_batch(op, a, b)
   local m, n = a.shape[a.ndim - 1], a.shape[a.ndim]
-  local rcond = o.rcond or math.max(m, n) * epsilon[a.dtype]
+  rcond = rcond or math.max(m, n) * epsilon[a.dtype]
   local ut, over, v, s, counts = truncated(op, a:detach(), 0, rcond)
   local x = lstsq(a, b, { ut = ut, over = over, v = v, rcond = rcond })
   local rank = counts:sum(-1)
   local none = { dtype = a.dtype, device = a.device }
   local residuals = flame.empty({ 0 }, none)
-  if m > n and (o.driver == "gels" or o.driver ~= "gelsy" and rank:eq(n):all():item()) then
+  if m > n and (driver == "gels" or driver ~= "gelsy" and rank:eq(n):all():item()) then
     local r = matmul(a, x) - b
     residuals = (r * r):sum(-2)
     if vector then residuals = own(residuals:squeeze(-1)) end
   end
-  if o.driver ~= "gelsd" and o.driver ~= "gelss" then s = flame.empty({ 0 }, none)
+  if driver ~= "gelsd" and driver ~= "gelss" then s = flame.empty({ 0 }, none)
   elseif internal.tracked(a) then s = svdvals(a, op) end                -- those above have no tape
-  if o.driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
+  if driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
   return vector and own(x:squeeze(-1)) or x, residuals, rank, s
 end)
 linalg.lstsq = flame.lstsq
@@ -378,21 +336,14 @@ matrix_exp = flame.func {
   end,
 }
 --- Exponentials of matrices.
----@param x flame.Tensor  (…, n, n)
----@return flame.Tensor
-def("matrix_exp", 1, function(x)
+def("matrix_exp(x: T) -> T @neutral", function(x)
   need_square("matrix_exp", "x", x)
   return matrix_exp(x)
 end)
 linalg.matrix_exp = flame.matrix_exp
 
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor  (…, n, n)
----@param n integer
----@return flame.Tensor
-def("matrix_power", 2, function(x, n)
-  internal.need_tensor("matrix_power", "x", x)
-  n = internal.need_int("matrix_power", "n", n)
+def("matrix_power(x: T, n: int) -> T @neutral", function(x, n)
   local s = x.shape
   if #s < 2 or s[#s] ~= s[#s - 1] then
     fail("matrix_power", "x has shape %s, need square matrices", shape_text(x))

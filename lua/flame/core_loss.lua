@@ -1,7 +1,7 @@
 --- Losses and the norms that are compositions.
 local flame, _, internal = ...
 local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local defaults, where = internal.defaults, flame.where
+local where = flame.where
 
 --- A loss of each element as "reduction" asks.
 local function reduce(y, how)
@@ -35,21 +35,22 @@ local function need_class_weights(op, w, classes)
 end
 
 --- Mean of squared differences.
-def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
     internal.slip_pairs("mse_loss", x, y, reduction)
     return reduce((x - y):square(), reduction)
   end)
 
 --- Mean of |input - target|.
-def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
     internal.slip_pairs("l1_loss", x, y, reduction)
     return reduce((x - y):abs(), reduction)
   end)
 
 --- Squares up to delta, then lines.
-def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean", delta = 1.0) -> T]],
+def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
+    delta = 1.0) -> T @single]],
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
     internal.slip_pairs("huber_loss", x, y, reduction)
@@ -61,7 +62,7 @@ def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean", d
 
 --- huber_loss over beta.
 def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
-  beta = 1.0) -> T]],
+  beta = 1.0) -> T @single]],
   function(x, y, reduction, beta)
     if not (beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", beta) end
     internal.slip_pairs("smooth_l1_loss", x, y, reduction)
@@ -72,12 +73,13 @@ def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean
   end)
 
 --- max(0, margin - input target).
-def([[hinge_loss(input: T, target: T, margin = 1.0, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+def([[hinge_loss(input: T, target: T, margin = 1.0,
+    reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, margin, reduction) return reduce((margin - x * y):relu(), reduction) end)
 
 --- The cross entropy of probabilities.
 def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
-    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, reduction)
+    reduction: "mean"|"sum"|"none" = "mean") -> T @single]], function(x, y, weight, reduction)
   need_same_shape("binary_cross_entropy", x, y)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
@@ -95,7 +97,8 @@ end)
 
 --- The cross entropy of logits; pos_weight is that of the targets that are 1.
 def([[binary_cross_entropy_with_logits(input: T, target: T, weight?: T|num, pos_weight?: T|num,
-    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, pos_weight, reduction)
+    reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
+function(x, y, weight, pos_weight, reduction)
   need_same_shape("binary_cross_entropy_with_logits", x, y)
   local hit = (-x):softplus() * y
   local e = x:softplus() * (1 - y) + (pos_weight and hit * pos_weight or hit)
@@ -105,7 +108,7 @@ end)
 --- target (log target - input), input being log-probabilities; log_target: so is the target.
 --- "batchmean" is the sum over the first axis' size.
 def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "mean",
-    log_target = false) -> T]], function(x, y, reduction, log_target)
+    log_target = false) -> T @single]], function(x, y, reduction, log_target)
   local e
   if log_target then e = y:exp() * (y - x)
   else e = where(y:ne(0), y * (where(y:ne(0), y, 1):log() - x), 0) end
@@ -115,7 +118,8 @@ end)
 
 --- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
 def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
-    reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, weight, ignore_index, reduction)
+    reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
+function(x, y, weight, ignore_index, reduction)
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
   if x.shape[d] == 0 then
@@ -133,7 +137,7 @@ def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
 end)
 
 --- Sum of products over the product of the norms, along axis 2 (1 where there is one).
-def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T", function(x, y, d, eps)
+def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", function(x, y, d, eps)
   d = d or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
   if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
@@ -146,7 +150,7 @@ end)
 --- The anchor is to be nearer to the positive than to the negative, by the margin; swap: also the
 --- positive may be the one near to the negative.
 def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p = 2, eps = 1e-6,
-    swap = false, reduction: "mean"|"sum"|"none" = "mean") -> T]],
+    swap = false, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(a, b, n, margin, p, eps, swap, reduction)
     need_same_rank("triplet_margin_loss", a, b, n)
     local near, far = (a - b + eps):norm(p, -1), (a - n + eps):norm(p, -1)
@@ -242,7 +246,7 @@ local epsilon = { f64 = 2.0 ^ -52, f32 = 2.0 ^ -23, f16 = 2.0 ^ -10, bf16 = 2.0 
 --- Over the root mean square along the last axes, which are of normalized_shape, times weight;
 -- without
 --- eps that of the dtype.
-def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T",
+def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T @single",
   function(x, shape, w, eps)
     eps = eps or epsilon[x.dtype] or 1e-5
     if type(shape) ~= "table" then shape = { shape } end
@@ -264,7 +268,7 @@ def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T
   end)
 
 --- Normalised over groups of channels, then times weight plus bias.
-def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T",
+def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @single",
   function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
 
 -- ---- attention ----------------------------------------------------------------------------------
@@ -361,21 +365,19 @@ end
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
 --- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
----@param ... any  attn_mask, dropout_p = 0, is_causal = false, scale = d ^ -0.5, enable_gqa = false, or a table of them
-def("scaled_dot_product_attention", 9, function(q, k, v, ...)
-  need_tensor(attention, "q", q)
-  need_tensor(attention, "k", k)
-  need_tensor(attention, "v", v)
-  local o = defaults(attention, { "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa" },
-    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false, enable_gqa = false }, ...)
-  if o.attn_mask then need_tensor(attention, "attn_mask", o.attn_mask) end
+--- Without a scale it is d ^ -0.5.
+def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
+    is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
+function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+  local o = { attn_mask = attn_mask, dropout_p = dropout_p, is_causal = is_causal, scale = scale,
+    enable_gqa = enable_gqa }
   if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
   o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
     o.enable_gqa and heads_for_one("v", v, q) or 1
   if not fits(q, k, v, o) then return composed(q, k, v, o) end
   local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
-  local y = internal.attention(lifted(q), lifted(k), lifted(v), o.attn_mask or nil,
-    o.scale or q.shape[q.ndim] ^ -0.5, o.is_causal)
+  local y = internal.attention(lifted(q), lifted(k), lifted(v), attn_mask,
+    scale or q.shape[q.ndim] ^ -0.5, is_causal)
   if q.ndim == 4 then return y end
   return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)

@@ -1,8 +1,8 @@
 --- Losses that are walked step by step or look at lists of labels, and lookups with options: CTC,
 -- margins over several labels, embedding_bag. core_loss.lua has the others.
 local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local defaults, where, reduce = internal.defaults, flame.where, internal.reduce_loss
+local fail, def = internal.failf, internal.def
+local where, reduce = flame.where, internal.reduce_loss
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
@@ -200,28 +200,18 @@ end
 --- embedding with options: rows at padding_idx get no gradient; max_norm renorms, in place, rows
 --- that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids.
 --- Called from C.
----@param o? integer|table  padding_idx, or {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
-internal.embedding = internal.checked(function(ids, w, o, ...)
-  local op = "embedding"
-  if select("#", ...) > 4 then fail(op, "7 arguments at most, got %d", 3 + select("#", ...)) end
-  o = defaults(op, { "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse" },
-    { padding_idx = false, max_norm = false, norm_type = 2, scale_grad_by_freq = false,
-      sparse = false }, o, ...)
-  need_tensor(op, "ids", ids)
-  if need_tensor(op, "w", w).ndim ~= 2 then fail(op, "w has %d axes, need 2", w.ndim) end
-  local k, n = o.padding_idx, w.shape[1]
-  if k then
-    k = internal.need_int(op, "padding_idx", k)
-    if k == 0 or k > n or k < -n then fail(op, "padding_idx %d, need 1 to %d", k, n) end
-  end
-  if o.max_norm then renorm_rows(w, ids, o.max_norm, o.norm_type) end
+function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
+  local op, n = "embedding", w.shape[1]
+  if w.ndim ~= 2 then fail(op, "weight has %d axes, need 2", w.ndim) end
+  if k and (k == 0 or k > n or k < -n) then fail(op, "padding_idx %d, need 1 to %d", k, n) end
+  if max_norm then renorm_rows(w, ids, max_norm, norm_type) end
   local y = flame.embedding(ids, w)
-  if o.scale_grad_by_freq and y.requires_grad then
+  if scale_grad_by_freq and y.requires_grad then
     y = y:detach() + (y - y:detach()) * by_frequency(ids, w)
   end
   if not k then return y end
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
-end, "embedding", 8)
+end
 
 --- The bag of each of the ids, in a row, and the number of bags.
 local function bags_of(op, ids, w, offsets, include_last)
@@ -281,9 +271,7 @@ def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: n
     local n = bag:numel()
     internal.naming(op)
     local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
-    local rows = internal.embedding(flat, w,
-      { padding_idx = padding_idx, max_norm = max_norm, norm_type = norm_type,
-        scale_grad_by_freq = scale_grad_by_freq })
+    local rows = internal.embedding(flat, w, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if by then rows = rows * by:reshape(-1, 1):narrow(1, 1, n) end
     local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
     if padding_idx then                                             -- padding belongs to no bag

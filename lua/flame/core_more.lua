@@ -1,23 +1,15 @@
 --- Compositions that are seldom hot: norms with running statistics, rearrange, and the tools that
 -- look at what is recorded.
-local flame, methods, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def = internal.options, internal.def
+local flame, _, internal = ...
+local fail, need_int, def = internal.failf, internal.need_int, internal.def
 
--- x:zeros_like() and its kin
-for _, name in ipairs { "zeros", "ones", "empty", "full", "rand", "randn" } do
-  methods[name .. "_like"] = flame[name .. "_like"]
-end
-for _, name in ipairs { "gelu", "silu" } do
-  local f = flame[name]
-  methods[name .. "_"] = function(x, ...)
-    return need_tensor(name .. "_", "x", x):copy_(f(x, ...))
-  end
-end
+--- x becomes x:gelu(…).
+def(':gelu_(x: T, approximate: "none"|"tanh" = "none") -> T',
+  function(x, approximate) return x:copy_(flame.gelu(x, approximate)) end)
+--- x becomes x:silu().
+def(":silu_(x: T) -> T", function(x) return x:copy_(flame.silu(x)) end)
 
 -- ---- norms over the batch -----------------------------------------------------------------------
---- An optional tensor: nil (or false) is left out.
-local function optional(op, name, v) return v and need_tensor(op, name, v) or nil end
 
 local half = { f16 = true, bf16 = true }
 local function wide(t) return t and half[t.dtype] and t:float() or t end
@@ -66,77 +58,51 @@ local function need_channels(op, x, given)
   end
 end
 
---- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2
---- holds the channels. Training uses the batch's statistics and moves the running ones in place.
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param training? boolean|table
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
-def("batch_norm", 8, function(x, mean, var, w, b, ...)
+--- x less its mean over its deviation, times weight, plus bias; axis 2 holds the channels.
+--- Training uses the batch's statistics and moves the running ones in place.
+def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, training = false,
+    momentum = 0.1, eps = 1e-5) -> T]], function(x, mean, var, w, b, training, momentum, eps)
   local op = "batch_norm"
-  need_tensor(op, "x", x)
-  local o = (...)
-  if type(w) == "table" then w, o = nil, w elseif type(b) == "table" then b, o = nil, b end
-  o = internal.defaults(op, { "training", "momentum", "eps" },
-    { training = false, momentum = 0.1, eps = 1e-5 }, o,
-    select(2, ...))
-  mean, var, w, b = optional(op, "running_mean", mean), optional(op, "running_var", var),
-    optional(op, "w", w), optional(op, "b", b)
   if x.ndim < 2 then fail(op, "x has %d axes, need at least 2 (channels on axis 2)", x.ndim) end
-  need_channels(op, x, { running_mean = mean, running_var = var, w = w, b = b })
+  need_channels(op, x, { running_mean = mean, running_var = var, weight = w, bias = b })
   local axes = {}
   for d = 1, x.ndim do if d ~= 2 then axes[#axes + 1] = d end end
-  if not o.training then
+  if not training then
     if not mean or not var then
       fail(op, "running_mean and running_var are needed when training is false")
     end
-    return by_running(x, mean, var, w, b, o.eps)
+    return by_running(x, mean, var, w, b, eps)
   end
   local n = x:numel() // math.max(x.shape[2], 1)
   if n == 1 then
     fail(op, "one value a channel, need more when training: x has shape (%s)",
       table.concat(x.shape, ", "))
   end
-  move_running(x, axes, mean, var, o.momentum, n, function(m) return m:reshape(-1) end)
-  return by_own(op, x, axes, w, b, o.eps)
+  move_running(x, axes, mean, var, momentum, n, function(m) return m:reshape(-1) end)
+  return by_own(op, x, axes, w, b, eps)
 end)
 
---- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]):
---- each channel of each sample by itself.
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param use_input_stats? boolean|table  true
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
-def("instance_norm", 8, function(x, mean, var, w, b, ...)
+--- As batch_norm, each channel of each sample by itself.
+def([[instance_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T,
+    use_input_stats = true, momentum = 0.1, eps = 1e-5) -> T @single]],
+function(x, mean, var, w, b, use_input_stats, momentum, eps)
   local op = "instance_norm"
-  need_tensor(op, "x", x)
-  local given, o = table.pack(mean, var, w, b), (...)
-  for i = 1, 4 do
-    if type(given[i]) == "table" then o, given[i] = given[i], nil break end
-  end
-  mean, var, w, b = optional(op, "running_mean", given[1]), optional(op, "running_var", given[2]),
-    optional(op, "w", given[3]),
-    optional(op, "b", given[4])
-  o = internal.defaults(op, { "use_input_stats", "momentum", "eps" },
-    { use_input_stats = true, momentum = 0.1, eps = 1e-5 }, o, select(2, ...))
   if x.ndim < 3 then fail(op, "x has %d axes, need at least 3 (batch, channels, …)", x.ndim) end
-  need_channels(op, x, { running_mean = mean, running_var = var, w = w, b = b })
+  need_channels(op, x, { running_mean = mean, running_var = var, weight = w, bias = b })
   local axes = {}
   for d = 3, x.ndim do axes[#axes + 1] = d end
-  if not o.use_input_stats then
+  if not use_input_stats then
     if not mean or not var then
       fail(op, "running_mean and running_var are needed when use_input_stats is false")
     end
-    return by_running(x, mean, var, w, b, o.eps)
+    return by_running(x, mean, var, w, b, eps)
   end
   local n = x:numel() // math.max(x.shape[1] * x.shape[2], 1)
   if n == 1 then
     fail(op, "one value a channel, need more: x has shape (%s)", table.concat(x.shape, ", "))
   end
-  move_running(x, axes, mean, var, o.momentum, n, function(m) return m:mean(1):reshape(-1) end)
-  return by_own(op, x, axes, w, b, o.eps)
+  move_running(x, axes, mean, var, momentum, n, function(m) return m:mean(1):reshape(-1) end)
+  return by_own(op, x, axes, w, b, eps)
 end)
 
 -- ---- rearrange ----------------------------------------------------------------------------------
@@ -207,14 +173,7 @@ end
 
 --- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
 --- = 8}); '...': axes without a name.
-def("rearrange", 3, function(x, spec, sizes)
-  need_tensor("rearrange", "x", x)
-  if type(spec) ~= "string" then
-    fail("rearrange", "spec must be a string, got %s", internal.word(spec))
-  end
-  if sizes ~= nil and type(sizes) ~= "table" then
-    fail("rearrange", "sizes must be a table, got %s", internal.word(sizes))
-  end
+def("rearrange(x: T, spec: str, sizes?: table) -> T", function(x, spec, sizes)
   local left, right = spec:match("^(.-)%->(.*)$")
   if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end
   left, right = without_dots(left, right, spec, x.ndim)
@@ -250,22 +209,14 @@ end)
 
 -- ---- what is recorded ---------------------------------------------------------------------------
 --- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
----@param o table?  {format = "text"}
----@return string
-def("graph", 2, function(x, o)
-  need_tensor("graph", "x", x)
-  if type(o) == "string" then o = { format = o } end
-  o = options("graph", o, { format = "text" })
-  if o.format ~= "text" and o.format ~= "dot" then
-    fail("graph", 'format must be "text" or "dot", got "%s"', tostring(o.format))
-  end
+def('.graph(x: T, format: "text"|"dot" = "text") -> str', function(x, format)
   local lines = {}
   for i, n in ipairs(internal.graph(x)) do
     local ins = {}
     for k, j in ipairs(n.inputs) do ins[k] = "%" .. j end
     local facts = ("%s (%s) %s%s"):format(n.op, table.concat(n.shape, ", "), n.dtype,
       n.site ~= "" and " " .. n.site or "")
-    if o.format == "text" then
+    if format == "text" then
       lines[i] = ("%%%d = %s%s  (%s) %s %s%s"):format(i, n.op,
         #ins > 0 and " " .. table.concat(ins, " ") or "",
         table.concat(n.shape, ", "), n.dtype, n.state, n.site ~= "" and "  " .. n.site or "")
@@ -274,6 +225,6 @@ def("graph", 2, function(x, o)
       for _, j in ipairs(n.inputs) do lines[#lines + 1] = ("  n%d -> n%d;"):format(j, i) end
     end
   end
-  if o.format == "dot" then return "digraph flame {\n" .. table.concat(lines, "\n") .. "\n}\n" end
+  if format == "dot" then return "digraph flame {\n" .. table.concat(lines, "\n") .. "\n}\n" end
   return table.concat(lines, "\n")
-end, "module")
+end)

@@ -1,36 +1,19 @@
 --- Reads and writes by position that go beyond x[…]: several sources for one place (scatter_reduce,
 -- index_reduce, put, index_put), diagonals, and sums and parts by shape. The order in which
 -- elements are combined follows from the positions alone.
-local flame, methods, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local defaults, axis_of, options, where = internal.defaults, internal.axis_of,
-  internal.options, flame.where
+local flame, _, internal = ...
+local fail, def, axis_of, where = internal.failf, internal.def, internal.axis_of, flame.where
 local is_tensor = flame.is_tensor
 
---- A function and its in-place form: the same result, written into x. x keeps its shape and dtype.
-local function both(name, most, f)
-  f = internal.def(name, most, f)
-  methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(f(x, ...)) end,
-    name .. "_", most)
-end
---- In-place forms of functions that stand elsewhere.
-local function writes(names)
-  for name in names:gmatch("%S+") do
-    methods[name .. "_"] = internal.checked(
-      function(x, ...) return x:copy_(methods[name](x, ...)) end, name .. "_", 9)
-  end
-end
-
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local function same_dtype(op, x, src)
-  if need_tensor(op, "src", src).dtype ~= x.dtype then
-    fail(op, "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
+local function same_dtype(op, x, src, name)
+  if src.dtype ~= x.dtype then
+    fail(op, "%s is %s and x %s\1: cast one of them", name or "src", src.dtype, x.dtype)
   end
 end
 
 --- Positions that are not 0, a row each.
----@param x flame.Tensor
-internal.def("argwhere", 1, function(x) return need_tensor("argwhere", "x", x):nonzero() end)
+def("argwhere(x: T) -> T", function(x) return x:nonzero() end)
 
 -- ---- several sources for one place --------------------------------------------------------------
 --- The product of the elements of v with one position in i, along d, at the last of them, 1
@@ -86,30 +69,24 @@ local function extremes(x, d, idx, src, hit, own, reduce)
 end
 
 --- scatter_reduce, also as a part of index_reduce.
-local function scatter_reduce(op, x, d, idx, src, reduce, o)
-  d = axis_of(op, need_tensor(op, "x", x), d)
-  need_tensor(op, "idx", idx)
+local function scatter_reduce(op, x, d, idx, src, reduce, own)
+  d = axis_of(op, x, d)
   same_dtype(op, x, src)
-  local own = options(op, o, { include_self = true }).include_self
-  if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax"
-      and reduce ~= "amin" then
-    fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
-  end
   if x.dtype == "bool" then
-    return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, o):bool()
+    return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, own):bool()
   end
   if idx:numel() == 0 then return x:clone() end
   if x.ndim == 0 then
     return scatter_reduce(op, x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce,
-      o):reshape({})
+      own):reshape({})
   end
   if idx.ndim ~= x.ndim or src.ndim ~= x.ndim then
-    fail(op, "x has %d axes, idx %d and src %d", x.ndim, idx.ndim, src.ndim)
+    fail(op, "x has %d axes, index %d and src %d", x.ndim, idx.ndim, src.ndim)
   end
   local region = {}
   for k = 1, x.ndim do
     if idx.shape[k] > src.shape[k] then
-      fail(op, "idx has shape %s and src %s", shape_text(idx), shape_text(src))
+      fail(op, "index has shape %s and src %s", shape_text(idx), shape_text(src))
     end
     region[k] = { 1, idx.shape[k] }
   end
@@ -130,57 +107,45 @@ local function scatter_reduce(op, x, d, idx, src, reduce, o)
     or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
 end
 
---- Every element of x with those of src that idx sends to it.
----@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
-both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
-  return scatter_reduce("scatter_reduce", x, d, idx, src, reduce, o)
-end)
+--- Every element of x with those of src that index sends to it.
+def([[scatter_reduce_?(x: T, dim: axis, index: T, src: T,
+    reduce: "sum"|"prod"|"mean"|"amax"|"amin", *, include_self = true) -> T]],
+  function(...) return scatter_reduce("scatter_reduce", ...) end)
 
---- Slices of src combined with those of x at the positions idx along d.
----@param reduce "prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
-both("index_reduce", 6, function(x, d, idx, src, reduce, o)
+local index_reduce
+function index_reduce(x, d, idx, src, reduce, own)
   local op = "index_reduce"
-  d = axis_of(op, need_tensor(op, "x", x), d)
-  if reduce == "sum" then
-    fail(op, 'reduce must be "prod", "mean", "amax" or "amin", got "sum": index_add adds')
-  end
-  if need_tensor(op, "idx", idx).ndim > 1 then fail(op, "idx has %d axes, need 1", idx.ndim) end
-  same_dtype(op, x, src)
+  d = axis_of(op, x, d)
+  if idx.ndim > 1 then fail(op, "index has %d axes, need 1", idx.ndim) end
+  same_dtype(op, x, src, "source")
   if x.ndim == 0 then
-    return flame.index_reduce(x:reshape(1), 1, idx, src:reshape(-1), reduce, o):reshape({}):clone()
+    return index_reduce(x:reshape(1), 1, idx, src:reshape(-1), reduce, own):reshape({}):clone()
   end
   local column, want = {}, x.shape
   for k = 1, x.ndim do column[k] = k == d and idx:numel() or 1 end
   want[d] = idx:numel()
   if table.concat(src.shape, " ") ~= table.concat(want, " ") then
-    fail(op, "src has shape %s, need (%s)", shape_text(src), table.concat(want, ", "))
+    fail(op, "source has shape %s, need (%s)", shape_text(src), table.concat(want, ", "))
   end
-  return scatter_reduce(op, x, d, idx:reshape(column):expand(want), src, reduce, o)
-end)
+  return scatter_reduce(op, x, d, idx:reshape(column):expand(want), src, reduce, own)
+end
+--- Slices of source combined with those of x at the positions index along dim; index_add adds.
+def([[index_reduce_?(x: T, dim: axis, index: T, source: T, reduce: "prod"|"mean"|"amax"|"amin", *,
+    include_self = true) -> T]], index_reduce)
 
---- scatter with {reduce = "add" | "multiply"}. Called from C.
-function internal.scatter_form(x, d, idx, src, o)
-  local how = options("scatter", o, { reduce = false }).reduce
-  need_tensor("scatter", "x", x)
-  need_tensor("scatter", "index", idx)
+--- scatter with reduce, "add" or "multiply". Called from C.
+function internal.scatter_form(x, d, idx, src, how)
   if not is_tensor(src) then
     src = flame.full(idx.shape, src, { dtype = x.dtype, device = x.device })
   end
   if how == "add" then return x:scatter_add(d, idx, src) end
-  if how == "multiply" then return flame.scatter_reduce(x, d, idx, src, "prod") end
-  if how then fail("scatter", 'reduce must be "add" or "multiply", got "%s"', tostring(how)) end
-  return x:scatter(d, idx, src)
+  return scatter_reduce("scatter", x, d, idx, src, "prod", true)
 end
 
---- x with src at positions counted over all elements; {accumulate = true} adds.
----@param o? boolean|table  accumulate, or {accumulate = false}
-both("put", 4, function(x, idx, src, o)
-  need_tensor("put", "x", x)
-  internal.need_integers("put", "idx", idx)
-  same_dtype("put", x, src)
-  local accumulate = defaults("put", { "accumulate" }, { accumulate = false }, o).accumulate
+--- x with source at positions counted over all elements; {accumulate = true} adds.
+def("put_?(x: T, index: T, source: T, accumulate = false) -> T", function(x, idx, src, accumulate)
+  internal.need_integers("put", "index", idx)
+  same_dtype("put", x, src, "source")
   if src:numel() ~= idx:numel() then
     fail("put", "%d positions and %d values", idx:numel(), src:numel())
   end
@@ -190,21 +155,16 @@ both("put", 4, function(x, idx, src, o)
     or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
 end)
 
---- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
----@param key table  as in x[key]: a tensor, range or number for each axis
----@param v flame.Tensor|number
----@param o? boolean|table  accumulate, or {accumulate = false}
-both("index_put", 4, function(x, key, v, o)
-  need_tensor("index_put", "x", x)
-  if type(key) ~= "table" then
-    fail("index_put", "the key must be a table as in x[key], got %s", internal.word(key))
-  end
-  if not defaults("index_put", { "accumulate" }, { accumulate = false }, o).accumulate then
+--- x with values at x[indices], a tensor, range or number for each axis; {accumulate = true} adds,
+--- also where a position comes twice.
+def([[index_put_?(x: T, indices: any[], values: T|num|bool,
+    accumulate = false) -> T]], function(x, key, v, accumulate)
+  if not accumulate then
     local y = x:clone()
     y[key] = v
     return y
   end
-  if is_tensor(v) then same_dtype("index_put", x, v) end
+  if is_tensor(v) then same_dtype("index_put", x, v, "values") end
   local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)[key]
   v = is_tensor(v) and v or flame.full({}, v, { dtype = x.dtype, device = x.device })
   return x:reshape(-1):index_add(1, at:reshape(-1), v:expand(at.shape):reshape(-1))
@@ -213,32 +173,23 @@ end)
 
 -- ---- diagonals ----------------------------------------------------------------------------------
 --- x with a diagonal of two axes replaced by src.
----@param k? integer  0
----@param a? integer  1
----@param b? integer  2
-internal.def("diagonal_scatter", 5, function(x, src, k, a, b)
-  local op = "diagonal_scatter"
-  local o = defaults(op, { "offset", "dim1", "dim2" }, { offset = 0, dim1 = 1, dim2 = 2 }, k, a, b)
-  need_tensor(op, "x", x)
-  local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)
-    :diagonal(o.offset, o.dim1, o.dim2)
-  if shape_text(need_tensor(op, "src", src)) ~= shape_text(at) then
-    fail(op, "src has shape %s, the diagonal %s", shape_text(src), shape_text(at))
-  end
-  return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
-end)
+def("diagonal_scatter(x: T, src: T, offset: int = 0, dim1: axis = 1, dim2: axis = 2) -> T",
+  function(x, src, offset, dim1, dim2)
+    local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)
+      :diagonal(offset, dim1, dim2)
+    if shape_text(src) ~= shape_text(at) then
+      fail("diagonal_scatter", "src has shape %s, the diagonal %s", shape_text(src), shape_text(at))
+    end
+    return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
+  end)
 --- Of x's elements, counted row by row, those that a view of this shape and
 --- these strides shows: positions from 1.
 local function strided(op, x, size, stride, first)
-  local last = need_int(op, "storage_offset", first)
+  local last = first
   local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })
-  if type(size) ~= "table" or type(stride) ~= "table" or #size ~= #stride then
-    fail(op, "size and stride must be lists of the same length")
-  end
+  if #size ~= #stride then fail(op, "size and stride must be lists of the same length") end
   for d = 1, #size do
-    if need_int(op, "size", size[d]) < 0 or need_int(op, "stride", stride[d]) < 0 then
-      fail(op, "a size or stride is negative")
-    end
+    if size[d] < 0 or stride[d] < 0 then fail(op, "a size or stride is negative") end
     y = y:unsqueeze(-1) + flame.arange(0, size[d] - 1,
       { dtype = "i64", device = x.device }) * stride[d]
     last = last + (size[d] - 1) * stride[d]
@@ -250,36 +201,21 @@ local function strided(op, x, size, stride, first)
 end
 --- Elements of x, counted row by row, at the given strides, from
 --- storage_offset on: a value of its own, as every view.
----@param x flame.Tensor
----@param size integer[]
----@param stride integer[]
----@param storage_offset? integer  0
----@return flame.Tensor
-internal.def("as_strided", 4, function(x, size, stride, ...)
-  local o = defaults("as_strided", { "storage_offset" }, { storage_offset = 0 }, ...)
-  return need_tensor("as_strided", "x",
-    x):take(strided("as_strided", x, size, stride, o.storage_offset))
-end)
+def("as_strided(x: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
+  function(x, size, stride, first) return x:take(strided("as_strided", x, size, stride, first)) end)
 --- x with the elements that as_strided gives replaced by src.
----@param x flame.Tensor
----@param src flame.Tensor
----@param size integer[]
----@param stride integer[]
----@param storage_offset? integer  0
----@return flame.Tensor
-internal.def("as_strided_scatter", 5, function(x, src, size, stride, ...)
-  local o = defaults("as_strided_scatter", { "storage_offset" }, { storage_offset = 0 }, ...)
-  local at = strided("as_strided_scatter", need_tensor("as_strided_scatter", "x", x), size, stride,
-    o.storage_offset)
-  if shape_text(need_tensor("as_strided_scatter", "src", src)) ~= shape_text(at) then
-    fail("as_strided_scatter", "src has shape %s, the region %s", shape_text(src), shape_text(at))
-  end
-  return x:put(at, src)
-end)
---- Writes v on the diagonal; wrap: again and again in a tall matrix.
-methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
-  local op, shape = "fill_diagonal_", need_tensor("fill_diagonal_", "x", x).shape
-  wrap = defaults(op, { "wrap" }, { wrap = false }, wrap).wrap
+def("as_strided_scatter(x: T, src: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
+  function(x, src, size, stride, first)
+    local op = "as_strided_scatter"
+    local at = strided(op, x, size, stride, first)
+    if shape_text(src) ~= shape_text(at) then
+      fail(op, "src has shape %s, the region %s", shape_text(src), shape_text(at))
+    end
+    return x:put(at, src)
+  end)
+--- Writes fill_value on the diagonal; wrap: again and again in a tall matrix.
+def(":fill_diagonal_(x: T, fill_value: num|T, wrap = false) -> T", function(x, v, wrap)
+  local op, shape = "fill_diagonal_", x.shape
   if #shape < 2 then fail(op, "x has shape %s, need two axes or more", shape_text(x)) end
   local step, size, least = 0, 1, math.huge           -- step: from one diagonal element to the next
   for d = #shape, 1, -1 do
@@ -292,14 +228,13 @@ methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
   local last = wrap and #shape == 2 and x:numel() or (least - 1) * step + 1
   local at = flame.arange(1, last, step, { dtype = "i64", device = x.device })
   return x:copy_(x:reshape(-1):index_fill(1, at, v):reshape(shape))
-end, "fill_diagonal_", 3)
+end)
 
 -- ---- by shape -----------------------------------------------------------------------------------
---- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
-internal.def("sum_to_size", 9, function(x, ...)
-  local op, list, only = "sum_to_size", ...
-  need_tensor(op, "x", x)
-  local to = internal.need_shape(op, type(list) == "table" and only == nil and list or { ... })
+--- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
+def("sum_to_size(x: T, size...: int) -> T", function(x, ...)
+  local op, to = "sum_to_size", { ... }
+  internal.need_shape(op, to)
   local shape, lead, axes = x.shape, x.ndim - #to, {}
   for d = 1, #shape do
     local want = rawget(to, d - lead)
@@ -312,8 +247,8 @@ internal.def("sum_to_size", 9, function(x, ...)
   return x:sum(axes, { keepdim = true }):reshape(to):clone()
 end)
 local function split_along(name, least, axis)
-  internal.def(name, 2, function(x, n)
-    if need_tensor(name, "x", x).ndim < least then
+  def(name .. "(x: T, n: int|int[]|T) -> T[]", function(x, n)
+    if x.ndim < least then
       fail(name, "x has shape %s, need %d axes or more", shape_text(x), least)
     end
     local d = axis(x)
@@ -323,31 +258,40 @@ local function split_along(name, least, axis)
     return x:tensor_split(n, d)
   end)
 end
+--- tensor_split along axis 2, or 1 of a vector.
 split_along("hsplit", 1, function(x) return x.ndim == 1 and 1 or 2 end)
+--- tensor_split along axis 1.
 split_along("vsplit", 2, function() return 1 end)
+--- tensor_split along axis 3.
 split_along("dsplit", 3, function() return 3 end)
 
---- Slices along d whose p-norm is above maxnorm, scaled down to it.
----@param p number
----@param d integer
----@param maxnorm number
-both("renorm", 4, function(x, p, d, maxnorm)
-  d = axis_of("renorm", need_tensor("renorm", "x", x), d)
+--- Slices along dim whose p-norm is above maxnorm, scaled down to it.
+def("renorm_?(x: T, p: num, dim: axis, maxnorm: num) -> T", function(x, p, d, maxnorm)
+  d = axis_of("renorm", x, d)
   if x.ndim < 2 then fail("renorm", "x has shape %s, need two axes or more", shape_text(x)) end
-  if type(p) ~= "number" or not (p > 0) then fail("renorm", "p = %s, need p > 0", tostring(p)) end
-  if type(maxnorm) ~= "number" or maxnorm < 0 then
-    fail("renorm", "maxnorm = %s is negative", tostring(maxnorm))
-  end
+  if not (p > 0) then fail("renorm", "p = %s, need p > 0", tostring(p)) end
+  if maxnorm < 0 then fail("renorm", "maxnorm = %s is negative", tostring(maxnorm)) end
   local rest = {}
   for k = 1, x.ndim do if k ~= d then rest[#rest + 1] = k end end
   local n = x:norm(p, rest, { keepdim = true })
   return x * where(n:gt(maxnorm), maxnorm / (n + 1e-7), 1)
 end)
 
-writes "cumsum cumprod tril triu clip addmm addmv addr addbmm baddbmm"
-methods.float_power_ = internal.checked(function(x, y)
-  if need_tensor("float_power_", "x", x).dtype ~= "f64" then
+-- ---- in-place forms that keep the dtype of x ----------------------------------------------------
+--- x becomes x:cumsum(dim), in its dtype.
+def(":cumsum_(x: T, dim: axis, *, dtype?: dtype) -> T",
+  function(x, d, dtype) return x:copy_(x:cumsum(d, { dtype = dtype })) end)
+--- x becomes x:cumprod(dim), in its dtype.
+def(":cumprod_(x: T, dim: axis, *, dtype?: dtype) -> T",
+  function(x, d, dtype) return x:copy_(x:cumprod(d, { dtype = dtype })) end)
+--- x becomes x:tril(diagonal).
+def(":tril_(x: T, diagonal: int = 0) -> T", function(x, k) return x:copy_(x:tril(k)) end)
+--- x becomes x:triu(diagonal).
+def(":triu_(x: T, diagonal: int = 0) -> T", function(x, k) return x:copy_(x:triu(k)) end)
+--- x becomes x:float_power(y), which is f64.
+def(":float_power_(x: T, y: T|num) -> T", function(x, y)
+  if x.dtype ~= "f64" then
     fail("float_power_", "the result is f64, x is %s and keeps its dtype", x.dtype)
   end
   return x:copy_(flame.float_power(x, y))
-end, "float_power_", 2)
+end)

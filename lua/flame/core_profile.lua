@@ -127,32 +127,27 @@ end
 Profile.__close = finish
 Profile.__gc = finish
 
+local function profiled(path, f, ...)
+  local self = new(path)
+  local results
+  do
+    local guard <close> = self
+    start(self)
+    results = table.pack(f(...))
+    guard:close()
+  end
+  return self, table.unpack(results, 1, results.n)
+end
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
 --- device, bytes, launches, device, site}), and ms, device_ms, recorded, plans, compiles, launches,
 --- bytes_moved, copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
----@param path string?
----@param f function?
----@return any
-internal.def("profile", 254, function(...)
-  local path, f = ...
-  local from = 3
-  if type(path) ~= "string" and path ~= nil then path, f, from = nil, path, 2 end
-  if f ~= nil and not internal.callable(f) then
-    fail("profile", "need a function or the name of a file, got %s", internal.word(f))
-  end
-  local self = new(path)
-  if not f then
+internal.def(".profile(f: fn, ...) -> Profile, ...",
+  function(...) return profiled(nil, ...) end,
+  ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,
+  ".profile(path?: str) -> Profile", function(path)
+    local self = new(path)
     start(self)
     return self
-  end
-  local results
-  do
-    local guard <close> = self
-    start(self)
-    results = table.pack(f(select(from, ...)))
-    guard:close()
-  end
-  return self, table.unpack(results, 1, results.n)
-end, "module")
+  end)

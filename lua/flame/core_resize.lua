@@ -2,8 +2,7 @@
 -- gathers with weights, axis by axis, so gradients follow by themselves and Inf and NaN stay
 -- where they belong. Which elements are read follows PyTorch in the input's own precision.
 local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local arguments, per_axis = internal.windows.arguments, internal.windows.per_axis
+local fail, def, per_axis = internal.failf, internal.def, internal.windows.per_axis
 local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
 
 local text = internal.windows.text
@@ -183,24 +182,22 @@ local function weigh(x, d, key, make)
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
-local NAMES = { "size", "scale_factor", "mode", "align_corners",
-  "recompute_scale_factor", "antialias" }
+
 
 local MOST = 1 << 40               -- elements of a result: positions are made in Lua, one an output
 
-local function output_sizes(op, x, n, o)
+local function output_sizes(op, x, n, size, f, recompute)
   local out, scale = {}, {}
-  if o.size and o.scale_factor then fail(op, "\1give size or scale_factor, not both") end
-  if o.size then
-    out = per_axis(op, "size", o.size, n, 1)
-  elseif o.scale_factor then
-    local f = o.scale_factor
+  if size and f then fail(op, "\1give size or scale_factor, not both") end
+  if size then
+    out = per_axis(op, "size", size, n, 1)
+  elseif f then
     if type(f) == "table" and #f ~= n then
       fail(op, "scale_factor has %d numbers, need 1 or %d", #f, n)
     end
     for i = 1, n do
       scale[i] = type(f) == "table" and f[i] or f
-      if type(scale[i]) ~= "number" or not (scale[i] > 0) then
+      if not (scale[i] > 0) then
         fail(op, "scale_factor must be a number above 0, got %s", tostring(scale[i]))
       end
       out[i] = math.floor(x.shape[2 + i] * scale[i])
@@ -209,7 +206,7 @@ local function output_sizes(op, x, n, o)
           x.shape[2 + i], scale[i])
       end
     end
-    if o.recompute_scale_factor then scale = {} end
+    if recompute then scale = {} end
   else
     fail(op, "\1give size or scale_factor")
   end
@@ -266,26 +263,20 @@ local function nearest(x, n, out, scale, mode)
   return y == x and x:clone() or y
 end
 
---- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact,
--- linear, bilinear, bicubic, trilinear, area.
----@param size? integer|table
----@param scale_factor? number|table
----@param mode? string|table  nearest
----@param align_corners? boolean|table
-def("interpolate", 7, function(x, ...)
-  local op = "interpolate"
-  need_tensor(op, "x", x)
-  local o = arguments(op, NAMES,
-    { size = false, scale_factor = false, mode = "nearest", align_corners = false,
-    recompute_scale_factor = false, antialias = false }, ...)
-  local n, mode = x.ndim - 2, o.mode
+internal.interpolate_arguments = [[(x: T, size?: int|int[], scale_factor?: num|num[],
+    mode: "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area" = "nearest",
+    align_corners = false, recompute_scale_factor = false, antialias = false) -> T]]
+--- x (n, c, …) in another size, or in scale_factor times its own.
+def("interpolate" .. internal.interpolate_arguments,
+function(x, size, factor, mode, align_corners, recompute, antialias)
+  local op, n = "interpolate", x.ndim - 2
   if n < 1 or n > 3 then
     fail(op, "x has shape %s, need (n, c) and 1 to 3 axes more", text(x.shape))
   end
-  if o.antialias and not filters[mode] then
+  if antialias and not filters[mode] then
     fail(op, "antialias needs mode bilinear or bicubic, got %s", tostring(mode))
   end
-  local out, scale = output_sizes(op, x, n, o)
+  local out, scale = output_sizes(op, x, n, size, factor, recompute)
   for i = 2, x.ndim do
     if x.shape[i] == 0 then
       fail(op, "x has shape %s: only the batch may be empty", text(x.shape))
@@ -293,12 +284,8 @@ def("interpolate", 7, function(x, ...)
   end
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
-    if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
+    if align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
     return nearest(x, n, out, scale, mode)
-  end
-  if not axes_of_mode[mode] then
-    fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area",
-      tostring(mode))
   end
   if axes_of_mode[mode] ~= n then
     fail(op, "mode %s needs %d axes, x has shape %s", mode, axes_of_mode[mode] + 2, text(x.shape))
@@ -308,12 +295,12 @@ def("interpolate", 7, function(x, ...)
   local y, r = half and x:float() or x, x.dtype == "f64" and exactly or single
   for i = n, 1, -1 do
     if out[i] ~= x.shape[2 + i] or scale[i] then
-      local taps = o.antialias and smooth_taps(filters[mode]) or mode == "bicubic" and cubic_taps
+      local taps = antialias and smooth_taps(filters[mode]) or mode == "bicubic" and cubic_taps
         or linear_taps
-      local key = ("%s %d %a %s %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners),
-        tostring(o.antialias))
+      local key = ("%s %d %a %s %s"):format(mode, out[i], scale[i] or 0, tostring(align_corners),
+        tostring(antialias))
       y = weigh(y, 2 + i, key, function()
-        return taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners)
+        return taps(r, x.shape[2 + i], out[i], scale[i], align_corners)
       end)
     end
   end
@@ -416,10 +403,10 @@ end
 
 --- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of
 --- eight neighbours, or the nearest.
-local function sample_volume(x, p, o)
+local function sample_volume(x, p, mode, padding, align)
   local s, flat = x.shape, x:flatten(3)
-  for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], o.padding_mode, o.align_corners) end
-  if o.mode == "nearest" then
+  for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], padding, align) end
+  if mode == "nearest" then
     for k = 1, 3 do p[k] = p[k]:detach():round() end
     return voxels_at(x, flat, p)
   end
@@ -444,12 +431,10 @@ end
 
 --- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
 --- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
-def("grid_sample", 5, function(x, grid, ...)
+def([[grid_sample(x: T, grid: T, mode: "bilinear"|"nearest"|"bicubic" = "bilinear",
+    padding_mode: "zeros"|"border"|"reflection" = "zeros", align_corners = false) -> T]],
+function(x, grid, mode, padding_mode, align_corners)
   local op = "grid_sample"
-  need_tensor(op, "x", x)
-  need_tensor(op, "grid", grid)
-  local o = arguments(op, { "mode", "padding_mode", "align_corners" },
-    { mode = "bilinear", padding_mode = "zeros", align_corners = false }, ...)
   local axes = x.ndim - 2
   if axes ~= 2 and axes ~= 3 or grid.ndim ~= x.ndim or grid.shape[grid.ndim] ~= axes
       or grid.shape[1] ~= x.shape[1] then
@@ -461,26 +446,18 @@ def("grid_sample", 5, function(x, grid, ...)
   for k = 3, #s do
     if s[k] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(s)) end
   end
-  local sampler = samplers[o.mode]
-  if not sampler then
-    fail(op, "no mode '%s', there is: bilinear nearest bicubic", tostring(o.mode))
-  end
-  if axes == 3 and o.mode == "bicubic" then
+  if axes == 3 and mode == "bicubic" then
     fail(op, "mode bicubic needs 4 axes, x has shape %s", text(s))
-  end
-  if o.padding_mode ~= "zeros" and o.padding_mode ~= "border"
-      and o.padding_mode ~= "reflection" then
-    fail(op, "no padding_mode '%s', there is: zeros border reflection", tostring(o.padding_mode))
   end
   local n, p, y = g[1], {}
   for k = 2, #g - 1 do count = count * g[k] end
-  for k = 1, axes do p[k] = pixels(grid:select(-1, k), s[#s + 1 - k], o.align_corners) end
+  for k = 1, axes do p[k] = pixels(grid:select(-1, k), s[#s + 1 - k], align_corners) end
   if axes == 3 then
     for k = 1, 3 do p[k] = p[k]:reshape(n, count) end
-    y = sample_volume(x, p, o)
+    y = sample_volume(x, p, mode, padding_mode, align_corners)
   else
-    y = sampler(x, x:reshape(s[1], s[2], s[3] * s[4]), p[1], p[2], o.padding_mode, o.align_corners,
-      function(w) return w:reshape(n, 1, count) end)
+    y = samplers[mode](x, x:reshape(s[1], s[2], s[3] * s[4]), p[1], p[2], padding_mode,
+      align_corners, function(w) return w:reshape(n, 1, count) end)
   end
   local shape = { n, s[2] }
   return y:reshape(table.move(g, 2, #g - 1, 3, shape)):clone()
@@ -488,11 +465,9 @@ end)
 
 --- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
 --- (n, 3, 4), size {n, c, d, h, w}.
-def("affine_grid", 3, function(theta, size, ...)
-  local op = "affine_grid"
-  need_tensor(op, "theta", theta)
-  local o = arguments(op, { "align_corners" }, { align_corners = false }, ...)
-  local axes = type(size) == "table" and #size - 2
+def("affine_grid(theta: T, size: int[], align_corners = false) -> T",
+function(theta, size, align_corners)
+  local op, axes = "affine_grid", #size - 2
   if axes ~= 2 and axes ~= 3 then fail(op, "size must be {n, c, h, w} or {n, c, d, h, w}") end
   if theta.ndim ~= 3 or theta.shape[2] ~= axes or theta.shape[3] ~= axes + 1 then
     fail(op, "theta has shape %s, need (n, %d, %d)", text(theta.shape), axes, axes + 1)
@@ -500,7 +475,7 @@ def("affine_grid", 3, function(theta, size, ...)
   local kind = { dtype = theta.dtype, device = theta.device }
   local function line(n)
     if n == 1 then return flame.zeros({ 1 }, kind) end
-    local edge = o.align_corners and 1 or (n - 1) / n
+    local edge = align_corners and 1 or (n - 1) / n
     return flame.linspace(-edge, edge, n, kind)
   end
   local sizes, columns, out = table.move(size, 3, #size, 1, {}), {}, { size[1] }

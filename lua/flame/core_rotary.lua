@@ -1,14 +1,13 @@
 --- Rotary position embedding (Su et al. 2021), in the convention of the PyTorch world's Llama:
 -- feature i turns with feature i + d / 2.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, def = internal.failf, internal.def
 
 -- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
-local function angles(t, d, o, device)
+local function angles(t, d, base, offset, device)
   local rate =
-    (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(o.base) / d)):exp()
-  local at = flame.arange(o.offset, o.offset + t - 1, 1, { dtype = "f64", device = device })
+    (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(base) / d)):exp()
+  local at = flame.arange(offset, offset + t - 1, 1, { dtype = "f64", device = device })
   return at:reshape(-1, 1) * rate
 end
 
@@ -23,32 +22,20 @@ end
 
 --- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
 --- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
---- {base = 10000, offset = 0: position of the first row, interleaved = false: pairs 1 2, 3 4, …}.
----@param cos flame.Tensor?
----@param sin flame.Tensor?
----@param o table?
-def("rotary", 4, function(x, cos, sin, o)
-  need_tensor("rotary", "x", x)
-  if type(cos) == "table" then
-    cos, o = nil, cos
-  elseif type(sin) == "table" then
-    sin, o = nil, sin
-  end
-  o = options("rotary", o, { base = 10000, offset = 0, interleaved = false })
+--- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
+def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,
+    interleaved = false) -> T]], function(x, cos, sin, base, offset, interleaved)
   if x.ndim < 2 then fail("rotary", "x has %d axes, need at least 2 (…, t, d)", x.ndim) end
   if not x:is_floating_point() then fail("rotary", "x is %s, need a float", x.dtype) end
   local t, d = x.shape[x.ndim - 1], x.shape[x.ndim]
   if d % 2 ~= 0 then fail("rotary", "the last axis has %d features, need an even number", d) end
   if (cos == nil) ~= (sin == nil) then fail("rotary", "\1give both cos and sin, or neither") end
-  if cos then
-    need_tensor("rotary", "cos", cos)
-    need_tensor("rotary", "sin", sin)
-  else
-    local a = angles(t, d, o, x.device)
-    if o.interleaved then a = a:repeat_interleave(2, 2) else a = flame.cat({ a, a }, 2) end
+  if not cos then
+    local a = angles(t, d, base, offset, x.device)
+    if interleaved then a = a:repeat_interleave(2, 2) else a = flame.cat({ a, a }, 2) end
     local dtype = (x.dtype == "f16" or x.dtype == "bf16") and "f32" or x.dtype
     cos, sin = a:cos():to(dtype), a:sin():to(dtype)
   end
-  local y = x * cos + turned(x, o.interleaved) * sin
+  local y = x * cos + turned(x, interleaved) * sin
   return y.dtype == x.dtype and y or y:to(x.dtype)
 end)

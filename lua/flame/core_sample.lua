@@ -1,23 +1,19 @@
 --- Random positions: permutations and draws by weight. They use what is the same on every device
 -- bit for bit (draws, quotients, integer sums, sorts), so the same seed draws the same everywhere.
 local flame, _, internal = ...
-local fail, need_int, def = internal.failf, internal.need_int, internal.def
-local options, defaults, call = internal.options, internal.defaults, internal.call
+local fail, def, call = internal.failf, internal.def, internal.call
 
 local FEW = 1 << 16                        -- classes that one block of threads adds up
 
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
----@param o table?  {dtype = "i64", device = the default}
----@return flame.Tensor
-def("randperm", 2, function(n, o)
-  o = options("randperm", o, { device = flame.default_device(), dtype = "i64" })
-  if need_int("randperm", "n", n) < 0 then fail("randperm", "n = %d, need 0 or more", n) end
-  local at = flame.rand({ n }, { dtype = "f64", device = o.device })
+def('.randperm(n: int, *, dtype: dtype = "i64", device?: device) -> T', function(n, dtype, device)
+  if n < 0 then fail("randperm", "n = %d, need 0 or more", n) end
+  local at = flame.rand({ n }, { dtype = "f64", device = device })
   at = call("argsort", "randperm", { at }, { 1, n, 0 }, { n }, "i64")
-  return o.dtype == "i64" and at or at:to(o.dtype)
-end, "module")
+  return dtype == "i64" and at or at:to(dtype)
+end)
 
 --- Running sums of the weights as integers of at most 38 bits, so that they have no order; few
 --- enough bits that the sum of all is a double. The last is not above 0 where a row has no such
@@ -77,21 +73,14 @@ local function without_replacement(rows, n, shape)
 end
 
 --- n positions drawn from each row of probs (any non-negative weights).
----@param o table?  {replacement = false}
-def("multinomial", 3, function(probs, n, ...)
-  internal.need_tensor("multinomial", "probs", probs)
+def("multinomial(probs: T, n: int, replacement = false) -> T", function(probs, n, replacement)
   if not probs:is_floating_point() then
     fail("multinomial", "probs is %s, need a float", probs.dtype)
-  end
-  local replacement = defaults("multinomial", { "replacement" }, { replacement = false },
-    ...).replacement
-  if type(replacement) ~= "boolean" then
-    fail("multinomial", "replacement must be true or false, got %s", internal.word(replacement))
   end
   if probs.ndim ~= 1 and probs.ndim ~= 2 then
     fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim)
   end
-  if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end
+  if n < 1 then fail("multinomial", "n = %d, need at least 1", n) end
   local rows = probs:detach():to(probs.dtype == "f64" and "f64" or "f32")
   if probs.ndim == 1 then rows = rows:unsqueeze(1) end
   local count, classes = rows.shape[1], rows.shape[2]
@@ -105,15 +94,10 @@ def("multinomial", 3, function(probs, n, ...)
 end)
 
 -- ---- distributions ------------------------------------------------------------------------------
---- normal(mean, std[, shape or options]) with tensors, or numbers and a shape.
-function internal.normal(mean, std, shape, o)
-  if not flame.is_tensor(mean) and not flame.is_tensor(std) then
-    return flame.normal(shape, mean, std, o)
-  end
-  if o ~= nil then fail("normal", "3 arguments at most, got 4") end
+--- normal(mean, std) of which one is a tensor. Called from C.
+function internal.normal(mean, std, dtype, device)
   local of = flame.is_tensor(mean) and mean or std
   for name, v in pairs { mean = mean, std = std } do
-    internal.need_operand("normal", name, v)
     if flame.is_tensor(v) and not v:is_floating_point() then
       fail("normal", "%s is %s, need a float", name, v.dtype)
     end
@@ -121,9 +105,9 @@ function internal.normal(mean, std, shape, o)
   if type(std) == "number" and std < 0 then fail("normal", "std = %.14g is negative", std) end
   local size = flame.broadcast_shapes(flame.is_tensor(mean) and mean.shape or {},
     flame.is_tensor(std) and std.shape or {})
-  o = options("normal", shape, like(of))
   local function value(v) return flame.is_tensor(v) and v:detach() or v end
-  return flame.randn(size, { dtype = o.dtype, device = o.device }) * value(std or 1) + value(mean)
+  return flame.randn(size, { dtype = dtype or of.dtype, device = device or of.device })
+    * value(std) + value(mean)
 end
 
 local where, ROUNDS <const> = flame.where, 72
@@ -159,7 +143,6 @@ local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
 end
 
 local function need_rates(op, name, x, least, most)
-  internal.need_tensor(op, name, x)
   if not x:is_floating_point() then fail(op, "%s is %s, need a float", name, x.dtype) end
   local v = x:detach():double()
   if not v:ge(least):logical_and(v:le(most)):all():item() then
@@ -170,9 +153,7 @@ local function need_rates(op, name, x, least, most)
 end
 local LARGEST <const> = 2.0 ^ 53
 --- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
----@param x flame.Tensor  means, 0 or more
----@return flame.Tensor
-def("poisson", 1, function(x)
+def("poisson(x: T) -> T", function(x)
   local r = need_rates("poisson", "x", x, 0, LARGEST)
   if x:numel() == 0 then return x:detach():clone() end
   local far = r:ge(10)
@@ -187,10 +168,7 @@ def("poisson", 1, function(x)
   return where(far, y, k):to(x.dtype)
 end)
 --- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
----@param n flame.Tensor  numbers of trials, 0 or more
----@param p flame.Tensor  0 to 1
----@return flame.Tensor
-def("binomial", 2, function(n, p)
+def("binomial(n: T, p: T) -> T", function(n, p)
   local count, chance = need_rates("binomial", "n", n, 0, LARGEST),
     need_rates("binomial", "p", p, 0, 1)
   count, chance = table.unpack(flame.broadcast(count, chance))

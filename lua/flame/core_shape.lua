@@ -1,7 +1,6 @@
 --- pad with its modes, and einsum.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
-  internal.options, internal.def
+local fail, def = internal.failf, internal.def
 
 -- ---- pad ----------------------------------------------------------------------------------------
 --- The pieces that go before and after axis d, n elements long, in each mode.
@@ -50,30 +49,19 @@ local function pad_axis(x, d, before, after, mode)
   return flame.cat(parts, d)
 end
 
---- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
----@param pairs_of integer[]
----@param o? string|table  mode, or {mode = "constant", value = 0}
----@param value? number|boolean
-def("pad", 4, function(x, pairs_of, o, value)
-  need_tensor("pad", "x", x)
-  if type(o) == "string" or value ~= nil then o = { mode = o, value = value } end
-  local mode = type(o) == "table" and o.mode or "constant"
-  if type(o) == "table" and type(o.value) == "boolean" then
-    o = { mode = mode, value = o.value and 1 or 0 }
-  end
-  if mode == "constant" then return internal.pad_constant(x, pairs_of, o) end
-  options("pad", o, { mode = "constant", value = 0 })
-  if not edges[mode] then
-    fail("pad", "no mode '%s', there is: constant reflect replicate circular", tostring(mode))
-  end
-  if type(pairs_of) ~= "table" or #pairs_of % 2 ~= 0 or #pairs_of > 2 * x.ndim then
+--- x with so many elements more, or with a negative number fewer, before and after each axis: pad
+--- is {before, after, …}, pairs from the last axis backwards. value: of the mode "constant".
+def([[pad(x: T, pad: int[], mode: "constant"|"reflect"|"replicate"|"circular" = "constant",
+    value: num|bool = 0) -> T]], function(x, pairs_of, mode, value)
+  if value == true then value = 1 end
+  if mode == "constant" then return internal.pad_constant(x, pairs_of, value or 0) end
+  if #pairs_of % 2 ~= 0 or #pairs_of > 2 * x.ndim then
     fail("pad", "need {before, after, …}, a pair an axis at most")
   end
   local y = x
   for k = 1, #pairs_of, 2 do
-    local before = internal.need_int("pad", "amount", pairs_of[k])
-    local after = internal.need_int("pad", "amount", pairs_of[k + 1])
-    y = pad_axis(y, x.ndim - (k - 1) // 2, before, after, mode)
+    y = pad_axis(y, x.ndim - (k - 1) // 2, math.tointeger(pairs_of[k]),
+      math.tointeger(pairs_of[k + 1]), mode)
   end
   return y:clone()
 end)
@@ -93,7 +81,7 @@ local function parse_einsum(spec, xs)
   for term in (left .. ","):gmatch("([^,]*),") do terms[#terms + 1] = term end
   if #terms ~= n then fail("einsum", "'%s' names %d tensors, got %d", spec, #terms, n) end
   for i, term in ipairs(terms) do
-    need_tensor("einsum", "tensor " .. i, xs[i])
+
     local letters, dots = term:gsub("%.%.%.", "")
     if letters:find("%A") or dots > 1 then
       fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec)
@@ -342,13 +330,13 @@ local function einsum_plan_for(spec, xs, terms, right, sizes)
   return einsum_plans[key]
 end
 
-def("einsum", 64, function(spec, ...)
+--- Sums of products by letters: "ij,jk->ik".
+def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
   local xs = { ... }
-  if #xs == 1 and type(xs[1]) == "table" then xs = table.move(xs[1], 1, #xs[1], 1, {}) end
   if #xs > 62 then fail("einsum", "%d tensors, at most 62 are possible", #xs) end
   local terms, right = parse_einsum(spec, xs)
   for i = 1, #xs do xs[i], terms[i] = take_diagonals(xs[i], terms[i]) end
   local sizes = expand_dots(xs, terms)
   local x, t = einsum_run(einsum_plan_for(spec, xs, terms, right, sizes), xs, terms)
   return arrange(x, t, right):clone()
-end, "module")
+end)

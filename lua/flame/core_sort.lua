@@ -303,7 +303,7 @@ end
 
 --- f, the scan 'op', over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
 local function running(name, op, f)
-  def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T", function(x, d, dtype)
+  def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T @single", function(x, d, dtype)
     if dtype then x = x:to(dtype) end
     local y
     if tracked(x) then

@@ -1,8 +1,8 @@
 --- Special functions and functions of integers and bits, composed of others: flame.special has them
 -- under the names that torch.special has. They are sums of series with a fixed number of terms, so
 -- that they fuse and differentiate; half types compute in f32, integers give f32.
-local flame, methods, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local flame, _, internal = ...
+local fail, need_tensor = internal.failf, internal.need_tensor
 local smooth, pair, add = internal.smooth, internal.pair, internal.add_name
 local where, is_tensor = flame.where, flame.is_tensor
 
@@ -51,7 +51,9 @@ local function scaled_bessel(x, order)
   return where(far, tail, near * (-z:abs()):exp())
 end
 for order = 0, 1 do
+  --- exp(-|x|) times the modified Bessel function of the first kind, of the order in its name.
   careful("i" .. order .. "e", function(x) return scaled_bessel(x, order) end)
+  --- Modified Bessel function of the first kind, of the order in its name.
   careful("i" .. order, function(x)
     local endless = x:isinf()
     local v = where(endless, 0, x)
@@ -78,9 +80,7 @@ local function hurwitz(s, q)
   return total
 end
 --- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
----@param x flame.Tensor|number
----@param q flame.Tensor|number
-add("zeta", 2, function(x, q)
+add("zeta_?(x: T|num, q: T|num) -> T", function(x, q)
   x, q = pair("zeta", x, q)
   local dtype = internal.float_dtype(x, q)
   x, q = x:double(), q:double()
@@ -90,7 +90,7 @@ add("zeta", 2, function(x, q)
   local y = hurwitz(where(good, x, 2), where(good, q, 1))
   y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
   return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
-end, "e")
+end)
 --- The n-th derivative of digamma, n > 1: its slope is the next one, infinite at the poles too.
 local polygamma
 local derivatives = flame.func {
@@ -106,33 +106,25 @@ local derivatives = flame.func {
   backward = function(ctx, g) return g * polygamma(ctx.n + 1, (ctx:saved())) end,
 }
 function polygamma(n, x)
-  need_tensor("polygamma", "x", x)
-  if need_int("polygamma", "n", n) < 0 then fail("polygamma", "n = %d is negative", n) end
+  if n < 0 then fail("polygamma", "n = %d is negative", n) end
   if n == 0 then return x:digamma() end
   if n == 1 then return x:trigamma() end
   return derivatives(x:double(), n):to(x:is_floating_point() and x.dtype or "f32")
 end
 --- The n-th derivative of digamma.
----@param n integer  0, 1, …
----@param x flame.Tensor
-internal.def("polygamma", 2, polygamma, "module")
-methods.polygamma = internal.checked(function(x, n) return polygamma(n, x) end, "polygamma", 2)
-methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n, x)) end,
-  "polygamma_", 2)
+internal.def(".polygamma(n: int, x: T) -> T", polygamma)
+--- The n-th derivative of digamma.
+internal.def(":polygamma_?(x: T, n: int) -> T", function(x, n) return polygamma(n, x) end)
 --- Logarithm of the gamma function of p dimensions.
----@param x flame.Tensor
----@param p integer
-add("mvlgamma", 2, function(x, p)
-  need_tensor("mvlgamma", "x", x)
-  p = internal.named(p, "p")
-  if need_int("mvlgamma", "p", p) < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
+add("mvlgamma_?(x: T, p: int) -> T", function(x, p)
+  if p < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
   if p > 10000 then fail("mvlgamma", "p = %d, need at most 10000", p) end
   return smooth(x, function(v)
     local y = v:lgamma() + p * (p - 1) / 4 * math.log(math.pi)
     for j = 1, p - 1 do y = y + (v - j / 2):lgamma() end
     return y
   end)
-end, "e")
+end)
 
 -- ---- the normal distribution --------------------------------------------------------------------
 local ROOT = math.sqrt(0.5)
@@ -287,21 +279,17 @@ local function gamma_share(name, which)
       return nil, where(good, g * slope, 0):sum_to_size(x.shape)
     end,
   }
-  add(name, 2, function(a, x)
+  add(name .. "_?(a: T|num, x: T|num) -> T", function(a, x)
     a, x = pair(name, a, x)
     return internal.opaque(name,
       share(a:detach():double(), x:double()):to(internal.float_dtype(a, x)), a)
-  end, "e")
+  end)
 end
 --- The regularised lower incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
----@param a flame.Tensor|number
----@param x flame.Tensor|number
 gamma_share("igamma", 1)
 --- The regularised upper incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
----@param a flame.Tensor|number
----@param x flame.Tensor|number
 gamma_share("igammac", 2)
 
 -- ---- NaN aside ----------------------------------------------------------------------------------
@@ -319,12 +307,12 @@ local function operands(op, x, y)
   return pair(op, lift(x), lift(y))
 end
 --- The larger of two; a NaN gives way to the other.
-add("fmax", 2, function(x, y)
+add("fmax(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmax", x, y)
   return where(x:ge(y):logical_or(y:isnan()), x, y)
 end)
 --- The smaller of two; a NaN gives way to the other.
-add("fmin", 2, function(x, y)
+add("fmin(x: T|num, y: T|num) -> T", function(x, y)
   x, y = operands("fmin", x, y)
   return where(x:le(y):logical_or(y:isnan()), x, y)
 end)
@@ -348,14 +336,14 @@ local function integers(op, x, y)
   need_integers(op, "x", x)
   need_integers(op, "y", y)
   local like = is_tensor(x) and x or need_tensor(op, "y", y)
-  local function lift(v, name)
-    if type(v) ~= "number" then return need_tensor(op, name, v) end
-    return flame.full({}, need_int(op, name, v), { dtype = like.dtype, device = like.device })
+  local function lift(v)
+    if is_tensor(v) then return v end
+    return flame.full({}, v, { dtype = like.dtype, device = like.device })
   end
-  return lift(x, "x"), lift(y, "y")
+  return lift(x), lift(y)
 end
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
-add("gcd", 2, function(x, y)
+add("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("gcd", x, y)
   local a, b = x + y * 0, y + x * 0
   while b:ne(0):any():item() do
@@ -363,44 +351,40 @@ add("gcd", 2, function(x, y)
     a, b = where(b:eq(0), a, b), where(b:eq(0), 0, rest)
   end
   return a:abs()
-end, "e")
+end)
 --- The least common multiple, not negative.
-add("lcm", 2, function(x, y)
+add("lcm_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("lcm", x, y)
   local g = flame.gcd(x, y)
   return (x:floordiv(where(g:eq(0), 1, g)) * y):abs()
-end, "e")
+end)
 local function two_to(op, x, n)
   x, n = integers(op, x, n)
   return x, flame.full({}, 2, { dtype = n.dtype, device = n.device }):to((x + n * 0).dtype) ^ n
 end
---- x times 2^n.
----@param n flame.Tensor|integer
-add("bitwise_left_shift", 2, function(x, n)
+--- x times 2^y.
+add("bitwise_left_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, factor = two_to("bitwise_left_shift", x, n)
   return v * factor
-end, "e")
+end)
 local LAST_BIT = { i64 = 63, i32 = 31, i16 = 15, i8 = 7, u8 = 8 }      -- 2^n is positive before it
---- x over 2^n, rounded down; n that is negative or not below the number of
+--- x over 2^y, rounded down; y that is negative or not below the number of
 --- bits leaves the sign alone, 0 or -1.
----@param n flame.Tensor|integer
-add("bitwise_right_shift", 2, function(x, n)
+add("bitwise_right_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, count = integers("bitwise_right_shift", x, n)
   local dtype = (v + count * 0).dtype
   local far = count:lt(0):logical_or(count:ge(LAST_BIT[dtype]))
   local factor = flame.full({}, 2, { dtype = dtype, device = v.device }) ^ where(far, 0,
     count):to(dtype)
   return where(far, dtype == "u8" and 0 or where(v:lt(0), -1, 0):to(dtype), v:floordiv(factor))
-end, "e")
+end)
 
 -- ---- floats, taken apart ------------------------------------------------------------------------
 local DIGITS = { f64 = 53, f32 = 24, f16 = 11, bf16 = 8 }
 -- exponent of the smallest normal number
 local LEAST = { f64 = -1021, f32 = -125, f16 = -13, bf16 = -125 }
 local function need_float(op, x)
-  if not need_tensor(op, "x", x):is_floating_point() then
-    fail(op, "x is %s, need a float", x.dtype)
-  end
+  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   return x
 end
 --- 2^n without a detour through infinity or 0: in two halves.
@@ -424,8 +408,7 @@ local function parts_of(x)
 end
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
 --- and NaN have the exponent 0.
----@return flame.Tensor, flame.Tensor  mantissa, exponent
-internal.def("frexp", 1, function(x)
+internal.def("frexp(x: T) -> mantissa: T, exponent: T", function(x)
   local m, e = parts_of(need_float("frexp", x))
   m = m:to(x.dtype)
   if x.requires_grad then
@@ -435,9 +418,8 @@ internal.def("frexp", 1, function(x)
   return m, e:to("i32")
 end)
 --- The next float after x towards y. It has no gradient: backward raises.
-add("nextafter", 2, function(x, y)
-  need_tensor("nextafter", "x", x)
-  need_float("nextafter", need_tensor("nextafter", "y", y):is_floating_point() and y or x)
+add("nextafter_?(x: T, y: T) -> T", function(x, y)
+  need_float("nextafter", y:is_floating_point() and y or x)
   local wide, given, towards_given = internal.float_dtype(x, y), x, y
   x, y = x:to(wide), y:to(wide)
   local dtype, a, b = x.dtype, x:detach():double(), y:detach():double()
@@ -454,7 +436,7 @@ add("nextafter", 2, function(x, y)
   local z = where(a:isinf(), where(a:eq(b), a, a:sign() * largest), a + towards * step)
   z = where(a:isnan():logical_or(b:isnan()), 0 / 0, z)
   return internal.opaque("nextafter", where(a:eq(b), b, z):to(dtype), given, towards_given)
-end, "e")
+end)
 
 -- ---- flame.special ------------------------------------------------------------------------------
 flame.special = {}
@@ -514,9 +496,6 @@ local function airy(x)
   return where(x:abs():le(10), near, where(x:isinf(), 0 / 0, far))
 end
 --- Airy's function Ai.
----@param x flame.Tensor
----@return flame.Tensor
-flame.special.airy_ai = internal.checked(function(x)
-  need_tensor("airy_ai", "x", x)
+internal.def("special.airy_ai(x: T) -> T", function(x)
   return airy(x:double()):to(x:is_floating_point() and x.dtype or "f32")
-end, "airy_ai", 1)
+end)

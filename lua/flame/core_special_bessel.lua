@@ -1,6 +1,6 @@
 --- Bessel functions and orthogonal polynomials: compositions that few scripts look for.
 local flame, _, internal = ...
-local need_tensor, where = internal.need_tensor, flame.where
+local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
 -- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x);
@@ -80,20 +80,23 @@ local function scaled_k(x, order)
   local y = where(small, near * v:exp(), far * last * (1 / 32))
   return where(x:isinf(), 0, where(x:eq(0), math.huge, where(x:lt(0), 0 / 0, y)))
 end
-local special = flame.special
 --- A function of flame.special alone, computed in f64, in x's dtype outside.
 local function bessel(name, f)
-  special[name] = internal.checked(function(x)
-    need_tensor(name, "x", x)
+  internal.def("special." .. name .. "(x: T) -> T", function(x)
     return f(x:double()):to(x:is_floating_point() and x.dtype or "f32")
-  end, name, 1)
+  end)
 end
 for order = 0, 1 do
+  --- Bessel function of the first kind, of the order in its name.
   bessel("bessel_j" .. order, joined(near_j, order, 1))
+  --- Bessel function of the second kind, of the order in its name.
   bessel("bessel_y" .. order, joined(near_y, order, 2))
+  --- exp(x) times the modified Bessel function of the second kind, of the order in its name.
   bessel("scaled_modified_bessel_k" .. order, function(x) return scaled_k(x, order) end)
+  --- Modified Bessel function of the second kind, of the order in its name.
   bessel("modified_bessel_k" .. order, function(x) return scaled_k(x, order) * (-x):exp() end)
 end
+--- sin(x) / x, 1 at 0.
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
@@ -108,14 +111,14 @@ local function polynomials(name, first, step)
       if k > 0 and k < most then before, p = p, step(k, x, p, before) end
     end
   end
-  special[name] = internal.checked(function(x, n)
+  internal.def("special." .. name .. "(x: T|num, n: T|num) -> T", function(x, n)
     local number = type(n) == "number"
-    if number then n = math.modf(n) else need_tensor(name, "n", n) end
+    if number then n = math.modf(n) end
     local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype
       or not number and n:is_floating_point() and n.dtype or "f32"
     if not flame.is_tensor(x) then
       local like = not number and n.device or flame.default_device()
-      x = flame.full({}, internal.need_number(name, "x", x), { dtype = "f64", device = like })
+      x = flame.full({}, x, { dtype = "f64", device = like })
     end
     local v = x:double()
     local y = v * 0
@@ -128,7 +131,7 @@ local function polynomials(name, first, step)
     local most = n:numel() > 0 and math.tointeger(n:amax():item()) or -1
     if most >= 0 then series(v, most, function(k, p) y = where(n:eq(k), p, y) end) end
     return y:to(dtype)
-  end, name, 2)
+  end)
 end
 local function doubled(_, x, p, before) return x * 2 * p - before end
 local chebyshev = {
@@ -136,15 +139,21 @@ local chebyshev = {
   v = function(x) return x * 2 - 1 end, w = function(x) return x * 2 + 1 end,
 }
 for kind, first in pairs(chebyshev) do
+  --- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
   polynomials("chebyshev_polynomial_" .. kind, first, doubled)
+  --- The Chebyshev polynomial of the kind in its name at 2 x - 1.
   polynomials("shifted_chebyshev_polynomial_" .. kind, function(x) return first(x * 2 - 1) end,
     function(k, x, p, before) return doubled(k, x * 2 - 1, p, before) end)
 end
+--- Hermite polynomial of degree n, 2 x of degree 1.
 polynomials("hermite_polynomial_h", function(x) return x * 2 end,
   function(k, x, p, before) return x * 2 * p - before * (2 * k) end)
+--- Hermite polynomial of degree n, x of degree 1.
 polynomials("hermite_polynomial_he", function(x) return x end,
   function(k, x, p, before) return x * p - before * k end)
+--- Laguerre polynomial of degree n.
 polynomials("laguerre_polynomial_l", function(x) return 1 - x end,
   function(k, x, p, before) return ((2 * k + 1 - x) * p - before * k) * (1 / (k + 1)) end)
+--- Legendre polynomial of degree n.
 polynomials("legendre_polynomial_p", function(x) return x end,
   function(k, x, p, before) return (x * p * (2 * k + 1) - before * k) * (1 / (k + 1)) end)

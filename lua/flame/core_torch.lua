@@ -1,8 +1,7 @@
 --- Names of PyTorch that few scripts look for: other forms of what there is, pooling of windows at
 -- random places, histograms, random writes. Compositions, as core_extra.lua.
 local flame, methods, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, defaults, def, where = internal.options, internal.defaults, internal.def, flame.where
+local fail, need_int, def, where = internal.failf, internal.need_int, internal.def, flame.where
 
 -- ---- other forms --------------------------------------------------------------------------------
 for name, of in pairs { narrow_copy = "narrow", split_with_sizes = "split" } do
@@ -21,63 +20,39 @@ for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", flo
   bool = "bool" } do flame[name] = dtype end
 flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
 --- A device as text: "cuda" and 1 give "cuda:1".
----@param name string
----@param ordinal? integer
----@return string
-def("device", 2, function(name, ordinal)
-  if type(name) ~= "string" then
-    fail("device", "name must be a string, got %s", internal.word(name))
-  end
-  local text = ordinal and ("%s:%d"):format(name, need_int("device", "ordinal", ordinal)) or name
+def(".device(name: str, ordinal?: int) -> str", function(name, ordinal)
+  local text = ordinal and ("%s:%d"):format(name, ordinal) or name
   if text ~= "cpu" and text ~= "cuda" and not text:find("^cuda:%d+$") then
     fail("device", '"%s" is no device; there are "cpu", "cuda" and "cuda:0" to "cuda:15"', text)
   end
   return text
-end, "module")
+end)
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
----@param on boolean
----@return any
-def("set_grad_enabled", 64, function(on, ...)
-  return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad
-    or flame.no_grad)(...)
-end, "module")
+def(".set_grad_enabled(on: bool, ...) -> ...",
+  function(on, ...) return (on and flame.enable_grad or flame.no_grad)(...) end)
 --- The product of matrices in the cheapest order.
----@param ... flame.Tensor
----@return flame.Tensor
-def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end, "module")
---- A tensor of the values, or the tensor itself in the dtype of o.
----@param values flame.Tensor|number|boolean|table
----@param o? table  {dtype =, device =}
----@return flame.Tensor
-def("as_tensor", 2, function(values, o)
-  if not flame.is_tensor(values) then return flame.tensor(values, o) end
-  o = options("as_tensor", o, { dtype = values.dtype, device = values.device })
-  return values:to(o.dtype, o.device)
-end, "module")
+def(".chain_matmul(tensors...: T) -> T", function(...) return flame.linalg.multi_dot({ ... }) end)
+--- A tensor of the values, or the tensor itself in the dtype and on the device given.
+def(".as_tensor(x: T, *, dtype?: dtype, device?: device) -> T",
+  function(x, dtype, device) return x:to(dtype or x.dtype, device or x.device) end,
+  ".as_tensor(values: num|bool|table, *factory) -> T",
+  function(values, dtype, device, requires_grad)
+    return flame.tensor(values, { dtype = dtype, device = device, requires_grad = requires_grad })
+  end)
 flame.asarray = flame.as_tensor
-for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
 --- Have both the same shape.
 def("is_same_size(x: T, y: T) -> bool",
   function(x, y) return table.concat(x.shape, " ") == table.concat(y.shape, " ") end)
 --- x in another dtype; without one, the name of x's.
----@param x flame.Tensor
----@param dtype? string
----@return flame.Tensor|string
-methods.type = internal.checked(function(x, dtype) return dtype and x:to(dtype) or x.dtype end,
-  "type", 2)
+def(":type(x: T, dtype?: dtype|device|T) -> T|str",
+  function(x, dtype) return dtype and x:to(dtype) or x.dtype end)
 --- x becomes f of each of its elements, in order: a Lua function of a number,
 --- slow, for small tensors.
----@param x flame.Tensor
----@param f function
----@return flame.Tensor
-methods.apply_ = internal.checked(function(x, f)
-  if not internal.callable(f) then
-    fail("apply_", "f must be a function, got %s", internal.word(f))
-  end
-  local values = need_tensor("apply_", "x", x):reshape(-1):totable()
+def(":apply_(x: T, f: fn) -> T", function(x, f)
+  local values = x:reshape(-1):totable()
   for i, v in ipairs(values) do values[i] = f(v) end
   return x:copy_(flame.tensor(values, { dtype = x.dtype, device = x.device }):reshape(x.shape))
-end, "apply_", 2)
+end)
 --- The angle of a real number: pi below 0, else 0.
 def("angle(x: T) -> T", function(x)
   x = x:is_floating_point() and x or x:float()
@@ -111,10 +86,7 @@ def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) en
 def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",
   function(x, amounts, value) return flame.pad(x, amounts, { value = value }) end)
 --- interpolate under its older name.
----@param x flame.Tensor
----@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
----@return flame.Tensor
-def("upsample", 6, function(x, ...) return flame.interpolate(x, ...) end)
+def("upsample" .. internal.interpolate_arguments, flame.interpolate)
 local function upsampling(name, mode, align)
   def(name .. "(x: T, size?: int|int[], scale_factor?: num|num[]) -> T",
     function(x, size, factor)
@@ -137,14 +109,11 @@ end)
 --- Can the dtype hold negative numbers.
 def("is_signed(x: T) -> bool",
   function(x) return x.dtype ~= "u8" and x.dtype ~= "bool" end)
-methods.element_size = internal.checked(function(x)
-  return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes()
-end,
-  "element_size", 1)
+--- Bytes of one element.
+def(":element_size(x: T) -> int",
+  function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end)
 --- The shape that shapes (lists, or numbers) have together.
----@param ... integer[]|integer
----@return integer[]
-def("broadcast_shapes", 64, function(...)
+def(".broadcast_shapes(...) -> int[]", function(...)
   local op, out, shapes = "broadcast_shapes", {}, table.pack(...)
   for i = 1, shapes.n do
     local shape = shapes[i]
@@ -158,7 +127,7 @@ def("broadcast_shapes", 64, function(...)
   end
   for k = 1, #out // 2 do out[k], out[#out - k + 1] = out[#out - k + 1], out[k] end
   return out
-end, "module")
+end)
 --- The dtype of a sum of these two dtypes.
 def(".promote_types(a: dtype, b: dtype) -> dtype", function(a, b)
   local function one(dtype) return flame.zeros({}, { dtype = dtype, device = "cpu" }) end
@@ -222,15 +191,15 @@ local function places(u, size, count, kernel)
   local i = flame.arange(0, count - 2, { dtype = u.dtype, device = u.device })
   return flame.cat({ ((i + u) * alpha):long() - (u * alpha):long(), last }, 3)
 end
---- Sizes of the windows and of the result; (x, kernel_size, output_size, output_ratio).
-local function fractional_sizes(op, x, n, kernel, o)
-  local function each(v, i) if type(v) == "table" then return v[i] end return v end
+--- Sizes of the windows and of the result.
+local function fractional_sizes(op, x, n, kernel, output_size, ratio)
+  local function each(v, i) if type(v) == "table" then return v[#v == 1 and 1 or i] end return v end
   local k, out = {}, {}
   for i = 1, n do
     local size = x.shape[x.ndim - n + i]
-    k[i] = need_int(op, "kernel_size", each(kernel, i))
-    if o.output_size then out[i] = need_int(op, "output_size", each(o.output_size, i))
-    elseif o.output_ratio then out[i] = math.floor(size * each(o.output_ratio, i))
+    k[i] = math.tointeger(each(kernel, i))
+    if output_size then out[i] = math.tointeger(each(output_size, i))
+    elseif ratio then out[i] = math.floor(size * (each(ratio, i) or 0))
     else fail(op, "output_size or output_ratio is missing") end
     if k[i] < 1 or out[i] < 1 or out[i] + k[i] - 1 > size then
       fail(op, "%d windows of %d do not fit %d elements", out[i], k[i], size)
@@ -253,54 +222,36 @@ local function windows_at(v, n, u, k, out)
   end
   return at
 end
-local function fractional(n)
+for n = 2, 3 do
   local op = ("fractional_max_pool%dd"):format(n)
   --- Largest of windows of kernel_size at places drawn at random (Graham
-  --- 2014), as many as output_size asks for.
-  ---@param x flame.Tensor
-  ---@param kernel integer|integer[]
-  ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
-  -- table of them
-  def(op, 6, function(x, kernel, ...)
-    need_tensor(op, "x", x)
+  --- 2014), as many as output_size asks for, or as output_ratio of the elements.
+  def(op .. ([[(x: T, kernel_size: dims(%d), output_size?: dims(%d), output_ratio?: num|num[],
+      return_indices = false, _random_samples?: T) -> T, positions: T if return_indices]]):format(n,
+    n), function(x, kernel, output_size, ratio, return_indices, samples)
     if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
       fail(op, "x has %d axes, need %d, or %d without a batch", x.ndim, n + 2, n + 1)
     end
-    local list, o = { ... }, {}
-    if type(kernel) == "table" and #kernel == 0 then
-      list, kernel = { kernel }, kernel.kernel_size
-    end
-    if type(list[#list]) == "table" and type(next(list[#list])) == "string" then
-      o = table.remove(list)
-    end
-    o = options(op, o,
-      { kernel_size = false, output_size = false, output_ratio = false, return_indices = false,
-        _random_samples = false })
-    for i, name in ipairs { "output_size", "output_ratio", "return_indices", "_random_samples" } do
-      if list[i] ~= nil then o[name] = list[i] end
-    end
     local single = x.ndim == n + 1
     local v = single and x:unsqueeze(1) or x
-    local k, out = fractional_sizes(op, v, n, kernel, o)
+    local k, out = fractional_sizes(op, v, n, kernel, output_size, ratio)
     local b, c = v.shape[1], v.shape[2]
-    local u = o._random_samples or flame.rand({ b, c, n }, { device = x.device })
+    local u = samples or flame.rand({ b, c, n }, { device = x.device })
     local at = windows_at(v, n, u, k, out):flatten(n + 3) + 1
     local y, which = v:flatten(3):gather(3, at:flatten(3)):reshape(at.shape):max(-1)
     y = single and y:squeeze(1):clone() or y
-    if not o.return_indices then return y end
+    if not return_indices then return y end
     local idx = at:gather(-1, which:unsqueeze(-1)):squeeze(-1)
     return y, (single and idx:squeeze(1) or idx):clone()
   end)
 end
-fractional(2)
-fractional(3)
 
 -- ---- counts and segments ------------------------------------------------------------------------
 --- The edges of the bins for the values of 'flat': as given, or so many equal ones in the range.
 local function edges_for(op, flat, bins, range)
   local edges = bins
   if not flame.is_tensor(bins) then
-    if need_int(op, "bins", bins) < 1 then fail(op, "bins = %d, need at least 1", bins) end
+    if bins < 1 then fail(op, "bins = %d, need at least 1", bins) end
     local low, high = 0, 1
     if range then low, high = range[1], range[2]
     elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
@@ -322,61 +273,42 @@ local function bins_of(flat, edges)
   local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
   return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
 end
---- The options, and a weight for each of the values, which are x's but for its last 'axes'.
-local function need_histogram(op, x, o, axes)
-  if not need_tensor(op, "x", x):is_floating_point() then
-    fail(op, "x is %s, need a float", x.dtype)
-  end
-  o = options(op, o, { range = false, weight = false, density = false })
-  if o.range and type(o.range) ~= "table" then
-    fail(op, "range must be a list of bounds, got %s", internal.word(o.range))
-  end
-  for k, bound in ipairs(o.range or {}) do
-    if type(bound) ~= "number" then
-      fail(op, "bound %d of range must be a number, got %s", k, internal.word(bound))
-    end
-  end
+--- A weight for each of the values, which are x's but for its last 'axes'.
+local function weights_of(op, x, weight, axes)
+  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
-  if not o.weight then
-    return o, flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1)
+  if not weight then
+    return flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1)
   end
-  local own = table.concat(need_tensor(op, "weight", o.weight).shape, ", ")
+  local own = table.concat(weight.shape, ", ")
   if own ~= table.concat(lead, ", ") then
     fail(op, "weight has shape (%s), need (%s)", own, table.concat(lead, ", "))
   end
-  return o, o.weight:detach():reshape(-1)
+  return weight:detach():reshape(-1)
 end
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
 --- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
 --- has both its edges.
----@param x flame.Tensor
----@param bins integer|flame.Tensor
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor
-def("histogram", 3, function(x, bins, o)
-  local w
-  o, w = need_histogram("histogram", x, o, 0)
-  if o.range and #o.range ~= 2 then fail("histogram", "range has %d bounds, need 2", #o.range) end
+def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
+    density = false) -> sums: T, edges: T]], function(x, bins, range, weight, density)
+  local w = weights_of("histogram", x, weight, 0)
+  if range and #range ~= 2 then fail("histogram", "range has %d bounds, need 2", #range) end
   local flat = x:detach():reshape(-1)
-  local edges = edges_for("histogram", flat, bins, o.range)
+  local edges = edges_for("histogram", flat, bins, range)
   local bin, inside = bins_of(flat, edges)
   local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1,
     bin, where(inside, w, 0))
-  y = o.density and y / y:sum() / edges:diff() or y
-  return internal.opaque("histogram", y, x, o.weight or nil), internal.opaque("histogram", edges, x)
+  y = density and y / y:sum() / edges:diff() or y
+  return internal.opaque("histogram", y, x, weight), internal.opaque("histogram", edges, x)
 end)
 --- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
 --- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
----@param x flame.Tensor  (…, n)
----@param bins integer|integer[]|flame.Tensor[]
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor[]
-def("histogramdd", 3, function(x, bins, o)
-  local op, w = "histogramdd"
-  o, w = need_histogram(op, x, o, 1)
-  local n = rawget(x.shape, x.ndim)
+def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
+    density = false) -> sums: T, edges: T[] ]], function(x, bins, range, weight, density)
+  local op = "histogramdd"
+  local w, n = weights_of(op, x, weight, 1), rawget(x.shape, x.ndim)
   if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n
-      or o.range and #o.range ~= 2 * n then
+      or range and #range ~= 2 * n then
     fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each",
       table.concat(x.shape, ", "))
   end
@@ -384,7 +316,7 @@ def("histogramdd", 3, function(x, bins, o)
   for d = 1, n do
     local flat = points:select(2, d)
     edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins,
-      o.range and { o.range[2 * d - 1], o.range[2 * d] })
+      range and { range[2 * d - 1], range[2 * d] })
     shape[d] = edges[d]:numel() - 1
     local bin, within = bins_of(flat, edges[d])
     at, inside = (at - 1) * shape[d] + bin, inside and inside:logical_and(within) or within
@@ -393,39 +325,32 @@ def("histogramdd", 3, function(x, bins, o)
   local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at,
     where(inside, w, 0)):reshape(shape)
   for d = 1, n do edges[d] = internal.opaque(op, edges[d], x) end
-  return internal.opaque(op, o.density and y / y:sum() / volume or y:clone(), x, o.weight or nil),
-    edges
+  return internal.opaque(op, density and y / y:sum() / volume or y:clone(), x, weight), edges
 end)
---- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
----@param x flame.Tensor
----@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
----@return flame.Tensor
-def("segment_reduce", 3, function(x, reduce, o)
+--- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
+--- the offsets where each begins and the last ends.
+def([[segment_reduce(x: T, reduce: "sum"|"mean"|"prod"|"max"|"min", *, lengths?: T, offsets?: T,
+    axis: axis = 1, unsafe = false, initial?: num) -> T]],
+function(x, reduce, lengths, offsets, axis, _, initial)
   local op = "segment_reduce"
-  need_tensor(op, "x", x)
-  o = options(op, o,
-    { lengths = false, offsets = false, initial = false, unsafe = false, axis = 1 })
-  if o.offsets then o.lengths = need_tensor(op, "offsets", o.offsets):diff() end
-  if o.axis ~= 1 then fail(op, "axis = %s, only axis 1 is supported", tostring(o.axis)) end
-  local n = internal.need_integers(op, "lengths", o.lengths):numel()
-  if o.lengths:sum():item() ~= x.shape[1] then
-    fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1])
+  if offsets then lengths = offsets:diff() end
+  if axis ~= 1 then fail(op, "axis = %d, only axis 1 is supported", axis) end
+  if not lengths then fail(op, "lengths or offsets must be given") end
+  local n = internal.need_integers(op, "lengths", lengths):numel()
+  if lengths:sum():item() ~= x.shape[1] then
+    fail(op, "lengths add up to %d, x has %d rows", lengths:sum():item(), x.shape[1])
   end
   local start = ({ sum = 0, mean = 0, prod = 1, max = -math.huge, min = math.huge })[reduce]
-  if not start then
-    fail(op, 'reduce must be "sum", "mean", "prod", "max" or "min", got "%s"', tostring(reduce))
-  end
   local shape, wide = x.shape, { x.shape[1] }
   shape[1] = n
   for k = 2, x.ndim do wide[k] = 1 end
-  local at = flame.arange(1, n, { dtype = "i64", device = x.device }):repeat_interleave(o.lengths)
+  local at = flame.arange(1, n, { dtype = "i64", device = x.device }):repeat_interleave(lengths)
     :reshape(wide):expand(x.shape)
-  local base = flame.full(shape, o.initial or start, { dtype = x.dtype, device = x.device })
+  local base = flame.full(shape, initial or start, { dtype = x.dtype, device = x.device })
   local how = ({ max = "amax", min = "amin" })[reduce] or reduce
   if reduce ~= "mean" then return flame.scatter_reduce(base, 1, at, x, how) end
   wide[1] = n
-  local count = o.lengths:clamp(o.initial and 1 or 0)        -- an empty run keeps its initial value
+  local count = lengths:clamp(initial and 1 or 0)            -- an empty run keeps its initial value
   return flame.scatter_reduce(base, 1, at, x, "sum") / count:to(x.dtype):reshape(wide)
 end)
 
@@ -434,25 +359,24 @@ end)
 local function open_uniform(x)
   return flame.uniform(x.shape, 2.0 ^ -54, 1, { dtype = "f64", device = x.device })
 end
-local function random_write(name, names, known, f)
-  methods[name] = internal.checked(function(x, ...)
-    if not need_tensor(name, "x", x):is_floating_point() then
-      fail(name, "x is %s, need a float", x.dtype)
-    end
-    return x:copy_(f(open_uniform(x), defaults(name, names, known, ...)):to(x.dtype))
-  end, name, 3)
+local function random_write(name, parameters, f)
+  def((":%s(x: T, %s) -> T"):format(name, parameters), function(x, ...)
+    if not x:is_floating_point() then fail(name, "x is %s, need a float", x.dtype) end
+    return x:copy_(f(open_uniform(x), ...):to(x.dtype))
+  end)
 end
-random_write("cauchy_", { "median", "sigma" }, { median = 0, sigma = 1 },
-  function(u, o)
-    if not (o.sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", o.sigma) end
-    return ((u - 0.5) * math.pi):tan() * o.sigma + o.median
-  end)
-random_write("log_normal_", { "mean", "std" }, { mean = 1, std = 2 },
-  function(u, o)
-    if not (o.std > 0) then fail("log_normal_", "std = %g, need std > 0", o.std) end
-    return ((u * 2 - 1):erfinv() * (o.std * math.sqrt(2)) + o.mean):exp()
-  end)
-random_write("geometric_", { "p" }, { p = 0.5 }, function(u, o)
-  if not (o.p > 0 and o.p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", o.p) end
-  return (u:log() / math.log(1 - o.p)):ceil():clamp({ min = 1 })
+--- x becomes Cauchy's numbers around the median, as wide as sigma.
+random_write("cauchy_", "median = 0, sigma = 1", function(u, median, sigma)
+  if not (sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", sigma) end
+  return ((u - 0.5) * math.pi):tan() * sigma + median
+end)
+--- x becomes e to the power of normal numbers of this mean and deviation.
+random_write("log_normal_", "mean = 1, std = 2", function(u, mean, std)
+  if not (std > 0) then fail("log_normal_", "std = %g, need std > 0", std) end
+  return ((u * 2 - 1):erfinv() * (std * math.sqrt(2)) + mean):exp()
+end)
+--- x becomes numbers of trials until one of chance p is met.
+random_write("geometric_", "p = 0.5", function(u, p)
+  if not (p > 0 and p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", p) end
+  return (u:log() / math.log(1 - p)):ceil():clamp({ min = 1 })
 end)

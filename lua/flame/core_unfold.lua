@@ -1,19 +1,18 @@
 --- Channels as pixels and back, and columns of windows (unfold, fold).
 local flame, methods, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local arguments, per_axis = internal.windows.arguments, internal.windows.per_axis
-
-local text = internal.windows.text
+local fail, def = internal.failf, internal.def
+local per_axis, text = internal.windows.per_axis, internal.windows.text
 
 -- ---- channels and pixels ------------------------------------------------------------------------
+local function need_positive(op, name, n)
+  if n < 1 then fail(op, "%s = %d, need at least 1", name, n) end
+end
 --- The leading axes of x and the last three: channels, height, width.
 local function split_shape(op, x, factor, name)
-  need_tensor(op, "x", x)
-  local f = per_axis(op, "factor", internal.named(factor, name), 1, 1)[1]
+  need_positive(op, name, factor)
   local s = x.shape
   if #s < 3 then fail(op, "x has shape %s, need at least 3 axes", text(s)) end
-  local lead = table.move(s, 1, #s - 3, 1, {})
-  return f, lead, s[#s - 2], s[#s - 1], s[#s]
+  return table.move(s, 1, #s - 3, 1, {}), s[#s - 2], s[#s - 1], s[#s]
 end
 
 local function with(lead, ...)
@@ -31,8 +30,8 @@ local function order_after(n, order)
 end
 
 --- (…, c r r, h, w) to (…, c, h r, w r).
-def("pixel_shuffle", 2, function(x, factor)
-  local r, lead, c, h, w = split_shape("pixel_shuffle", x, factor, "upscale_factor")
+def("pixel_shuffle(x: T, upscale_factor: int) -> T", function(x, r)
+  local lead, c, h, w = split_shape("pixel_shuffle", x, r, "upscale_factor")
   if c % (r * r) ~= 0 then
     fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r)
   end
@@ -42,8 +41,8 @@ def("pixel_shuffle", 2, function(x, factor)
 end)
 
 --- (…, c, h r, w r) to (…, c r r, h, w).
-def("pixel_unshuffle", 2, function(x, factor)
-  local r, lead, c, h, w = split_shape("pixel_unshuffle", x, factor, "downscale_factor")
+def("pixel_unshuffle(x: T, downscale_factor: int) -> T", function(x, r)
+  local lead, c, h, w = split_shape("pixel_unshuffle", x, r, "downscale_factor")
   if h % r ~= 0 or w % r ~= 0 then
     fail("pixel_unshuffle", "planes of %d by %d, %d does not divide both", h, w, r)
   end
@@ -53,10 +52,9 @@ def("pixel_unshuffle", 2, function(x, factor)
 end)
 
 --- (n, g c, …) with the channels of groups interleaved.
-def("channel_shuffle", 2, function(x, groups)
-  need_tensor("channel_shuffle", "x", x)
-  local g, s = per_axis("channel_shuffle", "groups", internal.named(groups, "groups"), 1, 1)[1],
-    x.shape
+def("channel_shuffle(x: T, groups: int) -> T", function(x, g)
+  local s = x.shape
+  need_positive("channel_shuffle", "groups", g)
   if #s < 3 or s[2] % g ~= 0 then
     fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g)
   end
@@ -75,15 +73,12 @@ local function column_positions(k, stride, dilation, out, width, device)
   return (rows * width + cols + 1):reshape(-1)
 end
 
-local COLUMNS = { "kernel_size", "dilation", "padding", "stride" }
-local function column_options(op, size, ...)
-  local o = arguments(op, COLUMNS,
-    { kernel_size = false, dilation = 1, padding = 0, stride = 1 }, ...)
-  if not o.kernel_size then fail(op, "kernel_size is missing") end
-  local k, dilation = per_axis(op, "kernel_size", o.kernel_size, 2, 1),
-    per_axis(op, "dilation", o.dilation, 2, 1)
-  local pad, stride, out = per_axis(op, "padding", o.padding, 2, 0),
-    per_axis(op, "stride", o.stride, 2, 1), {}
+local COLUMNS = "kernel_size: dims(2), dilation: dims(2) = 1, padding: dims(2) = 0, "
+  .. "stride: dims(2) = 1) -> T"
+local function column_options(op, size, k, dilation, pad, stride)
+  local out = {}
+  k, dilation = per_axis(op, "kernel_size", k, 2, 1), per_axis(op, "dilation", dilation, 2, 1)
+  pad, stride = per_axis(op, "padding", pad, 2, 0), per_axis(op, "stride", stride, 2, 1)
   for i = 1, 2 do
     out[i] = (size[i] + 2 * pad[i] - dilation[i] * (k[i] - 1) - 1) // stride[i] + 1
     if out[i] < 1 then fail(op, "planes of %d by %d: the kernel does not fit", size[1], size[2]) end
@@ -93,13 +88,8 @@ end
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
 --- windows); c k counts channel first.
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
-def("im2col", 5, function(x, ...)
+def("im2col(x: T, " .. COLUMNS, function(x, ...)
   local op = "im2col"
-  need_tensor(op, "x", x)
   if x.ndim ~= 3 and x.ndim ~= 4 then
     fail(op, "x has shape %s, need (n, c, h, w) or (c, h, w)", text(x.shape))
   end
@@ -114,14 +104,9 @@ def("im2col", 5, function(x, ...)
   return batched and y:clone() or y:squeeze(1):clone()
 end)
 
---- Its adjoint (F.fold): columns added up to planes of output_size.
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
-def("col2im", 6, function(x, output_size, ...)
+--- The adjoint of im2col (F.fold): columns added up to planes of output_size.
+def("col2im(x: T, output_size: dims(2), " .. COLUMNS, function(x, output_size, ...)
   local op = "col2im"
-  need_tensor(op, "x", x)
   if x.ndim ~= 3 and x.ndim ~= 2 then
     fail(op, "x has shape %s, need (n, c k, windows) or (c k, windows)", text(x.shape))
   end

@@ -3,11 +3,9 @@
 -- torch.linalg alone are under flame.linalg alone.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def, axis_of, under = internal.options, internal.def, internal.axis_of,
-  internal.under_linalg
-local is_options = internal.is_options
+local def, axis_of = internal.def, internal.axis_of
 local part = internal.linalg_parts
-local linalg, is_tensor = flame.linalg, flame.is_tensor
+local linalg = flame.linalg
 local shape_text, turned = part.shape_text, part.turned
 
 local function need_float(op, x)
@@ -116,7 +114,7 @@ end)
 
 --- Without ord all elements as a vector; with two axes, or a matrix and an ord, the matrix norm.
 def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
-    dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
+    dtype?: dtype) -> T @single]], function(x, ord, dim, keepdim, dtype)
   need_float("norm", x)
   if dtype then x = x:to(dtype) end
   local d = type(dim) == "number" and { dim } or dim
@@ -131,7 +129,7 @@ end)
 
 --- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
 def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
-    dtype?: dtype) -> T]], function(x, p, d, keepdim, dtype)
+    dtype?: dtype) -> T @single]], function(x, p, d, keepdim, dtype)
   need_float("norm", x)
   if dtype then x = x:to(dtype) end
   if p == "fro" then return vector_norm("norm", x, 2, d, keepdim) end
@@ -140,7 +138,7 @@ def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
 end)
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
-def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T', function(x, p)
+def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then
     local s = internal.svdvals(x, "cond")
@@ -164,7 +162,7 @@ def("trace(x: T) -> T", function(x)
 end)
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
-def("kron(x: T, y: T) -> T", function(x, y)
+def("kron(x: T, y: T) -> T @neutral", function(x, y)
   local n = math.max(x.ndim, y.ndim)
   if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
   local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
@@ -204,7 +202,7 @@ def("linalg.vecdot(x: T, y: T, dim: axis = -1) -> T",
   function(x, y, d) return (need_float("vecdot", x) * y):sum(d) end)
 
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
-def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T", function(x, y, p)
+def("cdist(x: T, y: T, p = 2, compute_mode?: str) -> T @single", function(x, y, p)
   local op = "cdist"
   need_float(op, x)
   if x.ndim < 2 or y.ndim < 2 then
@@ -297,16 +295,12 @@ local function best_cuts(size)
 end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
----@param list flame.Tensor[]
----@return flame.Tensor
-under("multi_dot", 1, function(list)
+def("linalg.multi_dot(tensors: T[]) -> T", function(list)
   local op = "multi_dot"
-  if type(list) ~= "table" or is_tensor(list) or #list < 2 then
-    fail(op, "need a list of two tensors or more")
-  end
+  if #list < 2 then fail(op, "need a list of two tensors or more") end
   local all, size = {}, {}
   for i = 1, #list do
-    local x = need_tensor(op, "tensor " .. i, list[i])
+    local x = list[i]
     all[i] = x
     local edge = i == 1 or i == #list
     if x.ndim ~= 2 and not (edge and x.ndim == 1) then
@@ -394,14 +388,7 @@ def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) ->
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
----@param a flame.Tensor
----@param b flame.Tensor
----@param dims? integer[]|table  or {dims =}
----@return flame.Tensor
-under("tensorsolve", 3, function(a, b, dims)
-  need_tensor("tensorsolve", "a", a)
-  need_tensor("tensorsolve", "b", b)
-  if is_options(dims) then dims = options("tensorsolve", dims, { dims = false }).dims end
+def("linalg.tensorsolve(a: T, b: T, dims?: int[]) -> T", function(a, b, dims)
   if dims then
     local places = {}
     for k = 1, #dims do places[k] = k - #dims - 1 end
@@ -418,10 +405,7 @@ under("tensorsolve", 3, function(a, b, dims)
   return flame.solve(a:reshape(n, n), b:reshape(n)):reshape(rest):clone()
 end)
 --- The inverse with respect to the first 'ind' axes and the rest.
-under("tensorinv", 2, function(x, o)
-  need_tensor("tensorinv", "x", x)
-  if type(o) == "number" then o = { ind = o } end
-  local ind = need_int("tensorinv", "ind", options("tensorinv", o, { ind = 2 }).ind)
+def("linalg.tensorinv(x: T, ind: int = 2) -> T", function(x, ind)
   if ind < 1 then fail("tensorinv", "ind = %d, need at least 1", ind) end
   local shape, rows, columns = {}, 1, 1
   for k = ind + 1, x.ndim do

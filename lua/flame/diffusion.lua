@@ -27,6 +27,11 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 ---@field alphas_cumprod flame.Tensor  (steps), f64: the share of the data's variance that is left
 local NoiseSchedule = { __name = "NoiseSchedule" }
 diffusion.NoiseSchedule = NoiseSchedule
+internal.named_classes.NoiseSchedule = NoiseSchedule
+--- Puts a method with its declaration into the class.
+local function put(text, f)
+  NoiseSchedule[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
+end
 NoiseSchedule.__index, NoiseSchedule.__newindex = internal.closed("NoiseSchedule", NoiseSchedule,
   { steps = true, betas = true, alphas_cumprod = true, kind = true, share = true })
 function NoiseSchedule:__tostring()
@@ -89,14 +94,11 @@ local function amounts(self, op, x, t)
 end
 
 --- x at times t, with the given noise: a x + s noise.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@return flame.Tensor
-function NoiseSchedule:add_noise(x, noise, t)
+--- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
+put("NoiseSchedule:add_noise(x: T, noise: T, t: T) -> T", function(self, x, noise, t)
   local a, s = amounts(self, "add_noise", x, t)
-  return x * a + internal.need_tensor("add_noise", "noise", noise) * s
-end
+  return x * a + noise * s
+end)
 
 local KINDS = { epsilon = true, sample = true, v_prediction = true }
 local function need_kind(op, prediction)
@@ -107,56 +109,47 @@ local function need_kind(op, prediction)
 end
 
 --- What a network is to predict at times t.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@param prediction? string  "epsilon", "sample" or "v_prediction"
----@return flame.Tensor
-function NoiseSchedule:target(x, noise, t, prediction)
-  prediction = need_kind("target", prediction)
-  local a, s = amounts(self, "target", x, t)
-  internal.need_tensor("target", "noise", noise)
-  if prediction == "epsilon" then return noise end
-  return prediction == "sample" and x or noise * a - x * s
-end
+--- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
+put([[NoiseSchedule:target(x: T, noise: T, t: T,
+  prediction: "epsilon"|"sample"|"v_prediction" = "epsilon") -> T]],
+  function(self, x, noise, t, prediction)
+    local a, s = amounts(self, "target", x, t)
+    if prediction == "epsilon" then return noise end
+    return prediction == "sample" and x or noise * a - x * s
+  end)
 
 local function log_snr(share) return 0.5 * math.log(share / (1 - share)) end
 
 --- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
 --- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
 --- there are fewer.
----@param n integer         1 to steps
----@param spacing? string   "trailing"
----@return integer[]
-function NoiseSchedule:timesteps(n, spacing)
-  local op, steps, list, last = "timesteps", self.steps, {}, nil
-  spacing = spacing or "trailing"
-  if internal.need_int(op, "n", n) < 1 or n > steps then
-    fail(op, "n is %d, need 1 to %d", n, steps)
-  end
-  local high, low = log_snr(self.share[1]), log_snr(self.share[steps])
-  local at = steps
-  for i = 0, n - 1 do
-    local u, t = n > 1 and i / (n - 1) or 0, nil
-    if spacing == "trailing" then t = steps - i * steps / n
-    elseif spacing == "leading" then t = (n - 1 - i) * (steps // n) + 1
-    elseif spacing == "linspace" then t = steps + (1 - steps) * u
-    elseif spacing == "logsnr" then
-      local wanted = low + (high - low) * u
-      while at > 1 and log_snr(self.share[at]) < wanted do at = at - 1 end
-      local above = at < steps and log_snr(self.share[at]) - wanted
-        > wanted - log_snr(self.share[at + 1])
-      t = above and at + 1 or at
-    else
-      fail(op, 'spacing is %s, need "trailing", "leading", "linspace" or "logsnr"',
-        tostring(spacing))
+put([[NoiseSchedule:timesteps(n: int,
+  spacing: "trailing"|"leading"|"linspace"|"logsnr" = "trailing") -> int[] ]],
+  function(self, n, spacing)
+    local op, steps, list, last = "timesteps", self.steps, {}, nil
+    if n < 1 or n > steps then
+      fail(op, "n is %d, need 1 to %d", n, steps)
     end
-    t = math.tointeger((t + 0.5) // 1)
-    if t ~= last then list[#list + 1] = t end
-    last = t
-  end
-  return list
-end
+    local high, low = log_snr(self.share[1]), log_snr(self.share[steps])
+    local at = steps
+    for i = 0, n - 1 do
+      local u, t = n > 1 and i / (n - 1) or 0, nil
+      if spacing == "trailing" then t = steps - i * steps / n
+      elseif spacing == "leading" then t = (n - 1 - i) * (steps // n) + 1
+      elseif spacing == "linspace" then t = steps + (1 - steps) * u
+      else
+        local wanted = low + (high - low) * u
+        while at > 1 and log_snr(self.share[at]) < wanted do at = at - 1 end
+        local above = at < steps and log_snr(self.share[at]) - wanted
+          > wanted - log_snr(self.share[at + 1])
+        t = above and at + 1 or at
+      end
+      t = math.tointeger((t + 0.5) // 1)
+      if t ~= last then list[#list + 1] = t end
+      last = t
+    end
+    return list
+  end)
 
 -- ---- losses -------------------------------------------------------------------------------------
 

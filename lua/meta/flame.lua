@@ -1623,65 +1623,106 @@ Tensor.acosh = flame.acosh
 
 Tensor.acosh_ = flame.acosh
 flame.acosh_ = flame.acosh
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool1d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool1d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool1d(x, size) end
+function flame.adaptive_avg_pool1d(x, output_size) end
 Tensor.adaptive_avg_pool1d = flame.adaptive_avg_pool1d
 
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool2d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool2d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool2d(x, size) end
+function flame.adaptive_avg_pool2d(x, output_size) end
 Tensor.adaptive_avg_pool2d = flame.adaptive_avg_pool2d
 
---- avg of as many windows as asked for
+---@class flame.options.adaptive_avg_pool3d
+---@field output_size? integer|any[]
+
+--- The means of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_avg_pool3d
 ---@return flame.Tensor
-function flame.adaptive_avg_pool3d(x, size) end
+function flame.adaptive_avg_pool3d(x, output_size) end
 Tensor.adaptive_avg_pool3d = flame.adaptive_avg_pool3d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool1d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool1d
+---@param return_indices? boolean|flame.options.adaptive_max_pool1d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool1d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool1d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool1d = flame.adaptive_max_pool1d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool2d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool2d
+---@param return_indices? boolean|flame.options.adaptive_max_pool2d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool2d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool2d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool2d = flame.adaptive_max_pool2d
 
---- max of as many windows as asked for
+---@class flame.options.adaptive_max_pool3d
+---@field output_size? integer|any[]
+---@field return_indices? boolean  false
+
+--- The largest of windows from floor(i in / out) to ceil((i + 1) in / out), as many as
+--- output_size says; none, or false in a list, keeps the size of an axis.
 ---@param x flame.Tensor
----@param size integer|integer[]
+---@param output_size? integer|any[]|flame.options.adaptive_max_pool3d
+---@param return_indices? boolean|flame.options.adaptive_max_pool3d  false
 ---@return flame.Tensor
-function flame.adaptive_max_pool3d(x, size) end
+---@return flame.Tensor? positions
+function flame.adaptive_max_pool3d(x, output_size, return_indices) end
 Tensor.adaptive_max_pool3d = flame.adaptive_max_pool3d
 
---- sum; o: {alpha = 1} times y
+---@class flame.options.add
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- sum
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.add(x, y, o) end
+function flame.add(x, y) end
 Tensor.add = flame.add
 
 Tensor.add_ = flame.add
 flame.add_ = flame.add
---- beta x + alpha times the sum of the products of two batches
+---@class flame.options.addbmm
+---@field batch1? flame.Tensor
+---@field batch2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha times the sum of the products of two batches.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param b flame.Tensor
----@param o? table?
+---@param batch1 flame.Tensor
+---@param batch2 flame.Tensor
 ---@return flame.Tensor
-function flame.addbmm(x, a, b, o) end
+function flame.addbmm(x, batch1, batch2) end
 Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
@@ -1734,24 +1775,34 @@ Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
 flame.addmm_ = flame.addmm
---- beta x + alpha a v
+---@class flame.options.addmv
+---@field mat? flame.Tensor
+---@field vec? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha mat vec.
 ---@param x flame.Tensor
----@param a flame.Tensor
----@param v flame.Tensor
----@param o? table?
+---@param mat flame.Tensor
+---@param vec flame.Tensor
 ---@return flame.Tensor
-function flame.addmv(x, a, v, o) end
+function flame.addmv(x, mat, vec) end
 Tensor.addmv = flame.addmv
 
 Tensor.addmv_ = flame.addmv
 flame.addmv_ = flame.addmv
---- beta x + alpha outer(v, w)
+---@class flame.options.addr
+---@field vec1? flame.Tensor
+---@field vec2? flame.Tensor
+---@field beta? number  1
+---@field alpha? number  1
+
+--- beta x + alpha outer(vec1, vec2).
 ---@param x flame.Tensor
----@param v flame.Tensor
----@param w flame.Tensor
----@param o? table?
+---@param vec1 flame.Tensor
+---@param vec2 flame.Tensor
 ---@return flame.Tensor
-function flame.addr(x, v, w, o) end
+function flame.addr(x, vec1, vec2) end
 Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
@@ -1762,21 +1813,30 @@ flame.addr_ = flame.addr
 function flame.adjoint(x) end
 Tensor.adjoint = flame.adjoint
 
+---@class flame.options.affine_grid
+---@field size? integer[]
+---@field align_corners? boolean  false
+
 --- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
 --- (n, 3, 4), size {n, c, d, h, w}.
 ---@param theta flame.Tensor
----@param size integer|integer[]
----@param align_corners? boolean|table
+---@param size integer[]
+---@param align_corners? boolean|flame.options.affine_grid  false
 ---@return flame.Tensor
 function flame.affine_grid(theta, size, align_corners) end
 Tensor.affine_grid = flame.affine_grid
 
---- are all not zero; o: {keepdim = false}
+---@class flame.options.all
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- are all not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.all
+---@param keepdim? boolean|flame.options.all  false
 ---@return flame.Tensor
-function flame.all(x, d, o) end
+function flame.all(x, dim, keepdim) end
 Tensor.all = flame.all
 
 ---@class flame.options.allclose
@@ -1807,27 +1867,41 @@ Tensor.allclose = flame.allclose
 function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
 
---- largest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- largest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amax
+---@param keepdim? boolean|flame.options.amax  false
 ---@return flame.Tensor
-function flame.amax(x, d, o) end
+function flame.amax(x, dim, keepdim) end
 Tensor.amax = flame.amax
 
---- smallest; NaN wins; ties share the gradient; o: {keepdim = false}
+---@class flame.options.amin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- smallest; NaN wins; ties share the gradient
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.amin
+---@param keepdim? boolean|flame.options.amin  false
 ---@return flame.Tensor
-function flame.amin(x, d, o) end
+function flame.amin(x, dim, keepdim) end
 Tensor.amin = flame.amin
+
+---@class flame.options.aminmax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- Smallest and largest.
 ---@param x flame.Tensor
----@param o? table  {dim = all, keepdim = false}
----@return flame.Tensor, flame.Tensor
-function flame.aminmax(x, o) end
+---@return flame.Tensor min
+---@return flame.Tensor max
+function flame.aminmax(x) end
 Tensor.aminmax = flame.aminmax
 
 --- The angle of a real number: pi below 0, else 0.
@@ -1836,13 +1910,21 @@ Tensor.aminmax = flame.aminmax
 function flame.angle(x) end
 Tensor.angle = flame.angle
 
---- is one not zero; o: {keepdim = false}
+---@class flame.options.any
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- is one not zero
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.any
+---@param keepdim? boolean|flame.options.any  false
 ---@return flame.Tensor
-function flame.any(x, d, o) end
+function flame.any(x, dim, keepdim) end
 Tensor.any = flame.any
+
+---@class flame.options.apply_
+---@field f? function
 
 --- x becomes f of each of its elements, in order: a Lua function of a number,
 --- slow, for small tensors.
@@ -1850,13 +1932,15 @@ Tensor.any = flame.any
 ---@return flame.Tensor
 function Tensor:apply_(f) end
 
+---@class flame.options.arange
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
----@param first number
----@param last? number
----@param step? number
----@param o? table?
+---@param n number
 ---@return flame.Tensor
-function flame.arange(first, last, step, o) end
+function flame.arange(n) end
 
 --- The same as acos.
 ---@param x flame.Tensor
@@ -1896,6 +1980,9 @@ flame.arcsinh_ = flame.arcsinh
 function flame.arctan(x) end
 Tensor.arctan = flame.arctan
 
+---@class flame.options.arctan2
+---@field y? flame.Tensor|number
+
 --- The same as atan2.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1915,20 +2002,30 @@ Tensor.arctanh = flame.arctanh
 
 Tensor.arctanh_ = flame.arctanh
 flame.arctanh_ = flame.arctanh
---- position of the largest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmax
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the largest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmax
+---@param keepdim? boolean|flame.options.argmax  false
 ---@return flame.Tensor
-function flame.argmax(x, d, o) end
+function flame.argmax(x, dim, keepdim) end
 Tensor.argmax = flame.argmax
 
---- position of the smallest, the first of ties; NaN wins; o: {keepdim = false}
+---@class flame.options.argmin
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- position of the smallest, the first of ties; NaN wins
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.argmin
+---@param keepdim? boolean|flame.options.argmin  false
 ---@return flame.Tensor
-function flame.argmin(x, d, o) end
+function flame.argmin(x, dim, keepdim) end
 Tensor.argmin = flame.argmin
 
 ---@class flame.options.argsort
@@ -1951,37 +2048,54 @@ Tensor.argsort = flame.argsort
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
 
+---@class flame.options.as_strided
+---@field size? integer[]
+---@field stride? integer[]
+---@field storage_offset? integer  0
+
 --- Elements of x, counted row by row, at the given strides, from
 --- storage_offset on: a value of its own, as every view.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param storage_offset? number|table  0
+---@param storage_offset? integer|flame.options.as_strided  0
 ---@return flame.Tensor
 function flame.as_strided(x, size, stride, storage_offset) end
 Tensor.as_strided = flame.as_strided
+
+---@class flame.options.as_strided_scatter
+---@field src? flame.Tensor
+---@field size? integer[]
+---@field stride? integer[]
+---@field storage_offset? integer  0
 
 --- x with the elements that as_strided gives replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param storage_offset? number|table  0
+---@param storage_offset? integer|flame.options.as_strided_scatter  0
 ---@return flame.Tensor
 function flame.as_strided_scatter(x, src, size, stride, storage_offset) end
 Tensor.as_strided_scatter = flame.as_strided_scatter
 
---- A tensor of the values, or the tensor itself in the dtype of o.
----@param values flame.Tensor|number|boolean|table
----@param o? table  {dtype =, device =}
----@return flame.Tensor
-function flame.as_tensor(values, o) end
+---@class flame.options.as_tensor
+---@field dtype? string
+---@field device? string
 
---- the same as as_tensor
----@param values flame.Tensor|number|boolean|table
----@param o? table?
+--- A tensor of the values, or the tensor itself in the dtype and on the device given.
+---@param x flame.Tensor
 ---@return flame.Tensor
-function flame.asarray(values, o) end
+function flame.as_tensor(x) end
+
+---@class flame.options.asarray
+---@field dtype? string
+---@field device? string
+
+--- The same as as_tensor.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.asarray(x) end
 
 --- arc sine
 ---@param x flame.Tensor
@@ -2005,6 +2119,9 @@ flame.asinh_ = flame.asinh
 function flame.atan(x) end
 Tensor.atan = flame.atan
 
+---@class flame.options.atan2
+---@field y? flame.Tensor|number
+
 --- angle of the point (x2, x1)
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2024,19 +2141,19 @@ Tensor.atanh = flame.atanh
 
 Tensor.atanh_ = flame.atanh
 flame.atanh_ = flame.atanh
---- with one axis at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_1d(x) end
 Tensor.atleast_1d = flame.atleast_1d
 
---- with two axes at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_2d(x) end
 Tensor.atleast_2d = flame.atleast_2d
 
---- with three axes at least
+--- x with that many axes at least; of a list of tensors a list.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.atleast_3d(x) end
@@ -2045,21 +2162,36 @@ Tensor.atleast_3d = flame.atleast_3d
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
----@param ... any
----@return any
-function flame.autocast(...) end
+---@return string
+function flame.autocast() end
+
+---@class flame.options.autograd.anomaly
+---@field on? boolean
 
 --- names the first operation that makes a NaN or Inf
----@param on? boolean
+---@param on? boolean|flame.options.autograd.anomaly
+---@overload fun(options: flame.options.autograd.anomaly): boolean
 ---@return boolean
 function flame.autograd.anomaly(on) end
 
---- the gradients of outputs by inputs, a list in their order; o: {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}
+---@class flame.options.autograd.grad
+---@field inputs? flame.Tensor|flame.Tensor[]
+---@field grad_outputs? flame.Tensor|flame.Tensor[]
+---@field retain_graph? boolean
+---@field create_graph? boolean  false
+---@field only_inputs? boolean  true
+---@field allow_unused? boolean  false
+
+--- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
 ---@param outputs flame.Tensor|flame.Tensor[]
 ---@param inputs flame.Tensor|flame.Tensor[]
----@param ...? any
+---@param grad_outputs? flame.Tensor|flame.Tensor[]|flame.options.autograd.grad
+---@param retain_graph? boolean|flame.options.autograd.grad
+---@param create_graph? boolean|flame.options.autograd.grad  false
+---@param only_inputs? boolean|flame.options.autograd.grad  true
+---@param allow_unused? boolean|flame.options.autograd.grad  false
 ---@return flame.Tensor[]
-function flame.autograd.grad(outputs, inputs, ...) end
+function flame.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused) end
 
 --- forgets all that is recorded for gradients: only leaves are tracked; grad mode on, anomaly mode off
 function flame.autograd.reset() end
@@ -2068,34 +2200,77 @@ function flame.autograd.reset() end
 ---@return table
 function flame.autograd.stats() end
 
---- avg of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool1d
+---@param padding? integer|integer[]|flame.options.avg_pool1d  0
+---@param ceil_mode? boolean|flame.options.avg_pool1d  false
+---@param count_include_pad? boolean|flame.options.avg_pool1d  true
+---@param divisor_override? integer|flame.options.avg_pool1d
 ---@return flame.Tensor
-function flame.avg_pool1d(x, size, o) end
+function flame.avg_pool1d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool1d = flame.avg_pool1d
 
---- avg of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool2d
+---@param padding? integer|integer[]|flame.options.avg_pool2d  0
+---@param ceil_mode? boolean|flame.options.avg_pool2d  false
+---@param count_include_pad? boolean|flame.options.avg_pool2d  true
+---@param divisor_override? integer|flame.options.avg_pool2d
 ---@return flame.Tensor
-function flame.avg_pool2d(x, size, o) end
+function flame.avg_pool2d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool2d = flame.avg_pool2d
 
---- avg of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.avg_pool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field ceil_mode? boolean  false
+---@field count_include_pad? boolean  true
+---@field divisor_override? integer
+
+--- The means of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- divisor_override stands for the number of elements.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.avg_pool3d
+---@param padding? integer|integer[]|flame.options.avg_pool3d  0
+---@param ceil_mode? boolean|flame.options.avg_pool3d  false
+---@param count_include_pad? boolean|flame.options.avg_pool3d  true
+---@param divisor_override? integer|flame.options.avg_pool3d
 ---@return flame.Tensor
-function flame.avg_pool3d(x, size, o) end
+function flame.avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 Tensor.avg_pool3d = flame.avg_pool3d
 
---- adds the gradients of x to .grad of the leaves; o: {retain_graph =, create_graph =}
----@param seed? flame.Tensor
----@param o? table?
-function Tensor:backward(seed, o) end
+---@class flame.options.backward
+---@field seed? flame.Tensor
+---@field retain_graph? boolean
+---@field create_graph? boolean  false
+
+--- adds the gradients of x to .grad of the leaves
+---@param seed? flame.Tensor|flame.options.backward
+function Tensor:backward(seed) end
 
 ---@class flame.options.baddbmm
 ---@field batch1? flame.Tensor
@@ -2113,25 +2288,39 @@ Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
 flame.baddbmm_ = flame.baddbmm
---- a triangle; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.bartlett_window(n, periodic, o) end
+---@class flame.options.bartlett_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2
---- holds the channels. Training uses the batch's statistics and moves the running ones in place.
----@param x flame.Tensor
----@param mean flame.Tensor?
----@param var flame.Tensor?
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param training? boolean|table
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
+--- A triangle.
+---@param n integer
+---@param periodic? boolean|flame.options.bartlett_window  true
 ---@return flame.Tensor
-function flame.batch_norm(x, mean, var, w, b, training, momentum, eps) end
+function flame.bartlett_window(n, periodic) end
+
+---@class flame.options.batch_norm
+---@field running_mean? flame.Tensor
+---@field running_var? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field training? boolean  false
+---@field momentum? number  0.1
+---@field eps? number  1e-5
+
+--- x less its mean over its deviation, times weight, plus bias; axis 2 holds the channels.
+--- Training uses the batch's statistics and moves the running ones in place.
+---@param x flame.Tensor
+---@param running_mean? flame.Tensor|flame.options.batch_norm
+---@param running_var? flame.Tensor|flame.options.batch_norm
+---@param weight? flame.Tensor|flame.options.batch_norm
+---@param bias? flame.Tensor|flame.options.batch_norm
+---@param training? boolean|flame.options.batch_norm  false
+---@param momentum? number|flame.options.batch_norm  0.1
+---@param eps? number|flame.options.batch_norm  1e-5
+---@return flame.Tensor
+function flame.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
 --- 1 with probability p, else 0.
@@ -2140,8 +2329,11 @@ Tensor.batch_norm = flame.batch_norm
 function flame.bernoulli(p) end
 Tensor.bernoulli = flame.bernoulli
 
---- x becomes 1 with probability p, else 0
----@param p? number
+---@class flame.options.bernoulli_
+---@field p? number|flame.Tensor  0.5
+
+--- x becomes 1 with probability p, else 0.
+---@param p? number|flame.Tensor|flame.options.bernoulli_  0.5
 ---@return flame.Tensor
 function Tensor:bernoulli_(p) end
 
@@ -2210,12 +2402,18 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 function flame.bincount(x, weights, minlength) end
 Tensor.bincount = flame.bincount
 
+---@class flame.options.binomial
+---@field p? flame.Tensor
+
 --- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
----@param n flame.Tensor  numbers of trials, 0 or more
----@param p flame.Tensor  0 to 1
+---@param n flame.Tensor
+---@param p flame.Tensor
 ---@return flame.Tensor
 function flame.binomial(n, p) end
 Tensor.binomial = flame.binomial
+
+---@class flame.options.bitwise_and
+---@field y? flame.Tensor|number
 
 --- bits in both
 ---@param x flame.Tensor|number
@@ -2226,11 +2424,14 @@ Tensor.bitwise_and = flame.bitwise_and
 
 Tensor.bitwise_and_ = flame.bitwise_and
 flame.bitwise_and_ = flame.bitwise_and
---- x times 2^n.
----@param x flame.Tensor
----@param n flame.Tensor|integer
+---@class flame.options.bitwise_left_shift
+---@field y? flame.Tensor|integer
+
+--- x times 2^y.
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
-function flame.bitwise_left_shift(x, n) end
+function flame.bitwise_left_shift(x, y) end
 Tensor.bitwise_left_shift = flame.bitwise_left_shift
 
 Tensor.bitwise_left_shift_ = flame.bitwise_left_shift
@@ -2243,6 +2444,9 @@ Tensor.bitwise_not = flame.bitwise_not
 
 Tensor.bitwise_not_ = flame.bitwise_not
 flame.bitwise_not_ = flame.bitwise_not
+---@class flame.options.bitwise_or
+---@field y? flame.Tensor|number
+
 --- bits in either
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2252,16 +2456,22 @@ Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
 flame.bitwise_or_ = flame.bitwise_or
---- x over 2^n, rounded down; n that is negative or not below the number of
+---@class flame.options.bitwise_right_shift
+---@field y? flame.Tensor|integer
+
+--- x over 2^y, rounded down; y that is negative or not below the number of
 --- bits leaves the sign alone, 0 or -1.
----@param x flame.Tensor
----@param n flame.Tensor|integer
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
-function flame.bitwise_right_shift(x, n) end
+function flame.bitwise_right_shift(x, y) end
 Tensor.bitwise_right_shift = flame.bitwise_right_shift
 
 Tensor.bitwise_right_shift_ = flame.bitwise_right_shift
 flame.bitwise_right_shift_ = flame.bitwise_right_shift
+---@class flame.options.bitwise_xor
+---@field y? flame.Tensor|number
+
 --- bits in exactly one
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2271,17 +2481,29 @@ Tensor.bitwise_xor = flame.bitwise_xor
 
 Tensor.bitwise_xor_ = flame.bitwise_xor
 flame.bitwise_xor_ = flame.bitwise_xor
---- the Blackman window
+---@class flame.options.blackman_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- The Blackman window.
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.blackman_window  true
 ---@return flame.Tensor
-function flame.blackman_window(n, periodic, o) end
+function flame.blackman_window(n, periodic) end
+
+---@class flame.options.block_diag
+---@field tensors? flame.Tensor
 
 --- Square blocks along the diagonal of zeros.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.block_diag): flame.Tensor
 ---@return flame.Tensor
 function flame.block_diag(...) end
+
+---@class flame.options.bmm
+---@field y? flame.Tensor
 
 --- products of two batches of matrices
 ---@param x flame.Tensor
@@ -2304,7 +2526,7 @@ function Tensor:bool() end
 function flame.broadcast(...) end
 
 --- The shape that shapes (lists, or numbers) have together.
----@param ... integer[]|integer
+---@param ... any
 ---@return integer[]
 function flame.broadcast_shapes(...) end
 
@@ -2317,11 +2539,14 @@ function flame.broadcast_shapes(...) end
 ---@return flame.Tensor[]
 function flame.broadcast_tensors(...) end
 
+---@class flame.options.broadcast_to
+---@field shape? integer
+
 --- axes of size 1 repeated without copies
 ---@param x flame.Tensor
----@param shape integer|integer[]
+---@param ... integer
 ---@return flame.Tensor
-function flame.broadcast_to(x, shape) end
+function flame.broadcast_to(x, ...) end
 Tensor.broadcast_to = flame.broadcast_to
 
 ---@class flame.options.bucketize
@@ -2356,20 +2581,31 @@ function Tensor:bytes() end
 ---@return boolean
 function flame.can_cast(from, to) end
 
+---@class flame.options.cartesian_prod
+---@field tensors? flame.Tensor
+
 --- All choices of one element from each, as rows.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.cartesian_prod): flame.Tensor
 ---@return flame.Tensor
 function flame.cartesian_prod(...) end
 
---- joined along an axis (1)
----@param list flame.Tensor[]
----@param d? integer
----@return flame.Tensor
-function flame.cat(list, d) end
+---@class flame.options.cat
+---@field dim? integer  1
 
---- x becomes Cauchy's numbers around the median (0), as wide as sigma (1)
----@param median? number
----@param sigma? number
+--- joined along an axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.cat  1
+---@return flame.Tensor
+function flame.cat(tensors, dim) end
+
+---@class flame.options.cauchy_
+---@field median? number  0
+---@field sigma? number  1
+
+--- x becomes Cauchy's numbers around the median, as wide as sigma.
+---@param median? number|flame.options.cauchy_  0
+---@param sigma? number|flame.options.cauchy_  1
 ---@return flame.Tensor
 function Tensor:cauchy_(median, sigma) end
 
@@ -2415,10 +2651,17 @@ Tensor.celu = flame.celu
 
 Tensor.celu_ = flame.celu
 flame.celu_ = flame.celu
+---@class flame.options.chain_matmul
+---@field tensors? flame.Tensor
+
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.chain_matmul): flame.Tensor
 ---@return flame.Tensor
 function flame.chain_matmul(...) end
+
+---@class flame.options.channel_shuffle
+---@field groups? integer
 
 --- (n, g c, …) with the channels of groups interleaved.
 ---@param x flame.Tensor
@@ -2439,7 +2682,7 @@ function flame.check_finite(...) end
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 ---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.checkpoint(f, ...) end
 
 ---@class flame.options.cholesky
@@ -2475,38 +2718,60 @@ Tensor.cholesky_inverse = flame.cholesky_inverse
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
 
---- n parts of equal size
+---@class flame.options.chunk
+---@field n? integer
+---@field dim? integer  1
+
+--- so many parts of equal size
 ---@param x flame.Tensor
 ---@param n integer
----@param d? integer
+---@param dim? integer|flame.options.chunk  1
 ---@return flame.Tensor[]
-function flame.chunk(x, n, d) end
+function flame.chunk(x, n, dim) end
 Tensor.chunk = flame.chunk
 
---- x kept between min and max; NaN stays; also {min =, max =}
+---@class flame.options.clamp
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x kept between min and max; NaN stays
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clamp
+---@param max? flame.Tensor|number|flame.options.clamp
 ---@return flame.Tensor
 function flame.clamp(x, min, max) end
 Tensor.clamp = flame.clamp
 
-Tensor.clamp_ = flame.clamp
-flame.clamp_ = flame.clamp
---- x, at most high
----@param x flame.Tensor
----@param high number|flame.Tensor
+---@class flame.options.clamp_
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- x becomes x:clamp(min, max)
+---@param min? flame.Tensor|number|flame.options.clamp_
+---@param max? flame.Tensor|number|flame.options.clamp_
 ---@return flame.Tensor
-function flame.clamp_max(x, high) end
+function Tensor:clamp_(min, max) end
+
+---@class flame.options.clamp_max
+---@field max? flame.Tensor|number
+
+--- x, at most max.
+---@param x flame.Tensor
+---@param max flame.Tensor|number
+---@return flame.Tensor
+function flame.clamp_max(x, max) end
 Tensor.clamp_max = flame.clamp_max
 
 Tensor.clamp_max_ = flame.clamp_max
 flame.clamp_max_ = flame.clamp_max
---- x, at least low
+---@class flame.options.clamp_min
+---@field min? flame.Tensor|number
+
+--- x, at least min.
 ---@param x flame.Tensor
----@param low number|flame.Tensor
+---@param min flame.Tensor|number
 ---@return flame.Tensor
-function flame.clamp_min(x, low) end
+function flame.clamp_min(x, min) end
 Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
@@ -2611,10 +2876,14 @@ function clifford.Linear(algebra, inputs, outputs) end
 ---@return flame.Algebra
 function clifford.algebra(signature) end
 
---- the same as clamp
+---@class flame.options.clip
+---@field min? flame.Tensor|number
+---@field max? flame.Tensor|number
+
+--- The same as clamp.
 ---@param x flame.Tensor
----@param min? number|flame.Tensor
----@param max? number|flame.Tensor
+---@param min? flame.Tensor|number|flame.options.clip
+---@param max? flame.Tensor|number|flame.options.clip
 ---@return flame.Tensor
 function flame.clip(x, min, max) end
 Tensor.clip = flame.clip
@@ -2627,41 +2896,58 @@ flame.clip_ = flame.clip
 function flame.clone(x) end
 Tensor.clone = flame.clone
 
---- Its adjoint (F.fold): columns added up to planes of output_size.
+---@class flame.options.col2im
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
+--- The adjoint of im2col (F.fold): columns added up to planes of output_size.
 ---@param x flame.Tensor
 ---@param output_size integer|integer[]
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.col2im  1
+---@param padding? integer|integer[]|flame.options.col2im  0
+---@param stride? integer|integer[]|flame.options.col2im  1
 ---@return flame.Tensor
 function flame.col2im(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.col2im = flame.col2im
 
---- vectors as columns
----@param list flame.Tensor[]
+--- Vectors as columns.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.column_stack(list) end
+function flame.column_stack(tensors) end
+
+---@class flame.options.combinations
+---@field r? integer  2
+---@field with_replacement? boolean  false
 
 --- All choices of r elements of x in order, as rows.
 ---@param x flame.Tensor
----@param r? integer  2
----@param with_replacement? boolean  false
+---@param r? integer|flame.options.combinations  2
+---@param with_replacement? boolean|flame.options.combinations  false
 ---@return flame.Tensor
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
 
---- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
----@return flame.Tensor
-function flame.concat(list, d) end
+---@class flame.options.concat
+---@field dim? integer  1
 
 --- The same as cat.
----@param list flame.Tensor[]
----@param d? integer
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concat  1
 ---@return flame.Tensor
-function flame.concatenate(list, d) end
+function flame.concat(tensors, dim) end
+
+---@class flame.options.concatenate
+---@field dim? integer  1
+
+--- The same as cat.
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.concatenate  1
+---@return flame.Tensor
+function flame.concatenate(tensors, dim) end
 
 ---@class flame.options.conj
 ---@field complex? boolean
@@ -2698,74 +2984,143 @@ Tensor.constant_pad_nd = flame.constant_pad_nd
 ---@return flame.Tensor
 function Tensor:contiguous() end
 
---- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c
---- / groups, k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+---@class flame.options.conv1d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- Sums of products of x (n, c, l) or (c, l) with windows of weight (o, c / groups, k). padding: a
+--- number, "same", "valid", a list, or a list of pairs before and after.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv1d
+---@param stride? integer|integer[]|flame.options.conv1d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv1d  0
+---@param dilation? integer|integer[]|flame.options.conv1d  1
+---@param groups? integer|flame.options.conv1d  1
 ---@return flame.Tensor
-function flame.conv1d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv1d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv1d = flame.conv1d
 
---- the same as conv1d for x (n, c, h, w) and w (o, c / groups, kh, kw)
+---@class flame.options.conv2d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- The same as conv1d for x (n, c, h, w) and weight (o, c / groups, kh, kw).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table
----@param padding? integer|string|table
----@param dilation? integer|table
----@param groups? integer|table
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv2d
+---@param stride? integer|integer[]|flame.options.conv2d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv2d  0
+---@param dilation? integer|integer[]|flame.options.conv2d  1
+---@param groups? integer|flame.options.conv2d  1
 ---@return flame.Tensor
-function flame.conv2d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv2d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv2d = flame.conv2d
 
---- the same with three axes
+---@class flame.options.conv3d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]|"same"|"valid"  0
+---@field dilation? integer|integer[]  1
+---@field groups? integer  1
+
+--- The same as conv1d with three axes.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor|table
----@param stride? integer|table
----@param padding? integer|string|table
----@param dilation? integer|table
----@param groups? integer|table
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv3d
+---@param stride? integer|integer[]|flame.options.conv3d  1
+---@param padding? integer|integer[]|any[]|"same"|"valid"|flame.options.conv3d  0
+---@param dilation? integer|integer[]|flame.options.conv3d  1
+---@param groups? integer|flame.options.conv3d  1
 ---@return flame.Tensor
-function flame.conv3d(x, w, b, stride, padding, dilation, groups) end
+function flame.conv3d(x, weight, bias, stride, padding, dilation, groups) end
 Tensor.conv3d = flame.conv3d
 
---- the gradient of conv1d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose1d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv1d by its input, as a layer: weight (c, o / groups, k).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose1d
+---@param stride? integer|integer[]|flame.options.conv_transpose1d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose1d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose1d  0
+---@param groups? integer|flame.options.conv_transpose1d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose1d  1
 ---@return flame.Tensor
-function flame.conv_transpose1d(x, w, b, o) end
+function flame.conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose1d = flame.conv_transpose1d
 
---- the gradient of conv2d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose2d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv2d by its input, as a layer: weight (c, o / groups, kh, kw).
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose2d
+---@param stride? integer|integer[]|flame.options.conv_transpose2d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose2d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose2d  0
+---@param groups? integer|flame.options.conv_transpose2d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose2d  1
 ---@return flame.Tensor
-function flame.conv_transpose2d(x, w, b, o) end
+function flame.conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose2d = flame.conv_transpose2d
 
---- the gradient of conv3d as a layer; o: {stride, padding, output_padding, groups, dilation}
+---@class flame.options.conv_transpose3d
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field stride? integer|integer[]  1
+---@field padding? integer|integer[]|any[]  0
+---@field output_padding? integer|integer[]  0
+---@field groups? integer  1
+---@field dilation? integer|integer[]  1
+
+--- The gradient of conv3d by its input, as a layer.
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
----@param o? table?
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.conv_transpose3d
+---@param stride? integer|integer[]|flame.options.conv_transpose3d  1
+---@param padding? integer|integer[]|any[]|flame.options.conv_transpose3d  0
+---@param output_padding? integer|integer[]|flame.options.conv_transpose3d  0
+---@param groups? integer|flame.options.conv_transpose3d  1
+---@param dilation? integer|integer[]|flame.options.conv_transpose3d  1
 ---@return flame.Tensor
-function flame.conv_transpose3d(x, w, b, o) end
+function flame.conv_transpose3d(x, weight, bias, stride, padding, output_padding, groups, dilation) end
 Tensor.conv_transpose3d = flame.conv_transpose3d
+
+---@class flame.options.copy_
+---@field y? flame.Tensor
 
 --- x takes the values of y, cast and broadcast
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function Tensor:copy_(y) end
+
+---@class flame.options.copysign
+---@field y? flame.Tensor|number
 
 --- x1 with the sign of x2
 ---@param x flame.Tensor|number
@@ -2828,26 +3183,39 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 function flame.cosine_similarity(x, y, dim, eps) end
 Tensor.cosine_similarity = flame.cosine_similarity
 
---- half a sine; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.cosine_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Half a sine.
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.cosine_window  true
 ---@return flame.Tensor
-function flame.cosine_window(n, periodic, o) end
+function flame.cosine_window(n, periodic) end
+
+---@class flame.options.count_nonzero
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- how many are not 0
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.count_nonzero
+---@param keepdim? boolean|flame.options.count_nonzero  false
 ---@return flame.Tensor
-function flame.count_nonzero(x, d, o) end
+function flame.count_nonzero(x, dim, keepdim) end
 Tensor.count_nonzero = flame.count_nonzero
+
+---@class flame.options.cov
+---@field correction? number  1
+---@field fweights? flame.Tensor
+---@field aweights? flame.Tensor
 
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param x flame.Tensor
----@param o? table  {correction = 1, fweights =, aweights =}
 ---@return flame.Tensor
-function flame.cov(x, o) end
+function flame.cov(x) end
 Tensor.cov = flame.cov
 
 --- on the CPU
@@ -2866,13 +3234,19 @@ function Tensor:cpu() end
 function flame.cross(x, y, dim) end
 Tensor.cross = flame.cross
 
---- -log softmax at the class; classes on axis 2, ids from 1 or probabilities; o: {reduction =, weight =, ignore_index =, label_smoothing =}
+---@class flame.options.cross_entropy
+---@field target? flame.Tensor
+---@field weight? flame.Tensor
+---@field reduction? "none"|"mean"|"sum"  "mean"
+---@field ignore_index? integer  -100
+---@field label_smoothing? number  0
+
+--- -log softmax at the class; classes on axis 2, ids from 1 or probabilities
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param weight? flame.Tensor
----@param o? table?
+---@param weight? flame.Tensor|flame.options.cross_entropy
 ---@return flame.Tensor
-function flame.cross_entropy(input, target, weight, o) end
+function flame.cross_entropy(input, target, weight) end
 Tensor.cross_entropy = flame.cross_entropy
 
 ---@class flame.options.ctc_loss
@@ -2896,8 +3270,11 @@ Tensor.cross_entropy = flame.cross_entropy
 function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
 
+---@class flame.options.cuda
+---@field ordinal? integer
+
 --- on a GPU
----@param ordinal? integer
+---@param ordinal? integer|flame.options.cuda
 ---@return flame.Tensor
 function Tensor:cuda(ordinal) end
 
@@ -2909,19 +3286,24 @@ function flame.cuda.available() end
 ---@return integer
 function flame.cuda.count() end
 
---- the same as cuda.count
+--- The same as count.
 ---@return integer
 function flame.cuda.device_count() end
 
---- the same as cuda.available
+--- The same as available.
 ---@return boolean
 function flame.cuda.is_available() end
 
---- a kernel of PTX or a cubin
----@param text string
----@param entry string
----@return any
-function flame.cuda.load(text, entry) end
+---@class flame.options.cuda.load
+---@field entry? string
+---@field params? string[]
+
+--- A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
+--- an integer or, given as params = {"float", …}, what is named there.
+---@param image string
+---@param entry? string|flame.options.cuda.load
+---@return flame.Kernel
+function flame.cuda.load(image, entry) end
 
 ---@class flame.options.cummax
 ---@field dim? integer
@@ -2956,8 +3338,15 @@ Tensor.cummin = flame.cummin
 function flame.cumprod(x, dim) end
 Tensor.cumprod = flame.cumprod
 
-Tensor.cumprod_ = flame.cumprod
-flame.cumprod_ = flame.cumprod
+---@class flame.options.cumprod_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumprod(dim), in its dtype.
+---@param dim integer
+---@return flame.Tensor
+function Tensor:cumprod_(dim) end
+
 ---@class flame.options.cumsum
 ---@field dim? integer
 ---@field dtype? string
@@ -2969,14 +3358,26 @@ flame.cumprod_ = flame.cumprod
 function flame.cumsum(x, dim) end
 Tensor.cumsum = flame.cumsum
 
-Tensor.cumsum_ = flame.cumsum
-flame.cumsum_ = flame.cumsum
---- Running integral along d by trapezes.
----@param y flame.Tensor
----@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
----@param d? integer  -1
+---@class flame.options.cumsum_
+---@field dim? integer
+---@field dtype? string
+
+--- x becomes x:cumsum(dim), in its dtype.
+---@param dim integer
 ---@return flame.Tensor
-function flame.cumulative_trapezoid(y, x, d) end
+function Tensor:cumsum_(dim) end
+
+---@class flame.options.cumulative_trapezoid
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- Running integral along dim by trapezes; x: positions, or their distance, as dx.
+---@param y flame.Tensor
+---@param x? flame.Tensor|number|flame.options.cumulative_trapezoid
+---@param dim? integer|flame.options.cumulative_trapezoid  -1
+---@return flame.Tensor
+function flame.cumulative_trapezoid(y, x, dim) end
 Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 
 ---@class flame.options.data.batches
@@ -3102,18 +3503,30 @@ function data.text(source) end
 ---@return flame.Tensor
 function data.tokens(path) end
 
---- prints plans and kernels as they are made
----@param on? boolean|integer
----@return any
-function flame.debug(on) end
+---@class flame.options.debug
+---@field level? integer|boolean
+
+--- prints plans and kernels as they are made; gives the level before
+---@param level? integer|boolean|flame.options.debug
+---@overload fun(options: flame.options.debug): integer
+---@return integer
+function flame.debug(level) end
+
+---@class flame.options.default_device
+---@field device? string
 
 --- the device of new tensors, or sets it
----@param name? string
+---@param device? string|flame.options.default_device
+---@overload fun(options: flame.options.default_device): string
 ---@return string
-function flame.default_device(name) end
+function flame.default_device(device) end
+
+---@class flame.options.default_dtype
+---@field dtype? string
 
 --- the dtype of new tensors that name none, "f32", or sets it
----@param dtype? string
+---@param dtype? string|flame.options.default_dtype
+---@overload fun(options: flame.options.default_dtype): string
 ---@return string
 function flame.default_dtype(dtype) end
 
@@ -3141,23 +3554,33 @@ Tensor.detach = flame.detach
 ---@return flame.Tensor
 function Tensor:detach_() end
 
+---@class flame.options.deterministic
+---@field on? boolean
+
 --- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory always do: k:report() names them
----@param on? boolean
+---@param on? boolean|flame.options.deterministic
+---@overload fun(options: flame.options.deterministic): boolean
 ---@return boolean
 function flame.deterministic(on) end
 
+---@class flame.options.device
+---@field ordinal? integer
+
 --- A device as text: "cuda" and 1 give "cuda:1".
 ---@param name string
----@param ordinal? integer
+---@param ordinal? integer|flame.options.device
 ---@return string
 function flame.device(name, ordinal) end
 Tensor.device = flame.device
 
+---@class flame.options.diag
+---@field diagonal? integer  0
+
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
 ---@param x flame.Tensor
----@param k? integer  0
+---@param diagonal? integer|flame.options.diag  0
 ---@return flame.Tensor
-function flame.diag(x, k) end
+function flame.diag(x, diagonal) end
 Tensor.diag = flame.diag
 
 ---@class flame.options.diag_embed
@@ -3174,39 +3597,60 @@ Tensor.diag = flame.diag
 function flame.diag_embed(x, offset, dim1, dim2) end
 Tensor.diag_embed = flame.diag_embed
 
+---@class flame.options.diagflat
+---@field offset? integer  0
+
 --- All elements as the diagonal of a matrix of zeros.
 ---@param x flame.Tensor
----@param k? integer  0
+---@param offset? integer|flame.options.diagflat  0
 ---@return flame.Tensor
-function flame.diagflat(x, k) end
+function flame.diagflat(x, offset) end
 Tensor.diagflat = flame.diagflat
+
+---@class flame.options.diagonal
+---@field offset? integer  0
+---@field dim1? integer  1
+---@field dim2? integer  2
 
 --- the diagonal of two axes, as a last axis
 ---@param x flame.Tensor
----@param k? integer
----@param a? integer
----@param b? integer
+---@param offset? integer|flame.options.diagonal  0
+---@param dim1? integer|flame.options.diagonal  1
+---@param dim2? integer|flame.options.diagonal  2
 ---@return flame.Tensor
-function flame.diagonal(x, k, a, b) end
+function flame.diagonal(x, offset, dim1, dim2) end
 Tensor.diagonal = flame.diagonal
+
+---@class flame.options.diagonal_scatter
+---@field src? flame.Tensor
+---@field offset? integer  0
+---@field dim1? integer  1
+---@field dim2? integer  2
 
 --- x with a diagonal of two axes replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param k? integer  0
----@param a? integer  1
----@param b? integer  2
+---@param offset? integer|flame.options.diagonal_scatter  0
+---@param dim1? integer|flame.options.diagonal_scatter  1
+---@param dim2? integer|flame.options.diagonal_scatter  2
 ---@return flame.Tensor
-function flame.diagonal_scatter(x, src, k, a, b) end
+function flame.diagonal_scatter(x, src, offset, dim1, dim2) end
 Tensor.diagonal_scatter = flame.diagonal_scatter
 
---- Differences of neighbours along d, n times; prepend and append stand before and behind x.
+---@class flame.options.diff
+---@field n? integer  1
+---@field dim? integer  -1
+---@field prepend? flame.Tensor
+---@field append? flame.Tensor
+
+--- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
 ---@param x flame.Tensor
----@param n? integer  1
----@param d? integer  -1
----@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
+---@param n? integer|flame.options.diff  1
+---@param dim? integer|flame.options.diff  -1
+---@param prepend? flame.Tensor|flame.options.diff
+---@param append? flame.Tensor|flame.options.diff
 ---@return flame.Tensor
-function flame.diff(x, n, d, ...) end
+function flame.diff(x, n, dim, prepend, append) end
 Tensor.diff = flame.diff
 
 ---@class flame.options.diffusion.ddim
@@ -3346,10 +3790,14 @@ flame.digamma_ = flame.digamma
 ---@return integer
 function Tensor:dim() end
 
+---@class flame.options.dist
+---@field y? flame.Tensor|number
+---@field p? number  2
+
 --- p-norm of x - y.
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param p? number  2
+---@param y flame.Tensor|number
+---@param p? number|flame.options.dist  2
 ---@return flame.Tensor
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
@@ -3608,26 +4056,35 @@ function distributions.register_kl(p, q, f) end
 ---@param on boolean
 function distributions.set_default_validate_args(on) end
 
---- quotient, a float; o: {rounding_mode = "floor" | "trunc"}
+---@class flame.options.div
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
+--- quotient, a float
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.div(x, y, o) end
+function flame.div(x, y) end
 Tensor.div = flame.div
 
 Tensor.div_ = flame.div
 flame.div_ = flame.div
+---@class flame.options.divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
+
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.divide(x, y, o) end
+function flame.divide(x, y) end
 Tensor.divide = flame.divide
 
 Tensor.divide_ = flame.divide
 flame.divide_ = flame.divide
+---@class flame.options.dot
+---@field y? flame.Tensor
+
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3639,10 +4096,14 @@ Tensor.dot = flame.dot
 ---@return flame.Tensor
 function Tensor:double() end
 
---- 0 with probability p (0.5), the rest scaled by 1 / (1 - p)
+---@class flame.options.dropout
+---@field p? number  0.5
+---@field training? boolean  true
+
+--- 0 with probability p, the rest scaled by 1 / (1 - p)
 ---@param x flame.Tensor
----@param p? number
----@param training? boolean
+---@param p? number|flame.options.dropout  0.5
+---@param training? boolean|flame.options.dropout  true
 ---@return flame.Tensor
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
@@ -3683,33 +4144,43 @@ Tensor.dropout2d = flame.dropout2d
 function flame.dropout3d(x, p, training) end
 Tensor.dropout3d = flame.dropout3d
 
---- tensor_split along axis 3
+---@class flame.options.dsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 3.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.dsplit(x, n) end
 Tensor.dsplit = flame.dsplit
 
---- one behind the other, along the third axis
----@param list flame.Tensor[]
+--- One behind the other, along the third axis.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.dstack(list) end
+function flame.dstack(tensors) end
+
+---@class flame.options.eigh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
 
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-function flame.eigh(x, o) end
+---@param x flame.Tensor
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.eigh  "L"
+---@return flame.Tensor values
+---@return flame.Tensor vectors
+function flame.eigh(x, UPLO) end
 Tensor.eigh = flame.eigh
 
---- sums of products by letters: "ij,jk->ik"
+---@class flame.options.einsum
+---@field operands? flame.Tensor
+
+--- Sums of products by letters: "ij,jk->ik".
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.einsum(spec, ...) end
 
---- bytes of one element
+--- Bytes of one element.
 ---@return integer
 function Tensor:element_size() end
 
@@ -3725,12 +4196,24 @@ Tensor.elu = flame.elu
 
 Tensor.elu_ = flame.elu
 flame.elu_ = flame.elu
---- the rows of w at the ids
+---@class flame.options.embedding
+---@field weight? flame.Tensor
+---@field padding_idx? integer
+---@field max_norm? number
+---@field norm_type? number  2
+---@field scale_grad_by_freq? boolean  false
+---@field sparse? boolean  false
+
+--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids
 ---@param ids flame.Tensor
----@param w flame.Tensor
----@param padding_idx? integer
+---@param weight flame.Tensor
+---@param padding_idx? integer|flame.options.embedding
+---@param max_norm? number|flame.options.embedding
+---@param norm_type? number|flame.options.embedding  2
+---@param scale_grad_by_freq? boolean|flame.options.embedding  false
+---@param sparse? boolean|flame.options.embedding  false
 ---@return flame.Tensor
-function flame.embedding(ids, w, padding_idx) end
+function flame.embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse) end
 Tensor.embedding = flame.embedding
 
 ---@class flame.options.embedding_bag
@@ -3763,25 +4246,36 @@ Tensor.embedding = flame.embedding
 function flame.embedding_bag(ids, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx) end
 Tensor.embedding_bag = flame.embedding_bag
 
+---@class flame.options.empty
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
 --- zeros too: memory is never left with old values
 ---@param ... integer
+---@overload fun(options: flame.options.empty): flame.Tensor
 ---@return flame.Tensor
 function flame.empty(...) end
 
 --- gives cached memory back
 function flame.empty_cache() end
 
+---@class flame.options.empty_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.empty_like(x, o) end
+function flame.empty_like(x) end
 Tensor.empty_like = flame.empty_like
 
 --- with tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.enable_grad(f, ...) end
 
 --- -x * log(x); 0 at 0, -inf below.
@@ -3792,6 +4286,9 @@ Tensor.entr = flame.entr
 
 Tensor.entr_ = flame.entr
 flame.entr_ = flame.entr
+---@class flame.options.eq
+---@field y? flame.Tensor|number
+
 --- is x1 equal to x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3843,8 +4340,12 @@ Tensor.erfinv = flame.erfinv
 
 Tensor.erfinv_ = flame.erfinv
 flame.erfinv_ = flame.erfinv
+---@class flame.options.eval
+---@field tensors? flame.Tensor
+
 --- computes these now; nothing: all that is recorded
 ---@param ... flame.Tensor
+---@overload fun(options: flame.options.eval): ...
 ---@return any ...
 function flame.eval(...) end
 
@@ -3864,12 +4365,18 @@ Tensor.exp2_ = flame.exp2
 flame.exp2_ = flame.exp2
 Tensor.exp_ = flame.exp
 flame.exp_ = flame.exp
+---@class flame.options.expand
+---@field shape? integer
+
 --- axes of size 1 repeated without copies; -1 keeps an axis
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
 function flame.expand(x, ...) end
 Tensor.expand = flame.expand
+
+---@class flame.options.expand_as
+---@field y? flame.Tensor
 
 --- expanded to y's shape
 ---@param x flame.Tensor
@@ -3894,26 +4401,41 @@ Tensor.expm1 = flame.expm1
 
 Tensor.expm1_ = flame.expm1
 flame.expm1_ = flame.expm1
---- x becomes exponential numbers
----@param rate? number
----@return flame.Tensor
-function Tensor:exponential_(rate) end
+---@class flame.options.exponential_
+---@field lambd? number  1
 
---- exp(-|k - center| / tau) from k = 0, in the middle by default, tau = 1; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param center? number
----@param tau? number
----@param o? table?
+--- x becomes exponential numbers.
+---@param lambd? number|flame.options.exponential_  1
 ---@return flame.Tensor
-function flame.exponential_window(n, periodic, center, tau, o) end
+function Tensor:exponential_(lambd) end
+
+---@class flame.options.exponential_window
+---@field periodic? boolean  true
+---@field center? number
+---@field tau? number  1.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- exp(-|k - center| / tau) from k = 0, in the middle by default.
+---@param n integer
+---@param periodic? boolean|flame.options.exponential_window  true
+---@param center? number|flame.options.exponential_window
+---@param tau? number|flame.options.exponential_window  1.0
+---@return flame.Tensor
+function flame.exponential_window(n, periodic, center, tau) end
+
+---@class flame.options.eye
+---@field m? integer  n
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- ones on the diagonal, n rows and m columns
 ---@param n integer
----@param m? integer
----@param o? table?
+---@param m? integer|flame.options.eye  n
 ---@return flame.Tensor
-function flame.eye(n, m, o) end
+function flame.eye(n, m) end
 
 ---@class flame.options.feature_alpha_dropout
 ---@field p? number  0.5
@@ -3927,20 +4449,30 @@ function flame.eye(n, m, o) end
 function flame.feature_alpha_dropout(x, p, training) end
 Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
 
+---@class flame.options.fft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.fft
+---@param dim? integer|flame.options.fft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fft  "backward"
 ---@return flame.Tensor
 function flame.fft(x, n, dim, norm) end
 Tensor.fft = flame.fft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.fft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- fft over the last two axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.fft2
+---@param dim? integer|integer[]|flame.options.fft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fft2  "backward"
 ---@return flame.Tensor
 function flame.fft2(x, s, dim, norm) end
 Tensor.fft2 = flame.fft2
@@ -3956,11 +4488,16 @@ Tensor.fft2 = flame.fft2
 ---@return flame.Tensor
 function flame.fftfreq(n, d) end
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.fftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- fft over all axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.fftn
+---@param dim? integer|integer[]|flame.options.fftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.fftn  "backward"
 ---@return flame.Tensor
 function flame.fftn(x, s, dim, norm) end
 Tensor.fftn = flame.fftn
@@ -3976,22 +4513,33 @@ Tensor.fftn = flame.fftn
 function flame.fftshift(x, dim) end
 Tensor.fftshift = flame.fftshift
 
---- Every element v.
+---@class flame.options.fill
+---@field value? number|boolean
+
+--- Every element the value.
 ---@param x flame.Tensor
----@param v number|flame.Tensor
+---@param value number|boolean
 ---@return flame.Tensor
-function flame.fill(x, v) end
+function flame.fill(x, value) end
 Tensor.fill = flame.fill
 
+---@class flame.options.fill_
+---@field value? flame.Tensor|number
+
 --- every element of x becomes the value
----@param value number|flame.Tensor
+---@param value flame.Tensor|number
 ---@return flame.Tensor
 function Tensor:fill_(value) end
 
---- Writes v on the diagonal; wrap: again and again in a tall matrix.
----@param v flame.Tensor
----@param wrap boolean?
-function Tensor:fill_diagonal_(v, wrap) end
+---@class flame.options.fill_diagonal_
+---@field fill_value? number|flame.Tensor
+---@field wrap? boolean  false
+
+--- Writes fill_value on the diagonal; wrap: again and again in a tall matrix.
+---@param fill_value number|flame.Tensor
+---@param wrap? boolean|flame.options.fill_diagonal_  false
+---@return flame.Tensor
+function Tensor:fill_diagonal_(fill_value, wrap) end
 
 --- The same as trunc.
 ---@param x flame.Tensor
@@ -4001,13 +4549,20 @@ Tensor.fix = flame.fix
 
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
---- axes first to last as one
+---@class flame.options.flatten
+---@field start_dim? integer  1
+---@field end_dim? integer  -1
+
+--- axes start_dim to end_dim as one
 ---@param x flame.Tensor
----@param first? integer
----@param last? integer
+---@param start_dim? integer|flame.options.flatten  1
+---@param end_dim? integer|flame.options.flatten  -1
 ---@return flame.Tensor
-function flame.flatten(x, first, last) end
+function flame.flatten(x, start_dim, end_dim) end
 Tensor.flatten = flame.flatten
+
+---@class flame.options.flip
+---@field dims? integer
 
 --- axes the other way round
 ---@param x flame.Tensor
@@ -4016,13 +4571,13 @@ Tensor.flatten = flame.flatten
 function flame.flip(x, ...) end
 Tensor.flip = flame.flip
 
---- the second axis the other way round
+--- The second axis the other way round.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.fliplr(x) end
 Tensor.fliplr = flame.fliplr
 
---- the first axis the other way round
+--- The first axis the other way round.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.flipud(x) end
@@ -4032,15 +4587,24 @@ Tensor.flipud = flame.flipud
 ---@return flame.Tensor
 function Tensor:float() end
 
+---@class flame.options.float_power
+---@field y? flame.Tensor|number
+
 --- x to the power y, in f64.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
-Tensor.float_power_ = flame.float_power
-flame.float_power_ = flame.float_power
+---@class flame.options.float_power_
+---@field y? flame.Tensor|number
+
+--- x becomes x:float_power(y), which is f64.
+---@param y flame.Tensor|number
+---@return flame.Tensor
+function Tensor:float_power_(y) end
+
 --- largest integer not above x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -4049,6 +4613,9 @@ Tensor.floor = flame.floor
 
 Tensor.floor_ = flame.floor
 flame.floor_ = flame.floor
+---@class flame.options.floor_divide
+---@field y? flame.Tensor|number
+
 --- The same as floordiv.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4058,6 +4625,9 @@ Tensor.floor_divide = flame.floor_divide
 
 Tensor.floor_divide_ = flame.floor_divide
 flame.floor_divide_ = flame.floor_divide
+---@class flame.options.floordiv
+---@field y? flame.Tensor|number
+
 --- quotient rounded down; integers by zero give 0
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4067,19 +4637,28 @@ Tensor.floordiv = flame.floordiv
 
 Tensor.floordiv_ = flame.floordiv
 flame.floordiv_ = flame.floordiv
+---@class flame.options.fmax
+---@field y? flame.Tensor|number
+
 --- The larger of two; a NaN gives way to the other.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.fmax(x, y) end
 Tensor.fmax = flame.fmax
 
+---@class flame.options.fmin
+---@field y? flame.Tensor|number
+
 --- The smaller of two; a NaN gives way to the other.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.fmin(x, y) end
 Tensor.fmin = flame.fmin
+
+---@class flame.options.fmod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x1
 ---@param x flame.Tensor|number
@@ -4090,13 +4669,20 @@ Tensor.fmod = flame.fmod
 
 Tensor.fmod_ = flame.fmod
 flame.fmod_ = flame.fmod
---- Its adjoint (F.fold): columns added up to planes of output_size.
+---@class flame.options.fold
+---@field output_size? integer|integer[]
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
+--- The same as col2im.
 ---@param x flame.Tensor
 ---@param output_size integer|integer[]
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.fold  1
+---@param padding? integer|integer[]|flame.options.fold  0
+---@param stride? integer|integer[]|flame.options.fold  1
 ---@return flame.Tensor
 function flame.fold(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.fold = flame.fold
@@ -4109,24 +4695,44 @@ Tensor.frac = flame.frac
 
 Tensor.frac_ = flame.frac
 flame.frac_ = flame.frac
---- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for.
---- table of them
----@param x flame.Tensor
----@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
----@return flame.Tensor
-function flame.fractional_max_pool2d(x, kernel, ...) end
-Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
+---@class flame.options.fractional_max_pool2d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
 
 --- Largest of windows of kernel_size at places drawn at random (Graham
---- 2014), as many as output_size asks for.
---- table of them
+--- 2014), as many as output_size asks for, or as output_ratio of the elements.
 ---@param x flame.Tensor
----@param kernel integer|integer[]
----@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.fractional_max_pool2d
+---@param output_ratio? number|number[]|flame.options.fractional_max_pool2d
+---@param return_indices? boolean|flame.options.fractional_max_pool2d  false
+---@param _random_samples? flame.Tensor|flame.options.fractional_max_pool2d
 ---@return flame.Tensor
-function flame.fractional_max_pool3d(x, kernel, ...) end
+---@return flame.Tensor? positions
+function flame.fractional_max_pool2d(x, kernel_size, output_size, output_ratio, return_indices, _random_samples) end
+Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
+
+---@class flame.options.fractional_max_pool3d
+---@field kernel_size? integer|integer[]
+---@field output_size? integer|integer[]
+---@field output_ratio? number|number[]
+---@field return_indices? boolean  false
+---@field _random_samples? flame.Tensor
+
+--- Largest of windows of kernel_size at places drawn at random (Graham
+--- 2014), as many as output_size asks for, or as output_ratio of the elements.
+---@param x flame.Tensor
+---@param kernel_size integer|integer[]
+---@param output_size? integer|integer[]|flame.options.fractional_max_pool3d
+---@param output_ratio? number|number[]|flame.options.fractional_max_pool3d
+---@param return_indices? boolean|flame.options.fractional_max_pool3d  false
+---@param _random_samples? flame.Tensor|flame.options.fractional_max_pool3d
+---@return flame.Tensor
+---@return flame.Tensor? positions
+function flame.fractional_max_pool3d(x, kernel_size, output_size, output_ratio, return_indices, _random_samples) end
 Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
 
 --- closes this handle now; others stay
@@ -4135,38 +4741,59 @@ function Tensor:free() end
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities
 --- and NaN have the exponent 0.
 ---@param x flame.Tensor
----@return flame.Tensor, flame.Tensor  mantissa, exponent
+---@return flame.Tensor mantissa
+---@return flame.Tensor exponent
 function flame.frexp(x) end
 Tensor.frexp = flame.frexp
+
+---@class flame.options.from_bytes
+---@field shape? integer|integer[]
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- a tensor of the elements in a string, row-major, as x:bytes() gives them
 ---@param bytes string
 ---@param shape integer|integer[]
 ---@param dtype string
----@param o? table?
 ---@return flame.Tensor
-function flame.from_bytes(bytes, shape, dtype, o) end
+function flame.from_bytes(bytes, shape, dtype) end
+
+---@class flame.options.full
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value
 ---@param shape integer|integer[]
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full(shape, value, o) end
+function flame.full(shape, value) end
+
+---@class flame.options.full_like
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- every element the value, in x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param value number|boolean
----@param o? table?
 ---@return flame.Tensor
-function flame.full_like(x, value, o) end
+function flame.full_like(x, value) end
 Tensor.full_like = flame.full_like
 
---- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
---- argument of forward, in order.
----@param spec table  {name =, forward =, backward =}
+---@class flame.options.func
+---@field name? string  "func"
+---@field forward? function
+---@field backward? function
+
+--- A function with a gradient of its own: func {forward =, backward =}. backward gives one gradient
+--- (or nil) for each tensor argument of forward, in order.
+---@overload fun(options: flame.options.func): function
 ---@return function
-function flame.func(spec) end
+function flame.func() end
 
 ---@class flame.options.functional_call
 ---@field values? any
@@ -4180,12 +4807,16 @@ function flame.func(spec) end
 ---@return any ...
 function flame.functional_call(net, values, ...) end
 
---- for each place of idx the element of x at that position of axis d
+---@class flame.options.gather
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- for each place of index the element of x at that position of axis dim
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.gather(x, d, idx) end
+function flame.gather(x, dim, index) end
 Tensor.gather = flame.gather
 
 ---@class flame.options.gaussian_nll_loss
@@ -4206,23 +4837,35 @@ Tensor.gather = flame.gather
 function flame.gaussian_nll_loss(input, target, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
---- a Gaussian of deviation std = 1; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.gaussian_window
+---@field periodic? boolean  true
+---@field std? number  1.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- A Gaussian of deviation std.
 ---@param n integer
----@param periodic? boolean
----@param std? number
----@param o? table?
+---@param periodic? boolean|flame.options.gaussian_window  true
+---@param std? number|flame.options.gaussian_window  1.0
 ---@return flame.Tensor
-function flame.gaussian_window(n, periodic, std, o) end
+function flame.gaussian_window(n, periodic, std) end
+
+---@class flame.options.gcd
+---@field y? flame.Tensor|integer
 
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
 function flame.gcd(x, y) end
 Tensor.gcd = flame.gcd
 
 Tensor.gcd_ = flame.gcd
 flame.gcd_ = flame.gcd
+---@class flame.options.ge
+---@field y? flame.Tensor|number
+
 --- is x1 at least x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4232,40 +4875,65 @@ Tensor.ge = flame.ge
 
 Tensor.ge_ = flame.ge
 flame.ge_ = flame.ge
---- x times the normal distribution function; o: {approximate = "none" | "tanh"}
+---@class flame.options.gelu
+---@field approximate? "none"|"tanh"  "none"
+
+--- x times the normal distribution function
 ---@param x flame.Tensor
----@param o? table?
+---@param approximate? "none"|"tanh"|flame.options.gelu  "none"
 ---@return flame.Tensor
-function flame.gelu(x, o) end
+function flame.gelu(x, approximate) end
 Tensor.gelu = flame.gelu
 
-Tensor.gelu_ = flame.gelu
-flame.gelu_ = flame.gelu
---- the sum of (-1)^(k - 1) a[k] cos((k - 1) phase); o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param a number[]
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.general_cosine_window(n, a, periodic, o) end
+---@class flame.options.gelu_
+---@field approximate? "none"|"tanh"  "none"
 
---- alpha - (1 - alpha) cos(phase), alpha = 0.54; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param alpha? number
----@param o? table?
+--- x becomes x:gelu(…).
+---@param approximate? "none"|"tanh"|flame.options.gelu_  "none"
 ---@return flame.Tensor
-function flame.general_hamming_window(n, periodic, alpha, o) end
+function Tensor:gelu_(approximate) end
 
---- x becomes numbers of trials until one of chance p (0.5) is met
----@param p? number
+---@class flame.options.general_cosine_window
+---@field a? number[]|flame.Tensor
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase).
+---@param n integer
+---@param a number[]|flame.Tensor
+---@param periodic? boolean|flame.options.general_cosine_window  true
+---@return flame.Tensor
+function flame.general_cosine_window(n, a, periodic) end
+
+---@class flame.options.general_hamming_window
+---@field periodic? boolean  true
+---@field alpha? number  0.54
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- alpha - (1 - alpha) cos(phase).
+---@param n integer
+---@param periodic? boolean|flame.options.general_hamming_window  true
+---@param alpha? number|flame.options.general_hamming_window  0.54
+---@return flame.Tensor
+function flame.general_hamming_window(n, periodic, alpha) end
+
+---@class flame.options.geometric_
+---@field p? number  0.5
+
+--- x becomes numbers of trials until one of chance p is met.
+---@param p? number|flame.options.geometric_  0.5
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
 
 --- R, and below its diagonal the reflections whose product is Q (see
 --- linalg.householder_product); and their tau.
----@param x flame.Tensor  (…, m, n)
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@return flame.Tensor QR
+---@return flame.Tensor tau
 function flame.geqrf(x) end
 Tensor.geqrf = flame.geqrf
 
@@ -4279,61 +4947,99 @@ Tensor.geqrf = flame.geqrf
 function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
+---@class flame.options.get_default_device
+---@field device? string
+
 --- The same as default_device.
----@param name? string
+---@param device? string|flame.options.get_default_device
+---@overload fun(options: flame.options.get_default_device): string
 ---@return string
-function flame.get_default_device(name) end
+function flame.get_default_device(device) end
+
+---@class flame.options.get_default_dtype
+---@field dtype? string
 
 --- The same as default_dtype.
----@param dtype? string
+---@param dtype? string|flame.options.get_default_dtype
+---@overload fun(options: flame.options.get_default_dtype): string
 ---@return string
 function flame.get_default_dtype(dtype) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.get_rng_state(s) end
+---@param state? table
+---@return table
+function flame.get_rng_state(state) end
+
+---@class flame.options.glu
+---@field dim? integer  -1
 
 --- The first half along d times the sigmoid of the second.
 ---@param x flame.Tensor
----@param d? integer  -1
+---@param dim? integer|flame.options.glu  -1
 ---@return flame.Tensor
-function flame.glu(x, d) end
+function flame.glu(x, dim) end
 Tensor.glu = flame.glu
 
---- a function that gives f's gradients by the arguments named (1)
+---@class flame.options.grad
+---@field argnums? integer
+
+--- A function that gives f's gradients by the arguments whose numbers are given, or by the first.
 ---@param f function
 ---@param ... integer
 ---@return function
 function flame.grad(f, ...) end
 Tensor.grad = flame.grad
 
---- compares gradients with differences, raises with the worst; o: {eps =, atol =, rtol =, order = 1}
+---@class flame.options.gradcheck
+---@field inputs? flame.Tensor|any[]
+---@field eps? number
+---@field atol? number
+---@field rtol? number
+---@field order? integer  1
+
+--- Compares f's gradients by the tensors of inputs with central differences, and raises with the
+--- worst. Without eps, atol and rtol what fits the dtypes; order = 2: second derivatives too.
 ---@param f function
----@param inputs flame.Tensor[]
----@param o? table?
+---@param inputs flame.Tensor|any[]
 ---@return boolean
-function flame.gradcheck(f, inputs, o) end
+function flame.gradcheck(f, inputs) end
+
+---@class flame.options.gradient
+---@field spacing? number|flame.Tensor|any[]  1.0
+---@field dim? integer|integer[]
+---@field edge_order? integer  1
 
 --- Derivatives of sampled values along each axis of dim (all), a list: by differences to both
---- sides, at the ends to one.
+--- sides, at the ends to one. spacing: a number, a number for each axis, or the positions along
+--- each axis.
 ---@param x flame.Tensor
----@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
 ---@return flame.Tensor[]
-function flame.gradient(x, o) end
+function flame.gradient(x) end
 Tensor.gradient = flame.gradient
 
---- a map from each input to its gradient; o: {create_graph =, allow_unused =}
----@param inputs flame.Tensor[]
----@param o? table?
+---@class flame.options.gradients
+---@field inputs? flame.Tensor|flame.Tensor[]
+---@field create_graph? boolean  false
+---@field retain_graph? boolean  false
+---@field allow_unused? boolean  false
+---@field seed? flame.Tensor
+
+--- A map from each input to its gradient.
+---@param inputs flame.Tensor|flame.Tensor[]
 ---@return table
-function Tensor:gradients(inputs, o) end
+function Tensor:gradients(inputs) end
+
+---@class flame.options.graph
+---@field format? "text"|"dot"  "text"
 
 --- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
 ---@param x flame.Tensor
----@param o table?  {format = "text"}
+---@param format? "text"|"dot"|flame.options.graph  "text"
 ---@return string
-function flame.graph(x, o) end
+function flame.graph(x, format) end
+
+---@class flame.options.greater
+---@field y? flame.Tensor|number
 
 --- The same as gt.
 ---@param x flame.Tensor|number
@@ -4344,6 +5050,9 @@ Tensor.greater = flame.greater
 
 Tensor.greater_ = flame.greater
 flame.greater_ = flame.greater
+---@class flame.options.greater_equal
+---@field y? flame.Tensor|number
+
 --- The same as ge.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4353,13 +5062,19 @@ Tensor.greater_equal = flame.greater_equal
 
 Tensor.greater_equal_ = flame.greater_equal
 flame.greater_equal_ = flame.greater_equal
+---@class flame.options.grid_sample
+---@field grid? flame.Tensor
+---@field mode? "bilinear"|"nearest"|"bicubic"  "bilinear"
+---@field padding_mode? "zeros"|"border"|"reflection"  "zeros"
+---@field align_corners? boolean  false
+
 --- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to
 --- edge; of x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
 ---@param grid flame.Tensor
----@param mode? string|table  bilinear
----@param padding_mode? string|table  zeros
----@param align_corners? boolean|table
+---@param mode? "bilinear"|"nearest"|"bicubic"|flame.options.grid_sample  "bilinear"
+---@param padding_mode? "zeros"|"border"|"reflection"|flame.options.grid_sample  "zeros"
+---@param align_corners? boolean|flame.options.grid_sample  false
 ---@return flame.Tensor
 function flame.grid_sample(x, grid, mode, padding_mode, align_corners) end
 Tensor.grid_sample = flame.grid_sample
@@ -4380,6 +5095,9 @@ Tensor.grid_sample = flame.grid_sample
 function flame.group_norm(x, num_groups, weight, bias, eps) end
 Tensor.group_norm = flame.group_norm
 
+---@class flame.options.gt
+---@field y? flame.Tensor|number
+
 --- is x1 above x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -4389,36 +5107,58 @@ Tensor.gt = flame.gt
 
 Tensor.gt_ = flame.gt
 flame.gt_ = flame.gt
+---@class flame.options.gumbel_softmax
+---@field tau? number  1
+---@field hard? boolean  false
+---@field dim? integer  -1
+
 --- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
 ---@param x flame.Tensor
----@param tau? number  1
----@param hard? boolean  false
----@param d? integer  -1
+---@param tau? number|flame.options.gumbel_softmax  1
+---@param hard? boolean|flame.options.gumbel_softmax  false
+---@param dim? integer|flame.options.gumbel_softmax  -1
 ---@return flame.Tensor
-function flame.gumbel_softmax(x, tau, hard, d) end
+function flame.gumbel_softmax(x, tau, hard, dim) end
 Tensor.gumbel_softmax = flame.gumbel_softmax
 
 --- as f16
 ---@return flame.Tensor
 function Tensor:half() end
 
---- the Hamming window
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.hamming_window(n, periodic, o) end
+---@class flame.options.hamming_window
+---@field periodic? boolean  true
+---@field alpha? number  0.54
+---@field beta? number  0.46
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- the Hann window
+--- The Hamming window, alpha - beta cos(phase).
 ---@param n integer
----@param periodic? boolean
----@param o? table?
+---@param periodic? boolean|flame.options.hamming_window  true
+---@param alpha? number|flame.options.hamming_window  0.54
+---@param beta? number|flame.options.hamming_window  0.46
 ---@return flame.Tensor
-function flame.hann_window(n, periodic, o) end
+function flame.hamming_window(n, periodic, alpha, beta) end
+
+---@class flame.options.hann_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Half a wave of cosine, 0 at the ends.
+---@param n integer
+---@param periodic? boolean|flame.options.hann_window  true
+---@return flame.Tensor
+function flame.hann_window(n, periodic) end
+
+---@class flame.options.hardshrink
+---@field lambd? number  0.5
 
 --- 0 where |x| <= lambd.
 ---@param x flame.Tensor
----@param lambd? number  0.5
+---@param lambd? number|flame.options.hardshrink  0.5
 ---@return flame.Tensor
 function flame.hardshrink(x, lambd) end
 Tensor.hardshrink = flame.hardshrink
@@ -4461,9 +5201,12 @@ flame.hardtanh_ = flame.hardtanh
 ---@return boolean
 function flame.has(name) end
 
+---@class flame.options.heaviside
+---@field values? flame.Tensor|number
+
 --- 0 below 0, 1 above, 'values' at 0.
 ---@param x flame.Tensor
----@param values flame.Tensor
+---@param values flame.Tensor|number
 ---@return flame.Tensor
 function flame.heaviside(x, values) end
 Tensor.heaviside = flame.heaviside
@@ -4471,41 +5214,57 @@ Tensor.heaviside = flame.heaviside
 Tensor.heaviside_ = flame.heaviside
 flame.heaviside_ = flame.heaviside
 --- Prints the signature of a function and what it does: help(flame.topk),
---- help("topk"), help(x.topk).
----@param what? function|table|string  a function, a class, or a name; nothing: how to ask
----@return nil
+--- help("topk"), help(x.topk). Of a class or a name too; of nothing how to ask.
+---@param what? table|any
 function flame.help(what) end
+
+---@class flame.options.hessian
+---@field x? flame.Tensor|table
 
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
 ---@param f function
----@param x flame.tensor|table
----@return any
+---@param x flame.Tensor|table
+---@return flame.Tensor|table
 function flame.hessian(f, x) end
 
---- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m
---- by default; (x[, n, dim, norm]).
+---@class flame.options.hfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.hfft
+---@param dim? integer|flame.options.hfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfft  "backward"
 ---@return flame.Tensor
 function flame.hfft(x, n, dim, norm) end
 Tensor.hfft = flame.hfft
 
---- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
+---@class flame.options.hfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- hfft along the last of two axes, fft along the other.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.hfft2
+---@param dim? integer|integer[]|flame.options.hfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfft2  "backward"
 ---@return flame.Tensor
 function flame.hfft2(x, s, dim, norm) end
 Tensor.hfft2 = flame.hfft2
 
---- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
+---@class flame.options.hfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- hfft along the last of all axes, or of those in dim, fft along the others.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.hfftn
+---@param dim? integer|integer[]|flame.options.hfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.hfftn  "backward"
 ---@return flame.Tensor
 function flame.hfftn(x, s, dim, norm) end
 Tensor.hfftn = flame.hfftn
@@ -4552,36 +5311,51 @@ Tensor.hinge_loss = flame.hinge_loss
 function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
 
+---@class flame.options.histogram
+---@field bins? integer|flame.Tensor
+---@field range? number[]
+---@field weight? flame.Tensor
+---@field density? boolean  false
+
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between
 --- the extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin
 --- has both its edges.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor
-function flame.histogram(x, bins, o) end
+---@return flame.Tensor sums
+---@return flame.Tensor edges
+function flame.histogram(x, bins) end
 Tensor.histogram = flame.histogram
+
+---@class flame.options.histogramdd
+---@field bins? integer|integer[]|flame.Tensor[]
+---@field range? number[]
+---@field weight? flame.Tensor
+---@field density? boolean  false
 
 --- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
 --- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
----@param x flame.Tensor  (…, n)
+---@param x flame.Tensor
 ---@param bins integer|integer[]|flame.Tensor[]
----@param o? table  {range =, weight =, density = false}
----@return flame.Tensor, flame.Tensor[]
-function flame.histogramdd(x, bins, o) end
+---@return flame.Tensor sums
+---@return flame.Tensor[] edges
+function flame.histogramdd(x, bins) end
 Tensor.histogramdd = flame.histogramdd
 
---- tensor_split along axis 2, or 1 of a vector
+---@class flame.options.hsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 2, or 1 of a vector.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.hsplit(x, n) end
 Tensor.hsplit = flame.hsplit
 
---- side by side: along the second axis, the first of vectors
----@param list flame.Tensor[]
+--- Side by side: along the second axis, the first of vectors.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.hstack(list) end
+function flame.hstack(tensors) end
 
 ---@class flame.options.huber_loss
 ---@field target? flame.Tensor
@@ -4597,12 +5371,20 @@ function flame.hstack(list) end
 function flame.huber_loss(input, target, reduction, delta) end
 Tensor.huber_loss = flame.huber_loss
 
---- f(x), one number, and the product of its second derivatives with v.
+---@class flame.options.hvp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- f(x), one number, and the product of its second derivatives with v, in the form of x, or ones.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return flame.Tensor, any  value, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.hvp
+---@return flame.Tensor value
+---@return flame.Tensor|table products
 function flame.hvp(f, x, v) end
+
+---@class flame.options.hypot
+---@field y? flame.Tensor|number
 
 --- sqrt(x1 x1 + x2 x2) without overflow
 ---@param x flame.Tensor|number
@@ -4613,7 +5395,7 @@ Tensor.hypot = flame.hypot
 
 Tensor.hypot_ = flame.hypot
 flame.hypot_ = flame.hypot
---- modified Bessel function of order 0
+--- Modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i0(x) end
@@ -4621,7 +5403,7 @@ Tensor.i0 = flame.i0
 
 Tensor.i0_ = flame.i0
 flame.i0_ = flame.i0
---- exp(-|x|) times i0
+--- exp(-|x|) times the modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i0e(x) end
@@ -4629,7 +5411,7 @@ Tensor.i0e = flame.i0e
 
 Tensor.i0e_ = flame.i0e
 flame.i0e_ = flame.i0e
---- modified Bessel function of order 1
+--- Modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i1(x) end
@@ -4637,7 +5419,7 @@ Tensor.i1 = flame.i1
 
 Tensor.i1_ = flame.i1
 flame.i1_ = flame.i1
---- exp(-|x|) times i1
+--- exp(-|x|) times the modified Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.i1e(x) end
@@ -4645,29 +5427,44 @@ Tensor.i1e = flame.i1e
 
 Tensor.i1e_ = flame.i1e
 flame.i1e_ = flame.i1e
---- the inverse of fft
+---@class flame.options.ifft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of fft.
 ---@param x flame.Tensor
----@param n? integer
----@param d? integer
----@param norm? string
+---@param n? integer|flame.options.ifft
+---@param dim? integer|flame.options.ifft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifft  "backward"
 ---@return flame.Tensor
-function flame.ifft(x, n, d, norm) end
+function flame.ifft(x, n, dim, norm) end
 Tensor.ifft = flame.ifft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.ifft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- ifft over the last two axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ifft2
+---@param dim? integer|integer[]|flame.options.ifft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifft2  "backward"
 ---@return flame.Tensor
 function flame.ifft2(x, s, dim, norm) end
 Tensor.ifft2 = flame.ifft2
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.ifftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- ifft over all axes, or those in dim.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ifftn
+---@param dim? integer|integer[]|flame.options.ifftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ifftn  "backward"
 ---@return flame.Tensor
 function flame.ifftn(x, s, dim, norm) end
 Tensor.ifftn = flame.ifftn
@@ -4683,6 +5480,9 @@ Tensor.ifftn = flame.ifftn
 function flame.ifftshift(x, dim) end
 Tensor.ifftshift = flame.ifftshift
 
+---@class flame.options.igamma
+---@field x? flame.Tensor|number
+
 --- The regularised lower incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
 ---@param a flame.Tensor|number
@@ -4693,6 +5493,9 @@ Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
 flame.igamma_ = flame.igamma
+---@class flame.options.igammac
+---@field x? flame.Tensor|number
+
 --- The regularised upper incomplete gamma function; differentiable by x,
 --- backward raises where a is tracked.
 ---@param a flame.Tensor|number
@@ -4703,40 +5506,61 @@ Tensor.igammac = flame.igammac
 
 Tensor.igammac_ = flame.igammac
 flame.igammac_ = flame.igammac
---- Its inverse: half of the transform of a real signal.
+---@class flame.options.ihfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of hfft: half of the transform of a real signal.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.ihfft
+---@param dim? integer|flame.options.ihfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfft  "backward"
 ---@return flame.Tensor
 function flame.ihfft(x, n, dim, norm) end
 Tensor.ihfft = flame.ihfft
 
+---@class flame.options.ihfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The inverse of hfft2.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ihfft2
+---@param dim? integer|integer[]|flame.options.ihfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfft2  "backward"
 ---@return flame.Tensor
 function flame.ihfft2(x, s, dim, norm) end
 Tensor.ihfft2 = flame.ihfft2
 
+---@class flame.options.ihfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The inverse of hfftn.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.ihfftn
+---@param dim? integer|integer[]|flame.options.ihfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.ihfftn  "backward"
 ---@return flame.Tensor
 function flame.ihfftn(x, s, dim, norm) end
 Tensor.ihfftn = flame.ihfftn
 
+---@class flame.options.im2col
+---@field kernel_size? integer|integer[]
+---@field dilation? integer|integer[]  1
+---@field padding? integer|integer[]  0
+---@field stride? integer|integer[]  1
+
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
 --- windows); c k counts channel first.
 ---@param x flame.Tensor
----@param kernel_size? integer|table
----@param dilation? integer|table  1
----@param padding? integer|table  0
----@param stride? integer|table  1
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[]|flame.options.im2col  1
+---@param padding? integer|integer[]|flame.options.im2col  0
+---@param stride? integer|integer[]|flame.options.im2col  1
 ---@return flame.Tensor
 function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
@@ -4778,80 +5602,146 @@ function image.resize(x, size, options) end
 ---@param x flame.Tensor
 function image.save(path, x) end
 
---- x with the slices of src added at the positions idx
+---@class flame.options.index_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x with the slices of src, times alpha, added at the positions index
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_add(x, d, idx, src) end
+function flame.index_add(x, dim, index, src) end
 Tensor.index_add = flame.index_add
 
-Tensor.index_add_ = flame.index_add
-flame.index_add_ = flame.index_add
---- x with the positions idx along d replaced by the slices of src
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.index_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field alpha? number  1
+
+--- x becomes x:index_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_copy(x, d, idx, src) end
+function Tensor:index_add_(dim, index, src) end
+
+---@class flame.options.index_copy
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the positions index along dim replaced by the slices of src
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_copy(x, dim, index, src) end
 Tensor.index_copy = flame.index_copy
 
-Tensor.index_copy_ = flame.index_copy
-flame.index_copy_ = flame.index_copy
---- x with the value at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param value number
+---@class flame.options.index_copy_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:index_copy(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_fill(x, d, idx, value) end
+function Tensor:index_copy_(dim, index, src) end
+
+---@class flame.options.index_fill
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x with the value at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.index_fill(x, dim, index, value) end
 Tensor.index_fill = flame.index_fill
 
-Tensor.index_fill_ = flame.index_fill
-flame.index_fill_ = flame.index_fill
---- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
----@param x flame.Tensor
----@param key table  as in x[key]: a tensor, range or number for each axis
----@param v flame.Tensor|number
----@param o? boolean|table  accumulate, or {accumulate = false}
+---@class flame.options.index_fill_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:index_fill(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param value flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.index_put(x, key, v, o) end
+function Tensor:index_fill_(dim, index, value) end
+
+---@class flame.options.index_put
+---@field indices? any[]
+---@field values? flame.Tensor|number|boolean
+---@field accumulate? boolean  false
+
+--- x with values at x[indices], a tensor, range or number for each axis; {accumulate = true} adds,
+--- also where a position comes twice.
+---@param x flame.Tensor
+---@param indices any[]
+---@param values flame.Tensor|number|boolean
+---@param accumulate? boolean|flame.options.index_put  false
+---@return flame.Tensor
+function flame.index_put(x, indices, values, accumulate) end
 Tensor.index_put = flame.index_put
 
 Tensor.index_put_ = flame.index_put
 flame.index_put_ = flame.index_put
---- Slices of src combined with those of x at the positions idx along d.
+---@class flame.options.index_reduce
+---@field dim? integer
+---@field index? flame.Tensor
+---@field source? flame.Tensor
+---@field reduce? "prod"|"mean"|"amax"|"amin"
+---@field include_self? boolean  true
+
+--- Slices of source combined with those of x at the positions index along dim; index_add adds.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param idx flame.Tensor
----@param src flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param source flame.Tensor
 ---@param reduce "prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
 ---@return flame.Tensor
-function flame.index_reduce(x, d, idx, src, reduce, o) end
+function flame.index_reduce(x, dim, index, source, reduce) end
 Tensor.index_reduce = flame.index_reduce
 
 Tensor.index_reduce_ = flame.index_reduce
 flame.index_reduce_ = flame.index_reduce
---- the positions idx of an axis
+---@class flame.options.index_select
+---@field dim? integer
+---@field index? flame.Tensor
+
+--- the positions index of an axis
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.index_select(x, d, idx) end
+function flame.index_select(x, dim, index) end
 Tensor.index_select = flame.index_select
 
 --- The same as no_grad.
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.inference_mode(f, ...) end
 
 --- versions, devices, memory
 ---@return string
 function flame.info() end
+
+---@class flame.options.inner
+---@field y? flame.Tensor
 
 --- Sum of products over the last axes.
 ---@param x flame.Tensor
@@ -4860,33 +5750,50 @@ function flame.info() end
 function flame.inner(x, y) end
 Tensor.inner = flame.inner
 
---- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]):
---- each channel of each sample by itself.
+---@class flame.options.instance_norm
+---@field running_mean? flame.Tensor
+---@field running_var? flame.Tensor
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field use_input_stats? boolean  true
+---@field momentum? number  0.1
+---@field eps? number  1e-5
+
+--- As batch_norm, each channel of each sample by itself.
 ---@param x flame.Tensor
----@param mean flame.Tensor?
----@param var flame.Tensor?
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param use_input_stats? boolean|table  true
----@param momentum? number|table  0.1
----@param eps? number|table  1e-5
+---@param running_mean? flame.Tensor|flame.options.instance_norm
+---@param running_var? flame.Tensor|flame.options.instance_norm
+---@param weight? flame.Tensor|flame.options.instance_norm
+---@param bias? flame.Tensor|flame.options.instance_norm
+---@param use_input_stats? boolean|flame.options.instance_norm  true
+---@param momentum? number|flame.options.instance_norm  0.1
+---@param eps? number|flame.options.instance_norm  1e-5
 ---@return flame.Tensor
-function flame.instance_norm(x, mean, var, w, b, use_input_stats, momentum, eps) end
+function flame.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps) end
 Tensor.instance_norm = flame.instance_norm
 
 --- as i32
 ---@return flame.Tensor
 function Tensor:int() end
 
---- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact,
---- linear, bilinear, bicubic, trilinear, area.
+---@class flame.options.interpolate
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean  false
+---@field recompute_scale_factor? boolean  false
+---@field antialias? boolean  false
+
+--- x (n, c, …) in another size, or in scale_factor times its own.
 ---@param x flame.Tensor
----@param size? integer|table
----@param scale_factor? number|table
----@param mode? string|table  nearest
----@param align_corners? boolean|table
+---@param size? integer|integer[]|flame.options.interpolate
+---@param scale_factor? number|number[]|flame.options.interpolate
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.interpolate  "nearest"
+---@param align_corners? boolean|flame.options.interpolate  false
+---@param recompute_scale_factor? boolean|flame.options.interpolate  false
+---@param antialias? boolean|flame.options.interpolate  false
 ---@return flame.Tensor
-function flame.interpolate(x, size, scale_factor, mode, align_corners) end
+function flame.interpolate(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) end
 Tensor.interpolate = flame.interpolate
 
 --- Inverses. A singular matrix raises with its position in the batch.
@@ -4895,29 +5802,44 @@ Tensor.interpolate = flame.interpolate
 function flame.inverse(x) end
 Tensor.inverse = flame.inverse
 
+---@class flame.options.irfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
 --- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.irfft
+---@param dim? integer|flame.options.irfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfft  "backward"
 ---@return flame.Tensor
 function flame.irfft(x, n, dim, norm) end
 Tensor.irfft = flame.irfft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.irfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of rfft2.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.irfft2
+---@param dim? integer|integer[]|flame.options.irfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfft2  "backward"
 ---@return flame.Tensor
 function flame.irfft2(x, s, dim, norm) end
 Tensor.irfft2 = flame.irfft2
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.irfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- The inverse of rfftn.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.irfftn
+---@param dim? integer|integer[]|flame.options.irfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.irfftn  "backward"
 ---@return flame.Tensor
 function flame.irfftn(x, s, dim, norm) end
 Tensor.irfftn = flame.irfftn
@@ -4965,16 +5887,22 @@ function flame.is_signed(x) end
 Tensor.is_signed = flame.is_signed
 
 --- is x a tensor
----@param x any
+---@param x? table|any
 ---@return boolean
 function flame.is_tensor(x) end
+
+---@class flame.options.isclose
+---@field y? flame.Tensor
+---@field rtol? number  1e-5
+---@field atol? number  1e-8
+---@field equal_nan? boolean  false
 
 --- |x - y| <= atol + rtol |y|, element by element.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param rtol? number  1e-5
----@param atol? number  1e-8
----@param equal_nan? boolean  false
+---@param rtol? number|flame.options.isclose  1e-5
+---@param atol? number|flame.options.isclose  1e-8
+---@param equal_nan? boolean|flame.options.isclose  false
 ---@return flame.Tensor
 function flame.isclose(x, y, rtol, atol, equal_nan) end
 Tensor.isclose = flame.isclose
@@ -4987,12 +5915,16 @@ Tensor.isfinite = flame.isfinite
 
 Tensor.isfinite_ = flame.isfinite
 flame.isfinite_ = flame.isfinite
+---@class flame.options.isin
+---@field y? flame.Tensor|number
+---@field assume_unique? boolean  false
+---@field invert? boolean  false
+
 --- Is each element of x among those of y.
----@param x flame.Tensor
----@param y flame.Tensor
----@param o? table  {invert = false, assume_unique = false}
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
-function flame.isin(x, y, o) end
+function flame.isin(x, y) end
 Tensor.isin = flame.isin
 
 --- is x infinite
@@ -5029,16 +5961,27 @@ Tensor.isposinf = flame.isposinf
 function flame.isreal(x) end
 Tensor.isreal = flame.isreal
 
+---@class flame.options.istft
+---@field n_fft? integer
+---@field hop_length? integer
+---@field win_length? integer
+---@field window? flame.Tensor
+---@field center? boolean  true
+---@field normalized? boolean  false
+---@field onesided? boolean
+---@field length? integer
+
 --- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
+--- Without onesided it follows from the number of frequencies.
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param hop_length? any
----@param win_length? any
----@param window? flame.Tensor|table
----@param center? boolean|table  true
----@param normalized? boolean|table
----@param onesided? boolean|table  auto
----@param length? any
+---@param hop_length? integer|flame.options.istft
+---@param win_length? integer|flame.options.istft
+---@param window? flame.Tensor|flame.options.istft
+---@param center? boolean|flame.options.istft  true
+---@param normalized? boolean|flame.options.istft  false
+---@param onesided? boolean|flame.options.istft
+---@param length? integer|flame.options.istft
 ---@return flame.Tensor
 function flame.istft(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length) end
 Tensor.istft = flame.istft
@@ -5047,38 +5990,58 @@ Tensor.istft = flame.istft
 ---@return number|boolean
 function Tensor:item() end
 
+---@class flame.options.jacobian
+---@field x? flame.Tensor|table
+---@field create_graph? boolean  false
+
 --- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
 --- Several results give a list, and so do several inputs: [result][input].
 ---@param f function
----@param x flame.tensor|table
----@param o? table  {create_graph = false}
----@return any
-function flame.jacobian(f, x, o) end
+---@param x flame.Tensor|table
+---@return flame.Tensor|table
+function flame.jacobian(f, x) end
+
+---@class flame.options.jvp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
 
 --- f(x) and the product of its derivative with v: how the result moves when x moves along v.
---- The backward product is linear in its seed; its own derivative by the seed is this product.
+--- Without v it moves along ones. The backward product is linear in its seed; its own derivative by
+--- the seed is this product.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of x; ones
----@return any, any  values, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.jvp
+---@return flame.Tensor|flame.Tensor[] values
+---@return flame.Tensor|flame.Tensor[] products
 function flame.jvp(f, x, v) end
 
---- Kaiser's window, beta = 12; o: {periodic =, sym = not periodic, dtype =, device =}
+---@class flame.options.kaiser_window
+---@field periodic? boolean  true
+---@field beta? number  12.0
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
+
+--- Kaiser's window.
 ---@param n integer
----@param periodic? boolean
----@param beta? number
----@param o? table?
+---@param periodic? boolean|flame.options.kaiser_window  true
+---@param beta? number|flame.options.kaiser_window  12.0
 ---@return flame.Tensor
-function flame.kaiser_window(n, periodic, beta, o) end
+function flame.kaiser_window(n, periodic, beta) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
----@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, include=, …}
+---@param source string
 ---@return flame.Kernel
-function flame.kernel(spec) end
+function flame.kernel(source) end
+
+---@class flame.options.kernel_cache
+---@field what? "clear"
 
 --- Compiled kernels on disk: entries, bytes, and this context's hits and misses.
----@param what? string  "clear" removes them
+--- "clear" removes them.
+---@param what? "clear"|flame.options.kernel_cache
+---@overload fun(options: flame.options.kernel_cache): table
 ---@return table
 function flame.kernel_cache(what) end
 
@@ -5138,25 +6101,37 @@ Tensor.l1_loss = flame.l1_loss
 ---@return table
 function flame.last_error() end
 
---- normalised over the last axes, times w plus b
+---@class flame.options.layer_norm
+---@field shape? integer|integer[]
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+---@field eps? number  1e-5
+
+--- normalised over the last axes, of these sizes, times weight plus bias
 ---@param x flame.Tensor
 ---@param shape integer|integer[]
----@param w? flame.Tensor
----@param b? flame.Tensor
----@param eps? number
+---@param weight? flame.Tensor|flame.options.layer_norm
+---@param bias? flame.Tensor|flame.options.layer_norm
+---@param eps? number|flame.options.layer_norm  1e-5
 ---@return flame.Tensor
-function flame.layer_norm(x, shape, w, b, eps) end
+function flame.layer_norm(x, shape, weight, bias, eps) end
 Tensor.layer_norm = flame.layer_norm
 
+---@class flame.options.lcm
+---@field y? flame.Tensor|integer
+
 --- The least common multiple, not negative.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|integer
+---@param y flame.Tensor|integer
 ---@return flame.Tensor
 function flame.lcm(x, y) end
 Tensor.lcm = flame.lcm
 
 Tensor.lcm_ = flame.lcm
 flame.lcm_ = flame.lcm
+---@class flame.options.ldexp
+---@field y? flame.Tensor
+
 --- x * 2^y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5166,6 +6141,9 @@ Tensor.ldexp = flame.ldexp
 
 Tensor.ldexp_ = flame.ldexp
 flame.ldexp_ = flame.ldexp
+---@class flame.options.le
+---@field y? flame.Tensor|number
+
 --- is x1 at most x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5210,6 +6188,9 @@ Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
 flame.lerp_ = flame.lerp
+---@class flame.options.less
+---@field y? flame.Tensor|number
+
 --- The same as lt.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5219,6 +6200,9 @@ Tensor.less = flame.less
 
 Tensor.less_ = flame.less
 flame.less_ = flame.less
+---@class flame.options.less_equal
+---@field y? flame.Tensor|number
+
 --- The same as le.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5262,6 +6246,9 @@ function flame.linalg.addmm(x, mat1, mat2) end
 ---@return flame.Tensor
 function flame.linalg.baddbmm(x, batch1, batch2) end
 
+---@class flame.options.linalg.bmm
+---@field y? flame.Tensor
+
 --- products of two batches of matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5291,12 +6278,19 @@ function flame.linalg.cdist(x, y, p, compute_mode) end
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
+---@class flame.options.linalg.cholesky_ex
+---@field upper? boolean  false
+---@field check_errors? boolean  false
+
 --- Cholesky's triangle, and the order of the first leading minor that is not positive definite
---- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates.
----@param x flame.Tensor  (…, n, n)
----@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
----@return flame.Tensor, flame.Tensor
-function flame.linalg.cholesky_ex(x, ...) end
+--- (i32; 0: none), whose matrix gives NaN. It looks at values, so it evaluates. check_errors:
+--- raise as linalg.cholesky does.
+---@param x flame.Tensor
+---@param upper? boolean|flame.options.linalg.cholesky_ex  false
+---@param check_errors? boolean|flame.options.linalg.cholesky_ex  false
+---@return flame.Tensor L
+---@return flame.Tensor info
+function flame.linalg.cholesky_ex(x, upper, check_errors) end
 
 ---@class flame.options.linalg.cholesky_inverse
 ---@field upper? boolean  false
@@ -5369,35 +6363,51 @@ function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 ---@return flame.Tensor
 function flame.linalg.diagonal(x, offset, dim1, dim2) end
 
+---@class flame.options.linalg.dot
+---@field y? flame.Tensor
+
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.dot(x, y) end
 
+---@class flame.options.linalg.eigh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
+
 --- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of
 --- which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.eigh(x, o) end
-
---- eigenvalues of symmetric matrices
 ---@param x flame.Tensor
----@param o? table?
----@return flame.Tensor
-function flame.linalg.eigvalsh(x, o) end
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigh  "L"
+---@return flame.Tensor values
+---@return flame.Tensor vectors
+function flame.linalg.eigh(x, UPLO) end
 
---- sums of products by letters: "ij,jk->ik"
+---@class flame.options.linalg.eigvalsh
+---@field UPLO? "L"|"U"|"l"|"u"  "L"
+
+--- Eigenvalues of symmetric matrices, rising.
+---@param x flame.Tensor
+---@param UPLO? "L"|"U"|"l"|"u"|flame.options.linalg.eigvalsh  "L"
+---@return flame.Tensor
+function flame.linalg.eigvalsh(x, UPLO) end
+
+---@class flame.options.linalg.einsum
+---@field operands? flame.Tensor
+
+--- Sums of products by letters: "ij,jk->ik".
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.einsum(spec, ...) end
 
+---@class flame.options.linalg.householder_product
+---@field tau? flame.Tensor
+
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th
 --- column of x below the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
----@param x flame.Tensor  (…, m, n)
----@param tau flame.Tensor  (…, k), k <= n
+---@param x flame.Tensor
+---@param tau flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.householder_product(x, tau) end
 
@@ -5406,12 +6416,16 @@ function flame.linalg.householder_product(x, tau) end
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
 
+---@class flame.options.linalg.inv_ex
+---@field check_errors? boolean  false
+
 --- The inverse, and where the diagonal of U has its first 0 (i32; 0:
---- nowhere). Of a singular matrix: Inf.
----@param x flame.Tensor  (…, n, n)
----@param ... any  check_errors = false: raise as linalg.inv does
----@return flame.Tensor, flame.Tensor
-function flame.linalg.inv_ex(x, ...) end
+--- nowhere). Of a singular matrix: Inf. check_errors: raise as linalg.inv does.
+---@param x flame.Tensor
+---@param check_errors? boolean|flame.options.linalg.inv_ex  false
+---@return flame.Tensor inverse
+---@return flame.Tensor info
+function flame.linalg.inv_ex(x, check_errors) end
 
 --- Inverses. A singular matrix raises with its position in the batch.
 ---@param x flame.Tensor
@@ -5427,68 +6441,112 @@ function flame.linalg.inverse(x) end
 ---@return flame.Tensor
 function flame.linalg.kron(x, y) end
 
---- x = L D L' for symmetric matrices, as LAPACK packs it.
----@param x flame.Tensor  (…, n, n), of which the lower half is read
----@param o? table  {hermitian = false}
----@return flame.Tensor, flame.Tensor  LD, pivots (i32)
-function flame.linalg.ldl_factor(x, o) end
+---@class flame.options.linalg.ldl_factor
+---@field hermitian? boolean  false
+
+--- x = L D L' for symmetric matrices, of which the lower half is read, as LAPACK packs it.
+---@param x flame.Tensor
+---@return flame.Tensor LD
+---@return flame.Tensor pivots
+function flame.linalg.ldl_factor(x) end
+
+---@class flame.options.linalg.ldl_factor_ex
+---@field hermitian? boolean  false
+---@field check_errors? boolean  false
 
 --- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
 ---@param x flame.Tensor
----@param o? table  {hermitian = false, check_errors = false}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.ldl_factor_ex(x, o) end
+---@return flame.Tensor LD
+---@return flame.Tensor pivots
+---@return flame.Tensor info
+function flame.linalg.ldl_factor_ex(x) end
+
+---@class flame.options.linalg.ldl_solve
+---@field pivots? flame.Tensor
+---@field B? flame.Tensor
+---@field hermitian? boolean  false
 
 --- The solution of a x = b from ldl_factor's result for a. It looks at
 --- values, and has no gradient: backward raises.
----@param ld flame.Tensor  (…, n, n)
+---@param LD flame.Tensor
 ---@param pivots flame.Tensor
----@param b flame.Tensor  (…, n, k)
----@param o table?
+---@param B flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.ldl_solve(ld, pivots, b, o) end
+function flame.linalg.ldl_solve(LD, pivots, B) end
 
 --- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.logdet(x) end
 
+---@class flame.options.linalg.lstsq
+---@field b? flame.Tensor
+---@field rcond? number
+---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
+
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
 --- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param ... any
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lstsq(a, b, ...) end
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
+--- vector a matrix; rcond is max(m, n) eps where it is left out.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param rcond? number|flame.options.linalg.lstsq
+---@param driver? "gels"|"gelsy"|"gelsd"|"gelss"|flame.options.linalg.lstsq  "gelsy"
+---@return flame.Tensor solution
+---@return flame.Tensor residuals
+---@return flame.Tensor rank
+---@return flame.Tensor singular_values
+function flame.linalg.lstsq(a, b, rcond, driver) end
 
---- P, L, U with x = P L U, rows pivoted.
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lu(x, o) end
+---@class flame.options.linalg.lu
+---@field pivot? boolean  true
+
+--- P, L, U with x (…, m, n) = P L U, rows pivoted.
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu  true
+---@return flame.Tensor P
+---@return flame.Tensor L
+---@return flame.Tensor U
+function flame.linalg.lu(x, pivot) end
+
+---@class flame.options.linalg.lu_factor
+---@field pivot? boolean  true
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row
 --- i was swapped with row pivots[i].
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.lu_factor(x, o) end
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu_factor  true
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+function flame.linalg.lu_factor(x, pivot) end
+
+---@class flame.options.linalg.lu_factor_ex
+---@field pivot? boolean  true
 
 --- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
----@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lu_factor_ex(x, o) end
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.linalg.lu_factor_ex  true
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+---@return flame.Tensor info
+function flame.linalg.lu_factor_ex(x, pivot) end
+
+---@class flame.options.linalg.lu_solve
+---@field pivots? flame.Tensor
+---@field b? flame.Tensor
+---@field left? boolean  true
+---@field adjoint? boolean  false
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a
 --- transposed) from lu_factor's result.
----@param lu flame.Tensor  (…, n, n)
----@param pivots flame.Tensor  (…, n)
----@param b flame.Tensor  (…, n, k)
----@param o? table  {left = true, adjoint = false}
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
+---@param b flame.Tensor
 ---@return flame.Tensor
-function flame.linalg.lu_solve(lu, pivots, b, o) end
+function flame.linalg.lu_solve(lu, pivots, b) end
+
+---@class flame.options.linalg.matmul
+---@field y? flame.Tensor
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -5497,7 +6555,7 @@ function flame.linalg.lu_solve(lu, pivots, b, o) end
 function flame.linalg.matmul(x, y) end
 
 --- Exponentials of matrices.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
@@ -5516,23 +6574,36 @@ function flame.linalg.matrix_exp(x) end
 ---@return flame.Tensor
 function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 
+---@class flame.options.linalg.matrix_power
+---@field n? integer
+
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
 function flame.linalg.matrix_power(x, n) end
 
---- How many singular values count; i64.
----@param x flame.Tensor  (…, m, n)
----@param tol number|table?  absolute, or {atol =, rtol = max(m, n) eps, hermitian = false}
----@param o table?  after a number: {hermitian = false}
+---@class flame.options.linalg.matrix_rank
+---@field tol? number|flame.Tensor
+---@field hermitian? boolean  false
+---@field atol? number|flame.Tensor
+---@field rtol? number|flame.Tensor
+
+--- How many singular values count, i64: those above atol and rtol (max(m, n) eps) times the
+--- largest, or above tol.
+---@param x flame.Tensor
+---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
+---@param hermitian? boolean|flame.options.linalg.matrix_rank  false
 ---@return flame.Tensor
-function flame.linalg.matrix_rank(x, tol, o) end
+function flame.linalg.matrix_rank(x, tol, hermitian) end
 
 --- The last two axes exchanged.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.matrix_transpose(x) end
+
+---@class flame.options.linalg.mm
+---@field y? flame.Tensor
 
 --- product of two matrices
 ---@param x flame.Tensor
@@ -5541,9 +6612,12 @@ function flame.linalg.matrix_transpose(x) end
 function flame.linalg.mm(x, y) end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
----@param list flame.Tensor[]
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.linalg.multi_dot(list) end
+function flame.linalg.multi_dot(tensors) end
+
+---@class flame.options.linalg.mv
+---@field y? flame.Tensor
 
 --- matrix times vector
 ---@param x flame.Tensor
@@ -5574,18 +6648,28 @@ function flame.linalg.norm(x, ord, dim, keepdim) end
 ---@return flame.Tensor
 function flame.linalg.outer(x, y) end
 
---- Pseudo-inverses.
----@param x flame.Tensor  (…, m, n)
----@param rtol number|table?  {atol =, rtol = max(m, n) eps, hermitian = false}
----@param hermitian boolean?
+---@class flame.options.linalg.pinv
+---@field rtol? number|flame.Tensor
+---@field hermitian? boolean  false
+---@field atol? number|flame.Tensor
+
+--- Pseudo-inverses. Singular values up to atol, or rtol (max(m, n) eps) times the largest, count
+--- as 0.
+---@param x flame.Tensor
+---@param rtol? number|flame.Tensor|flame.options.linalg.pinv
+---@param hermitian? boolean|flame.options.linalg.pinv  false
 ---@return flame.Tensor
 function flame.linalg.pinv(x, rtol, hermitian) end
 
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
+---@class flame.options.linalg.qr
+---@field mode? "reduced"|"complete"|"r"  "reduced"
+
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
 ---@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
+---@param mode? "reduced"|"complete"|"r"|flame.options.linalg.qr  "reduced"
+---@return flame.Tensor Q
+---@return flame.Tensor R
 function flame.linalg.qr(x, mode) end
 
 --- Sign and logarithm of the absolute value of determinants.
@@ -5594,20 +6678,30 @@ function flame.linalg.qr(x, mode) end
 ---@return flame.Tensor logarithm
 function flame.linalg.slogdet(x) end
 
+---@class flame.options.linalg.solve
+---@field b? flame.Tensor
+---@field left? boolean  true
+
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param o table?
 ---@return flame.Tensor
-function flame.linalg.solve(a, b, o) end
+function flame.linalg.solve(a, b) end
+
+---@class flame.options.linalg.solve_ex
+---@field b? flame.Tensor
+---@field left? boolean  true
+---@field check_errors? boolean  false
 
 --- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its
 --- first 0 (i32; 0: nowhere). What a singular matrix gives is not finite.
----@param a flame.Tensor  (…, n, n)
----@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
----@param ... any  {left = true, check_errors = false}
----@return flame.Tensor, flame.Tensor
-function flame.linalg.solve_ex(a, b, ...) end
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param left? boolean|flame.options.linalg.solve_ex  true
+---@param check_errors? boolean|flame.options.linalg.solve_ex  false
+---@return flame.Tensor solution
+---@return flame.Tensor info
+function flame.linalg.solve_ex(a, b, left, check_errors) end
 
 ---@class flame.options.linalg.solve_triangular
 ---@field b? flame.Tensor
@@ -5624,13 +6718,18 @@ function flame.linalg.solve_ex(a, b, ...) end
 ---@return flame.Tensor
 function flame.linalg.solve_triangular(a, b, upper, left, unitriangular) end
 
---- U, S, V with x = U diag(S) V', as torch.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  some = true, compute_uv = true, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.svd(x, ...) end
+---@class flame.options.linalg.svd
+---@field full_matrices? boolean  true
 
---- singular values
+--- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it.
+---@param x flame.Tensor
+---@param full_matrices? boolean|flame.options.linalg.svd  true
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor Vh
+function flame.linalg.svd(x, full_matrices) end
+
+--- Singular values, falling.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.svdvals(x) end
@@ -5646,17 +6745,24 @@ function flame.linalg.svdvals(x) end
 ---@return flame.Tensor
 function flame.linalg.tensordot(x, y, dims) end
 
+---@class flame.options.linalg.tensorinv
+---@field ind? integer  2
+
 --- The inverse with respect to the first 'ind' axes and the rest.
 ---@param x flame.Tensor
----@param o table?
+---@param ind? integer|flame.options.linalg.tensorinv  2
 ---@return flame.Tensor
-function flame.linalg.tensorinv(x, o) end
+function flame.linalg.tensorinv(x, ind) end
+
+---@class flame.options.linalg.tensorsolve
+---@field b? flame.Tensor
+---@field dims? integer[]
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param dims? integer[]|table  or {dims =}
+---@param dims? integer[]|flame.options.linalg.tensorsolve
 ---@return flame.Tensor
 function flame.linalg.tensorsolve(a, b, dims) end
 
@@ -5699,37 +6805,56 @@ function flame.linalg.vecdot(x, y, dim) end
 ---@return flame.Tensor
 function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
---- x times w transposed, plus b
+---@class flame.options.linear
+---@field weight? flame.Tensor
+---@field bias? flame.Tensor
+
+--- x times weight transposed, plus bias
 ---@param x flame.Tensor
----@param w flame.Tensor
----@param b? flame.Tensor
+---@param weight flame.Tensor
+---@param bias? flame.Tensor|flame.options.linear
 ---@return flame.Tensor
-function flame.linear(x, w, b) end
+function flame.linear(x, weight, bias) end
 Tensor.linear = flame.linear
+
+---@class flame.options.linspace
+---@field last? number
+---@field n? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- n values from first to last, equally apart
 ---@param first number
 ---@param last number
 ---@param n integer
----@param o? table?
 ---@return flame.Tensor
-function flame.linspace(first, last, n, o) end
+function flame.linspace(first, last, n) end
+
+---@class flame.options.load
+---@field device? string
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits
 --- i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model
 --- in several files, "….index.json".
 ---@param path string
----@param options table?  {device = }: default the default device
----@return any
-function flame.load(path, options) end
+---@return flame.Tensor|table
+---@return table metadata
+function flame.load(path) end
+
+---@class flame.options.local_response_norm
+---@field size? integer
+---@field alpha? number  1e-4
+---@field beta? number  0.75
+---@field k? number  1
 
 --- x / (k + alpha * mean of x^2 over 'size' channels)^beta.
 ---@param x flame.Tensor
----@param size? integer|integer[]|table
----@param alpha? number|table  0.0001
----@param beta? number|table  0.75
----@param k? number|table  1
+---@param size integer
+---@param alpha? number|flame.options.local_response_norm  1e-4
+---@param beta? number|flame.options.local_response_norm  0.75
+---@param k? number|flame.options.local_response_norm  1
 ---@return flame.Tensor
 function flame.local_response_norm(x, size, alpha, beta, k) end
 Tensor.local_response_norm = flame.local_response_norm
@@ -5774,17 +6899,26 @@ Tensor.log_ndtr = flame.log_ndtr
 
 Tensor.log_ndtr_ = flame.log_ndtr
 flame.log_ndtr_ = flame.log_ndtr
---- x becomes e to the power of normal numbers of mean (1) and std (2)
----@param mean? number
----@param std? number
+---@class flame.options.log_normal_
+---@field mean? number  1
+---@field std? number  2
+
+--- x becomes e to the power of normal numbers of this mean and deviation.
+---@param mean? number|flame.options.log_normal_  1
+---@param std? number|flame.options.log_normal_  2
 ---@return flame.Tensor
 function Tensor:log_normal_(mean, std) end
 
+---@class flame.options.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- log of softmax
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.log_softmax
 ---@return flame.Tensor
-function flame.log_softmax(x, d) end
+function flame.log_softmax(x, dim, dtype) end
 Tensor.log_softmax = flame.log_softmax
 
 ---@class flame.options.logaddexp
@@ -5797,9 +6931,12 @@ Tensor.log_softmax = flame.log_softmax
 function flame.logaddexp(x, y) end
 Tensor.logaddexp = flame.logaddexp
 
+---@class flame.options.logaddexp2
+---@field y? flame.Tensor|number
+
 --- log2(2^x + 2^y).
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.logaddexp2(x, y) end
 Tensor.logaddexp2 = flame.logaddexp2
@@ -5824,6 +6961,9 @@ Tensor.logcumsumexp = flame.logcumsumexp
 function flame.logdet(x) end
 Tensor.logdet = flame.logdet
 
+---@class flame.options.logical_and
+---@field y? flame.Tensor|number
+
 --- are both not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5841,6 +6981,9 @@ Tensor.logical_not = flame.logical_not
 
 Tensor.logical_not_ = flame.logical_not
 flame.logical_not_ = flame.logical_not
+---@class flame.options.logical_or
+---@field y? flame.Tensor|number
+
 --- is one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5850,6 +6993,9 @@ Tensor.logical_or = flame.logical_or
 
 Tensor.logical_or_ = flame.logical_or
 flame.logical_or_ = flame.logical_or
+---@class flame.options.logical_xor
+---@field y? flame.Tensor|number
+
 --- is exactly one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5859,9 +7005,12 @@ Tensor.logical_xor = flame.logical_xor
 
 Tensor.logical_xor_ = flame.logical_xor
 flame.logical_xor_ = flame.logical_xor
+---@class flame.options.logit
+---@field eps? number
+
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
 ---@param x flame.Tensor
----@param eps number?
+---@param eps? number|flame.options.logit
 ---@return flame.Tensor
 function flame.logit(x, eps) end
 Tensor.logit = flame.logit
@@ -5876,60 +7025,108 @@ Tensor.logsigmoid = flame.logsigmoid
 
 Tensor.logsigmoid_ = flame.logsigmoid
 flame.logsigmoid_ = flame.logsigmoid
+---@class flame.options.logspace
+---@field last? number
+---@field n? integer
+---@field base? number  10.0
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param first number
 ---@param last number
 ---@param n integer
----@param base? number  10
----@param o? table  {dtype =, device =, requires_grad =}
+---@param base? number|flame.options.logspace  10.0
 ---@return flame.Tensor
-function flame.logspace(first, last, n, base, o) end
+function flame.logspace(first, last, n, base) end
+
+---@class flame.options.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
 
 --- log(sum(exp(x))) without overflow
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.logsumexp
+---@param keepdim? boolean|flame.options.logsumexp  false
 ---@return flame.Tensor
-function flame.logsumexp(x, d, o) end
+function flame.logsumexp(x, dim, keepdim) end
 Tensor.logsumexp = flame.logsumexp
 
 --- as i64
 ---@return flame.Tensor
 function Tensor:long() end
 
---- lp of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool1d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool1d
+---@param ceil_mode? boolean|flame.options.lp_pool1d  false
 ---@return flame.Tensor
-function flame.lp_pool1d(x, size, o) end
+function flame.lp_pool1d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool1d = flame.lp_pool1d
 
---- lp of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool2d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool2d
+---@param ceil_mode? boolean|flame.options.lp_pool2d  false
 ---@return flame.Tensor
-function flame.lp_pool2d(x, size, o) end
+function flame.lp_pool2d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool2d = flame.lp_pool2d
 
---- lp of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.lp_pool3d
+---@field norm_type? number
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field ceil_mode? boolean  false
+
+--- (sum of x^norm_type over the window)^(1 / norm_type), as PyTorch has it.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param norm_type number
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.lp_pool3d
+---@param ceil_mode? boolean|flame.options.lp_pool3d  false
 ---@return flame.Tensor
-function flame.lp_pool3d(x, size, o) end
+function flame.lp_pool3d(x, norm_type, kernel_size, stride, ceil_mode) end
 Tensor.lp_pool3d = flame.lp_pool3d
+
+---@class flame.options.lstsq
+---@field b? flame.Tensor
+---@field rcond? number
+---@field driver? "gels"|"gelsy"|"gelsd"|"gelss"  "gelsy"
 
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a
 --- has more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular
---- values ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param ... any
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-function flame.lstsq(a, b, ...) end
+--- values ("gelsd" and "gelss"; else empty), as PyTorch has it. b is (…, m, k), or (…, m) for one
+--- vector a matrix; rcond is max(m, n) eps where it is left out.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param rcond? number|flame.options.lstsq
+---@param driver? "gels"|"gelsy"|"gelsd"|"gelss"|flame.options.lstsq  "gelsy"
+---@return flame.Tensor solution
+---@return flame.Tensor residuals
+---@return flame.Tensor rank
+---@return flame.Tensor singular_values
+function flame.lstsq(a, b, rcond, driver) end
 Tensor.lstsq = flame.lstsq
+
+---@class flame.options.lt
+---@field y? flame.Tensor|number
 
 --- is x1 below x2
 ---@param x flame.Tensor|number
@@ -5940,32 +7137,46 @@ Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
 flame.lt_ = flame.lt
+---@class flame.options.lu
+---@field pivot? boolean  true
+---@field get_infos? boolean  false
+
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
----@param x flame.Tensor  (…, m, n)
----@param pivot? boolean|table  true
----@param get_infos? any
----@return flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@param pivot? boolean|flame.options.lu  true
+---@param get_infos? boolean|flame.options.lu  false
+---@return flame.Tensor LU
+---@return flame.Tensor pivots
+---@return flame.Tensor? info
 function flame.lu(x, pivot, get_infos) end
 Tensor.lu = flame.lu
 
---- The solution of a x = b (or x a = b with left = false; adjoint: of a
---- transposed) from lu_factor's result.
----@param b flame.Tensor  (…, n, k)
----@param lu flame.Tensor  (…, n, n)
----@param pivots flame.Tensor  (…, n)
+---@class flame.options.lu_solve
+---@field lu? flame.Tensor
+---@field pivots? flame.Tensor
+
+--- linalg.lu_solve with the right side first, as torch.lu_solve has it.
+---@param b flame.Tensor
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
 ---@return flame.Tensor
 function flame.lu_solve(b, lu, pivots) end
 Tensor.lu_solve = flame.lu_solve
 
+---@class flame.options.lu_unpack
+---@field pivots? flame.Tensor
+
 --- P, L and U of lu_factor's result.
----@param lu flame.Tensor  (…, m, n)
----@param pivots flame.Tensor  (…, k)
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@param lu flame.Tensor
+---@param pivots flame.Tensor
+---@return flame.Tensor P
+---@return flame.Tensor L
+---@return flame.Tensor U
 function flame.lu_unpack(lu, pivots) end
 
 --- The same as seed.
----@param n integer
-function flame.manual_seed(n) end
+---@param seed integer
+function flame.manual_seed(seed) end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 --- broadcasts, fuses with what is around it, and differentiates.
@@ -5989,16 +7200,32 @@ function flame.map(text) end
 function flame.margin_ranking_loss(x1, x2, target, margin, reduction) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
+---@class flame.options.masked_fill
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
 --- the value where mask holds, else x
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
----@param value number|flame.Tensor
+---@param value flame.Tensor|number|boolean
 ---@return flame.Tensor
 function flame.masked_fill(x, mask, value) end
 Tensor.masked_fill = flame.masked_fill
 
-Tensor.masked_fill_ = flame.masked_fill
-flame.masked_fill_ = flame.masked_fill
+---@class flame.options.masked_fill_
+---@field mask? flame.Tensor
+---@field value? flame.Tensor|number|boolean
+
+--- x becomes x:masked_fill(…)
+---@param mask flame.Tensor
+---@param value flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:masked_fill_(mask, value) end
+
+---@class flame.options.masked_scatter
+---@field mask? flame.Tensor
+---@field src? flame.Tensor
+
 --- x where mask is false; where it is true the elements of src, in order.
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
@@ -6009,12 +7236,18 @@ Tensor.masked_scatter = flame.masked_scatter
 
 Tensor.masked_scatter_ = flame.masked_scatter
 flame.masked_scatter_ = flame.masked_scatter
+---@class flame.options.masked_select
+---@field mask? flame.Tensor
+
 --- the elements where mask holds, as one axis
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
 ---@return flame.Tensor
 function flame.masked_select(x, mask) end
 Tensor.masked_select = flame.masked_select
+
+---@class flame.options.matmul
+---@field y? flame.Tensor
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -6024,77 +7257,156 @@ function flame.matmul(x, y) end
 Tensor.matmul = flame.matmul
 
 --- Exponentials of matrices.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.matrix_exp(x) end
 Tensor.matrix_exp = flame.matrix_exp
 
+---@class flame.options.matrix_power
+---@field n? integer
+
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor  (…, n, n)
+---@param x flame.Tensor
 ---@param n integer
 ---@return flame.Tensor
 function flame.matrix_power(x, n) end
 Tensor.matrix_power = flame.matrix_power
 
+---@class flame.options.max
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- largest; with one axis values and positions; with a tensor the larger of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.max(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.max  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.max(x, dim, keepdim) end
 Tensor.max = flame.max
 
---- max of windows over the last 1 axes; o: {stride, padding, …}
+---@class flame.options.max_pool1d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool1d
+---@param padding? integer|integer[]|flame.options.max_pool1d  0
+---@param dilation? integer|integer[]|flame.options.max_pool1d  1
+---@param ceil_mode? boolean|flame.options.max_pool1d  false
+---@param return_indices? boolean|flame.options.max_pool1d  false
 ---@return flame.Tensor
-function flame.max_pool1d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool1d = flame.max_pool1d
 
---- max of windows over the last 2 axes; o: {stride, padding, …}
+---@class flame.options.max_pool2d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool2d
+---@param padding? integer|integer[]|flame.options.max_pool2d  0
+---@param dilation? integer|integer[]|flame.options.max_pool2d  1
+---@param ceil_mode? boolean|flame.options.max_pool2d  false
+---@param return_indices? boolean|flame.options.max_pool2d  false
 ---@return flame.Tensor
-function flame.max_pool2d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool2d = flame.max_pool2d
 
---- max of windows over the last 3 axes; o: {stride, padding, …}
+---@class flame.options.max_pool3d
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field dilation? integer|integer[]  1
+---@field ceil_mode? boolean  false
+---@field return_indices? boolean  false
+
+--- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size where it is left out.
+--- Positions count the plane's elements from 1.
 ---@param x flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_pool3d
+---@param padding? integer|integer[]|flame.options.max_pool3d  0
+---@param dilation? integer|integer[]|flame.options.max_pool3d  1
+---@param ceil_mode? boolean|flame.options.max_pool3d  false
+---@param return_indices? boolean|flame.options.max_pool3d  false
 ---@return flame.Tensor
-function flame.max_pool3d(x, size, o) end
+---@return flame.Tensor? positions
+function flame.max_pool3d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 Tensor.max_pool3d = flame.max_pool3d
 
---- values back at the positions max_pool1d gave
+---@class flame.options.max_unpool1d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool1d
+---@param padding? integer|integer[]|flame.options.max_unpool1d  0
+---@param output_size? integer[]|flame.options.max_unpool1d
 ---@return flame.Tensor
-function flame.max_unpool1d(x, idx, size, o) end
+function flame.max_unpool1d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool1d = flame.max_unpool1d
 
---- values back at the positions max_pool2d gave
+---@class flame.options.max_unpool2d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool2d
+---@param padding? integer|integer[]|flame.options.max_unpool2d  0
+---@param output_size? integer[]|flame.options.max_unpool2d
 ---@return flame.Tensor
-function flame.max_unpool2d(x, idx, size, o) end
+function flame.max_unpool2d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool2d = flame.max_unpool2d
 
---- values back at the positions max_pool3d gave
+---@class flame.options.max_unpool3d
+---@field indices? flame.Tensor
+---@field kernel_size? integer|integer[]
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]  0
+---@field output_size? integer[]
+
+--- Values of x back at the positions that max_pool gave.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param size integer|integer[]
----@param o? table?
+---@param indices flame.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]|flame.options.max_unpool3d
+---@param padding? integer|integer[]|flame.options.max_unpool3d  0
+---@param output_size? integer[]|flame.options.max_unpool3d
 ---@return flame.Tensor
-function flame.max_unpool3d(x, idx, size, o) end
+function flame.max_unpool3d(x, indices, kernel_size, stride, padding, output_size) end
 Tensor.max_unpool3d = flame.max_unpool3d
+
+---@class flame.options.maximum
+---@field y? flame.Tensor|number
 
 --- the larger; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
@@ -6105,12 +7417,17 @@ Tensor.maximum = flame.maximum
 
 Tensor.maximum_ = flame.maximum
 flame.maximum_ = flame.maximum
---- mean; o: {keepdim = false}
+---@class flame.options.mean
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- mean
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.mean
+---@param keepdim? boolean|flame.options.mean  false
 ---@return flame.Tensor
-function flame.mean(x, d, o) end
+function flame.mean(x, dim, keepdim) end
 Tensor.mean = flame.mean
 
 ---@class flame.options.median
@@ -6127,8 +7444,12 @@ Tensor.mean = flame.mean
 function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
+---@class flame.options.memory
+---@field device? "reset_peak"|string
+
 --- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
----@param device? string
+---@param device? "reset_peak"|string|flame.options.memory
+---@overload fun(options: flame.options.memory): table
 ---@return table
 function flame.memory(device) end
 
@@ -6142,14 +7463,21 @@ function flame.memory(device) end
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
 
+---@class flame.options.min
+---@field dim? integer
+---@field keepdim? boolean  false
+
 --- smallest; with one axis values and positions; with a tensor the smaller of the two
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
----@return flame.Tensor
----@return flame.Tensor
-function flame.min(x, d, o) end
+---@param dim integer
+---@param keepdim? boolean|flame.options.min  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.min(x, dim, keepdim) end
 Tensor.min = flame.min
+
+---@class flame.options.minimum
+---@field y? flame.Tensor|number
 
 --- the smaller; NaN wins; ties share the gradient
 ---@param x flame.Tensor|number
@@ -6168,12 +7496,18 @@ Tensor.mish = flame.mish
 
 Tensor.mish_ = flame.mish
 flame.mish_ = flame.mish
+---@class flame.options.mm
+---@field y? flame.Tensor
+
 --- product of two matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.mm(x, y) end
 Tensor.mm = flame.mm
+
+---@class flame.options.mod
+---@field y? flame.Tensor|number
 
 --- remainder with the sign of x2
 ---@param x flame.Tensor|number
@@ -6184,12 +7518,17 @@ Tensor.mod = flame.mod
 
 Tensor.mod_ = flame.mod
 flame.mod_ = flame.mod
+---@class flame.options.mode
+---@field dim? integer  -1
+---@field keepdim? boolean  false
+
 --- The most frequent value along d, the smallest of several, and its last position.
 ---@param x flame.Tensor
----@param d? integer  -1
----@param o? table  {keepdim = false}
----@return flame.Tensor, flame.Tensor  values, positions
-function flame.mode(x, d, o) end
+---@param dim? integer|flame.options.mode  -1
+---@param keepdim? boolean|flame.options.mode  false
+---@return flame.Tensor values
+---@return flame.Tensor positions
+function flame.mode(x, dim, keepdim) end
 Tensor.mode = flame.mode
 
 ---@class flame.options.moveaxis
@@ -6233,6 +7572,9 @@ Tensor.mse_loss = flame.mse_loss
 ---@return flame.Tensor
 function flame.msort(x) end
 Tensor.msort = flame.msort
+
+---@class flame.options.mul
+---@field y? flame.Tensor|number
 
 --- product
 ---@param x flame.Tensor|number
@@ -6290,13 +7632,20 @@ Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
 function flame.multilabel_soft_margin_loss(input, target, weight, reduction) end
 Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 
+---@class flame.options.multinomial
+---@field n? integer
+---@field replacement? boolean  false
+
 --- n positions drawn from each row of probs (any non-negative weights).
 ---@param probs flame.Tensor
 ---@param n integer
----@param replacement? boolean|table
+---@param replacement? boolean|flame.options.multinomial  false
 ---@return flame.Tensor
 function flame.multinomial(probs, n, replacement) end
 Tensor.multinomial = flame.multinomial
+
+---@class flame.options.multiply
+---@field y? flame.Tensor|number
 
 --- The same as mul.
 ---@param x flame.Tensor|number
@@ -6307,12 +7656,18 @@ Tensor.multiply = flame.multiply
 
 Tensor.multiply_ = flame.multiply
 flame.multiply_ = flame.multiply
+---@class flame.options.mv
+---@field y? flame.Tensor
+
 --- matrix times vector
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.mv(x, y) end
 Tensor.mv = flame.mv
+
+---@class flame.options.mvlgamma
+---@field p? integer
 
 --- Logarithm of the gamma function of p dimensions.
 ---@param x flame.Tensor
@@ -6339,12 +7694,17 @@ Tensor.nan_to_num = flame.nan_to_num
 
 Tensor.nan_to_num_ = flame.nan_to_num
 flame.nan_to_num_ = flame.nan_to_num
+---@class flame.options.nanmean
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
 --- Mean of what is not NaN.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
+---@param dim? integer|integer[]|flame.options.nanmean
+---@param keepdim? boolean|flame.options.nanmean  false
 ---@return flame.Tensor
-function flame.nanmean(x, d, o) end
+function flame.nanmean(x, dim, keepdim) end
 Tensor.nanmean = flame.nanmean
 
 ---@class flame.options.nanmedian
@@ -6360,46 +7720,67 @@ Tensor.nanmean = flame.nanmean
 function flame.nanmedian(x, dim, keepdim) end
 Tensor.nanmedian = flame.nanmedian
 
+---@class flame.options.nanquantile
+---@field q? number|flame.Tensor
+---@field dim? integer
+---@field keepdim? boolean  false
+---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
+
 --- quantile of what is not NaN; NaN where nothing else is.
 ---@param x flame.Tensor
----@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {interpolation =}
+---@param q number|flame.Tensor
+---@param dim? integer|flame.options.nanquantile
+---@param keepdim? boolean|flame.options.nanquantile  false
 ---@return flame.Tensor
 function flame.nanquantile(x, q, dim, keepdim) end
 Tensor.nanquantile = flame.nanquantile
 
+---@class flame.options.nansum
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
 --- Sum of what is not NaN.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
+---@param dim? integer|integer[]|flame.options.nansum
+---@param keepdim? boolean|flame.options.nansum  false
 ---@return flame.Tensor
-function flame.nansum(x, d, o) end
+function flame.nansum(x, dim, keepdim) end
 Tensor.nansum = flame.nansum
 
---- n positions of an axis from 'first' on
+---@class flame.options.narrow
+---@field dim? integer
+---@field start? integer
+---@field length? integer
+
+--- so many positions of an axis from start on
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow(x, d, first, n) end
+function flame.narrow(x, dim, start, length) end
 Tensor.narrow = flame.narrow
+
+---@class flame.options.narrow_copy
+---@field dim? integer
+---@field start? integer
+---@field length? integer
 
 --- The same as narrow.
 ---@param x flame.Tensor
----@param d integer
----@param first integer
----@param n integer
+---@param dim integer
+---@param start integer
+---@param length integer
 ---@return flame.Tensor
-function flame.narrow_copy(x, d, first, n) end
+function flame.narrow_copy(x, dim, start, length) end
 Tensor.narrow_copy = flame.narrow_copy
 
 --- bytes of the elements
 ---@return integer
 function Tensor:nbytes() end
 
---- number of axes
+--- The same as dim.
 ---@return integer
 function Tensor:ndimension() end
 
@@ -6419,6 +7800,9 @@ Tensor.ndtri = flame.ndtri
 
 Tensor.ndtri_ = flame.ndtri
 flame.ndtri_ = flame.ndtri
+---@class flame.options.ne
+---@field y? flame.Tensor|number
+
 --- is x1 different from x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -6444,37 +7828,69 @@ Tensor.negative = flame.negative
 
 Tensor.negative_ = flame.negative
 flame.negative_ = flame.negative
---- number of elements
+--- The same as numel.
 ---@return integer
 function Tensor:nelement() end
 
---- zeros of x's dtype and device
+---@class flame.options.new_empty
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Zeros of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_empty(...) end
 
---- the value everywhere, of x's dtype and device
----@param shape integer|integer[]
----@param value number
----@param o? table?
----@return flame.Tensor
-function Tensor:new_full(shape, value, o) end
+---@class flame.options.new_full
+---@field shape? integer|integer[]
+---@field value? number|boolean
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- ones of x's dtype and device
+--- The value everywhere, of x's dtype and device.
+---@param shape integer|integer[]
+---@param value number|boolean
+---@return flame.Tensor
+function Tensor:new_full(shape, value) end
+
+---@class flame.options.new_ones
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Ones of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_ones(...) end
 
---- a tensor of x's dtype and device
----@param values table
----@param o? table?
----@return flame.Tensor
-function Tensor:new_tensor(values, o) end
+---@class flame.options.new_tensor
+---@field values? number|boolean|table
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- zeros of x's dtype and device
+--- A tensor of the values, of x's dtype and device.
+---@param values number|boolean|table
+---@return flame.Tensor
+function Tensor:new_tensor(values) end
+
+---@class flame.options.new_zeros
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- Zeros of x's dtype and device.
 ---@param ... integer
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
+
+---@class flame.options.nextafter
+---@field y? flame.Tensor
 
 --- The next float after x towards y. It has no gradient: backward raises.
 ---@param x flame.Tensor
@@ -9643,9 +11059,9 @@ function nn.utils.vector_to_parameters(vec, parameters) end
 function nn.utils.weight_norm(module, name, dim) end
 
 --- without tracking: calls f, or gives a guard for <close>
----@param f? function
+---@param f function
 ---@param ... any
----@return any
+---@return any ...
 function flame.no_grad(f, ...) end
 
 ---@class flame.options.nonzero
@@ -9674,28 +11090,46 @@ Tensor.nonzero = flame.nonzero
 function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
 
---- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
+---@class flame.options.normal
+---@field mean? number  0
+---@field std? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- normal numbers; of tensors one for each of their elements
 ---@param shape integer|integer[]
----@param mean? number
----@param std? number
----@param o? table?
+---@param mean? number|flame.options.normal  0
+---@param std? number|flame.options.normal  1
 ---@return flame.Tensor
-function flame.normal(shape, mean, std, o) end
+function flame.normal(shape, mean, std) end
+
+---@class flame.options.normal_
+---@field mean? number  0
+---@field std? number  1
 
 --- x becomes normal numbers
----@param mean? number
----@param std? number
+---@param mean? number|flame.options.normal_  0
+---@param std? number|flame.options.normal_  1
 ---@return flame.Tensor
 function Tensor:normal_(mean, std) end
 
---- x over its p-norm along d, the norm at least eps.
+---@class flame.options.normalize
+---@field p? number  2
+---@field dim? integer|integer[]  2
+---@field eps? number  1e-12
+
+--- x over its p-norm along dim, the norm at least eps.
 ---@param x flame.Tensor
----@param p? number  2
----@param d? integer  2
----@param eps? number  1e-12
+---@param p? number|flame.options.normalize  2
+---@param dim? integer|integer[]|flame.options.normalize  2
+---@param eps? number|flame.options.normalize  1e-12
 ---@return flame.Tensor
-function flame.normalize(x, p, d, eps) end
+function flame.normalize(x, p, dim, eps) end
 Tensor.normalize = flame.normalize
+
+---@class flame.options.not_equal
+---@field y? flame.Tensor|number
 
 --- The same as ne.
 ---@param x flame.Tensor|number
@@ -9712,30 +11146,49 @@ flame.not_equal_ = flame.not_equal
 function flame.numel(x) end
 Tensor.numel = flame.numel
 
---- Nuttall's minimal window of four cosines; o: {periodic =, sym = not periodic, dtype =, device =}
----@param n integer
----@param periodic? boolean
----@param o? table?
----@return flame.Tensor
-function flame.nuttall_window(n, periodic, o) end
+---@class flame.options.nuttall_window
+---@field periodic? boolean  true
+---@field sym? boolean
+---@field dtype? string
+---@field device? string
 
---- 1 at each id's position, 0 elsewhere
----@param ids flame.Tensor
----@param n? integer
+--- Nuttall's minimal window of four cosines.
+---@param n integer
+---@param periodic? boolean|flame.options.nuttall_window  true
 ---@return flame.Tensor
-function flame.one_hot(ids, n) end
+function flame.nuttall_window(n, periodic) end
+
+---@class flame.options.one_hot
+---@field num_classes? integer  -1
+
+--- 1 at each id's position, 0 elsewhere; -1: as many classes as the largest id
+---@param ids flame.Tensor
+---@param num_classes? integer|flame.options.one_hot  -1
+---@return flame.Tensor
+function flame.one_hot(ids, num_classes) end
 Tensor.one_hot = flame.one_hot
 
---- ones of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.ones
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- ones of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.ones): flame.Tensor
 ---@return flame.Tensor
 function flame.ones(...) end
 
+---@class flame.options.ones_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- ones of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.ones_like(x, o) end
+function flame.ones_like(x) end
 Tensor.ones_like = flame.ones_like
 
 ---@class flame.options.optim.ASGD
@@ -10587,20 +12040,29 @@ function optim.schedule.sequential(opt, schedules, milestones) end
 ---@return flame.Schedule
 function optim.schedule.step(opt, step_size, gamma) end
 
---- the same as linalg.householder_product
+---@class flame.options.orgqr
+---@field tau? flame.Tensor
+
+--- linalg.householder_product under its older name.
 ---@param x flame.Tensor
 ---@param tau flame.Tensor
 ---@return flame.Tensor
 function flame.orgqr(x, tau) end
 Tensor.orgqr = flame.orgqr
 
+---@class flame.options.ormqr
+---@field tau? flame.Tensor
+---@field c? flame.Tensor
+---@field left? boolean  true
+---@field transpose? boolean  false
+
 --- c multiplied with the Q of the reflections in x and tau, from the left or
 --- the right, or with Q transposed.
----@param x flame.Tensor  (…, m, k)
----@param tau flame.Tensor  (…, k)
----@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
----@param left? boolean|table  true
----@param transpose? any
+---@param x flame.Tensor
+---@param tau flame.Tensor
+---@param c flame.Tensor
+---@param left? boolean|flame.options.ormqr  true
+---@param transpose? boolean|flame.options.ormqr  false
 ---@return flame.Tensor
 function flame.ormqr(x, tau, c, left, transpose) end
 Tensor.ormqr = flame.ormqr
@@ -10615,40 +12077,66 @@ Tensor.ormqr = flame.ormqr
 function flame.outer(x, y) end
 Tensor.outer = flame.outer
 
---- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
+---@class flame.options.pad
+---@field pad? integer[]
+---@field mode? "constant"|"reflect"|"replicate"|"circular"  "constant"
+---@field value? number|boolean  0
+
+--- x with so many elements more, or with a negative number fewer, before and after each axis: pad
+--- is {before, after, …}, pairs from the last axis backwards. value: of the mode "constant".
 ---@param x flame.Tensor
----@param pairs_of integer[]
----@param o? string|table  mode, or {mode = "constant", value = 0}
----@param value? number|boolean
+---@param pad integer[]
+---@param mode? "constant"|"reflect"|"replicate"|"circular"|flame.options.pad  "constant"
+---@param value? number|boolean|flame.options.pad  0
 ---@return flame.Tensor
-function flame.pad(x, pairs_of, o, value) end
+function flame.pad(x, pad, mode, value) end
 Tensor.pad = flame.pad
+
+---@class flame.options.pairwise_distance
+---@field y? flame.Tensor
+---@field p? number  2
+---@field eps? number  1e-6
+---@field keepdim? boolean  false
 
 --- p-norm of x - y + eps over the last axis.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param p? number  2
----@param eps? number  1e-6
----@param keepdim? boolean  false
+---@param p? number|flame.options.pairwise_distance  2
+---@param eps? number|flame.options.pairwise_distance  1e-6
+---@param keepdim? boolean|flame.options.pairwise_distance  false
 ---@return flame.Tensor
 function flame.pairwise_distance(x, y, p, eps, keepdim) end
 Tensor.pairwise_distance = flame.pairwise_distance
 
---- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
----@param x flame.Tensor  (…, m, n)
----@param q? number|table  6
----@param center? boolean|table  true
----@param niter? number|table  2
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@class flame.options.pca_lowrank
+---@field q? integer  6
+---@field center? boolean  true
+---@field niter? integer  2
+
+--- svd_lowrank of x less the mean of its rows: the q principal components of the rows, as many as
+--- there can be.
+---@param x flame.Tensor
+---@param q? integer|flame.options.pca_lowrank  6
+---@param center? boolean|flame.options.pca_lowrank  true
+---@param niter? integer|flame.options.pca_lowrank  2
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
 function flame.pca_lowrank(x, q, center, niter) end
 Tensor.pca_lowrank = flame.pca_lowrank
 
+---@class flame.options.pdist
+---@field p? number  2
+
 --- Distances of all pairs of rows, the first with the second, third, …
 ---@param x flame.Tensor
----@param p? number  2
+---@param p? number|flame.options.pdist  2
 ---@return flame.Tensor
 function flame.pdist(x, p) end
 Tensor.pdist = flame.pdist
+
+---@class flame.options.permute
+---@field dims? integer
 
 --- axes in another order
 ---@param x flame.Tensor
@@ -10657,25 +12145,34 @@ Tensor.pdist = flame.pdist
 function flame.permute(x, ...) end
 Tensor.permute = flame.permute
 
---- the pseudoinverse
+---@class flame.options.pinverse
+---@field rcond? number|flame.Tensor  1e-15
+
+--- The pseudo-inverse. Singular values up to rcond times the largest count as 0.
 ---@param x flame.Tensor
----@param o? table?
+---@param rcond? number|flame.Tensor|flame.options.pinverse  1e-15
 ---@return flame.Tensor
-function flame.pinverse(x, o) end
+function flame.pinverse(x, rcond) end
 Tensor.pinverse = flame.pinverse
+
+---@class flame.options.pixel_shuffle
+---@field upscale_factor? integer
 
 --- (…, c r r, h, w) to (…, c, h r, w r).
 ---@param x flame.Tensor
----@param factor integer
+---@param upscale_factor integer
 ---@return flame.Tensor
-function flame.pixel_shuffle(x, factor) end
+function flame.pixel_shuffle(x, upscale_factor) end
 Tensor.pixel_shuffle = flame.pixel_shuffle
+
+---@class flame.options.pixel_unshuffle
+---@field downscale_factor? integer
 
 --- (…, c, h r, w r) to (…, c r r, h, w).
 ---@param x flame.Tensor
----@param factor integer
+---@param downscale_factor integer
 ---@return flame.Tensor
-function flame.pixel_unshuffle(x, factor) end
+function flame.pixel_unshuffle(x, downscale_factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
 --- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they
@@ -10750,7 +12247,7 @@ function plot.save(p, path, options) end
 function plot.scatter(x, y, options) end
 
 --- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
----@param x flame.Tensor  means, 0 or more
+---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.poisson(x) end
 Tensor.poisson = flame.poisson
@@ -10773,8 +12270,11 @@ Tensor.poisson = flame.poisson
 function flame.poisson_nll_loss(input, target, log_input, full, eps, reduction) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
+---@class flame.options.polygamma
+---@field x? flame.Tensor
+
 --- The n-th derivative of digamma.
----@param n integer  0, 1, …
+---@param n integer
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.polygamma(n, x) end
@@ -10790,6 +12290,9 @@ Tensor.positive = flame.positive
 
 Tensor.positive_ = flame.positive
 flame.positive_ = flame.positive
+---@class flame.options.pow
+---@field y? flame.Tensor|number
+
 --- x1 to the power x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -10799,19 +12302,27 @@ Tensor.pow = flame.pow
 
 Tensor.pow_ = flame.pow
 flame.pow_ = flame.pow
---- x where it is above 0, else w x; w has one element, or one a channel (axis 2).
+---@class flame.options.prelu
+---@field weight? flame.Tensor
+
+--- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
 ---@param x flame.Tensor
----@param w flame.Tensor
+---@param weight flame.Tensor
 ---@return flame.Tensor
-function flame.prelu(x, w) end
+function flame.prelu(x, weight) end
 Tensor.prelu = flame.prelu
 
---- product; o: {keepdim = false}
+---@class flame.options.prod
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- product
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.prod
+---@param keepdim? boolean|flame.options.prod  false
 ---@return flame.Tensor
-function flame.prod(x, d, o) end
+function flame.prod(x, dim, keepdim) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
@@ -10819,9 +12330,11 @@ Tensor.prod = flame.prod
 --- bytes_moved, copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+---@param f function
 ---@param ... any
----@return any
-function flame.profile(...) end
+---@return flame.Profile
+---@return any ...
+function flame.profile(f, ...) end
 
 ---@class flame.options.promote_types
 ---@field b? string
@@ -10832,30 +12345,46 @@ function flame.profile(...) end
 ---@return string
 function flame.promote_types(a, b) end
 
---- x with src at positions counted over all elements; {accumulate = true} adds.
+---@class flame.options.put
+---@field index? flame.Tensor
+---@field source? flame.Tensor
+---@field accumulate? boolean  false
+
+--- x with source at positions counted over all elements; {accumulate = true} adds.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param src flame.Tensor
----@param o? boolean|table  accumulate, or {accumulate = false}
+---@param index flame.Tensor
+---@param source flame.Tensor
+---@param accumulate? boolean|flame.options.put  false
 ---@return flame.Tensor
-function flame.put(x, idx, src, o) end
+function flame.put(x, index, source, accumulate) end
 Tensor.put = flame.put
 
 Tensor.put_ = flame.put
 flame.put_ = flame.put
---- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced",
---- "complete", or "r" (R alone).
+---@class flame.options.qr
+---@field mode? "reduced"|"complete"|"r"  "reduced"
+
+--- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R
+--- alone); some = false is "complete".
 ---@param x flame.Tensor
----@param mode string?
----@return flame.Tensor, flame.Tensor
+---@param mode? "reduced"|"complete"|"r"|flame.options.qr  "reduced"
+---@return flame.Tensor Q
+---@return flame.Tensor R
 function flame.qr(x, mode) end
 Tensor.qr = flame.qr
 
---- The value below which a share q of the elements lies, between neighbours by interpolation.
+---@class flame.options.quantile
+---@field q? number|flame.Tensor
+---@field dim? integer
+---@field keepdim? boolean  false
+---@field interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest"  "linear"
+
+--- The value below which a share q (0 to 1) of the elements lies, between neighbours by
+--- interpolation; several shares come along a new first axis.
 ---@param x flame.Tensor
----@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param dim? integer|integer[]|table
----@param keepdim? boolean|table  the table: also {interpolation =}
+---@param q number|flame.Tensor
+---@param dim? integer|flame.options.quantile
+---@param keepdim? boolean|flame.options.quantile  false
 ---@return flame.Tensor
 function flame.quantile(x, q, dim, keepdim) end
 Tensor.quantile = flame.quantile
@@ -10868,60 +12397,99 @@ Tensor.rad2deg = flame.rad2deg
 
 Tensor.rad2deg_ = flame.rad2deg
 flame.rad2deg_ = flame.rad2deg
---- uniform numbers in [0, 1) of this shape, then options
+---@class flame.options.rand
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- uniform numbers in [0, 1) of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.rand): flame.Tensor
 ---@return flame.Tensor
 function flame.rand(...) end
 
+---@class flame.options.rand_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- uniform numbers in [0, 1) of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.rand_like(x, o) end
+function flame.rand_like(x) end
 Tensor.rand_like = flame.rand_like
+
+---@class flame.options.randint
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high, high included
 ---@param shape integer|integer[]
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint(shape, low, high, o) end
+function flame.randint(shape, low, high) end
+
+---@class flame.options.randint_like
+---@field low? integer
+---@field high? integer
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
 --- integers from low to high of x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param low integer
 ---@param high integer
----@param o? table?
 ---@return flame.Tensor
-function flame.randint_like(x, low, high, o) end
+function flame.randint_like(x, low, high) end
 Tensor.randint_like = flame.randint_like
 
---- normal numbers of this shape, then options
+---@class flame.options.randn
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- normal numbers of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.randn): flame.Tensor
 ---@return flame.Tensor
 function flame.randn(...) end
 
+---@class flame.options.randn_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- normal numbers of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.randn_like(x, o) end
+function flame.randn_like(x) end
 Tensor.randn_like = flame.randn_like
 
---- x becomes integers from low to high
----@param low? integer
----@param high? integer
+---@class flame.options.random_
+---@field high? integer  16777216
+
+--- x becomes integers from low to high; random_(high): from 1 on.
+---@param high? integer|flame.options.random_  16777216
 ---@return flame.Tensor
-function Tensor:random_(low, high) end
+function Tensor:random_(high) end
+
+---@class flame.options.randperm
+---@field dtype? string  "i64"
+---@field device? string
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
 ---@param n integer
----@param o table?  {dtype = "i64", device = the default}
 ---@return flame.Tensor
-function flame.randperm(n, o) end
+function flame.randperm(n) end
 
---- as one axis
+--- As one axis.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.ravel(x) end
@@ -10937,10 +12505,15 @@ Tensor.ravel = flame.ravel
 function flame.real(x) end
 Tensor.real = flame.real
 
---- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
+---@class flame.options.rearrange
+---@field spec? string
+---@field sizes? table
+
+--- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
+--- = 8}); '...': axes without a name.
 ---@param x flame.Tensor
 ---@param spec string
----@param sizes? table
+---@param sizes? table|flame.options.rearrange
 ---@return flame.Tensor
 function flame.rearrange(x, spec, sizes) end
 Tensor.rearrange = flame.rearrange
@@ -10953,6 +12526,9 @@ Tensor.reciprocal = flame.reciprocal
 
 Tensor.reciprocal_ = flame.reciprocal
 flame.reciprocal_ = flame.reciprocal
+---@class flame.options.register_hook
+---@field f? function
+
 --- f sees x's gradient, and may return another; handle:remove()
 ---@param f function
 ---@return table
@@ -10974,6 +12550,9 @@ Tensor.relu6_ = flame.relu6
 flame.relu6_ = flame.relu6
 Tensor.relu_ = flame.relu
 flame.relu_ = flame.relu
+---@class flame.options.remainder
+---@field y? flame.Tensor|number
+
 --- The same as mod.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -10983,13 +12562,18 @@ Tensor.remainder = flame.remainder
 
 Tensor.remainder_ = flame.remainder
 flame.remainder_ = flame.remainder
---- Slices along d whose p-norm is above maxnorm, scaled down to it.
+---@class flame.options.renorm
+---@field p? number
+---@field dim? integer
+---@field maxnorm? number
+
+--- Slices along dim whose p-norm is above maxnorm, scaled down to it.
 ---@param x flame.Tensor
 ---@param p number
----@param d integer
+---@param dim integer
 ---@param maxnorm number
 ---@return flame.Tensor
-function flame.renorm(x, p, d, maxnorm) end
+function flame.renorm(x, p, dim, maxnorm) end
 Tensor.renorm = flame.renorm
 
 Tensor.renorm_ = flame.renorm
@@ -11008,10 +12592,16 @@ flame.renorm_ = flame.renorm
 function flame.repeat_interleave(x, repeats, dim) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
+---@class flame.options.requires_grad_
+---@field on? boolean  true
+
 --- x is tracked from here on, or no longer
----@param on? boolean
+---@param on? boolean|flame.options.requires_grad_  true
 ---@return flame.Tensor
 function Tensor:requires_grad_(on) end
+
+---@class flame.options.reshape
+---@field shape? integer
 
 --- the same elements in another shape; one size may be -1
 ---@param x flame.Tensor
@@ -11020,7 +12610,10 @@ function Tensor:requires_grad_(on) end
 function flame.reshape(x, ...) end
 Tensor.reshape = flame.reshape
 
---- in y's shape
+---@class flame.options.reshape_as
+---@field y? flame.Tensor
+
+--- x in y's shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -11050,22 +12643,33 @@ function flame.result_type(x, y) end
 Tensor.result_type = flame.result_type
 
 --- x keeps its gradient though it is no leaf
+---@return flame.Tensor
 function Tensor:retain_grad() end
+
+---@class flame.options.rfft
+---@field n? integer
+---@field dim? integer  -1
+---@field norm? "backward"|"ortho"|"forward"  "backward"
 
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
 ---@param x flame.Tensor
----@param n? integer|table
----@param dim? integer|table  -1
----@param norm? string|table  backward
+---@param n? integer|flame.options.rfft
+---@param dim? integer|flame.options.rfft  -1
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfft  "backward"
 ---@return flame.Tensor
 function flame.rfft(x, n, dim, norm) end
 Tensor.rfft = flame.rfft
 
---- op(x[, s, dim, norm]): over the last two axes.
+---@class flame.options.rfft2
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- rfft along the last of two axes, then fft along the other.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.rfft2
+---@param dim? integer|integer[]|flame.options.rfft2
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfft2  "backward"
 ---@return flame.Tensor
 function flame.rfft2(x, s, dim, norm) end
 Tensor.rfft2 = flame.rfft2
@@ -11081,11 +12685,16 @@ Tensor.rfft2 = flame.rfft2
 ---@return flame.Tensor
 function flame.rfftfreq(n, d) end
 
---- op(x[, s, dim, norm]): over all axes, or those in dim.
+---@class flame.options.rfftn
+---@field s? integer|integer[]
+---@field dim? integer|integer[]
+---@field norm? "backward"|"ortho"|"forward"  "backward"
+
+--- rfft along the last of all axes, or of those in dim, then fft along the others.
 ---@param x flame.Tensor
----@param s? integer[]|table
----@param dim? integer|integer[]|table
----@param norm? string|table  backward
+---@param s? integer|integer[]|flame.options.rfftn
+---@param dim? integer|integer[]|flame.options.rfftn
+---@param norm? "backward"|"ortho"|"forward"|flame.options.rfftn  "backward"
 ---@return flame.Tensor
 function flame.rfftn(x, s, dim, norm) end
 Tensor.rfftn = flame.rfftn
@@ -11107,9 +12716,9 @@ function flame.rms_norm(x, normalized_shape, weight, eps) end
 Tensor.rms_norm = flame.rms_norm
 
 --- the generator's state, or sets it
----@param s? string|table
----@return any
-function flame.rng_state(s) end
+---@param state? table
+---@return table
+function flame.rng_state(state) end
 
 ---@class flame.options.roll
 ---@field shifts? integer|integer[]
@@ -11123,44 +12732,63 @@ function flame.rng_state(s) end
 function flame.roll(x, shifts, dims) end
 Tensor.roll = flame.roll
 
+---@class flame.options.rot90
+---@field k? integer  1
+---@field dims? integer[]  {1, 2}
+
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param x flame.Tensor
----@param k? number|table  1
----@param dims? any
+---@param k? integer|flame.options.rot90  1
+---@param dims? integer[]|flame.options.rot90  {1, 2}
 ---@return flame.Tensor
 function flame.rot90(x, k, dims) end
 Tensor.rot90 = flame.rot90
 
+---@class flame.options.rotary
+---@field cos? flame.Tensor
+---@field sin? flame.Tensor
+---@field base? number  10000
+---@field offset? number  0
+---@field interleaved? boolean  false
+
 --- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
 --- tables cos and sin are given, (t, d) or what broadcasts to x; or they are those of
---- {base = 10000, offset = 0: position of the first row, interleaved = false: pairs 1 2, 3 4, …}.
+--- base, the first row at position 'offset'; interleaved: pairs 1 2, 3 4, ….
 ---@param x flame.Tensor
----@param cos flame.Tensor?
----@param sin flame.Tensor?
----@param o table?
+---@param cos? flame.Tensor|flame.options.rotary
+---@param sin? flame.Tensor|flame.options.rotary
 ---@return flame.Tensor
-function flame.rotary(x, cos, sin, o) end
+function flame.rotary(x, cos, sin) end
 Tensor.rotary = flame.rotary
 
---- nearest integer, halves to even; o: {decimals = 0}
+---@class flame.options.round
+---@field decimals? integer  0
+
+--- nearest integer, halves to even
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.round(x, o) end
+function flame.round(x) end
 Tensor.round = flame.round
 
-Tensor.round_ = flame.round
-flame.round_ = flame.round
---- one above the other
----@param list flame.Tensor[]
+--- nearest integer, halves to even
 ---@return flame.Tensor
-function flame.row_stack(list) end
+function Tensor:round_() end
+
+--- One above the other.
+---@param tensors flame.Tensor[]
+---@return flame.Tensor
+function flame.row_stack(tensors) end
+
+---@class flame.options.rrelu
+---@field lower? number  0.125
+---@field upper? number  0.3333333333333333
+---@field training? boolean  false
 
 --- leaky_relu with a slope between lower and upper: random when training, else the middle.
 ---@param x flame.Tensor
----@param lower? number  1/8
----@param upper? number  1/3
----@param training? boolean  false
+---@param lower? number|flame.options.rrelu  0.125
+---@param upper? number|flame.options.rrelu  0.3333333333333333
+---@param training? boolean|flame.options.rrelu  false
 ---@return flame.Tensor
 function flame.rrelu(x, lower, upper, training) end
 Tensor.rrelu = flame.rrelu
@@ -11175,81 +12803,139 @@ Tensor.rsqrt = flame.rsqrt
 
 Tensor.rsqrt_ = flame.rsqrt
 flame.rsqrt_ = flame.rsqrt
+---@class flame.options.rsub
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
 --- y - alpha * x, the operands of sub the other way round.
 ---@param x flame.Tensor
----@param y flame.Tensor
----@param alpha? number  1
+---@param y flame.Tensor|number
+---@param alpha? number|flame.options.rsub  1
 ---@return flame.Tensor
 function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
+
+---@class flame.options.save
+---@field value? flame.Tensor|table
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
 --- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one
 --- image, .csv one of two axes. The file is replaced when the new one is complete.
 ---@param path string
----@param value table | flame.Tensor
+---@param value flame.Tensor|table
 function flame.save(path, value) end
 
+---@class flame.options.scalar_tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- The same as tensor.
----@param values number|boolean|table
----@param o? table?
+---@param values any
 ---@return flame.Tensor
-function flame.scalar_tensor(values, o) end
+function flame.scalar_tensor(values) end
+
+---@class flame.options.scaled_dot_product_attention
+---@field k? flame.Tensor
+---@field v? flame.Tensor
+---@field attn_mask? flame.Tensor
+---@field dropout_p? number  0
+---@field is_causal? boolean  false
+---@field scale? number|flame.Tensor
+---@field enable_gqa? boolean  false
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
 --- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
 --- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
 --- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+--- Without a scale it is d ^ -0.5.
 ---@param q flame.Tensor
----@param k integer
+---@param k flame.Tensor
 ---@param v flame.Tensor
----@param attn_mask? flame.Tensor|table
----@param dropout_p? number|table  0
----@param is_causal? boolean|table
----@param scale? number|table
----@param enable_gqa? any
+---@param attn_mask? flame.Tensor|flame.options.scaled_dot_product_attention
+---@param dropout_p? number|flame.options.scaled_dot_product_attention  0
+---@param is_causal? boolean|flame.options.scaled_dot_product_attention  false
+---@param scale? number|flame.Tensor|flame.options.scaled_dot_product_attention
+---@param enable_gqa? boolean|flame.options.scaled_dot_product_attention  false
 ---@return flame.Tensor
 function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 
---- x with the elements of src stored at the positions idx of axis d
+---@class flame.options.scatter
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+---@field reduce? "add"|"multiply"
+
+--- x with the elements of src stored at the positions index of axis dim; reduce: added to x's, or multiplied with them
 ---@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor|number
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter(x, d, idx, src) end
+function flame.scatter(x, dim, index, src) end
 Tensor.scatter = flame.scatter
 
-Tensor.scatter_ = flame.scatter
-flame.scatter_ = flame.scatter
---- x with the elements of src added at the positions idx of axis d
----@param x flame.Tensor
----@param d integer
----@param idx flame.Tensor
----@param src flame.Tensor
+---@class flame.options.scatter_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter(dim, index, src)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
 ---@return flame.Tensor
-function flame.scatter_add(x, d, idx, src) end
+function Tensor:scatter_(dim, index, src) end
+
+---@class flame.options.scatter_add
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x with the elements of src added at the positions index of axis dim
+---@param x flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function flame.scatter_add(x, dim, index, src) end
 Tensor.scatter_add = flame.scatter_add
 
-Tensor.scatter_add_ = flame.scatter_add
-flame.scatter_add_ = flame.scatter_add
---- Every element of x with those of src that idx sends to it.
+---@class flame.options.scatter_add_
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor|number|boolean
+
+--- x becomes x:scatter_add(…)
+---@param dim integer
+---@param index flame.Tensor
+---@param src flame.Tensor|number|boolean
+---@return flame.Tensor
+function Tensor:scatter_add_(dim, index, src) end
+
+---@class flame.options.scatter_reduce
+---@field dim? integer
+---@field index? flame.Tensor
+---@field src? flame.Tensor
+---@field reduce? "sum"|"prod"|"mean"|"amax"|"amin"
+---@field include_self? boolean  true
+
+--- Every element of x with those of src that index sends to it.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param idx flame.Tensor
+---@param dim integer
+---@param index flame.Tensor
 ---@param src flame.Tensor
 ---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
 ---@return flame.Tensor
-function flame.scatter_reduce(x, d, idx, src, reduce, o) end
+function flame.scatter_reduce(x, dim, index, src, reduce) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
 Tensor.scatter_reduce_ = flame.scatter_reduce
 flame.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
----@param f? function
----@return any
+---@param f function
+---@return any ...
 function flame.scope(f) end
 
 ---@class flame.options.searchsorted
@@ -11272,32 +12958,49 @@ function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
 --- starts the generator anew
----@param n integer
-function flame.seed(n) end
+---@param seed integer
+function flame.seed(seed) end
 
---- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+---@class flame.options.segment_reduce
+---@field reduce? "sum"|"mean"|"prod"|"max"|"min"
+---@field lengths? flame.Tensor
+---@field offsets? flame.Tensor
+---@field axis? integer  1
+---@field unsafe? boolean  false
+---@field initial? number
+
+--- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
+--- the offsets where each begins and the last ends.
 ---@param x flame.Tensor
----@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
+---@param reduce "sum"|"mean"|"prod"|"max"|"min"
 ---@return flame.Tensor
-function flame.segment_reduce(x, reduce, o) end
+function flame.segment_reduce(x, reduce) end
 Tensor.segment_reduce = flame.segment_reduce
+
+---@class flame.options.select
+---@field dim? integer
+---@field index? integer
 
 --- one position of an axis, which goes
 ---@param x flame.Tensor
----@param d integer
----@param i integer
+---@param dim integer
+---@param index integer
 ---@return flame.Tensor
-function flame.select(x, d, i) end
+function flame.select(x, dim, index) end
 Tensor.select = flame.select
 
---- x with one position of axis d replaced by src.
+---@class flame.options.select_scatter
+---@field src? flame.Tensor
+---@field dim? integer
+---@field index? integer
+
+--- x with one position of axis dim replaced by src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param d integer|integer[]?
----@param i integer?
+---@param dim integer
+---@param index integer
 ---@return flame.Tensor
-function flame.select_scatter(x, src, d, i) end
+function flame.select_scatter(x, src, dim, index) end
 Tensor.select_scatter = flame.select_scatter
 
 --- Scaled elu with PyTorch's constants.
@@ -11308,26 +13011,34 @@ Tensor.selu = flame.selu
 
 Tensor.selu_ = flame.selu
 flame.selu_ = flame.selu
+---@class flame.options.set_default_device
+---@field device? string
+
 --- The same as default_device.
----@param name? string
+---@param device? string|flame.options.set_default_device
+---@overload fun(options: flame.options.set_default_device): string
 ---@return string
-function flame.set_default_device(name) end
+function flame.set_default_device(device) end
+
+---@class flame.options.set_default_dtype
+---@field dtype? string
 
 --- The same as default_dtype.
----@param dtype? string
+---@param dtype? string|flame.options.set_default_dtype
+---@overload fun(options: flame.options.set_default_dtype): string
 ---@return string
 function flame.set_default_dtype(dtype) end
 
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 ---@param ... any
----@return any
+---@return any ...
 function flame.set_grad_enabled(on, ...) end
 
 --- The same as rng_state.
----@param s? string|table
----@return any
-function flame.set_rng_state(s) end
+---@param state? table
+---@return table
+function flame.set_rng_state(state) end
 
 --- The same as sign.
 ---@param x flame.Tensor
@@ -11369,8 +13080,10 @@ Tensor.signbit = flame.signbit
 function flame.silu(x) end
 Tensor.silu = flame.silu
 
-Tensor.silu_ = flame.silu
-flame.silu_ = flame.silu
+--- x becomes x:silu().
+---@return flame.Tensor
+function Tensor:silu_() end
+
 --- sine of x in radians
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -11395,20 +13108,31 @@ Tensor.sinh = flame.sinh
 
 Tensor.sinh_ = flame.sinh
 flame.sinh_ = flame.sinh
---- size of an axis, or all sizes
----@param d? integer
----@return integer|integer[]
-function Tensor:size(d) end
+---@class flame.options.size
+---@field dim? integer
 
---- x with positions first to last (every step-th) of axis d replaced by src.
+--- size of an axis, or all sizes
+---@param dim? integer|flame.options.size
+---@return integer|integer[]
+function Tensor:size(dim) end
+
+---@class flame.options.slice_scatter
+---@field src? flame.Tensor
+---@field dim? integer  1
+---@field start? integer  1
+---@field end_? integer
+---@field step? integer  1
+
+--- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
+--- Lua.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
----@param d? integer  1
----@param first? integer  1
----@param last? integer  the end
----@param step? integer  1
+---@param dim? integer|flame.options.slice_scatter  1
+---@param start? integer|flame.options.slice_scatter  1
+---@param end_? integer|flame.options.slice_scatter
+---@param step? integer|flame.options.slice_scatter  1
 ---@return flame.Tensor
-function flame.slice_scatter(x, src, d, first, last, step) end
+function flame.slice_scatter(x, src, dim, start, end_, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
 --- Sign and logarithm of the absolute value of determinants.
@@ -11444,33 +13168,52 @@ Tensor.smooth_l1_loss = flame.smooth_l1_loss
 function flame.soft_margin_loss(input, target, reduction) end
 Tensor.soft_margin_loss = flame.soft_margin_loss
 
---- exp(x) over its sum along d
+---@class flame.options.softmax
+---@field dim? integer
+---@field dtype? string
+
+--- exp(x) over its sum along dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmax
 ---@return flame.Tensor
-function flame.softmax(x, d) end
+function flame.softmax(x, dim, dtype) end
 Tensor.softmax = flame.softmax
+
+---@class flame.options.softmin
+---@field dim? integer
+---@field dtype? string
 
 --- softmax of -x
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.softmin
 ---@return flame.Tensor
-function flame.softmin(x, d) end
+function flame.softmin(x, dim, dtype) end
 Tensor.softmin = flame.softmin
 
---- log(1 + exp(beta x)) / beta, x above the threshold (20)
+---@class flame.options.softplus
+---@field beta? number  1
+---@field threshold? number  20
+
+--- log(1 + exp(x))
 ---@param x flame.Tensor
----@param beta? number
----@param threshold? number
+---@param beta? number|flame.options.softplus  1
+---@param threshold? number|flame.options.softplus  20
 ---@return flame.Tensor
 function flame.softplus(x, beta, threshold) end
 Tensor.softplus = flame.softplus
 
-Tensor.softplus_ = flame.softplus
-flame.softplus_ = flame.softplus
+--- log(1 + exp(x))
+---@return flame.Tensor
+function Tensor:softplus_() end
+
+---@class flame.options.softshrink
+---@field lambd? number  0.5
+
 --- x moved towards 0 by lambd.
 ---@param x flame.Tensor
----@param lambd? number  0.5
+---@param lambd? number|flame.options.softshrink  0.5
 ---@return flame.Tensor
 function flame.softshrink(x, lambd) end
 Tensor.softshrink = flame.softshrink
@@ -11485,12 +13228,15 @@ Tensor.softsign = flame.softsign
 
 Tensor.softsign_ = flame.softsign
 flame.softsign_ = flame.softsign
+---@class flame.options.solve
+---@field b? flame.Tensor
+---@field left? boolean  true
+
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
----@param o table?
 ---@return flame.Tensor
-function flame.solve(a, b, o) end
+function flame.solve(a, b) end
 Tensor.solve = flame.solve
 
 ---@class flame.options.sort
@@ -11513,47 +13259,59 @@ Tensor.sort = flame.sort
 ---@return flame.Tensor
 function flame.special.airy_ai(x) end
 
---- Bessel function of the first kind, order 0
+--- Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_j0(x) end
 
---- Bessel function of the first kind, order 1
+--- Bessel function of the first kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_j1(x) end
 
---- Bessel function of the second kind, order 0
+--- Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_y0(x) end
 
---- Bessel function of the second kind, order 1
+--- Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.bessel_y1(x) end
 
---- Chebyshev polynomial of the first kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_t
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_t(x, n) end
 
---- Chebyshev polynomial of the second kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_u
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_u(x, n) end
 
---- Chebyshev polynomial of the third kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_v
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_v(x, n) end
 
---- Chebyshev polynomial of the fourth kind, of degree n
+---@class flame.options.special.chebyshev_polynomial_w
+---@field n? flame.Tensor|number
+
+--- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.chebyshev_polynomial_w(x, n) end
 
@@ -11611,12 +13369,18 @@ Tensor.special.expit = flame.special.expit
 function flame.special.expm1(x) end
 Tensor.special.expm1 = flame.special.expm1
 
+---@class flame.options.special.gammainc
+---@field x? flame.Tensor|number
+
 --- The same as flame.igamma.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.gammainc(a, x) end
 Tensor.special.gammainc = flame.special.gammainc
+
+---@class flame.options.special.gammaincc
+---@field x? flame.Tensor|number
 
 --- The same as flame.igammac.
 ---@param a flame.Tensor|number
@@ -11631,15 +13395,21 @@ Tensor.special.gammaincc = flame.special.gammaincc
 function flame.special.gammaln(x) end
 Tensor.special.gammaln = flame.special.gammaln
 
---- Hermite polynomial of degree n, 2 x of degree 1
+---@class flame.options.special.hermite_polynomial_h
+---@field n? flame.Tensor|number
+
+--- Hermite polynomial of degree n, 2 x of degree 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.hermite_polynomial_h(x, n) end
 
---- Hermite polynomial of degree n, x of degree 1
+---@class flame.options.special.hermite_polynomial_he
+---@field n? flame.Tensor|number
+
+--- Hermite polynomial of degree n, x of degree 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.hermite_polynomial_he(x, n) end
 
@@ -11667,15 +13437,21 @@ Tensor.special.i1 = flame.special.i1
 function flame.special.i1e(x) end
 Tensor.special.i1e = flame.special.i1e
 
---- Laguerre polynomial of degree n
+---@class flame.options.special.laguerre_polynomial_l
+---@field n? flame.Tensor|number
+
+--- Laguerre polynomial of degree n.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.laguerre_polynomial_l(x, n) end
 
---- Legendre polynomial of degree n
+---@class flame.options.special.legendre_polynomial_p
+---@field n? flame.Tensor|number
+
+--- Legendre polynomial of degree n.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.legendre_polynomial_p(x, n) end
 
@@ -11691,26 +13467,38 @@ Tensor.special.log1p = flame.special.log1p
 function flame.special.log_ndtr(x) end
 Tensor.special.log_ndtr = flame.special.log_ndtr
 
+---@class flame.options.special.log_softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.log_softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.log_softmax
 ---@return flame.Tensor
-function flame.special.log_softmax(x, d) end
+function flame.special.log_softmax(x, dim, dtype) end
 Tensor.special.log_softmax = flame.special.log_softmax
+
+---@class flame.options.special.logit
+---@field eps? number
 
 --- The same as flame.logit.
 ---@param x flame.Tensor
----@param eps number?
+---@param eps? number|flame.options.special.logit
 ---@return flame.Tensor
 function flame.special.logit(x, eps) end
 Tensor.special.logit = flame.special.logit
 
+---@class flame.options.special.logsumexp
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+
 --- The same as flame.logsumexp.
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param dim? integer|integer[]|flame.options.special.logsumexp
+---@param keepdim? boolean|flame.options.special.logsumexp  false
 ---@return flame.Tensor
-function flame.special.logsumexp(x, d, o) end
+function flame.special.logsumexp(x, dim, keepdim) end
 Tensor.special.logsumexp = flame.special.logsumexp
 
 --- The same as flame.i0.
@@ -11725,15 +13513,18 @@ Tensor.special.modified_bessel_i0 = flame.special.modified_bessel_i0
 function flame.special.modified_bessel_i1(x) end
 Tensor.special.modified_bessel_i1 = flame.special.modified_bessel_i1
 
---- modified Bessel function of the second kind, order 0
+--- Modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_k0(x) end
 
---- modified Bessel function of the second kind, order 1
+--- Modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_k1(x) end
+
+---@class flame.options.special.multigammaln
+---@field p? integer
 
 --- The same as flame.mvlgamma.
 ---@param x flame.Tensor
@@ -11754,8 +13545,11 @@ Tensor.special.ndtr = flame.special.ndtr
 function flame.special.ndtri(x) end
 Tensor.special.ndtri = flame.special.ndtri
 
+---@class flame.options.special.polygamma
+---@field x? flame.Tensor
+
 --- The same as flame.polygamma.
----@param n integer  0, 1, …
+---@param n integer
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.polygamma(n, x) end
@@ -11767,44 +13561,58 @@ Tensor.special.polygamma = flame.special.polygamma
 function flame.special.psi(x) end
 Tensor.special.psi = flame.special.psi
 
+---@class flame.options.special.round
+---@field decimals? integer  0
+
 --- The same as flame.round.
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.special.round(x, o) end
+function flame.special.round(x) end
 Tensor.special.round = flame.special.round
 
---- exp(x) times modified_bessel_k0
+--- exp(x) times the modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.scaled_modified_bessel_k0(x) end
 
---- exp(x) times modified_bessel_k1
+--- exp(x) times the modified Bessel function of the second kind, of the order in its name.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.scaled_modified_bessel_k1(x) end
 
---- chebyshev_polynomial_t at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_t
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_t(x, n) end
 
---- chebyshev_polynomial_u at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_u
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_u(x, n) end
 
---- chebyshev_polynomial_v at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_v
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_v(x, n) end
 
---- chebyshev_polynomial_w at 2 x - 1
+---@class flame.options.special.shifted_chebyshev_polynomial_w
+---@field n? flame.Tensor|number
+
+--- The Chebyshev polynomial of the kind in its name at 2 x - 1.
 ---@param x flame.Tensor|number
----@param n flame.Tensor|integer
+---@param n flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 
@@ -11814,31 +13622,45 @@ function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 function flame.special.sinc(x) end
 Tensor.special.sinc = flame.special.sinc
 
+---@class flame.options.special.softmax
+---@field dim? integer
+---@field dtype? string
+
 --- The same as flame.softmax.
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
+---@param dtype? string|flame.options.special.softmax
 ---@return flame.Tensor
-function flame.special.softmax(x, d) end
+function flame.special.softmax(x, dim, dtype) end
 Tensor.special.softmax = flame.special.softmax
 
---- sin(x) / x, 1 at 0
+--- sin(x) / x, 1 at 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.spherical_bessel_j0(x) end
 
+---@class flame.options.special.xlog1py
+---@field y? flame.Tensor|number
+
 --- The same as flame.xlog1py.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.xlog1py(x, y) end
 Tensor.special.xlog1py = flame.special.xlog1py
 
+---@class flame.options.special.xlogy
+---@field y? flame.Tensor|number
+
 --- The same as flame.xlogy.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.special.xlogy(x, y) end
 Tensor.special.xlogy = flame.special.xlogy
+
+---@class flame.options.special.zeta
+---@field q? flame.Tensor|number
 
 --- The same as flame.zeta.
 ---@param x flame.Tensor|number
@@ -11847,20 +13669,28 @@ Tensor.special.xlogy = flame.special.xlogy
 function flame.special.zeta(x, q) end
 Tensor.special.zeta = flame.special.zeta
 
+---@class flame.options.split
+---@field size? integer|integer[]
+---@field dim? integer  1
+
 --- parts of this size, or of these sizes
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split  1
 ---@return flame.Tensor[]
-function flame.split(x, size, d) end
+function flame.split(x, size, dim) end
 Tensor.split = flame.split
+
+---@class flame.options.split_with_sizes
+---@field size? integer|integer[]
+---@field dim? integer  1
 
 --- The same as split.
 ---@param x flame.Tensor
 ---@param size integer|integer[]
----@param d? integer
+---@param dim? integer|flame.options.split_with_sizes  1
 ---@return flame.Tensor[]
-function flame.split_with_sizes(x, size, d) end
+function flame.split_with_sizes(x, size, dim) end
 Tensor.split_with_sizes = flame.split_with_sizes
 
 --- square root
@@ -11879,91 +13709,140 @@ Tensor.square = flame.square
 
 Tensor.square_ = flame.square
 flame.square_ = flame.square
+---@class flame.options.squeeze
+---@field dim? integer|integer[]
+
 --- without axes of size 1
 ---@param x flame.Tensor
----@param d? integer|integer[]?
+---@param dim? integer|integer[]|flame.options.squeeze
 ---@return flame.Tensor
-function flame.squeeze(x, d) end
+function flame.squeeze(x, dim) end
 Tensor.squeeze = flame.squeeze
 
---- joined along a new axis (1)
----@param list flame.Tensor[]
----@param d? integer
+---@class flame.options.stack
+---@field dim? integer  1
+
+--- joined along a new axis
+---@param tensors flame.Tensor[]
+---@param dim? integer|flame.options.stack  1
 ---@return flame.Tensor
-function flame.stack(list, d) end
+function flame.stack(tensors, dim) end
+
+---@class flame.options.stats
+---@field what? "reset"
 
 --- counters of the session; "reset" zeroes them
----@param what? string
+---@param what? "reset"|flame.options.stats
+---@overload fun(options: flame.options.stats): table
 ---@return table
 function flame.stats(what) end
 
---- standard deviation; o: {correction = 1, keepdim = false}
+---@class flame.options.std
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- standard deviation, as var
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.std  false
 ---@return flame.Tensor
-function flame.std(x, d, o) end
+function flame.std(x, unbiased, keepdim) end
 Tensor.std = flame.std
 
---- std and mean.
+---@class flame.options.std_mean
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- Standard deviation and mean.
 ---@param x flame.Tensor
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
----@return flame.Tensor
-function flame.std_mean(x, ...) end
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.std_mean  false
+---@return flame.Tensor std
+---@return flame.Tensor mean
+function flame.std_mean(x, unbiased, keepdim) end
 Tensor.std_mean = flame.std_mean
 
+---@class flame.options.stft
+---@field n_fft? integer
+---@field hop_length? integer
+---@field win_length? integer
+---@field window? flame.Tensor
+---@field center? boolean  true
+---@field pad_mode? string  "reflect"
+---@field normalized? boolean  false
+---@field onesided? boolean  true
+---@field return_complex? boolean  true
+
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
---- frequencies, frames, 2), the last axis real and imaginary part.
+--- frequencies, frames, 2), the last axis real and imaginary part. Without hop_length n_fft // 4,
+--- without win_length n_fft, without a window ones.
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param hop_length? any
----@param win_length? any
----@param window? flame.Tensor|table
----@param center? boolean|table  true
----@param pad_mode? string|table  reflect
----@param normalized? boolean|table
----@param onesided? boolean|table  true
----@param return_complex? boolean|table  true
+---@param hop_length? integer|flame.options.stft
+---@param win_length? integer|flame.options.stft
+---@param window? flame.Tensor|flame.options.stft
+---@param center? boolean|flame.options.stft  true
+---@param pad_mode? string|flame.options.stft  "reflect"
+---@param normalized? boolean|flame.options.stft  false
+---@param onesided? boolean|flame.options.stft  true
+---@param return_complex? boolean|flame.options.stft  true
 ---@return flame.Tensor
 function flame.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex) end
 Tensor.stft = flame.stft
 
---- elements from one position to the next along an axis
----@param d? integer
----@return integer|integer[]
-function Tensor:stride(d) end
+---@class flame.options.stride
+---@field dim? integer
 
---- difference; o: {alpha = 1} times y
+--- elements from one position to the next along an axis
+---@param dim? integer|flame.options.stride
+---@return integer|integer[]
+function Tensor:stride(dim) end
+
+---@class flame.options.sub
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
+--- difference
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.sub(x, y, o) end
+function flame.sub(x, y) end
 Tensor.sub = flame.sub
 
 Tensor.sub_ = flame.sub
 flame.sub_ = flame.sub
+---@class flame.options.subtract
+---@field y? flame.Tensor|number
+---@field alpha? number  1
+
 --- The same as sub.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.subtract(x, y, o) end
+function flame.subtract(x, y) end
 Tensor.subtract = flame.subtract
 
 Tensor.subtract_ = flame.subtract
 flame.subtract_ = flame.subtract
---- sum; o: {keepdim = false}
+---@class flame.options.sum
+---@field dim? integer|integer[]
+---@field keepdim? boolean  false
+---@field dtype? string
+
+--- sum
 ---@param x flame.Tensor
----@param d? integer|integer[]
----@param o? table
+---@param dim? integer|integer[]|flame.options.sum
+---@param keepdim? boolean|flame.options.sum  false
 ---@return flame.Tensor
-function flame.sum(x, d, o) end
+function flame.sum(x, dim, keepdim) end
 Tensor.sum = flame.sum
 
---- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
+---@class flame.options.sum_to_size
+---@field size? integer
+
+--- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
 ---@param x flame.Tensor
----@param ... any
+---@param ... integer
 ---@return flame.Tensor
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
@@ -11978,41 +13857,68 @@ Tensor.sum_to_size = flame.sum_to_size
 function flame.summary(x, name) end
 Tensor.summary = flame.summary
 
+---@class flame.options.svd
+---@field some? boolean  true
+---@field compute_uv? boolean  true
+
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
----@param x flame.Tensor  (…, m, n)
----@param ... any  some = true, compute_uv = true, or a table of them
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.svd(x, ...) end
+---@param x flame.Tensor
+---@param some? boolean|flame.options.svd  true
+---@param compute_uv? boolean|flame.options.svd  true
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
+function flame.svd(x, some, compute_uv) end
 Tensor.svd = flame.svd
+
+---@class flame.options.svd_lowrank
+---@field q? integer  6
+---@field niter? integer  2
+---@field M? flame.Tensor|number
 
 --- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp
 --- 2009): U (…, m, q), S and V (…, n, q). More iterations where the values fall slowly.
----@param x flame.Tensor  (…, m, n)
----@param q? number|table  6
----@param niter? number|table  2
----@param M? any
----@return flame.Tensor, flame.Tensor, flame.Tensor
+---@param x flame.Tensor
+---@param q? integer|flame.options.svd_lowrank  6
+---@param niter? integer|flame.options.svd_lowrank  2
+---@param M? flame.Tensor|number|flame.options.svd_lowrank
+---@return flame.Tensor U
+---@return flame.Tensor S
+---@return flame.Tensor V
 function flame.svd_lowrank(x, q, niter, M) end
 Tensor.svd_lowrank = flame.svd_lowrank
 
+---@class flame.options.swapaxes
+---@field dim0? integer
+---@field dim1? integer
+
 --- The same as transpose.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.swapaxes(x, a, b) end
+function flame.swapaxes(x, dim0, dim1) end
 Tensor.swapaxes = flame.swapaxes
 
+---@class flame.options.swapdims
+---@field dim0? integer
+---@field dim1? integer
+
 --- The same as transpose.
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.swapdims(x, a, b) end
+function flame.swapdims(x, dim0, dim1) end
 Tensor.swapdims = flame.swapdims
 
+---@class flame.options.synchronize
+---@field device? string
+
 --- computes all and waits for the devices
-function flame.synchronize() end
+---@param device? string|flame.options.synchronize
+---@overload fun(options: flame.options.synchronize): nil
+function flame.synchronize(device) end
 
 --- a matrix transposed
 ---@param x flame.Tensor
@@ -12020,19 +13926,26 @@ function flame.synchronize() end
 function flame.t(x) end
 Tensor.t = flame.t
 
+---@class flame.options.take
+---@field index? flame.Tensor
+
 --- elements of the flat x
 ---@param x flame.Tensor
----@param idx flame.Tensor
+---@param index flame.Tensor
 ---@return flame.Tensor
-function flame.take(x, idx) end
+function flame.take(x, index) end
 Tensor.take = flame.take
 
---- gather with shapes that broadcast; without d, of the flat x.
+---@class flame.options.take_along_dim
+---@field index? flame.Tensor
+---@field dim? integer
+
+--- gather with shapes that broadcast; without dim, of the flat x.
 ---@param x flame.Tensor
----@param idx flame.Tensor
----@param d? integer
+---@param index flame.Tensor
+---@param dim? integer|flame.options.take_along_dim
 ---@return flame.Tensor
-function flame.take_along_dim(x, idx, d) end
+function flame.take_along_dim(x, index, dim) end
 Tensor.take_along_dim = flame.take_along_dim
 
 --- tangent of x in radians
@@ -12059,18 +13972,26 @@ Tensor.tanhshrink = flame.tanhshrink
 
 Tensor.tanhshrink_ = flame.tanhshrink
 flame.tanhshrink_ = flame.tanhshrink
---- a tensor of a number, a boolean or nested tables; o: {dtype =, device =, requires_grad =}
----@param values number|boolean|table
----@param o? table?
----@return flame.Tensor
-function flame.tensor(values, o) end
+---@class flame.options.tensor
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
 
---- n parts along d as equal as can be, or cuts behind the positions of a list.
+--- a tensor of a number, a boolean or nested tables
+---@param values any
+---@return flame.Tensor
+function flame.tensor(values) end
+
+---@class flame.options.tensor_split
+---@field n? integer|integer[]|flame.Tensor
+---@field dim? integer  1
+
+--- So many parts along dim as equal as can be, or cuts behind the positions of a list.
 ---@param x flame.Tensor
 ---@param n integer|integer[]|flame.Tensor
----@param d? integer  1
+---@param dim? integer|flame.options.tensor_split  1
 ---@return flame.Tensor[]
-function flame.tensor_split(x, n, d) end
+function flame.tensor_split(x, n, dim) end
 Tensor.tensor_split = flame.tensor_split
 
 ---@class flame.options.tensordot
@@ -12085,10 +14006,14 @@ Tensor.tensor_split = flame.tensor_split
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
 
+---@class flame.options.threshold
+---@field threshold? flame.Tensor|number
+---@field value? flame.Tensor|number
+
 --- 'value' where x is not above the threshold.
 ---@param x flame.Tensor
----@param threshold number
----@param value number?
+---@param threshold flame.Tensor|number
+---@param value flame.Tensor|number
 ---@return flame.Tensor
 function flame.threshold(x, threshold, value) end
 Tensor.threshold = flame.threshold
@@ -12109,15 +14034,27 @@ Tensor.tile = flame.tile
 ---@return function
 function flame.timer() end
 
---- in another dtype, on another device, or like another tensor
----@param to string|flame.Tensor
----@param more? string
----@return flame.Tensor
-function Tensor:to(to, more) end
+---@class flame.options.to
+---@field target? flame.Tensor|string|string
+---@field more? flame.Tensor|string|string
+---@field dtype? string
+---@field device? string
 
-Tensor.to_ = Tensor.to
-flame.to_ = Tensor.to
---- the same as totable
+--- in another dtype, on another device, or like another tensor
+---@param target? flame.Tensor|string|string|flame.options.to
+---@param more? flame.Tensor|string|string|flame.options.to
+---@return flame.Tensor
+function Tensor:to(target, more) end
+
+---@class flame.options.to_
+---@field target? string|string
+
+--- x itself in another dtype or on another device
+---@param target string|string
+---@return flame.Tensor
+function Tensor:to_(target) end
+
+--- The same as totable.
 ---@return number|boolean|table
 function Tensor:tolist() end
 
@@ -12148,28 +14085,42 @@ function Tensor:totable() end
 function flame.trace(x) end
 Tensor.trace = flame.trace
 
+---@class flame.options.transpose
+---@field dim0? integer
+---@field dim1? integer
+
 --- two axes exchanged
 ---@param x flame.Tensor
----@param a integer
----@param b integer
+---@param dim0 integer
+---@param dim1 integer
 ---@return flame.Tensor
-function flame.transpose(x, a, b) end
+function flame.transpose(x, dim0, dim1) end
 Tensor.transpose = flame.transpose
 
---- Integral along d by trapezes.
+---@class flame.options.trapezoid
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- Integral along dim by trapezes; x: positions, or their distance, as dx.
 ---@param y flame.Tensor
----@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
----@param d? integer  -1
+---@param x? flame.Tensor|number|flame.options.trapezoid
+---@param dim? integer|flame.options.trapezoid  -1
 ---@return flame.Tensor
-function flame.trapezoid(y, x, d) end
+function flame.trapezoid(y, x, dim) end
 Tensor.trapezoid = flame.trapezoid
 
---- the same as trapezoid
+---@class flame.options.trapz
+---@field x? flame.Tensor|number
+---@field dim? integer  -1
+---@field dx? number  1
+
+--- The same as trapezoid.
 ---@param y flame.Tensor
----@param x? flame.Tensor|number
----@param d? integer
+---@param x? flame.Tensor|number|flame.options.trapz
+---@param dim? integer|flame.options.trapz  -1
 ---@return flame.Tensor
-function flame.trapz(y, x, d) end
+function flame.trapz(y, x, dim) end
 Tensor.trapz = flame.trapz
 
 --- derivative of digamma
@@ -12180,22 +14131,36 @@ Tensor.trigamma = flame.trigamma
 
 Tensor.trigamma_ = flame.trigamma
 flame.trigamma_ = flame.trigamma
+---@class flame.options.tril
+---@field diagonal? integer  0
+
 --- the lower triangle, 0 above
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.tril  0
 ---@return flame.Tensor
-function flame.tril(x, k) end
+function flame.tril(x, diagonal) end
 Tensor.tril = flame.tril
 
-Tensor.tril_ = flame.tril
-flame.tril_ = flame.tril
---- positions of the lower triangle: a row of rows, a row of columns
+---@class flame.options.tril_
+---@field diagonal? integer  0
+
+--- x becomes x:tril(diagonal).
+---@param diagonal? integer|flame.options.tril_  0
+---@return flame.Tensor
+function Tensor:tril_(diagonal) end
+
+---@class flame.options.tril_indices
+---@field columns? integer
+---@field offset? integer  0
+---@field dtype? string  "i64"
+---@field device? string
+
+--- Positions of the lower triangle: a row of rows, a row of columns.
 ---@param rows integer
 ---@param columns integer
----@param offset? integer
----@param o? table?
+---@param offset? integer|flame.options.tril_indices  0
 ---@return flame.Tensor
-function flame.tril_indices(rows, columns, offset, o) end
+function flame.tril_indices(rows, columns, offset) end
 
 ---@class flame.options.triplet_margin_loss
 ---@field positive? flame.Tensor
@@ -12238,29 +14203,46 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
+---@class flame.options.triu
+---@field diagonal? integer  0
+
 --- the upper triangle, 0 below
 ---@param x flame.Tensor
----@param k? integer
+---@param diagonal? integer|flame.options.triu  0
 ---@return flame.Tensor
-function flame.triu(x, k) end
+function flame.triu(x, diagonal) end
 Tensor.triu = flame.triu
 
-Tensor.triu_ = flame.triu
-flame.triu_ = flame.triu
---- positions of the upper triangle: a row of rows, a row of columns
+---@class flame.options.triu_
+---@field diagonal? integer  0
+
+--- x becomes x:triu(diagonal).
+---@param diagonal? integer|flame.options.triu_  0
+---@return flame.Tensor
+function Tensor:triu_(diagonal) end
+
+---@class flame.options.triu_indices
+---@field columns? integer
+---@field offset? integer  0
+---@field dtype? string  "i64"
+---@field device? string
+
+--- Positions of the upper triangle: a row of rows, a row of columns.
 ---@param rows integer
 ---@param columns integer
----@param offset? integer
----@param o? table?
+---@param offset? integer|flame.options.triu_indices  0
 ---@return flame.Tensor
-function flame.triu_indices(rows, columns, offset, o) end
+function flame.triu_indices(rows, columns, offset) end
+
+---@class flame.options.true_divide
+---@field y? flame.Tensor|number
+---@field rounding_mode? "floor"|"trunc"
 
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
----@param o? table?
 ---@return flame.Tensor
-function flame.true_divide(x, y, o) end
+function flame.true_divide(x, y) end
 Tensor.true_divide = flame.true_divide
 
 Tensor.true_divide_ = flame.true_divide
@@ -12273,53 +14255,81 @@ Tensor.trunc = flame.trunc
 
 Tensor.trunc_ = flame.trunc
 flame.trunc_ = flame.trunc
+---@class flame.options.type
+---@field dtype? string|string|flame.Tensor
+
 --- x in another dtype; without one, the name of x's.
----@param dtype? string
+---@param dtype? string|string|flame.Tensor|flame.options.type
 ---@return flame.Tensor|string
 function Tensor:type(dtype) end
 
---- x in y's dtype
+---@class flame.options.type_as
+---@field y? flame.Tensor
+
+--- x in y's dtype.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.type_as(x, y) end
 Tensor.type_as = flame.type_as
 
+---@class flame.options.unbind
+---@field dim? integer  1
+
 --- the slices along an axis
 ---@param x flame.Tensor
----@param d? integer
+---@param dim? integer|flame.options.unbind  1
 ---@return flame.Tensor[]
-function flame.unbind(x, d) end
+function flame.unbind(x, dim) end
 Tensor.unbind = flame.unbind
+
+---@class flame.options.unflatten
+---@field dim? integer
+---@field sizes? integer|integer[]
 
 --- an axis as several
 ---@param x flame.Tensor
----@param d integer
----@param sizes integer[]
+---@param dim integer
+---@param sizes integer|integer[]
 ---@return flame.Tensor
-function flame.unflatten(x, d, sizes) end
+function flame.unflatten(x, dim, sizes) end
 Tensor.unflatten = flame.unflatten
+
+---@class flame.options.unfold
+---@field dimension? integer
+---@field size? integer
+---@field step? integer
 
 --- windows along an axis, as a new last axis
 ---@param x flame.Tensor
----@param d integer
+---@param dimension integer
 ---@param size integer
 ---@param step integer
 ---@return flame.Tensor
-function flame.unfold(x, d, size, step) end
+function flame.unfold(x, dimension, size, step) end
 Tensor.unfold = flame.unfold
 
---- uniform numbers in [low, high); 0 and 1
+---@class flame.options.uniform
+---@field low? number  0
+---@field high? number  1
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
+--- uniform numbers in [low, high)
 ---@param shape integer|integer[]
----@param low? number
----@param high? number
----@param o? table?
+---@param low? number|flame.options.uniform  0
+---@param high? number|flame.options.uniform  1
 ---@return flame.Tensor
-function flame.uniform(shape, low, high, o) end
+function flame.uniform(shape, low, high) end
+
+---@class flame.options.uniform_
+---@field low? number  0
+---@field high? number  1
 
 --- x becomes uniform numbers in [low, high)
----@param low? number
----@param high? number
+---@param low? number|flame.options.uniform_  0
+---@param high? number|flame.options.uniform_  1
 ---@return flame.Tensor
 function Tensor:uniform_(low, high) end
 
@@ -12369,18 +14379,34 @@ Tensor.unique_consecutive = flame.unique_consecutive
 ---@return flame.Tensor[]
 function flame.unravel_index(idx, shape) end
 
---- with an axis of size 1 at d
+---@class flame.options.unsqueeze
+---@field dim? integer
+
+--- with an axis of size 1 at dim
 ---@param x flame.Tensor
----@param d integer
+---@param dim integer
 ---@return flame.Tensor
-function flame.unsqueeze(x, d) end
+function flame.unsqueeze(x, dim) end
 Tensor.unsqueeze = flame.unsqueeze
+
+---@class flame.options.upsample
+---@field size? integer|integer[]
+---@field scale_factor? number|number[]
+---@field mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"  "nearest"
+---@field align_corners? boolean  false
+---@field recompute_scale_factor? boolean  false
+---@field antialias? boolean  false
 
 --- interpolate under its older name.
 ---@param x flame.Tensor
----@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
+---@param size? integer|integer[]|flame.options.upsample
+---@param scale_factor? number|number[]|flame.options.upsample
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area"|flame.options.upsample  "nearest"
+---@param align_corners? boolean|flame.options.upsample  false
+---@param recompute_scale_factor? boolean|flame.options.upsample  false
+---@param antialias? boolean|flame.options.upsample  false
 ---@return flame.Tensor
-function flame.upsample(x, ...) end
+function flame.upsample(x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) end
 Tensor.upsample = flame.upsample
 
 ---@class flame.options.upsample_bilinear
@@ -12424,20 +14450,33 @@ function flame.value_and_grad(f) end
 function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander
 
---- variance; o: {correction = 1, keepdim = false}
+---@class flame.options.var
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- variance, over the number of elements less the correction, 1 where unbiased
 ---@param x flame.Tensor
----@param d? integer|integer[]?
----@param o? table?
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.var  false
 ---@return flame.Tensor
-function flame.var(x, d, o) end
+function flame.var(x, unbiased, keepdim) end
 Tensor.var = flame.var
 
---- var and mean.
+---@class flame.options.var_mean
+---@field unbiased? boolean
+---@field keepdim? boolean  false
+
+--- Variance and mean.
 ---@param x flame.Tensor
----@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
----@return flame.Tensor
-function flame.var_mean(x, ...) end
+---@param unbiased boolean
+---@param keepdim? boolean|flame.options.var_mean  false
+---@return flame.Tensor var
+---@return flame.Tensor mean
+function flame.var_mean(x, unbiased, keepdim) end
 Tensor.var_mean = flame.var_mean
+
+---@class flame.options.vdot
+---@field y? flame.Tensor
 
 --- The same as dot.
 ---@param x flame.Tensor
@@ -12446,12 +14485,20 @@ Tensor.var_mean = flame.var_mean
 function flame.vdot(x, y) end
 Tensor.vdot = flame.vdot
 
---- the same as hvp: second derivatives are symmetric
+---@class flame.options.vhp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- The same as hvp.
 ---@param f function
----@param x flame.Tensor
----@param v? flame.Tensor|table
----@return flame.Tensor, any
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.vhp
+---@return flame.Tensor value
+---@return flame.Tensor|table products
 function flame.vhp(f, x, v) end
+
+---@class flame.options.view
+---@field shape? integer
 
 --- the same as reshape: works on any strides
 ---@param x flame.Tensor
@@ -12460,56 +14507,73 @@ function flame.vhp(f, x, v) end
 function flame.view(x, ...) end
 Tensor.view = flame.view
 
---- in y's shape
+---@class flame.options.view_as
+---@field y? flame.Tensor
+
+--- x in y's shape.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.view_as(x, y) end
 Tensor.view_as = flame.view_as
 
---- f(x) and the product of v with its derivative: what backward computes.
+---@class flame.options.vjp
+---@field x? flame.Tensor|table
+---@field v? flame.Tensor|table
+
+--- f(x) and the product of v, in the form of the result, or ones, with its derivative: what
+--- backward computes.
 ---@param f function
----@param x flame.tensor|table
----@param v? flame.tensor|table  in the form of the result; ones
----@return any, any  values, products
+---@param x flame.Tensor|table
+---@param v? flame.Tensor|table|flame.options.vjp
+---@return flame.Tensor|flame.Tensor[] values
+---@return flame.Tensor|table products
 function flame.vjp(f, x, v) end
 
---- tensor_split along axis 1
+---@class flame.options.vsplit
+---@field n? integer|integer[]|flame.Tensor
+
+--- tensor_split along axis 1.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@return flame.Tensor[]
 function flame.vsplit(x, n) end
 Tensor.vsplit = flame.vsplit
 
---- one above the other
----@param list flame.Tensor[]
+--- One above the other.
+---@param tensors flame.Tensor[]
 ---@return flame.Tensor
-function flame.vstack(list) end
+function flame.vstack(tensors) end
 
---- Compile kernels ahead, at once; their first call then compiles nothing.
----@param list table  kernels; device = where (default: the default device)
+--- Compile kernels ahead, at once; their first call then compiles nothing. The list may say where:
+--- device =.
+---@param list table
 function flame.warmup(list) end
 
---- x where c holds, else y
----@param c flame.Tensor
----@param x flame.Tensor|number
----@param y flame.Tensor|number
----@return flame.Tensor
-function flame.where(c, x, y) end
+--- x where the condition holds, else y; without them its positions; x:where(condition, y) too
+---@param condition flame.Tensor
+---@return flame.Tensor[]
+function flame.where(condition) end
 Tensor.where = flame.where
 
+---@class flame.options.xlog1py
+---@field y? flame.Tensor|number
+
 --- x * log1p(y), 0 where x is 0.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.xlog1py(x, y) end
 Tensor.xlog1py = flame.xlog1py
 
 Tensor.xlog1py_ = flame.xlog1py
 flame.xlog1py_ = flame.xlog1py
+---@class flame.options.xlogy
+---@field y? flame.Tensor|number
+
 --- x * log(y), 0 where x is 0.
----@param x flame.Tensor
----@param y flame.Tensor
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
 ---@return flame.Tensor
 function flame.xlogy(x, y) end
 Tensor.xlogy = flame.xlogy
@@ -12520,17 +14584,31 @@ flame.xlogy_ = flame.xlogy
 ---@return flame.Tensor
 function Tensor:zero_() end
 
---- zeros of this shape; sizes as numbers or one table, then {dtype =, device =, requires_grad =}
+---@class flame.options.zeros
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+---@field shape? integer
+
+--- zeros of this shape
 ---@param ... integer
+---@overload fun(options: flame.options.zeros): flame.Tensor
 ---@return flame.Tensor
 function flame.zeros(...) end
 
+---@class flame.options.zeros_like
+---@field dtype? string
+---@field device? string
+---@field requires_grad? boolean
+
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
----@param o? table?
 ---@return flame.Tensor
-function flame.zeros_like(x, o) end
+function flame.zeros_like(x) end
 Tensor.zeros_like = flame.zeros_like
+
+---@class flame.options.zeta
+---@field q? flame.Tensor|number
 
 --- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
 ---@param x flame.Tensor|number

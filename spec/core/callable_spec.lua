@@ -246,7 +246,9 @@ describe("the list of functions above", function()
       if line:find("^%-%-%-@param [%w_]+%?? function") then parameter = true end
       local name = line:match("^function [%w_.:]-([%w_]+)%(")
       if name then
-        if parameter and name ~= "help" and not cases[ALSO[name] or name] then missing[#missing + 1] = name end
+        if parameter and name ~= "help" and not cases[ALSO[name] or name] then
+          missing[#missing + 1] = name
+        end
         parameter = false
       end
     end

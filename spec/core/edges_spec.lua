@@ -315,7 +315,7 @@ describe("arguments that do not go together", function()
     raises("batch_norm: running_var has shape (3), need (4)", flame.batch_norm, x, mean, var,
       { training = true })
     raises("instance_norm: running_var has shape (3), need (4)", flame.instance_norm, x, mean, var)
-    raises("batch_norm: w has shape (1), need (4)", flame.batch_norm, x, mean, flame.ones(4),
+    raises("batch_norm: weight has shape (1), need (4)", flame.batch_norm, x, mean, flame.ones(4),
       flame.ones(1), { training = true })
     near({ 0, 0, 0, 0 }, mean)
   end)
@@ -326,15 +326,16 @@ describe("arguments that do not go together", function()
     raises("slice_scatter: src has shape (4), the region (2, 4)", flame.slice_scatter, x,
       flame.ones(4), 1, 1, 2)
     raises("addr: ", flame.addr, flame.zeros(1, 2), flame.ones(1), flame.ones(1), { beta = 0 })
-    raises("threshold: value must be a tensor or a number, got nil", flame.threshold,
+    raises("threshold: value must be a tensor or a number, got nothing", flame.threshold,
       flame.ones(2), 1)
-    raises("threshold: threshold must be a tensor or a number, got nil", flame.threshold,
+    raises("threshold: threshold must be a tensor or a number, got nothing", flame.threshold,
       flame.ones(2))
     raises("sum: keepdim must be true or false, got number 1", flame.sum, flame.ones(2), 1, 1)
     raises("tril_indices: columns = -1 is negative", flame.tril_indices, 3, -1)
-    raises("tril_indices: columns must be an integer, got nil", flame.tril_indices, 3)
-    raises("triu_indices: offset must be a number, got string", flame.triu_indices, 3, 3, "a")
-    raises("triu_indices: no option 'diagonal', there is: device dtype offset", flame.triu_indices,
+    raises("tril_indices: columns must be an integer, got nothing", flame.tril_indices, 3)
+    raises("triu_indices: offset must be an integer, got string", flame.triu_indices, 3, 3, "a")
+    raises("triu_indices: no option 'diagonal', there is: columns offset dtype device",
+      flame.triu_indices,
       3, 3, { diagonal = 1 })
     raises("unflatten: sizes do not multiply to 5", flame.unflatten, flame.zeros(5, 0), 1, { 2, 2 })
     local sorter = T({ 1, 2 }, { dtype = "i64" })
@@ -391,7 +392,7 @@ describe("writes with random numbers", function()
   it("refuse parameters without a meaning and leave the target as it was", function()
     local x = flame.ones(3)
     raises("bernoulli_: p = 2, need 0 <= p <= 1", x.bernoulli_, x, 2)
-    raises("exponential_: rate = -1, need rate > 0", x.exponential_, x, -1)
+    raises("exponential_: lambd = -1, need lambd > 0", x.exponential_, x, -1)
     raises("cauchy_: sigma = 0, need sigma > 0", x.cauchy_, x, 0, 0)
     raises("log_normal_: std = -1, need std > 0", x.log_normal_, x, 0, -1)
     near({ 1, 1, 1 }, x)

@@ -86,7 +86,7 @@ describe("a profile", function()
       assert.is_true(#flame.profile(work) > 0)
     end
     refused("No such file", flame.profile, "/nonexistent/trace.json")
-    refused("need a function or the name of a file", flame.profile, 3)
+    refused("profile: no form takes (number 3); there is profile(f: fn, ...)", flame.profile, 3)
     assert.truthy(flame.profile(work).matmul)
   end)
 
@@ -145,7 +145,7 @@ describe("small instruments", function()
     work()
     flame.stats("reset")
     assert.equal(0, flame.stats().recorded)
-    refused('need "reset" or nothing', flame.stats, "rest")
+    refused('stats: what must be "reset", got string \'rest\'', flame.stats, "rest")
   end)
 end)
 

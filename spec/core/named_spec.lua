@@ -85,9 +85,10 @@ describe("arguments by name", function()
     assert.equal("f64", flame.as_tensor(x, { dtype = "f64", device = "cpu" }).dtype)
   end)
   it("are no part of a list of tensors", function()
-    raises("cat: the list of tensors has names in it: options come behind it", flame.cat,
+    raises("cat: tensors must be a list of tensors, got table with names", flame.cat,
       { x, x, dim = 2 })
-    raises("stack: the list of tensors has names in it", flame.stack, { x, x, dim = 2 })
+    raises("stack: tensors must be a list of tensors, got table with names", flame.stack,
+      { x, x, dim = 2 })
   end)
 end)
 
@@ -149,7 +150,7 @@ describe("words of PyTorch", function()
     local grad = flame.autograd.grad
     raises("autograd.grad: inputs must be a tensor or a list of tensors, got number", grad,
       (a * 2):sum(), 1)
-    raises("autograd.grad: outputs must be a tensor or a list of tensors, got nil", grad)
+    raises("autograd.grad: outputs must be a tensor or a list of tensors, got nothing", grad)
     raises("autograd.grad: outputs[2] must be a tensor, got number", grad, { a, 1 }, a)
     raises("autograd.grad: the tensor has shape (2), not one element: reduce it", grad,
       { a * 2, b * 2 }, a)
@@ -173,8 +174,9 @@ describe("words of PyTorch", function()
     raises('device: "cuda:-1" is no device; there are "cpu", "cuda" and "cuda:0" to',
       flame.device, "cuda", -1)
     assert.equal(flame.default_device(), flame.get_default_device())
-    raises('device: "gpu" is no device', flame.set_default_device, "gpu")
-    raises("randint: the shape comes first: randint(shape, lo, hi)", flame.randint, 0, 10, { 2 })
+    raises('default_device: device must be a device ("cpu", "cuda", "cuda:1"), got string \'gpu\'',
+      flame.set_default_device, "gpu")
+    raises("randint: the shape comes first: randint(shape, low, high)", flame.randint, 0, 10, { 2 })
     raises("rrelu: lower = 0.3 is above upper = 0.1", flame.rrelu, x, { lower = 0.3, upper = 0.1 })
     assert.equal(flame.relu, nn.functional.relu)
     assert.equal(nn.utils.pad_sequence, nn.utils.rnn.pad_sequence)

@@ -189,12 +189,12 @@ describe("options of functions", function()
       return flame.func(o)
     end)
     mistyped("warmup", "device", flame.warmup)
-    refused("grad: argnum 1 must be an integer, got table", flame.grad, print, { argnums = 1 })
-    refused("anomaly: need true or false, got table", flame.autograd.anomaly, {})
+    refused("grad: no option 'argnum', there is: argnums", flame.grad, print, { argnum = 1 })
+    refused("autograd.anomaly: on must be true or false, got table", flame.autograd.anomaly, { 1 })
     refused("timer: 0 arguments at most, got 1", flame.timer, x)
     for _, name in ipairs { "is_tensor", "element_size", "free" } do
       local f = flame.has(name) and flame[name] or x[name]
-      refused(name .. ": 1 argument at most, got 2", f, x, {})
+      refused(name .. ": 1 argument at most, got 2", f, x, x)
     end
     local y = x:new_zeros(2, 3, { dtype = "i64" })
     assert.same({ "i64", 2, 3 }, { y.dtype, table.unpack(y.shape) })

@@ -77,7 +77,7 @@ describe("scatter_reduce", function()
     eq({ { 10, 0 }, { 3, 4 } }, x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "prod"))
     eq({ { 3.5, 0.5 }, { 3, 4 } },
       x:index_reduce(1, ids { 1, 1 }, d { { 5, 0 }, { 2, 1 } }, "mean", { include_self = false }))
-    raises("index_reduce: src has shape (2), need (1, 2)", flame.index_reduce, x, 1, ids { 1 },
+    raises("index_reduce: source has shape (2), need (1, 2)", flame.index_reduce, x, 1, ids { 1 },
       d { 1, 2 }, "amax")
   end)
 end)
@@ -117,7 +117,8 @@ describe("scatter and its kin", function()
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "add" }))
     eq({ 6, 2 }, d({ 1, 2 }):scatter(1, ids { 1, 1 }, d { 2, 3 }, { reduce = "multiply" }))
     eq({ 5, 2 }, d({ 1, 2 }):scatter(1, ids { 1 }, 4, { reduce = "add" }))
-    raises('scatter: reduce must be "add" or "multiply", got "amax"', flame.scatter, d { 1 }, 1,
+    raises('scatter: reduce must be "add" or "multiply", got string \'amax\'', flame.scatter,
+      d { 1 }, 1,
       ids { 1 }, d { 2 }, { reduce = "amax" })
   end)
   it("put and index_put write, or add where asked to", function()
@@ -159,9 +160,9 @@ describe("diagonals and parts", function()
     eq({ { 4, 6 } }, T({ { 1, 2 }, { 3, 4 } }):sum_to_size(1, 2))
     eq({ 4, 6 }, T({ { 1, 2 }, { 3, 4 } }):sum_to_size({ 2 }))
     raises("sum_to_size: shape (2, 2) can not become (3)", flame.sum_to_size, flame.zeros(2, 2), 3)
-    raises("sum_to_size: need numbers or a list of them, got a table with names", flame.sum_to_size,
+    raises("sum_to_size: options have names (size), got a key number 1", flame.sum_to_size,
       flame.zeros(2), { 2, dim = 1 })
-    raises("sum_to_size: size must be an integer, got table", flame.sum_to_size, flame.zeros(2, 2),
+    raises("sum_to_size: no option 'dim', there is: size", flame.sum_to_size, flame.zeros(2, 2),
       { 2 }, { dim = 1 })
   end)
   it("renorm scales long slices down", function()

@@ -110,7 +110,10 @@ describe("equations", function()
       flame.ones(3, 1))
     fails("solve: a is f32 and b f64, need one dtype", flame.solve, flame.eye(2), randn(2, 1))
     fails("batch sizes 2 and 3 do not go together", flame.solve, regular(2, 2, 2), randn(3, 2, 2))
-    fails('qr: mode must be "reduced", "complete" or "r", got full', flame.qr, eye(2), "full")
+    fails("qr: no form takes (a tensor, string 'full'); there is qr(x: T, mode: ", flame.qr, eye(2),
+      "full")
+    fails('qr: mode must be "reduced", "complete" or "r", got string \'full\'', flame.qr, eye(2),
+      { mode = "full" })
     fails("inverse: 1 argument at most, got 2", flame.inverse, eye(2), 1)
   end)
 end)
@@ -576,7 +579,7 @@ describe("forms that tell instead of raising", function()
     select(2, flame.svd_lowrank(low, 2)):square():sum():backward()
     is_close(low.grad, 2 * low:detach())
     fails("svd_lowrank: q = -1 and niter = 2, need 0 or more", flame.svd_lowrank, randn(3, 2), -1)
-    fails("pca_lowrank: no option 'k', there is: center niter q", flame.pca_lowrank,
+    fails("pca_lowrank: no option 'k', there is: q center niter", flame.pca_lowrank,
       randn(3, 2), { k = 1 })
     fails("svd_lowrank: x has shape (3)", flame.svd_lowrank, randn(3))
   end)

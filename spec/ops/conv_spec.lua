@@ -173,14 +173,14 @@ describe("convolutions", function()
       assert.is_false(ok)
       return e
     end
-    assert.matches("conv2d: x has 3 channels, w %(8, 4, 3, 3%) with groups 1 needs 4",
+    assert.matches("conv2d: x has 3 channels, weight %(8, 4, 3, 3%) with groups 1 needs 4",
       message(flame.conv2d, x, flame.ones(8, 4, 3, 3)))
     assert.matches("conv2d: axis 3 of x has 5 elements with padding, the kernel spans 7",
       message(flame.conv2d, x, flame.ones(8, 3, 4, 4), { dilation = 2 }))
     local w = flame.ones(8, 3, 3, 3)
-    assert.matches("no option 'strides', there is: stride padding dilation groups",
+    assert.matches("no option 'strides', there is: weight bias stride padding dilation groups",
       message(flame.conv2d, x, w, { strides = 2 }))
-    assert.matches("b has shape %(3%), the result has 8 channels",
+    assert.matches("bias has shape %(3%), the result has 8 channels",
       message(flame.conv2d, x, w, flame.ones(3)))
     assert.matches("output_padding = 2, need less than stride 2",
       message(flame.conv_transpose2d, x, flame.ones(3, 1, 3, 3),

@@ -145,7 +145,7 @@ describe("short-time transforms", function()
       4, { tau = -1 })
     raises("exponential_window: a symmetric window has its own center", flame.exponential_window, 4,
       { center = 1, sym = true })
-    raises("general_cosine_window: a must be a list of weights, got nil",
+    raises("general_cosine_window: a must be a list of numbers or a tensor, got nothing",
       flame.general_cosine_window, 4)
     raises("general_cosine_window: a[2] must be a number, got string", flame.general_cosine_window,
       4, { 1, "2" })

@@ -221,6 +221,10 @@ local function parted(form, args)
   end
   local m = getmetatable(last)
   if next(last) ~= nil or m and (m.__index or m.__call or m.__name) then return n end
+  if #form.all + (form.rest and 1 or 0) <= (form.positional[1] and not form.options_first and 1
+      or 0) then
+    return n
+  end
   local p = form.positional[n]
   if n == 1 and p and not p.optional and not p.defaulted then return n end
   local list = p and takes_list(p) or form.rest and n == #form.positional + 1

@@ -142,15 +142,7 @@ int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op) {
   return (int)(axis > 0 ? axis - 1 : axis + n);
 }
 
-/* An axis may also stand by its name: {dim = d}. */
 int fl_arg_axis(lua_State *L, int i, int rank, const char *op) {
-  if (fl_is_options(L, i)) {
-    fl_check_options(L, i, op, "dim");
-    fl_option(L, i, "dim");
-    const int axis = fl_axis_checked(L, fl_arg_int(L, lua_gettop(L), op, "dim"), rank, op);
-    lua_pop(L, 1);
-    return axis;
-  }
   return fl_axis_checked(L, fl_arg_int(L, i, op, "axis"), rank, op);
 }
 
@@ -233,30 +225,6 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   }
 }
 
-/* Arguments with defaults, from 'first' on, by name: what a table at the end holds under 'names'
-** goes to its place among them. */
-void fl_place_options(lua_State *L, int first, const char *op, const char *names) {
-  int top = lua_gettop(L), at = first;
-  if (top < first || !fl_is_options(L, top)) return;
-  fl_check_options(L, top, op, names);
-  lua_pushvalue(L, top);
-  lua_pushnil(L);
-  lua_replace(L, top);
-  for (const char *name = names; *name != 0; at++) {
-    char word[24];
-    const size_t n = strcspn(name, " ");
-    snprintf(word, sizeof word, "%.*s", (int)n, name);
-    name += n + (name[n] == ' ');
-    while (lua_gettop(L) <= at) {
-      lua_pushnil(L);
-      lua_insert(L, -2);
-    }
-    if (fl_option(L, lua_gettop(L), word) != LUA_TNIL) lua_replace(L, at);
-    else lua_pop(L, 1);
-  }
-  lua_settop(L, at - 1);
-}
-
 int fl_option(lua_State *L, int i, const char *name) {
   if (i == 0 || lua_type(L, i) != LUA_TTABLE) {
     lua_pushnil(L);
@@ -295,43 +263,18 @@ void fl_arg_count(lua_State *L, int max, const char *op) {
   if (n > max) fl_lua_fail(L, op, "%d argument%s at most, got %d", max, max == 1 ? "" : "s", n);
 }
 
-/* Is the table at i empty? */
-static int is_empty(lua_State *L, int i) {
-  lua_pushnil(L);
-  if (!lua_next(L, i)) return 1;
-  lua_pop(L, 2);
-  return 0;
-}
-
-/* An empty table is options where another table or number stands before it. */
-int fl_tail_options(lua_State *L, int *top) {
-  *top = lua_gettop(L);
-  if (*top == 0 || lua_type(L, *top) != LUA_TTABLE) return 0;
-  const int follows = *top > 1 && (lua_type(L, *top - 1) == LUA_TTABLE || lua_type(L,
-      *top - 1) == LUA_TNUMBER);
-  if (!fl_is_options(L, *top) && !(follows && is_empty(L, *top))) return 0;
-  return (*top)--;
-}
-
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s) {
   const int list = last >= first && lua_type(L, first) == LUA_TTABLE;
   if (list && last > first) fl_lua_fail(L, op, "sizes come as numbers or as one table, not both");
-  if (list && fl_is_options(L, first)) {
-    if (least != INT8_MIN || fl_option(L, first, "dims") != LUA_TTABLE)
-      fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
-    fl_check_options(L, first, op, "dims");
-    lua_replace(L, first);
-  }
   const int n = list ? (int)lua_rawlen(L, first) : last - first + 1;
   if (n > FL_MAX_AXES) fl_lua_fail(L, op, "%d axes, at most %d", n, FL_MAX_AXES);
   s->n = n < 0 ? 0 : n;
   for (int k = 0; k < s->n; k++) {
     if (list) lua_rawgeti(L, first, k + 1);
-    else lua_pushvalue(L, first + k);
-    s->at[k] = fl_arg_int(L, lua_gettop(L), op, "size");
+    s->at[k] = fl_arg_int(L, list ? lua_gettop(L) : first + k, op, "size");
     if (s->at[k] < least) fl_lua_fail(L, op, "size %lld of axis %d is negative",
         (long long)s->at[k], k + 1);
-    lua_pop(L, 1);
+    if (list) lua_pop(L, 1);
   }
   if (least >= 0 && fl_numel(s->n, s->at) < 0) {
     char text[192];
@@ -340,17 +283,12 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
   }
 }
 
-void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o) {
+void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o) {
   fl_lua *b = self_of(L);
-  o->dtype = -1;
+  o->dtype = lua_isnil(L, first) ? -1 : fl_arg_dtype(L, first, op);
   o->device = b->c != NULL ? b->c->default_device : 0;
-  o->requires_grad = 0;
-  if (i == 0 || lua_isnoneornil(L, i)) return;
-  fl_check_options(L, i, op, "dtype device requires_grad");
-  if (fl_option(L, i, "dtype") != LUA_TNIL) o->dtype = fl_arg_dtype(L, lua_gettop(L), op);
-  if (fl_option(L, i, "device") != LUA_TNIL) o->device = fl_arg_device(L, lua_gettop(L), op);
-  lua_pop(L, 2);
-  o->requires_grad = fl_option_bool(L, i, op, "requires_grad", 0);
+  if (!lua_isnil(L, first + 1)) o->device = fl_arg_device(L, first + 1, op);
+  o->requires_grad = lua_toboolean(L, first + 2);
 }
 
 int fl_is_callable(lua_State *L, int i) {

@@ -101,6 +101,8 @@ typedef struct fl_lua {
   uint8_t core_loaded;
   uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
+  uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
+  uint8_t inside;             /* in an op that was cast, whose own ops are not */
   int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
   void (*warn)(void *arg, const char *text);   /* the host's; NULL: Lua's warn */
   void *warn_arg;
@@ -130,6 +132,18 @@ static inline fl_box *box_at(lua_State *L, int i) {
   return x->box;
 }
 
+/* Are the arguments tensors that live, so many, then so many integers, and no others? Then nothing
+** is to be read: functions that are called at each step ask before fl_args. */
+static inline int fl_plain(lua_State *L, int tensors, int integers) {
+  if (lua_gettop(L) != tensors + integers) return 0;
+  for (int i = 1; i <= tensors; i++) {
+    const fl_box *x = box_at(L, i);
+    if (x == NULL || x->t == NULL) return 0;
+  }
+  for (int i = 1; i <= integers; i++) if (!lua_isinteger(L, tensors + i)) return 0;
+  return 1;
+}
+
 /* Pushes a string of bytes that the caller has to free: 1. 0: Lua has no memory, and its error is
 ** pushed, to be raised when they are freed. (args.c) */
 int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
@@ -142,11 +156,12 @@ char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 /* The name of an op on positions for messages: op, or what core.naming said. */
 const char *fl_lua_named(fl_lua *b, const char *op);
-/* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
-int fl_lua_checked(lua_State *L);
-/* The same that reads its arguments by a declaration, see declare.h. Upvalues: state, metatable,
+/* A public function that is written in Lua, see declare.h. Upvalues: state, metatable,
 ** the declaration (from the first call on what was parsed), the name, a function for each form. */
 int fl_lua_declared(lua_State *L);
+/* The arguments of a function of C whose row has a declaration: they become its parameters, in
+** order, then what "id..." took. Returns the number of the form, or raises. */
+int fl_args(lua_State *L);
 /* Does a call that failed for its arguments stand in the script as x.f(…) for x:f(…)? Then the
 ** error says so. (dotted.c) */
 void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee);
@@ -272,20 +287,17 @@ uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
 int fl_is_options(lua_State *L, int i);                /* a table with a string key */
 /* Names allowed in the options table at i (nil is fine): "a b c". Raises for others. */
 void fl_check_options(lua_State *L, int i, const char *op, const char *names);
-void fl_place_options(lua_State *L, int first, const char *op, const char *names);
 /* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
 double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
 void fl_arg_count(lua_State *L, int max, const char *op);     /* surplus arguments raise */
-/* The options table at the end of the arguments: its index, or 0; *top is the
-** number of the others. */
-int fl_tail_options(lua_State *L, int *top);
 /* Sizes at first … last: numbers, or one table of them. least: smallest size
 ** allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
-void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o);
+/* dtype, device and requires_grad at first and behind it, nil where they are not given. */
+void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
 /* A list of sizes or strides as scripts get them (sizes.c), and whether the value at i is one. */
@@ -304,13 +316,15 @@ void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
 /* ---- what the other files register ----------------------------------------------------------- */
-/* where: bit 0 the module, bit 1 the methods of tensors. */
+/* name: a declaration (lua/declare.h), whose head says where the function goes; or the name of an
+** internal function, or of a metamethod ("__len"). where: bit 0 the module, bit 1 the methods of
+** tensors, of one that has no declaration. */
 enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
-  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_slip[];
+  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);

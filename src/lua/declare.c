@@ -6,41 +6,75 @@
 
 enum { AT_TEXT = 3, AT_NAME = 4, AT_FUNCTION = 5 };     /* upvalues */
 
-static const fl_declared *declared_of(lua_State *L) {
+/* Pushes a text that is not parsed: of a function written in Lua a string, of one in C the address
+** of its row's, of one of the op table without the name in front. */
+static void push_text(lua_State *L, int text, int name) {
+  const char *row = (const char *)lua_touserdata(L, text);
+  size_t n = 0;
+  if (row == NULL) {
+    lua_pushvalue(L, text);
+    return;
+  }
+  if (row[0] != '(' && row[0] != '_') {
+    lua_pushstring(L, row);
+    return;
+  }
+  const char *op = lua_tolstring(L, name, &n);
+  lua_pushlstring(L, op, n - (row[0] == '_' && op[n - 1] == '_'));
+  lua_pushstring(L, row);
+  lua_concat(L, 2);
+}
+
+const fl_declared *fl_declared_here(lua_State *L) {
   const fl_declared *d = (const fl_declared *)lua_touserdata(L, lua_upvalueindex(AT_TEXT));
-  if (d != NULL) return d;
+  if (d != NULL && d->parsed == 0) return d;
   luaL_checkstack(L, 24, "a declaration");
-  d = fl_declare_parse(L, lua_upvalueindex(AT_TEXT));
+  push_text(L, lua_upvalueindex(AT_TEXT), lua_upvalueindex(AT_NAME));
+  d = fl_declare_parse(L, lua_gettop(L));
   lua_replace(L, lua_upvalueindex(AT_TEXT));
+  lua_pop(L, 1);
   return d;
 }
 
 /* An argument of a type that the declaration leaves open (an element of a table): Lua's own
-** error in one of flame's files. Raised again with the function's name and what it takes. */
+** error in one of flame's files. Raised again with the function's name and its forms. */
 static int misfit(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
   if (strncmp(text, "attempt to ", 11) == 0) rest = text;
   else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
     rest = strstr(text, ": ") + 2;
   if (rest == NULL) return lua_error(L);
-  const fl_declared *d = declared_of(L);
   const char *op = lua_tostring(L, lua_upvalueindex(AT_NAME));
-  const fl_decl_span it = fl_declare_takes(d->form);
-  return fl_lua_fail(L, op, "these arguments can not be taken: %s; it is %s%.*s", rest, op,
-      it.n, it.at);
+  return fl_lua_fail(L, op, "these arguments can not be taken: %s; it is %s", rest,
+      fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-static int results(lua_State *L, int status, lua_KContext unused) {
-  (void)unused;
+/* casting: the casts of autocast were this call's, and those that it makes itself are over. */
+static int results(lua_State *L, int status, lua_KContext casting) {
+  if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);
 }
 
 int fl_lua_declared(lua_State *L) {
-  const fl_declared *d = declared_of(L);
+  const fl_declared *d = fl_declared_here(L);
+  fl_lua *b = self_of(L);
   const int form = fl_declare_read(L, d, lua_upvalueindex(AT_TEXT));
+  const int casting = d->cast && b->autocast && !b->inside;
+  if (casting) {
+    fl_declare_cast(L, b, d->cast);
+    b->inside = 1;
+  }
   lua_pushvalue(L, lua_upvalueindex(AT_FUNCTION + form));
   lua_insert(L, 1);
-  return results(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, results), 0);
+  return results(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, casting, results), casting);
+}
+
+int fl_args(lua_State *L) {
+  const fl_declared *d = fl_declared_here(L);
+  fl_lua *b = self_of(L);
+  const int form = fl_declare_read(L, d, lua_upvalueindex(AT_TEXT));
+  if (d->cast && b->autocast && !b->inside) fl_declare_cast(L, b, d->cast);
+  return form;
 }
 
 /* The name in the head, without parsing, or 'name' where that is no suffix: pushed. */
@@ -146,18 +180,31 @@ static void push_form(lua_State *L, const fl_declared *d, const fl_decl_form *f)
   lua_setfield(L, -2, "results");
 }
 
-/* (function or text): {name =, in_place =, a table for each form}; nil: the function has no
-** declaration. */
+/* Pushes the text of the declared function at 1; 0: it has no declaration. One of C has it in an
+** upvalue behind the metatable of tensors, as all closures of the binding. */
+static int push_text_of(lua_State *L) {
+  if (lua_tocfunction(L, 1) == NULL || lua_getupvalue(L, 1, 1) == NULL) return 0;
+  const int ours = lua_touserdata(L, -1) == (void *)self_of(L);
+  if (!ours || lua_getupvalue(L, 1, AT_NAME) == NULL || lua_type(L, -1) != LUA_TSTRING) return 0;
+  const int name = lua_gettop(L);
+  lua_getupvalue(L, 1, AT_TEXT);
+  if (lua_type(L, -1) == LUA_TUSERDATA) lua_getiuservalue(L, -1, 1);
+  else if (lua_type(L, -1) == LUA_TNUMBER || lua_type(L, -1) == LUA_TFUNCTION) return 0;
+  else push_text(L, name + 1, name);
+  return 1;
+}
+
+/* (function or text): {name =, doc =, autocast =, in_place =, a table for each form}; nil: the
+** function has no declaration. */
 static int declaration(lua_State *L) {
+  static const char *const casts[] = { NULL, "half", "single", "neutral" };
   lua_settop(L, 1);
-  if (lua_isfunction(L, 1)) {
-    if (lua_tocfunction(L, 1) != fl_lua_declared) return 0;
-    lua_getupvalue(L, 1, AT_TEXT);
-    if (lua_type(L, -1) == LUA_TUSERDATA) lua_getiuservalue(L, -1, 1);
-  }
+  if (lua_isfunction(L, 1) && !push_text_of(L)) return 0;
   const fl_declared *d = fl_declare_parse(L, lua_gettop(L));
-  lua_createtable(L, d->nforms, 2);
+  lua_createtable(L, d->nforms, 4);
   set_span(L, "name", d->name);
+  set_span(L, "doc", d->doc);
+  if (d->cast) lua_pushstring(L, casts[d->cast]), lua_setfield(L, -2, "autocast");
   set_flag(L, "in_place", d->in_place);
   for (int k = 0; k < d->nforms; k++) {
     push_form(L, d, &d->form[k]);

@@ -2,7 +2,7 @@
 ** Declarations of public functions: one text says what a function takes and gives, and its
 ** arguments are read by it.
 **
-**   decl    = ["new"] scope name ["_?"] "(" params ")" ["->" results]
+**   decl    = ["new"] scope name ["_?"] "(" params ")" ["->" results] ["@" class]
 **   scope   = none: flame.f and x:f | "." flame.f alone | ":" x:f alone | linalg.f | nn.init.f
 **           | Class:f
 **   param   = id ["?"] [":" type] ["=" default] | id "..." [":" type] | "..." | "*" | "*factory"
@@ -11,6 +11,7 @@
 **             those with "[]"
 **   default = number | inf | true | false | "word" | "{" numbers "}" | an earlier parameter
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
+**   class   = half | single | neutral: what flame.autocast makes of the tensors at the entry
 **
 ** dims(n) is an integer, or a list of n or of one, which stands for all.
 ** A line that begins with a space continues the one before. Several declarations of a name, a
@@ -23,8 +24,11 @@
 ** A method (Class:f) and a constructor ("new nn.Linear(in_features: int)") get the object before
 ** their parameters, as "self", which the text does not name.
 ** "..." takes them as they are; a function that has it has no options. An empty table is a list
-** where one fits, else options. nil is as not given; so is false for a parameter with "?" whose
-** type has no booleans (weight = false for none).
+** where one fits, else options, if there are any. nil is as not given; so is false for a
+** parameter with "?" whose type has no booleans (weight = false for none).
+**
+** A function written in C has its declaration in its registration row, and below it what it does:
+** a line "--- text". Of a function of the op table it is a text that begins behind the name.
 **
 ** A declaration is parsed at the first call of a function, never before. The result is a userdata
 ** in an upvalue of the function, which alone holds it: Lua's collector frees it with the
@@ -82,14 +86,24 @@ typedef struct fl_decl_form {
   uint8_t result, nresults;
 } fl_decl_form;
 
+typedef enum fl_decl_cast { FL_CAST_NONE, FL_CAST_HALF, FL_CAST_SINGLE,
+    FL_CAST_NEUTRAL } fl_decl_cast;
+
 typedef struct fl_declared {
-  fl_decl_span name;
+  char parsed;                         /* 0, which no text begins with */
+  uint8_t cast;                        /* fl_decl_cast */
+  fl_decl_span name, doc;
   int nforms, in_place;                /* in_place: there is a name_ too */
   const fl_decl_form *form;
   const fl_decl_param *param;
   const fl_decl_atom *atom;
   const fl_decl_result *result;
 } fl_declared;
+
+/* The declaration of the function that runs, parsed if it was not. (declare.c) */
+const fl_declared *fl_declared_here(lua_State *L);
+/* Casts the tensors among the arguments as flame.autocast says. (declare_cast.c) */
+void fl_declare_cast(lua_State *L, fl_lua *b, int cast);
 
 /* Parses the string at 'text' and pushes the userdata. Raises where the text can not be read,
 ** with the place: it is a fault of the library. (declare_parse.c) */
@@ -126,6 +140,8 @@ int fl_declare_is_options(lua_State *L, int i);
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);
 /* Is the declared function at i a method or a constructor? */
 int fl_declare_has_self(lua_State *L, int i);
+/* All forms in one line, behind the name 'op': pushed. (declare_say.c) */
+const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op);
 /* Raises what is wrong with the n arguments, of which one misfit for each form is known.
 ** (declare_say.c) */
 int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,

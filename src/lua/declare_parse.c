@@ -416,6 +416,15 @@ static void read_head(draft *s, fl_decl_form *f) {
   if (made || method) add_self(s, f, made ? name : class);
 }
 
+/* "@ class", for all forms. */
+static void read_class(draft *s) {
+  static const char *const names[] = { "half", "single", "neutral" };
+  if (!take(s, "@")) return;
+  const fl_decl_span w = identifier(s);
+  for (int k = 0; k < 3; k++) if (same(w, span_of(names[k]))) s->d.cast = (uint8_t)(k + 1);
+  if (s->d.cast == FL_CAST_NONE) refuse(s, "expected half, single or neutral");
+}
+
 static void read_form(draft *s) {
   need_room(s, s->d.nforms, FL_DECL_FORMS);
   fl_decl_form *f = &s->form[s->d.nforms];
@@ -426,7 +435,16 @@ static void read_form(draft *s) {
   read_params(s, f);
   read_results(s, f);
   f->text.n = (int)(s->p - f->text.at);
+  while (f->text.n > 0 && f->text.at[f->text.n - 1] == ' ') f->text.n--;
+  read_class(s);
   skip(s);
+}
+
+/* "--- text" to the end: what the function does. */
+static int read_doc(draft *s) {
+  if (strncmp(s->p, "--- ", 4) != 0) return 0;
+  s->d.doc = span_of(s->p + 4);
+  return 1;
 }
 
 /* Pushes a default that is a string, or the list that its text says. */
@@ -499,7 +517,7 @@ const fl_declared *fl_declare_parse(lua_State *L, int text) {
     read_form(&s);
     if (*s.p != '\n' && *s.p != 0) refuse(&s, "expected the end of the line");
     while (*s.p == '\n' || *s.p == ' ') s.p++;
-  } while (*s.p != 0);
+  } while (*s.p != 0 && !read_doc(&s));
   const fl_declared *d = keep(&s, text);
   lua_remove(L, text);
   return d;

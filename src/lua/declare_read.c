@@ -6,8 +6,8 @@
 */
 #include "lua/declare.h"
 
-/* The arguments as they came: n of them, and what the last one is. */
-typedef struct call { int n, keyed, empty; } call;
+/* The arguments as they came: n of them, and what the last one is; given: with nil behind them. */
+typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
 /* A table with a metatable of __call or __name. */
@@ -148,9 +148,16 @@ static int takes_list(const fl_declared *d, const fl_decl_param *p) {
 }
 
 /* ---- forms ----------------------------------------------------------------------------------- */
-/* How many arguments are by position; the one behind them is the table of options. */
+static int has_options(const fl_decl_form *f) {
+  const int no_key = f->self || (f->npos > 0 && !f->options_first);
+  return f->nparams + (f->rest == 1) > no_key;
+}
+
+/* How many arguments are by position; the one behind them is the table of options. An empty table
+** is an argument too many where there are no options. */
 static int by_position(const fl_declared *d, const fl_decl_form *f, const call *c) {
   const int place = c->n - 1, there = place < f->npos;
+  if (c->empty && !has_options(f)) return c->n;
   if (f->rest == 2 || (!c->keyed && !c->empty) || (place == 0 && !f->options_first)) return c->n;
   const fl_decl_param *p = &d->param[f->param + (there ? place : 0)];
   if (c->keyed) return there && takes_table(d, p) ? c->n : place;
@@ -243,7 +250,8 @@ static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
     lua_pushlstring(L, p[j].name.at, (size_t)p[j].name.n);
     const int missing = !opts || lua_rawget(L, opts) == LUA_TNIL;
     lua_pop(L, 1);
-    if (missing) return misfit(why, FL_MISFIT_MISSING, &p[j], j + 1 <= m ? j + 1 : 0, 0);
+    const int there = j + 1 <= (opts ? m : c->given);
+    if (missing) return misfit(why, FL_MISFIT_MISSING, &p[j], there ? j + 1 : 0, 0);
   }
   return 1;
 }
@@ -304,6 +312,18 @@ static void place_rest(lua_State *L, const fl_declared *d, const fl_decl_param *
   for (int i = first; i <= lua_gettop(L); i++) settle(L, p, i, op);
 }
 
+/* The values of the options at 1 go to their parameters, from 2 on; those of "id..." do not. */
+static void place_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
+  lua_pushnil(L);
+  while (lua_next(L, 1)) {
+    size_t n = 0;
+    const char *name = lua_tolstring(L, -2, &n);
+    const int j = param_of(d, f, name, n);
+    if (j < f->nparams) lua_replace(L, j + 2);
+    else lua_pop(L, 1);
+  }
+}
+
 /* The arguments, which fit, become the parameters. The options stand at 1 meanwhile, or nil. */
 static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
     int holder, const char *op) {
@@ -316,12 +336,8 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
   lua_settop(L, 1 + (m > f->npos ? m : f->npos));
   lua_settop(L, lua_gettop(L) + named);
   if (m > f->npos && named > 0) lua_rotate(L, 2 + f->npos, named);
+  if (m < c->n) place_options(L, d, f);
   for (int j = 0; j < f->nparams; j++) {
-    if (lua_isnil(L, j + 2) && m < c->n) {
-      lua_pushlstring(L, p[j].name.at, (size_t)p[j].name.n);
-      lua_rawget(L, 1);
-      lua_replace(L, j + 2);
-    }
     if (lua_isnil(L, j + 2)) {
       push_default(L, &p[j], holder, 1);
       lua_replace(L, j + 2);
@@ -336,32 +352,117 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
   lua_remove(L, 1);
 }
 
-/* Every argument fits as it is, and none is a table: defaults are all that is missing. */
-static int read_quickly(lua_State *L, const fl_declared *d, int holder, int n) {
-  const fl_decl_form *f = d->form;
-  const fl_decl_param *p = &d->param[f->param];
-  if (n > f->npos || f->rest) return 0;
-  for (int j = 0; j < n; j++) {
-    const int t = lua_type(L, j + 1);
-    if (j == 0 && f->self) {
-      if (fl_declare_is_of_class(L, d->atom[p->atom].text, 1)) continue;
-      return 0;
-    }
-    if (t == LUA_TUSERDATA && p[j].tensor) {
-      const fl_box *x = box_at(L, j + 1);
-      if (x != NULL && x->t != NULL) continue;
-    }
-    if (!(p[j].plain >> t & 1) && !(p[j].whole && lua_isinteger(L, j + 1))) return 0;
+/* The one value of "id..." is a list that it takes, without a metatable or other keys: its
+** elements stand in its place then. They are few, as sizes and axes are. */
+static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
+  const int64_t n = (int64_t)lua_rawlen(L, list);
+  int64_t keys = 0;
+  if (n > 8 || n == 0 || lua_getmetatable(L, list)) return 0;
+  lua_pushnil(L);
+  while (lua_next(L, list)) {
+    const int fits = lua_isinteger(L, -2) && p->whole && lua_isinteger(L, -1);
+    lua_pop(L, 1);
+    if (fits && ++keys) continue;
+    lua_pop(L, 1);
+    return 0;
   }
-  for (int j = n; j < f->nparams; j++) if (!p[j].optional && !p[j].by_default) return 0;
-  if (f->nparams > n + 8) luaL_checkstack(L, f->nparams - n + 8, "arguments");
-  for (int j = n; j < f->nparams; j++) push_default(L, &p[j], holder, 0);
+  if (keys != n) return 0;
+  luaL_checkstack(L, 16, "a list");
+  for (int64_t k = 1; k <= n; k++) lua_rawgeti(L, list, k);
+  lua_remove(L, list);
+  return 1;
+}
+
+/* What "id..." takes, from argument 'first' on. */
+static int rest_quickly(lua_State *L, const fl_decl_param *p, int first, int n) {
+  if (n == first && lua_type(L, n) == LUA_TTABLE) return spread_quickly(L, p, first);
+  for (int i = first; i <= n; i++) if (!p->whole || !lua_isinteger(L, i)) return 0;
+  return 1;
+}
+
+/* Does the argument or option at i fit as it is? */
+static int fits_quickly(lua_State *L, const fl_decl_param *p, int i) {
+  const int t = lua_type(L, i);
+  if (t == LUA_TUSERDATA && p->tensor) {
+    const fl_box *x = box_at(L, i);
+    if (x != NULL && x->t != NULL) return 1;
+  }
+  return (p->plain >> t & 1) || (p->whole && lua_isinteger(L, i));
+}
+
+/* The first n arguments are parameters 1 to n. */
+static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, int n) {
+  const fl_decl_param *p = &d->param[f->param];
+  for (int j = 0; j < n; j++) {
+    if (j == 0 && f->self ? !fl_declare_is_of_class(L, d->atom[p->atom].text, 1)
+        : !fits_quickly(L, &p[j], j + 1))
+      return 0;
+  }
+  return 1;
+}
+
+/* The table on top, behind nparams parameters of which those it names are nil, becomes their
+** values. 0: it has another key or value. */
+static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
+  const fl_decl_param *p = &d->param[f->param];
+  const int options = f->nparams + 1;
+  int any = 0;
+  lua_pushnil(L);
+  while (lua_next(L, options)) {
+    size_t n = 0;
+    const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tolstring(L, -2, &n) : NULL;
+    const int j = name != NULL ? param_of(d, f, name, n) : -1;
+    if (j < 0 || !lua_isnil(L, j + 1) || !fits_quickly(L, &p[j], options + 2)) return 0;
+    lua_replace(L, j + 1);
+    any = 1;
+  }
+  return any;
+}
+
+/* Arguments by position that fit as they are, then a plain table of options that do. */
+static int read_options_quickly(lua_State *L, const fl_declared *d, const fl_decl_form *f,
+    int holder, int n) {
+  const fl_decl_param *p = &d->param[f->param];
+  const int first = n == 1 && !f->options_first;
+  if (f->rest || first || n - 1 > f->npos || lua_getmetatable(L, n)) return 0;
+  if ((n - 1 < f->npos && takes_list(d, &p[n - 1])) || !first_fit(L, d, f, n - 1)) return 0;
+  luaL_checkstack(L, f->nparams + 8, "arguments");
+  lua_settop(L, f->nparams + 1);
+  lua_rotate(L, n, -1);
+  int fits = take_options(L, d, f);
+  for (int j = 0; fits && j < f->nparams; j++) {
+    if (!lua_isnil(L, j + 1)) continue;
+    fits = p[j].optional || p[j].by_default;
+    if (!p[j].by_default) continue;
+    push_default(L, &p[j], holder, 0);
+    lua_replace(L, j + 1);
+  }
+  lua_settop(L, f->nparams + 1);
+  if (fits) lua_settop(L, f->nparams);
+  else lua_rotate(L, n, 1), lua_settop(L, n);
+  return fits;
+}
+
+/* Every argument fits as it is, and none is a table but of options: defaults are all that is
+** missing. The arguments of "..." are as they are. */
+static int read_quickly(lua_State *L, const fl_declared *d, const fl_decl_form *f, int holder,
+    int n) {
+  const fl_decl_param *p = &d->param[f->param];
+  const int most = n < f->npos ? n : f->npos;
+  if (n > 0 && d->nforms == 1 && lua_type(L, n) == LUA_TTABLE &&
+      read_options_quickly(L, d, f, holder, n)) return 1;
+  if ((n > f->npos && f->rest == 0) || !first_fit(L, d, f, most)) return 0;
+  for (int j = most; j < f->nparams; j++) if (!p[j].optional && !p[j].by_default) return 0;
+  if (n > f->npos && f->rest == 1 && !rest_quickly(L, &p[f->nparams], f->npos + 1, n)) return 0;
+  if (f->nparams > most + 8) luaL_checkstack(L, f->nparams - most + 8, "arguments");
+  for (int j = most; j < f->nparams; j++) push_default(L, &p[j], holder, 0);
+  if (n > f->npos && f->nparams > most) lua_rotate(L, most + 1, f->nparams - most);
   return 1;
 }
 
 static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
   fl_decl_misfit why[FL_DECL_FORMS];
-  call c = { n, 0, 0 };
+  call c = { n, 0, 0, n };
   const char *op = lua_tostring(L, holder + FL_DECL_NAME);
   if (d->form->rest != 2) while (c.n > 0 && lua_isnil(L, c.n)) c.n--;
   luaL_checkstack(L, 8 * FL_DECL_FORMS + FL_DECL_PARAMS, "arguments");
@@ -381,5 +482,5 @@ static int read_slowly(lua_State *L, const fl_declared *d, int holder, int n) {
 
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder) {
   const int n = lua_gettop(L);
-  return d->nforms == 1 && read_quickly(L, d, holder, n) ? 0 : read_slowly(L, d, holder, n);
+  return read_quickly(L, d, d->form, holder, n) ? 0 : read_slowly(L, d, holder, n);
 }

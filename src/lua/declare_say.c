@@ -71,9 +71,8 @@ static int takes(const fl_declared *d, const fl_decl_param *p, fl_decl_atom_kind
 
 static int takes_number(const fl_declared *d, const fl_decl_param *p) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
-    const int kind = d->atom[k].kind;
-    if (kind == FL_ATOM_NUM || kind == FL_ATOM_INT || kind == FL_ATOM_AXIS) return 1;
-    if (kind == FL_ATOM_DIMS) return 1;
+    const fl_decl_atom_kind kind = (fl_decl_atom_kind)d->atom[k].kind;
+    if (kind == FL_ATOM_NUM || fl_declare_is_whole(kind)) return 1;
   }
   return 0;
 }
@@ -116,8 +115,12 @@ static void say_type(lua_State *L, const fl_declared *d, const fl_decl_misfit *w
   line s = { "", 0 };
   char place[32] = "";
   add_types(&s, d, w->p, w->kind == FL_MISFIT_ELEMENT);
-  if (takes(d, w->p, FL_ATOM_DTYPE) && lua_type(L, w->at) == LUA_TSTRING)
-    add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool)", -1);
+  const int named = lua_type(L, w->at) == LUA_TSTRING;
+  const int dtype = named && takes(d, w->p, FL_ATOM_DTYPE);
+  const int device = named && takes(d, w->p, FL_ATOM_DEVICE);
+  if (dtype) add(&s, " (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", -1);
+  if (device) add(&s, dtype ? ", " : " (", -1), add(&s, "\"cpu\", \"cuda\", \"cuda:1\"", -1);
+  if (dtype || device) add(&s, ")", 1);
   add(&s, ", got ", -1);
   add(&s, w->at ? fl_arg_found(L, w->at) : "nothing", -1);
   if (w->at) add_remedy(&s, L, d, w->p, w->at);
@@ -130,17 +133,25 @@ static int is_key(const fl_decl_form *f, int j) {
   return j > 0 || f->options_first || (f->npos == 0 && !f->self);
 }
 
-/* Names that options may have, in the order of the declaration, once each over all forms. */
-static void add_names(line *s, const fl_declared *d, fl_word_guess *g) {
-  for (int k = 0; k < d->nforms; k++) {
-    const fl_decl_form *f = &d->form[k];
+/* Is a parameter of this name a key of one of the forms from f on, but before p? */
+static int is_told(const fl_declared *d, const fl_decl_form *f, const fl_decl_param *p) {
+  for (;; f++) {
+    for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
+      const fl_decl_param *q = &d->param[f->param + j];
+      if (q == p) return 0;
+      if (is_key(f, j) && fl_decl_same(q->name, p->name.at, (size_t)p->name.n)) return 1;
+    }
+  }
+}
+
+/* Names that options of n forms may have, in the order of the declaration, once each. */
+static void add_names(line *s, const fl_declared *d, const fl_decl_form *forms, int n,
+    fl_word_guess *g) {
+  for (int k = 0; k < n; k++) {
+    const fl_decl_form *f = &forms[k];
     for (int j = 0; j < f->nparams + (f->rest == 1); j++) {
       const fl_decl_param *p = &d->param[f->param + j];
-      int told = !is_key(f, j);
-      for (const fl_decl_param *q = d->param; q < p && !told; q++) {
-        told = fl_decl_same(q->name, p->name.at, (size_t)p->name.n);
-      }
-      if (told) continue;
+      if (!is_key(f, j) || is_told(d, forms, p)) continue;
       if (s->n > 0) add(s, " ", 1);
       add(s, p->name.at, p->name.n);
       if (g != NULL) fl_word_offer(g, p->name.at, p->name.n);
@@ -148,16 +159,16 @@ static void add_names(line *s, const fl_declared *d, fl_word_guess *g) {
   }
 }
 
-static void say_option(lua_State *L, const fl_declared *d, const fl_decl_misfit *w,
-    const char *op) {
+static void say_option(lua_State *L, const fl_declared *d, const fl_decl_form *f, int n,
+    const fl_decl_misfit *w, const char *op) {
   line s = { "", 0 };
   char hint[64] = "";
   if (w->kind == FL_MISFIT_KEY) {
-    add_names(&s, d, NULL);
+    add_names(&s, d, f, n, NULL);
     fl_lua_fail(L, op, "options have names (%s), got a key %s", s.at, fl_arg_found(L, w->at));
   }
   fl_word_guess g = fl_word_begin(lua_tostring(L, w->at));
-  add_names(&s, d, &g);
+  add_names(&s, d, f, n, &g);
   if (s.n == 0) add(&s, "none", -1);
   fl_lua_fail(L, op, "no option '%.60s', there is: %s%s", lua_tostring(L, w->at), s.at,
       fl_word_hint(&g, hint));
@@ -187,7 +198,7 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
       fl_lua_fail(L, op, "%.*s is given by position and by name" FL_DO "; give it once", n, name);
     case FL_MISFIT_MIXED:
       fl_lua_fail(L, op, "%.*s come as values or as one list, not both", n, name);
-    case FL_MISFIT_OPTION: case FL_MISFIT_KEY: say_option(L, d, w, op); break;
+    case FL_MISFIT_OPTION: case FL_MISFIT_KEY: say_option(L, d, f, 1, w, op); break;
     case FL_FITS: case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_MISSING: break;
   }
   if (f->self && w->p == &d->param[f->param]) say_self(L, d, w, op);
@@ -213,6 +224,34 @@ static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
   return keys == d->nforms ? w : NULL;
 }
 
+/* How far a form went: 0: its arguments by position do not fit, 1: it has not all of the names,
+** 2: a value under a name, or one that is missing, is all that is wrong. */
+static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_misfit *w,
+    int positional) {
+  const int j = w->p != NULL ? (int)(w->p - &d->param[f->param]) : 0;
+  switch (w->kind) {
+    case FL_MISFIT_OPTION: case FL_MISFIT_KEY: return 1;
+    case FL_MISFIT_TWICE: case FL_MISFIT_MISSING: return 2;
+    case FL_MISFIT_MANY: case FL_MISFIT_MIXED: case FL_FITS: return 0;
+    case FL_MISFIT_TYPE: case FL_MISFIT_ELEMENT: case FL_MISFIT_LENGTH: break;
+  }
+  return j < positional ? 0 : 2;
+}
+
+/* The form that is meant by a call with a table of options at the end: of those whose arguments by
+** position fit the only one, or the only one that has the names; -1: there are more. */
+static int meant(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n) {
+  int best = 0, form = -1;
+  if (n == 0 || !fl_declare_is_options(L, n)) return -1;
+  for (int k = 0; k < d->nforms; k++) {
+    const int first = n == 1 && !d->form[k].options_first;
+    const int far = first ? 0 : how_far(d, &d->form[k], &why[k], n - 1);
+    if (far > best) best = far, form = k;
+    else if (far == best) form = -1;
+  }
+  return form;
+}
+
 /* What came, from the stack as the call found it: the misfits are above it. */
 static void add_given(line *s, lua_State *L, int n) {
   for (int i = 1; i <= n; i++) {
@@ -222,19 +261,28 @@ static void add_given(line *s, lua_State *L, int n) {
   }
 }
 
-int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
-    const char *op) {
-  line given = { "", 0 }, forms = { "", 0 };
-  luaL_checkstack(L, 64, "arguments");
-  const fl_decl_misfit *option = unknown_in_all(L, d, why);
-  if (d->nforms == 1) say_one(L, d, d->form, why, op);
-  if (option != NULL) say_option(L, d, option, op);
-  add_given(&given, L, n);
+/* All forms in one line, behind 'op', the name that the function goes by. Pushed. */
+const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op) {
+  line forms = { "", 0 };
   for (int k = 0; k < d->nforms; k++) {
     if (k > 0) add(&forms, k + 1 < d->nforms ? ", " : " or ", -1);
     const fl_decl_span it = fl_declare_takes(&d->form[k]);
     add(&forms, op, -1);
     add(&forms, it.at, it.n);
   }
-  for (;;) fl_lua_fail(L, op, "no form takes (%.120s); there is %s", given.at, forms.at);
+  return lua_pushstring(L, forms.at);
+}
+
+int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
+    const char *op) {
+  line given = { "", 0 };
+  luaL_checkstack(L, 64, "arguments");
+  if (d->nforms == 1) say_one(L, d, d->form, why, op);
+  const fl_decl_misfit *option = unknown_in_all(L, d, why);
+  if (option != NULL) say_option(L, d, d->form, d->nforms, option, op);
+  const int form = meant(L, d, why, n);
+  if (form >= 0) say_one(L, d, &d->form[form], &why[form], op);
+  add_given(&given, L, n);
+  for (;;) fl_lua_fail(L, op, "no form takes (%.120s); there is %s", given.at,
+      fl_declare_forms(L, d, op));
 }

@@ -16,12 +16,10 @@ static fl_backward how_of(lua_State *L, int opts, const char *op) {
 
 static int g_backward(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, "backward");
-  fl_box *x = fl_arg_tensor(L, 1, "backward", "x");
-  const int opts = box_at(L, 2) == NULL && fl_is_options(L, 2) ? 2 : 3;
-  fl_check_options(L, opts, "backward", "retain_graph create_graph");
-  fl_box *seed = opts == 2 ? NULL : fl_arg_tensor_or_nil(L, 2, "backward", "seed");
-  const fl_backward how = how_of(L, lua_gettop(L) >= opts ? opts : 0, "backward");
+  fl_args(L);
+  fl_box *x = box_at(L, 1), *seed = box_at(L, 2);
+  const fl_backward how = { .create_graph = lua_toboolean(L, 4),
+    .retain_graph = lua_isnil(L, 3) ? lua_toboolean(L, 4) : lua_toboolean(L, 3) };
   b->walks++;
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = node_of(b, x) && (!seed || node_of(b, seed)) ? FLAME_OK : b->c->err.code;
@@ -79,8 +77,8 @@ static int g_sequence(lua_State *L) {
 
 static int g_retain_grad(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "retain_grad");
-  fl_box *x = fl_arg_tensor(L, 1, "retain_grad", "x");
+  fl_args(L);
+  fl_box *x = box_at(L, 1);
   fl_node *n = x->t->node;
   if (n->entry == NULL) return fl_lua_fail(L, "retain_grad",
       "x is not tracked: nothing leads from it to a gradient");
@@ -128,10 +126,7 @@ static int after_call(lua_State *L, int status, lua_KContext k) {
 static int mode(lua_State *L, int on) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return fl_lua_raise(L, b);
-  const int with = !lua_isnoneornil(L, 1);
-  if (with && !fl_is_callable(L, 1))
-    return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s",
-        luaL_typename(L, 1));
+  const int with = fl_args(L) == 0;
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
   *g = (guard){ .magic = GUARD_MAGIC };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
@@ -149,7 +144,7 @@ static int g_enable_grad(lua_State *L) { return mode(L, 1); }
 
 static int g_is_grad_enabled(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 0, "is_grad_enabled");
+  fl_args(L);
   lua_pushboolean(L, b->c != NULL && b->c->grad_mode);
   return 1;
 }
@@ -268,9 +263,12 @@ static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_
   fl_callback *f = (fl_callback *)arg;
   fl_lua *b = f->b;
   custom_call call = { f, y, nin, g, gin, ++b->serial, b->calling };
+  const uint8_t inside = b->inside;
   (void)c;
   b->calling = &call;
+  b->inside = 1;             /* it computes in the dtypes of the forward pass */
   const flame_status e = fl_lua_callback(b, custom_trampoline, &call, "func");
+  b->inside = inside;
   b->calling = call.outer;
   return e;
 }
@@ -451,10 +449,7 @@ static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
 
 static int g_register_hook(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "register_hook");
-  fl_arg_tensor(L, 1, "register_hook", "x");
-  if (!fl_is_callable(L, 2)) return fl_lua_fail(L, "register_hook",
-      "need a function, got %s", luaL_typename(L, 2));
+  fl_args(L);
   lua_newtable(L);                                /* may run a finaliser: x is read behind it */
   fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
   if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook",
@@ -472,10 +467,26 @@ static int g_register_hook(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_grad[] = {
-  { "backward", g_backward, FL_IN_METHODS }, { "retain_grad", g_retain_grad, FL_IN_METHODS },
-  { "register_hook", g_register_hook, FL_IN_METHODS }, { "no_grad", g_no_grad, FL_IN_MODULE },
-  { "enable_grad", g_enable_grad, FL_IN_MODULE }, { "is_grad_enabled", g_is_grad_enabled,
-      FL_IN_MODULE },
+  { ":backward(x: T, seed?: T, *, retain_graph?: bool, create_graph = false)\n"
+    "--- adds the gradients of x to .grad of the leaves",
+    g_backward, 0 },
+  { ":retain_grad(x: T) -> T\n"
+    "--- x keeps its gradient though it is no leaf",
+    g_retain_grad, 0 },
+  { ":register_hook(x: T, f: fn) -> table\n"
+    "--- f sees x's gradient, and may return another; handle:remove()",
+    g_register_hook, 0 },
+  { ".no_grad(f: fn, ...) -> ...\n"
+    ".no_grad() -> Guard\n"
+    "--- without tracking: calls f, or gives a guard for <close>",
+    g_no_grad, 0 },
+  { ".enable_grad(f: fn, ...) -> ...\n"
+    ".enable_grad() -> Guard\n"
+    "--- with tracking: calls f, or gives a guard for <close>",
+    g_enable_grad, 0 },
+  { ".is_grad_enabled() -> bool\n"
+    "--- is work tracked",
+    g_is_grad_enabled, 0 },
   { NULL, NULL, 0 }
 };
 /* Another handle on the value that x has now, tracked as x is: writes to x do not reach it. */

@@ -233,25 +233,20 @@ typedef enum { GATHER, SELECT, SCATTER, SCATTER_ADD, INDEX_ADD, INDEX_COPY, INDE
 typedef struct along { fl_box *x, *idx; int axis; fl_operand_arg src; double alpha; } along;
 
 static void along_read(lua_State *L, const char *op, how_t how, along *a) {
-  if (how == GATHER || how == SELECT) fl_place_options(L, 2, op, "dim index");
-  a->x = fl_arg_tensor(L, 1, op, "x");
+  fl_args(L);
+  a->x = box_at(L, 1);
   a->axis = fl_arg_axis(L, 2, a->x->t->node->shape->rank, op);
-  a->idx = fl_arg_tensor(L, 3, op, "index");
+  a->idx = box_at(L, 3);
   a->alpha = 1;
   if (how == SELECT && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
       "index must have one axis");
-  if (how == GATHER || how == SELECT) {
-    fl_arg_count(L, 3, op);
-    return;
-  }
-  fl_arg_count(L, how == INDEX_ADD ? 5 : 4, op);
+  if (how <= SELECT) return;
   a->src = fl_arg_value(L, 4, op, how == INDEX_FILL ? "value" : "src");
   const int want = a->x->t->node->dtype;
   if (a->src.box != NULL && how != INDEX_FILL && a->src.box->t->node->dtype != want)
     fl_lua_fail(L, op, "src is %s and x %s" FL_DO ": cast one of them", fl_dtype_name(
         a->src.box->t->node->dtype), fl_dtype_name(want));
-  fl_check_options(L, 5, op, "alpha");
-  a->alpha = fl_option_num(L, 5, op, "alpha", 1);
+  if (how == INDEX_ADD) a->alpha = lua_tonumber(L, 5);
   if (how >= INDEX_ADD && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
       "index must have one axis");
 }
@@ -347,10 +342,10 @@ static int i_index_select(lua_State *L) { return along_new(L, "index_select", SE
 #define BOTH_FORMS(name, how) \
   static int i_##name(lua_State *L) { return along_new(L, #name, how); } \
   static int i_##name##_(lua_State *L) { return along_write(L, #name "_", how); }
-/* scatter with {reduce =} is composed in core_position.lua. */
-static int i_scatter(lua_State *L) {
-  if (lua_gettop(L) == 5) return fl_core_call(L, self_of(L), "scatter_form");
-  return along_new(L, "scatter", SCATTER);
+static int i_scatter(lua_State *L) {              /* with reduce: composed in core_position.lua */
+  fl_args(L);
+  return lua_isnil(L, 5) ? along_new(L, "scatter", SCATTER) : fl_core_call(L, self_of(L),
+      "scatter_form");
 }
 static int i_scatter_(lua_State *L) { return along_write(L, "scatter_", SCATTER); }
 BOTH_FORMS(scatter_add, SCATTER_ADD)
@@ -360,9 +355,8 @@ BOTH_FORMS(index_fill, INDEX_FILL)
 
 static int i_take(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "take");
-  fl_box *x = fl_arg_tensor(L, 1, "take", "x"), *idx = fl_arg_tensor(L, 2, "take", "index"),
-      *out = fl_box_new(L);
+  fl_args(L);
+  fl_box *x = box_at(L, 1), *idx = box_at(L, 2), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *i = node_of(b, idx);
   i = n && i ? n_index(i, n->shape->numel, FL_INDEX_NEGATIVE, "take") : NULL;
@@ -393,9 +387,8 @@ static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg 
 
 static int i_masked_fill(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, "masked_fill");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_fill", "x"), *mask = fl_arg_tensor(L, 2,
-      "masked_fill", "mask");
+  fl_args(L);
+  fl_box *x = box_at(L, 1), *mask = box_at(L, 2);
   const fl_operand_arg v = fl_arg_value(L, 3, "masked_fill", "value");
   need_bool(L, mask, "masked_fill");
   need_one(L, &v, "masked_fill");
@@ -406,9 +399,8 @@ static int i_masked_fill(lua_State *L) {
 
 static int i_masked_fill_(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, "masked_fill_");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_fill_", "x"), *mask = fl_arg_tensor(L, 2,
-      "masked_fill_", "mask");
+  fl_args(L);
+  fl_box *x = box_at(L, 1), *mask = box_at(L, 2);
   const fl_operand_arg v = fl_arg_value(L, 3, "masked_fill_", "value");
   need_bool(L, mask, "masked_fill_");
   need_one(L, &v, "masked_fill_");
@@ -435,9 +427,8 @@ static int i_masked_select(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_sizes s;
   char t[192], u[192];
-  fl_arg_count(L, 2, "masked_select");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_select", "x"), *mask = fl_arg_tensor(L, 2,
-      "masked_select", "mask");
+  fl_args(L);
+  fl_box *x = box_at(L, 1), *mask = box_at(L, 2);
   need_bool(L, mask, "masked_select");
   if (!common_shape(x->t->node->shape, mask->t->node->shape, &s))
     fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together",
@@ -452,16 +443,35 @@ static int i_masked_select(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_take_axis(n, 0, at) : NULL);
 }
 
+#define AT "(x: T, dim: axis, index: T"
+#define SRC AT ", src: T|num|bool) -> T\n"
+#define ADDED AT ", src: T|num|bool, *, alpha = 1) -> T\n"
 const fl_lua_reg fl_reg_index[] = {
-  { "naming", i_naming, 0 }, { "gather", i_gather, FL_IN_BOTH },
-  { "index_select", i_index_select, FL_IN_BOTH },
-  { "scatter", i_scatter, FL_IN_BOTH }, { "scatter_", i_scatter_, FL_IN_METHODS },
-  { "scatter_add", i_scatter_add, FL_IN_BOTH }, { "scatter_add_", i_scatter_add_, FL_IN_METHODS },
-  { "index_add", i_index_add, FL_IN_BOTH }, { "index_add_", i_index_add_, FL_IN_METHODS },
-  { "index_copy", i_index_copy, FL_IN_BOTH }, { "index_copy_", i_index_copy_, FL_IN_METHODS },
-  { "index_fill", i_index_fill, FL_IN_BOTH }, { "index_fill_", i_index_fill_, FL_IN_METHODS },
-  { "take", i_take, FL_IN_BOTH }, { "masked_fill", i_masked_fill, FL_IN_BOTH },
-  { "masked_fill_", i_masked_fill_, FL_IN_METHODS }, { "masked_select", i_masked_select,
-      FL_IN_BOTH },
-  { NULL, NULL, 0 }
+  { "gather" AT ") -> T\n"
+    "--- for each place of index the element of x at that position of axis dim", i_gather, 0 },
+  { "index_select" AT ") -> T\n--- the positions index of an axis", i_index_select, 0 },
+  { "scatter" AT ", src: T|num|bool, *, reduce?: \"add\"|\"multiply\") -> T\n"
+    "--- x with the elements of src stored at the positions index of axis dim; reduce: added to "
+    "x's, or multiplied with them", i_scatter, 0 },
+  { ":scatter_" SRC "--- x becomes x:scatter(dim, index, src)", i_scatter_, 0 },
+  { "scatter_add" SRC "--- x with the elements of src added at the positions index of axis dim",
+    i_scatter_add, 0 },
+  { ":scatter_add_" SRC "--- x becomes x:scatter_add(…)", i_scatter_add_, 0 },
+  { "index_add" ADDED
+    "--- x with the slices of src, times alpha, added at the positions index", i_index_add, 0 },
+  { ":index_add_" ADDED "--- x becomes x:index_add(…)", i_index_add_, 0 },
+  { "index_copy" SRC "--- x with the positions index along dim replaced by the slices of src",
+    i_index_copy, 0 },
+  { ":index_copy_" SRC "--- x becomes x:index_copy(…)", i_index_copy_, 0 },
+  { "index_fill" AT ", value: T|num|bool) -> T\n"
+    "--- x with the value at the positions index of axis dim", i_index_fill, 0 },
+  { ":index_fill_" AT ", value: T|num|bool) -> T\n--- x becomes x:index_fill(…)",
+    i_index_fill_, 0 },
+  { "take(x: T, index: T) -> T\n--- elements of the flat x", i_take, 0 },
+  { "masked_fill(x: T, mask: T, value: T|num|bool) -> T\n--- the value where mask holds, else x",
+    i_masked_fill, 0 },
+  { ":masked_fill_(x: T, mask: T, value: T|num|bool) -> T\n--- x becomes x:masked_fill(…)",
+    i_masked_fill_, 0 },
+  { "masked_select(x: T, mask: T) -> T\n--- the elements where mask holds, as one axis",
+    i_masked_select, 0 }, { "naming", i_naming, 0 }, { NULL, NULL, 0 }
 };

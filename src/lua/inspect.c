@@ -27,10 +27,8 @@ static int64_t live_bytes(const flame_context *c) {
 
 static int x_stats(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 1, "stats");
-  if (!lua_isnoneornil(L, 1)) {
-    if (strcmp(fl_arg_string(L, 1, "stats", "what"), "reset") != 0)
-      return fl_lua_fail(L, "stats", "need \"reset\" or nothing, got \"%s\"", lua_tostring(L, 1));
+  fl_args(L);
+  if (!lua_isnil(L, 1)) {
     memset(&c->stats, 0, sizeof c->stats);
     return 0;
   }
@@ -57,14 +55,13 @@ static int x_stats(lua_State *L) {
 static int x_memory(lua_State *L) {
   flame_context *c = context(L);
   int d = c->default_device;
-  fl_arg_count(L, 1, "memory");
-  if (!lua_isnoneornil(L, 1) && strcmp(fl_arg_string(L, 1, "memory", "device"),
-      "reset_peak") == 0) {
+  fl_args(L);
+  if (!lua_isnil(L, 1) && strcmp(lua_tostring(L, 1), "reset_peak") == 0) {
     memcpy(c->peak_bytes, c->live_bytes, sizeof c->peak_bytes);
     c->mem.peak_bytes = c->mem.live_bytes;
     return 0;
   }
-  if (!lua_isnoneornil(L, 1)) d = fl_arg_device(L, 1, "memory");
+  if (!lua_isnil(L, 1)) d = fl_arg_device(L, 1, "memory");
   fl_engine *e = (fl_engine *)c->engine;
   int64_t unused = 0, reserved = c->live_bytes[d];
   if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d],
@@ -84,7 +81,7 @@ static int x_memory(lua_State *L) {
 /* flame.info(): composed in core_doctor.lua. */
 static int x_info(lua_State *L) {
   context(L);
-  fl_arg_count(L, 0, "info");
+  fl_args(L);
   return fl_core_call(L, self_of(L), "info");
 }
 
@@ -131,8 +128,8 @@ static int settings(lua_State *L) {
 /* flame.eval(x, …): these now; flame.eval(): all that is recorded. */
 static int x_eval(lua_State *L) {
   fl_lua *b = self_of(L);
+  fl_args(L);
   const int n = lua_gettop(L);
-  for (int i = 1; i <= n; i++) fl_arg_tensor(L, i, "eval", "x");
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = FLAME_OK;
   if (n == 0) e = b->c->up->evaluate_all(b->c);
@@ -146,7 +143,7 @@ static int x_eval(lua_State *L) {
 
 static int x_synchronize(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "synchronize");
+  fl_args(L);
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = b->c->up->evaluate_all(b->c);
   fl_engine *g = (fl_engine *)b->c->engine;
@@ -160,15 +157,15 @@ static int x_synchronize(lua_State *L) {
 static int x_empty_cache(lua_State *L) {
   flame_context *c = context(L);
   fl_engine *g = (fl_engine *)c->engine;
-  fl_arg_count(L, 0, "empty_cache");
+  fl_args(L);
   for (int i = 0; i < FL_MAX_DEVICES; i++) if (g->open[i]) g->device[i].table->trim(&g->device[i]);
   return 0;
 }
 
 static int x_seed(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 1, "seed");
-  flame_seed(c, (uint64_t)fl_arg_int(L, 1, "seed", "seed"));
+  fl_args(L);
+  flame_seed(c, (uint64_t)lua_tointeger(L, 1));
   self_of(L)->seedings++;
   return 0;
 }
@@ -176,15 +173,13 @@ static int x_seed(lua_State *L) {
 /* flame.rng_state(): {seed =, counter =}; flame.rng_state(s) goes back to it. */
 static int x_rng_state(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 1, "rng_state");
-  if (lua_isnoneornil(L, 1)) {
+  fl_args(L);
+  if (lua_isnil(L, 1)) {
     lua_createtable(L, 0, 2);
     set_int(L, "seed", (int64_t)c->rng.seed);
     set_int(L, "counter", (int64_t)c->rng.counter);
     return 1;
   }
-  if (lua_type(L, 1) != LUA_TTABLE) return fl_lua_fail(L, "rng_state",
-      "need a table of rng_state(), got %s", luaL_typename(L, 1));
   lua_getfield(L, 1, "seed");
   lua_getfield(L, 1, "counter");
   const int top = lua_gettop(L);
@@ -198,21 +193,22 @@ static int x_rng_state(lua_State *L) {
 static int x_default_device(lua_State *L) {
   flame_context *c = context(L);
   char name[16];
-  fl_arg_count(L, 1, "default_device");
-  if (!lua_isnoneornil(L, 1)) c->default_device = (uint8_t)fl_arg_device(L, 1, "default_device");
+  fl_args(L);
+  if (!lua_isnil(L, 1)) c->default_device = (uint8_t)fl_arg_device(L, 1, "default_device");
   fl_device_name(c->default_device, name);
   lua_pushstring(L, name);
   return 1;
 }
 
 static int x_best_device(lua_State *L) {
-  fl_arg_count(L, 0, "best_device");
+  fl_args(L);
   lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 && !self_of(L)->c->sim ? "cuda" : "cpu");
   return 1;
 }
 
 static int x_cuda_available(lua_State *L) {
   char reason[200] = "";
+  fl_args(L);
   const int n = fl_cuda_count(reason, sizeof reason);
   lua_pushboolean(L, n > 0);
   if (n > 0) return 1;
@@ -223,14 +219,15 @@ static int x_cuda_available(lua_State *L) {
 
 static int x_cuda_count(lua_State *L) {
   char reason[200];
+  fl_args(L);
   lua_pushinteger(L, fl_cuda_count(reason, sizeof reason));
   return 1;
 }
 
 static int x_deterministic(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 1, "deterministic");
-  if (!lua_isnoneornil(L, 1)) c->deterministic = (uint8_t)lua_toboolean(L, 1);
+  fl_args(L);
+  if (!lua_isnil(L, 1)) c->deterministic = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->deterministic);
   return 1;
 }
@@ -238,27 +235,25 @@ static int x_deterministic(lua_State *L) {
 /* flame.debug(level | true | false) -> the level before. */
 static int x_debug(lua_State *L) {
   fl_engine *e = (fl_engine *)context(L)->engine;
-  fl_arg_count(L, 1, "debug");
+  fl_args(L);
   const int before = e->debug;
   if (lua_isboolean(L, 1)) e->debug = lua_toboolean(L, 1) ? 1 : 0;
-  else if (!lua_isnoneornil(L, 1)) e->debug = (int)fl_arg_int(L, 1, "debug", "level");
+  else if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
   lua_pushinteger(L, before);
   return 1;
 }
 
 static int x_anomaly(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 1, "anomaly");
-  if (!lua_isnoneornil(L, 1) && !lua_isboolean(L, 1))
-    return fl_lua_fail(L, "anomaly", "need true or false, got %s", fl_arg_found(L, 1));
-  if (!lua_isnoneornil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
+  fl_args(L);
+  if (!lua_isnil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->anomaly != 0);
   return 1;
 }
 
 static int x_autograd_stats(lua_State *L) {
   flame_context *c = context(L);
-  fl_arg_count(L, 0, "autograd.stats");
+  fl_args(L);
   lua_createtable(L, 0, 2);
   set_int(L, "entries", c->entries.live);
   set_int(L, "recorded", c->sequence);
@@ -269,7 +264,7 @@ static int x_autograd_stats(lua_State *L) {
 static int x_autograd_reset(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context(L);
-  fl_arg_count(L, 0, "autograd.reset");
+  fl_args(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, fl_entries_forget(c));
   c->grad_mode = 1;
@@ -282,7 +277,7 @@ static int x_last_error(lua_State *L) {
       "no device", "device lost",
                                        "interrupted", "io", "not supported", "internal" };
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 0, "last_error");
+  fl_args(L);
   if (b->last.code == FLAME_OK) return 0;
   lua_createtable(L, 0, 4);
   lua_pushstring(L, codes[b->last.code]);
@@ -343,7 +338,7 @@ static int callable(lua_State *L) {
 }
 
 static int is_tensor(lua_State *L) {
-  fl_arg_count(L, 1, "is_tensor");
+  if (lua_gettop(L) != 1) fl_args(L);              /* it is asked at every turn */
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
 }
@@ -497,29 +492,78 @@ static int elapsed(lua_State *L) {
 /* flame.timer(): a function that gives the seconds since; work still queued does not count:
 ** flame.synchronize() first. */
 static int x_timer(lua_State *L) {
-  fl_arg_count(L, 0, "timer");
+  fl_args(L);
   lua_pushnumber(L, clock_now());
   lua_pushcclosure(L, elapsed, 1);
   return 1;
 }
 
 const fl_lua_reg fl_reg_inspect[] = {
-  { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info",
-      x_info, FL_IN_MODULE },
-  { "eval", x_eval, FL_IN_MODULE }, { "synchronize", x_synchronize, FL_IN_MODULE },
-  { "empty_cache", x_empty_cache, FL_IN_MODULE }, { "seed", x_seed, FL_IN_MODULE },
-  { "rng_state", x_rng_state, FL_IN_MODULE }, { "default_device", x_default_device, FL_IN_MODULE },
-  { "best_device", x_best_device, FL_IN_MODULE }, { "deterministic", x_deterministic,
-      FL_IN_MODULE },
-  { "debug", x_debug, FL_IN_MODULE }, { "last_error", x_last_error, FL_IN_MODULE },
-  { "is_tensor", is_tensor, FL_IN_MODULE }, { "timer", x_timer, FL_IN_MODULE },
-  { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
-      x_anomaly, 0 },
-  { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
+  { ".stats(what?: \"reset\") -> table\n"
+    "--- counters of the session; \"reset\" zeroes them",
+    x_stats, 0 },
+  { ".memory(device?: \"reset_peak\"|device) -> table\n"
+    "--- allocated, reserved, peak, live tensors; \"reset_peak\" starts the peak again",
+    x_memory, 0 },
+  { ".info() -> str\n"
+    "--- versions, devices, memory",
+    x_info, 0 },
+  { ".eval(tensors...: T) -> ...\n"
+    "--- computes these now; nothing: all that is recorded",
+    x_eval, 0 },
+  { ".synchronize(device?: device)\n"
+    "--- computes all and waits for the devices",
+    x_synchronize, 0 },
+  { ".empty_cache()\n"
+    "--- gives cached memory back",
+    x_empty_cache, 0 },
+  { ".seed(seed: int)\n"
+    "--- starts the generator anew",
+    x_seed, 0 },
+  { ".rng_state(state?: table) -> table\n"
+    "--- the generator's state, or sets it",
+    x_rng_state, 0 },
+  { ".default_device(device?: device) -> str\n"
+    "--- the device of new tensors, or sets it",
+    x_default_device, 0 },
+  { ".best_device() -> str\n"
+    "--- \"cuda\" where one works, else \"cpu\"",
+    x_best_device, 0 },
+  { ".deterministic(on?: bool) -> bool\n"
+    "--- are results the same bits at each run (true, the default)? false: gradients of "
+    "kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's "
+    "gradient in shared memory always do: k:report() names them",
+    x_deterministic, 0 },
+  { ".debug(level?: int|bool) -> int\n"
+    "--- prints plans and kernels as they are made; gives the level before",
+    x_debug, 0 },
+  { ".last_error() -> table\n"
+    "--- {code =, op =, message =, hint =} of the last error",
+    x_last_error, 0 },
+  { ".is_tensor(x?: table|any) -> bool\n"
+    "--- is x a tensor",
+    is_tensor, 0 },
+  { ".timer() -> fn\n"
+    "--- a clock: each call gives the seconds since",
+    x_timer, 0 },
+  { "cuda.available() -> bool\n"
+    "--- does a GPU work",
+    x_cuda_available, 0 },
+  { "cuda.count() -> int\n"
+    "--- how many GPUs work",
+    x_cuda_count, 0 },
+  { "autograd.anomaly(on?: bool) -> bool\n"
+    "--- names the first operation that makes a NaN or Inf",
+    x_anomaly, 0 },
+  { "autograd.stats() -> table\n"
+    "--- counts of what is kept for gradients",
+    x_autograd_stats, 0 },
+  { "autograd.reset()\n"
+    "--- forgets all that is recorded for gradients: only leaves are tracked; grad mode "
+    "on, anomaly mode off",
+    x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
-  { "unpin", unpin, 0 },
-  { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 },
-  { "settings", settings, 0 },
-  { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
-  { "graph", recorded, 0 }, { NULL, NULL, 0 }
+  { "unpin", unpin, 0 }, { "callable", callable, 0 }, { "is_view", is_view, 0 },
+  { "facts", facts, 0 }, { "settings", settings, 0 }, { "profile_start", profile_start, 0 },
+  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 }, { NULL, NULL, 0 }
 };

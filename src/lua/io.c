@@ -409,9 +409,9 @@ static flame_status convert_handle(flame_context *c, flame_tensor *t, int dtype,
 
 static int io_to_(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "to_");
-  fl_box *x = fl_arg_tensor(L, 1, "to_", "x");
-  const int dtype = fl_dtype_of_name(fl_arg_string(L, 2, "to_", "dtype or device"));
+  fl_args(L);
+  fl_box *x = box_at(L, 1);
+  const int dtype = fl_dtype_of_name(lua_tostring(L, 2));
   const int device = dtype >= 0 ? -1 : fl_arg_device(L, 2, "to_");
   const int64_t m = fl_lua_enter(L, b);
   const fl_node *n = node_of(b, x);
@@ -421,7 +421,8 @@ static int io_to_(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_io[] = {
-  { "to_", io_to_, FL_IN_METHODS },
+  { ":to_(x: T, target: dtype|device) -> T\n"
+    "--- x itself in another dtype or on another device", io_to_, 0 },
   { "io_load", io_load, 0 }, { "io_load_parts", io_load_parts, 0 },
   { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },

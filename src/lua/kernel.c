@@ -492,7 +492,6 @@ static int kernel_load(lua_State *L) {
   return 1;
 }
 
-static int cuda_load(lua_State *L) { return fl_core_call(L, self_of(L), "cuda_load"); }
 
 static int kernel_tostring(lua_State *L) {
   const fl_kernel_box *k = fl_kernel_at(L, 1);
@@ -545,5 +544,5 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
   { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 },
-  { "cuda_load_first", cuda_load, 0 }, { NULL, NULL, 0 }
+  { NULL, NULL, 0 }
 };

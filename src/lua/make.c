@@ -126,7 +126,7 @@ static int make_tensor(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
   nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL, 0 };
-  fl_arg_count(L, 2, "tensor");
+  fl_args(L);
   fl_arg_make_opts(L, 2, "tensor", &o);
   if (box_at(L, 1) != NULL)
     return fl_lua_fail(L, "tensor", "got a tensor" FL_DO ": use clone() or to()");
@@ -153,12 +153,11 @@ static int make_from_bytes(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
   size_t n = 0;
-  fl_arg_count(L, 4, "from_bytes");
-  if (lua_type(L, 1) != LUA_TSTRING) fl_arg_string(L, 1, "from_bytes", "bytes");
+  fl_args(L);
   const char *data = lua_tolstring(L, 1, &n);
   fl_arg_sizes(L, 2, 2, "from_bytes", 0, &s);
-  const int dtype = fl_arg_dtype(L, 3, "from_bytes");
-  fl_arg_make_opts(L, 4, "from_bytes", &o);
+  fl_arg_make_opts(L, 3, "from_bytes", &o);
+  const int dtype = o.dtype;
   const int64_t need = fl_numel(s.n, s.at) * fl_dtype_size(dtype);
   if ((int64_t)n != need)
     fl_lua_fail(L, "from_bytes", "%lld bytes given, shape and dtype need %lld",
@@ -173,10 +172,14 @@ static int fill(lua_State *L, const char *op, double value) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
   fl_sizes s;
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  fl_arg_sizes(L, 1, top, op, 0, &s);
-  fl_arg_make_opts(L, opts, op, &o);
+  if (fl_plain(L, 0, lua_gettop(L))) {                   /* sizes alone */
+    lua_settop(L, lua_gettop(L) + 3);
+    lua_rotate(L, 1, 3);
+  } else {
+    fl_args(L);
+  }
+  fl_arg_make_opts(L, 1, op, &o);
+  fl_arg_sizes(L, 4, lua_gettop(L), op, 0, &s);
   if (o.dtype < 0) o.dtype = b->floats;
   fl_scalar v;
   if (fl_is_float(o.dtype)) v.d = value;
@@ -203,13 +206,7 @@ static int make_full(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
   fl_sizes s;
-  fl_arg_count(L, 3, "full");
-  if (lua_type(L, 1) == LUA_TNUMBER) {
-    lua_createtable(L, 1, 0);
-    lua_pushvalue(L, 1);
-    lua_rawseti(L, -2, 1);
-    lua_replace(L, 1);
-  }
+  fl_args(L);
   fl_arg_sizes(L, 1, 1, "full", 0, &s);
   fl_arg_make_opts(L, 3, "full", &o);
   if (o.dtype < 0) o.dtype = lua_type(L, 2) == LUA_TBOOLEAN ? FLAME_BOOL : b->floats;
@@ -219,13 +216,12 @@ static int make_full(lua_State *L) {
   return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
 }
 
-/* Options of a _like function: those of x unless given. */
-static fl_box *like(lua_State *L, const char *op, int opts, fl_make_opts *o) {
-  fl_box *x = fl_arg_tensor(L, 1, op, "x");
-  fl_arg_make_opts(L, opts, op, o);
+/* Options of a _like function, from 'first' on: those of x unless given. */
+static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
+  fl_box *x = box_at(L, 1);
+  fl_arg_make_opts(L, first, op, o);
   if (o->dtype < 0) o->dtype = x->t->node->dtype;
-  if (fl_option(L, opts, "device") == LUA_TNIL) o->device = x->t->node->device;
-  lua_pop(L, 1);
+  if (lua_isnil(L, first + 1)) o->device = x->t->node->device;
   return x;
 }
 
@@ -234,7 +230,7 @@ static int fill_like(lua_State *L, const char *op, int value) {
   fl_make_opts o;
   fl_scalar v;
   const int full = value < 0;
-  fl_arg_count(L, full ? 3 : 2, op);
+  fl_args(L);
   fl_box *x = like(L, op, full ? 3 : 2, &o);
   if (full) v = number_in(L, 2, o.dtype, op);
   else if (fl_is_float(o.dtype)) v.d = value;
@@ -253,13 +249,10 @@ static int make_full_like(lua_State *L) { return fill_like(L, "full_like", -1); 
 static int make_eye(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  if (top > 2) fl_lua_fail(L, "eye", "2 sizes at most, got %d", top);
-  const int64_t n = fl_arg_int(L, 1, "eye", "n");
-  const int64_t size[2] = { n, top >= 2 ? fl_arg_int(L, 2, "eye", "m") : n };
+  fl_args(L);
+  const int64_t size[2] = { lua_tointeger(L, 1), lua_tointeger(L, 2) };
   if (size[0] < 0 || size[1] < 0) fl_lua_fail(L, "eye", "sizes can not be negative");
-  fl_arg_make_opts(L, opts, "eye", &o);
+  fl_arg_make_opts(L, 3, "eye", &o);
   if (o.dtype < 0) o.dtype = b->floats;
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -276,13 +269,9 @@ static int make_eye(lua_State *L) {
 ** value; else the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
-/* The number at i, or 'otherwise' where 'given' is 0. */
-static fl_operand_arg range_number(lua_State *L, range *r, int given, int i, const char *name,
-                                   int64_t otherwise) {
-  fl_operand_arg v = { NULL, 1, otherwise, (double)otherwise };
-  if (!given) return v;
-  v.d = fl_arg_num(L, i, "arange", name);
-  v.isint = lua_isinteger(L, i);
+/* The number at i. */
+static fl_operand_arg range_number(lua_State *L, range *r, int i) {
+  fl_operand_arg v = { NULL, lua_isinteger(L, i), 0, lua_tonumber(L, i) };
   v.i = v.isint ? lua_tointeger(L, i) : 0;
   r->exact &= v.isint;
   return v;
@@ -326,16 +315,18 @@ static int make_arange(lua_State *L) {
   fl_make_opts o;
   range r = { .exact = 1 };
   fl_scalar first, step;
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  if (top < 1 || top > 3) fl_lua_fail(L, "arange",
-      "need (n) or (first, last[, step]), got %d numbers", top);
-  r.first = range_number(L, &r, top > 1, 1, "first", 1);
-  r.last = range_number(L, &r, 1, top > 1 ? 2 : 1, top > 1 ? "last" : "n", 0);
-  r.step = range_number(L, &r, top == 3, 3, "step", 1);
+  if (fl_args(L) == 0) {                      /* (n) is (1, n, 1) */
+    lua_pushinteger(L, 1);
+    lua_insert(L, 1);
+    lua_pushinteger(L, 1);
+    lua_insert(L, 3);
+  }
+  r.first = range_number(L, &r, 1);
+  r.last = range_number(L, &r, 2);
+  r.step = range_number(L, &r, 3);
   if (r.step.d == 0 || !isfinite(r.first.d) || !isfinite(r.last.d) || !isfinite(r.step.d))
     fl_lua_fail(L, "arange", "first, last and step must be finite, step not 0");
-  fl_arg_make_opts(L, opts, "arange", &o);
+  fl_arg_make_opts(L, 4, "arange", &o);
   if (o.dtype < 0) o.dtype = r.exact ? FLAME_I64 : b->floats;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "arange", "dtype bool has no ranges");
   const int64_t n = range_count(L, &r);
@@ -367,9 +358,9 @@ static fl_node *line(flame_context *c, int device, double a, double z, int64_t n
 }
 
 static int make_linspace(lua_State *L) {
-  fl_arg_count(L, 4, "linspace");
-  const double a = fl_arg_num(L, 1, "linspace", "first"), z = fl_arg_num(L, 2, "linspace", "last");
-  const int64_t n = fl_arg_int(L, 3, "linspace", "n");
+  fl_args(L);
+  const double a = lua_tonumber(L, 1), z = lua_tonumber(L, 2);
+  const int64_t n = lua_tointeger(L, 3);
   fl_lua *b = self_of(L);
   fl_make_opts o;
   if (n < 0) fl_lua_fail(L, "linspace", "n = %lld is negative", (long long)n);
@@ -399,41 +390,43 @@ static int random(lua_State *L, const char *name, int op, const fl_sizes *s, dou
 static int random_sizes(lua_State *L, const char *name, int op, double x, double y) {
   fl_make_opts o;
   fl_sizes s;
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  fl_arg_sizes(L, 1, top, name, 0, &s);
-  fl_arg_make_opts(L, opts, name, &o);
+  fl_args(L);
+  fl_arg_make_opts(L, 1, name, &o);
+  fl_arg_sizes(L, 4, lua_gettop(L), name, 0, &s);
   return random(L, name, op, &s, x, y, &o);
 }
 static int make_rand(lua_State *L) { return random_sizes(L, "rand", FL_OP_uniform, 0, 1); }
 static int make_randn(lua_State *L) { return random_sizes(L, "randn", FL_OP_normal, 0, 1); }
 
-/* (shape, a, b[, options]); shape is a table or one number. */
-static int random_shape(lua_State *L, const char *name, int op, double x, double y) {
+/* (shape, a, b, options); shape is a table or one number. */
+static int random_shape(lua_State *L, const char *name, int op) {
   fl_make_opts o;
   fl_sizes s;
-  fl_arg_count(L, 4, name);
   fl_arg_sizes(L, 1, 1, name, 0, &s);
-  x = fl_arg_num_or(L, 2, name, "the first parameter", x);
-  y = fl_arg_num_or(L, 3, name, "the second parameter", y);
   fl_arg_make_opts(L, 4, name, &o);
-  return random(L, name, op, &s, x, y, &o);
+  return random(L, name, op, &s, lua_tonumber(L, 2), lua_tonumber(L, 3), &o);
 }
-static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1); }
-/* PyTorch's forms too: (mean, std[, options]) with a tensor, (mean, std, shape). */
+static int make_uniform(lua_State *L) {
+  fl_args(L);
+  return random_shape(L, "uniform", FL_OP_uniform);
+}
+/* PyTorch's forms too: (mean, std, shape), and with tensors, written in Lua. */
 static int make_normal(lua_State *L) {
-  const int listed = lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 3) == LUA_TTABLE &&
-                     lua_rawlen(L, 3) > 0;
-  if (listed || lua_isuserdata(L, 1) || lua_isuserdata(L, 2))
-    return fl_core_call(L, self_of(L), "normal");
-  return random_shape(L, "normal", FL_OP_normal, 0, 1);
+  const int form = fl_args(L);
+  if (form > 1) return fl_core_call(L, self_of(L), "normal");
+  if (form == 1) {
+    lua_pushvalue(L, 3);
+    lua_insert(L, 1);
+    lua_remove(L, 4);
+  }
+  return random_shape(L, "normal", FL_OP_normal);
 }
 
 /* Integers from arguments 2 to 3; of a float dtype: cast. */
 static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_opts *o) {
   fl_lua *b = self_of(L);
-  const int64_t low = fl_arg_int(L, 2, name, "lo"), high = fl_arg_int(L, 3, name, "hi");
-  if (low > high) fl_lua_fail(L, name, "lo = %lld is above hi = %lld", (long long)low,
+  const int64_t low = lua_tointeger(L, 2), high = lua_tointeger(L, 3);
+  if (low > high) fl_lua_fail(L, name, "low = %lld is above high = %lld", (long long)low,
       (long long)high);
   if (o->dtype < 0) o->dtype = FLAME_I64;
   const int dtype = fl_is_float(o->dtype) ? FLAME_I64 : o->dtype;
@@ -446,11 +439,11 @@ static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_o
 static int make_randint(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
-  if (lua_type(L, 1) == LUA_TNUMBER &&
-      (lua_type(L, 2) == LUA_TTABLE || lua_type(L, 3) == LUA_TTABLE))
-    fl_lua_fail(L, "randint",
-                "the shape comes first" FL_DO ": randint(shape, lo, hi), hi among the numbers");
-  fl_arg_count(L, 4, "randint");
+  for (int i = 2; i <= 3 && lua_type(L, 1) == LUA_TNUMBER; i++) {
+    if (lua_type(L, i) == LUA_TTABLE && !fl_is_options(L, i)) fl_lua_fail(L, "randint",
+        "the shape comes first" FL_DO ": randint(shape, low, high), high among the numbers");
+  }
+  fl_args(L);
   fl_arg_sizes(L, 1, 1, "randint", 0, &s);
   fl_arg_make_opts(L, 4, "randint", &o);
   return integers(L, "randint", &s, &o);
@@ -459,7 +452,7 @@ static int make_randint(lua_State *L) {
 static int make_randint_like(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
-  fl_arg_count(L, 4, "randint_like");
+  fl_args(L);
   const fl_box *x = like(L, "randint_like", 4, &o);
   s.n = x->t->node->shape->rank;
   memcpy(s.at, x->t->node->shape->size, sizeof s.at);
@@ -469,7 +462,7 @@ static int make_randint_like(lua_State *L) {
 static int random_like(lua_State *L, const char *name, int op) {
   fl_make_opts o;
   fl_sizes s;
-  fl_arg_count(L, 2, name);
+  fl_args(L);
   fl_box *x = like(L, name, 2, &o);
   s.n = x->t->node->shape->rank;
   memcpy(s.at, x->t->node->shape->size, sizeof s.at);
@@ -481,10 +474,9 @@ static int make_randn_like(lua_State *L) { return random_like(L, "randn_like", F
 /* x:uniform_(a, b), x:normal_(mean, deviation). */
 static int refill(lua_State *L, const char *name, int op) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, name);
-  fl_box *x = fl_arg_tensor(L, 1, name, "x");
-  const double p = fl_arg_num_or(L, 2, name, "the first parameter", 0), q = fl_arg_num_or(L,
-      3, name, "the second parameter", 1);
+  fl_args(L);
+  fl_box *x = box_at(L, 1);
+  const double p = lua_tonumber(L, 2), q = lua_tonumber(L, 3);
   if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name,
       "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
   const int64_t m = fl_lua_enter(L, b);
@@ -501,8 +493,8 @@ static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal
 /* default_dtype([dtype]): of what is made of numbers, or at random, without a dtype. */
 static int make_default_dtype(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "default_dtype");
-  if (!lua_isnoneornil(L, 1)) {
+  fl_args(L);
+  if (!lua_isnil(L, 1)) {
     const int dtype = fl_arg_dtype(L, 1, "default_dtype");
     if (!fl_is_float(dtype))
       fl_lua_fail(L, "default_dtype", "dtype must be a float, got %s", fl_dtype_name(dtype));
@@ -513,19 +505,83 @@ static int make_default_dtype(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_make[] = {
-  { "default_dtype", make_default_dtype, FL_IN_MODULE },
-  { "tensor", make_tensor, FL_IN_MODULE }, { "from_bytes", make_from_bytes, FL_IN_MODULE },
-  { "zeros", make_zeros, FL_IN_MODULE }, { "ones", make_ones, FL_IN_MODULE }, { "empty",
-      make_empty, FL_IN_MODULE },
-  { "full", make_full, FL_IN_MODULE }, { "eye", make_eye, FL_IN_MODULE }, { "arange",
-      make_arange, FL_IN_MODULE },
-  { "linspace", make_linspace, FL_IN_MODULE }, { "zeros_like", make_zeros_like, FL_IN_MODULE },
-  { "ones_like", make_ones_like, FL_IN_MODULE }, { "empty_like", make_empty_like, FL_IN_MODULE },
-  { "full_like", make_full_like, FL_IN_MODULE }, { "rand", make_rand, FL_IN_MODULE },
-  { "randn", make_randn, FL_IN_MODULE }, { "uniform", make_uniform, FL_IN_MODULE },
-  { "normal", make_normal, FL_IN_MODULE }, { "randint", make_randint, FL_IN_MODULE },
-  { "rand_like", make_rand_like, FL_IN_MODULE }, { "randn_like", make_randn_like, FL_IN_MODULE },
-  { "randint_like", make_randint_like, FL_IN_BOTH },
-  { "uniform_", make_uniform_, FL_IN_METHODS }, { "normal_", make_normal_, FL_IN_METHODS },
+  { ".default_dtype(dtype?: dtype) -> dtype\n"
+    "--- the dtype of new tensors that name none, \"f32\", or sets it",
+    make_default_dtype, 0 },
+  { ".tensor(values: any, *factory) -> T\n"
+    "--- a tensor of a number, a boolean or nested tables",
+    make_tensor, 0 },
+  { ".from_bytes(bytes: str, shape: int|int[], dtype: dtype, *, device?: device, "
+    "requires_grad?: bool) -> T\n"
+    "--- a tensor of the elements in a string, row-major, as x:bytes() gives them",
+    make_from_bytes, 0 },
+  { ".zeros(shape...: int, *factory) -> T\n"
+    "--- zeros of this shape",
+    make_zeros, 0 },
+  { ".ones(shape...: int, *factory) -> T\n"
+    "--- ones of this shape",
+    make_ones, 0 },
+  { ".empty(shape...: int, *factory) -> T\n"
+    "--- zeros too: memory is never left with old values",
+    make_empty, 0 },
+  { ".full(shape: int|int[], value: num|bool, *factory) -> T\n"
+    "--- every element the value",
+    make_full, 0 },
+  { ".eye(n: int, m: int = n, *factory) -> T\n"
+    "--- ones on the diagonal, n rows and m columns",
+    make_eye, 0 },
+  { ".arange(n: num, *factory) -> T\n"
+    ".arange(first: num, last: num, step: num = 1, *factory) -> T\n"
+    "--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 "
+    "where one is a float",
+    make_arange, 0 },
+  { ".linspace(first: num, last: num, n: int, *factory) -> T\n"
+    "--- n values from first to last, equally apart",
+    make_linspace, 0 },
+  { "zeros_like(x: T, *factory) -> T\n"
+    "--- zeros of x's shape, dtype and device",
+    make_zeros_like, 0 },
+  { "ones_like(x: T, *factory) -> T\n"
+    "--- ones of x's shape, dtype and device",
+    make_ones_like, 0 },
+  { "empty_like(x: T, *factory) -> T\n"
+    "--- zeros of x's shape, dtype and device",
+    make_empty_like, 0 },
+  { "full_like(x: T, value: num|bool, *factory) -> T\n"
+    "--- every element the value, in x's shape, dtype and device",
+    make_full_like, 0 },
+  { ".rand(shape...: int, *factory) -> T\n"
+    "--- uniform numbers in [0, 1) of this shape",
+    make_rand, 0 },
+  { ".randn(shape...: int, *factory) -> T\n"
+    "--- normal numbers of this shape",
+    make_randn, 0 },
+  { ".uniform(shape: int|int[], low: num = 0, high: num = 1, *factory) -> T\n"
+    "--- uniform numbers in [low, high)",
+    make_uniform, 0 },
+  { ".normal(shape: int|int[], mean = 0, std = 1, *factory) -> T\n"
+    ".normal(mean: num, std: num, shape: int[], *factory) -> T\n"
+    ".normal(mean: T, std: T|num = 1, *, dtype?: dtype, device?: device) -> T\n"
+    ".normal(mean: num, std: T, *, dtype?: dtype, device?: device) -> T\n"
+    "--- normal numbers; of tensors one for each of their elements",
+    make_normal, 0 },
+  { ".randint(shape: int|int[], low: int, high: int, *factory) -> T\n"
+    "--- integers from low to high, high included",
+    make_randint, 0 },
+  { "rand_like(x: T, *factory) -> T\n"
+    "--- uniform numbers in [0, 1) of x's shape, dtype and device",
+    make_rand_like, 0 },
+  { "randn_like(x: T, *factory) -> T\n"
+    "--- normal numbers of x's shape, dtype and device",
+    make_randn_like, 0 },
+  { "randint_like(x: T, low: int, high: int, *factory) -> T\n"
+    "--- integers from low to high of x's shape, dtype and device",
+    make_randint_like, 0 },
+  { ":uniform_(x: T, low = 0, high = 1) -> T\n"
+    "--- x becomes uniform numbers in [low, high)",
+    make_uniform_, 0 },
+  { ":normal_(x: T, mean = 0, std = 1) -> T\n"
+    "--- x becomes normal numbers",
+    make_normal_, 0 },
   { NULL, NULL, 0 }
 };

@@ -277,8 +277,44 @@ static int group_pairs(lua_State *L) {
 /* ---- registration ---------------------------------------------------------------------------- */
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
+/* The function of a declaration, to where its head says: nothing of it is parsed but that. */
+static void add_declared(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
+  const char *head = r->name, *end = strchr(head, '('), *name = end;
+  while (name > head && name[-1] != '.' && name[-1] != ':') name--;
+  const int grouped = name > head + 1, module = head[0] != ':' && !grouped;
+  lua_pushlstring(L, name, (size_t)(end - name));
+  if (grouped) lua_pushlstring(L, head, (size_t)(end - head));
+  else lua_pushvalue(L, -1);
+  lua_insert(L, -2);
+  lua_pushlightuserdata(L, b);
+  lua_pushvalue(L, AT_META);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)head);
+  lua_pushvalue(L, -5);                        /* messages name a function with its group */
+  lua_pushcclosure(L, r->f, 4);
+  lua_remove(L, -3);
+  if (grouped) {
+    lua_pushlstring(L, head, (size_t)(name - head - 1));
+    lua_rawget(L, AT_MODULE);
+    lua_insert(L, -3);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+    return;
+  }
+  for (int k = 0; k < 2; k++) {
+    if (k == 0 ? !module : head[0] == '.') continue;
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, k == 0 ? AT_MODULE : AT_METHODS);
+  }
+  lua_pop(L, 2);
+}
+
 static void add(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
   for (; r->name != NULL; r++) {
+    if (strchr(r->name, '(') != NULL) {
+      add_declared(L, b, r);
+      continue;
+    }
     lua_pushlightuserdata(L, b);
     lua_pushvalue(L, AT_META);
     lua_pushcclosure(L, r->f, 2);
@@ -367,13 +403,9 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   fl_guard_metatable(L, b);
 }
 
-/* flame.cuda, flame.autograd: small tables of internal functions. */
-static void add_group(lua_State *L, fl_lua *b, const char *group, const char *const *names) {
+/* flame.cuda, flame.autograd: small tables. */
+static void add_group(lua_State *L, fl_lua *b, const char *group) {
   lua_newtable(L);
-  for (; names[0] != NULL; names += 2) {
-    lua_getfield(L, AT_INTERNAL, names[1]);
-    lua_setfield(L, -2, names[0]);
-  }
   lua_createtable(L, 0, 2);
   lua_pushlightuserdata(L, b);
   lua_pushvalue(L, AT_META);
@@ -391,11 +423,8 @@ static int build(lua_State *L) {
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
-                                               fl_reg_explain, fl_reg_declare, fl_reg_slip };
-  static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
-      "load", "cuda_load_first", NULL, NULL };
-  static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",
-      "reset", "autograd_reset", NULL, NULL };
+                                               fl_reg_explain, fl_reg_declare, fl_reg_cast,
+                                               fl_reg_slip };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -403,6 +432,8 @@ static int build(lua_State *L) {
   lua_createtable(L, 0, 16);
   lua_createtable(L, 0, 40);
   registry_tables(L, b);
+  add_group(L, b, "cuda");
+  add_group(L, b, "autograd");
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
   add(L, b, fl_hooks());
@@ -412,8 +443,6 @@ static int build(lua_State *L) {
   lua_createtable(L, CHAPTERS, 0);
   for (int i = 0; i < CHAPTERS; i++) lua_pushstring(L, chapters[i]), lua_rawseti(L, -2, i + 1);
   lua_setfield(L, AT_INTERNAL, "chapters");
-  add_group(L, b, "cuda", cuda);
-  add_group(L, b, "autograd", autograd);
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
   lua_pushlightuserdata(L, (void *)(uintptr_t)&fl_key_newaxis);

@@ -12,8 +12,8 @@ static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b,
 /* ranks: needed of the two, 0: any. */
 static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, op);
-  fl_box *x = fl_arg_tensor(L, 1, op, "x"), *y = fl_arg_tensor(L, 2, op, "y");
+  if (b->autocast || !fl_plain(L, 2, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1), *y = box_at(L, 2);
   if (rank1 != 0 && (x->t->node->shape->rank != rank1 || y->t->node->shape->rank != rank2)) {
     char p[192], q[192];
     fl_lua_fail(L, op, "x has shape %s and y %s, need %d and %d axes", fl_lua_shape_of(p,
@@ -32,9 +32,9 @@ static int l_dot(lua_State *L) { return product(L, "dot", 1, 1); }
 
 static int l_linear(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, "linear");
-  fl_box *x = fl_arg_tensor(L, 1, "linear", "x"), *w = fl_arg_tensor(L, 2, "linear", "weight");
-  fl_box *bias = fl_arg_tensor_or_nil(L, 3, "linear", "bias"), *out = fl_box_new(L);
+  if (b->autocast || !(fl_plain(L, 2, 0) || fl_plain(L, 3, 0))) fl_args(L);
+  fl_box *x = box_at(L, 1), *w = box_at(L, 2);
+  fl_box *bias = lua_gettop(L) > 2 ? box_at(L, 3) : NULL, *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *xn = node_of(b, x), *wn = node_of(b, w), *bn = node_or_none(b, bias);
   return fl_lua_leave_as(L, b, m, out, xn && wn && bn ? n_linear(xn, wn, bn) : NULL, "linear");
@@ -43,22 +43,10 @@ static int l_linear(lua_State *L) {
 /* ---- rows ---------------------------------------------------------------------------------- */
 static int softmax(lua_State *L, const char *op, fl_node *(*build)(fl_node *, int), int minus) {
   fl_lua *b = self_of(L);
-  int top, dtype = -1;
-  const int opts = fl_tail_options(L, &top);
-  if (top == 3 && !opts) {
-    if (!lua_isnil(L, top)) dtype = fl_arg_dtype(L, top, op);
-    top--;
-  }
-  if (top > 2) fl_lua_fail(L, op, "3 arguments at most, got %d", lua_gettop(L));
-  if (opts) fl_check_options(L, opts, op, "dim dtype");
-  if (opts && fl_option(L, opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), op);
-  if (opts && fl_option(L, opts, "dim") != LUA_TNIL) {
-    if (top == 2) fl_lua_fail(L, op, "the axis stands twice, as an argument and as dim");
-    lua_replace(L, ++top);
-  }
-  lua_settop(L, top);
-  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  if (b->autocast || !fl_plain(L, 1, 1)) fl_args(L);
+  fl_box *x = box_at(L, 1);
   const int axis = fl_arg_axis(L, 2, x->t->node->shape->rank, op);
+  const int dtype = lua_isnoneornil(L, 3) ? -1 : fl_arg_dtype(L, 3, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
@@ -80,17 +68,10 @@ static int l_layer_norm(lua_State *L) {
   static const char op[] = "layer_norm";
   fl_sizes s;
   char t[192], u[192];
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  if (top > 5) fl_lua_fail(L, op, "5 arguments at most, got %d", lua_gettop(L));
-  if (opts) fl_check_options(L, opts, op, "eps");
-  const double eps = fl_option_num(L, opts, op, "eps",
-                                   top == 5 ? fl_arg_num(L, 5, op, "eps") : 1e-5);
-  lua_settop(L, top);
-  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  fl_args(L);
+  const double eps = lua_tonumber(L, 5);
+  fl_box *x = box_at(L, 1), *w = box_at(L, 3), *bias = box_at(L, 4);
   fl_arg_sizes(L, 2, 2, op, 0, &s);
-  fl_box *w = fl_arg_tensor_or_nil(L, 3, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 4,
-      op, "bias");
   const fl_layout *l = x->t->node->shape;
   int fits = s.n >= 1 && s.n <= l->rank;
   for (int k = 0; fits && k < s.n; k++) fits = s.at[k] == l->size[l->rank - s.n + k];
@@ -105,17 +86,9 @@ static int l_layer_norm(lua_State *L) {
 /* ---- activations with a switch --------------------------------------------------------------- */
 static int l_gelu(lua_State *L) {
   fl_lua *b = self_of(L);
-  int tanh_form = 0;
-  fl_arg_count(L, 2, "gelu");
-  const int plain = lua_type(L, 2) == LUA_TSTRING;
-  if (!plain) fl_check_options(L, 2, "gelu", "approximate");
-  if (plain || fl_option(L, 2, "approximate") != LUA_TNIL) {
-    const char *how = fl_arg_string(L, lua_gettop(L), "gelu", "approximate");
-    tanh_form = strcmp(how, "tanh") == 0;
-    if (!tanh_form && strcmp(how, "none") != 0) fl_lua_fail(L, "gelu",
-        "approximate must be \"tanh\" or \"none\", got \"%s\"", how);
-  }
-  fl_box *x = fl_arg_tensor(L, 1, "gelu", "x"), *out = fl_box_new(L);
+  fl_args(L);
+  const int tanh_form = strcmp(lua_tostring(L, 2), "tanh") == 0;
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   return fl_lua_leave(L, b, m, out, n ? n_gelu(n, tanh_form) : NULL);
@@ -123,8 +96,8 @@ static int l_gelu(lua_State *L) {
 
 static int l_silu(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "silu");
-  fl_box *x = fl_arg_tensor(L, 1, "silu", "x"), *out = fl_box_new(L);
+  if (!fl_plain(L, 1, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   return fl_lua_leave(L, b, m, out, n ? n_silu(n) : NULL);
@@ -132,18 +105,10 @@ static int l_silu(lua_State *L) {
 
 static int l_dropout(lua_State *L) {
   fl_lua *b = self_of(L);
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  if (top > 3) fl_lua_fail(L, "dropout", "3 arguments at most, got %d", lua_gettop(L));
-  if (opts) fl_check_options(L, opts, "dropout", "training p");
-  if (top == 3 && !lua_isboolean(L, 3))
-    fl_lua_fail(L, "dropout", "training must be true or false, got %s",
-      fl_arg_found(L, 3));
-  const int training = fl_option_bool(L, opts, "dropout", "training",
-                                      top == 3 ? lua_toboolean(L, 3) : 1);
-  fl_box *x = fl_arg_tensor(L, 1, "dropout", "x");
-  const double p = top >= 2 ? fl_arg_num_or(L, 2, "dropout", "p", 0.5)
-                            : fl_option_num(L, opts, "dropout", "p", 0.5);
+  fl_args(L);
+  fl_box *x = box_at(L, 1);
+  const double p = lua_tonumber(L, 2);
+  const int training = lua_toboolean(L, 3);
   if (!(p >= 0 && p <= 1)) fl_lua_fail(L, "dropout", "p = %g, need 0 <= p <= 1", p);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -156,10 +121,11 @@ static int l_dropout(lua_State *L) {
 /* ---- ids ------------------------------------------------------------------------------------- */
 static int l_embedding(lua_State *L) {
   fl_lua *b = self_of(L);
-  /* with padding_idx: written in Lua */
-  if (lua_gettop(L) > 2) return fl_core_call(L, b, "embedding");
-  fl_box *ids = fl_arg_tensor(L, 1, "embedding", "ids"), *w = fl_arg_tensor(L, 2,
-      "embedding", "weight");
+  fl_args(L);
+  /* with padding_idx, max_norm or scale_grad_by_freq: written in Lua */
+  if (!lua_isnil(L, 3) || !lua_isnil(L, 4) || lua_toboolean(L, 6))
+    return fl_core_call(L, b, "embedding");
+  fl_box *ids = box_at(L, 1), *w = box_at(L, 2);
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
       "weight has %d axes, need 2", w->t->node->shape->rank);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "embedding",
@@ -173,7 +139,7 @@ static int l_embedding(lua_State *L) {
 
 /* one_hot(ids): as many classes as the largest id, which is read here. */
 static int one_hot_counted(lua_State *L) {
-  if (fl_arg_tensor(L, 1, "one_hot", "ids")->t->node->shape->numel == 0)
+  if (box_at(L, 1)->t->node->shape->numel == 0)
     return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from"
                        FL_DO "; give n, their number");
   lua_settop(L, 1);
@@ -195,20 +161,14 @@ static int one_hot_counted(lua_State *L) {
 /* i64, one axis more: 1 at each id's position. */
 static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "one_hot");
-  fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
+  fl_args(L);
+  fl_box *ids = box_at(L, 1);
   if (fl_is_float(ids->t->node->dtype) || ids->t->node->dtype == FLAME_BOOL)
     fl_lua_fail(L, "one_hot",
       "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype),
       fl_index_hint(ids->t->node->dtype));
-  if (lua_istable(L, 2)) {
-    fl_check_options(L, 2, "one_hot", "num_classes");
-    fl_option(L, 2, "num_classes");
-    lua_replace(L, 2);
-  }
-  if (lua_isnoneornil(L, 2) || (lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == -1))
-    return one_hot_counted(L);
-  const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
+  const int64_t n = lua_tointeger(L, 2);
+  if (n == -1) return one_hot_counted(L);
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -224,31 +184,17 @@ typedef struct entropy_args { fl_box *x, *y,
     *w; int reduction; int64_t ignore; double smoothing; } entropy_args;
 
 static void entropy_read(lua_State *L, entropy_args *a) {
-  static const char op[] = "cross_entropy";
-  fl_arg_count(L, 4, op);
-  a->x = fl_arg_tensor(L, 1, op, "input");
-  a->y = fl_arg_tensor(L, 2, op, "target");
-  a->w = NULL;
-  if (box_at(L, 3) != NULL || lua_gettop(L) == 4) {    /* PyTorch's third argument; it stays at 4 */
-    a->w = fl_arg_tensor_or_nil(L, 3, op, "weight");
-    lua_settop(L, 4);
-    lua_insert(L, 3);
-  }
-  fl_check_options(L, 3, op, "reduction weight ignore_index label_smoothing");
-  a->reduction = 1;
-  if (fl_option(L, 3, "reduction") != LUA_TNIL) {
-    const char *r = fl_arg_string(L, lua_gettop(L), op, "reduction");
-    a->reduction = strcmp(r, "none") == 0 ? 0 : strcmp(r, "mean") == 0 ? 1 : strcmp(r,
-        "sum") == 0 ? 2 : -1;
-    if (a->reduction < 0) fl_lua_fail(L, op,
-        "reduction must be \"mean\", \"sum\" or \"none\", got \"%s\"", r);
-  }
-  fl_option(L, 3, "weight");
-  /* the options table keeps it alive */
-  if (a->w == NULL) a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");
-  a->ignore = fl_option_int(L, 3, op, "ignore_index", -100);
-  a->smoothing = fl_option_num(L, 3, op, "label_smoothing", 0);
-  if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, op,
+  static const char *const reductions[] = { "none", "mean", "sum" };
+  fl_args(L);
+  a->x = box_at(L, 1);
+  a->y = box_at(L, 2);
+  a->w = box_at(L, 3);
+  a->reduction = 2;
+  while (a->reduction > 0 && strcmp(reductions[a->reduction], lua_tostring(L, 4)) != 0)
+    a->reduction--;
+  a->ignore = lua_tointeger(L, 5);
+  a->smoothing = lua_tonumber(L, 6);
+  if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, "cross_entropy",
       "label_smoothing = %g, need 0 to 1", a->smoothing);
 }
 
@@ -348,16 +294,59 @@ static int l_adam(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_neural[] = {
-  { "matmul", l_matmul, FL_IN_BOTH }, { "mm", l_mm, FL_IN_BOTH }, { "bmm", l_bmm, FL_IN_BOTH },
-  { "mv", l_mv, FL_IN_BOTH }, { "dot", l_dot, FL_IN_BOTH }, { "linear", l_linear, FL_IN_BOTH },
-  { "softmax", l_softmax, FL_IN_BOTH }, { "log_softmax", l_log_softmax, FL_IN_BOTH },
-  { "softmin", l_softmin, FL_IN_BOTH }, { "layer_norm", l_layer_norm, FL_IN_BOTH },
-  { "gelu", l_gelu, FL_IN_BOTH }, { "silu", l_silu, FL_IN_BOTH }, { "dropout", l_dropout,
-      FL_IN_BOTH },
-  { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
-  { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
-  { "positions", l_positions, 0 },
-  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 },
-  { "piecewise", l_piecewise, 0 },
-  { "adam", l_adam, 0 }, { NULL, NULL, 0 }
+  { "matmul(x: T, y: T) -> T @half\n"
+    "--- matrix product; vectors, batches, broadcasting",
+    l_matmul, 0 },
+  { "mm(x: T, y: T) -> T @half\n"
+    "--- product of two matrices",
+    l_mm, 0 },
+  { "bmm(x: T, y: T) -> T @half\n"
+    "--- products of two batches of matrices",
+    l_bmm, 0 },
+  { "mv(x: T, y: T) -> T @half\n"
+    "--- matrix times vector",
+    l_mv, 0 },
+  { "dot(x: T, y: T) -> T\n"
+    "--- sum of products of two vectors",
+    l_dot, 0 },
+  { "linear(x: T, weight: T, bias?: T) -> T @half\n"
+    "--- x times weight transposed, plus bias",
+    l_linear, 0 },
+  { "softmax(x: T, dim: axis, dtype?: dtype) -> T @single\n"
+    "--- exp(x) over its sum along dim",
+    l_softmax, 0 },
+  { "log_softmax(x: T, dim: axis, dtype?: dtype) -> T @single\n"
+    "--- log of softmax",
+    l_log_softmax, 0 },
+  { "softmin(x: T, dim: axis, dtype?: dtype) -> T @single\n"
+    "--- softmax of -x",
+    l_softmin, 0 },
+  { "layer_norm(x: T, shape: int|int[], weight?: T, bias?: T, eps = 1e-5) -> T @single\n"
+    "--- normalised over the last axes, of these sizes, times weight plus bias",
+    l_layer_norm, 0 },
+  { "gelu(x: T, approximate: \"none\"|\"tanh\" = \"none\") -> T\n"
+    "--- x times the normal distribution function",
+    l_gelu, 0 },
+  { "silu(x: T) -> T\n"
+    "--- x sigmoid(x)",
+    l_silu, 0 },
+  { "dropout(x: T, p = 0.5, training = true) -> T\n"
+    "--- 0 with probability p, the rest scaled by 1 / (1 - p)",
+    l_dropout, 0 },
+  { "embedding(ids: T, weight: T, padding_idx?: int, max_norm?: num, norm_type = 2, "
+    "scale_grad_by_freq = false, sparse = false) -> T\n"
+    "--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm "
+    "renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's "
+    "gradient by how often it stands in ids",
+    l_embedding, 0 },
+  { "one_hot(ids: T, num_classes: int = -1) -> T\n"
+    "--- 1 at each id's position, 0 elsewhere; -1: as many classes as the largest id",
+    l_one_hot, 0 },
+  { "cross_entropy(input: T, target: T, weight?: T, *, reduction: \"none\"|\"mean\"|\"sum\" "
+    "= \"mean\", ignore_index: int = -100, label_smoothing = 0) -> T @single\n"
+    "--- -log softmax at the class; classes on axis 2, ids from 1 or probabilities",
+    l_cross_entropy, 0 },
+  { "classes", l_classes, 0 }, { "positions", l_positions, 0 }, { "normalise", l_normalise, 0 },
+  { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 }, { "adam", l_adam, 0 },
+  { NULL, NULL, 0 }
 };

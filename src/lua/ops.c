@@ -1,14 +1,15 @@
 /*
 ** The functions of the op table: one closure an op and form, made from fl_ops (which derives
 ** from tensor/ops.def), so that a new line there is a new function here. The op's number is
-** upvalue 3. 'name' gives a new tensor, 'name_' writes the result into its first argument.
-** Operators are the same builders without argument counting: they are the hot path.
+** upvalue 5, behind the declaration, which the op's form gives, and the name. 'name' gives a new
+** tensor, 'name_' writes the result into its first argument. Operators are the same builders
+** without reading of arguments: they are the hot path.
 */
-#include "lua/binding.h"
+#include "lua/declare.h"
 #include <stdio.h>
 #include <string.h>
 
-static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(3)); }
+static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(5)); }
 
 /* The value that goes into x by 'name_': cast to x's dtype, unless that loses the kind. */
 static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op) {
@@ -39,13 +40,27 @@ static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, 
 static int op_unary(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
-  if (lua_gettop(L) > 1 && (op == FL_OP_softplus || op == FL_OP_round))
-    return fl_core_call(L, b, fl_ops[op].name);          /* with parameters: written in Lua */
-  fl_arg_count(L, 1, fl_ops[op].name);
-  fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
-  fl_box *out = fl_box_new(L);
+  if (b->autocast || !fl_plain(L, 1, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   return fl_lua_leave(L, b, m, out, fl_build_unary(op, node_of(b, x)));
+}
+
+/* With other parameters than the op has: written in Lua. */
+static int op_softplus(lua_State *L) {
+  if (fl_plain(L, 1, 0)) return op_unary(L);
+  fl_args(L);
+  const int plain = lua_tonumber(L, 2) == 1 && lua_tonumber(L, 3) == 20;
+  if (!plain) return fl_core_call(L, self_of(L), "softplus");
+  lua_settop(L, 1);
+  return op_unary(L);
+}
+static int op_round(lua_State *L) {
+  if (fl_plain(L, 1, 0)) return op_unary(L);
+  fl_args(L);
+  if (lua_tointeger(L, 2) != 0) return fl_core_call(L, self_of(L), "round");
+  lua_settop(L, 1);
+  return op_unary(L);
 }
 
 static const char *in_place_name(lua_State *L, int op) {
@@ -55,8 +70,8 @@ static const char *in_place_name(lua_State *L, int op) {
 static int op_unary_(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
-  fl_arg_count(L, 1, fl_ops[op].name);
-  fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1);
   const char *name = in_place_name(L, op);
   const int64_t m = fl_lua_enter(L, b);
   return leave_written(L, b, m, write_back(b, x, fl_build_unary(op, node_of(b, x)), name), name);
@@ -65,31 +80,29 @@ static int op_unary_(lua_State *L) {
 /* ---- binary ---------------------------------------------------------------------------- */
 typedef struct binary_args { fl_operand_arg x, y; double alpha; int rounding; } binary_args;
 
-/* add, sub: {alpha = }; div: {rounding_mode = "floor" | "trunc"}. */
-static void binary_options(lua_State *L, int op, binary_args *a) {
+/* A tensor that lives, or a number. */
+static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
+  a->box = box_at(L, i);
+  if (a->box != NULL) return a->box->t != NULL;
+  if (lua_type(L, i) != LUA_TNUMBER) return 0;
+  a->isint = lua_isinteger(L, i);
+  a->i = a->isint ? lua_tointeger(L, i) : 0;
+  a->d = lua_tonumber(L, i);
+  return 1;
+}
+
+/* Behind the operands: add, sub: alpha; div: rounding_mode. */
+static void binary_read(lua_State *L, int op, binary_args *a) {
   const char *name = fl_ops[op].name;
   a->alpha = 1;
   a->rounding = 0;
-  if (lua_gettop(L) < 3) return;
-  fl_arg_count(L, 3, name);
-  if (op == FL_OP_add || op == FL_OP_sub) {
-    fl_check_options(L, 3, name, "alpha");
-    a->alpha = fl_option_num(L, 3, name, "alpha", 1);
-  } else if (op == FL_OP_div) {
-    fl_check_options(L, 3, name, "rounding_mode");
-    if (fl_option(L, 3, "rounding_mode") == LUA_TNIL) return;
-    const char *mode = fl_arg_string(L, lua_gettop(L), name, "rounding_mode");
-    a->rounding = strcmp(mode, "floor") == 0 ? 1 : strcmp(mode, "trunc") == 0 ? 2 : 0;
-    if (a->rounding == 0) fl_lua_fail(L, name,
-        "rounding_mode must be \"floor\" or \"trunc\", got \"%s\"", mode);
-  } else {
-    fl_arg_count(L, 2, name);
-  }
-}
-
-static void binary_read(lua_State *L, int op, binary_args *a) {
-  const char *name = fl_ops[op].name;
-  binary_options(L, op, a);
+  if (lua_gettop(L) == 2 && !self_of(L)->autocast && take_operand(L, 1, &a->x) &&
+      take_operand(L, 2, &a->y) && (a->x.box || a->y.box)) return;
+  fl_args(L);
+  a->alpha = op == FL_OP_add || op == FL_OP_sub ? lua_tonumber(L, 3) : 1;
+  a->rounding = 0;
+  if (op == FL_OP_div && !lua_isnil(L, 3))
+    a->rounding = strcmp(lua_tostring(L, 3), "floor") == 0 ? 1 : 2;
   a->x = fl_arg_operand(L, 1, name, "x");
   a->y = fl_arg_operand(L, 2, name, "y");
   if (a->x.box == NULL && a->y.box == NULL) fl_lua_fail(L, name,
@@ -123,8 +136,8 @@ static int op_binary_(lua_State *L) {
   const int op = op_of(L);
   binary_args a;
   binary_read(L, op, &a);
-  fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
   const char *name = in_place_name(L, op);
+  fl_box *x = fl_arg_tensor(L, 1, name, "x");
   const int64_t m = fl_lua_enter(L, b);
   return leave_written(L, b, m, write_back(b, x, binary_node(b, op, &a), name), name);
 }
@@ -143,7 +156,11 @@ static int mm_add(lua_State *L) { return arithmetic(L, FL_OP_add); }
 static int mm_sub(lua_State *L) { return arithmetic(L, FL_OP_sub); }
 static int mm_mul(lua_State *L) { return arithmetic(L, FL_OP_mul); }
 static int mm_div(lua_State *L) { return arithmetic(L, FL_OP_div); }
-static int mm_pow(lua_State *L) { return arithmetic(L, FL_OP_pow); }
+static int mm_pow(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->autocast && !b->inside) fl_declare_cast(L, b, FL_CAST_SINGLE);
+  return arithmetic(L, FL_OP_pow);
+}
 static int mm_idiv(lua_State *L) { return arithmetic(L, FL_OP_floordiv); }
 static int mm_mod(lua_State *L) { return arithmetic(L, FL_OP_mod); }
 static int mm_band(lua_State *L) { return arithmetic(L, FL_OP_bitwise_and); }
@@ -180,8 +197,7 @@ static int mm_concat(lua_State *L) {
 /* flame.where(c, a, b); x:where(c, b) as in PyTorch when c is the only bool. */
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 3, "where");
-  if (lua_gettop(L) == 1) return fl_core_call(L, b, "where");    /* the positions: written in Lua */
+  if (fl_args(L) == 0) return fl_core_call(L, b, "where");       /* the positions: written in Lua */
   fl_box *c = box_at(L, 2), *first = box_at(L, 1);
   if (c && c->t && c->t->node && c->t->node->dtype == FLAME_BOOL &&
       !(first && first->t && first->t->node && first->t->node->dtype == FLAME_BOOL)) {
@@ -202,11 +218,10 @@ typedef struct clamp_args { fl_box *x; fl_operand_arg low, high; int has_low,
     has_high; } clamp_args;
 
 static void clamp_read(lua_State *L, clamp_args *a) {
-  fl_place_options(L, 2, "clamp", "min max");
-  fl_arg_count(L, 3, "clamp");
-  a->x = fl_arg_tensor(L, 1, "clamp", "x");
-  a->has_low = !lua_isnoneornil(L, 2);
-  a->has_high = !lua_isnoneornil(L, 3);
+  fl_args(L);
+  a->x = box_at(L, 1);
+  a->has_low = !lua_isnil(L, 2);
+  a->has_high = !lua_isnil(L, 3);
   if (a->has_low) a->low = fl_arg_operand(L, 2, "clamp", "min");
   if (a->has_high) a->high = fl_arg_operand(L, 3, "clamp", "max");
   if (!a->has_low && !a->has_high) fl_lua_fail(L, "clamp", "min or max must be given");
@@ -240,41 +255,29 @@ static int op_clamp_(lua_State *L) {
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
-typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim, opts; } reduce_args;
+typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim; } reduce_args;
 
-/* x, [axes], [keepdim], [options with 'names']. axis: the one axis, -1 none or several. */
-static void reduce_read(lua_State *L, const char *op, const char *names, reduce_args *a) {
-  int top;
-  while (lua_gettop(L) > 1 && lua_isnil(L, -1)) lua_pop(L, 1);
-  a->opts = fl_tail_options(L, &top);
-  if (!a->opts && top == 3 && lua_istable(L, 3)) a->opts = top--;          /* an empty one */
-  if (top > 3) fl_lua_fail(L, op, "%d arguments at most, got %d", a->opts ? 4 : 3, top);
-  a->x = fl_arg_tensor(L, 1, op, "x");
+/* Is it x alone, or with one axis? What is left out reads as nil and false. */
+static int plain_reduction(lua_State *L) {
+  return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
+}
+
+/* x, axes at 2 or none, keepdim at 'keepdim'. axis: the one axis, -1 none or several. */
+static void reduce_read(lua_State *L, const char *op, int keepdim, reduce_args *a) {
+  a->x = box_at(L, 1);
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;
-  a->axes = top >= 2 ? fl_arg_axes(L, 2, rank, op) : FL_ALL_AXES;
-  a->axis = top >= 2 && lua_type(L, 2) == LUA_TNUMBER ? fl_arg_axis(L, 2, rank, op) : -1;
-  if (top >= 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, op, "keepdim must be true or false, got %s",
-      fl_arg_found(L, 3));
-  a->keepdim = top >= 3 && lua_toboolean(L, 3);
-  fl_check_options(L, a->opts ? a->opts : lua_gettop(L) + 1, op, names);
-  if (a->opts && fl_option(L, a->opts, "dim") != LUA_TNIL) {
-    const int at = lua_gettop(L);
-    if (top >= 2 && !lua_isnil(L, 2))
-      fl_lua_fail(L, op, "the axes stand twice, as an argument and as dim");
-    a->axes = fl_arg_axes(L, at, rank, op);
-    a->axis = lua_type(L, at) == LUA_TNUMBER ? fl_arg_axis(L, at, rank, op) : -1;
-  }
-  a->keepdim = fl_option_bool(L, a->opts, op, "keepdim", a->keepdim);
+  a->axes = fl_arg_axes(L, 2, rank, op);
+  a->axis = lua_type(L, 2) == LUA_TNUMBER ? fl_arg_axis(L, 2, rank, op) : -1;
+  a->keepdim = lua_toboolean(L, keepdim);
 }
 
 static int op_reduce(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
   reduce_args a;
-  int dtype = -1;
-  reduce_read(L, fl_ops[op].name, "dim keepdim dtype", &a);
-  if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L),
-      fl_ops[op].name);
+  if (!plain_reduction(L)) fl_args(L);
+  reduce_read(L, fl_ops[op].name, 3, &a);
+  const int dtype = lua_isnoneornil(L, 4) ? -1 : fl_arg_dtype(L, 4, fl_ops[op].name);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -287,16 +290,15 @@ static int op_reduce(lua_State *L) {
 /* max, min: all -> value; one axis -> values, positions; another tensor -> maximum. */
 static int extreme(lua_State *L, const char *name, int value, int position, int pair) {
   fl_lua *b = self_of(L);
+  if (!plain_reduction(L)) fl_args(L);
   if (box_at(L, 2) != NULL) {
-    fl_arg_count(L, 2, name);
-    fl_box *x = fl_arg_tensor(L, 1, name, "x"), *y = fl_arg_tensor(L, 2, name, "y"),
-        *out = fl_box_new(L);
+    fl_box *x = box_at(L, 1), *y = box_at(L, 2), *out = fl_box_new(L);
     const int64_t m = fl_lua_enter(L, b);
     fl_node *xn = node_of(b, x), *yn = node_of(b, y);
     return fl_lua_leave_as(L, b, m, out, xn && yn ? fl_build_binary(pair, xn, yn) : NULL, name);
   }
   reduce_args a;
-  reduce_read(L, name, "dim keepdim", &a);
+  reduce_read(L, name, 3, &a);
   fl_box *out = fl_box_new(L), *where = a.axis >= 0 ? fl_box_new(L) : NULL;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *v = NULL;
@@ -323,9 +325,9 @@ static int op_min(lua_State *L) { return extreme(L, "min", FL_OP_amin, FL_OP_arg
 static int op_mean(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  int dtype = -1;
-  reduce_read(L, "mean", "dim keepdim dtype", &a);
-  if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), "mean");
+  if (!plain_reduction(L)) fl_args(L);
+  reduce_read(L, "mean", 3, &a);
+  const int dtype = lua_isnoneornil(L, 4) ? -1 : fl_arg_dtype(L, 4, "mean");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -333,26 +335,17 @@ static int op_mean(lua_State *L) {
   return fl_lua_leave(L, b, m, out, x ? n_mean(x, a.axes, a.keepdim) : NULL);
 }
 
-/* PyTorch's older form: ([axes], unbiased[, keepdim]). Takes 'unbiased' out;
-** the correction it means. */
-static double take_unbiased(lua_State *L) {
-  for (int i = 2; i <= 3 && i <= lua_gettop(L); i++) {
-    if (lua_type(L, i) != LUA_TBOOLEAN) continue;
-    const double correction = lua_toboolean(L, i) ? 1 : 0;
-    lua_remove(L, i);
-    if (i == 2 && lua_type(L, 2) == LUA_TBOOLEAN) lua_pushnil(L), lua_insert(L, 2);
-    return correction;
-  }
-  return 1;
-}
-
+/* (x, unbiased, keepdim), or (x, axes, unbiased, keepdim, correction). */
 static int var_std(lua_State *L, const char *name, int root) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  const double unbiased = take_unbiased(L);
-  reduce_read(L, name, "dim keepdim correction unbiased", &a);
-  const int by_name = fl_option_bool(L, a.opts, name, "unbiased", unbiased > 0);
-  const double correction = fl_option_num(L, a.opts, name, "correction", by_name ? 1 : 0);
+  if (fl_args(L) == 0) {
+    lua_pushnil(L);
+    lua_insert(L, 2);
+    lua_settop(L, 5);
+  }
+  reduce_read(L, name, 4, &a);
+  const double correction = lua_isnil(L, 5) ? lua_toboolean(L, 3) : lua_tonumber(L, 5);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -365,7 +358,8 @@ static int op_std(lua_State *L) { return var_std(L, "std", 1); }
 static int op_logsumexp(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, "logsumexp", "dim keepdim", &a);
+  if (!plain_reduction(L)) fl_args(L);
+  reduce_read(L, "logsumexp", 3, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -375,7 +369,8 @@ static int op_logsumexp(lua_State *L) {
 static int op_count_nonzero(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, "count_nonzero", "dim keepdim", &a);
+  if (!plain_reduction(L)) fl_args(L);
+  reduce_read(L, "count_nonzero", 3, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -385,8 +380,7 @@ static int op_count_nonzero(lua_State *L) {
 /* ---- whole-tensor writes --------------------------------------------------------------------- */
 static int fill_with(lua_State *L, const char *op) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, op);
-  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  fl_box *x = box_at(L, 1);
   const fl_operand_arg v = fl_arg_operand(L, 2, op, "value");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
@@ -395,19 +389,21 @@ static int fill_with(lua_State *L, const char *op) {
   if (value != NULL) value = n_copy(value);
   return leave_written(L, b, m, value ? fl_tensor_write(x->t, value, op) : b->c->err.code, op);
 }
-static int op_fill_(lua_State *L) { return fill_with(L, "fill_"); }
+static int op_fill_(lua_State *L) {
+  fl_args(L);
+  return fill_with(L, "fill_");
+}
 
 static int op_zero_(lua_State *L) {
-  fl_arg_count(L, 1, "zero_");
-  lua_settop(L, 1);
+  fl_args(L);
   lua_pushinteger(L, 0);
   return fill_with(L, "zero_");
 }
 
 static int op_copy_(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "copy_");
-  fl_box *x = fl_arg_tensor(L, 1, "copy_", "x"), *y = fl_arg_tensor(L, 2, "copy_", "y");
+  if (!fl_plain(L, 2, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1), *y = box_at(L, 2);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *v = node_of(b, y);
   flame_status e = b->c->err.code;
@@ -418,68 +414,6 @@ static int op_copy_(lua_State *L) {
     e = v ? fl_tensor_write(x->t, n_copy(v), "copy_") : b->c->err.code;
   }
   return leave_written(L, b, m, e, "copy_");
-}
-
-/* ---- functions written in Lua ---------------------------------------------------------------- */
-/* Append a word to a list in text; as much as fits. */
-static void add_word(char *text, size_t size, const char *word) {
-  const size_t n = strlen(text);
-  snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word);
-}
-
-/* An argument of a type that no check met: Lua's own error in one of flame's files, which starts
-** with that file, or from a function of C. Raised again with the function's name, what it was given
-** and its parameters. */
-static int misfit(lua_State *L, int given) {
-  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
-  if (strncmp(text, "attempt to ", 11) == 0) rest = text;
-  else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
-    rest = strstr(text, ": ") + 2;
-  if (rest == NULL) return lua_error(L);
-  char types[200] = "", names[160] = "";
-  for (int i = 1; i <= given; i++)
-    add_word(types, sizeof types, box_at(L, i) ? "a tensor" : luaL_typename(L, i));
-  lua_Debug info;
-  lua_pushvalue(L, lua_upvalueindex(3));
-  lua_getinfo(L, ">u", &info);
-  for (int i = 1; i <= info.nparams; i++) {
-    lua_pushvalue(L, lua_upvalueindex(3));
-    const char *name = lua_getlocal(L, NULL, i);
-    if (name != NULL) add_word(names, sizeof names, name);
-    lua_pop(L, 1);
-  }
-  if (info.isvararg) add_word(names, sizeof names, "...");
-  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)), "can not take (%s) as (%s): %s",
-                     types, names, rest);
-}
-
-/* The arguments stay below the call, for misfit. */
-static int all_results(lua_State *L, int status, lua_KContext given) {
-  if (status != LUA_OK && status != LUA_YIELD) return misfit(L, (int)given);
-  return lua_gettop(L) - (int)given;
-}
-
-/* Upvalues: state, metatable, the function, its name, the most arguments. A C function keeps its
-** caller's frame in a tail call, so that an error names the line; messages find the name here. */
-int fl_lua_checked(lua_State *L) {
-  const int n = lua_gettop(L);
-  const lua_Integer most = lua_tointeger(L, lua_upvalueindex(5));
-  if (n > most) return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)),
-      "%d argument%s at most, got %d", (int)most, most == 1 ? "" : "s", n);
-  luaL_checkstack(L, n + 8, "flame");
-  lua_pushvalue(L, lua_upvalueindex(3));
-  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
-  return all_results(L, lua_pcallk(L, n, LUA_MULTRET, 0, n, all_results), n);
-}
-
-/* (f, name, most): f as a public function. For core.lua. */
-static int make_checked(lua_State *L) {
-  lua_settop(L, 3);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_rotate(L, 1, 2);
-  lua_pushcclosure(L, fl_lua_checked, 5);
-  return 1;
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
@@ -508,15 +442,37 @@ static int list_ops(lua_State *L) {
   return 1;
 }
 
+#define OVER "(x: T, dim?: axes, keepdim = false"
 const fl_lua_reg fl_reg_ops[] = {
-  { "max", op_max, FL_IN_BOTH }, { "min", op_min, FL_IN_BOTH }, { "mean", op_mean, FL_IN_BOTH },
-  { "var", op_var, FL_IN_BOTH }, { "std", op_std, FL_IN_BOTH }, { "logsumexp", op_logsumexp,
-      FL_IN_BOTH },
-  { "count_nonzero", op_count_nonzero, FL_IN_BOTH }, { "where", op_where, FL_IN_BOTH },
-  { "clamp", op_clamp, FL_IN_BOTH }, { "clip", op_clamp, FL_IN_BOTH }, { "clamp_",
-      op_clamp_, FL_IN_METHODS },
-  { "fill_", op_fill_, FL_IN_METHODS }, { "zero_", op_zero_, FL_IN_METHODS },
-  { "copy_", op_copy_, FL_IN_METHODS }, { "checked", make_checked, 0 },
+  { "max(x: T, dim: axis, keepdim = false) -> values: T, positions: T\n"
+    "max(x: T, other: T) -> T\nmax" OVER ") -> T\n"
+    "--- largest; with one axis values and positions; with a tensor the larger of the two",
+    op_max, 0 },
+  { "min(x: T, dim: axis, keepdim = false) -> values: T, positions: T\n"
+    "min(x: T, other: T) -> T\nmin" OVER ") -> T\n"
+    "--- smallest; with one axis values and positions; with a tensor the smaller of the two",
+    op_min, 0 },
+  { "mean" OVER ", *, dtype?: dtype) -> T\n--- mean", op_mean, 0 },
+  { "var(x: T, unbiased: bool, keepdim = false) -> T\n"
+    "var(x: T, dim?: axes, unbiased = true, keepdim = false, *, correction?: num) -> T\n"
+    "--- variance, over the number of elements less the correction, 1 where unbiased",
+    op_var, 0 },
+  { "std(x: T, unbiased: bool, keepdim = false) -> T\n"
+    "std(x: T, dim?: axes, unbiased = true, keepdim = false, *, correction?: num) -> T\n"
+    "--- standard deviation, as var", op_std, 0 },
+  { "logsumexp" OVER ") -> T\n--- log(sum(exp(x))) without overflow", op_logsumexp, 0 },
+  { "count_nonzero" OVER ") -> T\n--- how many are not 0", op_count_nonzero, 0 },
+  { "where(condition: T) -> T[]\n"
+    "where(condition: T|num, x: T|num, y: T|num) -> T\n"
+    "--- x where the condition holds, else y; without them its positions; x:where(condition, y) too",
+    op_where, 0 },
+  { "clamp(x: T, min?: T|num, max?: T|num) -> T\n"
+    "--- x kept between min and max; NaN stays", op_clamp, 0 },
+  { ":clamp_(x: T, min?: T|num, max?: T|num) -> T\n"
+    "--- x becomes x:clamp(min, max)", op_clamp_, 0 },
+  { ":fill_(x: T, value: T|num) -> T\n--- every element of x becomes the value", op_fill_, 0 },
+  { ":zero_(x: T) -> T\n--- every element of x becomes 0", op_zero_, 0 },
+  { ":copy_(x: T, y: T) -> T\n--- x takes the values of y, cast and broadcast", op_copy_, 0 },
   { "ops", list_ops, 0 }, { NULL, NULL, 0 }
 };
 
@@ -527,11 +483,44 @@ static const luaL_Reg operators[] = {
   { "__lt", mm_lt }, { "__le", mm_le }, { "__concat", mm_concat }, { NULL, NULL }
 };
 
-static void push_op(lua_State *L, fl_lua *b, int meta, lua_CFunction f, int op) {
+/* Ops that compute in f32 under flame.autocast, as in torch.amp: they need range or precision. */
+static int is_single(int op) {
+  switch (op) {
+    case FL_OP_pow: case FL_OP_exp: case FL_OP_expm1: case FL_OP_log: case FL_OP_log10:
+    case FL_OP_log1p: case FL_OP_log2: case FL_OP_reciprocal: case FL_OP_rsqrt: case FL_OP_acos:
+    case FL_OP_asin: case FL_OP_cosh: case FL_OP_sinh: case FL_OP_tan: case FL_OP_erfinv:
+    case FL_OP_sum: case FL_OP_prod: case FL_OP_softplus:
+      return 1;
+    default: return 0;
+  }
+}
+
+/* The declaration of an op behind its name. */
+static const char *text_of(int op, int in_place) {
+  static const char *const forms[][2] = {
+    { "_?(x: T) -> T", "_?(x: T) -> T @single" },
+    { "_?(x: T|num, y: T|num) -> T", "_?(x: T|num, y: T|num) -> T @single" },
+    { NULL, NULL },
+    { "(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
+      "(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T @single" }
+  };
+  if (op == FL_OP_add || op == FL_OP_sub) return "_?(x: T|num, y: T|num, *, alpha = 1) -> T";
+  if (op == FL_OP_div)
+    return "_?(x: T|num, y: T|num, *, rounding_mode?: \"floor\"|\"trunc\") -> T";
+  if (op == FL_OP_softplus && !in_place)
+    return "(x: T, beta = 1, threshold = 20) -> T @single";
+  if (op == FL_OP_round && !in_place) return "(x: T, *, decimals: int = 0) -> T";
+  if ((op == FL_OP_softplus || op == FL_OP_round) && in_place) return "(x: T) -> T";
+  return forms[fl_ops[op].form][is_single(op) && !in_place];
+}
+
+static void push_op(lua_State *L, fl_lua *b, int meta, lua_CFunction f, const char *text, int op) {
   lua_pushlightuserdata(L, b);
   lua_pushvalue(L, meta);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)text);
+  lua_pushvalue(L, -4);                                                     /* the name */
   lua_pushinteger(L, op);
-  lua_pushcclosure(L, f, 3);
+  lua_pushcclosure(L, f, 5);
 }
 
 /* One op of the table under its name, and under name_ where that has a meaning. */
@@ -539,17 +528,20 @@ static void register_op(lua_State *L, fl_lua *b, int module, int methods, int me
   static const lua_CFunction plain[] = { op_unary, op_binary, NULL, op_reduce, NULL };
   static const lua_CFunction in_place[] = { op_unary_, op_binary_, NULL, NULL, NULL };
   const fl_op_info *info = &fl_ops[op];
-  if (plain[info->form] != NULL) {
-    push_op(L, b, meta, plain[info->form], op);
+  const lua_CFunction f = op == FL_OP_softplus ? op_softplus : op == FL_OP_round ? op_round :
+    plain[info->form];
+  if (f != NULL) {
+    lua_pushstring(L, info->name);
+    push_op(L, b, meta, f, text_of(op, 0), op);
     lua_pushvalue(L, -1);
     lua_setfield(L, module, info->name);
     lua_setfield(L, methods, info->name);
+    lua_pop(L, 1);
   }
   if (in_place[info->form] != NULL) {
-    char name[40];
-    snprintf(name, sizeof name, "%s_", info->name);
-    push_op(L, b, meta, in_place[info->form], op);
-    lua_setfield(L, methods, name);
+    lua_pushfstring(L, "%s_", info->name);
+    push_op(L, b, meta, in_place[info->form], text_of(op, 1), op);
+    lua_rawset(L, methods);
   }
 }
 
@@ -558,7 +550,9 @@ void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta,
   for (int op = 0; op < FL_OP_COUNT; op++)
     if (!fl_ops[op].inner) register_op(L, b, module, methods, meta, op);
   for (const luaL_Reg *r = operators; r->name != NULL; r++) {
-    push_op(L, b, meta, r->func, 0);
+    lua_pushlightuserdata(L, b);
+    lua_pushvalue(L, meta);
+    lua_pushcclosure(L, r->func, 2);
     lua_setfield(L, arithmetic_in, r->name);
   }
 }

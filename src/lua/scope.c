@@ -176,10 +176,7 @@ static int after_scope(lua_State *L, int status, lua_KContext k) {
 
 static int make_scope(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "scope");
-  const int with = !lua_isnoneornil(L, 1);
-  if (with && !fl_is_callable(L, 1)) return fl_lua_fail(L, "scope",
-      "need a function or nothing, got %s", luaL_typename(L, 1));
+  const int with = fl_args(L) == 0;
   if (b->c == NULL) return fl_lua_raise(L, b);
   scope *s = (scope *)lua_newuserdatauv(L, sizeof *s, 0);
   *s = (scope){ SCOPE_MAGIC, 0 };
@@ -208,5 +205,8 @@ static int hold(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_scope[] = {
-  { "scope", make_scope, FL_IN_MODULE }, { "hold", hold, 0 }, { NULL, NULL, 0 }
+  { ".scope(f: fn) -> ...\n.scope() -> Scope\n"
+    "--- handles made inside are closed at its end; calls f, or gives a scope for <close>",
+    make_scope, 0 },
+  { "hold", hold, 0 }, { NULL, NULL, 0 }
 };

@@ -28,7 +28,7 @@ static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_a
 
 static int s_reshape(lua_State *L) {
   fl_sizes s;
-  shape_at(L, 1, "reshape");
+  if (!fl_plain(L, 1, lua_gettop(L) - 1)) fl_args(L);
   fl_arg_sizes(L, 2, lua_gettop(L), "reshape", -1, &s);
   VIEW_BEGIN("reshape");
   VIEW_END(n_reshape(n, s.n, s.at));
@@ -36,11 +36,10 @@ static int s_reshape(lua_State *L) {
 
 static int s_flatten(lua_State *L) {
   fl_sizes s = { 0, { 0 } };
-  fl_arg_count(L, 3, "flatten");
-  fl_place_options(L, 2, "flatten", "start_dim end_dim");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "flatten");
-  const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l.rank, "flatten");
-  const int last = lua_isnoneornil(L, 3) ? l.rank - 1 : fl_arg_axis(L, 3, l.rank, "flatten");
+  const int first = fl_arg_axis(L, 2, l.rank, "flatten");
+  const int last = fl_arg_axis(L, 3, l.rank, "flatten");
   if (last < first && l.rank > 0) fl_lua_fail(L, "flatten",
       "last axis %d comes before first axis %d", last + 1, first + 1);
   for (int a = 0; a < first; a++) s.at[s.n++] = l.size[a];
@@ -54,8 +53,7 @@ static int s_flatten(lua_State *L) {
 
 static int s_unflatten(lua_State *L) {
   fl_sizes s, r = { 0, { 0 } };
-  fl_arg_count(L, 3, "unflatten");
-  fl_place_options(L, 2, "unflatten", "dim sizes");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "unflatten");
   const int axis = fl_arg_axis(L, 2, l.rank, "unflatten");
   fl_arg_sizes(L, 3, 3, "unflatten", -1, &s);
@@ -77,8 +75,7 @@ static int s_unflatten(lua_State *L) {
 
 /* Of these axes, or of all, those of size 1 go. */
 static int s_squeeze(lua_State *L) {
-  fl_arg_count(L, 2, "squeeze");
-  fl_place_options(L, 2, "squeeze", "dim");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "squeeze");
   /* {}: no axis, as in PyTorch */
   const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;
@@ -91,7 +88,7 @@ static int s_squeeze(lua_State *L) {
 }
 
 static int s_unsqueeze(lua_State *L) {
-  fl_arg_count(L, 2, "unsqueeze");
+  if (!fl_plain(L, 1, 1)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "unsqueeze");
   const int axis = fl_arg_axis(L, 2, l.rank + 1, "unsqueeze");
   if (l.rank == FL_MAX_AXES) fl_lua_fail(L, "unsqueeze", "x has %d axes already", l.rank);
@@ -103,6 +100,7 @@ static int s_permute(lua_State *L) {
   fl_sizes s;
   int perm[FL_MAX_AXES];
   unsigned seen = 0;
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "permute");
   fl_arg_sizes(L, 2, lua_gettop(L), "permute", INT8_MIN, &s);
   if (s.n != l.rank) fl_lua_fail(L, "permute", "%d axes given, the tensor has %d", s.n, l.rank);
@@ -128,8 +126,7 @@ int fl_property_turned(lua_State *L, int all) {
 }
 
 static int s_transpose(lua_State *L) {
-  fl_arg_count(L, 3, "transpose");
-  fl_place_options(L, 2, "transpose", "dim0 dim1");
+  if (!fl_plain(L, 1, 2)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "transpose");
   const int p = fl_arg_axis(L, 2, l.rank, "transpose"), q = fl_arg_axis(L, 3, l.rank,
       "transpose");
@@ -138,7 +135,7 @@ static int s_transpose(lua_State *L) {
 }
 
 static int s_t(lua_State *L) {
-  fl_arg_count(L, 1, "t");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "t");
   if (l.rank > 2)
     fl_lua_fail(L, "t", "x has %d axes, at most 2" FL_DO ": use transpose(a, b)", l.rank);
@@ -147,10 +144,11 @@ static int s_t(lua_State *L) {
   VIEW_END(rank < 2 ? n : n_transpose(n, 0, 1));
 }
 
-static int expand(lua_State *L, const char *op, int last) {
+static int expand(lua_State *L, const char *op) {
   fl_sizes s;
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, op);
-  fl_arg_sizes(L, 2, last, op, -1, &s);
+  fl_arg_sizes(L, 2, lua_gettop(L), op, -1, &s);
   for (int k = 0; k < s.n; k++) {
     const int a = k - (s.n - l.rank);
     if (s.at[k] < 0 && a < 0) fl_lua_fail(L, op,
@@ -160,15 +158,11 @@ static int expand(lua_State *L, const char *op, int last) {
   VIEW_BEGIN(op);
   VIEW_END_AS(n_expand(n, s.n, s.at));
 }
-static int s_expand(lua_State *L) { return expand(L, "expand", lua_gettop(L)); }
-static int s_broadcast_to(lua_State *L) {
-  fl_arg_count(L, 2, "broadcast_to");
-  return expand(L, "broadcast_to", 2);
-}
+static int s_expand(lua_State *L) { return expand(L, "expand"); }
+static int s_broadcast_to(lua_State *L) { return expand(L, "broadcast_to"); }
 static int s_expand_as(lua_State *L) {
-  fl_arg_count(L, 2, "expand_as");
+  fl_args(L);
   const fl_layout l = shape_at(L, 2, "expand_as");
-  fl_arg_tensor(L, 1, "expand_as", "x");
   VIEW_BEGIN("expand_as");
   VIEW_END_AS(n_expand(n, l.rank, l.size));
 }
@@ -183,12 +177,11 @@ static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char
 }
 
 static int s_narrow(lua_State *L) {
-  fl_arg_count(L, 4, "narrow");
-  fl_place_options(L, 2, "narrow", "dim start length");
+  if (!fl_plain(L, 1, 3)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "narrow");
   const int axis = fl_arg_axis(L, 2, l.rank, "narrow");
-  const int64_t size = l.rank > 0 ? l.size[axis] : 1, count = fl_arg_int(L, 4, "narrow", "n");
-  int64_t first = fl_arg_int(L, 3, "narrow", "first");
+  const int64_t size = l.rank > 0 ? l.size[axis] : 1, count = lua_tointeger(L, 4);
+  int64_t first = lua_tointeger(L, 3);
   first = count == 0 && first == size + 1 ? size : position(L, first, size, axis, "narrow");
   if (count < 0 || count > size - first)
     fl_lua_fail(L, "narrow", "%lld elements from %lld on, axis %d has %lld",
@@ -198,24 +191,21 @@ static int s_narrow(lua_State *L) {
 }
 
 static int s_select(lua_State *L) {
-  fl_arg_count(L, 3, "select");
-  fl_place_options(L, 2, "select", "dim index");
+  if (!fl_plain(L, 1, 2)) fl_args(L);
   const fl_layout l = shape_at(L, 1, "select");
   if (l.rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
   const int axis = fl_arg_axis(L, 2, l.rank, "select");
-  const int64_t i = position(L, fl_arg_int(L, 3, "select", "index"), l.size[axis], axis, "select");
+  const int64_t i = position(L, lua_tointeger(L, 3), l.size[axis], axis, "select");
   VIEW_BEGIN("select");
   VIEW_END(n_select(n, axis, i));
 }
 
 static int s_diagonal(lua_State *L) {
-  fl_arg_count(L, 4, "diagonal");
-  fl_place_options(L, 2, "diagonal", "offset dim1 dim2");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "diagonal");
   if (l.rank < 2) fl_lua_fail(L, "diagonal", "x has %d axes, need 2 at least", l.rank);
-  const int64_t k = fl_arg_int_or(L, 2, "diagonal", "offset", 0);
-  const int p = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "diagonal");
-  const int q = lua_isnoneornil(L, 4) ? 1 : fl_arg_axis(L, 4, l.rank, "diagonal");
+  const int64_t k = lua_tointeger(L, 2);
+  const int p = fl_arg_axis(L, 3, l.rank, "diagonal"), q = fl_arg_axis(L, 4, l.rank, "diagonal");
   if (p == q) fl_lua_fail(L, "diagonal", "the two axes must differ");
   int64_t stride[FL_MAX_AXES], size[FL_MAX_AXES], step[FL_MAX_AXES];
   int rank = 0;
@@ -236,12 +226,10 @@ static int s_diagonal(lua_State *L) {
 }
 
 static int s_unfold(lua_State *L) {
-  fl_arg_count(L, 4, "unfold");
-  fl_place_options(L, 2, "unfold", "dimension size step");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "unfold");
   const int axis = fl_arg_axis(L, 2, l.rank, "unfold");
-  const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
-      "step");
+  const int64_t size = lua_tointeger(L, 3), step = lua_tointeger(L, 4);
   if (l.rank == FL_MAX_AXES)
     fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l.rank);
   const int64_t length = l.rank > 0 ? l.size[axis] : 1;
@@ -292,13 +280,13 @@ static int parts(lua_State *L, const char *op, int axis, int64_t size, int64_t s
 }
 
 static int s_split(lua_State *L) {
-  fl_arg_count(L, 3, "split");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "split");
-  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "split");
+  const int axis = fl_arg_axis(L, 3, l.rank, "split");
   if (l.rank == 0) fl_lua_fail(L, "split", "a 0-d tensor has no axes");
   const int64_t size = l.size[axis];
   if (lua_type(L, 2) != LUA_TTABLE) {
-    const int64_t step = fl_arg_int(L, 2, "split", "size");
+    const int64_t step = lua_tointeger(L, 2);
     if (step < 1) fl_lua_fail(L, "split", "size %lld must be positive", (long long)step);
     return parts(L, "split", axis, size, step);
   }
@@ -320,10 +308,10 @@ static int s_split(lua_State *L) {
 }
 
 static int s_chunk(lua_State *L) {
-  fl_arg_count(L, 3, "chunk");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "chunk");
-  const int64_t n = fl_arg_int(L, 2, "chunk", "n");
-  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "chunk");
+  const int64_t n = lua_tointeger(L, 2);
+  const int axis = fl_arg_axis(L, 3, l.rank, "chunk");
   if (l.rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
   if (n < 1) fl_lua_fail(L, "chunk", "n = %lld must be positive", (long long)n);
   const int64_t step = l.size[axis] / n + (l.size[axis] % n != 0);
@@ -337,9 +325,9 @@ static int s_chunk(lua_State *L) {
 }
 
 static int s_unbind(lua_State *L) {
-  fl_arg_count(L, 2, "unbind");
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "unbind");
-  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l.rank, "unbind");
+  const int axis = fl_arg_axis(L, 2, l.rank, "unbind");
   if (l.rank == 0) fl_lua_fail(L, "unbind", "a 0-d tensor has no axes");
   const int64_t n = l.size[axis];
   check_parts(L, "unbind", n);
@@ -352,6 +340,7 @@ static int s_unbind(lua_State *L) {
 /* ---- new values ------------------------------------------------------------------------------ */
 static int s_flip(lua_State *L) {
   fl_lua *b = self_of(L);
+  fl_args(L);
   const fl_layout l = shape_at(L, 1, "flip");
   fl_sizes s;
   uint32_t axes = 0;
@@ -391,12 +380,9 @@ static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int s
 /* cat, stack: the nodes are gathered in a userdata, after entering. */
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, op);
-  lua_settop(L, 2);
-  if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
-      "tensors must be a list of tensors, got %s", fl_arg_found(L, 1));
-  if (fl_is_options(L, 1))
-    fl_lua_fail(L, op, "the list of tensors has names in it" FL_DO ": options come behind it");
+  const int listed = lua_type(L, 1) == LUA_TTABLE && !fl_is_options(L, 1);
+  const int along = lua_gettop(L) == 2 && lua_isinteger(L, 2);
+  if (!listed || !along) fl_args(L);             /* the list is read below */
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);
@@ -406,7 +392,7 @@ static int join(lua_State *L, const char *op, int stack) {
   const int rank = joint_rank(L, op, boxes, count, stack);
   if (!stack && rank == 0)
     fl_lua_fail(L, op, "0-d tensors have no axis to join" FL_DO ": use stack");
-  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, rank + stack, op);
+  const int axis = fl_arg_axis(L, 2, rank + stack, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   int ok = 1;
@@ -419,21 +405,13 @@ static int join(lua_State *L, const char *op, int stack) {
 static int s_cat(lua_State *L) { return join(L, "cat", 0); }
 static int s_stack(lua_State *L) { return join(L, "stack", 1); }
 
-/* x:pad({before, after, …}): pairs from the last axis backwards; constant mode. For core_shape.lua,
-** which has the other modes. */
+/* (x, {before, after, …}, value): pairs from the last axis backwards; constant mode. For
+** core_shape.lua, which has the other modes. */
 static int pad_constant(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };
-  fl_arg_count(L, 3, "pad");
   const fl_layout l = shape_at(L, 1, "pad");
-  if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s",
-      fl_arg_found(L, 2));
-  fl_check_options(L, 3, "pad", "mode value");
-  const double value = fl_option_num(L, 3, "pad", "value", 0);
-  if (fl_option(L, 3, "mode") != LUA_TNIL && strcmp(fl_arg_string(L, lua_gettop(L), "pad",
-      "mode"), "constant") != 0)
-    fl_lua_fail(L, "pad", "no mode '%s', there is: constant", lua_tostring(L, -1));
-  lua_pop(L, 1);
+  const double value = lua_tonumber(L, 3);
   const int n = (int)lua_rawlen(L, 2);
   if (n % 2 != 0 || n / 2 > l.rank) fl_lua_fail(L, "pad",
       "%d numbers for %d axes, need pairs", n, l.rank);
@@ -464,11 +442,10 @@ static int pad_constant(lua_State *L) {
 
 static int triangle(lua_State *L, const char *op, int upper) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, op);
-  fl_place_options(L, 2, op, "diagonal");
+  fl_args(L);
   if (shape_at(L, 1, op).rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least",
       shape_at(L, 1, op).rank);
-  const int64_t k = fl_arg_int_or(L, 2, op, "offset", 0);
+  const int64_t k = lua_tointeger(L, 2);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
@@ -502,20 +479,77 @@ static int s_pairs(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_shape[] = {
-  { "reshape", s_reshape, FL_IN_BOTH }, { "view", s_reshape, FL_IN_BOTH }, { "flatten",
-      s_flatten, FL_IN_BOTH },
-  { "unflatten", s_unflatten, FL_IN_BOTH }, { "squeeze", s_squeeze, FL_IN_BOTH },
-  { "unsqueeze", s_unsqueeze, FL_IN_BOTH }, { "permute", s_permute, FL_IN_BOTH },
-  { "transpose", s_transpose, FL_IN_BOTH }, { "t", s_t, FL_IN_BOTH }, { "expand", s_expand,
-      FL_IN_BOTH },
-  { "broadcast_to", s_broadcast_to, FL_IN_BOTH }, { "expand_as", s_expand_as, FL_IN_BOTH },
-  { "narrow", s_narrow, FL_IN_BOTH }, { "select", s_select, FL_IN_BOTH }, { "diagonal",
-      s_diagonal, FL_IN_BOTH },
-  { "unfold", s_unfold, FL_IN_BOTH }, { "split", s_split, FL_IN_BOTH }, { "chunk", s_chunk,
-      FL_IN_BOTH },
-  { "unbind", s_unbind, FL_IN_BOTH }, { "flip", s_flip, FL_IN_BOTH }, { "cat", s_cat,
-      FL_IN_MODULE },
-  { "stack", s_stack, FL_IN_MODULE }, { "tril", s_tril, FL_IN_BOTH }, { "triu", s_triu,
-      FL_IN_BOTH },
+  { "reshape(x: T, shape...: int) -> T\n"
+    "--- the same elements in another shape; one size may be -1",
+    s_reshape, 0 },
+  { "view(x: T, shape...: int) -> T\n"
+    "--- the same as reshape: works on any strides",
+    s_reshape, 0 },
+  { "flatten(x: T, start_dim: axis = 1, end_dim: axis = -1) -> T\n"
+    "--- axes start_dim to end_dim as one",
+    s_flatten, 0 },
+  { "unflatten(x: T, dim: axis, sizes: int|int[]) -> T\n"
+    "--- an axis as several",
+    s_unflatten, 0 },
+  { "squeeze(x: T, dim?: axes) -> T\n"
+    "--- without axes of size 1",
+    s_squeeze, 0 },
+  { "unsqueeze(x: T, dim: axis) -> T\n"
+    "--- with an axis of size 1 at dim",
+    s_unsqueeze, 0 },
+  { "permute(x: T, dims...: int) -> T\n"
+    "--- axes in another order",
+    s_permute, 0 },
+  { "transpose(x: T, dim0: axis, dim1: axis) -> T\n"
+    "--- two axes exchanged",
+    s_transpose, 0 },
+  { "t(x: T) -> T\n"
+    "--- a matrix transposed",
+    s_t, 0 },
+  { "expand(x: T, shape...: int) -> T\n"
+    "--- axes of size 1 repeated without copies; -1 keeps an axis",
+    s_expand, 0 },
+  { "broadcast_to(x: T, shape...: int) -> T\n"
+    "--- axes of size 1 repeated without copies",
+    s_broadcast_to, 0 },
+  { "expand_as(x: T, y: T) -> T\n"
+    "--- expanded to y's shape",
+    s_expand_as, 0 },
+  { "narrow(x: T, dim: axis, start: int, length: int) -> T\n"
+    "--- so many positions of an axis from start on",
+    s_narrow, 0 },
+  { "select(x: T, dim: axis, index: int) -> T\n"
+    "--- one position of an axis, which goes",
+    s_select, 0 },
+  { "diagonal(x: T, offset: int = 0, dim1: axis = 1, dim2: axis = 2) -> T\n"
+    "--- the diagonal of two axes, as a last axis",
+    s_diagonal, 0 },
+  { "unfold(x: T, dimension: axis, size: int, step: int) -> T\n"
+    "--- windows along an axis, as a new last axis",
+    s_unfold, 0 },
+  { "split(x: T, size: int|int[], dim: axis = 1) -> T[]\n"
+    "--- parts of this size, or of these sizes",
+    s_split, 0 },
+  { "chunk(x: T, n: int, dim: axis = 1) -> T[]\n"
+    "--- so many parts of equal size",
+    s_chunk, 0 },
+  { "unbind(x: T, dim: axis = 1) -> T[]\n"
+    "--- the slices along an axis",
+    s_unbind, 0 },
+  { "flip(x: T, dims...: int) -> T\n"
+    "--- axes the other way round",
+    s_flip, 0 },
+  { ".cat(tensors: T[], dim: axis = 1) -> T\n"
+    "--- joined along an axis",
+    s_cat, 0 },
+  { ".stack(tensors: T[], dim: axis = 1) -> T\n"
+    "--- joined along a new axis",
+    s_stack, 0 },
+  { "tril(x: T, diagonal: int = 0) -> T\n"
+    "--- the lower triangle, 0 above",
+    s_tril, 0 },
+  { "triu(x: T, diagonal: int = 0) -> T\n"
+    "--- the upper triangle, 0 below",
+    s_triu, 0 },
   { "pad_constant", pad_constant, 0 }, { "__pairs", s_pairs, 0 }, { NULL, NULL, 0 }
 };

@@ -131,7 +131,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
   for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++) {
     if (!lua_getinfo(L, "Slf", &ar)) return;
     const lua_CFunction f = lua_tocfunction(L, -1);
-    const int ours = (f == fl_lua_checked || f == fl_lua_declared) &&
+    const int ours = f == fl_lua_declared &&
       !fl_declare_has_self(L, lua_gettop(L)) && lua_getupvalue(L, -1, 4) != NULL;
     if (ours && lua_tostring(L, -1) != NULL)
       snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));

@@ -80,16 +80,18 @@ static void set_grad(lua_State *L, fl_lua *b) {
   if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);
 }
 
-static int requires_grad_(lua_State *L) {
+static int set_requires_grad(lua_State *L, int on) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "requires_grad_");
   fl_box *x = fl_arg_tensor(L, 1, "requires_grad_", "x");
-  const int on = lua_isnoneornil(L, 2) ? 1 : lua_toboolean(L, 2);
   const int64_t m = fl_lua_enter(L, b);
   const flame_status e = flame_requires_grad(x->t, on);
   fl_lua_leave_status(L, b, m, e);
   lua_settop(L, 1);
   return 1;
+}
+static int requires_grad_(lua_State *L) {
+  fl_args(L);
+  return set_requires_grad(L, lua_toboolean(L, 2));
 }
 
 int fl_property_set(lua_State *L) {
@@ -101,8 +103,7 @@ int fl_property_set(lua_State *L) {
   if (strcmp(key, "requires_grad") == 0) {
     if (!lua_isboolean(L, 3)) fl_lua_fail(L, "requires_grad",
         "must be true or false, got %s", fl_arg_found(L, 3));
-    lua_remove(L, 2);
-    requires_grad_(L);
+    set_requires_grad(L, lua_toboolean(L, 3));
     return 0;
   }
   return -1;
@@ -110,7 +111,7 @@ int fl_property_set(lua_State *L) {
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 static int v_size(lua_State *L) {
-  fl_arg_count(L, 2, "size");
+  if (!fl_plain(L, 1, 0) && !fl_plain(L, 1, 1)) fl_args(L);
   const fl_node *n = facts(L, 1, "size");
   if (lua_isnoneornil(L, 2)) push_shape(L, n);
   else if (n->shape->rank == 0) fl_lua_fail(L, "size", "a 0-d tensor has no axes");
@@ -119,26 +120,26 @@ static int v_size(lua_State *L) {
 }
 
 static int v_numel(lua_State *L) {
-  fl_arg_count(L, 1, "numel");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushinteger(L, facts(L, 1, "numel")->shape->numel);
   return 1;
 }
 
 static int v_nbytes(lua_State *L) {
-  fl_arg_count(L, 1, "nbytes");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   const fl_node *n = facts(L, 1, "nbytes");
   lua_pushinteger(L, n->shape->numel * fl_dtype_size(n->dtype));
   return 1;
 }
 
 static int v_dim(lua_State *L) {
-  fl_arg_count(L, 1, "dim");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushinteger(L, facts(L, 1, "dim")->shape->rank);
   return 1;
 }
 
 static int v_stride(lua_State *L) {
-  fl_arg_count(L, 2, "stride");
+  if (!fl_plain(L, 1, 0) && !fl_plain(L, 1, 1)) fl_args(L);
   const fl_node *n = facts(L, 1, "stride");
   if (!lua_isnoneornil(L, 2)) {
     lua_pushinteger(L, n->layout->stride[fl_arg_axis(L, 2, n->shape->rank, "stride")]);
@@ -149,13 +150,13 @@ static int v_stride(lua_State *L) {
 }
 
 static int v_is_contiguous(lua_State *L) {
-  fl_arg_count(L, 1, "is_contiguous");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushboolean(L, facts(L, 1, "is_contiguous")->layout->contiguous);
   return 1;
 }
 
 static int v_is_floating_point(lua_State *L) {
-  fl_arg_count(L, 1, "is_floating_point");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
   lua_pushboolean(L, fl_is_float(facts(L, 1, "is_floating_point")->dtype));
   return 1;
 }
@@ -186,8 +187,8 @@ static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, i
 
 static int v_item(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "item");
-  fl_box *x = fl_arg_tensor(L, 1, "item", "x");
+  if (!fl_plain(L, 1, 0)) fl_args(L);
+  fl_box *x = box_at(L, 1);
   const fl_node *n = facts(L, 1, "item");
   char text[192], value[16];
   if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element",
@@ -220,7 +221,7 @@ static void push_axis(lua_State *L, const char **p, int dtype, const fl_sizes *s
 static int v_totable(lua_State *L) {
   int dtype;
   fl_sizes s;
-  fl_arg_count(L, 1, "totable");
+  fl_args(L);
   const char *p = read_values(L, self_of(L), 1, "totable", &dtype, &s);
   if (s.n == 0) fl_push_scalar(L, dtype, fl_scalar_load(p, dtype));
   else push_axis(L, &p, dtype, &s, 0);
@@ -230,7 +231,7 @@ static int v_totable(lua_State *L) {
 static int v_bytes(lua_State *L) {
   int dtype;
   fl_sizes s;
-  fl_arg_count(L, 1, "bytes");
+  fl_args(L);
   const char *p = read_values(L, self_of(L), 1, "bytes", &dtype, &s);
   lua_pushlstring(L, p, (size_t)(fl_numel(s.n, s.at) * fl_dtype_size(dtype)));
   return 1;
@@ -251,42 +252,38 @@ static int convert(lua_State *L, int dtype, int device) {
   return fl_lua_leave(L, b, m, out, converted(b, x, dtype, device));
 }
 
-/* x:to("f64"), x:to("cuda"), x:to("cuda", "f16"), x:to(y), x:to{dtype =, device =}. */
-static int v_to(lua_State *L) {
-  fl_arg_tensor(L, 1, "to", "x");
-  fl_arg_count(L, 3, "to");
-  int dtype = -1, device = -1;
-  if (lua_gettop(L) < 2) return fl_lua_fail(L, "to", "a dtype, a device or a tensor is needed");
-  for (int i = 2; i <= lua_gettop(L); i++) {
-    if (box_at(L, i) != NULL) {
-      const fl_node *like = facts(L, i, "to");
-      dtype = like->dtype;
-      device = like->device;
-    } else if (lua_type(L, i) == LUA_TTABLE) {
-      fl_make_opts o;
-      fl_check_options(L, i, "to", "dtype device");
-      fl_arg_make_opts(L, i, "to", &o);
-      dtype = o.dtype;
-      if (fl_option(L, i, "device") != LUA_TNIL) device = o.device;
-      lua_pop(L, 1);
-    } else if (fl_dtype_of_name(fl_arg_string(L, i, "to", "dtype or device")) >= 0) {
-      dtype = fl_dtype_of_name(lua_tostring(L, i));
-    } else {
-      const char *name = lua_tostring(L, i);
-      if (strncmp(name, "c", 1) != 0)
-        return fl_lua_fail(L, "to",
-            "\"%s\" is no dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool) and no device "
-                           "(\"cpu\", \"cuda\", \"cuda:1\")", name);
-      device = fl_arg_device(L, i, "to");
-    }
+/* What the value at i says: a tensor, the name of a dtype or of a device. */
+static void read_target(lua_State *L, int i, int *dtype, int *device) {
+  if (lua_isnil(L, i)) return;
+  if (box_at(L, i) != NULL) {
+    const fl_node *like = facts(L, i, "to");
+    *dtype = like->dtype;
+    *device = like->device;
+  } else if (fl_dtype_of_name(lua_tostring(L, i)) >= 0) {
+    *dtype = fl_dtype_of_name(lua_tostring(L, i));
+  } else {
+    *device = fl_arg_device(L, i, "to");
   }
+}
+
+static int v_to(lua_State *L) {
+  int dtype = -1, device = -1, none = 1;
+  if (lua_gettop(L) == 2 && lua_type(L, 2) == LUA_TSTRING && box_at(L, 1) && box_at(L, 1)->t) {
+    dtype = fl_dtype_of_name(lua_tostring(L, 2));
+    if (dtype >= 0) return convert(L, dtype, -1);
+  }
+  fl_args(L);
+  for (int i = 2; i <= 5; i++) {
+    none &= lua_isnil(L, i);
+    read_target(L, i, &dtype, &device);
+  }
+  if (none) return fl_lua_fail(L, "to", "a dtype, a device or a tensor is needed");
   return convert(L, dtype, device);
 }
 
 #define CONVERSION(name, dtype) \
   static int v_##name(lua_State *L) { \
-    fl_arg_count(L, 1, #name); \
-    fl_arg_tensor(L, 1, #name, "x"); \
+    if (!fl_plain(L, 1, 0)) fl_args(L); \
     return convert(L, dtype, -1); \
   }
 CONVERSION(float, FLAME_F32)
@@ -301,15 +298,13 @@ CONVERSION(byte, FLAME_U8)
 CONVERSION(bool, FLAME_BOOL)
 
 static int v_cpu(lua_State *L) {
-  fl_arg_count(L, 1, "cpu");
-  fl_arg_tensor(L, 1, "cpu", "x");
+  fl_args(L);
   return convert(L, -1, 0);
 }
 
 static int v_cuda(lua_State *L) {
-  fl_arg_count(L, 2, "cuda");
-  fl_arg_tensor(L, 1, "cuda", "x");
-  const int64_t k = fl_arg_int_or(L, 2, "cuda", "ordinal", -1);
+  fl_args(L);
+  const int64_t k = lua_isnil(L, 2) ? -1 : lua_tointeger(L, 2);
   if (k < 0) lua_pushstring(L, "cuda");
   else lua_pushfstring(L, "cuda:%I", (LUAI_UACINT)k);
   return convert(L, -1, fl_arg_device(L, lua_gettop(L), "cuda"));
@@ -318,8 +313,8 @@ static int v_cuda(lua_State *L) {
 #define ONE_NODE(name, expression) \
   static int v_##name(lua_State *L) { \
     fl_lua *b = self_of(L); \
-    fl_arg_count(L, 1, #name); \
-    fl_box *x = fl_arg_tensor(L, 1, #name, "x"), *out = fl_box_new(L); \
+    if (!fl_plain(L, 1, 0)) fl_args(L); \
+    fl_box *x = box_at(L, 1), *out = fl_box_new(L); \
     const int64_t m = fl_lua_enter(L, b); \
     fl_node *n = node_of(b, x); \
     return fl_lua_leave(L, b, m, out, n ? (expression) : NULL); \
@@ -334,8 +329,8 @@ ONE_NODE(contiguous, packed(n))
 
 static int v_free(lua_State *L) {
   fl_lua *b = self_of(L);
+  fl_args(L);
   fl_box *x = box_at(L, 1);
-  fl_arg_count(L, 1, "free");
   if (x == NULL) return fl_lua_fail(L, "free", "x must be a tensor, got %s", fl_arg_found(L, 1));
   if (x->t == NULL) return 0;
   const int64_t m = fl_lua_enter(L, b);
@@ -347,8 +342,8 @@ static int v_free(lua_State *L) {
 
 static int v_detach_(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "detach_");
-  fl_box *x = fl_arg_tensor(L, 1, "detach_", "x");
+  fl_args(L);
+  fl_box *x = box_at(L, 1);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   flame_status e = n ? FLAME_OK : b->c->err.code;
@@ -364,24 +359,93 @@ static int v_detach_(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_value[] = {
-  { "size", v_size, FL_IN_METHODS }, { "numel", v_numel, FL_IN_BOTH }, { "nbytes", v_nbytes,
-      FL_IN_METHODS },
-  { "dim", v_dim, FL_IN_METHODS }, { "stride", v_stride, FL_IN_METHODS },
-  { "is_contiguous", v_is_contiguous, FL_IN_METHODS }, { "contiguous", v_contiguous,
-      FL_IN_METHODS },
-  { "is_floating_point", v_is_floating_point, FL_IN_BOTH },
-  { "item", v_item, FL_IN_METHODS }, { "totable", v_totable, FL_IN_METHODS }, { "bytes",
-      v_bytes, FL_IN_METHODS },
-  { "clone", v_clone, FL_IN_BOTH }, { "detach", v_detach, FL_IN_BOTH }, { "detach_",
-      v_detach_, FL_IN_METHODS },
-  { "to", v_to, FL_IN_METHODS }, { "float", v_float, FL_IN_METHODS }, { "half", v_half,
-      FL_IN_METHODS },
-  { "bfloat16", v_bfloat16, FL_IN_METHODS }, { "double", v_double, FL_IN_METHODS },
-  { "long", v_long, FL_IN_METHODS }, { "int", v_int, FL_IN_METHODS }, { "byte", v_byte,
-      FL_IN_METHODS },
-  { "short", v_short, FL_IN_METHODS }, { "char", v_char, FL_IN_METHODS },
-  { "bool", v_bool, FL_IN_METHODS }, { "cpu", v_cpu, FL_IN_METHODS }, { "cuda", v_cuda,
-      FL_IN_METHODS },
-  { "free", v_free, FL_IN_METHODS }, { "requires_grad_", requires_grad_, FL_IN_METHODS },
+  { ":size(x: T, dim?: axis) -> int|int[]\n"
+    "--- size of an axis, or all sizes",
+    v_size, 0 },
+  { "numel(x: T) -> int\n"
+    "--- number of elements",
+    v_numel, 0 },
+  { ":nbytes(x: T) -> int\n"
+    "--- bytes of the elements",
+    v_nbytes, 0 },
+  { ":dim(x: T) -> int\n"
+    "--- number of axes",
+    v_dim, 0 },
+  { ":stride(x: T, dim?: axis) -> int|int[]\n"
+    "--- elements from one position to the next along an axis",
+    v_stride, 0 },
+  { ":is_contiguous(x: T) -> bool\n"
+    "--- is x row-major without gaps",
+    v_is_contiguous, 0 },
+  { ":contiguous(x: T) -> T\n"
+    "--- the value, row-major",
+    v_contiguous, 0 },
+  { "is_floating_point(x: T) -> bool\n"
+    "--- is the dtype f64 f32 f16 or bf16",
+    v_is_floating_point, 0 },
+  { ":item(x: T) -> num|bool\n"
+    "--- the one element as a Lua value",
+    v_item, 0 },
+  { ":totable(x: T) -> num|bool|table\n"
+    "--- all elements as nested tables",
+    v_totable, 0 },
+  { ":bytes(x: T) -> str\n"
+    "--- all elements, row-major, as they stand in memory",
+    v_bytes, 0 },
+  { "clone(x: T) -> T\n"
+    "--- a new value; gradients flow through",
+    v_clone, 0 },
+  { "detach(x: T) -> T\n"
+    "--- the value without its history",
+    v_detach, 0 },
+  { ":detach_(x: T) -> T\n"
+    "--- x loses its history",
+    v_detach_, 0 },
+  { ":to(x: T, target?: T|dtype|device, more?: T|dtype|device, *, dtype?: dtype, device?: "
+    "device) -> T\n"
+    "--- in another dtype, on another device, or like another tensor",
+    v_to, 0 },
+  { ":float(x: T) -> T\n"
+    "--- as f32",
+    v_float, 0 },
+  { ":half(x: T) -> T\n"
+    "--- as f16",
+    v_half, 0 },
+  { ":bfloat16(x: T) -> T\n"
+    "--- as bf16",
+    v_bfloat16, 0 },
+  { ":double(x: T) -> T\n"
+    "--- as f64",
+    v_double, 0 },
+  { ":long(x: T) -> T\n"
+    "--- as i64",
+    v_long, 0 },
+  { ":int(x: T) -> T\n"
+    "--- as i32",
+    v_int, 0 },
+  { ":short(x: T) -> T\n"
+    "--- as i16",
+    v_short, 0 },
+  { ":char(x: T) -> T\n"
+    "--- as i8",
+    v_char, 0 },
+  { ":byte(x: T) -> T\n"
+    "--- as u8",
+    v_byte, 0 },
+  { ":bool(x: T) -> T\n"
+    "--- as bool: is it not 0",
+    v_bool, 0 },
+  { ":cpu(x: T) -> T\n"
+    "--- on the CPU",
+    v_cpu, 0 },
+  { ":cuda(x: T, ordinal?: int) -> T\n"
+    "--- on a GPU",
+    v_cuda, 0 },
+  { ":free(x: any)\n"
+    "--- closes this handle now; others stay",
+    v_free, 0 },
+  { ":requires_grad_(x: T, on = true) -> T\n"
+    "--- x is tracked from here on, or no longer",
+    requires_grad_, 0 },
   { "__len", v_len, 0 }, { NULL, NULL, 0 }
 };

@@ -150,4 +150,22 @@ function S.call(flame, views)
   same({ 1, 2, 3 }, flat(views, (flame.tensor({ 3, 1, 2 }):sort())))
   same({ 1, 3, 6 }, flat(views, flame.tensor({ 1, 2, 3 }):cumsum(1)))
 end
+--- A sum of products of components: the geometric product of Cl(2,0), whose blades are 1, e1, e2
+-- and e12, with a weight for each pair of grades that meet.
+function S.form(flame, views)
+  local algebra = flame.clifford.algebra "2,0"
+  local sign = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, { 1, -1, 1, -1 }, { 1, -1, 1, -1 } }
+  local at = { { 1, 2, 3, 4 }, { 2, 1, 4, 3 }, { 3, 4, 1, 2 }, { 4, 3, 2, 1 } }
+  local a, b, expected = { 1, -2, 3, 0.5 }, { 4, 0.25, -1, 2 }, { 0, 0, 0, 0 }
+  for i = 1, 4 do
+    for j = 1, 4 do
+      expected[at[i][j]] = expected[at[i][j]] + sign[i][j] * a[i] * b[j]
+    end
+  end
+  for _, d in ipairs { "f64", "f32" } do
+    local x, y = flame.tensor(a, { dtype = d }), flame.tensor(b, { dtype = d })
+    same(expected, flat(views, algebra:product(x, y)), 1e-6)
+  end
+end
+
 return S
