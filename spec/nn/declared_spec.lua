@@ -254,7 +254,8 @@ local function shown(v, seen)
   if type(v) ~= "table" or seen[v] then return v end
   seen[v] = true
   local out = {}
-  for key, part in pairs(v) do out[key] = shown(part, seen) end
+  -- 'seen' numbers optimisers, for warnings
+  for key, part in pairs(v) do if key ~= "seen" then out[key] = shown(part, seen) end end
   return out
 end
 local function same(a, b)
