@@ -1340,26 +1340,46 @@ function ModuleList:extend(modules) end
 ---@overload fun(options: flame.options.ModuleList:insert): nil
 function ModuleList:insert(index, module) end
 
+---@class flame.options.NoiseSchedule:add_noise
+---@field x? flame.Tensor
+---@field noise? flame.Tensor
+---@field t? flame.Tensor
+
 --- x at times t, with the given noise: a x + s noise.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
+--- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
+---@param x flame.Tensor
+---@param noise flame.Tensor
+---@param t flame.Tensor
+---@overload fun(options: flame.options.NoiseSchedule:add_noise): flame.Tensor
 ---@return flame.Tensor
 function NoiseSchedule:add_noise(x, noise, t) end
 
+---@class flame.options.NoiseSchedule:target
+---@field x? flame.Tensor
+---@field noise? flame.Tensor
+---@field t? flame.Tensor
+---@field prediction? "epsilon"|"sample"|"v_prediction"  "epsilon"
+
 --- What a network is to predict at times t.
----@param x flame.Tensor      (batch, …)
----@param noise flame.Tensor  as x
----@param t flame.Tensor      (batch), integers 1 to steps
----@param prediction? string  "epsilon", "sample" or "v_prediction"
+--- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
+---@param x flame.Tensor
+---@param noise flame.Tensor
+---@param t flame.Tensor
+---@param prediction? "epsilon"|"sample"|"v_prediction"|flame.options.NoiseSchedule:target  "epsilon"
+---@overload fun(options: flame.options.NoiseSchedule:target): flame.Tensor
 ---@return flame.Tensor
 function NoiseSchedule:target(x, noise, t, prediction) end
+
+---@class flame.options.NoiseSchedule:timesteps
+---@field n? integer
+---@field spacing? "trailing"|"leading"|"linspace"|"logsnr"  "trailing"
 
 --- n times, descending: "trailing" from the last in even steps, "leading" down to the first,
 --- "linspace" both, "logsnr" both, even in the logarithm of a / s. Where two would be the same,
 --- there are fewer.
----@param n integer         1 to steps
----@param spacing? string   "trailing"
+---@param n integer
+---@param spacing? "trailing"|"leading"|"linspace"|"logsnr"|flame.options.NoiseSchedule:timesteps  "trailing"
+---@overload fun(options: flame.options.NoiseSchedule:timesteps): integer[]
 ---@return integer[]
 function NoiseSchedule:timesteps(n, spacing) end
 

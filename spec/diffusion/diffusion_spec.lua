@@ -309,7 +309,7 @@ describe("diffusion tells", function()
     refused("index 11", function()
       schedule:add_noise(x, x, t + 9):totable()
     end)
-    refused('prediction is noise, need "epsilon"', schedule.target, schedule, x, x, t, "noise")
+    refused('prediction must be "epsilon", "sample"', schedule.target, schedule, x, x, t, "noise")
     refused("n is 11, need 1 to 10", schedule.timesteps, schedule, 11)
     refused("spacing is even", schedule.timesteps, schedule, 5, "even")
     refused("NoiseSchedule has no field 'beta'; did you mean 'betas'?",

@@ -153,7 +153,7 @@ end
 --- A sum of products of components: the geometric product of Cl(2,0), whose blades are 1, e1, e2
 -- and e12, with a weight for each pair of grades that meet.
 function S.form(flame, views)
-  local algebra = flame.clifford.algebra "2,0"
+  local algebra = flame.clifford.algebra { 1, 1 }
   local sign = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, { 1, -1, 1, -1 }, { 1, -1, 1, -1 } }
   local at = { { 1, 2, 3, 4 }, { 2, 1, 4, 3 }, { 3, 4, 1, 2 }, { 4, 3, 2, 1 } }
   local a, b, expected = { 1, -2, 3, 0.5 }, { 4, 0.25, -1, 2 }, { 0, 0, 0, 0 }
