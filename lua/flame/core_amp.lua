@@ -13,27 +13,17 @@ local function push(dtype)
   local n = #stack + 1
   stack[n], inside[n] = dtype, autocasting(dtype, false)
 end
-local function cut(depth)
-  for n = #stack, depth, -1 do
-    autocasting(stack[n - 1], inside[n])
-    stack[n], inside[n] = nil, nil
-  end
-end
 
 local Guard = { __name = "flame.autocast" }
 Guard.__index = Guard
 --- Ends the block; those opened inside it end as well.
-function Guard:close()
-  if not self.depth then return end
-  if #stack >= self.depth then cut(self.depth) end
-  self.depth = nil
-end
+Guard.close = internal.autocast_close
 Guard.__close = Guard.close
 Guard.__gc = Guard.close                         -- one that was dropped ends as well
 
 local function autocast(dtype, f, ...)
   if dtype == true then fail("autocast", 'dtype must be "f16", "bf16" or false, got true') end
-  local guard = setmetatable({ depth = #stack + 1 }, Guard)
+  local guard = setmetatable({ depth = #stack + 1, stack = stack, inside = inside }, Guard)
   if f == nil then
     push(dtype)
     return guard

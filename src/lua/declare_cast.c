@@ -43,4 +43,35 @@ static int autocasting(lua_State *L) {
   return 1;
 }
 
-const fl_lua_reg fl_reg_cast[] = { { "autocasting", autocasting, 0 }, { NULL, NULL, 0 } };
+/* (guard): ends its block and those opened inside it: the dtypes at guard.depth and after in
+** guard.stack go, and what was so before, in guard.inside, holds again. In C, so that no
+** interrupt comes between its lines. */
+static int autocast_close(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "depth");
+  lua_getfield(L, 1, "stack");
+  lua_getfield(L, 1, "inside");
+  const lua_Integer depth = lua_tointeger(L, 2);
+  if (depth < 1 || !lua_istable(L, 3) || !lua_istable(L, 4)) return 0;
+  for (lua_Integer n = (lua_Integer)lua_rawlen(L, 3); n >= depth; n--) {
+    b->autocast = 0;
+    if (lua_rawgeti(L, 3, n - 1) == LUA_TSTRING)
+      b->autocast = (uint8_t)(fl_dtype_of_name(lua_tostring(L, -1)) + 1);
+    lua_rawgeti(L, 4, n);
+    b->inside = (uint8_t)lua_toboolean(L, -1);
+    lua_pop(L, 2);
+    for (int i = 3; i <= 4; i++) {
+      lua_pushnil(L);
+      lua_rawseti(L, i, n);
+    }
+  }
+  lua_pushnil(L);
+  lua_setfield(L, 1, "depth");
+  return 0;
+}
+
+const fl_lua_reg fl_reg_cast[] = {
+  { "autocasting", autocasting, 0 }, { "autocast_close", autocast_close, 0 }, { NULL, NULL, 0 }
+};
