@@ -677,7 +677,7 @@ M.siblings = dofile("spec/support/program_siblings.lua") {
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12,
   join = 2, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
   mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
-  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2,
+  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 4, error = 1, late = 1, missed = 2,
   read = 3, gc = 2, del = 3, siblings = 2 }
 local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6,
   join = 1, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
