@@ -100,14 +100,6 @@ put("NoiseSchedule:add_noise(x: T, noise: T, t: T) -> T", function(self, x, nois
   return x * a + noise * s
 end)
 
-local KINDS = { epsilon = true, sample = true, v_prediction = true }
-local function need_kind(op, prediction)
-  if not KINDS[prediction or "epsilon"] then
-    fail(op, 'prediction is %s, need "epsilon", "sample" or "v_prediction"', tostring(prediction))
-  end
-  return prediction or "epsilon"
-end
-
 --- What a network is to predict at times t.
 --- x (batch, …), noise as x, t (batch), integers 1 to steps; gives (batch, …).
 put([[NoiseSchedule:target(x: T, noise: T, t: T,
@@ -133,7 +125,7 @@ put([[NoiseSchedule:timesteps(n: int,
     local high, low = log_snr(self.share[1]), log_snr(self.share[steps])
     local at = steps
     for i = 0, n - 1 do
-      local u, t = n > 1 and i / (n - 1) or 0, nil
+      local u, t = n > 1 and i / (n - 1) or 0
       if spacing == "trailing" then t = steps - i * steps / n
       elseif spacing == "leading" then t = (n - 1 - i) * (steps // n) + 1
       elseif spacing == "linspace" then t = steps + (1 - steps) * u

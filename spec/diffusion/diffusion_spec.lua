@@ -311,7 +311,7 @@ describe("diffusion tells", function()
     end)
     refused('prediction must be "epsilon", "sample"', schedule.target, schedule, x, x, t, "noise")
     refused("n is 11, need 1 to 10", schedule.timesteps, schedule, 11)
-    refused("spacing is even", schedule.timesteps, schedule, 5, "even")
+    refused("spacing must be \"trailing\"", schedule.timesteps, schedule, 5, "even")
     refused("NoiseSchedule has no field 'beta'; did you mean 'betas'?",
       function() return schedule.beta end)
     refused("the model's result has shape (2), x (2, 1)", diffusion.ddim,

@@ -333,7 +333,7 @@ describe("bilinear and bags of rows", function()
     raises("embedding_bag: per_sample_weights has shape (2) and ids (2, 2)",
       flame.embedding_bag, rows, w, two)
     assert.equal(before, w:bytes())
-    raises("embedding: write to a view made by t", flame.embedding, rows, w:t(), { max_norm = 1 })
+    raises("index_copy_: write to a view made by t", flame.embedding, rows, w:t(), { max_norm = 1 })
     raises("embedding_bag: offset 0 at position 1, need 1", flame.embedding_bag, list,
       w, ids { 0, 2 })
     raises("embedding_bag: offset 2 at position 3, need 3 to 5: offsets rise", flame.embedding_bag,

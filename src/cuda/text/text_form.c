@@ -226,7 +226,8 @@ static void plan_map(text_form *f) {
              f->k->instr[v].dtype == FLAME_F64;
   f->vector = narrowest == 8 && !fours ? 2 : widest >= 4 ? 4 : 16 / widest;
   if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
-  while (f->vector * narrowest > 4 && !fours && f->vector * held_bytes(f, bytes) > HELD_BYTES)
+  while (f->vector > 1 && f->vector * narrowest > 4 && !fours &&
+         f->vector * held_bytes(f, bytes) > HELD_BYTES)
     f->vector /= 2;                                     /* a pack has whole words */
   f->unroll = 4;
   while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
