@@ -4,44 +4,26 @@
 -- script keeps in locals. A backward pass runs in the dtypes of its forward pass. A weight that
 -- is cast twice in one evaluation is cast once there, since equal ops of a window are one.
 local _, _, internal = ...
-local fail, autocasting = internal.failf, internal.autocasting
-
--- The open blocks: the dtype of each, false: off; and whether an op ran that had been cast.
-local stack, inside = {}, {}
-
-local function push(dtype)
-  local n = #stack + 1
-  stack[n], inside[n] = dtype, autocasting(dtype, false)
-end
-
-local Guard = { __name = "flame.autocast" }
-Guard.__index = Guard
---- Ends the block; those opened inside it end as well.
-Guard.close = internal.autocast_close
-Guard.__close = Guard.close
-Guard.__gc = Guard.close                         -- one that was dropped ends as well
+local fail, cast_block, cast_begin = internal.failf, internal.cast_block, internal.cast_begin
+local cast_dtype = internal.cast_dtype
 
 local function autocast(dtype, f, ...)
   if dtype == true then fail("autocast", 'dtype must be "f16", "bf16" or false, got true') end
-  local guard = setmetatable({ depth = #stack + 1, stack = stack, inside = inside }, Guard)
-  if f == nil then
-    push(dtype)
-    return guard
-  end
-  local _ <close> = guard
-  push(dtype)
+  if f == nil then return cast_begin(cast_block(), dtype) end
+  local block <close> = cast_block()
+  cast_begin(block, dtype)
   return f(...)
 end
 --- f, which runs again in backward, with the casts that are on now.
 function internal.with_casts(f)
-  local dtype = stack[#stack]
+  local dtype = cast_dtype()
   if not dtype then return f end
   return function(...) return autocast(dtype, f, ...) end
 end
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
-internal.def(".autocast() -> dtype", function() return stack[#stack] or nil end,
+internal.def(".autocast() -> dtype", function() return cast_dtype() end,
   '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,
   '.autocast(dtype: "f16"|"bf16"|bool = "f16", *, enabled = true) -> Guard',
   function(dtype, enabled) return autocast(enabled and dtype) end)

@@ -103,6 +103,7 @@ typedef struct fl_lua {
   uint8_t floats;             /* the dtype of new tensors that name none */
   uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* in an op that was cast, whose own ops are not */
+  int64_t casts;              /* blocks of flame.autocast that are open */
   int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
   void (*warn)(void *arg, const char *text);   /* the host's; NULL: Lua's warn */
   void *warn_arg;

@@ -31,47 +31,63 @@ void fl_declare_cast(lua_State *L, fl_lua *b, int cast) {
   }
 }
 
-/* (dtype | false[, inside]) -> inside: from here on ops are cast to the dtype; inside: those of the
-** op that runs are not. What was so before is given back, for the end of the block. */
-static int autocasting(lua_State *L) {
-  fl_lua *b = self_of(L);
-  lua_pushboolean(L, b->inside);
-  b->autocast = 0;
-  if (lua_type(L, 1) == LUA_TSTRING)
-    b->autocast = (uint8_t)(fl_dtype_of_name(lua_tostring(L, 1)) + 1);
-  b->inside = (uint8_t)lua_toboolean(L, 2);
-  return 1;
-}
+/* ---- blocks ---------------------------------------------------------------------------------- */
+/* What ends a block: it is C, so that nothing stops it halfway. depth 0: it has not begun, or is
+** over; inside: the block began in an op whose own ops are not cast. */
+typedef struct block { int64_t depth; uint8_t before, inside; } block;
+static const char BLOCK[] = "flame.autocast";
 
-/* (guard): ends its block and those opened inside it: the dtypes at guard.depth and after in
-** guard.stack go, and what was so before, in guard.inside, holds again. In C, so that no
-** interrupt comes between its lines. */
-static int autocast_close(lua_State *L) {
+/* Ends the block and those opened inside it. */
+static int block_close(lua_State *L) {
   fl_lua *b = self_of(L);
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  lua_getfield(L, 1, "depth");
-  lua_getfield(L, 1, "stack");
-  lua_getfield(L, 1, "inside");
-  const lua_Integer depth = lua_tointeger(L, 2);
-  if (depth < 1 || !lua_istable(L, 3) || !lua_istable(L, 4)) return 0;
-  for (lua_Integer n = (lua_Integer)lua_rawlen(L, 3); n >= depth; n--) {
-    b->autocast = 0;
-    if (lua_rawgeti(L, 3, n - 1) == LUA_TSTRING)
-      b->autocast = (uint8_t)(fl_dtype_of_name(lua_tostring(L, -1)) + 1);
-    lua_rawgeti(L, 4, n);
-    b->inside = (uint8_t)lua_toboolean(L, -1);
-    lua_pop(L, 2);
-    for (int i = 3; i <= 4; i++) {
-      lua_pushnil(L);
-      lua_rawseti(L, i, n);
-    }
+  block *g = (block *)luaL_checkudata(L, 1, BLOCK);
+  if (g->depth > 0 && b->casts >= g->depth) {
+    b->casts = g->depth - 1;
+    b->autocast = g->before;
+    b->inside = g->inside;
   }
-  lua_pushnil(L);
-  lua_setfield(L, 1, "depth");
+  g->depth = 0;
   return 0;
 }
 
+/* () -> a block that has not begun */
+static int cast_block(lua_State *L) {
+  block *g = (block *)lua_newuserdatauv(L, sizeof *g, 0);
+  *g = (block){ 0 };
+  if (luaL_newmetatable(L, BLOCK)) {
+    for (int i = 0; i < 3; i++) {
+      fl_push_closure(L, self_of(L), block_close);
+      lua_setfield(L, -2, (const char *const[]){ "__close", "__gc", "close" }[i]);
+    }
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -2, "__index");
+  }
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* (block, dtype | false): it begins; from here on ops are cast to the dtype. */
+static int cast_begin(lua_State *L) {
+  fl_lua *b = self_of(L);
+  block *g = (block *)luaL_checkudata(L, 1, BLOCK);
+  *g = (block){ .depth = ++b->casts, .before = b->autocast, .inside = b->inside };
+  b->autocast = 0;
+  if (lua_type(L, 2) == LUA_TSTRING)
+    b->autocast = (uint8_t)(fl_dtype_of_name(lua_tostring(L, 2)) + 1);
+  b->inside = 0;
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* () -> the dtype that is on, or nil */
+static int cast_dtype(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  if (b->autocast) lua_pushstring(L, fl_dtype_name(b->autocast - 1));
+  else lua_pushnil(L);
+  return 1;
+}
+
 const fl_lua_reg fl_reg_cast[] = {
-  { "autocasting", autocasting, 0 }, { "autocast_close", autocast_close, 0 }, { NULL, NULL, 0 }
+  { "cast_block", cast_block, 0 }, { "cast_begin", cast_begin, 0 },
+  { "cast_dtype", cast_dtype, 0 }, { NULL, NULL, 0 }
 };
