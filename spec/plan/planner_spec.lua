@@ -217,6 +217,23 @@ describe("a training loop", function()
   end)
 end)
 
+describe("a write", function()
+  it("of what another array held before its own write comes first, checks or not", function()
+    for _, checked in ipairs { false, true } do
+      local a, b = flame.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }, flame.zeros(3)
+      local x, i = flame.tensor { 10, 20, 30 }, flame.tensor({ 2, 1, 3 }, { dtype = "i64" })
+      flame.eval(a, b, x, i)
+      local old = a:select(2, 2)
+      local taken = checked and x:gather(1, i) or x * 2
+      a:add_(a)
+      b:copy_(old)
+      flame.eval(a, b, taken)
+      assert.same({ 2, 4, 6 }, b:totable())
+      assert.same({ { 2, 4 }, { 6, 8 }, { 10, 12 } }, a:totable())
+    end
+  end)
+end)
+
 describe("a value that many steps read", function()
   -- blocks that add to what the one before gave: repeated in each reader the
   -- bytes grow with the square

@@ -86,6 +86,9 @@ O.types, O.ops = types, ops
 function ops.mod.wild(a, b)
   return a[2] + b[2] > 0 and a[2] + abs(a[1] / b[1]) * b[2] > abs(b[1]) / 4
 end
+--- Or does a move over more than a part of a period?
+local function turns(a) return a[2] > 0.5 end
+ops.sin.wild, ops.cos.wild = turns, turns
 
 -- ---- cells: f of them is off by the sum over the operands of how far each moves it, at the ends
 -- of its interval, at zero, and where it may change places with the next; and by rounding, if that

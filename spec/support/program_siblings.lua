@@ -1,6 +1,8 @@
 --- Steps of random programs that a planner may make one kernel: slices of values along an axis,
 -- each worked on, joined again along some axis, and read by slices; some written over with each
--- other's slices. 'tools': what programs.lua draws with.
+-- other's slices ('siblings'). And writes that wait for each other ('crossed'): of two arrays that
+-- are evaluated one is written, then the other with what the first held, where something that checks
+-- positions has to come before both. 'tools': what programs.lua draws with.
 return function(tools)
   local O, pick, x_of = tools.O, tools.pick, tools.x_of
 
@@ -53,7 +55,7 @@ return function(tools)
     end
   end
 
-  return function(g)
+  local function siblings(g)
     local r = g.r
     local a = pick(g, function(x)
       return #x.shape < 5 and x.dtype ~= "bool" and O.numel(x.shape) <= 600
@@ -83,4 +85,38 @@ return function(tools)
     end
     return nil
   end
+
+  --- A slice of a, or a sum of it with another, and a target of that shape.
+  local function old_value(g, a)
+    local r, x = g.r, x_of(g, a)
+    local d = #x.shape > 0 and r.int(1, #x.shape)
+    local v = d and x.shape[d] > 0 and view(g, a, d, r.int(1, x.shape[d]))
+    if not v then return nil end
+    if r.chance(0.4) then v = g.emit { f = "bin", op = "add", a = v, n = r.int(1, 3) } or v end
+    local b = tools.target(g, function(y, k)
+      return k ~= a and same_shape(y, x_of(g, v)) and y.dtype == x_of(g, v).dtype
+    end) or g.emit { f = "bin", op = "mul", a = v, n = 2 }
+    return v, b ~= v and b or nil
+  end
+
+  local function crossed(g)
+    local r = g.r
+    local a = tools.target(g, function(x)
+      return O.is_float(x.dtype) and (not g.float or x.dtype == g.float)
+    end)
+    local v, b = nil, nil
+    if a then v, b = old_value(g, a) end
+    if not b then return nil end
+    if r.chance(0.8) then g.emit { f = "eval", list = { a, b }, drop = {} } end
+    if r.chance(0.7) then
+      local s = tools.checked(g)
+      if s then g.emit(s) end
+    end
+    g.emit { f = "inplace", op = r.pick { "add", "mul", "fill" }, a = a, n = r.int(2, 4) / 2 }
+    if g.vars[v] and g.vars[b] then
+      g.emit { f = "inplace", op = r.pick { "copy", "copy", "add" }, a = b, b = v }
+    end
+    return r.chance(0.3) and { f = "inplace", op = "neg", a = a } or nil
+  end
+  return siblings, crossed
 end

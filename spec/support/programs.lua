@@ -670,19 +670,22 @@ function M.del(g)
   return a and { f = "del", a = a }
 end
 
-M.siblings = dofile("spec/support/program_siblings.lua") {
+M.siblings, M.crossed = dofile("spec/support/program_siblings.lua") {
   O = O, pick = pick, x_of = x_of, target = target,
+  checked = function(g) return g.r.chance(0.5) and M.gather(g) or M.index_select(g) end,
 }
 
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12,
   join = 2, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
   mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
   rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 4, error = 1, late = 1, missed = 2,
-  read = 3, gc = 2, del = 3, siblings = 2 }
+  read = 3, gc = 2, del = 3, siblings = 2,
+  crossed = 2 }
 local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6,
   join = 1, pad = 1, index_select = 1, gather = 1, embedding = 1, scatter = 1, index_add = 1,
   mm = 1, softmax = 3, layer_norm = 4, cross_entropy = 1, silu = 1, cast = 18,
-  set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5, siblings = 6 }
+  set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5, siblings = 6,
+  crossed = 3 }
 local LONGER = { leaf = 2, un = 5, bin = 12, where = 2, clamp = 1, red = 14, maxd = 1, view = 3,
   softmax = 3, layer_norm = 5, silu = 1, cast = 18, inplace = 3, read = 1, eval = 6, gc = 1,
   del = 3, widened = 5 }

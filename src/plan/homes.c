@@ -125,6 +125,22 @@ static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, in
   return last;
 }
 
+/* Groups that read the old value stay before its writers, also when they are moved because they
+** write another home. */
+static void hold_readers(fl_planner *P, const fl_homes *h, int32_t t) {
+  const int32_t home = P->cell.at[t].home;
+  int32_t first = INT32_MAX;
+  for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
+    const int32_t stage = P->group.at[h->entry.at[i].group].stage;
+    if (stage < first) first = stage;
+  }
+  for (int32_t i = h->reader[home]; i >= 0; i = h->entry.at[i].next) {
+    fl_group *H = &P->group.at[h->entry.at[i].group];
+    int same;
+    if (H->limit > first && reads_home(P, H, home, t, &same) && !writes_cell(H, t)) H->limit = first;
+  }
+}
+
 int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t) {
   int32_t writers = 0;
   for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
@@ -143,5 +159,6 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t) {
     for (int64_t k = 0; k < W->deps.n; k++)
       if (W->stage < P->group.at[W->deps.at[k]].limit) P->group.at[W->deps.at[k]].limit = W->stage;
   }
+  hold_readers(P, h, t);
   return writers > 0;
 }

@@ -197,8 +197,6 @@ static int placed_groups(const fl_planner *P, int32_t t, int piece, int32_t *nea
 
 /* Components of a form stay together as long as a group holds them; pieces of a cat may have
 ** nothing in common. */
-/* A piece of a cat has a group of its own: joined to another group it may read an array that a
-** write in between has changed (random program 1105). */
 static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   const fl_layout s = shape_of(P->cell.at[t].node, piece);
   int32_t near[6];
@@ -206,6 +204,8 @@ static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
     if (fl_place_near(P, t, piece, 1, near, placed_groups(P, t, piece, near, 6))) return 1;
     return fl_place_own(P, t, piece, &s, first);
   }
+  if (fl_place_near(P, t, piece, 1, near, near_groups(P, t, piece, near, 6)) ||
+      fl_place_beside(P, t, piece, 1, &s)) return 1;
   return fl_place_own(P, t, piece, &s, first);
 }
 
@@ -223,10 +223,7 @@ int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first) {
     if (!FL_RESERVE(P->mem, &P->piece, P->piece.n + n)) return -1;
     P->cell.at[t].pieces = (int32_t)P->piece.n;
     for (int i = 0; i < n; i++) P->piece.at[P->piece.n++] = -1;
-    if (P->cell.at[t].node->op == FL_OP_form && place_together(P, t, n)) {
-      P->cell.at[t].group = fl_plan_writer(P, t, 0);
-      return 1;
-    }
+    if (place_together(P, t, n)) { P->cell.at[t].group = fl_plan_writer(P, t, 0); return 1; }
   }
   for (int i = 0; i < n; i++) {
     if (P->piece.at[P->cell.at[t].pieces + i] >= 0) continue;
