@@ -3,9 +3,8 @@
 ** file, script with arguments, library, LUA_INIT).
 **
 ** Ctrl-C: the first sets a hook on the coroutine that runs, which stops it at its next
-** instruction, and tells the library, which stops what it is computing; the handler is then
-** gone, so the second ends the process. Whatever of the two did not strike is taken back after
-** the call.
+** instruction, and tells the library, which stops what it is computing; a second press of the keys
+** ends the process. Whatever of the two did not strike is taken back after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"
@@ -17,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* --- Ctrl-C ------------------------------------------------------------------------- */
 
@@ -24,6 +24,8 @@
 static lua_State *volatile running;
 static flame_context *volatile computing;
 static struct sigaction unarmed;                 /* what SIGINT did before the call */
+static volatile int64_t first_ms;                /* when SIGINT came in this call, 0: it did not */
+enum { SAME_PRESS_MS = 100 };
 
 static void stop(lua_State *L, lua_Debug *where) {
   (void)where;
@@ -39,8 +41,21 @@ static void unhook(lua_State *L) {
   if (lua_gethook(L) == stop) lua_sethook(L, NULL, 0, 0);
 }
 
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
+}
+
+/* A second one ends the program, but not one of the same press of keys: a terminal repeats a key that
+** is held, timeout(1) sends two, and what is typed ahead may hold several. */
 static void on_interrupt(int number) {
-  (void)number;                                  /* SA_RESETHAND: the next one kills */
+  if (first_ms && now_ms() - first_ms > SAME_PRESS_MS) {
+    signal(number, SIG_DFL);
+    raise(number);                               /* held until this returns */
+    return;
+  }
+  if (!first_ms) first_ms = now_ms();
   if (running) hook(running);
   if (computing) flame_interrupt(computing);
 }
@@ -50,9 +65,9 @@ static void arm(lua_State *L) {
   memset(&action, 0, sizeof action);
   sigemptyset(&action.sa_mask);
   action.sa_handler = on_interrupt;
-  action.sa_flags = (int)SA_RESETHAND;
   computing = flame_lua_context(L);
   running = L;
+  first_ms = 0;
   sigaction(SIGINT, &action, &unarmed);
 }
 
