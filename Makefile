@@ -48,8 +48,9 @@ fuzz: install-packages ## a minute of damaged files and kernels, and random ones
 bench: all ## every benchmark in bench/
 	@tools/bench build
 
-docs: all ## write the generated pages of docs/
+docs: all ## write the generated pages of docs/ and the pictures of all pages
 	@tools/docs write
+	@tools/pictures
 
 site: ## docs/ as HTML in build/site, to be opened without a server
 	@tools/site

@@ -111,16 +111,6 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
---- The text without fenced blocks and without `code`.
-local function prose_of(text)
-  local out, fenced = {}, false
-  for line in (text .. "\n"):gmatch("(.-)\n") do
-    if line:match("^```") then fenced = not fenced
-    elseif not fenced then out[#out + 1] = line:gsub("`[^`]*`", "") end
-  end
-  return table.concat(out, "\n")
-end
-
 -- The defaults of a newcomer; and sanitizers let an allocation beyond all
 -- bounds fail, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
@@ -140,8 +130,9 @@ local function run_page(page, text)
     output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment,
       quote(interpreter), quote(name)))
   local printed, pictures = printed_by(folder .. "/printed"), {}
-  for picture in prose_of(text):gmatch("!%[[^%]]*%]%(([^)%s]+)%)") do
-    pictures[picture] = read(folder .. "/" .. picture:match("[^/]*$")) or ""
+  for _, link in ipairs(markdown.targets(markdown.parse(text))) do
+    local path = (page:match("^.*/") or "") .. link.target
+    if link.image then pictures[path] = read(folder .. "/" .. path:match("[^/]*$")) or "" end
   end
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
@@ -151,8 +142,8 @@ local function run_page(page, text)
       ("%s:%d: this is not printed, but:\n%s"):format(page, block.first, said))
   end
   for picture, bytes in pairs(pictures) do
-    assert(read("docs/" .. picture) == bytes,
-      ("%s: its code does not write %s as it stands in docs/: make golden"):format(page, picture))
+    assert(read(picture) == bytes,
+      ("%s: its code does not write %s as it stands in the tree: make docs"):format(page, picture))
   end
   for line, comments in pairs(wanted) do
     local got = printed[line] or {}
