@@ -6,7 +6,7 @@
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
 --     it must compile, no more. What stands in ```plan blocks must be among what the program
 --     writes to the standard error (plans, with flame.debug(1));
---   * its pictures, ![…](…), are what its code writes under these names;
+--   * its pictures, ![…](…), are what its code, or that of another page, writes under these names;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
@@ -116,6 +116,8 @@ end
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
   'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
 
+local shown, drawn = {}, {}               -- pictures: path -> page
+
 local function run_page(page, text)
   local code, wanted = program_of(text)
   if #code == 0 then return end
@@ -132,7 +134,9 @@ local function run_page(page, text)
   local printed, pictures = printed_by(folder .. "/printed"), {}
   for _, link in ipairs(markdown.targets(markdown.parse(text))) do
     local path = (page:match("^.*/") or "") .. link.target
-    if link.image then pictures[path] = read(folder .. "/" .. path:match("[^/]*$")) or "" end
+    if link.image then
+      shown[path], pictures[path] = page, read(folder .. "/" .. path:match("[^/]*$"))
+    end
   end
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
@@ -142,6 +146,7 @@ local function run_page(page, text)
       ("%s:%d: this is not printed, but:\n%s"):format(page, block.first, said))
   end
   for picture, bytes in pairs(pictures) do
+    drawn[picture] = page
     assert(read(picture) == bytes,
       ("%s: its code does not write %s as it stands in the tree: make docs"):format(page, picture))
   end
@@ -249,6 +254,17 @@ describe("the page", function()
 
     it(page .. " names commands that exist", function() check_commands(page, text) end)
   end
+
+  it("that shows a picture draws it, or another page does", function()
+    for picture, page in pairs(shown) do
+      assert(drawn[picture], ("%s: no page's code writes %s"):format(page, picture))
+    end
+    for _, folder in ipairs { "docs/plots", "docs/pictures" } do
+      for name in output_of("ls " .. folder):gmatch("[^\n]+") do
+        assert(shown[folder .. "/" .. name], folder .. "/" .. name .. " is on no page")
+      end
+    end
+  end)
 
   it("docs/order.txt has a place for every page, and docs/README.md names them in that order", function()
     local index, at, placed = read("docs/README.md"), 1, {}
