@@ -64,7 +64,8 @@ for _, v in ipairs(variables()) do
   local facts = {}
   if v[2] ~= "" then facts[#facts + 1] = "default " .. v[2] end
   if v[3] ~= "" then facts[#facts + 1] = "takes " .. v[3] end
-  put(".TP", bold(v[1]), roff(v[4] .. (#facts > 0 and ". " .. table.concat(facts, ", ") or "") .. "."))
+  local after = #facts > 0 and ". " .. table.concat(facts, ", ") or ""
+  put(".TP", bold(v[1]), roff(v[4] .. after .. "."))
 end
 put(".TP", bold "LUA_INIT", roff "code, or @file, that runs before the options and the script (LUA_INIT_5_4 first).",
   ".TP", bold "LUA_PATH, LUA_CPATH", roff "where require looks for modules.",
@@ -77,6 +78,7 @@ put(".TP", bold "LUA_INIT", roff "code, or @file, that runs before the options a
   roff "0 when the script has run to its end, 1 after an error, else what the script gave to os.exit.",
   ".SH EXAMPLES", ".TP", bold "flame-lua train.lua --steps 100", "run a script with its arguments",
   ".TP", bold "flame-lua -e 'print(flame.arange(10):sum())'", "run a line",
-  ".TP", bold "flame-lua --sim kernel.lua", roff "run a script's CUDA kernels on the CPU, with every check",
+  ".TP", bold "flame-lua --sim kernel.lua",
+  roff "run a script's CUDA kernels on the CPU, with every check",
   ".TP", bold "flame-lua --doctor", roff "say why a GPU is not found, and what to do",
   ".SH SEE ALSO", ".BR lua5.4 (1)")

@@ -29,9 +29,9 @@ describe("the pages' Markdown", function()
   end)
 
   it("has lists in lists, tables with bars in code, and code as it stands", function()
-    local blocks = markdown.parse(table.concat({ "# A `b` title", "", "- one", "  more", "  - inner",
-      "- two", "", "| a | b |", "|---|---|", "| `x \\| y` | `p\\|q` |", "", "```lua norun", "- no list",
-      "```", "text", "1. first", "2. second" }, "\n"))
+    local blocks = markdown.parse(table.concat({ "# A `b` title", "", "- one", "  more",
+      "  - inner", "- two", "", "| a | b |", "|---|---|", "| `x \\| y` | `p\\|q` |", "",
+      "```lua norun", "- no list", "```", "text", "1. first", "2. second" }, "\n"))
     local kinds = {}
     for i, b in ipairs(blocks) do kinds[i] = b.kind .. b.line end
     assert.same({ "heading1", "list3", "table8", "code12", "paragraph15", "list16" }, kinds)
@@ -108,7 +108,9 @@ describe("tools/site", function()
   it("needs nothing from elsewhere", function()
     for name in run("ls " .. folder .. "/*.html"):gmatch("%S+") do
       local html = read(name)
-      for address in html:gmatch('src="([^"]*)"') do assert.is_nil(address:match("^%a+:"), address) end
+      for address in html:gmatch('src="([^"]*)"') do
+        assert.is_nil(address:match("^%a+:"), address)
+      end
       assert.is_nil(html:match('<link[^>]*href="%a+:'))
     end
   end)
@@ -134,7 +136,8 @@ describe("tools/site", function()
   it("tells of links that lead nowhere", function()
     local tree = os.tmpname()
     os.remove(tree)
-    assert(os.execute(("mkdir %s && cp -r tools docs examples LICENSE README.md %s"):format(tree, tree)))
+    local copy = "mkdir %s && cp -r tools docs examples LICENSE README.md %s"
+    assert(os.execute(copy:format(tree, tree)))
     local f <close> = assert(io.open(tree .. "/docs/plots.md", "a"))
     f:write("\n[one](guide.md#no-such) [two](nowhere.md) ![three](plots/none.svg)\n")
     f:close()

@@ -66,7 +66,7 @@ end
 --- A long string: a kernel's text is C between its brackets.
 local function long_string(text)
   local open, inner, close = text:match("^(%[=*%[)(.*)(%]=*%])$")
-  if not open or not inner:find("__global__", 1, true) and not inner:find("__device__", 1, true) then
+  if not open or not inner:find("__%l+__ ") then
     return span("s", text)
   end
   return span("s", open) .. scan("c", inner) .. span("s", close)

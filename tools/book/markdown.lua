@@ -192,9 +192,9 @@ end
 
 -- ---- inline -------------------------------------------------------------------------------------
 
-function markdown.escape(text)
-  return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
-end
+local entities = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
+
+function markdown.escape(text) return (text:gsub('[&<>"]', entities)) end
 local escape = markdown.escape
 
 --- The place after the bracket that closes the one at 'at'.

@@ -18,7 +18,9 @@ function order.read()
     number = number + 1
     local name, about = line:match("^  ([%w_]+%.md): (.*)$")
     if name then
-      if exists("docs/" .. name) then table.insert(parts[#parts], { name = name, about = about }) end
+      if exists("docs/" .. name) then
+        table.insert(parts[#parts], { name = name, about = about })
+      end
     elseif line:match("^%u") then
       parts[#parts + 1] = { title = line }
     elseif line ~= "" and line:sub(1, 1) ~= "#" then
@@ -44,7 +46,8 @@ end
 
 if arg and arg[0] and arg[0]:match("order%.lua$") then
   local f <close> = assert(io.open(arg[1]))
-  local before, after = f:read("a"):match("^(.-<!%-%- pages %-%->\n).-(<!%-%- end of pages %-%->.*)$")
+  local before, after =
+    f:read("a"):match("^(.-<!%-%- pages %-%->\n).-(<!%-%- end of pages %-%->.*)$")
   assert(before, arg[1] .. ": no line '<!-- pages -->' with its end")
   io.write(before, "\n", order.tables(), "\n", after)
 end

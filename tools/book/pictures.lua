@@ -1,5 +1,6 @@
 --- pictures: runs the Lua of each page that shows pictures, in an empty folder and on the CPU, and
--- copies what it wrote to where the page shows it. A page may show a picture of another page. Run by tools/pictures from the top of the tree.
+-- copies what it wrote to where the page shows it. A page may show a picture of another page. Run
+-- by tools/pictures from the top of the tree.
 local markdown = dofile "tools/book/markdown.lua"
 local program = assert(arg[1], "usage: pictures.lua PROGRAM")
 
@@ -38,7 +39,8 @@ local function draw(page)
   os.remove(folder)
   assert(os.execute(("mkdir '%s'"):format(folder)))
   write(folder .. "/page.lua", program_of(blocks))
-  local ok = os.execute(("cd '%s' && FLAME_DEVICE=cpu '%s' page.lua >/dev/null"):format(folder, program))
+  local run = "cd '%s' && FLAME_DEVICE=cpu '%s' page.lua >/dev/null"
+  local ok = os.execute(run:format(folder, program))
   for _, path in ipairs(ok and wanted or {}) do
     local made = read(folder .. "/" .. path:match("[^/]*$"))
     shown[path] = page
@@ -55,5 +57,7 @@ end
 local pages <close> = assert(io.popen("ls README.md docs/*.md"))
 for page in pages:lines() do draw(page) end
 for path, page in pairs(shown) do
-  if not drawn[path] then error(("%s shows %s, which no page's code writes"):format(page, path), 0) end
+  if not drawn[path] then
+    error(("%s shows %s, which no page's code writes"):format(page, path), 0)
+  end
 end

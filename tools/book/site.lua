@@ -1,6 +1,6 @@
 --- site: docs/*.md as HTML in a folder that opens from file:// and needs no server: a page for each
--- page, one for each file of the tree that a page links to, the pictures, and search.js, which holds
--- the text of every section. A link that leads nowhere is an error. Run by tools/site from the top
+-- page, one for each file of the tree that a page links to, the pictures, and search.js, which
+-- holds the text of every section. A link that leads nowhere is an error. Run by tools/site from the top
 -- of the tree: lua5.4 tools/book/site.lua FOLDER
 local markdown = dofile "tools/book/markdown.lua"
 local highlight = dofile "tools/book/highlight.lua"
@@ -46,7 +46,7 @@ end
 
 -- ---- links --------------------------------------------------------------------------------------
 
-local shown, shown_list = {}, {}         -- files of the tree that get a page: path -> name of the page
+local shown, shown_list = {}, {}         -- files of the tree that get a page: path -> its name
 local wrong = {}
 
 --- A path relative to docs/ as one from the top: "../examples/fit.lua" -> "examples/fit.lua".
@@ -271,4 +271,4 @@ copy("tools/book/book.css", "book.css")
 copy("tools/book/book.js", "book.js")
 for _, text in ipairs(wrong) do io.stderr:write(text, "\n") end
 if #wrong > 0 then os.exit(1) end
-print(("%d pages and %d files in %s: open %s/index.html"):format(#pages, #shown_list, folder, folder))
+print(("%d pages and %d files: open %s/index.html"):format(#pages, #shown_list, folder))
