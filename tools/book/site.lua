@@ -1,7 +1,7 @@
 --- site: docs/*.md as HTML in a folder that opens from file:// and needs no server: a page for each
 -- page, one for each file of the tree that a page links to, the pictures, and search.js, which
--- holds the text of every section. A link that leads nowhere is an error. Run by tools/site from the top
--- of the tree: lua5.4 tools/book/site.lua FOLDER
+-- holds the text of every section. A link that leads nowhere is an error. Run by tools/site from
+-- the top of the tree: lua5.4 tools/book/site.lua FOLDER
 local markdown = dofile "tools/book/markdown.lua"
 local highlight = dofile "tools/book/highlight.lua"
 local order = dofile "tools/book/order.lua"
