@@ -6,7 +6,8 @@
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
 --     it must compile, no more. What stands in ```plan blocks must be among what the program
 --     writes to the standard error (plans, with flame.debug(1));
---   * its pictures, ![…](…), are what its code writes under these names;
+--   * its pictures, ![…](…), are what its code writes under these names; those in gallery/ are the
+--     matter of spec/docs/gallery_spec.lua;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
@@ -139,7 +140,9 @@ local function run_page(page, text)
       quote(interpreter), quote(name)))
   local printed, pictures = printed_by(folder .. "/printed"), {}
   for picture in prose_of(text):gmatch("!%[[^%]]*%]%(([^)%s]+)%)") do
-    pictures[picture] = read(folder .. "/" .. picture:match("[^/]*$")) or ""
+    if not picture:find("^gallery/") then
+      pictures[picture] = read(folder .. "/" .. picture:match("[^/]*$")) or ""
+    end
   end
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
