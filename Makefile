@@ -4,7 +4,7 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs site golden gpu clean
+.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs site golden gallery gpu clean
 .DEFAULT_GOAL := all
 
 all: ## release build into build/
@@ -58,6 +58,9 @@ site: ## docs/ as HTML in build/site, to be opened without a server
 golden: ## write spec/golden/ anew; review the diff
 	@tools/build test specs
 	@tools/golden build-test
+
+gallery: all ## the pictures of docs/gallery/ by the programs of examples/gallery; look at them
+	@tools/gallery build
 
 gpu: ## specs and benchmarks on this machine's GPU
 	@tools/build release

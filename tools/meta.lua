@@ -30,8 +30,8 @@ function internal.declare(...)
 end
 local _ = flame.outer                                    -- loads what is written in Lua
 local meta = {}
---- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line that
---- cannot be read are refused.
+--- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
+--- that cannot be read are refused.
 function meta.read_fields(path)
   local fields, number = {}, 0
   for line in io.lines(path) do
