@@ -2,7 +2,8 @@
 --   flame-lua spec/support/gallery.lua check|zero PROGRAM [arguments of the program]
 -- At the third step of its optimiser the loss is computed at two points beside the parameters,
 -- along a direction that is half the gradient's and half random, and
--- "gradient: slope S, difference D" is written. With "zero" each gradient is set to zero before it is compared or used.
+-- "gradient: slope S, difference D" is written. With "zero" each gradient is set to zero before it
+-- is compared or used.
 
 local flame = require "flame"
 local optim = require "flame.optim"
