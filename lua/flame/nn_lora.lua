@@ -45,6 +45,7 @@ return function(nn, shared)
   --- The weights of a layer that take adapters; none: the layer takes none.
   local function weights_of(m)
     if nn.is(m, nn.Linear) then return { "weight" } end
+    if m.adapted then return m.adapted end               -- a class that names its own
     if nn.is(m, nn.MultiheadAttention) then
       return fields.tensors_of(m).in_proj_weight and { "in_proj_weight" }
         or { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
