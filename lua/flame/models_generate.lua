@@ -245,8 +245,7 @@ return function(parts, models)
 
   local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
   --- The mode of use, and a generator of its own under a seed, until the end of the call.
-  local function prepared(model, seed)
-    local undo = setmetatable({}, Undo)
+  local function prepare(undo, model, seed)
     if model.training then
       local trained = {}
       for _, m in ipairs(model:modules()) do if m.training then trained[#trained + 1] = m end end
@@ -258,7 +257,6 @@ return function(parts, models)
       flame.seed(seed)
       undo[#undo + 1] = function() flame.rng_state(state) end
     end
-    return undo
   end
 
   --- Gives new tokens to their rows; true when no row wants more.
@@ -312,7 +310,8 @@ return function(parts, models)
           o.max_new_tokens, most)
       end
     end
-    local undo <close> = prepared(model, o.seed)
+    local undo <close> = setmetatable({}, Undo)
+    prepare(undo, model, o.seed)
     local rows, device = flame.no_grad(run, model, given, o, stops, words)
     local out = {}
     for i, row in ipairs(rows) do

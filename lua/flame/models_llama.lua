@@ -36,7 +36,7 @@ return function(parts)
     if not c:get "head_dim" then c:heads("hidden_size", "num_attention_heads") end
     local kv = c:int("num_key_value_heads", heads)
     if heads % kv ~= 0 then
-      c:fail("num_attention_heads = %d is not a multiple of num_key_value_heads = %d", heads, kv)
+      c:fail("num_key_value_heads = %d does not divide num_attention_heads = %d", kv, heads)
     end
     local scaling, base = rotary_of(c)
     local bias = c:flag("attention_bias", false)
