@@ -34,11 +34,11 @@ end
 --- Bytes as tokens.
 local bytes = {}
 function bytes:encode(text) return { text:byte(1, -1) } end
-function bytes:decode(ids)
-  local out = {}
-  for i, id in ipairs(ids:totable()) do out[i] = id < 256 and string.char(id) or "" end
-  return table.concat(out)
+function bytes:stream()
+  return { put = function(_, id) return id < 256 and string.char(id) or "" end,
+    finish = function() return "" end }
 end
+function bytes:id() end                                  -- no token has a name
 local tokenizer = bytes
 if read "tokenizer.json" then
   tokenizer = require "flame.tokenizers".load(folder .. "/tokenizer.json")
@@ -81,7 +81,7 @@ end
 
 local model = models.from_pretrained(folder, { device = device, dtype = dtype })
 print(("%s: %d parameters in %s on %s"):format(model.config.model_type, model:count(), dtype, device))
-local stop = { form.stop }
+local stop = { tokenizer:id(form.stop) or form.stop }
 local eos = model.config.eos_token_id
 for _, id in ipairs(type(eos) == "table" and eos or { eos }) do
   if math.type(id) then stop[#stop + 1] = id end
@@ -94,15 +94,17 @@ while true do
   if not line then break end
   said = said .. turn("user", line) .. form.answer
   if options.show then print(said) end
-  local clock, count = flame.timer(), 0
-  local answer = flame.generate(model, said, options.tokens, { tokenizer = tokenizer,
+  local clock, answer = flame.timer(), {}
+  -- a template writes the tokens around the text itself
+  local ids = tokenizer:encode(said, { special = form == PLAIN })
+  flame.generate(model, ids, options.tokens, { tokenizer = tokenizer,
     temperature = options.temperature, top_p = options.temperature > 0 and options.top_p or nil,
     repetition_penalty = options.penalty, stop = stop, stream = function(piece)
-      count = count + 1
+      answer[#answer + 1] = piece
       io.write(piece)
       io.flush()
     end })
-  io.write(("\n[%.1f pieces/s]\n"):format(count / clock()))
-  said = said:sub(1, #said - #form.answer) .. turn("assistant", (answer:gsub("^%s+", "")))
+  io.write(("\n[%.1f pieces/s]\n"):format(#answer / clock()))
+  said = said:sub(1, #said - #form.answer) .. turn("assistant", (table.concat(answer):gsub("^%s+", "")))
 end
 print()

@@ -147,24 +147,6 @@ return function(parts, models)
   end
 
   -- ---- what becomes of the tokens ----------------------------------------------------------------
-  --- Pieces of text of ids that come one by one. What may still change, as the bytes of a character
-  --- that is not complete, comes with a later one.
-  local function pieces(tokenizer)
-    local ids, from, read = {}, 1, 0
-    local function text(last)
-      return tokenizer:decode(flame.tensor({ table.unpack(ids, from, last) }, { dtype = "i64",
-        device = "cpu" }))
-    end
-    return function(id)
-      ids[#ids + 1] = id
-      local known = read >= from and text(read) or ""
-      local whole = text(#ids)
-      if #whole <= #known or whole:sub(-3) == "\u{FFFD}" then return "" end
-      from, read = read + 1, #ids
-      return whole:sub(#known + 1)
-    end
-  end
-
   --- Where the first of the words begins in a text, looked for from 'at' on.
   local function first_of(words, text, at)
     local found
@@ -194,7 +176,7 @@ return function(parts, models)
     local longest = 0
     for _, word in ipairs(words) do longest = math.max(longest, #word) end
     return setmetatable({ ids = {}, text = "", sent = 0, words = words, longest = longest,
-      index = index, stream = o.stream, piece = o.tokenizer and pieces(o.tokenizer) }, Row)
+      index = index, stream = o.stream, decoder = o.tokenizer and o.tokenizer:stream() }, Row)
   end
   --- Gives the text up to 'last' to the function of the script; false: it wants no more.
   function Row:send(last)
@@ -203,23 +185,28 @@ return function(parts, models)
     self.sent = last
     if self.stream(piece, self.index) == false then self.refused = true end
   end
+  --- More text; ends the row where it makes one of the words.
+  function Row:add(piece)
+    local before = #self.text
+    self.text = self.text .. piece
+    local at = first_of(self.words, self.text, math.max(1, before - self.longest + 2))
+    if at then
+      self.text, self.done = self.text:sub(1, at - 1), true
+      self:send(at - 1)
+    end
+  end
   function Row:take(id, stops)
     if stops[id] then return self:finish() end
     self.ids[#self.ids + 1] = id
-    if not self.piece then
+    if not self.decoder then
       if self.stream and self.stream(id, self.index) == false then self.refused = true end
       return
     end
-    local before = #self.text
-    self.text = self.text .. self.piece(id)
-    local at = first_of(self.words, self.text, math.max(1, before - self.longest + 2))
-    if at then
-      self.text = self.text:sub(1, at - 1)
-      return self:finish()
-    end
-    self:send(#self.text - maybe(self.words, self.text))
+    self:add(self.decoder:put(id))
+    if not self.done then self:send(#self.text - maybe(self.words, self.text)) end
   end
   function Row:finish()
+    if self.decoder then self:add(self.decoder:finish()) end
     self.done = true
     self:send(#self.text)
   end

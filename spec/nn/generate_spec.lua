@@ -48,18 +48,18 @@ function Scripted:forward(ids, o)
   end
   return flame.tensor { rows }:transpose(1, 2)
 end
---- Ids are bytes; what is not UTF-8 becomes the replacement character.
+--- Ids are bytes.
 local bytes = {}
 function bytes:encode(text) return flame.tensor({ text:byte(1, -1) }, { dtype = "i64" }) end
-function bytes:decode(ids)
-  local text, out, at = string.char(table.unpack(ids:totable())), {}, 1
-  while at <= #text do
-    local c = text:match("^[\0-\127\194-\244][\128-\191]*", at)
-    if not c or not utf8.len(c) then c = text:sub(at, at + #(c or "x") - 1) out[#out + 1] = "\u{FFFD}"
-    else out[#out + 1] = c end
-    at = at + #c
-  end
-  return table.concat(out)
+function bytes:stream()
+  local open = ""
+  return { put = function(_, id)
+    open = open .. string.char(id)
+    if not utf8.len(open) then return "" end
+    local piece = open
+    open = ""
+    return piece
+  end, finish = function() return open end }
 end
 local function says(...)
   local texts = {}
@@ -221,6 +221,8 @@ describe("generate", function()
     assert.equal(texts[2], table.concat(pieces[2]))
     assert.equal("abcdefgh stop", texts[2]:sub(1, 13))
     for _, piece in ipairs(pieces[2]) do assert.is_true(#piece == 1 or piece:find "stop" ~= nil) end
+    -- what is left of a character comes at the end
+    assert.equal("a\xC3", flame.generate(model, "x", 2, { tokenizer = bytes }))
     -- ids without a tokenizer; false ends all
     local ids = {}
     local out = flame.generate(model, { { 1 }, { 2 } }, 50, { stream = function(id, i)
