@@ -1,5 +1,5 @@
---- Tokens a second of flame.generate with a KV cache, of a Llama with random weights, greedy, on the
--- default device; from the root of the repository:
+--- Tokens a second of flame.generate with a KV cache, of a Llama with random weights, greedy, on
+-- the default device; from the root of the repository:
 --   flame-lua bench/generate.lua [SIZE [BATCH [TOKENS [DTYPE [PROMPT]]]]]
 -- SIZE: spec (for a specification), small (30M), 1b, 8b. bench/generate.py compares with PyTorch.
 local flame = require "flame"

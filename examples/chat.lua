@@ -29,7 +29,7 @@ local function read(name)
   return f and f:read "a"
 end
 
--- ---- tokens --------------------------------------------------------------------------------------
+-- ---- tokens -------------------------------------------------------------------------------------
 
 --- Bytes as tokens.
 local bytes = {}
@@ -44,7 +44,7 @@ if read "tokenizer.json" then
   tokenizer = require "flame.tokenizers".load(folder .. "/tokenizer.json")
 end
 
--- ---- the form of a conversation ------------------------------------------------------------------
+-- ---- the form of a conversation -----------------------------------------------------------------
 -- Templates are programs in a language of their own; those in use are of few forms, each told by a
 -- mark that it contains. begin: before all; turn: role and text; answer: what the model goes on
 -- from; stop: what ends its turn.
@@ -77,10 +77,11 @@ local form = form_of()
 local function turn(role, text)
   return form.turn and form.turn:format(role, text) or form[role]:format(text)
 end
--- ---- the conversation ----------------------------------------------------------------------------
+-- ---- the conversation ---------------------------------------------------------------------------
 
 local model = models.from_pretrained(folder, { device = device, dtype = dtype })
-print(("%s: %d parameters in %s on %s"):format(model.config.model_type, model:count(), dtype, device))
+print(("%s: %d parameters in %s on %s"):format(model.config.model_type, model:count(), dtype,
+  device))
 local stop = { tokenizer:id(form.stop) or form.stop }
 local eos = model.config.eos_token_id
 for _, id in ipairs(type(eos) == "table" and eos or { eos }) do
@@ -105,6 +106,7 @@ while true do
       io.flush()
     end })
   io.write(("\n[%.1f pieces/s]\n"):format(#answer / clock()))
-  said = said:sub(1, #said - #form.answer) .. turn("assistant", (table.concat(answer):gsub("^%s+", "")))
+  said = said:sub(1, #said - #form.answer) .. turn("assistant",
+    (table.concat(answer):gsub("^%s+", "")))
 end
 print()

@@ -25,7 +25,7 @@ local device = options.device == "auto" and flame.best_device() or options.devic
 flame.default_device(device)
 flame.seed(options.seed)
 
--- ---- tokens, from 0 ------------------------------------------------------------------------------
+-- ---- tokens, from 0 -----------------------------------------------------------------------------
 
 --- Bytes as tokens.
 local tokenizer = {}
@@ -78,7 +78,7 @@ local function train(model, ids, steps, rate, what)
   model:eval()
 end
 
--- ---- the model -----------------------------------------------------------------------------------
+-- ---- the model ----------------------------------------------------------------------------------
 
 local model
 if options.model ~= "" then
@@ -99,14 +99,16 @@ else
   end
 end
 
--- ---- the adapters --------------------------------------------------------------------------------
+-- ---- the adapters -------------------------------------------------------------------------------
 
 local ids, held = parts_of(read(options.text ~= "" and options.text or arg[0]))
 local before = held_loss(model, held)
 nn.lora.attach(model, { rank = options.rank,
   targets = options.targets ~= "" and options.targets or { "_proj$", "c_attn$", "c_fc$" } })
 local trained = 0
-for _, p in ipairs(model:parameters()) do if p.requires_grad then trained = trained + p:numel() end end
+for _, p in ipairs(model:parameters()) do
+  if p.requires_grad then trained = trained + p:numel() end
+end
 print(("%d parameters, %d of them in adapters, %d tokens"):format(model:count(), trained, #ids))
 train(model, ids, options.steps, options.rate, "adapters")
 print(("held-back loss %.3f before, %.3f after"):format(before, held_loss(model, held)))
@@ -117,6 +119,6 @@ end
 if options.sample > 0 then
   nn.lora.merge(model)
   local start = held:narrow(1, 1, 16)
-  print("--- sample ---\n" .. tokenizer:decode(start) .. tokenizer:decode(flame.generate(model, start,
-    options.sample, { temperature = 0.8, top_k = 40, seed = options.seed })))
+  print("--- sample ---\n" .. tokenizer:decode(start) .. tokenizer:decode(flame.generate(model,
+    start, options.sample, { temperature = 0.8, top_k = 40, seed = options.seed })))
 end

@@ -1,7 +1,7 @@
---- Models whose weights are in folders of Hugging Face's form: config.json beside model.safetensors,
--- or beside several such files and model.safetensors.index.json. GPT-2, Llama, Mistral, Qwen2,
--- Qwen3, BERT and ViT. models_files.lua reads and writes folders; models_generate.lua has
--- flame.generate.
+--- Models whose weights are in folders of Hugging Face's form: config.json beside
+-- model.safetensors, or beside several such files and model.safetensors.index.json. GPT-2, Llama,
+-- Mistral, Qwen2, Qwen3, BERT and ViT. models_files.lua reads and writes folders;
+-- models_generate.lua has flame.generate.
 --
 -- Names in state_dict() and ids are Hugging Face's, so both count from 0 here.
 local flame = require "flame"
@@ -80,7 +80,8 @@ local function known_kinds()
   local kinds = require "flame.models_llama"(parts)
   kinds.gpt2 = require "flame.models_gpt2"(parts)
   for name, titles in pairs { gpt2 = { "GPT2Model", "GPT2LMHeadModel" },
-    llama = { "LlamaModel", "LlamaForCausalLM" }, mistral = { "MistralModel", "MistralForCausalLM" },
+    llama = { "LlamaModel", "LlamaForCausalLM" },
+    mistral = { "MistralModel", "MistralForCausalLM" },
     qwen2 = { "Qwen2Model", "Qwen2ForCausalLM" }, qwen3 = { "Qwen3Model", "Qwen3ForCausalLM" } } do
     local kind = kinds[name]
     kind.architectures, kind.usual = decoder(kind, titles[1], titles[2]), titles[2]
@@ -141,8 +142,8 @@ declare([[from_config(config: table, *, architecture?: str, device?: device, dty
 
 local files = require "flame.models_files"(parts, build)
 
---- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode of
---- use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
+--- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
+--- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
 --- false: names that only the files or only the model have are no error; they are the second
 --- result, {missing_keys, unexpected_keys}.
 declare([[from_pretrained(folder: str, *, architecture?: str, strict = true, device?: device,

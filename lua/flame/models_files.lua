@@ -49,7 +49,8 @@ return function(parts, build)
     return found
   end
 
-  --- What a model's names mean: name -> tensor, all names of a shared one; tensor -> its first name.
+  --- What a model's names mean: name -> tensor, all names of a shared one; tensor -> its
+  --- first name.
   local function tensors_of(model)
     local by, first = {}, {}
     for name, x in model:named_parameters() do first[x] = name end

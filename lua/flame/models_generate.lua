@@ -146,7 +146,7 @@ return function(parts, models)
     end
   end
 
-  -- ---- what becomes of the tokens ----------------------------------------------------------------
+  -- ---- what becomes of the tokens ---------------------------------------------------------------
   --- Where the first of the words begins in a text, looked for from 'at' on.
   local function first_of(words, text, at)
     local found

@@ -1,5 +1,5 @@
---- Llama (Touvron et al. 2023) and what differs from it by little: Mistral, Qwen2, Qwen3. Given what
--- models share (models_parts.lua); gives what flame.models needs of each.
+--- Llama (Touvron et al. 2023) and what differs from it by little: Mistral, Qwen2, Qwen3. Given
+-- what models share (models_parts.lua); gives what flame.models needs of each.
 local nn = require "flame.nn"
 
 return function(parts)

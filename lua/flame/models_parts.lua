@@ -56,7 +56,9 @@ end
 --- Width, number of heads, size of a head: the first is a multiple of the second.
 function Config:heads(width, heads)
   local d, n = self:int(width), self:int(heads)
-  if d % n ~= 0 then self:fail("%s is %d, which does not split into %s = %d", width, d, heads, n) end
+  if d % n ~= 0 then
+    self:fail("%s is %d, which does not split into %s = %d", width, d, heads, n)
+  end
   return d, n
 end
 

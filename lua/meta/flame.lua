@@ -7626,8 +7626,8 @@ function models.from_config(config) end
 ---@field device? string
 ---@field dtype? string  "f32"
 
---- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode of
---- use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
+--- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
+--- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
 --- false: names that only the files or only the model have are no error; they are the second
 --- result, {missing_keys, unexpected_keys}.
 ---@param folder string

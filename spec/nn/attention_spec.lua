@@ -256,10 +256,10 @@ describe("attention's operands", function()
   it("have one row of several heads of q for a head of keys, with masks and gradients", function()
     for _, mask in ipairs { false, flame.rand(2, 1, 1, 11):gt(0.4), flame.rand(2, 6, 1, 11):gt(0.4),
       randn { 1, 11 }, randn { 11 } } do
-      local function leaf(...)
+      local function tracked(...)
         return flame.randn({ ... }, { dtype = "f64", requires_grad = true })
       end
-      local q, k, v = leaf(2, 6, 1, 8), leaf(2, 2, 11, 8), leaf(2, 2, 11, 5)
+      local q, k, v = tracked(2, 6, 1, 8), tracked(2, 2, 11, 8), tracked(2, 2, 11, 5)
       mask = mask and (mask.dtype == "bool" and mask or mask:double()) or nil
       local y = flame.scaled_dot_product_attention(q, k, v, { attn_mask = mask, enable_gqa = true })
       local want = flame.scaled_dot_product_attention(q, k:repeat_interleave(3, 2),

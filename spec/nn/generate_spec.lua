@@ -191,7 +191,7 @@ describe("generate", function()
     -- by the formula, for one token
     local ids = flame.tensor({ { 1, 5, 9 } }, { dtype = "i64" })
     local s = model(ids)[{ 1, -1 }]:totable()
-    for _, id in ipairs { 1, 5, 9 } do s[id + 1] = s[id + 1] < 0 and s[id + 1] * 3 or s[id + 1] / 3 end
+    for _, k in ipairs { 2, 6, 10 } do s[k] = s[k] < 0 and s[k] * 3 or s[k] / 3 end
     assert.equal(flame.tensor(s):argmax():item() - 1,
       flame.generate(model, ids, 1, { repetition_penalty = 3 })[1]:item())
   end)
@@ -207,7 +207,8 @@ describe("generate", function()
     assert.same({ 0 }, flame.generate(model, { 120 }, 50, { stop = 104 }).shape)
     rawset(model, "config", { eos_token_id = { 99, 46 } })
     assert.equal("hello world", flame.generate(model, "x", 50, { tokenizer = bytes }))
-    assert.equal("hello world. an", flame.generate(model, "x", 15, { tokenizer = bytes, stop = {} }))
+    assert.equal("hello world. an",
+      flame.generate(model, "x", 15, { tokenizer = bytes, stop = {} }))
   end)
 
   it("streams characters when they are whole, and no beginnings of stop words", function()

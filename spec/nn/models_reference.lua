@@ -205,7 +205,8 @@ config = [[{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab
 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
 "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "hidden_act": "silu", "rope_theta": 10000.0,
 "tie_word_embeddings": true, "max_position_embeddings": 512, "bos_token_id": null, "eos_token_id":
-null, "rope_scaling": {"type": "linear", "factor": 2.5}, "attention_bias": true, "mlp_bias": true}]],
+null, "rope_scaling": {"type": "linear", "factor": 2.5}, "attention_bias": true,
+"mlp_bias": true}]],
 tensors = { { "model.embed_tokens.weight", 61, 32 }, { "model.norm.weight", 32 }, {
 "model.layers.0.input_layernorm.weight", 32 }, { "model.layers.0.post_attention_layernorm.weight",
 32 }, { "model.layers.0.self_attn.q_proj.weight", 32, 32 }, {

@@ -82,7 +82,8 @@ describe("a model of a folder", function()
     for _, title in ipairs { "GPT-2", "Mistral with a window", "Qwen3" } do
       put(title)
       local model = load { dtype = "f64" }
-      local x = ids { { 3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3 }, { 2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5 } }
+      local x = ids { { 3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3 },
+        { 2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5 } }
       local mask = flame.ones({ 2, 12 }, { dtype = "bool" })
       mask[{ 2, 1 }], mask[{ 2, 2 }] = false, false
       local whole = model(x, { attention_mask = mask })
@@ -208,8 +209,8 @@ describe("a model of a folder", function()
   end)
 
   it("is made of a configuration alone", function()
-    local model = models.from_config { model_type = "gpt2", vocab_size = 20, n_embd = 8, n_layer = 1,
-      n_head = 2 }
+    local model = models.from_config { model_type = "gpt2", vocab_size = 20, n_embd = 8,
+      n_layer = 1, n_head = 2 }
     assert.same({ 1, 2, 20 }, model(ids { { 1, 2 } }).shape)
     assert.matches("^GPT2LMHeadModel%(", tostring(model))
     assert.equal("f16", models.from_config({ model_type = "vit", hidden_size = 8,
@@ -284,7 +285,9 @@ describe("a folder is refused", function()
   it("whose tensors do not fit", function()
     put("GPT-2", function(w) w["transformer.h.1.ln_2.bias"] = flame.zeros(31) end)
     load_refused "model.safetensors: transformer.h.1.ln_2.bias is (31), need (32) by config.json"
-    put("GPT-2", function(w) w["transformer.h.1.ln_2.bias"] = flame.zeros({ 32 }, { dtype = "i64" }) end)
+    put("GPT-2", function(w)
+      w["transformer.h.1.ln_2.bias"] = flame.zeros({ 32 }, { dtype = "i64" })
+    end)
     load_refused "transformer.h.1.ln_2.bias is i64, need f64, f32, f16 or bf16"
     put("GPT-2", function(w) w["transformer.h.1.ln_2.bias"] = nil end)
     load_refused(folder .. ": missing transformer.h.1.ln_2.bias; give strict = false to go on")
@@ -315,7 +318,8 @@ describe("a folder is refused", function()
       '"other"')))
     load_refused(("%s has no tensor 'other', which model.safetensors.index.json says it has"):format(
       second))
-    write("model.safetensors.index.json", (index:gsub(second:gsub("%-", "%%-"), "../x.safetensors")))
+    write("model.safetensors.index.json",
+      (index:gsub(second:gsub("%-", "%%-"), "../x.safetensors")))
     load_refused "'../x.safetensors' is no name of a safetensors file"
     write("model.safetensors.index.json", index:sub(1, -20))
     load_refused "index.json"
@@ -344,7 +348,8 @@ describe("a model's input is refused", function()
     refused("257 positions, the model has 256 (n_positions)",
       function() model(flame.zeros({ 1, 257 }, { dtype = "i64" })) end)
     local cache = model:cache(2, 3)
-    refused("ids are 1 sequences, the cache is for 2", function() model(ids { { 1 } }, { cache = cache }) end)
+    refused("ids are 1 sequences, the cache is for 2",
+      function() model(ids { { 1 } }, { cache = cache }) end)
     model(ids { { 1, 2 }, { 3, 4 } }, { cache = cache })
     refused("2 positions after 2 do not fit a cache of 3; make a longer one",
       function() model(ids { { 1, 2 }, { 3, 4 } }, { cache = cache }) end)

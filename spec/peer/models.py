@@ -506,7 +506,7 @@ def reference():
         results.pop("margin", None)
         tensors = [[name] + list(t.shape) for name, t in W.items()]
         print(fold(lua({"title": title, "seed": seed})[:-2] + ","))
-        print("config = [[" + fold(json.dumps(c)) + "]],")
+        print("config = [[" + fold(json.dumps(c), 90) + "]],")
         print(fold("tensors = " + lua(tensors) + ","))
         print(fold("given = " + lua(given) + ","))
         print(fold("results = " + lua(results) + " },"))
