@@ -216,6 +216,10 @@ section("Diffusion",
   function(e) return e.name:match("^diffusion%.") ~= nil end)
 section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
   methods_of "NoiseSchedule")
+section("Models", "`local models = require \"flame.models\"`: [models](models.md).",
+  function(e) return e.name:match("^models%.") ~= nil end)
+section("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",
+  methods_of "CausalLM")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

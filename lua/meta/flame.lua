@@ -50,6 +50,8 @@ local distributions = {}
 ---@class flame.image
 local image = {}
 flame.linalg = {}
+---@class flame.models
+local models = {}
 ---@class flame.nn
 local nn = {}
 nn.Embedding = {}
@@ -849,6 +851,30 @@ function Batches:state() end
 --- The same as Batches:state.
 ---@return table
 function Batches:state_dict() end
+
+---@class flame.options.CausalLM:cache
+---@field batch? integer
+---@field length? integer
+
+--- Room for the keys and values of 'length' positions of a batch in all layers. Each call with it
+--- goes on where the last ended: model(ids, {cache = cache}). Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.CausalLM:cache): flame.ModelCache
+---@return flame.ModelCache
+function CausalLM:cache(batch, length) end
+
+---@class flame.options.CausalLM:loss
+---@field ids? flame.Tensor
+---@field attention_mask? flame.Tensor
+
+--- The mean loss of the next token over the positions that have one, for training. ids and
+--- attention_mask (batch, time).
+---@param ids flame.Tensor
+---@param attention_mask? flame.Tensor|flame.options.CausalLM:loss
+---@overload fun(options: flame.options.CausalLM:loss): flame.Tensor
+---@return flame.Tensor
+function CausalLM:loss(ids, attention_mask) end
 
 ---@class flame.options.CausalSelfAttention:cache
 ---@field batch? integer
@@ -5082,6 +5108,36 @@ function flame.general_cosine_window(n, a, periodic) end
 ---@return flame.Tensor
 function flame.general_hamming_window(n, periodic, alpha) end
 
+---@class flame.options.generate
+---@field ids? any
+---@field max_new_tokens? integer  64
+---@field temperature? number  0
+---@field top_k? integer
+---@field top_p? number
+---@field min_p? number
+---@field repetition_penalty? number  1
+---@field stop? any
+---@field tokenizer? any
+---@field stream? function
+---@field seed? integer
+---@field attention_mask? flame.Tensor
+---@field cache? boolean  true
+
+--- Tokens after ids by a model of flame.models, up to a stop or max_new_tokens of them. ids: a text
+--- (with a tokenizer), a list or tensor of ids from 0, or several of these, of different lengths;
+--- or (batch, time) with its attention_mask. Gives for each the new text, or the new ids without
+--- the stop. temperature 0 takes the likeliest token, others draw, from the top_k likeliest, the
+--- likeliest that have top_p together, those with min_p of the likeliest's share.
+--- repetition_penalty divides the scores of tokens that came before. stop: ids and words, by
+--- default the configuration's eos_token_id. stream(piece, i) gets each piece of text, or id, of
+--- sequence i, and ends all with false. seed: draws of the call's own. cache = false computes
+--- everything again for each token.
+---@param model any
+---@param ids any
+---@param max_new_tokens? integer|flame.options.generate  64
+---@return any
+function flame.generate(model, ids, max_new_tokens) end
+
 ---@class flame.options.geometric_
 ---@field p? number  0.5
 
@@ -7705,6 +7761,46 @@ flame.mod_ = flame.mod
 ---@return flame.Tensor positions
 function flame.mode(x, dim, keepdim) end
 Tensor.mode = flame.mode
+
+---@class flame.options.models.from_config
+---@field architecture? string
+---@field device? string
+---@field dtype? string  "f32"
+
+--- A model with random weights of a configuration, a table with the names of config.json, as
+--- {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in the mode of
+--- use (call train() to train it). architecture: the class if it is another than the
+--- configuration's.
+---@param config table
+---@return flame.Module
+function models.from_config(config) end
+
+---@class flame.options.models.from_pretrained
+---@field architecture? string
+---@field strict? boolean  true
+---@field device? string
+---@field dtype? string  "f32"
+
+--- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
+--- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
+--- false: names that only the files or only the model have are no error; they are the second
+--- result, {missing_keys, unexpected_keys}.
+---@param folder string
+---@return flame.Module
+---@return table
+function models.from_pretrained(folder) end
+
+---@class flame.options.models.save_pretrained
+---@field model? flame.Module
+---@field folder? string
+---@field max_shard_size? number  5e9
+
+--- Writes a model into a folder in Hugging Face's form, which transformers reads too: config.json
+--- and safetensors files of at most max_shard_size bytes. The folder is made where there is none.
+---@param model flame.Module
+---@param folder string
+---@overload fun(options: flame.options.models.save_pretrained): nil
+function models.save_pretrained(model, folder) end
 
 ---@class flame.options.moveaxis
 ---@field source? integer|integer[]

@@ -215,7 +215,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion" };
+  "distributions", "diffusion", "models" };
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static int is_chapter(const char *name) {
