@@ -67,8 +67,8 @@ local function check(op, o)
   return o
 end
 
---- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes =
---- false leave these out; width and height are in pixels.
+--- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes
+--- = false leave these out; width and height are in pixels.
 def([[plot.new(*, title?: str, xlabel?: str, ylabel?: str, xscale: "linear"|"log" = "linear",
   yscale: "linear"|"log" = "linear", xlim?: num[], ylim?: num[], legend = true, grid = true,
   axes = true, width: num = 640, height: num = 400) -> Plot]], function(...)

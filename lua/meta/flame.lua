@@ -12558,8 +12558,8 @@ function plot.line(x, y) end
 ---@field width? number  640
 ---@field height? number  400
 
---- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes =
---- false leave these out; width and height are in pixels.
+--- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes
+--- = false leave these out; width and height are in pixels.
 ---@overload fun(options: flame.options.plot.new): flame.Plot
 ---@return flame.Plot
 function plot.new() end
