@@ -859,6 +859,24 @@ function Batches:state_dict() end
 ---@return table
 function CausalSelfAttention:cache(batch, length) end
 
+---@class flame.options.Dataset:item
+---@field i? integer
+
+--- The parts of item i, as epoch 0 of a loader of seed 0 has them.
+---@param i integer
+---@overload fun(options: flame.options.Dataset:item): any
+---@return any
+function Dataset:item(i) end
+
+---@class flame.options.Dataset:map
+---@field f? function|string
+
+--- The dataset whose items are f's of these: f(part, …, random), random as that of data.dataset.
+---@param f function|string
+---@overload fun(options: flame.options.Dataset:map): flame.Dataset
+---@return flame.Dataset
+function Dataset:map(f) end
+
 --- The probability of a draw up to a value.
 ---@param value flame.Tensor|number
 ---@return flame.Tensor
@@ -1024,6 +1042,40 @@ function LBFGS:step(closure) end
 --- s B A.
 ---@return flame.Tensor
 function LoRA:delta() end
+
+--- Ends the workers. A loader that is dropped, or leaves a block as <close>, ends them as well.
+function Loader:close() end
+
+---@class flame.options.Loader:load_state
+---@field state? table
+
+--- Goes to a position that state() gave.
+---@param state table
+---@overload fun(options: flame.options.Loader:load_state): nil
+function Loader:load_state(state) end
+
+---@class flame.options.Loader:load_state_dict
+---@field state? table
+
+--- The same as Loader:load_state.
+---@param state table
+---@overload fun(options: flame.options.Loader:load_state_dict): nil
+function Loader:load_state_dict(state) end
+
+--- The next batch: its number in the epoch and its parts; nil ends the epoch. After an error the
+--- loader stands where it stood.
+---@return integer number
+---@return any parts
+function Loader:next() end
+
+--- The position, to be saved: load_state, or {state = it}, goes on from there, bit for bit and
+--- with any number of workers. What workers made ahead is not counted.
+---@return table
+function Loader:state() end
+
+--- The same as Loader:state.
+---@return table
+function Loader:state_dict() end
 
 ---@class flame.options.Module.extend
 ---@field parent? table
@@ -3423,13 +3475,35 @@ function data.batches(tensors, size) end
 ---@field header? boolean|"auto"  "auto"
 ---@field sep? string  ","
 ---@field dtype? string  "f32"
+---@field types? string|table
 
---- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
+--- A text file of rows and columns, one row a line, or more where a quoted field has ends of lines.
+--- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
 --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+---
+--- With types = "auto", or {name = type} for some of the columns, a table of columns by name (by
+--- number without a header), as data.dataset takes it. A type is a dtype, "text" (a list of
+--- strings), "class" (ids from 1, of the distinct texts in order; the third result has these by
+--- name) or "auto": i64, else dtype, else text.
 ---@param path string
----@return flame.Tensor rows
+---@return flame.Tensor|table rows
 ---@return string[]? names
+---@return table? classes
 function data.csv(path) end
+
+---@class flame.options.data.dataset
+---@field item? function|string
+---@field given? any
+
+--- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
+--- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
+--- [0, 1) and depends on the loader's seed, the epoch and i alone, as what flame draws in the
+--- function does. It may be the source text of a function, or the name of a module that is one.
+--- A table is a list of items, or {name = tensor or list}, of which an item is {name = element}.
+---@param n integer
+---@param item function|string
+---@return flame.Dataset
+function data.dataset(n, item) end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
@@ -3452,9 +3526,43 @@ function data.find(folder, name) end
 ---@return flame.Tensor
 function data.idx(path) end
 
+---@class flame.options.data.images
+---@field channels? integer
+
+--- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1 of (channels,
+--- h, w), and its class from 1, in the order of the folders' names, which the field 'classes'
+--- lists. Every file must be a PNG; names that begin with a dot are left out. channels = 3 makes
+--- colours of all, 1 grey, both without alpha.
+---@param folder string
+---@return flame.Dataset
+function data.images(folder) end
+
 --- Folder of the licence texts that every Debian machine has.
 ---@return string
 function data.licences() end
+
+---@class flame.options.data.loader
+---@field size? integer  32
+---@field shuffle? boolean  false
+---@field drop_last? boolean  false
+---@field workers? integer  0
+---@field prefetch? integer  2
+---@field collate? function|string
+---@field device? string
+---@field seed? integer
+---@field state? table
+
+--- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
+--- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
+--- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of each
+--- part instead. Tensors go to 'device'. With workers, threads with Lua states of their own make
+--- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
+--- then use no local of the script but modules, which are required again, and no global of its own;
+--- what it needs is 'given', which each worker gets a copy of.
+---@param dataset flame.Dataset|table
+---@param size? integer|flame.options.data.loader  32
+---@return flame.Loader
+function data.loader(dataset, size) end
 
 --- A .npy file.
 ---@param path string
@@ -3495,6 +3603,19 @@ function data.random() end
 ---@param seed integer
 function data.seed(seed) end
 
+---@class flame.options.data.split
+---@field parts? number[]
+---@field seed? integer  0
+---@field shuffle? boolean  true
+
+--- The dataset in parts, by fractions that sum to 1 or by numbers of items; an item is in one part.
+--- The same seed gives the same parts; shuffle = false cuts the items in order.
+---@param dataset flame.Dataset|table
+---@param parts number[]
+---@return flame.Dataset part
+---@return any ...
+function data.split(dataset, parts) end
+
 ---@class flame.options.data.tensorboard
 ---@field time? function
 
@@ -3516,11 +3637,14 @@ function data.text(source) end
 ---@class flame.options.data.tokens
 ---@field dtype? "u8"|"u16"|"i32"|"u32"  "u16"
 ---@field header? integer  0
+---@field block? integer
+---@field step? integer  block
 
 --- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
---- bytes are skipped.
+--- bytes are skipped. With 'block' a dataset of any size that reads what is asked for: an item is
+--- 'block' ids and, as its second part, those one further; items begin 'step' ids apart.
 ---@param path string
----@return flame.Tensor
+---@return flame.Tensor|flame.Dataset
 function data.tokens(path) end
 
 ---@class flame.options.debug
