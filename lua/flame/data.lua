@@ -10,8 +10,8 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Puts a function with its declaration (src/lua/declare.h) into a table.
-local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
+--- Puts a function with its declaration (src/lua/declare.h) into a table; one for each form.
+local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers of its own -----------------------------------------------------------------
 

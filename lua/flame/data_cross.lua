@@ -6,14 +6,13 @@ local internal = flame.internal
 
 local cross = {}
 
--- What a value is made of, one letter each.
 local MOST_DEPTH <const> = 100
 
 local write
 
 local function write_table(out, v, path, depth)
   if depth > MOST_DEPTH then
-    error(path .. " is nested deeper than 100, or holds itself", 0)
+    error(path:sub(1, 60) .. "… is nested deeper than 100, or holds itself", 0)
   end
   if getmetatable(v) ~= nil then
     error(path .. " is an object: plain tables, tensors, numbers, strings and booleans cross", 0)
@@ -53,7 +52,7 @@ function write(out, v, path, key, depth)
       or string.pack("<c1d", "d", v)
   elseif kind == "string" then text[#text + 1] = string.pack("<c1s8", "s", v)
   else
-    if key ~= nil then path = ("%s[%s]"):format(path, tostring(key)) end
+    if key ~= nil then path = (path == "" and "%s%s" or "%s[%s]"):format(path, tostring(key)) end
     if flame.is_tensor(v) then write_tensor(out, v)
     elseif kind == "table" then write_table(out, v, path, depth)
     else
@@ -63,7 +62,8 @@ function write(out, v, path, key, depth)
   end
 end
 
---- The message of v; raises, without a position, what in it can not cross. name: v's in the error.
+--- The message of v; raises, without a position, what in it can not cross. name: v's in the
+--- error; "" leaves its elements theirs.
 function cross.pack(v, name)
   local out = { {} }
   write(out, v, name, nil, 1)

@@ -284,7 +284,7 @@ function items.serve(message)
   package.path, package.cpath = setup.path, setup.cpath
   flame.default_dtype(setup.dtype)
   local ready, get, how = pcall(function()
-    return items.get_of(setup.recipe), setup.collate and cross.callable(setup.collate, "collate")
+    return items.get_of(setup.dataset), setup.collate and cross.callable(setup.collate, "collate")
   end)
   return function(request)
     local r = cross.unpack(request)

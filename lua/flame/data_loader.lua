@@ -118,7 +118,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- The dataset in parts, by fractions that sum to 1 or by numbers of items; an item is in one part.
   --- The same seed gives the same parts; shuffle = false cuts the items in order.
   put(data, [[data.split(dataset: Dataset|table, parts: num[], *, seed: int = 0, shuffle = true)
-    -> Dataset...]], function(dataset, parts, seed, shuffle)
+    -> part: Dataset, ...]], function(dataset, parts, seed, shuffle)
     dataset = need_dataset("split", dataset)
     local n = #dataset
     local sizes, order, from, out = part_sizes(n, parts), nil, 0, {}
@@ -176,9 +176,9 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
 
   local function start(self)
     local ok, setup = pcall(function()
-      return cross.pack({ recipe = items.portable(self.recipe), path = package.path,
+      return cross.pack({ dataset = items.portable(self.recipe), path = package.path,
         cpath = package.cpath, dtype = flame.default_dtype(),
-        collate = self.collate and cross.code(self.collate, "collate") }, "the dataset")
+        collate = self.collate and cross.code(self.collate, "collate") }, "")
     end)
     if not ok then internal.fail("loader", setup) end
     self.crew = internal.crew_open(self.workers, setup)
