@@ -41,7 +41,7 @@ return function(data, shared)
   end
 
   -- Fields of the row of 'text' from 'at' on and where the next row begins, or nil and what is
-  -- wrong. A field that begins with a quotation mark ends with one, and may have ends of lines in it.
+  -- wrong. A field that begins with a quotation mark ends with one; ends of lines may be in it.
   local function quoted_fields(text, at, separator)
     local fields = {}
     local line_end = text:find("\n", at, true)
@@ -215,7 +215,7 @@ return function(data, shared)
     return out, classes
   end
 
-  --- A text file of rows and columns, one row a line, or more where a quoted field has ends of lines.
+  --- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
   --- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
   --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
   ---

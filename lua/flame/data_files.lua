@@ -73,10 +73,10 @@ return function(data, shared)
     return true
   end
 
-  --- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1 of (channels,
-  --- h, w), and its class from 1, in the order of the folders' names, which the field 'classes'
-  --- lists. Every file must be a PNG; names that begin with a dot are left out. channels = 3 makes
-  --- colours of all, 1 grey, both without alpha.
+  --- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1,
+  --- (channels, h, w), and its class from 1, in the order of the folders' names, which the
+  --- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
+  --- channels = 3 makes colours of all, 1 grey, both without alpha.
   put(data, "data.images(folder: str, *, channels?: int) -> Dataset", function(folder, channels)
     if channels and channels ~= 1 and channels ~= 3 then
       fail("images", "channels is %d, need 1 or 3", channels)

@@ -1,7 +1,7 @@
 --- Items of datasets and batches of items, in the script's Lua state and in those of workers.
 -- A recipe is a plain table that says what a dataset is: {kind =, n =, …}; get_of makes of it the
--- function that gives an item. The seed of an item follows from the loader's seed, the epoch and the
--- item's number alone, so that its random numbers do not depend on who makes it.
+-- function that gives an item. The seed of an item follows from the loader's seed, the epoch and
+-- the item's number alone, so that its random numbers do not depend on who makes it.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()

@@ -9,7 +9,7 @@ return function(data, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- datasets ---------------------------------------------------------------------------------
-  local Dataset = { __name = "Dataset" }                 -- its recipe says what it is: data_items.lua
+  local Dataset = { __name = "Dataset" }        -- its recipe says what it is: data_items.lua
   internal.named_classes.Dataset = Dataset
   Dataset.__index, Dataset.__newindex = internal.closed("a dataset", Dataset,
     { classes = true, names = true })
@@ -88,7 +88,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     return new
   end)
 
-  -- Sizes of parts: integers that sum to n, or fractions that sum to 1, whose rests go to the first.
+  -- Sizes of parts: integers that sum to n, or fractions that sum to 1; the first get the rests.
   local function part_sizes(n, parts)
     local sizes, total, sum, whole = {}, 0, 0, true
     for k, p in ipairs(parts) do
@@ -100,7 +100,9 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     if #parts == 0 then fail("split", "parts must be a list of fractions, got an empty one") end
     if not whole and math.abs(sum - 1) > 1e-6 then
       fail("split", "the fractions sum to %.6g, need 1", sum)
-    elseif whole and sum ~= n then fail("split", "the parts sum to %d, the dataset has %d", sum, n) end
+    elseif whole and sum ~= n then
+      fail("split", "the parts sum to %d, the dataset has %d", sum, n)
+    end
     for k, p in ipairs(parts) do
       sizes[k] = whole and p or math.floor(p * n + 1e-9)
       total = total + sizes[k]
@@ -115,7 +117,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     return sizes
   end
 
-  --- The dataset in parts, by fractions that sum to 1 or by numbers of items; an item is in one part.
+  --- The dataset in parts, by fractions that sum to 1 or numbers of items; an item is in one part.
   --- The same seed gives the same parts; shuffle = false cuts the items in order.
   put(data, [[data.split(dataset: Dataset|table, parts: num[], *, seed: int = 0, shuffle = true)
     -> part: Dataset, ...]], function(dataset, parts, seed, shuffle)
@@ -277,18 +279,18 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- The state of a loader that keeps nothing of its own; false stands for nil.
   local function new_loader(o, s)
     o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, s.at, s.at
-    for _, name in ipairs { "crew", "order", "get", "how", "closed" } do o[name] = o[name] or false end
+    for _, name in ipairs { "crew", "order", "get", "how", "closed" } do o[name] = false end
     o.tickets, o.ticket = {}, 0
     return setmetatable(o, Loader)
   end
 
   --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
   --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
-  --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of each
-  --- part instead. Tensors go to 'device'. With workers, threads with Lua states of their own make
-  --- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
-  --- then use no local of the script but modules, which are required again, and no global of its own;
-  --- what it needs is 'given', which each worker gets a copy of.
+  --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
+  --- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
+  --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
+  --- must then use no local of the script but modules, which are required again, and no global of
+  --- its own; what it needs is 'given', which each worker gets a copy of.
   put(data, [[data.loader(dataset: Dataset|table, size: int = 32, *, shuffle = false,
     drop_last = false, workers: int = 0, prefetch: int = 2, collate?: fn|str, device?: device,
     seed?: int, state?: table) -> Loader]],

@@ -60,19 +60,23 @@ local function mixed(i, given, random)
   return flame.full({ 2 }, i) * given.scale, i, "n" .. i,
     { at = random(), drawn = flame.rand(3), big = i > 3, pair = { i, i / 2 } }
 end
-local function mixed_set(n) return data.dataset(n, mixed, { given = { scale = flame.tensor(2) } }) end
+local function mixed_set(n)
+  return data.dataset(n, mixed, { given = { scale = flame.tensor(2) } })
+end
 
 describe("data.dataset", function()
   it("has the items of a function, each value a part", function()
     local set = data.dataset(5, function(i) return i, "x" .. i end)
     assert.equal(5, #set)
     assert.same({ 3, "x3" }, { set:item(3) })
-    assert.same({ 6, "x6" }, { data.dataset(9, "return function(i) return i, 'x' .. i end"):item(6) })
+    set = data.dataset(9, "return function(i) return i, 'x' .. i end")
+    assert.same({ 6, "x6" }, { set:item(6) })
   end)
 
   it("has the items of a list, and rows of columns", function()
     assert.equal("b", (data.dataset({ "a", "b" }):item(2)))
-    local row = data.dataset({ x = flame.tensor { { 1, 2 }, { 3, 4 } }, name = { "p", "q" } }):item(2)
+    local x = flame.tensor { { 1, 2 }, { 3, 4 } }
+    local row = data.dataset({ x = x, name = { "p", "q" } }):item(2)
     assert.same({ 3, 4 }, row.x:totable())
     assert.equal("q", row.name)
   end)
@@ -118,9 +122,12 @@ describe("data.split", function()
     local a, b, c = data.split(set, { 0.5, 0.3, 0.2 }, { seed = 4 })
     assert.same({ 6, 3, 2 }, { #a, #b, #c })
     local all = items_of(a)
-    for _, part in ipairs { b, c } do for _, v in ipairs(items_of(part)) do all[#all + 1] = v end end
+    for _, part in ipairs { b, c } do
+      for _, v in ipairs(items_of(part)) do all[#all + 1] = v end
+    end
     assert.not_same(list, all)
-    assert.same(items_of(b), items_of((select(2, data.split(set, { 0.5, 0.3, 0.2 }, { seed = 4 })))))
+    local _, again = data.split(set, { 0.5, 0.3, 0.2 }, { seed = 4 })
+    assert.same(items_of(b), items_of(again))
     assert.not_same(items_of(a), items_of((data.split(set, { 6, 3, 2 }, { seed = 5 }))))
     table.sort(all)
     assert.same(list, all)
@@ -244,7 +251,10 @@ describe("a fault of an item", function()
 
   it("is raised at the script's line, with the item and the message", function()
     each(function(workers)
-      local set = data.dataset(9, function(i) if i == 6 then error("no such thing") end return i end)
+      local set = data.dataset(9, function(i)
+        if i == 6 then error("no such thing") end
+        return i
+      end)
       assert.matches("^loader: item 6: spec/io/loader_spec%.lua:%d+: no such thing$",
         message(drain, set, { size = 2, workers = workers }))
       set = data.dataset(9, function(i) return flame.ones(2) + flame.ones(i + 2) end)
@@ -489,7 +499,8 @@ describe("data.images", function()
     assert.matches("^loader: item 1: .*a.png", message(function()
       data.loader(data.images(path("empty")))()
     end))
-    assert.matches("channels is 2, need 1 or 3", message(data.images, path("photos"), { channels = 2 }))
+    assert.matches("channels is 2, need 1 or 3", message(data.images, path("photos"),
+      { channels = 2 }))
   end)
 end)
 
@@ -540,6 +551,7 @@ describe("data.csv with types", function()
     assert.matches("no rows behind the header", csv("a,b\n", "auto"))
     assert.matches("no rows", csv("", "auto"))
     assert.matches("a.csv: line 2: a quotation mark is not closed", csv('a,b\n"1,2\n3,4\n', "auto"))
-    assert.matches("types = \"auto\" gives columns of text", message(data.csv, write("a.csv", "a\n1\nx\n")))
+    assert.matches("types = \"auto\" gives columns of text",
+      message(data.csv, write("a.csv", "a\n1\nx\n")))
   end)
 end)

@@ -8,7 +8,7 @@
 ** in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
 **
 ** The end: 'quit' is set, contexts are interrupted, and a hook that looks each 1000 instructions
-** raises in the scripts of the workers. A script that waits in C (a pipe, sleep) ends when that does.
+** raises in the scripts of the workers. One that waits in C (a pipe, sleep) ends when that does.
 */
 #include "lua/crew.h"
 #include "lua/embedded.h"
