@@ -460,7 +460,8 @@ local ModuleList = {}
 ---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
 
 ---@class flame.MultiheadAttention: flame.Module
----@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean): flame.Tensor,.Tensor?
+---@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean, cache?: flame.KeyCache): flame.Tensor,.Tensor?
+local MultiheadAttention = {}
 
 ---@class flame.NLLLoss: flame.Module
 ---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
@@ -576,7 +577,8 @@ local Sequential = {}
 ---@overload fun(src: flame.Tensor, tgt: flame.Tensor, src_mask?: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, src_is_causal?: boolean, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
 
 ---@class flame.TransformerBlock: flame.Module
----@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean, cache?: flame.KeyCache): flame.Tensor
+local TransformerBlock = {}
 
 ---@class flame.TransformerDecoder: flame.Module
 ---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
@@ -855,8 +857,8 @@ function Batches:state_dict() end
 --- in 'seen'. Nothing is differentiated through it.
 ---@param batch integer
 ---@param length integer
----@overload fun(options: flame.options.CausalSelfAttention:cache): table
----@return table
+---@overload fun(options: flame.options.CausalSelfAttention:cache): flame.KeyCache
+---@return flame.KeyCache
 function CausalSelfAttention:cache(batch, length) end
 
 ---@class flame.options.Dataset:item
@@ -1392,6 +1394,18 @@ function ModuleList:extend(modules) end
 ---@overload fun(options: flame.options.ModuleList:insert): nil
 function ModuleList:insert(index, module) end
 
+---@class flame.options.MultiheadAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- Room for the keys and values of up to 'length' positions of a batch: for calls one after the
+--- other, which count them in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.MultiheadAttention:cache): flame.KeyCache
+---@return flame.KeyCache
+function MultiheadAttention:cache(batch, length) end
+
 ---@class flame.options.NoiseSchedule:add_noise
 ---@field x? flame.Tensor
 ---@field noise? flame.Tensor
@@ -1662,6 +1676,17 @@ function Transform:inv(y) end
 ---@param y flame.Tensor  t(x)
 ---@return flame.Tensor
 function Transform:log_abs_det_jacobian(x, y) end
+
+---@class flame.options.TransformerBlock:cache
+---@field batch? integer
+---@field length? integer
+
+--- The cache of its attention.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.TransformerBlock:cache): flame.KeyCache
+---@return flame.KeyCache
+function TransformerBlock:cache(batch, length) end
 
 --- absolute value
 ---@param x flame.Tensor
@@ -3477,7 +3502,7 @@ function data.batches(tensors, size) end
 ---@field dtype? string  "f32"
 ---@field types? string|table
 
---- A text file of rows and columns, one row a line, or more where a quoted field has ends of lines.
+--- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
 --- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
 --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
 ---
@@ -3529,10 +3554,10 @@ function data.idx(path) end
 ---@class flame.options.data.images
 ---@field channels? integer
 
---- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1 of (channels,
---- h, w), and its class from 1, in the order of the folders' names, which the field 'classes'
---- lists. Every file must be a PNG; names that begin with a dot are left out. channels = 3 makes
---- colours of all, 1 grey, both without alpha.
+--- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1,
+--- (channels, h, w), and its class from 1, in the order of the folders' names, which the
+--- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
+--- channels = 3 makes colours of all, 1 grey, both without alpha.
 ---@param folder string
 ---@return flame.Dataset
 function data.images(folder) end
@@ -3554,11 +3579,11 @@ function data.licences() end
 
 --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
 --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
---- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of each
---- part instead. Tensors go to 'device'. With workers, threads with Lua states of their own make
---- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
---- then use no local of the script but modules, which are required again, and no global of its own;
---- what it needs is 'given', which each worker gets a copy of.
+--- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
+--- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
+--- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
+--- must then use no local of the script but modules, which are required again, and no global of
+--- its own; what it needs is 'given', which each worker gets a copy of.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
 ---@return flame.Loader
@@ -3608,7 +3633,7 @@ function data.seed(seed) end
 ---@field seed? integer  0
 ---@field shuffle? boolean  true
 
---- The dataset in parts, by fractions that sum to 1 or by numbers of items; an item is in one part.
+--- The dataset in parts, by fractions that sum to 1 or numbers of items; an item is in one part.
 --- The same seed gives the same parts; shuffle = false cuts the items in order.
 ---@param dataset flame.Dataset|table
 ---@param parts number[]
@@ -8373,9 +8398,13 @@ function nn.CTCLoss(blank, reduction, zero_infinity) end
 ---@field heads? integer
 ---@field dropout? number  0
 ---@field bias? boolean  true
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- Causal self-attention over (batch, time, size) with 'heads' heads:
---- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
+--- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection. Groups of
+--- heads / num_kv_heads heads read the same keys and values. rotary = true, or {dim =, base =,
+--- scaling =, interleaved =} as in GroupedQueryAttention: positions turn queries and keys.
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.CausalSelfAttention  0
@@ -9885,6 +9914,8 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 ---@field batch_first? boolean  false
 ---@field device? string
 ---@field dtype? string
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
 --- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight
@@ -9895,6 +9926,9 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
 --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
 --- holds beside one.
+---
+--- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
+--- of a call stand behind those of the calls before; masks are then over the cache's length.
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param dropout? number|flame.options.nn.MultiheadAttention  0
@@ -10384,11 +10418,13 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@field bias? boolean  true
 ---@field causal? boolean  false
 ---@field hidden? integer
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
 --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
 --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
---- MultiheadAttention.
+--- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.TransformerBlock  0
