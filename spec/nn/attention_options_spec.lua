@@ -151,6 +151,7 @@ describe("a cache", function()
     for k, n in ipairs(pieces) do
       local o = { cache = cache }
       for key, v in pairs(more) do o[key] = v end
+      if nn.is(m, nn.CausalSelfAttention) then o = cache end     -- by position, as ever
       parts[k] = (m(x:narrow(2, at, n), o))
       at = at + n
     end
@@ -178,7 +179,7 @@ describe("a cache", function()
           local m = case[1]:to("f64"):eval()
           for _, pieces in ipairs { { 7 }, { 1, 1, 5 }, { 4, 1, 1, 1 } } do
             local y, cache = steps(9, m, x, pieces, case[2])
-            assert.allclose((m(x, case[2])), y, CLOSE)
+            assert.allclose((m(x, next(case[2]) and case[2])), y, CLOSE)
             assert.equal(7, cache.seen)
             assert.equal(kv, cache.k:size(2))
           end
