@@ -294,9 +294,7 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names);
 /* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
-double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
-void fl_arg_count(lua_State *L, int max, const char *op);     /* surplus arguments raise */
 /* Sizes at first … last: numbers, or one table of them. least: smallest size
 ** allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
