@@ -23,14 +23,18 @@ for i = 1, batch do
   rows[i] = {}
   for k = 1, prompt do rows[i][k] = (i * 31 + k * 7) % vocabulary end
 end
+--- Seconds to the first token of the last row, and to the last one.
 local function seconds(n)
   flame.synchronize()
-  local clock = flame.timer()
-  flame.generate(model, rows, n, { stop = {} })
-  flame.synchronize()
-  return clock()
+  local clock, first, last = flame.timer(), nil, nil
+  flame.generate(model, rows, n, { stop = {}, stream = function(_, row)
+    if row < batch then return end
+    last = clock()
+    first = first or last
+  end })
+  return first, last
 end
 seconds(4)
-local first, whole = seconds(1), seconds(tokens + 1)
+local first, whole = seconds(tokens + 1)
 print(("%s, batch %d, %s: %d tokens of prompt in %.1f ms, then %.1f tokens/s"):format(name, batch,
   dtype, prompt, first * 1e3, batch * tokens / (whole - first)))

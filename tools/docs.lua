@@ -193,6 +193,9 @@ section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
 section("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
   methods_of "Batches")
+section("Methods of datasets and loaders",
+  "`local set = data.dataset(n, f)`, `local l = data.loader(set)`, then `set:name(…)`, `l:name(…)`.",
+  function(e) return methods_of "Dataset" (e) or methods_of "Loader" (e) end)
 section("Methods of progress lines",
   "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
 section("Methods of writers of event files",

@@ -466,7 +466,8 @@ local ModuleList = {}
 ---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
 
 ---@class flame.MultiheadAttention: flame.Module
----@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean): flame.Tensor,.Tensor?
+---@overload fun(query: flame.Tensor, key?: flame.Tensor, value?: flame.Tensor, key_padding_mask?: flame.Tensor, need_weights?: boolean, attn_mask?: flame.Tensor, average_attn_weights?: boolean, is_causal?: boolean, cache?: flame.KeyCache): flame.Tensor,.Tensor?
+local MultiheadAttention = {}
 
 ---@class flame.NLLLoss: flame.Module
 ---@overload fun(input: flame.Tensor, target: flame.Tensor): flame.Tensor
@@ -582,7 +583,8 @@ local Sequential = {}
 ---@overload fun(src: flame.Tensor, tgt: flame.Tensor, src_mask?: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, src_key_padding_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, src_is_causal?: boolean, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
 
 ---@class flame.TransformerBlock: flame.Module
----@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean): flame.Tensor
+---@overload fun(x: flame.Tensor, attn_mask?: flame.Tensor, key_padding_mask?: flame.Tensor, is_causal?: boolean, cache?: flame.KeyCache): flame.Tensor
+local TransformerBlock = {}
 
 ---@class flame.TransformerDecoder: flame.Module
 ---@overload fun(tgt: flame.Tensor, memory: flame.Tensor, tgt_mask?: flame.Tensor, memory_mask?: flame.Tensor, tgt_key_padding_mask?: flame.Tensor, memory_key_padding_mask?: flame.Tensor, tgt_is_causal?: boolean, memory_is_causal?: boolean): flame.Tensor
@@ -885,9 +887,27 @@ function CausalLM:loss(ids, attention_mask) end
 --- in 'seen'. Nothing is differentiated through it.
 ---@param batch integer
 ---@param length integer
----@overload fun(options: flame.options.CausalSelfAttention:cache): table
----@return table
+---@overload fun(options: flame.options.CausalSelfAttention:cache): flame.KeyCache
+---@return flame.KeyCache
 function CausalSelfAttention:cache(batch, length) end
+
+---@class flame.options.Dataset:item
+---@field i? integer
+
+--- The parts of item i, as epoch 0 of a loader of seed 0 has them.
+---@param i integer
+---@overload fun(options: flame.options.Dataset:item): any
+---@return any
+function Dataset:item(i) end
+
+---@class flame.options.Dataset:map
+---@field f? function|string
+
+--- The dataset whose items are f's of these: f(part, …, random), random as that of data.dataset.
+---@param f function|string
+---@overload fun(options: flame.options.Dataset:map): flame.Dataset
+---@return flame.Dataset
+function Dataset:map(f) end
 
 --- The probability of a draw up to a value.
 ---@param value flame.Tensor|number
@@ -1089,6 +1109,40 @@ function LBFGS:step(closure) end
 --- s B A.
 ---@return flame.Tensor
 function LoRA:delta() end
+
+--- Ends the workers. A loader that is dropped, or leaves a block as <close>, ends them as well.
+function Loader:close() end
+
+---@class flame.options.Loader:load_state
+---@field state? table
+
+--- Goes to a position that state() gave.
+---@param state table
+---@overload fun(options: flame.options.Loader:load_state): nil
+function Loader:load_state(state) end
+
+---@class flame.options.Loader:load_state_dict
+---@field state? table
+
+--- The same as Loader:load_state.
+---@param state table
+---@overload fun(options: flame.options.Loader:load_state_dict): nil
+function Loader:load_state_dict(state) end
+
+--- The next batch: its number in the epoch and its parts; nil ends the epoch. After an error the
+--- loader stands where it stood.
+---@return integer number
+---@return any parts
+function Loader:next() end
+
+--- The position, to be saved: load_state, or {state = it}, goes on from there, bit for bit and
+--- with any number of workers. What workers made ahead is not counted.
+---@return table
+function Loader:state() end
+
+--- The same as Loader:state.
+---@return table
+function Loader:state_dict() end
 
 ---@class flame.options.Module.extend
 ---@field parent? table
@@ -1404,6 +1458,18 @@ function ModuleList:extend(modules) end
 ---@param module flame.Module
 ---@overload fun(options: flame.options.ModuleList:insert): nil
 function ModuleList:insert(index, module) end
+
+---@class flame.options.MultiheadAttention:cache
+---@field batch? integer
+---@field length? integer
+
+--- Room for the keys and values of up to 'length' positions of a batch: for calls one after the
+--- other, which count them in 'seen'. Nothing is differentiated through it.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.MultiheadAttention:cache): flame.KeyCache
+---@return flame.KeyCache
+function MultiheadAttention:cache(batch, length) end
 
 ---@class flame.options.NoiseSchedule:add_noise
 ---@field x? flame.Tensor
@@ -1769,6 +1835,17 @@ function Transform:inv(y) end
 ---@overload fun(options: flame.options.Transform:log_abs_det_jacobian): flame.Tensor
 ---@return flame.Tensor
 function Transform:log_abs_det_jacobian(x, y) end
+
+---@class flame.options.TransformerBlock:cache
+---@field batch? integer
+---@field length? integer
+
+--- The cache of its attention.
+---@param batch integer
+---@param length integer
+---@overload fun(options: flame.options.TransformerBlock:cache): flame.KeyCache
+---@return flame.KeyCache
+function TransformerBlock:cache(batch, length) end
 
 --- absolute value
 ---@param x flame.Tensor
@@ -3582,13 +3659,35 @@ function data.batches(tensors, size) end
 ---@field header? boolean|"auto"  "auto"
 ---@field sep? string  ","
 ---@field dtype? string  "f32"
+---@field types? string|table
 
---- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
+--- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
+--- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
 --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+---
+--- With types = "auto", or {name = type} for some of the columns, a table of columns by name (by
+--- number without a header), as data.dataset takes it. A type is a dtype, "text" (a list of
+--- strings), "class" (ids from 1, of the distinct texts in order; the third result has these by
+--- name) or "auto": i64, else dtype, else text.
 ---@param path string
----@return flame.Tensor rows
+---@return flame.Tensor|table rows
 ---@return string[]? names
+---@return table? classes
 function data.csv(path) end
+
+---@class flame.options.data.dataset
+---@field item? function|string
+---@field given? any
+
+--- A dataset of n items by a function, or of a table. item(i, given, random) gives the parts of
+--- item i, one or more: tensors, numbers, strings, plain tables of them. random() is uniform in
+--- [0, 1) and depends on the loader's seed, the epoch and i alone, as what flame draws in the
+--- function does. It may be the source text of a function, or the name of a module that is one.
+--- A table is a list of items, or {name = tensor or list}, of which an item is {name = element}.
+---@param n integer
+---@param item function|string
+---@return flame.Dataset
+function data.dataset(n, item) end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
@@ -3611,9 +3710,43 @@ function data.find(folder, name) end
 ---@return flame.Tensor
 function data.idx(path) end
 
+---@class flame.options.data.images
+---@field channels? integer
+
+--- Images in folders, a folder for each class: an item is the image, f32 from 0 to 1,
+--- (channels, h, w), and its class from 1, in the order of the folders' names, which the
+--- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
+--- channels = 3 makes colours of all, 1 grey, both without alpha.
+---@param folder string
+---@return flame.Dataset
+function data.images(folder) end
+
 --- Folder of the licence texts that every Debian machine has.
 ---@return string
 function data.licences() end
+
+---@class flame.options.data.loader
+---@field size? integer  32
+---@field shuffle? boolean  false
+---@field drop_last? boolean  false
+---@field workers? integer  0
+---@field prefetch? integer  2
+---@field collate? function|string
+---@field device? string
+---@field seed? integer
+---@field state? table
+
+--- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
+--- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
+--- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
+--- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
+--- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
+--- must then use no local of the script but modules, which are required again, and no global of
+--- its own; what it needs is 'given', which each worker gets a copy of.
+---@param dataset flame.Dataset|table
+---@param size? integer|flame.options.data.loader  32
+---@return flame.Loader
+function data.loader(dataset, size) end
 
 --- A .npy file.
 ---@param path string
@@ -3654,6 +3787,19 @@ function data.random() end
 ---@param seed integer
 function data.seed(seed) end
 
+---@class flame.options.data.split
+---@field parts? number[]
+---@field seed? integer  0
+---@field shuffle? boolean  true
+
+--- The dataset in parts, by fractions that sum to 1 or numbers of items; an item is in one part.
+--- The same seed gives the same parts; shuffle = false cuts the items in order.
+---@param dataset flame.Dataset|table
+---@param parts number[]
+---@return flame.Dataset part
+---@return any ...
+function data.split(dataset, parts) end
+
 ---@class flame.options.data.tensorboard
 ---@field time? function
 
@@ -3675,11 +3821,14 @@ function data.text(source) end
 ---@class flame.options.data.tokens
 ---@field dtype? "u8"|"u16"|"i32"|"u32"  "u16"
 ---@field header? integer  0
+---@field block? integer
+---@field step? integer  block
 
 --- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
---- bytes are skipped.
+--- bytes are skipped. With 'block' a dataset of any size that reads what is asked for: an item is
+--- 'block' ids and, as its second part, those one further; items begin 'step' ids apart.
 ---@param path string
----@return flame.Tensor
+---@return flame.Tensor|flame.Dataset
 function data.tokens(path) end
 
 ---@class flame.options.debug
@@ -8500,9 +8649,13 @@ function nn.CTCLoss(blank, reduction, zero_infinity) end
 ---@field heads? integer
 ---@field dropout? number  0
 ---@field bias? boolean  true
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- Causal self-attention over (batch, time, size) with 'heads' heads:
---- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
+--- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection. Groups of
+--- heads / num_kv_heads heads read the same keys and values. rotary = true, or {dim =, base =,
+--- scaling =, interleaved =} as in GroupedQueryAttention: positions turn queries and keys.
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.CausalSelfAttention  0
@@ -10012,6 +10165,8 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 ---@field batch_first? boolean  false
 ---@field device? string
 ---@field dtype? string
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
 --- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight
@@ -10022,6 +10177,9 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
 --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
 --- holds beside one.
+---
+--- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
+--- of a call stand behind those of the calls before; masks are then over the cache's length.
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param dropout? number|flame.options.nn.MultiheadAttention  0
@@ -10511,11 +10669,13 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@field bias? boolean  true
 ---@field causal? boolean  false
 ---@field hidden? integer
+---@field num_kv_heads? integer
+---@field rotary? boolean|table
 
 --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
 --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
 --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
---- MultiheadAttention.
+--- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.TransformerBlock  0

@@ -155,9 +155,11 @@ describe("public names", function()
     refused(optim, "Adamw", "optim has no 'Adamw'; did you mean 'AdamW'?")
     refused(optim.schedule, "cosin", "optim.schedule has no 'cosin'; did you mean 'cosine'?")
     refused(data, "DataLoader",
-      "data has no 'DataLoader': write data.batches({x, y}, {size = 32, shuffle = true})")
+      "data has no 'DataLoader': write data.loader(dataset, {size = 32, shuffle = true}), "
+        .. "or data.batches({x, y}) of tensors")
     refused(flame, "DataLoader",
-      "flame has no 'DataLoader': write data.batches({x, y}, {size = 32, shuffle = true})")
+      "flame has no 'DataLoader': write data.loader(dataset, {size = 32, shuffle = true}), "
+        .. "or data.batches({x, y}) of tensors")
     refused(flame.linalg, "svdd", "linalg has no 'svdd'; did you mean 'svd'?")
     refused(flame.autograd, "Function",
       "autograd has no 'Function': write flame.func{forward = …, backward = …}")

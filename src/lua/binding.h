@@ -66,6 +66,8 @@ typedef struct fl_callback {
   flame_tensor *kept[];
 } fl_callback;
 
+typedef struct fl_crew fl_crew;
+
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
@@ -90,6 +92,7 @@ typedef struct fl_lua {
   struct custom_call *calling; /* the backward functions of the script that run, the
                                ** innermost first */
   fl_callback *callbacks;     /* all that live */
+  fl_crew *crews;            /* workers of loaders (crew.c) */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
                                                  ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
@@ -323,7 +326,8 @@ typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_l
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
-  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[];
+  fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[],
+  fl_reg_crew[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);

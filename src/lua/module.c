@@ -7,6 +7,7 @@
 ** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
 #include "lua/binding.h"
+#include "lua/crew.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
 #include <stdio.h>
@@ -70,6 +71,7 @@ static int state_gc(lua_State *L) {
   if (c == NULL) return 0;
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
+  fl_crews_end(b);
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -100,7 +102,9 @@ static fl_lua *state_new(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
-  b->c = flame_open(NULL);
+  const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
+  lua_pop(L, 1);
+  b->c = flame_open(worker ? &(flame_options){ .device = "cpu", .threads = 1 } : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */
@@ -424,7 +428,7 @@ static int build(lua_State *L) {
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip };
+                                               fl_reg_slip, fl_reg_crew };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
