@@ -62,7 +62,8 @@ describe("options of attention", function()
   it("make CausalSelfAttention grouped and rotary", function()
     for _, kv in ipairs { 4, 2, 1 } do
       for _, variant in ipairs(VARIANTS) do
-        local m = nn.CausalSelfAttention(16, 4, { num_kv_heads = kv, rotary = variant[1] }):to("f64")
+        local m =
+          nn.CausalSelfAttention(16, 4, { num_kv_heads = kv, rotary = variant[1] }):to("f64")
         agree(m, grouped(m.qkv.weight, m.qkv.bias, m.proj, 4, kv, variant[2]),
           flame.randn({ 2, 5, 16 }, F64))
       end
@@ -92,7 +93,8 @@ describe("options of attention", function()
     local x = flame.randn({ 1, 3, 8 }, F64)
     for _, m in ipairs {
       nn.CausalSelfAttention(8, 2, { num_kv_heads = 1, rotary = true }),
-      nn.TransformerBlock(8, 2, { num_kv_heads = 1, rotary = { interleaved = true }, causal = true }),
+      nn.TransformerBlock(8, 2,
+        { num_kv_heads = 1, rotary = { interleaved = true }, causal = true }),
     } do
       m = m:to("f64")
       for _, w in ipairs(m:parameters()) do

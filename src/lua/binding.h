@@ -348,6 +348,10 @@ void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables 
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
+/* Userdata of one kind: mark, an address of its own, is a key of their metatable (on top for the
+** first). The block of the userdata at i, NULL: it is not of that kind. */
+void fl_lua_mark(lua_State *L, const void *mark);
+void *fl_lua_marked(lua_State *L, int i, const void *mark);
 
 enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD,
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,

@@ -258,8 +258,11 @@ static void crew_end(fl_crew *q) {
 
 void fl_crews_end(fl_lua *b) { while (b->crews) crew_end(b->crews); }
 
+static const char crew_mark;
+
 static int crew_gc(lua_State *L) {
-  fl_crew **slot = (fl_crew **)lua_touserdata(L, 1);
+  fl_crew **slot = fl_lua_marked(L, 1, &crew_mark);
+  if (!slot) return fl_lua_fail(L, "loader", "need a crew, got %s", luaL_typename(L, 1));
   if (*slot && self_of(L)->c) crew_end(*slot);
   *slot = NULL;
   return 0;
@@ -306,7 +309,8 @@ static int crew_open(lua_State *L) {
   if (b->c == NULL) return fl_lua_raise(L, b);
   fl_crew **slot = (fl_crew **)lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;
-  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 2);
+  fl_lua_mark(L, &crew_mark);
   fl_push_closure(L, b, crew_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
@@ -325,7 +329,8 @@ static int crew_open(lua_State *L) {
 }
 
 static fl_crew *crew_at(lua_State *L) {
-  fl_crew *q = *(fl_crew **)lua_touserdata(L, 1);
+  fl_crew **slot = fl_lua_marked(L, 1, &crew_mark), *q = slot ? *slot : NULL;
+  if (!slot) fl_lua_fail(L, "loader", "need a crew, got %s", luaL_typename(L, 1));
   if (!q) fl_lua_fail(L, "loader", "its workers have ended");
   if (q->pid != getpid()) fl_lua_fail(L, "loader", "its workers are another process's");
   return q;

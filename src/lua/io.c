@@ -55,10 +55,13 @@ static int holder_gc(lua_State *L) {
   return 0;
 }
 
+static const char holder_mark;
+
 static holder *holder_new(lua_State *L, void (*close)(void *)) {
   holder *h = (holder *)lua_newuserdatauv(L, sizeof *h, 1);
   memset(h, 0, sizeof *h);
-  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 2);
+  fl_lua_mark(L, &holder_mark);
   fl_push_closure(L, self_of(L), holder_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
@@ -345,13 +348,18 @@ static int io_open_at(lua_State *L) {
 
 /* (file, offset, n) -> n bytes at the offset */
 static int io_read_at(lua_State *L) {
-  holder *h = (holder *)lua_touserdata(L, 1);
+  fl_lua *b = self_of(L);
+  holder *h = fl_lua_marked(L, 1, &holder_mark);
   const int64_t offset = luaL_checkinteger(L, 2), n = luaL_checkinteger(L, 3);
-  fl_error_clear(&self_of(L)->c->err);
+  if (!h || h->close != close_reader) return fl_lua_fail(L, "load", "need an open file");
+  if (offset < 0 || n < 0 || n > h->of.in.size || offset > h->of.in.size - n)
+    return fl_lua_fail(L, "load", "%lld bytes from byte %lld on, the file has %lld", (long long)n,
+                       (long long)offset, (long long)h->of.in.size);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_error_clear(&b->c->err);
   luaL_Buffer out;
   char *room = luaL_buffinitsize(L, &out, (size_t)n);
-  if (fl_reader_at(&h->of.in, offset, room, (size_t)n) != FLAME_OK)
-    return fl_lua_raise(L, self_of(L));
+  if (fl_reader_at(&h->of.in, offset, room, (size_t)n) != FLAME_OK) return fl_lua_raise(L, b);
   luaL_pushresultsize(&out, (size_t)n);
   return 1;
 }

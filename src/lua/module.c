@@ -19,6 +19,18 @@ void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
   lua_pushcclosure(L, f, 2);
 }
 
+void fl_lua_mark(lua_State *L, const void *mark) {
+  lua_pushboolean(L, 1);
+  lua_rawsetp(L, -2, mark);
+}
+
+void *fl_lua_marked(lua_State *L, int i, const void *mark) {
+  if (lua_type(L, i) != LUA_TUSERDATA || !lua_getmetatable(L, i)) return NULL;
+  const int ours = lua_rawgetp(L, -1, mark) != LUA_TNIL;
+  lua_pop(L, 2);
+  return ours ? lua_touserdata(L, i) : NULL;
+}
+
 /* ---- collector ---------------------------------------------------------------------------- */
 /* Each in whatever mode the host runs; when they are due, engine/collect.c says. */
 /* Lua tells its mode only to who sets it. The mode that it was in last is set, which does nothing;
