@@ -3,17 +3,12 @@
 -- Of data with mean M and deviation S, x(t) = a x + s e is normal with mean a M and variance
 -- v = a² S² + s²; so the best predictions are linear in x(t), and the way without noise leads from
 -- a M + z sqrt(v) to M + S z: what a sampler is compared with, and its order seen.
-require "spec.support.helper"
 local flame = require "flame"
 local diffusion = require "flame.diffusion"
 
 local M <const>, S <const> = 1.5, 0.5
 local F64 <const> = { dtype = "f64" }
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 --- The best network for the data above: what it predicts at times t (batch).
 local function best(schedule, prediction)
