@@ -307,6 +307,8 @@ void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);
 void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
+/* At "__launch_bounds__", takes it with its (…): threads per block; 0: no constant says it. */
+int32_t fl_decl_bounds(fl_front *p);
 
 /* ---- device.c, overload.c: functions that are inlined; template.c;
 ** ---- member.c: structs with functions, lambdas */
