@@ -429,7 +429,7 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
 /* A function of the language itself has that name: a user's of other types stands beside it. */
 static int is_built_in(const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5)) ||
-         (t->n > 6 && !memcmp(t->text, "atomic", 6)) || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+         fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
 /* The function that the call at the tokens means, called. *other: it means a

@@ -502,6 +502,7 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
 int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);

@@ -43,11 +43,15 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+int fl_atomic_known(const fl_ktok *t) {
   fl_ktok base = *t;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
-  const int op = lookup(&base, atomics, FL_KA_COUNT);
+  return lookup(&base, atomics, FL_KA_COUNT);
+}
+
+int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+  const int op = fl_atomic_known(t);
   if (op < 0) return 0;
   *out = fl_val_none();
   const int unused = p->statement_call == p->at - 1;
