@@ -5,7 +5,8 @@
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
 ** - A cell stands for one element of global or shared memory: its last writer, and the last two
-**   threads that changed it atomically and that read it. Cell and element are looked at and changed under the cell's lock, so both sides
+**   threads that changed it atomically and that read it. Cell and element are looked at and
+**   changed under the cell's lock, so both sides
 **   of a race are seen, whichever comes first.
 ** - Who of the two came "later" is told by counting the accesses of each thread, which is the
 **   order of lockstep. Of all faults the record keeps that of the lowest block, then line, then

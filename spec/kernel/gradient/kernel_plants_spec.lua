@@ -107,8 +107,9 @@ __global__ void k(const float *x, float *y, int n) {
     y[i] = x[i];
   }
 }]=] },
-  { "a plain value of a sum by atomics", "race: atomic change of index 0 of 's' (1 element) by thread (1, 0, 0) of " ..
-    "block (0, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 4, with no barrier", [=[
+  { "a plain value of a sum by atomics",
+    "race: atomic change of index 0 of 's' (1 element) by thread (1, 0, 0) " ..
+    "of block (0, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 4, with no barrier", [=[
 __global__ void k(const float *x, float *y, int n) {
   __shared__ float s;
   int i = threadIdx.x;
@@ -117,15 +118,17 @@ __global__ void k(const float *x, float *y, int n) {
   __syncthreads();
   if (i == 0) y[0] = s;
 }]=] },
-  { "a sum by atomics that its last thread reads", "race: read of index 1 of 'y' (100 elements) by thread (127, 0, 0) of " ..
-    "block (0, 0, 0), but thread (126, 0, 0) of block (0, 0, 0) changed it atomically at line 3", [=[
+  { "a sum by atomics that its last thread reads",
+    "race: read of index 1 of 'y' (100 elements) by thread (127, 0, 0) " ..
+    "of block (0, 0, 0), but thread (126, 0, 0) of block (0, 0, 0) changed it atomically at line 3", [=[
 __global__ void k(const float *x, float *y, int n) {
   int i = threadIdx.x;
   atomicAdd(&y[1], x[i % n]);
   if (i == 127)
     y[2] = y[1];                                                    // HERE
 }]=] },
-  { "a plain write into a loop around atomicCAS", "race: write of index 0 of 's' (1 element) by thread (9, 0, 0)", [=[
+  { "a plain write into a loop around atomicCAS",
+    "race: write of index 0 of 's' (1 element) by thread (9, 0, 0)", [=[
 __global__ void k(const float *x, float *y, int n) {
   int i = threadIdx.x;
   __shared__ float s;

@@ -173,6 +173,7 @@ struct fl_symbol {
 /* ---- the parser ------------------------------------------------------------------------------ */
 
 enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
+enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
 typedef struct fl_front {

@@ -7,7 +7,8 @@
 **
 ** - A kernel never touches memory outside its arguments, and what is certainly wrong ends the
 **   launch whatever the checks: an index out of range, a barrier that not all threads reach, a
-**   shuffle from a lane that is not there, a failed assert, a thread's step limit. The rest is found where 'checks' asks for it.
+**   shuffle from a lane that is not there, a failed assert, a thread's step limit. The rest
+**   is found where 'checks' asks for it.
 ** - The first fault of the lowest block is reported, the same with any number of threads:
 **   reports of several workers are joined by fl_lane_report_join.
 ** - Lockstep gives kernels with races one of the results that they may have: FL_LANE_RACE says

@@ -3,7 +3,8 @@
 ** zero. Two accesses of different threads to one element, at least one a write, are a race
 ** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; threads of
 ** two blocks have none. Atomics do not race with each other, nor with loads that only guess what
-** an atomicCAS will find (facts/guess.h); nor do writes of a value that is there already. A kernel with fences (__threadfence) may order blocks by hand: accesses of
+** an atomicCAS will find (facts/guess.h); nor do writes of a value that is there already.
+** A kernel with fences (__threadfence) may order blocks by hand: accesses of
 ** different blocks are then left alone.
 */
 #include "kernel/lanes/lane_state.h"
