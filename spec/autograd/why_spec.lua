@@ -3,7 +3,9 @@ local flame = require "flame"
 
 local function leaf() return flame.ones(2, { requires_grad = true }) end
 --- The line of the code that calls this, as messages name it.
-local function here(back) return ("why_spec.lua:%d"):format(debug.getinfo(2, "l").currentline - (back or 0)) end
+local function here(back)
+  return ("why_spec.lua:%d"):format(debug.getinfo(2, "l").currentline - (back or 0))
+end
 local function has(text, ...)
   for _, part in ipairs { ... } do
     assert.is_true(text:find(part, 1, true) ~= nil, text .. "\n  has not: " .. part)
@@ -48,13 +50,15 @@ describe("an untracked value", function()
   it("that a backward made is named as such", function()
     local w = leaf()
     w:square():sum():backward()
-    has(message(function() w.grad:sum():backward() end), "made by a backward at", "without create_graph")
+    has(message(function() w.grad:sum():backward() end),
+      "made by a backward at", "without create_graph")
     assert.equal("nothing is missing: it has a gradient", w:why())
   end)
   it("is explained by register_hook and retain_grad", function()
     local y = leaf():detach()
     local at = here(1)
-    has(message(y.register_hook, y, print), "x is not tracked, and gets no gradient: detached at", at)
+    has(message(y.register_hook, y, print),
+      "x is not tracked, and gets no gradient: detached at", at)
     has(message(y.retain_grad, y), "x is not tracked: detached at", at)
   end)
   it("that a reset forgot, and one that was freed, are named", function()
@@ -80,7 +84,8 @@ describe("gradients", function()
     local d = v:detach()
     local at = here(1)
     local y = (w * d):sum()
-    has(message(y.gradients, y, { w, v }), "input 2 is not on a path to the result: detached at", at,
+    has(message(y.gradients, y, { w, v }),
+      "input 2 is not on a path to the result: detached at", at,
       "allow_unused = true skips it")
     assert.equal("allow_unused = true skips it", flame.last_error().hint)
     assert.same({ 1, 1 }, y:gradients({ w })[w]:totable())
@@ -92,12 +97,14 @@ describe("gradients", function()
     local at = here(1)
     local n = flame.no_grad(function() return h * 3 end)
     local other = here(1)
-    has(message(function() return (w * d + n):sum():gradients({ v }) end), "never used in it, or lost in what was ",
+    has(message(function() return (w * d + n):sum():gradients({ v }) end),
+      "never used in it, or lost in what was ",
       "detached at", at, "made under no_grad at", other)
   end)
   it("says never used where nothing in the graph was lost", function()
     local w, v = leaf(), leaf()
-    has(message(function() return w:sum():gradients({ v }) end), "to the result: never used in it; allow")
+    has(message(function() return w:sum():gradients({ v }) end),
+      "to the result: never used in it; allow")
     has(message(flame.autograd.grad, w:sum(), v), "to the result: never used in it; allow")
   end)
   it("tells a nil of a function from a missing path", function()
@@ -111,7 +118,8 @@ describe("gradients", function()
     local a, b = leaf(), leaf()
     local g, of = a:sum():gradients({ a }), here()
     local h, other = b:sum():gradients({ b }), here()
-    has(message(function() return g[b] end), "not asked for in this call (this is the map of ", of, other)
+    has(message(function() return g[b] end),
+      "not asked for in this call (this is the map of ", of, other)
     assert.is_not_nil(h[b])
   end)
 end)

@@ -134,8 +134,8 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
       return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
                      "second backward: what this graph had saved is freed%s" FL_DO
                      "; pass {retain_graph = true} to the first",
-                     fl_why_place(w->c, " by the first, at ", fl_walk_site(w->c, n->entry->walk >> 1),
-                                  place));
+                     fl_why_place(w->c, " by the first, at ",
+                                  fl_walk_site(w->c, n->entry->walk >> 1), place));
     }
     for (int i = 0; i < n->nin; i++) {
       if (tracked_input(n, i) && !visit(w, n->in[i])) return no_memory(w);

@@ -29,8 +29,8 @@ static int g_backward(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where unreached.
-** seeds may be nil. For core_grad.lua, which makes the map. */
+/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where
+** unreached. seeds may be nil. For core_grad.lua, which makes the map. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -542,6 +542,6 @@ static int g_snapshot(lua_State *L) {
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
   { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
-  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
-  { "here", g_here, 0 }, { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
+  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
+  { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };

@@ -11,8 +11,9 @@
 
 struct fl_entry {
   int32_t refs;                 /* nodes it hangs on: 1 but for leaves */
-  uint32_t walk;                /* leaf, retain_grad: the last backward that came here, doubled, + 1
-                                ** if it brought a gradient; spent: the walk that freed it, doubled */
+  uint32_t walk;                /* leaf, retain_grad: the last backward that came here, doubled,
+                                ** + 1 if it brought a gradient; spent: the one that freed it,
+                                ** doubled */
   int64_t sequence;             /* order of recording */
   uint8_t leaf;
   uint8_t spent;                /* freed by a backward: walking it again is an error */

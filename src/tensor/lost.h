@@ -24,7 +24,9 @@ static inline uint32_t fl_lost(fl_lost_reason reason, uint32_t site, int op) {
   return (site & ((1u << FL_LOST_SITE_BITS) - 1)) | (uint32_t)reason << FL_LOST_SITE_BITS |
          (uint32_t)op << (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS);
 }
-static inline uint32_t fl_lost_site(uint32_t lost) { return lost & ((1u << FL_LOST_SITE_BITS) - 1); }
+static inline uint32_t fl_lost_site(uint32_t lost) {
+  return lost & ((1u << FL_LOST_SITE_BITS) - 1);
+}
 static inline fl_lost_reason fl_lost_why(uint32_t lost) {
   return (fl_lost_reason)(lost >> FL_LOST_SITE_BITS & ((1u << FL_LOST_REASON_BITS) - 1));
 }
