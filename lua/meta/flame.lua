@@ -15060,6 +15060,10 @@ function flame.warmup(list) end
 function flame.where(condition) end
 Tensor.where = flame.where
 
+--- why x has no gradient: not tracked, lost at a line, not a leaf, not reached, cleared, freed
+---@return string
+function Tensor:why() end
+
 ---@class flame.options.xlog1py
 ---@field y? flame.Tensor|number
 
