@@ -165,3 +165,38 @@ describe("x:why() of a leaf", function()
     assert.same({ 3, 3 }, v.grad:totable())
   end)
 end)
+
+describe("a gradient that the script gives", function()
+  it("has a value for each tensor of forward, an explicit nil among them", function()
+    local function of(backward)
+      local f = flame.func { name = "mine", backward = backward,
+        forward = function(_, a, b) return a * b end }
+      local a, b = leaf(), leaf()
+      f(a, b):sum():backward()
+      return a.grad, b.grad
+    end
+    has(message(of, function(_, g) return g end),
+      "mine: backward gave 1 values, forward has 2 tensors" ..
+      ": return one for each, nil where there is no gradient")
+    assert.equal("return one for each, nil where there is no gradient", flame.last_error().hint)
+    has(message(of, function() end), "mine: backward gave 0 values")
+    local ga, gb = of(function(_, g) return g, nil end)
+    assert.same({ 1, 1 }, ga:totable())
+    assert.is_nil(gb)
+  end)
+  it("of a kernel's vjp reaches to the last tensor", function()
+    local function of(vjp)
+      local k = flame.kernel({ source = [[__global__ void two(float *y, const float *a, const float *b, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a[i] * b[i]; }]],
+        vjp = vjp })
+      local a, b = leaf(), leaf()
+      k(a, b, 2):sum():backward()
+      return a.grad, b.grad
+    end
+    has(message(of, function(g) return g end),
+      "two: vjp: gave 1 values, the last tensor is argument 2")
+    local ga, gb = of(function(g) return g, nil end)
+    assert.same({ 1, 1 }, ga:totable())
+    assert.is_nil(gb)
+  end)
+end)
