@@ -13,7 +13,7 @@ local refused = require("spec.support.helper").raises
 --- The best network for the data above: what it predicts at times t (batch).
 local function best(schedule, prediction)
   return function(x, t)
-    local share = schedule.alphas_cumprod:index_select(1, t):to(x.device)
+    local share = schedule.alphas_cumprod:to(t.device):index_select(1, t):to(x.device)
     local a, s = share:sqrt():unsqueeze(2), (1 - share):sqrt():unsqueeze(2)
     local v = a * a * S ^ 2 + s * s
     local clean, noise = (x - a * M) * a * S ^ 2 / v + M, (x - a * M) * s / v
