@@ -13,15 +13,16 @@ def("equal(x: T, other: T) -> bool", function(a, b)
 end)
 --- Where two differ most, of those elements that are not close, and by how much.
 local function difference(a, b, close)
-  local apart = (a - b):abs()
+  local apart = (a:detach():double() - b:detach():double()):abs()   -- no unsigned number wraps
   apart = flame.where(apart:isnan(), math.huge, apart):masked_fill(close, -1)
   local flat, at = (apart:reshape(-1):argmax():item()) - 1, {}
   local shape = close.shape
   a, b = a:expand(shape):reshape(-1), b:expand(shape):reshape(-1)
   local x, y, rest = a[flat + 1]:item(), b[flat + 1]:item(), flat
   for d = #shape, 1, -1 do at[d], rest = rest % shape[d] + 1, rest // shape[d] end
-  return ("%d of %d elements differ, most at (%s): %.9g and %.9g, by %.3g"):format(
-    close:logical_not():sum():item(), close:numel(), table.concat(at, ", "), x, y, math.abs(x - y))
+  local place = #at > 0 and (" at (%s)"):format(table.concat(at, ", ")) or ""
+  return ("%d of %d elements differ, most%s: %.9g and %.9g, by %.3g"):format(
+    close:logical_not():sum():item(), close:numel(), place, x, y, math.abs(x - y))
 end
 --- Is |x - other| <= atol + rtol |other| everywhere? If not, the second result says where and by
 --- how much, so assert(x:allclose(y)) does.

@@ -58,5 +58,10 @@ describe("allclose", function()
       select(2, flame.tensor({ 1, NAN }):allclose(flame.ones(2))):gsub("%-nan", "nan"), 1, true)
     assert.matches("3 of 3 elements differ, most at (1): 3 and 2",
       select(2, flame.tensor(3):allclose(flame.full({ 3 }, 2))), 1, true)
+    local u8 = { dtype = "u8" }
+    assert.equal("2 of 2 elements differ, most at (2): 10 and 15, by 5",
+      select(2, flame.tensor({ 1, 10 }, u8):allclose(flame.tensor({ 3, 15 }, u8))))
+    assert.equal("1 of 1 elements differ, most: 1 and 2, by 1",
+      select(2, flame.tensor(1.0):allclose(flame.tensor(2.0))))
   end)
 end)
