@@ -245,7 +245,6 @@ flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
   s->cu = cu;
   s->ordinal = ordinal;
   s->pid = getpid();
-  s->sync_each = fl_env_int(FL_ENV_DEBUG_CUDA) || fl_env_lists(FL_ENV_FLAME_CHECK, "sync");
   fl_disk_open(&s->disk, s->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
   flame_status e = find_device(s);
   if (e == FLAME_OK) e = fl_cuda_enter(s);

@@ -69,7 +69,7 @@ static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
   void *p = d->table->alloc(d, bytes);
-  if (p || c->dead) return p;
+  if (p || fl_is_lost(c, device)) return p;
   fl_engine_collect(c);
   fl_engine_drop_arena(c, device);
   d->table->trim(d);
@@ -141,11 +141,23 @@ static flame_status check_environment(flame_context *c) {
   return FLAME_OK;
 }
 
+static unsigned checks_of_environment(const flame_context *c) {
+  static const struct { const char *word; unsigned check; } known[] = {
+    { "bounds", FL_LANE_BOUNDS }, { "race", FL_LANE_RACE }, { "uninit", FL_LANE_UNINIT } };
+  unsigned checks = 0;
+  for (int i = 0; i < 3; i++)
+    if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, known[i].word)) checks |= known[i].check;
+  return checks;
+}
+
+void fl_engine_debug_cuda(flame_context *c, int on) {
+  c->sync_each = on != 0;
+  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on ? FL_LANE_BOUNDS : 0));
+}
+
 static void configure_checks(flame_context *c) {
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA))
-    c->kernel_checks |= FL_LANE_BOUNDS;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
+  fl_engine_debug_cuda(c, fl_env_int(FL_ENV_DEBUG_CUDA) ||
+                          fl_env_lists(FL_ENV_FLAME_CHECK, "sync"));
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
 }
 

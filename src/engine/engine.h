@@ -37,6 +37,9 @@ typedef struct fl_engine {
                                                   ** largest GPU in use */
 } fl_engine;
 
+/* The debug switch of CUDA: launches are waited for, and user kernels' indices checked. FLAME_CHECK
+** keeps its own checks when it is off. */
+void fl_engine_debug_cuda(flame_context *c, int on);
 /* opens at first use; NULL: error kept */
 fl_device *fl_engine_device(flame_context *c, int index);
 /* "cpu", "cuda", "cuda:1"; -1: error kept */

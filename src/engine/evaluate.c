@@ -417,8 +417,20 @@ static int pending_on(const flame_context *c, int device) {
   return 0;
 }
 
-static flame_status check_alive(flame_context *c) {
-  return c->dead ? (c->err.code ? c->err.code : FLAME_DEVICE_LOST) : FLAME_OK;
+static flame_status check_alive(flame_context *c, int device) {
+  if (!fl_is_lost(c, device)) return FLAME_OK;
+  if (c->err.code == FLAME_OK) c->err = c->lost;
+  return FLAME_DEVICE_LOST;
+}
+
+/* What was still to be computed on a lost device. */
+static void fail_lost(flame_context *c, int device) {
+  char why[600];
+  fl_error_text(&c->lost, why, sizeof why);
+  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+    fl_node *n = c->win.nodes.at[i];
+    if (n && n->state == FL_PENDING && n->device == device) fl_node_fail(n, why, 0);
+  }
 }
 
 /* After a failed check the values that do not rest on it are still to be run. Each failure is
@@ -442,11 +454,12 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
 }
 
 flame_status fl_evaluate_all(flame_context *c) {
-  flame_status s = check_alive(c);
-  if (s != FLAME_OK || c->win.live == 0) return s;
+  flame_status s = FLAME_OK;
+  if (c->win.live == 0) return s;
   fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
+    if (fl_is_lost(c, d)) fail_lost(c, d);
     if (!pending_on(c, d)) continue;
     const flame_status e = run_window(c, d, &effects);
     if (s == FLAME_OK) s = e;
@@ -472,7 +485,7 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
 
 flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (n->state != FL_PENDING) return state_of(c, n);
-  flame_status s = check_alive(c);
+  flame_status s = check_alive(c, n->device);
   if (s != FLAME_OK) return s;
   fl_node_hold(n);
   const fl_error before = c->err;
@@ -481,14 +494,15 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (n->state != FL_PENDING) s = FLAME_OK;
   else if (c->cut) s = run_with_retry(c, n->device, &n, 1, &effects);
   else s = run_window(c, n->device, &effects);
-  if (s != FLAME_OK && !effects && n->state == FL_PENDING && s != FLAME_INTERRUPTED && !c->dead) {
+  const int stopped = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device);
+  if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
     c->err = before;                       /* the rest may be impossible: this alone, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s != FLAME_OK && n->state == FL_STORED && s == FLAME_BAD_VALUE) {
     c->err = before;                       /* another value's fault: told when that is read */
   }
   fl_window_compact(c);
-  s = s == FLAME_INTERRUPTED || c->dead ? s : state_of(c, n);
+  s = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device) ? s : state_of(c, n);
   fl_node_drop(n);
   return s;
 }

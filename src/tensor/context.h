@@ -77,7 +77,7 @@ typedef struct flame_context {
                                  ** are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
-  uint8_t dead;                  /* a device was lost: 'lost' says how, for ever */
+  uint32_t dead;                 /* bit d: device d was lost. 'lost' says how the first was */
   fl_error lost;
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t walking;               /* backward walks under way: they hold nodes that no
@@ -86,6 +86,7 @@ typedef struct flame_context {
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
+  uint8_t sync_each;             /* the debug switch: wait after each launch (fl_engine_debug_cuda) */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
@@ -105,6 +106,9 @@ typedef struct flame_context {
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* Was the device lost? Then whatever needs it fails with the first cause; the others go on. */
+static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }
 
 /* Before a new path through the graph: the host's collector does not know it. */
 static inline void fl_anchor(flame_context *c) {

@@ -29,7 +29,7 @@ flame_status fl_node_raise(const fl_node *n) {
     text = colon + 2;
   }
   if (c->err.code == FLAME_OK) c->err.site = n->failed_site;
-  return FL_FAIL(c, FLAME_BAD_VALUE, op, "%s", text);
+  return FL_FAIL(c, fl_is_lost(c, n->device) ? FLAME_DEVICE_LOST : FLAME_BAD_VALUE, op, "%s", text);
 }
 
 /* An input without a value to come: its failure is the failure of what reads it. */
@@ -47,12 +47,13 @@ static void *no_memory(flame_context *c) {
   return NULL;
 }
 
-/* May this call record? Room in the window and in the scope is made before anything.
+/* May this call record a node of the device? Room in the window and in the scope is made before anything.
 ** A layout that could not be made is the caller's way to run out of memory. */
-static int may_record(flame_context *c, const fl_layout *shape) {
+static int may_record(flame_context *c, int device, const fl_layout *shape) {
   assert(!c->evaluating);
-  if (c->dead && c->err.code == FLAME_OK) c->err = c->lost;
-  if (c->dead || c->err.code == FLAME_INTERRUPTED) return 0;
+  const int lost = fl_is_lost(c, device);
+  if (lost && c->err.code == FLAME_OK) c->err = c->lost;
+  if (lost || c->err.code == FLAME_DEVICE_LOST || c->err.code == FLAME_INTERRUPTED) return 0;
   if (!shape) {
     no_memory(c);
     return 0;
@@ -106,7 +107,7 @@ static void enter_window(flame_context *c, fl_node *n) {
 
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
-  int ok = may_record(c, shape);
+  int ok = may_record(c, device, shape);
   for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(in[i]);
   if (!ok) {
     fl_layout_release(&c->layouts, shape);
@@ -186,7 +187,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
 fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
                       int64_t offset, const fl_attr *how, int track) {
   flame_context *c = parent->ctx;
-  if (!may_record(c, shape ? layout : NULL) || !usable(parent)) {
+  if (!may_record(c, parent->device, shape ? layout : NULL) || !usable(parent)) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
     return NULL;
@@ -199,7 +200,7 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
 }
 
 fl_node *fl_node_number(flame_context *c, int isint, fl_scalar v) {
-  if (!may_record(c, c->scalar_shape)) return NULL;
+  if (!may_record(c, 0, c->scalar_shape)) return NULL;
   fl_node *n = born(c, FL_OP_fill, isint ? FLAME_I64 : FLAME_F32, c->default_device,
                     fl_layout_retain(c->scalar_shape), fl_layout_retain(c->scalar_shape));
   if (!n) return NULL;
@@ -213,7 +214,7 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
                         int64_t offset) {
   fl_layout *shape = NULL;
   fl_node *n = NULL;
-  if (buf && may_record(c, layout)) {
+  if (buf && may_record(c, buf->device, layout)) {
     shape = layout->contiguous
               ? fl_layout_retain(layout)
               : fl_layout_of(&c->layouts, layout->rank, layout->size, NULL);

@@ -301,7 +301,7 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
   option[n++] = ours[0];
   option[n++] = "-default-device";
   n += fl_include_options(option + n, path);
-  if (s->sync_each) option[n++] = "-lineinfo";
+  if (s->ctx->sync_each) option[n++] = "-lineinfo";
   for (int32_t i = 0; i < u->noption && n < most; i++) option[n++] = u->option[i];
   return n;
 }

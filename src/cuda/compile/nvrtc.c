@@ -41,7 +41,7 @@ void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVR
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
   option[n++] = "--ptxas-options=-v";               /* the log tells what was spilled */
-  if (s->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
+  if (s->ctx->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
   option[n] = NULL;
 }
 

@@ -47,14 +47,12 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   const char *name = fl_cuda_error_name(s->cu, r), *text = fl_cuda_error_text(s->cu, r);
   if (is_sticky(r)) {
     snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s",
-             s->ordinal, name, text, call, s->sync_each ? "" : "; the fault may be of earlier work"
+             s->ordinal, name, text, call, s->ctx->sync_each ? "" : "; the fault may be of earlier work"
              FL_DO ": run with DEBUG_CUDA=1 to find it");
     s->dead = 1;
-    s->ctx->dead = 1;
-    fl_error *lost = &s->ctx->lost;
-    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
-    if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
-    return FLAME_DEVICE_LOST;
+    s->ctx->dead |= 1u << (s->ordinal + 1);
+    fl_fail(&s->ctx->lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    return fl_cuda_lost(s);
   }
   const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
     : r == FL_CU_NO_DEVICE || r == FL_CU_INVALID_DEVICE || r == FL_CU_DRIVER_MISMATCH ||
@@ -168,7 +166,7 @@ flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3]
     e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0],
                                              block[1], block[2], shared, s->stream, params, NULL),
                       "cuLaunchKernel");
-  if (e != FLAME_OK || !s->sync_each) return e;
+  if (e != FLAME_OK || !s->ctx->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
 }
 

@@ -84,7 +84,7 @@ typedef struct fl_cuda {
   fl_cu_event done;               /* for fl_cuda_wait_all */
   int ordinal, arch, multiprocessors, driver_version;
   pid_t pid;                      /* that opened it: a fork may not use it */
-  uint8_t dead, sync_each;
+  uint8_t dead;
   uint8_t left;                   /* a wait was interrupted: what is queued may never end */
   char name[96];
   char cause[400];                /* dead: the first cause */
