@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-fake_state fake = { .capacity = 1ll << 30, .devices = 1 };
+fake_state fake = { .capacity = 1ll << 30, .devices = 1, .version = 13000, .arch = 90, .nvrtc = 130 };
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;   /* compile threads */
 
 void fake_reset(void) {
-  fake_state f = { .capacity = 1ll << 30, .devices = 1, .contexts = fake.contexts,
+  fake_state f = { .capacity = 1ll << 30, .devices = 1, .version = 13000, .arch = 90, .nvrtc = 130,
+                   .contexts = fake.contexts,
                    .pushed = fake.pushed, .streams = fake.streams, .events = fake.events,
                    .blocks = fake.blocks, .bytes = fake.bytes, .pinned = fake.pinned,
                    .modules = fake.modules, .programs = fake.programs, .lt = fake.lt,
@@ -79,7 +80,7 @@ static void fake_delete(int64_t *count, void *p) {
 static char fake_context[1];
 
 static fl_cu_result fake_Init(unsigned flags) { (void)flags; return FL_CU_OK; }
-static fl_cu_result fake_DriverGetVersion(int *v) { *v = 13000; return FL_CU_OK; }
+static fl_cu_result fake_DriverGetVersion(int *v) { *v = fake.version; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGetCount(int *n) { *n = fake.devices; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGet(fl_cu_device *d, int i) { *d = i; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
@@ -88,8 +89,17 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 }
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
-  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : which == FL_CU_SHARED_OPTIN
+  *v = which == FL_CU_MAJOR ? fake.arch / 10 : which == FL_CU_MINOR ? fake.arch % 10 : which == FL_CU_SHARED_OPTIN
        ? 232448 : 132;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_DeviceTotalMem(size_t *bytes, fl_cu_device d) {
+  (void)d;
+  *bytes = (size_t)fake.capacity;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_DeviceGetPCIBusId(char *text, int size, fl_cu_device d) {
+  snprintf(text, (size_t)size, "0000:%02x:00.0", d);
   return FL_CU_OK;
 }
 static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
@@ -330,7 +340,22 @@ static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
 
 typedef struct fake_program { uint64_t hash; int bad; } fake_program;
 static fl_rtc_result fake_nvrtcVersion(int *major,
-                                       int *minor) { *major = 13; *minor = 0; return FL_RTC_OK; }
+                                       int *minor) {
+  *major = fake.nvrtc / 10;
+  *minor = fake.nvrtc % 10;
+  return FL_RTC_OK;
+}
+/* NVRTC 12 knew cards that 13 does not. */
+static const int fake_archs[] = { 50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120 };
+static fl_rtc_result fake_nvrtcGetNumSupportedArchs(int *n) {
+  *n = fake.nvrtc >= 130 ? 7 : 9;
+  return FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcGetSupportedArchs(int *archs) {
+  const int old = fake.nvrtc < 130;
+  memcpy(archs, fake_archs + (old ? 0 : 4), sizeof(int) * (old ? 9 : 7));
+  return FL_RTC_OK;
+}
 static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text,
                                              const char *name, int n,
                                              const char *const *headers, const char *const *names) {
@@ -657,4 +682,4 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
 }
 #include "fake_math.c"
 const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL };
+                                     fake_get_solver, NULL, NULL };
