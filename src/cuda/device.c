@@ -5,6 +5,7 @@
 */
 #include "cuda/cuda.h"
 #include "cuda/call/call.h"
+#include "cuda/driver/explain.h"
 #include "cuda/library/blas.h"
 #include "cuda/library/cudnn.h"
 #include "cuda/library/cufft.h"
@@ -189,6 +190,9 @@ static flame_status find_device(fl_cuda *s) {
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "no device cuda:%d, this machine has %d",
                    s->ordinal, n);
   CHECK(s->cu->DriverGetVersion(&s->driver_version), "cuDriverGetVersion");
+  char why[300];
+  if (!fl_cuda_fits_driver(s->driver_version, why, sizeof why))
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "%s", why);
   CHECK(s->cu->DeviceGet(&s->device, s->ordinal), "cuDeviceGet");
   CHECK(s->cu->DeviceGetName(s->name, (int)sizeof s->name, s->device), "cuDeviceGetName");
   CHECK(s->cu->DeviceGetAttribute(&major, FL_CU_MAJOR, s->device),
@@ -279,10 +283,11 @@ int fl_cuda_count(char *reason, size_t size) {
     call = "cuDeviceGetCount";
     r = cu->DeviceGetCount(&n);
   }
-  if (r != FL_CU_OK)
-    snprintf(reason, size, "%s: %s (%s)", call, fl_cuda_error_name(cu, r),
-             fl_cuda_error_text(cu, r));
-  else if (n == 0) snprintf(reason, size, "the NVIDIA driver sees no device");
+  int version = 0;
+  if (r != FL_CU_OK) fl_cuda_explain(cu, r, call, reason, size);
+  else if (n == 0) fl_cuda_explain_none(reason, size);
+  else if (cu->DriverGetVersion(&version) == FL_CU_OK &&
+           !fl_cuda_fits_driver(version, reason, size)) return 0;
   return r == FL_CU_OK ? n : 0;
 }
 

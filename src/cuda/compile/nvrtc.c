@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "cuda/compile/headers.h"
 #include "cuda/compile/module.h"
+#include "cuda/driver/explain.h"
 #include "cuda/text/text.h"
 #include <errno.h>
 #include <pthread.h>
@@ -30,6 +31,11 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
   if (r != FL_RTC_OK)
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "nvrtcVersion: %s",
                    rtc->nvrtcGetErrorString(r));
+  char why[300];
+  if (!fl_cuda_fits_arch(rtc, s->modules.rtc_major, s->modules.rtc_minor, s->arch, why, sizeof why) ||
+      !fl_cuda_fits_version(s->modules.rtc_major, s->modules.rtc_minor, s->driver_version, why,
+                            sizeof why))
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "cuda:%d: %s", s->ordinal, why);
   s->modules.rtc = rtc;
   return FLAME_OK;
 }
