@@ -3834,10 +3834,10 @@ function data.tokens(path) end
 ---@class flame.options.debug
 ---@field level? integer|boolean
 
---- prints plans and kernels as they are made; gives the level before
+--- a level prints plans and kernels as they are made, as FLAME_DEBUG; true: the debug switch of CUDA, as DEBUG_CUDA=1, false: off. Gives what was set before
 ---@param level? integer|boolean|flame.options.debug
----@overload fun(options: flame.options.debug): integer
----@return integer
+---@overload fun(options: flame.options.debug): integer|boolean
+---@return integer|boolean
 function flame.debug(level) end
 
 ---@class flame.options.default_device
