@@ -48,7 +48,35 @@ end
 -- What is looked at that a machine without a GPU does not need.
 local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true, cudnn = true,
   nccl = true, cache = true }
-local optional = { blas = true, cufft = true, cusolver = true, cudnn = true, nccl = true }
+local optional = { blas = true, cufft = true, cusolver = true, cublas = true, cudnn = true,
+  nccl = true }
+
+--- The lines of the block about CUDA: what is there, and what is wrong with its remedy.
+local function cuda_lines(deep)
+  local lines = {}
+  local function add(ok, text)
+    lines[#lines + 1] = (ok and "[CUDA Info] " or "[CUDA Warning] ") .. text
+  end
+  local blas
+  for _, fact in ipairs(internal.facts(deep)) do
+    if fact.name == "blas" then blas = "blas: " .. fact.text
+    else add(fact.ok, fact.name .. ": " .. fact.text) end
+  end
+  for i = 0, flame.cuda.count() - 1 do
+    local device = "cuda:" .. i
+    local ok, text = self_test(device)
+    add(ok, ok and device .. ": the self-test passed"
+      or device .. ": the self-test failed, " .. text
+      .. "; run flame-lua --doctor, and add this block to a report")
+  end
+  return lines, blas
+end
+
+--- The debug switch was set: the block goes to the standard error, once.
+function internal.debug_block()
+  if not io then return end
+  for _, line in ipairs((cuda_lines(false))) do io.stderr:write(line, "\n") end
+end
 
 --- Versions, devices with a self-test, memory and the settings in force, as text.
 function internal.info()
@@ -59,12 +87,9 @@ function internal.info()
   lines[#lines + 1] = available and ("cuda: %d device%s"):format(flame.cuda.count(),
     flame.cuda.count() == 1 and "" or "s")
     or ("cuda: none (%s)"):format(why)
-  for _, fact in ipairs(internal.facts(false)) do
-    if fact.ok then lines[#lines + 1] = fact.name .. ": " .. fact.text
-    elseif available and optional[fact.name] then
-      lines[#lines + 1] = fact.name .. ": missing, " .. fact.text
-    end
-  end
+  local about, blas = cuda_lines(available)
+  table.move(about, 1, #about, #lines + 1, lines)
+  lines[#lines + 1] = blas
   local live = flame.memory().live_tensors
   for _, device in ipairs(devices()) do
     local ok, text = self_test(device)

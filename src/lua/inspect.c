@@ -232,13 +232,21 @@ static int x_deterministic(lua_State *L) {
   return 1;
 }
 
-/* flame.debug(level | true | false) -> the level before. */
+/* flame.debug(level) -> the level before; (true | false): the switch of CUDA, as it was before. */
 static int x_debug(lua_State *L) {
-  fl_engine *e = (fl_engine *)context(L)->engine;
+  flame_context *c = context(L);
+  fl_engine *e = (fl_engine *)c->engine;
   fl_args(L);
+  if (lua_isboolean(L, 1)) {
+    const int before = c->sync_each, on = lua_toboolean(L, 1);
+    fl_engine_debug_cuda(c, on);
+    lua_settop(L, 0);
+    if (on && !before) fl_core_call(L, self_of(L), "debug_block");
+    lua_pushboolean(L, before);
+    return 1;
+  }
   const int before = e->debug;
-  if (lua_isboolean(L, 1)) e->debug = lua_toboolean(L, 1) ? 1 : 0;
-  else if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
+  if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
   lua_pushinteger(L, before);
   return 1;
 }
@@ -534,8 +542,9 @@ const fl_lua_reg fl_reg_inspect[] = {
     "kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's "
     "gradient in shared memory always do: k:report() names them",
     x_deterministic, 0 },
-  { ".debug(level?: int|bool) -> int\n"
-    "--- prints plans and kernels as they are made; gives the level before",
+  { ".debug(level?: int|bool) -> int|bool\n"
+    "--- a level prints plans and kernels as they are made, as FLAME_DEBUG; true: the debug switch "
+    "of CUDA, as DEBUG_CUDA=1, false: off. Gives what was set before",
     x_debug, 0 },
   { ".last_error() -> table\n"
     "--- {code =, op =, message =, hint =} of the last error",

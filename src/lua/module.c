@@ -472,6 +472,24 @@ static int build(lua_State *L) {
   return 1;
 }
 
+static fl_lua *state_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return b;
+}
+
+static int debug_block(lua_State *L) { return fl_core_call(L, state_of(L), "debug_block"); }
+
+/* The debug switch was set by the environment. Not in the states of a loader's workers. */
+static void show_debug_block(lua_State *L) {
+  const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (worker) return;
+  lua_pushcfunction(L, debug_block);
+  lua_call(L, 0, 0);
+}
+
 int luaopen_flame(lua_State *L) {
   luaL_checkversion(L);
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA) {
@@ -481,17 +499,11 @@ int luaopen_flame(lua_State *L) {
   }
   lua_pushcfunction(L, build);
   lua_call(L, 0, 1);
+  if (state_of(L)->c->sync_each) show_debug_block(L);
   return 1;
 }
 
 /* ---- for hosts ------------------------------------------------------------------------------- */
-static fl_lua *state_of(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
-  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  return b;
-}
-
 flame_context *flame_lua_context(lua_State *L) {
   const fl_lua *b = state_of(L);
   return b ? b->c : NULL;
