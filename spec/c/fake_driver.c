@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-fake_state fake = { .capacity = 1ll << 30, .devices = 1, .version = 13000, .arch = 90, .nvrtc = 130 };
+fake_state fake = { .capacity = 1ll << 30, .devices = 1,
+                    .version = 13000, .arch = 90, .nvrtc = 130 };
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;   /* compile threads */
 
 void fake_reset(void) {
@@ -89,7 +90,8 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 }
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
-  *v = which == FL_CU_MAJOR ? fake.arch / 10 : which == FL_CU_MINOR ? fake.arch % 10 : which == FL_CU_SHARED_OPTIN
+  *v = which == FL_CU_MAJOR ? fake.arch / 10 : which == FL_CU_MINOR ? fake.arch % 10
+       : which == FL_CU_SHARED_OPTIN
        ? 232448 : 132;
   return FL_CU_OK;
 }

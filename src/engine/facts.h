@@ -5,7 +5,7 @@
 
 /* Calls say for each fact. name: "driver", "nvrtc", …; ok: found; text: version, or what is wrong
 ** and what to do; a name may come twice, as "cuda:0" with a card and with what is wrong with it.
-** deep: also opens the libraries that a machine without a GPU does not need, and tries the cache. */
+** deep: also opens libraries that a machine without a GPU does not need, and tries the cache. */
 void fl_facts(flame_context *c, int deep,
               void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
 

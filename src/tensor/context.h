@@ -86,7 +86,7 @@ typedef struct flame_context {
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
-  uint8_t sync_each;             /* the debug switch: wait after each launch (fl_engine_debug_cuda) */
+  uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */

@@ -47,7 +47,7 @@ static void *no_memory(flame_context *c) {
   return NULL;
 }
 
-/* May this call record a node of the device? Room in the window and in the scope is made before anything.
+/* May this call record a node of the device? Room in the window and in the scope is made before.
 ** A layout that could not be made is the caller's way to run out of memory. */
 static int may_record(flame_context *c, int device, const fl_layout *shape) {
   assert(!c->evaluating);

@@ -134,11 +134,11 @@ static library libraries[LIBRARIES] = {
 static const char *driver_advice(void) {
   switch (fl_machine_kind()) {
     case FL_MACHINE_WSL:
-      return "no NVIDIA driver in WSL2" FL_DO ": install the NVIDIA driver in Windows, none here, and "
-             "look that /usr/lib/wsl/lib is there";
+      return "no NVIDIA driver in WSL2" FL_DO ": install the NVIDIA driver in Windows, none here, "
+             "and look that /usr/lib/wsl/lib is there";
     case FL_MACHINE_CONTAINER:
-      return "no NVIDIA driver in this container" FL_DO ": start it with the GPU, as docker run --gpus "
-             "all does, with the NVIDIA Container Toolkit on the host";
+      return "no NVIDIA driver in this container" FL_DO ": start it with the GPU, as docker run "
+             "--gpus all does, with the NVIDIA Container Toolkit on the host";
     default: return fl_machine_has("/proc/driver/nvidia/version")
       ? "the driver's kernel module is there, its library is not" FL_DO
         ": install the library (package libcuda1) of the same version"

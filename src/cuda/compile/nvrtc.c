@@ -32,9 +32,9 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "nvrtcVersion: %s",
                    rtc->nvrtcGetErrorString(r));
   char why[300];
-  if (!fl_cuda_fits_arch(rtc, s->modules.rtc_major, s->modules.rtc_minor, s->arch, why, sizeof why) ||
-      !fl_cuda_fits_version(s->modules.rtc_major, s->modules.rtc_minor, s->driver_version, why,
-                            sizeof why))
+  const int major = s->modules.rtc_major, minor = s->modules.rtc_minor;
+  if (!fl_cuda_fits_arch(rtc, major, minor, s->arch, why, sizeof why) ||
+      !fl_cuda_fits_version(major, minor, s->driver_version, why, sizeof why))
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "cuda:%d: %s", s->ordinal, why);
   s->modules.rtc = rtc;
   return FLAME_OK;

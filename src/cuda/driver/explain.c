@@ -43,7 +43,8 @@ const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r) {
   return cu->GetErrorString(r, &text) == FL_CU_OK && text ? text : "no description";
 }
 
-void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out, size_t size) {
+void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out,
+                     size_t size) {
   const char *name = fl_cuda_error_name(cu, r);
   if (r == FL_CU_NO_DEVICE) {
     const int n = snprintf(out, size, "%s: %s: ", call, name);
