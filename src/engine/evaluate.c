@@ -419,14 +419,14 @@ static int pending_on(const flame_context *c, int device) {
 
 static flame_status check_alive(flame_context *c, int device) {
   if (!fl_is_lost(c, device)) return FLAME_OK;
-  if (c->err.code == FLAME_OK) c->err = c->lost;
+  if (c->err.code == FLAME_OK) c->err = c->lost[device];
   return FLAME_DEVICE_LOST;
 }
 
 /* What was still to be computed on a lost device. */
 static void fail_lost(flame_context *c, int device) {
   char why[600];
-  fl_error_text(&c->lost, why, sizeof why);
+  fl_error_text(&c->lost[device], why, sizeof why);
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
     fl_node *n = c->win.nodes.at[i];
     if (n && n->state == FL_PENDING && n->device == device) fl_node_fail(n, why, 0);

@@ -90,8 +90,8 @@ typedef struct flame_context {
                                  ** are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
-  uint32_t dead;                 /* bit d: device d was lost. 'lost' says how the first was */
-  fl_error lost;
+  uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
+  fl_error lost[FL_MAX_DEVICES];
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */

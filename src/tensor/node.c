@@ -52,7 +52,7 @@ static void *no_memory(flame_context *c) {
 static int may_record(flame_context *c, int device, const fl_layout *shape) {
   assert(!c->evaluating);
   const int lost = fl_is_lost(c, device);
-  if (lost && c->err.code == FLAME_OK) c->err = c->lost;
+  if (lost && c->err.code == FLAME_OK) c->err = c->lost[device];
   if (lost || c->err.code == FLAME_DEVICE_LOST || c->err.code == FLAME_INTERRUPTED) return 0;
   if (!shape) {
     no_memory(c);

@@ -45,7 +45,7 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
              more ? more : "");
     s->dead = 1;
     s->ctx->dead |= 1u << (s->ordinal + 1);
-    fl_fail(&s->ctx->lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    fl_fail(&s->ctx->lost[s->ordinal + 1], FLAME_DEVICE_LOST, OP, "%s", s->cause);
     return fl_cuda_lost(s);
   }
   fl_cuda_explain(s->cu, r, call, why, sizeof why);
