@@ -19,14 +19,16 @@ static void tell_processes(const fl_teller *t, const char *label, const fl_nvml 
                            fl_ml_device card) {
   fl_ml_process p[64];
   fl_ml_memory m = { 0, 0, 0 };
-  unsigned n = 64;
+  unsigned n = 64, listed;
   char text[240];
-  if (!ml->nvmlDeviceGetMemoryInfo || ml->nvmlDeviceGetMemoryInfo(card, &m) != 0) return;
-  if (!ml->nvmlDeviceGetComputeRunningProcesses_v3 ||
-      ml->nvmlDeviceGetComputeRunningProcesses_v3(card, &n, p) != 0) n = 0;
+  if (!ml->nvmlDeviceGetMemoryInfo || ml->nvmlDeviceGetMemoryInfo(card, &m) != FL_ML_OK) return;
+  const fl_ml_status seen = ml->nvmlDeviceGetComputeRunningProcesses_v3
+    ? ml->nvmlDeviceGetComputeRunningProcesses_v3(card, &n, p) : FL_ML_TOO_SMALL + 1;
+  if (seen != FL_ML_OK && seen != FL_ML_TOO_SMALL) n = 0;
+  listed = seen == FL_ML_OK ? n : 0;               /* more than fit: their number is told alone */
   size_t at = (size_t)snprintf(text, sizeof text, "%.1f of %.1f GiB free, %u process%s on it",
                                (double)m.free / GIB, (double)m.total / GIB, n, n == 1 ? "" : "es");
-  for (unsigned i = 0; i < n && i < 4 && at < sizeof text; i++)
+  for (unsigned i = 0; i < listed && i < 4 && at < sizeof text; i++)
     at += (size_t)snprintf(text + at, sizeof text - at, "%s %u", i ? "," : ":", p[i].pid);
   if (m.free >= m.total / 8) fl_tell(t, label, 1, text);
   else {
@@ -42,14 +44,15 @@ static void tell_card(const fl_teller *t, const char *label, const fl_nvml *ml, 
   unsigned long long errors = 0;
   char text[240];
   if (!ml->nvmlDeviceGetHandleByPciBusId_v2 ||
-      ml->nvmlDeviceGetHandleByPciBusId_v2(bus, &card) != 0) return;
+      ml->nvmlDeviceGetHandleByPciBusId_v2(bus, &card) != FL_ML_OK) return;
   tell_processes(t, label, ml, card);
-  if (ml->nvmlDeviceGetMigMode && ml->nvmlDeviceGetMigMode(card, &mig, &next) == 0 && mig == 1)
+  if (ml->nvmlDeviceGetMigMode && ml->nvmlDeviceGetMigMode(card, &mig, &next) == FL_ML_OK &&
+      mig == FL_ML_MIG)
     fl_tell(t, label, 1, "in MIG mode: a process has one instance, with its part of the card" FL_DO
             "; choose another by CUDA_VISIBLE_DEVICES=MIG-… of nvidia-smi -L");
   if (ml->nvmlDeviceGetTotalEccErrors &&
-      ml->nvmlDeviceGetTotalEccErrors(card, FL_ML_UNCORRECTED, FL_ML_SINCE_BOOT, &errors) == 0 &&
-      errors > 0) {
+      ml->nvmlDeviceGetTotalEccErrors(card, FL_ML_UNCORRECTED, FL_ML_SINCE_LOAD,
+                                      &errors) == FL_ML_OK && errors > 0) {
     snprintf(text, sizeof text, "%llu memory errors that ECC could not correct since the driver was "
              "loaded" FL_DO "; end all programs on it and run nvidia-smi -r, and replace a card "
              "where they return", errors);
@@ -79,17 +82,10 @@ static void tell_device(const fl_teller *t, const fl_driver *cu, const fl_nvml *
   if (ml && cu->DeviceGetPCIBusId(bus, sizeof bus, d) == FL_CU_OK) tell_card(t, label, ml, bus);
 }
 
-static void tell_devices(const fl_teller *t, const fl_driver *cu, int n) {
-  const fl_nvml *ml = fl_cuda_libraries.ml(NULL);
-  if (ml && (!ml->nvmlInit_v2 || ml->nvmlInit_v2() != 0)) ml = NULL;
-  for (int i = 0; i < n; i++) tell_device(t, cu, ml, i);
-  if (ml && ml->nvmlShutdown) ml->nvmlShutdown();
-}
-
 /* ---- libraries ---- */
 
-static void tell_driver(const fl_teller *t) {
-  char text[500], place[400];
+static void tell_driver(const fl_teller *t, const fl_nvml *ml) {
+  char text[500], place[400], release[96] = "";
   const fl_driver *cu = fl_cuda_libraries.driver(NULL);
   const int found = fl_cuda_library_place("driver", place, sizeof place);
   const int n = fl_cuda_count(text, sizeof text);
@@ -99,8 +95,10 @@ static void tell_driver(const fl_teller *t) {
   }
   int version = 0;
   cu->DriverGetVersion(&version);
-  snprintf(text, sizeof text, "CUDA %d.%d, %d device%s, %s", version / 1000, version % 1000 / 10, n,
-           n == 1 ? "" : "s", place);
+  if (!ml || !ml->nvmlSystemGetDriverVersion ||
+      ml->nvmlSystemGetDriverVersion(release, sizeof release) != FL_ML_OK) release[0] = 0;
+  snprintf(text, sizeof text, "%s%sCUDA %d.%d, %d device%s, %s", release, *release ? ", " : "",
+           version / 1000, version % 1000 / 10, n, n == 1 ? "" : "s", place);
   fl_tell(t, "driver", 1, text);
 }
 
@@ -164,11 +162,15 @@ static void tell_large(const fl_teller *t) {
 void fl_facts_cuda(const fl_teller *t, int deep) {
   char text[400];
   const int n = fl_cuda_count(text, sizeof text);
-  tell_driver(t);
+  const fl_nvml *ml = n > 0 ? fl_cuda_libraries.ml(NULL) : NULL;
+  if (ml && (!ml->nvmlInit_v2 || ml->nvmlInit_v2() != FL_ML_OK)) ml = NULL;
+  tell_driver(t, ml);
   tell_compilers(t);
   if (deep || n > 0) {
     tell_math(t);
     tell_large(t);
   }
-  if (n > 0) tell_devices(t, fl_cuda_libraries.driver(NULL), n);
+  if (n > 0) tell_library(t, "nvml", "");
+  for (int i = 0; i < n; i++) tell_device(t, fl_cuda_libraries.driver(NULL), ml, i);
+  if (ml && ml->nvmlShutdown) ml->nvmlShutdown();
 }

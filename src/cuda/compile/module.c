@@ -332,14 +332,17 @@ static int digest(fl_cuda *s, fl_module *m) {
 /* The driver takes no image of this kind: which GPU it is, and what the image is for. */
 static flame_status no_image(fl_cuda *s, const fl_module *m, fl_cu_result r, const char *op) {
   const int arch = fl_cuda_image_arch(m->image, m->image_bytes), own = !m->user || !m->user->binary;
-  char made[32] = "another architecture or version";
+  char made[32] = "another architecture or version", driver[64];
   if (arch) snprintf(made, sizeof made, "sm_%d", arch);
+  snprintf(driver, sizeof driver, "install a driver of CUDA %d.%d or later", s->modules.rtc_major,
+           s->modules.rtc_minor);
+  const char *remedy = !own ? "compile it for this GPU, or give its source"
+    : arch && arch != s->arch ? "install the NVRTC of a newer CUDA toolkit" : driver;
   return FL_FAIL(s->ctx, own ? FLAME_NO_DEVICE : FLAME_BAD_ARGUMENT, op,
                  "no kernel image for this device (%s): GPU sm_%d, compiled for %s, the driver serves "
                  "CUDA %d.%d" FL_DO "; %s", fl_cuda_error_name(s->cu, r), s->arch, made,
                  s->driver_version / 1000, s->driver_version % 1000 / 10,
-                 own ? "install the driver that flame-lua --doctor names, or a newer one"
-                     : "compile it for this GPU, or give its source");
+                 remedy);
 }
 
 static int is_image_error(fl_cu_result r) {

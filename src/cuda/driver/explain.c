@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const struct { fl_cu_result r; const char *text; } known[] = {
-  { FL_CU_OUT_OF_MEMORY, "no memory is left on the GPU, other processes have it" FL_DO
-    "; end those that nvidia-smi lists, or choose another card by CUDA_VISIBLE_DEVICES" },
+  { FL_CU_OUT_OF_MEMORY, "no memory is left on the GPU" FL_DO
+    "; end other processes that nvidia-smi lists, or choose another card by CUDA_VISIBLE_DEVICES" },
   { FL_CU_STUB, "the libcuda.so.1 that was found is the toolkit's stub, not the driver" FL_DO
     "; take the folder lib64/stubs out of LD_LIBRARY_PATH" },
   { FL_CU_UNAVAILABLE, "another process has the GPU for itself (exclusive compute mode)" FL_DO
@@ -115,7 +115,7 @@ int fl_cuda_fits_arch(const fl_nvrtc *rtc, int major, int minor, int arch, char 
   if (among(rtc, arch, &least, &most)) return 1;
   if (most == 0) {
     snprintf(out, size, "NVRTC %d.%d does not say which cards it compiles for" FL_DO
-             "; install it anew", major, minor);
+             "; install it again", major, minor);
     return 0;
   }
   const char *advice = arch > least ? "; install the NVRTC of a newer CUDA toolkit"
