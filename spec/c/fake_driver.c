@@ -262,11 +262,14 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
   return FL_CU_OK;
 }
 
+/* What NVRTC makes is the head of an ELF file, with the architecture in its flags. */
+enum { FAKE_IMAGE = 64, FAKE_ARCH = 48 };
 /* A module remembers the functions asked of it: they are released with it. */
 typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
-  if (memcmp(image, "FAKECUBIN", 9) != 0 && memcmp(image, "\177ELF",
-                                                   4) != 0) return FL_CU_INVALID_IMAGE;
+  const unsigned char *head = image;
+  if (memcmp(head, "\177ELF", 4) != 0) return FL_CU_INVALID_IMAGE;
+  if (fake.image && head[FAKE_ARCH] != fake.arch) return FL_CU_NO_BINARY;
   *m = fake_new(&fake.modules, sizeof(fake_function));
   fake.loads++;
   return FL_CU_OK;
@@ -327,9 +330,24 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
 
 /* Not counted and never failing: they are how a failure is told. */
 static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
-  *name = r == FL_CU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-        : r == FL_CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-        : r == FL_CU_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OTHER";
+  static const struct { fl_cu_result r; const char *name; } names[] = {
+    { FL_CU_OUT_OF_MEMORY, "OUT_OF_MEMORY" }, { FL_CU_STUB, "STUB_LIBRARY" },
+    { FL_CU_UNAVAILABLE, "DEVICE_UNAVAILABLE" }, { FL_CU_NO_DEVICE, "NO_DEVICE" },
+    { FL_CU_NOT_LICENSED, "DEVICE_NOT_LICENSED" }, { FL_CU_NO_BINARY, "NO_BINARY_FOR_GPU" },
+    { FL_CU_ECC_UNCORRECTABLE, "ECC_UNCORRECTABLE" },
+    { FL_CU_NVLINK_UNCORRECTABLE, "NVLINK_UNCORRECTABLE" },
+    { FL_CU_UNSUPPORTED_PTX, "UNSUPPORTED_PTX_VERSION" }, { FL_CU_CONTAINED, "CONTAINED" },
+    { FL_CU_OPERATING_SYSTEM, "OPERATING_SYSTEM" }, { FL_CU_ILLEGAL_ADDRESS, "ILLEGAL_ADDRESS" },
+    { FL_CU_LAUNCH_TIMEOUT, "LAUNCH_TIMEOUT" }, { FL_CU_LAUNCH_FAILED, "LAUNCH_FAILED" },
+    { FL_CU_NOT_PERMITTED, "NOT_PERMITTED" }, { FL_CU_SYSTEM_NOT_READY, "SYSTEM_NOT_READY" },
+    { FL_CU_DRIVER_MISMATCH, "SYSTEM_DRIVER_MISMATCH" },
+    { FL_CU_COMPAT, "COMPAT_NOT_SUPPORTED_ON_DEVICE" }, { FL_CU_UNKNOWN, "UNKNOWN" } };
+  static __thread char text[64];
+  const char *found = "OTHER";
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (names[i].r == r) found = names[i].name;
+  snprintf(text, sizeof text, "CUDA_ERROR_%s", found);
+  *name = text;
   return FL_CU_OK;
 }
 static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
@@ -381,11 +399,17 @@ static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n,
   return ((fake_program *)(void *)p)->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
 }
 static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p,
-                                            size_t *n) { (void)p; *n = 32; return FL_RTC_OK; }
+                                            size_t *n) {
+  (void)p;
+  *n = FAKE_IMAGE;
+  return FL_RTC_OK;
+}
 static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
-  memset(cubin, 0, 32);
-  memcpy(cubin, "FAKECUBIN", 9);
-  memcpy(cubin + 16, &((fake_program *)(void *)p)->hash, 8);
+  memset(cubin, 0, FAKE_IMAGE);
+  memcpy(cubin, "\177ELF", 4);
+  cubin[18] = (char)190;                              /* EM_CUDA */
+  cubin[FAKE_ARCH] = (char)(fake.image ? fake.image : fake.arch);
+  memcpy(cubin + 56, &((fake_program *)(void *)p)->hash, 8);
   return FL_RTC_OK;
 }
 static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p,
