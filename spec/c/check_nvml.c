@@ -1,6 +1,6 @@
 /*
-** NVML's header, where a machine has it, against src/cuda/api/nvml.def and nvml_api.h. Nothing runs;
-** that it compiles is the test:
+** NVML's header, where a machine has it, against src/cuda/api/nvml.def and nvml_api.h. Nothing
+** runs; that it compiles is the test:
 **   cc -std=c11 -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_nvml.c
 */
 #include <nvml.h>

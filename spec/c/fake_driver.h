@@ -26,7 +26,7 @@ typedef struct fake_state {
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
   int nvrtc;                      /* its version, 10 major + minor */
-  int image;                      /* what it compiles for, and the driver looks; 0: the card's arch */
+  int image;                      /* what it compiles for, which the driver sees; 0: arch */
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */

@@ -48,7 +48,9 @@ end
 local function script(text, ...) return (run("-e " .. quote(text), ...)) end
 
 local function has(text, ...)
-  for _, part in ipairs { ... } do assert.truthy(text:find(part, 1, true), part .. "\nin\n" .. text) end
+  for _, part in ipairs { ... } do
+    assert.truthy(text:find(part, 1, true), part .. "\nin\n" .. text)
+  end
 end
 
 local to_device = "print(pcall(function() return flame.ones(2):to('cuda'):sum():item() end))"
@@ -168,8 +170,8 @@ describe("a library that is not there", function()
         { { ["run/.containerenv"] = "" }, "no NVIDIA driver in this container: start it" },
         { wsl, "no NVIDIA driver in WSL2: install the NVIDIA driver in Windows, none here, and look "
           .. "that /usr/lib/wsl/lib is there" },
-        { { ["proc/driver/nvidia/version"] = "" }, "the driver's kernel module is there, its library "
-          .. "is not: install the library (package libcuda1) of the same version" },
+        { { ["proc/driver/nvidia/version"] = "" }, "the driver's kernel module is there, its "
+          .. "library is not: install the library (package libcuda1) of the same version" },
     } do
       machine(without "libcuda.so.1", case[1])
       local fact = "libcuda.so.1 not found (" .. case[2]
@@ -260,7 +262,8 @@ describe("a card", function()
           "CUDA_VISIBLE_DEVICES=7" },
     } do
       machine(all, case[1])
-      has((run("--info", "devices=0", case[3])), "[CUDA Warning] driver: " .. told .. case[2] .. "\n")
+      has((run("--info", "devices=0", case[3])),
+        "[CUDA Warning] driver: " .. told .. case[2] .. "\n")
       has(script(to_device, "devices=0", case[3]), ": cuda: " .. told .. case[2] .. "\n")
       has((run("--info", "fail=Init:1:100", case[3])),
         "[CUDA Warning] driver: cuInit: CUDA_ERROR_NO_DEVICE: " .. told .. case[2] .. "\n")

@@ -10,7 +10,8 @@ typedef struct fl_ml_process {
   unsigned long long bytes;             /* ~0: not known */
   unsigned instance, compute_instance;  /* of MIG */
 } fl_ml_process;
-enum { FL_ML_OK = 0, FL_ML_TOO_SMALL = 7, FL_ML_MIG = 1, FL_ML_UNCORRECTED = 1, FL_ML_SINCE_LOAD = 0 };
+enum { FL_ML_OK = 0, FL_ML_TOO_SMALL = 7 };             /* status */
+enum { FL_ML_MIG = 1, FL_ML_UNCORRECTED = 1, FL_ML_SINCE_LOAD = 0 };
 
 typedef struct fl_nvml {
 #define NVML(name, params, args) fl_ml_status (*name) params;
