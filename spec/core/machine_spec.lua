@@ -367,3 +367,70 @@ describe("a device that is lost", function()
     end
   end)
 end)
+
+-- The page docs/troubleshooting.md shows these messages in blocks that are marked by the name of a
+-- machine: each line stands in what a user sees there, in this order.
+describe("docs/troubleshooting.md", function()
+  local function info(libraries, files, ...)
+    machine(libraries, files)
+    return (run("--info", ...))
+  end
+  local function program(text, ...)
+    machine(all, { ["script.lua"] = text })
+    return (run(root .. "/script.lua", ...):gsub("ROOT/script", "script"))
+  end
+  local to_gpu = "print(select(2, pcall(function() return flame.ones(2):cuda():sum():item() end)))"
+  local loses = [[
+local kept, x = flame.arange(3), flame.tensor({ 1, 2 }, { device = "cuda" })
+flame.eval(x)
+print(select(2, pcall(function() return (x + 1):sum():item() end)))
+print(select(2, pcall(function() return tostring(x * 2) end)))
+flame.save(os.getenv "FLAME_TEST_MACHINE" .. "/kept.safetensors", { kept = kept * 2 })
+print("the values of the CPU are saved: "
+  .. tostring(flame.load(os.getenv "FLAME_TEST_MACHINE" .. "/kept.safetensors").kept))]]
+  local machines = {
+    ["no-driver"] = function() return info(without "libcuda.so.1") end,
+    ["no-driver-container"] = function() return info(without "libcuda.so.1", container) end,
+    ["no-driver-wsl"] = function() return info(without "libcuda.so.1", wsl) end,
+    ["no-device"] = function() return info(all, nil, "devices=0") end,
+    ["no-device-visible"] = function()
+      return info(all, nil, "devices=0", "CUDA_VISIBLE_DEVICES=7")
+    end,
+    refused = function() return info(all, nil, "fail=Init:1:803") end,
+    ["old-driver"] = function() return info(all, nil, "version=11080") end,
+    ["old-for-nvrtc"] = function() return info(all, nil, "version=12040") end,
+    card = function() return info(all, nil, "arch=61") end,
+    image = function() return program(to_gpu, "image=86") end,
+    ["no-nvrtc"] = function() return info(without "libnvrtc.so.13") end,
+    ["no-cudnn"] = function() return info(without "libcudnn.so.9") end,
+    shared = function() return info(all, nil, "mig=1 ecc=3 processes=2 hidden=1000") end,
+    ["self-test"] = function() return info(all) end,
+    lost = function() return program(loses, "fail=LaunchKernel:1:700") end,
+    ["lost-ecc"] = function() return program(loses, "fail=LaunchKernel:1:214") end,
+  }
+  local markdown = dofile "tools/book/markdown.lua"
+  local blocks = {}
+  do
+    local f <close> = assert(io.open "docs/troubleshooting.md")
+    for _, block in ipairs(markdown.parse(f:read "a")) do
+      if block.kind == "code" and block.word == "text" then blocks[block.mark] = block.lines end
+    end
+  end
+
+  it("shows each machine", function()
+    for name in pairs(machines) do assert.truthy(blocks[name], name) end
+    for name in pairs(blocks) do assert.truthy(machines[name], name) end
+  end)
+
+  for name, said in pairs(machines) do
+    it("says what is seen where there is " .. name, function()
+      local text, at = "\n" .. said(), 1
+      for _, line in ipairs(blocks[name] or {}) do
+        local pattern = line:gsub("%p", "%%%0"):gsub("\xE2\x80\xA6", "\0"):gsub("%%?\0", ".-")
+        local first, last = text:find("\n" .. pattern, at)
+        assert.truthy(first, line .. "\nis not in\n" .. text)
+        at = last
+      end
+    end)
+  end
+end)
