@@ -2,7 +2,8 @@
 ** The fake driver as a file: a shared object that holds every entry point of src/cuda/api, for
 ** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE. What
 ** it is like stands in FAKE_CUDA, words of "name=number" (see 'settings'); "fail=MemAlloc:2:700"
-** lets the second call of cuMemAlloc, and all after it, fail with 700. Kernels write nothing.
+** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is
+** zero, and kernels write nothing.
 */
 #include "fake_driver.c"
 #include "cuda/api/cudnn_api.h"
@@ -36,6 +37,7 @@ __attribute__((constructor)) static void read_settings(void) {
   const char *text = getenv("FAKE_CUDA");
   char name[40], value[60];
   int n = 0;
+  fake.cleared = 1;
   for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
     set(name, value);
 }

@@ -197,6 +197,7 @@ static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
   char *q = aligned_alloc(FAKE_HEAD, (bytes + 2 * FAKE_HEAD - 1) / FAKE_HEAD * FAKE_HEAD);
   if (!q) return FL_CU_OUT_OF_MEMORY;
   memcpy(q, &bytes, sizeof bytes);
+  if (fake.cleared) memset(q + FAKE_HEAD, 0, bytes);
   fake.blocks++;
   fake.allocs++;
   fake.bytes += (int64_t)bytes;

@@ -22,6 +22,7 @@ typedef struct fake_state {
   const char *only;               /* fail_at counts and fails calls of this name alone */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
+  int cleared;                    /* new memory is zero */
   /* the library can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
