@@ -131,8 +131,10 @@ describe("small instruments", function()
     collectgarbage()
     flame.memory("reset_peak")
     local m = flame.memory()
-    assert.equal(m.allocated, m.peak)
-    for _, key in ipairs { "allocated", "reserved", "peak", "free", "live_tensors", "host" } do
+    assert.equal(m.allocated, m.allocated_peak)
+    assert.equal(m.allocated + m.arena + m.workspace, m.peak)
+    for _, key in ipairs { "allocated", "reserved", "peak", "free", "live_tensors", "host", "arena",
+        "workspace", "allocated_peak", "reserved_peak" } do
       assert.equal("integer", math.type(m[key]), key)
     end
   end)

@@ -307,6 +307,35 @@ describe("a driver that refuses", function()
   end)
 end)
 
+describe("the memory of a GPU", function()
+  it("that is out is told with the op, the line and the lines that hold the most", function()
+    machine(all)
+    local text = script([[
+      local held = flame.tensor({ 1, 2, 3 }, { device = "cuda" })
+      flame.eval(held)
+      local x = flame.ones(1 << 29, { device = "cuda" })
+      print(pcall(flame.eval, x))]])
+    has(text, "false\t(command line):3: fill: out of memory on cuda:0: asked for 2147483648 bytes for "
+      .. "its value, 1071644672 free, 2097152 reserved, 12 live in tensors; most is held by "
+      .. "(command line):1 (0.0 MiB)")
+  end)
+
+  it("is counted with intermediate values, scratch and what is cached", function()
+    machine(all)
+    assert.equal("true\ttrue\ttrue\ttrue\ttrue\n", script([[
+      local x = flame.tensor({ 1, 2, 3 }, { device = "cuda" })
+      local a = flame.zeros(1000, 1000, { device = "cuda" })
+      flame.eval(x, a)
+      flame.memory "reset_peak"
+      local y = (a:matmul(a) + 1):matmul(a)
+      flame.eval(y)
+      local m = flame.memory "cuda"
+      print(m.free + m.reserved == 1 << 30, m.arena >= 4000000,
+        m.peak >= m.allocated + m.arena and m.peak <= m.reserved_peak, m.workspace > 0,
+        flame.empty_cache() == nil and flame.memory "cuda".arena == 0)]]))
+  end)
+end)
+
 describe("a device that is lost", function()
   local use = [[
     local kept = flame.arange(3.0)

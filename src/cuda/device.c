@@ -46,14 +46,19 @@ static void cuda_trim(fl_device *d) {
   fl_cuda_leave(s);
 }
 
-static void cuda_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
+static void cuda_memory(fl_device *d, fl_usage *u) {
   fl_cuda *s = d->state;
   size_t left = 0, total = 0;
-  *free_bytes = 0;
-  *reserved = s->pool.reserved;
+  *u = (fl_usage){ 0, s->pool.used, s->pool.reserved };
   if (s->dead || s->pid != getpid() || s->cu->CtxPush(s->context) != FL_CU_OK) return;
-  if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) *free_bytes = (int64_t)left;
+  if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) u->free = (int64_t)left;
   fl_cuda_leave(s);
+}
+
+static void cuda_reset_peak(fl_device *d) {
+  fl_cuda *s = d->state;
+  s->pool.used.peak = s->pool.used.now;
+  s->pool.reserved.peak = s->pool.reserved.now;
 }
 
 /* ---- copies and waiting, for the table ---- */
@@ -292,6 +297,6 @@ int fl_cuda_count(char *reason, size_t size) {
 }
 
 static const fl_device_table cuda_table = {
-  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_upload, cuda_download, cuda_copy,
-  fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
+  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_reset_peak, cuda_upload,
+  cuda_download, cuda_copy, fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
 };

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "base/env.h"
 #include "engine/evaluate.h"
+#include "engine/memory.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stdlib.h>
@@ -38,9 +39,9 @@ int fl_device_index(flame_context *c, const char *name) {
 
 /* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
 static void note_room(fl_engine *e, fl_device *d) {
-  int64_t left = 0, reserved = 0;
-  d->table->memory(d, &left, &reserved);
-  if (left / 128 > e->roomy) e->roomy = left / 128;
+  fl_usage u;
+  d->table->memory(d, &u);
+  if (u.free / 128 > e->roomy) e->roomy = u.free / 128;
 }
 
 fl_device *fl_engine_device(flame_context *c, int index) {
@@ -59,12 +60,6 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int64_t fl_engine_live_bytes(const flame_context *c) {
-  int64_t b = 0;
-  for (int i = 0; i < FL_MAX_DEVICES; i++) b += c->live_bytes[i];
-  return b;
-}
-
 static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
@@ -74,14 +69,8 @@ static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   fl_engine_drop_arena(c, device);
   d->table->trim(d);
   p = d->table->alloc(d, bytes);
-  if (p) return p;
-  int64_t unused = 0, reserved = 0;
-  char name[16];
-  fl_device_name(device, name);
-  d->table->memory(d, &unused, &reserved);
-  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "%s: asked for %lld bytes, %lld free, %lld live in tensors",
-          name, (long long)bytes, (long long)unused, (long long)c->live_bytes[device]);
-  return NULL;
+  if (!p) fl_engine_no_memory(c, device, bytes, "its value");
+  return p;
 }
 
 static void device_free(flame_context *c, int device, void *p, int64_t bytes) {
@@ -129,6 +118,7 @@ static const fl_upcalls calls = {
   .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
   .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download, .host = host,
+  .no_memory = fl_engine_no_memory,
 };
 
 static void gone(flame_context *c) { free(c); }

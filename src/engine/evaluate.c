@@ -126,6 +126,16 @@ static int count_uses(flame_context *c, const run *r, int32_t **inner) {
   return *inner != NULL;
 }
 
+/* Memory of n's value: if there is none, the error names n. */
+static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int64_t bytes) {
+  fl_engine *e = c->engine;
+  e->making = n;
+  fl_buffer *b = fl_buffer_new(c, device, bytes);
+  e->making = NULL;
+  if (b) b->site = n->site;
+  return b;
+}
+
 /* Old values that somebody still holds get memory of their own: the writer keeps its address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
@@ -138,7 +148,7 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
     for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext)
       keep = survives(r, x, whole, inner);
     if (!keep) continue;
-    r->saved[h] = fl_buffer_new(c, p->device, p->homes.at[h]->bytes);
+    r->saved[h] = new_buffer(c, p->homes.at[h]->nodes, p->device, p->homes.at[h]->bytes);
     if (!r->saved[h]) e = c->err.code;
   }
   fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
@@ -151,7 +161,7 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
   if (!lay_out(c, r)) return no_host(c);
   for (int32_t i = 0; i < plan->nout; i++) {
     if (plan->out[i].home >= 0) { r->out[i] = p->homes.at[plan->out[i].home]->ptr; continue; }
-    r->made[i] = fl_buffer_new(c, p->device, plan->out[i].bytes);
+    r->made[i] = new_buffer(c, p->nodes.at[plan->out[i].node], p->device, plan->out[i].bytes);
     if (!r->made[i]) return c->err.code;
     r->out[i] = r->made[i]->ptr;
   }
@@ -159,10 +169,13 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
     const fl_node *x = p->ext.at[i];
     r->ext[i] = (char *)x->buffer->ptr + x->offset * fl_dtype_size(x->dtype);
   }
-  if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes))
-    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate",
-                   "%lld bytes for intermediate values, %lld live in tensors",
-                   (long long)plan->arena_bytes, (long long)c->live_bytes[p->device]);
+  if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes)) {
+    fl_engine *g = c->engine;
+    g->making = plan->widest >= 0 ? p->nodes.at[plan->widest] : NULL;
+    fl_out_of_memory(c, p->device, plan->arena_bytes, "intermediate values, its own the largest");
+    g->making = NULL;
+    return c->err.code;
+  }
   return reserve_snapshots(c, r, whole);
 }
 

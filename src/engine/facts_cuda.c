@@ -85,7 +85,7 @@ static void tell_device(const fl_teller *t, const fl_driver *cu, const fl_nvml *
 /* ---- libraries ---- */
 
 static void tell_driver(const fl_teller *t, const fl_nvml *ml) {
-  char text[500], place[400], release[96] = "";
+  char text[600], place[400], release[96] = "";
   const fl_driver *cu = fl_cuda_libraries.driver(NULL);
   const int found = fl_cuda_library_place("driver", place, sizeof place);
   const int n = fl_cuda_count(text, sizeof text);

@@ -49,6 +49,8 @@ typedef struct fl_upcalls {
   struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src,
                            int64_t bytes);
+  /* Says that so many bytes for 'what' were not to be had. NULL: said in short. */
+  flame_status (*no_memory)(struct flame_context *c, int device, int64_t bytes, const char *what);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
   /* "train.lua:8" for a line of the script, "" for none. NULL: lines are not known. */
@@ -79,7 +81,8 @@ typedef struct flame_context {
   fl_window win;
   fl_rng rng;
   fl_stats stats;
-  int64_t live_bytes[FL_MAX_DEVICES], peak_bytes[FL_MAX_DEVICES];  /* of buffers */
+  fl_level tensors_of[FL_MAX_DEVICES];      /* bytes of buffers, by device */
+  struct fl_buffer *buffer;      /* all of them, linked through next */
   struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
@@ -123,6 +126,9 @@ typedef struct flame_context {
 
 /* Was the device lost? Then whatever needs it fails with the first cause; the others go on. */
 static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }
+
+/* Device memory for 'what' was not to be had. */
+flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what);
 
 /* Before a new path through the graph: the host's collector does not know it. */
 static inline void fl_anchor(flame_context *c) {

@@ -165,6 +165,7 @@ static void join_buffer(fl_node *n, fl_buffer *b) {
   n->bnext = b->nodes;
   if (b->nodes) b->nodes->bprev = n;
   b->nodes = n;
+  if (b->site == 0) b->site = n->site;
 }
 
 static void leave_buffer(fl_node *n) {
@@ -443,10 +444,18 @@ void fl_window_compact(flame_context *c) {
 
 /* ---- buffers ----------------------------------------------------------------------- */
 
-static void count_bytes(flame_context *c, const fl_buffer *b, int64_t sign) {
-  int64_t *live = &c->live_bytes[b->device];
-  *live += sign * b->bytes;
-  if (*live > c->peak_bytes[b->device]) c->peak_bytes[b->device] = *live;
+static void count_in(flame_context *c, fl_buffer *b) {
+  fl_level_add(&c->tensors_of[b->device], b->bytes);
+  b->next = c->buffer;
+  if (c->buffer) c->buffer->prev = b;
+  c->buffer = b;
+}
+
+static void count_out(flame_context *c, const fl_buffer *b) {
+  fl_level_add(&c->tensors_of[b->device], -b->bytes);
+  if (b->next) b->next->prev = b->prev;
+  if (b->prev) b->prev->next = b->next;
+  else c->buffer = b->next;
 }
 
 static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
@@ -459,18 +468,22 @@ static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
   return b;
 }
 
+flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what) {
+  if (c->up && c->up->no_memory) return c->up->no_memory(c, device, bytes, what);
+  return FL_FAIL(c, FLAME_NO_MEMORY, "memory", "asked for %lld bytes for %s", (long long)bytes,
+                 what);
+}
+
 fl_buffer *fl_buffer_new(flame_context *c, int device, int64_t bytes) {
   fl_buffer *b = buffer_struct(c, device, bytes);
   if (!b) return NULL;
   b->ptr = c->up->device_alloc(c, device, bytes);
   if (!b->ptr) {
     fl_slab_free(&c->buffers, b);
-    FL_FAIL(c, FLAME_NO_MEMORY, "memory",
-            "no device memory: asked for %lld bytes, %lld live", (long long)bytes,
-            (long long)c->live_bytes[device]);
+    fl_out_of_memory(c, device, bytes, "a value");
     return NULL;
   }
-  count_bytes(c, b, 1);
+  count_in(c, b);
   return b;
 }
 
@@ -496,7 +509,7 @@ void fl_buffer_release(flame_context *c, fl_buffer *b) {
   if (b->foreign) {
     if (b->release) b->release(b->ptr, b->arg);
   } else {
-    count_bytes(c, b, -1);
+    count_out(c, b);
     c->up->device_free(c, b->device, b->ptr, b->bytes);
   }
   fl_slab_free(&c->buffers, b);

@@ -130,8 +130,7 @@ flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *wh
   *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (*p) return FLAME_OK;
   if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
-  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no device memory for %lld bytes of %s",
-                 (long long)bytes, what);
+  return fl_out_of_memory(s->ctx, s->ordinal + 1, bytes, what);
 }
 
 void fl_cuda_release(fl_cuda *s, void *p) {
