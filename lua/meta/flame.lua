@@ -3838,10 +3838,10 @@ function data.tokens(path) end
 ---@class flame.options.debug
 ---@field level? integer|boolean
 
---- prints plans and kernels as they are made; gives the level before
+--- a level prints plans and kernels as they are made, as FLAME_DEBUG; true: the debug switch of CUDA, as DEBUG_CUDA=1, false: off. Gives what was set before
 ---@param level? integer|boolean|flame.options.debug
----@overload fun(options: flame.options.debug): integer
----@return integer
+---@overload fun(options: flame.options.debug): integer|boolean
+---@return integer|boolean
 function flame.debug(level) end
 
 ---@class flame.options.default_device
@@ -4598,7 +4598,7 @@ Tensor.embedding_bag = flame.embedding_bag
 ---@return flame.Tensor
 function flame.empty(...) end
 
---- gives cached memory back
+--- gives cached memory back, and that of intermediate values
 function flame.empty_cache() end
 
 ---@class flame.options.empty_like
@@ -6540,7 +6540,8 @@ flame.le_ = flame.le
 ---@class flame.options.leakcheck
 ---@field n? integer  5
 
---- Run f n times; raise when handles or bytes grow from the second run on.
+--- Run f n times after a first one; raise when tensors, their bytes, or the values that histories
+--- keep have become more, with the run that began it and the line whose values they are.
 ---@param f function
 ---@param n? integer|flame.options.leakcheck  5
 ---@return boolean
@@ -7831,7 +7832,7 @@ Tensor.median = flame.median
 ---@class flame.options.memory
 ---@field device? "reset_peak"|string
 
---- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
+--- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (scratch), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
 ---@param device? "reset_peak"|string|flame.options.memory
 ---@overload fun(options: flame.options.memory): table
 ---@return table
