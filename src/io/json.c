@@ -22,15 +22,14 @@ static void space(fl_json *j) {
     j->at++;
 }
 
-/* The next character that is not space, 0 at the end. */
-static char peek(fl_json *j) {
+char fl_json_peek(fl_json *j) {
   space(j);
   return j->at < j->end ? *j->at : 0;
 }
 
 static int expect(fl_json *j, char what, const char *wrong) {
   if (j->wrong) return 0;
-  if (peek(j) != what || j->at >= j->end) return fl_json_fail(j, wrong);
+  if (fl_json_peek(j) != what || j->at >= j->end) return fl_json_fail(j, wrong);
   j->at++;
   return 1;
 }
@@ -42,7 +41,7 @@ int fl_json_open(fl_json *j, char bracket) {
 
 int fl_json_more(fl_json *j, char bracket, int *first) {
   if (j->wrong) return 0;
-  const char next = peek(j);
+  const char next = fl_json_peek(j);
   if (next == (bracket == '{' ? '}' : ']')) {
     j->at++;
     return 0;
@@ -218,7 +217,7 @@ static int skip_word(fl_json *j) {
 static int skip(fl_json *j, int depth) {
   fl_span s;
   if (j->wrong) return 0;
-  const char next = peek(j);
+  const char next = fl_json_peek(j);
   if (next == '"') return fl_json_string(j, &s);
   if (next == '-' || (next >= '0' && next <= '9')) return skip_number(j);
   if (next != '{' && next != '[') return skip_word(j);

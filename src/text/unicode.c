@@ -1,0 +1,281 @@
+/*
+** UTF-8 and properties of characters. Most text is ASCII, which is answered without a search;
+** the rest are binary searches in runs of equal properties.
+*/
+#include "text/unicode.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct uc_lower { uint32_t first; uint16_t count, step; int32_t difference; } uc_lower;
+typedef struct uc_pair { uint32_t first, second, both; } uc_pair;
+#include "text/unicode.def"
+enum { RUNS = sizeof uc_runs / sizeof *uc_runs };
+
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
+int fl_uc_put(char out[4], uint32_t c) {
+  if (c < 0x80) return out[0] = (char)c, 1;
+  const int n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (int i = n - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 63));
+  out[0] = (char)((0xF00u >> n & 0xFF) | c);
+  return n;
+}
+
+void fl_utf8_add(fl_text *t, uint32_t c) {
+  char b[4];
+  fl_text_add(t, b, (size_t)fl_uc_put(b, c));
+}
+
+int fl_utf8_length(const char *p, const char *end) {
+  const unsigned char *u = (const unsigned char *)p;
+  if (u[0] < 0x80) return 1;
+  const int n = u[0] < 0xC2 ? 0 : u[0] < 0xE0 ? 2 : u[0] < 0xF0 ? 3 : u[0] < 0xF5 ? 4 : 0;
+  if (n == 0) return -1;
+  const unsigned low = u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = u[0] == 0xED ? 0x9F : u[0] == 0xF4 ? 0x8F : 0xBF;
+  for (int i = 1; i < n; i++) {
+    if (p + i >= end || u[i] < (i == 1 ? low : 0x80) || u[i] > (i == 1 ? high : 0xBF)) return -i;
+  }
+  return n;
+}
+
+int fl_utf8_is_valid(const char *p, size_t n) {
+  const char *end = p + n;
+  while (p < end) {
+    const int k = fl_utf8_length(p, end);
+    if (k < 0) return 0;
+    p += k;
+  }
+  return 1;
+}
+
+size_t fl_utf8_cut(const char *p, size_t n) {
+  for (size_t k = 1; k <= 3 && k <= n; k++) {
+    const unsigned char u = (unsigned char)p[n - k];
+    if ((u & 0xC0) == 0x80) continue;
+    return u >= 0xC0 && fl_utf8_length(p + n - k, p + n) == -(int)k ? k : 0;
+  }
+  return 0;
+}
+
+void fl_utf8_mend(fl_text *out, const char *p, size_t n) {
+  const char *end = p + n;
+  while (p < end) {
+    const char *good = p;
+    int k = 1;
+    while (p < end && (k = fl_utf8_length(p, end)) > 0) p += k;
+    fl_text_add(out, good, (size_t)(p - good));
+    if (p >= end) return;
+    fl_text_add(out, "\xEF\xBF\xBD", 3);
+    p += -k;
+  }
+}
+
+/* ---- properties ------------------------------------------------------------------------------ */
+static uint32_t run_of(uint32_t c) {
+  int low = 0, high = RUNS;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if ((uc_runs[middle] & 0x1FFFFF) <= c) low = middle;
+    else high = middle;
+  }
+  return uc_runs[low];
+}
+
+int fl_uc_category(uint32_t c) { return (int)(run_of(c) >> 21 & 31); }
+
+int fl_uc_space(uint32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+static int word_run(uint32_t run) {
+  const uint32_t word = FL_UC_MARK | 1u << FL_UC_Nd | 1u << FL_UC_Pc;
+  return (run >> 26 & 1) || (word >> (run >> 21 & 31) & 1);
+}
+
+int fl_uc_word(uint32_t c) { return word_run(run_of(c)) || c == 0x200C || c == 0x200D; }
+int fl_uc_extends(uint32_t c) { return c >= 0x300 && (run_of(c) >> 27 & 1); }
+
+int fl_uc_punct(uint32_t c) {
+  if (c < 0x80) return c > 32 && c < 127 && !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z');
+  return fl_uc_is(c, FL_UC_PUNCT);
+}
+
+uint32_t fl_uc_named(const char *name, size_t n) {
+  uint32_t bits = 0;
+  for (uint32_t k = 0; k < sizeof uc_names / 2 && (n == 1 || n == 2); k++)
+    if (memcmp(uc_names + 2 * k, name, n) == 0) bits |= 1u << k;
+  return bits;
+}
+
+int fl_uc_script(const char *name, size_t n) {
+  for (int k = 0; k < (int)(sizeof uc_scripts / sizeof *uc_scripts); k++)
+    if (strlen(uc_scripts[k]) == n && memcmp(uc_scripts[k], name, n) == 0) return k + 1;
+  return 0;
+}
+
+int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *script, int *word) {
+  if (number >= RUNS) return 0;
+  const uint32_t run = uc_runs[number];
+  *first = run & 0x1FFFFF;
+  *last = (number + 1 < RUNS ? uc_runs[number + 1] & 0x1FFFFF : FL_UC_TOP) - 1;
+  *category = (int)(run >> 21 & 31);
+  *script = (int)(run >> 28);
+  *word = word_run(run);
+  return 1;
+}
+
+void fl_uc_lower(fl_text *out, uint32_t c) {
+  if (c < 0x80) {
+    if (c >= 'A' && c <= 'Z') c += 32;
+  } else if (c == 0x130) {                    /* the one that becomes two characters */
+    fl_text_add(out, "i\xCC\x87", 3);
+    return;
+  } else {
+    int low = 0, high = sizeof uc_lowers / sizeof *uc_lowers;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (uc_lowers[middle].first <= c) low = middle;
+      else high = middle;
+    }
+    const uc_lower *r = &uc_lowers[low];
+    const uint32_t d = c - r->first;
+    if (c >= r->first && d % r->step == 0 && d / r->step < r->count)
+      c = (uint32_t)((int32_t)c + r->difference);
+  }
+  fl_utf8_add(out, c);
+}
+
+/* ---- normal forms ---------------------------------------------------------------------------- */
+enum { HANGUL = 0xAC00, LEAD = 0x1100, VOWEL = 0x1161, TAIL = 0x11A7, VOWELS = 21, TAILS = 28,
+       SYLLABLES = 11172, LEADS = 19 };
+
+static int class_of(uint32_t c) {
+  if (c < 0x300) return 0;
+  int low = 0, high = sizeof uc_classes / sizeof *uc_classes;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if ((uc_classes[middle] & 0x1FFFFF) <= c) low = middle;
+    else high = middle;
+  }
+  return (int)(uc_classes[low] >> 24);
+}
+
+/* Characters of a starter and of what follows up to the next, in canonical order. */
+typedef struct segment {
+  fl_text *out;
+  int compose;
+  struct { uint32_t *at; int64_t n, cap; } chars;
+} segment;
+
+static uint32_t composed(uint32_t a, uint32_t b) {
+  if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
+    return HANGUL + ((a - LEAD) * VOWELS + (b - VOWEL)) * TAILS;
+  if (a >= HANGUL && a < HANGUL + SYLLABLES && (a - HANGUL) % TAILS == 0 && b > TAIL &&
+      b < TAIL + TAILS)
+    return a + (b - TAIL);
+  int low = 0, high = sizeof uc_pairs / sizeof *uc_pairs;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const uc_pair *p = &uc_pairs[middle];
+    if (p->first == a && p->second == b) return p->both;
+    if (p->first < a || (p->first == a && p->second < b)) low = middle + 1;
+    else high = middle;
+  }
+  return 0;
+}
+
+/* Joins what can be joined to the starter, which is chars[0]. */
+static void compose(segment *s) {
+  uint32_t *c = s->chars.at;
+  int64_t kept = 1;
+  int last = 0;
+  if (class_of(c[0])) return;
+  for (int64_t i = 1; i < s->chars.n; i++) {
+    const int k = class_of(c[i]);
+    const uint32_t both = kept == 1 || last < k ? composed(c[0], c[i]) : 0;
+    if (both) {
+      c[0] = both;
+      continue;
+    }
+    last = k;
+    c[kept++] = c[i];
+  }
+  s->chars.n = kept;
+}
+
+static void flush(segment *s) {
+  for (int64_t i = 0; i < s->chars.n; i++) fl_utf8_add(s->out, s->chars.at[i]);
+  s->chars.n = 0;
+}
+
+/* A character that does not decompose: behind those of a class not above its own. */
+static void put(segment *s, uint32_t c) {
+  const int k = class_of(c);
+  if (k == 0 && s->chars.n > 0) {
+    if (s->compose) compose(s);
+    const uint32_t both = s->compose && s->chars.n == 1 ? composed(s->chars.at[0], c) : 0;
+    if (both) {
+      s->chars.at[0] = both;
+      return;
+    }
+    flush(s);
+  }
+  uint32_t *p = FL_PUSH(s->out->mem, &s->chars);
+  if (!p) {
+    s->out->failed = 1;
+    return;
+  }
+  int64_t i = s->chars.n - 1;
+  for (; i > 0 && class_of(s->chars.at[i - 1]) > k; i--) s->chars.at[i] = s->chars.at[i - 1];
+  s->chars.at[i] = c;
+}
+
+static int map_of(uint32_t c) {
+  int low = 0, high = sizeof uc_maps / sizeof *uc_maps;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const uint32_t at = uc_maps[middle] & 0x1FFFFF;
+    if (at == c) return middle;
+    if (at < c) low = middle + 1;
+    else high = middle;
+  }
+  return -1;
+}
+
+/* Decompositions nest a few levels, as the tables say. */
+static void decompose(segment *s, uint32_t c, int compat) {
+  if (c < 0xA0) {
+    put(s, c);
+  } else if (c >= HANGUL && c < HANGUL + SYLLABLES) {
+    const uint32_t i = c - HANGUL;
+    put(s, LEAD + i / (VOWELS * TAILS));
+    put(s, VOWEL + i % (VOWELS * TAILS) / TAILS);
+    if (i % TAILS) put(s, TAIL + i % TAILS);
+  } else {
+    const int m = map_of(c);
+    if (m < 0 || (uc_maps[m] >> 31 && !compat)) {
+      put(s, c);
+      return;
+    }
+    for (int i = uc_places[m]; i < uc_places[m + 1]; i++) {
+      uint32_t v = uc_parts[i];
+      if (v >= 0xD800 && v < 0xDC00) v = 0x10000 + ((v - 0xD800) << 10) + (uc_parts[++i] - 0xDC00u);
+      decompose(s, v, compat);
+    }
+  }
+}
+
+void fl_uc_normal(fl_text *out, const char *p, size_t n, fl_uc_form form) {
+  segment s = { .out = out, .compose = form == FL_NFC || form == FL_NFKC };
+  const int compat = form == FL_NFKD || form == FL_NFKC;
+  for (const char *end = p + n; p < end && !out->failed;) {
+    int k;
+    decompose(&s, fl_utf8_get(p, &k), compat);
+    p += k;
+  }
+  if (s.chars.n > 0 && s.compose) compose(&s);
+  flush(&s);
+  FL_DROP(out->mem, &s.chars);
+}
