@@ -127,15 +127,15 @@ end
 put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special = true,
   special_in_text = true, max_length?: int, side: "right"|"left" = "right", length?: int,
   pad?: int|str, pad_side: "right"|"left" = "right", device?: device) -> table]],
-  function(self, texts, pairs, special, special_in_text, max_length, side, length, pad, pad_side,
+  function(self, texts, seconds, special, special_in_text, max_length, side, length, pad, pad_side,
       device)
     local op = "encode_batch"
-    if pairs and #pairs ~= #texts then fail(op, "%d texts and %d pairs", #texts, #pairs) end
+    if seconds and #seconds ~= #texts then fail(op, "%d texts and %d pairs", #texts, #seconds) end
     local o = { special = special, special_in_text = special_in_text, max_length = max_length,
       side = side }
     local rows, types, longest, shortest = {}, {}, 0, math.huge
     for i, text in ipairs(texts) do
-      rows[i], types[i] = encode(self, text, pairs and pairs[i], o)
+      rows[i], types[i] = encode(self, text, seconds and seconds[i], o)
       longest = math.max(longest, #rows[i] // 8)
       shortest = math.min(shortest, #rows[i] // 8)
     end
@@ -202,11 +202,6 @@ put(Tokenizer, "Tokenizer:stream(*, skip_special = true) -> TokenStream",
       read = 0 }, TokenStream)
   end)
 
-local function mended(self, text)
-  local _, good = internal.tok_utf8(text, true, self.tokenizer.core)
-  return good
-end
-
 put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   local ids = self.ids
   need_integers("put", id)
@@ -217,9 +212,9 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
     ids[#ids] = nil
     error(text, 0)
   end
-  local open_bytes = internal.tok_utf8(text)
+  local open_bytes = internal.tok_open_bytes(text)
   if open_bytes > 0 or #text <= #self.shown then return "" end
-  local new = mended(self, text:sub(#self.shown + 1))
+  local new = internal.tok_mend(core, text:sub(#self.shown + 1))
   self.ids = table.move(ids, self.read + 1, #ids, 1, {})
   self.shown = internal.tok_decode(core, bytes_of(self.ids), self.skip_special, true)
   self.read = #self.ids
@@ -227,8 +222,9 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
 end)
 
 put(TokenStream, "TokenStream:finish() -> str", function(self)
-  local text = internal.tok_decode(self.tokenizer.core, bytes_of(self.ids), self.skip_special, true)
-  local new = mended(self, text:sub(#self.shown + 1))
+  local core = self.tokenizer.core
+  local text = internal.tok_decode(core, bytes_of(self.ids), self.skip_special, true)
+  local new = internal.tok_mend(core, text:sub(#self.shown + 1))
   self.ids, self.shown, self.read = {}, "", 0
   return new
 end)
@@ -288,10 +284,11 @@ end
 --- text after another and then nil. Pairs that occur fewer than min_frequency times stay apart. Special
 --- tokens get the first ids. pattern cuts texts into words, GPT-2's by default.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
-  special_tokens: str[] = {}, pattern?: str, add_prefix_space = false, max_token_length?: int)
+  special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],
   function(texts, size, least, specials, pattern, prefix, longest)
     local op, i = "train_bpe", 0
+    specials = specials or {}
     if size < 256 + #specials then
       fail(op, "vocab_size is %d, need %d or more: 256 bytes and the special tokens", size,
         256 + #specials)

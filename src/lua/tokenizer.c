@@ -133,16 +133,18 @@ static int tok_facts(lua_State *L) {
   return 5;
 }
 
-/* (text) -> how many bytes at its end begin a character; (text, true) -> it, with U+FFFD for what
-** is not UTF-8. */
-static int tok_utf8(lua_State *L) {
+/* (text) -> how many bytes at its end begin a character and do not end it. */
+static int tok_open_bytes(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)fl_tok_cut_bytes(span_at(L, 1)));
+  return 1;
+}
+
+/* (tokenizer, text) -> the text with U+FFFD for what is not UTF-8. */
+static int tok_mend(lua_State *L) {
   fl_lua *b = self_of(L);
-  const fl_span s = span_at(L, 1);
-  lua_pushinteger(L, (lua_Integer)fl_tok_cut_bytes(s));
-  if (!lua_toboolean(L, 2)) return 1;
-  box *x = (box *)lua_touserdata(L, 3);
+  box *x = box_of(L);
+  const fl_span s = span_at(L, 2);
   const int64_t m = fl_lua_enter(L, b);
-  x->out.n = 0;
   fl_lua_leave_status(L, b, m, fl_tok_mend(b->c, &x->out, s));
   lua_pushlstring(L, x->out.at ? x->out.at : "", x->out.n);
   return 1;
@@ -187,6 +189,6 @@ static int tok_train(lua_State *L) {
 const fl_lua_reg fl_reg_tokenizer[] = {
   { "tok_open", tok_open, 0 }, { "tok_encode", tok_encode, 0 }, { "tok_decode", tok_decode, 0 },
   { "tok_id", tok_id, 0 }, { "tok_token", tok_token, 0 }, { "tok_facts", tok_facts, 0 },
-  { "tok_utf8", tok_utf8, 0 }, { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
+  { "tok_open_bytes", tok_open_bytes, 0 }, { "tok_mend", tok_mend, 0 }, { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
   { NULL, NULL, 0 }
 };
