@@ -90,6 +90,12 @@ section("Diffusion",
   function(e) return e.name:match("^diffusion%.") ~= nil end)
 section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
   methods_of "NoiseSchedule")
+section("Tokenizers",
+  "`local tokenizers = require \"flame.tokenizers\"`: [tokenizers](tokenizers.md).",
+  function(e) return e.name:match("^tokenizers%.") ~= nil end)
+section("Methods of tokenizers", "`local t = tokenizers.load(\"tokenizer.json\")`, then `t:name(…)`.",
+  methods_of "Tokenizer")
+section("Methods of streams", "`local s = t:stream()`, then `s:name(…)`.", methods_of "TokenStream")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 
