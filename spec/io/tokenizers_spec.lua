@@ -3,9 +3,9 @@
 local flame = require "flame"
 local tokenizers = flame.tokenizers
 
-local BPE = [[{"added_tokens":[{"id":6,"content":"<s>","special":true}],"model":{"type":"BPE",
+local BPE = [=[{"added_tokens":[{"id":6,"content":"<s>","special":true}],"model":{"type":"BPE",
   "unk_token":"<u>","vocab":{"<u>":0,"a":1,"b":2,"ab":3,"c":4,"abc":5},
-  "merges":["a b",["ab","c"]]}}]]
+  "merges":["a b",["ab","c"]]}}]=]
 
 describe("a tokenizer", function()
   it("merges pairs by rank and finds added tokens", function()
