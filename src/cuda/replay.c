@@ -392,10 +392,15 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   return s->dead ? fl_cuda_lost(s) : FLAME_OK;
 }
 
+static int has_graph(const fl_recording *w) {
+  for (int64_t i = 0; i < w->spans.n; i++) if (w->spans.at[i].exec) return 1;
+  return 0;
+}
+
 void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole) {
   fl_replay *r = p->replay;
   if (!w || !w->making) {
-    if (w && whole) s->ctx->stats.replays++;
+    if (w && whole && has_graph(w)) s->ctx->stats.replays++;
     return;
   }
   w->making = 0;
