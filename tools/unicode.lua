@@ -21,7 +21,7 @@ local function each(file, f)
   end
 end
 
-local category, class, lower, upper_of, maps = {}, {}, {}, {}, {}
+local category, class, lower, maps = {}, {}, {}, {}
 local first_of_range
 for line in io.lines(folder .. "/UnicodeData.txt") do
   local f = {}

@@ -41,7 +41,8 @@ int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, co
   int k;
   if (s->regex) return fl_regex_find(&s->rx, t->c, text.at, end, from, first, last);
   if (s->text.at) {
-    *first = s->text.n && from < end ? memmem(from, (size_t)(end - from), s->text.at, s->text.n) : NULL;
+    *first = s->text.n && from < end ? memmem(from, (size_t)(end - from), s->text.at, s->text.n)
+        : NULL;
     *last = *first ? *first + s->text.n : NULL;
     return *first != NULL;
   }

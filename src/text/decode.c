@@ -44,13 +44,15 @@ static void byte_level(decoder *d) {
 }
 
 static int hex_of(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+  return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f'
+      ? (c | 32) - 'a' + 10 : -1;
 }
 
 /* Tokens <0x00> that stand together are UTF-8, or a U+FFFD each. */
 static void flush(decoder *d, fl_text *bytes) {
   if (bytes->n == 0) return;
-  if (d->raw || fl_utf8_is_valid(bytes->at, bytes->n)) fl_text_add(&d->out->text, bytes->at, bytes->n);
+  if (d->raw || fl_utf8_is_valid(bytes->at, bytes->n)) fl_text_add(&d->out->text, bytes->at,
+      bytes->n);
   else for (size_t i = 0; i < bytes->n; i++) fl_text_add(&d->out->text, "\xEF\xBF\xBD", 3);
   bytes->n = 0;
   end_one(d, d->out);
@@ -61,7 +63,8 @@ static void fallback(decoder *d) {
   fl_text_init(&bytes, d->mem);
   for (int64_t i = 0; i < d->in->ends.n; i++) {
     const fl_span s = at(d->in, i);
-    const int is = s.n == 6 && memcmp(s.at, "<0x", 3) == 0 && s.at[5] == '>' && hex_of(s.at[3]) >= 0 &&
+    const int is = s.n == 6 && memcmp(s.at, "<0x", 3) == 0 && s.at[5] == '>'
+        && hex_of(s.at[3]) >= 0 &&
                    hex_of(s.at[4]) >= 0;
     const char c = is ? (char)(hex_of(s.at[3]) * 16 + hex_of(s.at[4])) : 0;
     if (is) {
@@ -93,12 +96,14 @@ static void swap_all(fl_text *out, size_t since, const char *from, const char *t
 }
 
 static void wordpiece(decoder *d, const fl_pass *s, fl_span token, int first) {
-  static const char *const clean[][2] = { { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,", "," },
+  static const char *const clean[][2] = { { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,",
+      "," },
     { " ' ", "'" }, { " n't", "n't" }, { " 'm", "'m" }, { " do not", " don't" }, { " 's", "'s" },
     { " 've", "'ve" }, { " 're", "'re" } };
   fl_text *out = &d->out->text;
   const size_t since = out->n;
-  const int goes_on = !first && token.n >= s->text.n && memcmp(token.at, s->text.at, s->text.n) == 0;
+  const int goes_on = !first && token.n >= s->text.n && memcmp(token.at, s->text.at,
+      s->text.n) == 0;
   const size_t drop = goes_on ? s->text.n : 0;
   if (!first && !goes_on) fl_text_add(out, " ", 1);
   fl_text_add(out, token.at + drop, token.n - drop);
@@ -187,7 +192,8 @@ static flame_status tokens(decoder *d, const int64_t *ids, int64_t n, int skip_s
     fl_span text;
     int special;
     if (!fl_tokenizer_token(d->t, ids[i], &text, &special))
-      return FL_FAIL(d->t->c, FLAME_BAD_ARGUMENT, "decode", "id %lld at position %lld, need a token's: 0 to %lld",
+      return FL_FAIL(d->t->c, FLAME_BAD_ARGUMENT, "decode",
+          "id %lld at position %lld, need a token's: 0 to %lld",
                      (long long)ids[i], (long long)i + 1, (long long)fl_tokenizer_top(d->t) - 1);
     if (special && skip_special) continue;
     if (!d->t->decodes && d->in->ends.n) fl_text_add(&d->in->text, " ", 1);

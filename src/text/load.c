@@ -49,13 +49,15 @@ static flame_status one_added(fl_tokenizer *t, const fl_tree_node *o) {
     return fl_load_fail(t, "an added token needs \"content\", a string, and \"id\", a count");
   const fl_token *known = fl_vocab_get(&t->model.vocab, text.at, text.n);
   if (known && known->id != id)
-    return fl_load_fail(t, "the added token '%.*s' has id %lld, and %d in the vocabulary", shown(text),
+    return fl_load_fail(t, "the added token '%.*s' has id %lld, and %d in the vocabulary",
+        shown(text),
                         text.at, (long long)id, known->id);
   fl_added *a = FL_PUSH(&t->c->mem, &t->added);
   if (!a) return fl_tok_no_memory(t->c);
   const int special = fl_load_flag(o, "special", 0);
   *a = (fl_added){ text, (int32_t)id, (uint8_t)special,
-                   (uint8_t)fl_load_flag(o, "single_word", 0), (uint8_t)fl_load_flag(o, "lstrip", 0),
+                   (uint8_t)fl_load_flag(o, "single_word", 0), (uint8_t)fl_load_flag(o, "lstrip",
+                       0),
                    (uint8_t)fl_load_flag(o, "rstrip", 0),
                    (uint8_t)fl_load_flag(o, "normalized", !special) };
   uint64_t *place = fl_table_put(&t->added_by_id, (uint64_t)id, 0);
@@ -73,7 +75,8 @@ static flame_status find_added(fl_tokenizer *t, int64_t i) {
     if (e != FLAME_OK) return e;
   }
   if (text.n == 0) return FLAME_OK;
-  return fl_trie_put(a->normalized ? &t->normal : &t->raw, &t->c->mem, text, (int32_t)i) ? FLAME_OK :
+  return fl_trie_put(a->normalized ? &t->normal : &t->raw, &t->c->mem, text, (int32_t)i)
+      ? FLAME_OK :
          fl_tok_no_memory(t->c);
 }
 
@@ -88,7 +91,8 @@ flame_status fl_load_added(fl_tokenizer *t, const fl_tree_node *list) {
 }
 
 /* ---- templates ------------------------------------------------------------------------------- */
-static flame_status put_item(fl_tokenizer *t, fl_template *to, int32_t id, int sequence, int64_t type) {
+static flame_status put_item(fl_tokenizer *t, fl_template *to, int32_t id, int sequence,
+    int64_t type) {
   fl_item *i = FL_PUSH(&t->c->mem, to);
   if (!i) return fl_tok_no_memory(t->c);
   *i = (fl_item){ id, (uint8_t)type, (uint8_t)sequence };
@@ -98,7 +102,8 @@ static flame_status put_item(fl_tokenizer *t, fl_template *to, int32_t id, int s
 /* {"SpecialToken": {"id", "type_id"}} or {"Sequence": {"id": "A" or "B", "type_id"}}. */
 static flame_status template_item(fl_tokenizer *t, fl_template *to, const fl_tree_node *specials,
                                   const fl_tree_node *o) {
-  const fl_tree_node *sequence = fl_tree_get(o, "Sequence"), *special = fl_tree_get(o, "SpecialToken");
+  const fl_tree_node *sequence = fl_tree_get(o, "Sequence"), *special = fl_tree_get(o,
+      "SpecialToken");
   const fl_tree_node *it = sequence ? sequence : special, *name = fl_tree_get(it, "id");
   const int64_t type = fl_load_count(fl_tree_get(it, "type_id"));
   if (!name || name->kind != FL_TREE_STRING || type < 0 || type > 255)
@@ -111,7 +116,8 @@ static flame_status template_item(fl_tokenizer *t, fl_template *to, const fl_tre
   }
   const fl_tree_node *ids = fl_tree_get(found, "ids");
   if (!ids || ids->kind != FL_TREE_LIST)
-    return fl_load_fail(t, "the template's token '%.*s' has no \"ids\"", (int)(name->n < 40 ? name->n : 40), name->at);
+    return fl_load_fail(t,
+        "the template's token '%.*s' has no \"ids\"", (int)(name->n < 40 ? name->n : 40), name->at);
   k = ids + 1;
   for (uint32_t i = 0; i < ids->n; i++, k = fl_tree_next(k)) {
     const int64_t id = fl_load_count(k);
@@ -121,7 +127,8 @@ static flame_status template_item(fl_tokenizer *t, fl_template *to, const fl_tre
   return FLAME_OK;
 }
 
-static flame_status template_list(fl_tokenizer *t, fl_template *to, const fl_tree_node *o, const char *key) {
+static flame_status template_list(fl_tokenizer *t, fl_template *to, const fl_tree_node *o,
+    const char *key) {
   const fl_tree_node *list = fl_tree_get(o, key), *n = list + 1;
   if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a template without \"%s\"", key);
   for (uint32_t i = 0; i < list->n; i++, n = fl_tree_next(n)) {
@@ -138,7 +145,8 @@ static flame_status bert_template(fl_tokenizer *t, const fl_tree_node *o, int ro
     const fl_tree_node *pair = fl_tree_get(o, k ? "sep" : "cls");
     const int64_t v = pair && pair->kind == FL_TREE_LIST && pair->n == 2 ?
                       fl_load_count(fl_tree_next(pair + 1)) : -1;
-    if (v < 0 || v > INT32_MAX) return fl_load_fail(t, "\"cls\" and \"sep\" need a token and its id");
+    if (v < 0 || v > INT32_MAX) return fl_load_fail(t,
+        "\"cls\" and \"sep\" need a token and its id");
     id[k] = (int32_t)v;
   }
   flame_status e = FLAME_OK;

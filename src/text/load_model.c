@@ -43,7 +43,8 @@ static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
   const fl_tree_node *k = vocab + 1;
   m->least = 1.0 / 0.0;
   for (uint32_t i = 0; i < vocab->n; i++, k = fl_tree_next(k)) {
-    const fl_span text = k->kind == FL_TREE_LIST && k->n == 2 ? fl_load_text(k + 1) : (fl_span){ 0 };
+    const fl_span text = k->kind == FL_TREE_LIST && k->n == 2 ? fl_load_text(k + 1)
+        : (fl_span){ 0 };
     double score;
     if (!text.at || !number_of(k + 2, &score))
       return fl_load_fail(t, "token %u is not [text, score]", i);
@@ -101,9 +102,11 @@ static flame_status merge(fl_tokenizer *t, const fl_tree_node *n, uint32_t rank)
     const fl_span s = k < 2 ? part[k] : whole;
     found[k] = fl_vocab_get(&m->vocab, s.at, s.n);
     if (!found[k])
-      return fl_load_fail(t, "merge %u names '%.*s', which is not in the vocabulary", rank + 1, shown(s), s.at);
+      return fl_load_fail(t, "merge %u names '%.*s', which is not in the vocabulary", rank + 1,
+          shown(s), s.at);
   }
-  uint64_t *v = fl_table_put(&m->merges, (uint64_t)(uint32_t)found[0]->id << 32 | (uint32_t)found[1]->id, 0);
+  uint64_t *v = fl_table_put(&m->merges,
+      (uint64_t)(uint32_t)found[0]->id << 32 | (uint32_t)found[1]->id, 0);
   if (!v) return fl_tok_no_memory(t->c);
   *v = (uint64_t)rank << 32 | (uint32_t)found[2]->id;
   return FLAME_OK;
@@ -125,7 +128,8 @@ static flame_status unknown_token(fl_tokenizer *t, const fl_tree_node *model, in
   if (!text.at) return FLAME_OK;
   const fl_token *token = fl_vocab_get(&t->model.vocab, text.at, text.n);
   if (token) t->model.unknown = token->id;
-  else if (needed) return fl_load_fail(t, "the unknown token '%.*s' is not in the vocabulary", shown(text), text.at);
+  else if (needed) return fl_load_fail(t, "the unknown token '%.*s' is not in the vocabulary",
+      shown(text), text.at);
   return FLAME_OK;
 }
 
@@ -183,7 +187,8 @@ flame_status fl_load_model(fl_tokenizer *t, const fl_tree_node *model) {
   m->unknown = -1;
   if (!model || model->kind != FL_TREE_OBJECT) return fl_load_fail(t, "there is no \"model\"");
   if (kind < 0)
-    return fl_load_fail(t, "the model '%.*s' is not supported; need BPE, Unigram, WordPiece or WordLevel",
+    return fl_load_fail(t,
+        "the model '%.*s' is not supported; need BPE, Unigram, WordPiece or WordLevel",
                         type ? (int)(type->n < 40 ? type->n : 40) : 0, type ? type->at : "");
   m->kind = (fl_model_kind)kind;
   m->fallback = (uint8_t)fl_load_flag(model, "byte_fallback", 0);

@@ -7,17 +7,20 @@ typedef flame_status (*fill)(fl_tokenizer *t, fl_passes *to, fl_pass *s, const f
 /* One type of pass. fill reads what it needs; NULL: there is nothing. */
 typedef struct row { const char *type; fl_pass_kind kind; fill fill; } row;
 
-static flame_status need_text(fl_tokenizer *t, const fl_tree_node *o, const char *key, fl_span *text) {
+static flame_status need_text(fl_tokenizer *t, const fl_tree_node *o, const char *key,
+    fl_span *text) {
   *text = fl_load_text(fl_tree_get(o, key));
   return text->at ? FLAME_OK : fl_load_fail(t, "%s needs \"%s\", a string",
-                                            fl_load_text(fl_tree_get(o, "type")).at ? "a pass" : "it", key);
+                                            fl_load_text(fl_tree_get(o, "type")).at ? "a pass"
+                                                : "it", key);
 }
 
 static flame_status regex(fl_tokenizer *t, fl_pass *s, const char *pattern, size_t n) {
   s->regex = 1;
   if (fl_regex_open(&s->rx, &t->c->mem, pattern, n)) return FLAME_OK;
   if (s->rx.failed) return fl_tok_no_memory(t->c);
-  return fl_load_fail(t, "the pattern '%.*s' is refused at character %zu: %s", (int)(n < 60 ? n : 60),
+  return fl_load_fail(t, "the pattern '%.*s' is refused at character %zu: %s", (int)(n < 60 ? n
+      : 60),
                       pattern, s->rx.offset + 1, s->rx.wrong);
 }
 
@@ -94,7 +97,8 @@ static const row normalisers[] = {
   { "Strip", FL_PASS_STRIP, strip }, { "StripAccents", FL_PASS_STRIP_ACCENTS, 0 },
   { "Replace", FL_PASS_REPLACE, replace }, { "Prepend", FL_PASS_PREPEND, prepend },
   { "BertNormalizer", FL_PASS_BERT, bert }, { "Nmt", FL_PASS_NMT, 0 },
-  { "Precompiled", FL_PASS_PRECOMPILED, precompiled }, { "ByteLevel", FL_PASS_BYTES, 0 }, { NULL, 0, 0 }
+  { "Precompiled", FL_PASS_PRECOMPILED, precompiled }, { "ByteLevel", FL_PASS_BYTES, 0 }, { NULL,
+      0, 0 }
 };
 
 /* ---- pre-tokenizers -------------------------------------------------------------------------- */
@@ -128,14 +132,16 @@ static flame_status byte_level(fl_tokenizer *t, fl_passes *to, fl_pass *s, const
 }
 
 static flame_status behaviour(fl_tokenizer *t, fl_pass *s, const fl_tree_node *o) {
-  static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+  static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
+      "MergedWithNext",
                                        "Contiguous" };
   const fl_tree_node *n = fl_tree_get(o, "behavior");
   s->invert = (uint8_t)fl_load_flag(o, "invert", 0);
   s->behaviour = FL_ISOLATED;
   for (uint8_t k = 0; n && k < 5; k++)
     if (fl_tree_is(n, names[k])) return s->behaviour = k, FLAME_OK;
-  return n ? fl_load_fail(t, "\"behavior\" is '%.*s', which is not known", (int)(n->n < 40 ? n->n : 40), n->at)
+  return n ? fl_load_fail(t, "\"behavior\" is '%.*s', which is not known", (int)(n->n < 40 ? n->n
+      : 40), n->at)
            : FLAME_OK;
 }
 
@@ -238,7 +244,8 @@ static flame_status read_pass(fl_tokenizer *t, fl_passes *to, const row *rows, c
   if (!type || type->kind != FL_TREE_STRING) return fl_load_fail(t, "a %s without a type", what);
   if (fl_tree_is(type, "Sequence")) {
     const fl_tree_node *list = fl_tree_get(o, members), *n = list + 1;
-    if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a Sequence without \"%s\"", members);
+    if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a Sequence without \"%s\"",
+        members);
     for (uint32_t i = 0; i < list->n; i++, n = fl_tree_next(n)) {
       const flame_status e = read_pass(t, to, rows, what, members, n);
       if (e != FLAME_OK) return e;
@@ -256,7 +263,8 @@ static flame_status read_pass(fl_tokenizer *t, fl_passes *to, const row *rows, c
 
 flame_status fl_load_passes(fl_tokenizer *t, const fl_tree_node *root) {
   const fl_tree_node *n = fl_tree_get(root, "normalizer");
-  flame_status e = n ? read_pass(t, &t->normalise, normalisers, "normalizer", "normalizers", n) : FLAME_OK;
+  flame_status e = n ? read_pass(t, &t->normalise, normalisers, "normalizer", "normalizers", n)
+      : FLAME_OK;
   if (e == FLAME_OK && (n = fl_tree_get(root, "pre_tokenizer")))
     e = read_pass(t, &t->cut, cutters, "pre-tokenizer", "pretokenizers", n);
   if (e == FLAME_OK && (n = fl_tree_get(root, "decoder"))) {

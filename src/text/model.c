@@ -13,7 +13,8 @@ static int push_id(fl_model *m, fl_ids *ids, int32_t id) {
 }
 
 static flame_status unknown(fl_tokenizer *t, const char *what) {
-  return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode", "%s has no token, and the model has none for what is unknown", what);
+  return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode",
+      "%s has no token, and the model has none for what is unknown", what);
 }
 
 /* ---- BPE ------------------------------------------------------------------------------------- */
@@ -27,7 +28,8 @@ static int push_symbol(fl_model *m, int32_t id) {
 }
 
 /* The id of a character with the model's prefix or suffix, -1: it has none. */
-static int32_t id_of_part(fl_model *m, const char *p, size_t n, int first, int last, fl_span *spelled) {
+static int32_t id_of_part(fl_model *m, const char *p, size_t n, int first, int last,
+    fl_span *spelled) {
   *spelled = (fl_span){ p, n };
   if (n == 1 && !m->prefix.n && !m->suffix.n) return m->single[(unsigned char)*p];
   if ((m->prefix.n && !first) || (m->suffix.n && last)) {

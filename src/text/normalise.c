@@ -17,7 +17,8 @@ static void unaccent(fl_pass *s, uint32_t c) {
 }
 
 static void nmt(fl_pass *s, uint32_t c) {
-  if ((c > 0 && c < 9) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
+  if ((c > 0 && c < 9) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F
+      || c == 0x9F)
     return;
   const int blank = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
                     (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
@@ -187,7 +188,8 @@ flame_status fl_precompiled(fl_tokenizer *t, fl_pass *s, fl_span text) {
     int k, next;
     const uint32_t c = fl_utf8_get(p, &k);
     const char *q = p + k;
-    const int control = c < 32 || c == 127 || (c >= 0x80 && fl_uc_is(c, FL_UC_OTHER) && c != 0x200D);
+    const int control = c < 32 || c == 127 || (c >= 0x80 && fl_uc_is(c, FL_UC_OTHER)
+        && c != 0x200D);
     if (c == '\r' && q < end && *q == '\n') q++;
     while (!control && q < end && fl_uc_extends(fl_utf8_get(q, &next))) q += next;
     if (q - p > k && q - p < 6 && mapped(s, p, (size_t)(q - p)).at) {

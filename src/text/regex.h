@@ -49,7 +49,8 @@ typedef struct fl_regex {
 int fl_regex_open(fl_regex *r, fl_mem *mem, const char *pattern, size_t n);
 void fl_regex_close(fl_regex *r);
 /* The first match at or after 'from' in the text: 1, 0: none, -1: no memory or an interrupt. */
-int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end, const char *from,
+int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
+    const char *from,
                   const char **first, const char **last);
 
 /* ---- sets (regex_set.c). All return 0 without memory ----------------------------------------- */

@@ -56,7 +56,8 @@ static int line_at(const run *m, int op, const char *at) {
 }
 
 static int stop(run *m) {
-  if (++m->steps % POLL || !atomic_load_explicit(&m->c->interrupted, memory_order_relaxed)) return 0;
+  if (++m->steps % POLL || !atomic_load_explicit(&m->c->interrupted,
+      memory_order_relaxed)) return 0;
   atomic_store(&m->c->interrupted, 0);
   FL_FAIL(m->c, FLAME_INTERRUPTED, "encode", "interrupted!");
   return 1;
@@ -102,7 +103,8 @@ static int match(run *m, int32_t pc, const char *at, const char **last) {
   return e;
 }
 
-int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end, const char *from,
+int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
+    const char *from,
                   const char **first, const char **last) {
   run m = { r, c, text, end, 0 };
   for (;;) {

@@ -279,7 +279,8 @@ static int counts(parser *p, int32_t *min, int32_t *max) {
   if (!comes(p, "}") || !(digits[0] || digits[1])) return p->at = from, 0;
   *min = v[0];
   *max = k == 0 ? v[0] : v[1];
-  if (*max >= 0 && *max < *min) return refuse(p, from, "a count whose end is before its beginning"), -1;
+  if (*max >= 0 && *max < *min) return refuse(p, from,
+      "a count whose end is before its beginning"), -1;
   if (more(p) && (*p->at == '+' || (*p->at == '?' && k == 0)))
     return refuse(p, p->at, "a quantifier that is not supported here"), -1;
   return 1;

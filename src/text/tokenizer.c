@@ -166,7 +166,8 @@ static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const 
 typedef flame_status (*between)(fl_tokenizer *t, fl_span piece, int first);
 
 /* Ids of the added tokens of a trie, and f of what is between them. */
-static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, int starts, between f) {
+static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, int starts,
+    between f) {
   const char *from = text.at, *end = from + text.n, *last = NULL;
   flame_status e = FLAME_OK;
   for (const char *p = from; trie->values.n && p < end;) {
@@ -178,7 +179,8 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
     }
     p = last;
     if (first < from || !counts(t, a, text, from, &first, &last)) continue;
-    if (first > from) e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
+    if (first > from) e = f(t, (fl_span){ from, (size_t)(first - from) }, starts
+        && from == text.at);
     if (e != FLAME_OK) return e;
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
@@ -231,7 +233,8 @@ static int put(fl_mem *m, fl_ids *ids, fl_ids *types, int32_t id, int32_t type) 
 }
 
 /* The ids of texts one and two, lying one after another in t->model.found, as the template says. */
-static int arrange(fl_tokenizer *t, const fl_template *p, const int64_t all[2], const int64_t kept[2],
+static int arrange(fl_tokenizer *t, const fl_template *p, const int64_t all[2],
+    const int64_t kept[2],
                    int left, fl_ids *ids, fl_ids *types) {
   const int32_t *found = t->model.found.at;
   for (int64_t i = 0; i < p->n; i++) {
@@ -265,7 +268,8 @@ flame_status fl_tokenizer_encode(fl_tokenizer *t, fl_span text, fl_span pair, co
   kept[1] = n[1];
   if (how->most > 0) {
     if (how->most < extra)
-      return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode", "max_length is %lld, and the template alone has %lld ids",
+      return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode",
+          "max_length is %lld, and the template alone has %lld ids",
                      (long long)how->most, (long long)extra);
     share(&kept[0], &kept[1], how->most - extra, two);
   }

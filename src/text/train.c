@@ -75,7 +75,8 @@ static flame_status count(void *arg, fl_span text) {
   word *w = copy.at && r->words.n < INT32_MAX / 4 ? FL_PUSH(r->mem, &r->words) : NULL;
   if (!w) return fl_tok_no_memory(r->c);
   *w = (word){ 1, NULL, 0, 0 };
-  return fl_vocab_put(&r->seen, copy, (int32_t)r->words.n - 1, 0) ? FLAME_OK : fl_tok_no_memory(r->c);
+  return fl_vocab_put(&r->seen, copy, (int32_t)r->words.n - 1, 0) ? FLAME_OK
+      : fl_tok_no_memory(r->c);
 }
 
 flame_status fl_trainer_feed(fl_trainer *r, fl_span text) {
@@ -103,7 +104,8 @@ static int add_token(fl_trainer *r, fl_span text, int32_t length) {
 static int add_alphabet(fl_trainer *r) {
   uint8_t *seen = fl_zalloc(r->mem, FL_UC_TOP / 8);
   int ok = seen != NULL;
-  for (uint32_t c = 0; ok && c < 324; c++) if (fl_bytes_of(c) >= 0) seen[c >> 3] |= (uint8_t)(1 << (c & 7));
+  for (uint32_t c = 0; ok
+      && c < 324; c++) if (fl_bytes_of(c) >= 0) seen[c >> 3] |= (uint8_t)(1 << (c & 7));
   for (int64_t i = 0; ok && i < r->seen.tokens.n; i++) {
     const fl_token *w = &r->seen.tokens.at[i];
     int k;
@@ -207,7 +209,8 @@ static int split_words(fl_trainer *r) {
 }
 
 /* In one word, each pair (a, b) becomes 'made'. A pair that would be too long is not counted. */
-static int merge_word(fl_trainer *r, int32_t in, int32_t a, int32_t b, int32_t made, int64_t longest) {
+static int merge_word(fl_trainer *r, int32_t in, int32_t a, int32_t b, int32_t made,
+    int64_t longest) {
   word *w = &r->words.at[in];
   const int32_t *length = r->lengths.at;
   int32_t kept = 0;

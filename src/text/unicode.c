@@ -98,7 +98,8 @@ int fl_uc_word(uint32_t c) { return word_run(run_of(c)) || c == 0x200C || c == 0
 int fl_uc_extends(uint32_t c) { return c >= 0x300 && (run_of(c) >> 27 & 1); }
 
 int fl_uc_punct(uint32_t c) {
-  if (c < 0x80) return c > 32 && c < 127 && !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z');
+  if (c < 0x80) return c > 32 && c < 127 && !(c >= '0' && c <= '9') && !((c | 32) >= 'a'
+      && (c | 32) <= 'z');
   return fl_uc_is(c, FL_UC_PUNCT);
 }
 

@@ -84,7 +84,8 @@ static int widen_table(fl_table *t) {
   t->at = at;
   t->nbins = nbins;
   for (int64_t i = 0; i < old.nbins; i++)
-    if (old.at[2 * i] != UINT64_MAX) memcpy(place_of(t, old.at[2 * i]), &old.at[2 * i], 2 * sizeof *at);
+    if (old.at[2 * i] != UINT64_MAX) memcpy(place_of(t, old.at[2 * i]), &old.at[2 * i],
+        2 * sizeof *at);
   fl_free(t->mem, old.at, (size_t)old.nbins * 2 * sizeof *at);
   return 1;
 }
