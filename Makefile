@@ -4,7 +4,7 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs golden gpu clean
+.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs site golden gallery gpu clean
 .DEFAULT_GOAL := all
 
 all: ## release build into build/
@@ -13,7 +13,7 @@ all: ## release build into build/
 help: ## this list
 	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20
 
-install: all ## into PREFIX (/usr/local), below DESTDIR: program, module, libraries, headers, flame.pc
+install: all ## into PREFIX (/usr/local), below DESTDIR: program, its manual page, module, libraries, headers, flame.pc
 	cmake --install build --prefix "$(PREFIX)"
 
 install-packages: ## install what is missing (Debian packages, as root)
@@ -48,12 +48,19 @@ fuzz: install-packages ## a minute of damaged files and kernels, and random ones
 bench: all ## every benchmark in bench/
 	@tools/bench build
 
-docs: all ## write the generated pages of docs/
+docs: all ## write the generated pages of docs/ and the pictures of all pages
 	@tools/docs write
+	@tools/pictures
+
+site: ## docs/ as HTML in build/site, to be opened without a server
+	@tools/site
 
 golden: ## write spec/golden/ anew; review the diff
 	@tools/build test specs
 	@tools/golden build-test
+
+gallery: all ## the pictures of docs/gallery/ by the programs of examples/gallery; look at them
+	@tools/gallery build
 
 gpu: ## specs and benchmarks on this machine's GPU
 	@tools/build release

@@ -1,5 +1,6 @@
 -- docs.lua: the last part of docs/ops.md, every function and method with its signature and a line
--- on what it does, from tools/meta.lua. Run by tools/docs from the top of the tree.
+-- on what it does, from tools/meta.lua, by the subjects of tools/subjects.txt with the examples
+-- there. Run by tools/docs from the top of the tree.
 local meta = dofile "tools/meta.lua"
 local list = meta.collect()
 
@@ -18,7 +19,8 @@ local function section(title, what, wanted)
     end
   end
   if #rows == 0 then return end
-  print(("\n### %s\n\n%s\n\n| call | what it gives |\n|---|---|"):format(title, what))
+  print(("\n### %s\n%s\n| call | what it gives |\n|---|---|"):format(title,
+    what ~= "" and "\n" .. what .. "\n" or ""))
   print(table.concat(rows, "\n"))
 end
 
@@ -31,13 +33,137 @@ print("Where types stand, they are: T a tensor, num a number, int an integer, bo
 print("axes an axis or a list of them, dims(n) an integer or a list of n, `[]` a list. `?` may be left out, and")
 print("every parameter but the first may also be given by its name in one table at the end, those behind `*`")
 print("only there.")
-section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.",
-  function(e) return e.kind == "both" end)
-section("Functions", "`flame.name(…)`.", function(e)
-  return e.kind == "function" and not meta.is_module[e.name:match("^(%w+)%.")]
-end)
-section("Methods", "`x:name(…)`; x stands first in the list of arguments.",
-  function(e) return e.kind == "method" end)
+
+-- ---- by subject ---------------------------------------------------------------------------------
+
+local made = {}                                        -- name -> entry of a function or a method
+for _, e in ipairs(list) do
+  local of_module = meta.is_module[e.name:match("^(%w+)%.")]
+  if e.kind == "both" or e.kind == "method" or e.kind == "function" and not of_module then
+    made[e.name] = e
+  end
+end
+
+--- The subjects of tools/subjects.txt: { title =, names = {…}, rest = { "linalg" }, examples =
+--- { { name, text }, … } }.
+local function read_subjects()
+  local subjects, number = {}, 0
+  for line in io.lines "tools/subjects.txt" do
+    number = number + 1
+    local name, text = line:match("^  ([%w_.]+): (.+)$")
+    local names = line:match("^  ([%w_.* ]+)$")
+    local subject = subjects[#subjects]
+    if line:match("^%u") then
+      subjects[#subjects + 1] = { title = line, names = {}, rest = {}, examples = {} }
+    elseif name then
+      table.insert(subject.names, name)
+      table.insert(subject.examples, text)
+    elseif names then
+      for word in names:gmatch("%S+") do
+        local prefix = word:match("^(%w+)%.%*$")
+        table.insert(prefix and subject.rest or subject.names, prefix or word)
+      end
+    elseif line ~= "" and line:sub(1, 1) ~= "#" then
+      error(("tools/subjects.txt:%d: neither a subject nor names"):format(number), 0)
+    end
+  end
+  return subjects
+end
+
+local placed = {}                                      -- name -> subject
+local subjects = read_subjects()
+for _, subject in ipairs(subjects) do
+  for _, name in ipairs(subject.names) do
+    if not made[name] then error("tools/subjects.txt: there is no " .. name, 0) end
+    if placed[name] then error("tools/subjects.txt: " .. name .. " stands twice", 0) end
+    placed[name] = subject
+  end
+end
+for _, subject in ipairs(subjects) do
+  for _, prefix in ipairs(subject.rest) do
+    for name in pairs(made) do
+      if not placed[name] and name:match("^(%w+)%.") == prefix then placed[name] = subject end
+    end
+  end
+end
+local homeless = {}
+for name in pairs(made) do
+  if not placed[name] then homeless[#homeless + 1] = name end
+end
+table.sort(homeless)
+if #homeless > 0 then
+  error("tools/subjects.txt: no subject has " .. table.concat(homeless, " "), 0)
+end
+
+local values = {
+  a = "flame.tensor { 1, 4, 9 }", b = "flame.tensor { 2, 2, 3 }",
+  m = "flame.tensor { { 2, 1 }, { 1, 3 } }",
+  n = 'flame.tensor({ 3, 1, 2 }, { dtype = "i64" })',
+  t = "flame.tensor { { 1, 2, 3 }, { 4, 5, 6 } }",
+}
+local order = { "a", "b", "m", "n", "t" }
+local environment = setmetatable({ flame = require "flame" }, { __index = _G })
+for _, name in ipairs(order) do
+  environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
+end
+
+--- An example as an argument of print, and what that shows of its values. A list is unpacked.
+local function shown(text)
+  local function values_of(code)
+    return table.pack(assert(load("return " .. code, "=" .. code, "t", environment))())
+  end
+  local got = values_of(text)
+  if type(got[1]) == "table" and not (getmetatable(got[1]) or {}).__tostring then
+    text = ("table.unpack(%s)"):format(text)
+    got = values_of(text)
+  end
+  for i = 1, got.n do got[i] = tostring(got[i]):gsub("  shape", " shape") end
+  return ("print(%s)"):format(text), table.concat(got, " ")
+end
+
+local function put_examples(subject)
+  if #subject.examples == 0 then return end
+  print "\n```lua"
+  for _, text in ipairs(subject.examples) do
+    local line, out = shown(text)
+    if out:find("\n") or #line + #out > 100 then
+      print(line .. "\n--> " .. out:gsub("%s*\n%s*", "\n--> "))
+    else
+      print(("%-50s --> %s"):format(line, out))
+    end
+  end
+  print "```"
+end
+
+local names = {}
+for i, subject in ipairs(subjects) do
+  names[i] = ("[%s](#%s)"):format(subject.title:lower(), subject.title:lower():gsub(" ", "-"))
+end
+print("\nBy subject: " .. table.concat(names, " ·\n") .. ". After these: [writes](#writes),")
+print("[modules](#modules), [optimisers](#optimisers), [data](#data), [plots](#plots), and what else there is.")
+print "\nA function that takes a tensor first is a method as well: `flame.name(x, …)` is `x:name(…)`. The examples use\n"
+print "```lua"
+for _, name in ipairs(order) do print(("local %s = %s"):format(name, values[name])) end
+print "```"
+for _, subject in ipairs(subjects) do
+  local function of_subject(kind)
+    return function(e)
+      return made[e.name] == e and placed[e.name] == subject
+        and (e.kind == "method") == (kind == "method")
+    end
+  end
+  section(subject.title, "", of_subject "function")
+  local rows = {}
+  for _, e in ipairs(list) do
+    if of_subject "method" (e) then
+      rows[#rows + 1] =
+        ("| `%s` | method: %s |"):format(cell(meta.signature(e)), cell(first_sentence(e.doc)))
+    end
+  end
+  if #rows > 0 then print(table.concat(rows, "\n")) end
+  put_examples(subject)
+end
+
 section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
   function(e) return e.kind == "write" end)
 section("Modules", "`local nn = require \"flame.nn\"`.",
@@ -67,6 +193,9 @@ section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
 section("Methods of batches", "`local it = data.batches(x, 64)`, then `it:name(…)`.",
   methods_of "Batches")
+section("Methods of datasets and loaders",
+  "`local set = data.dataset(n, f)`, `local l = data.loader(set)`, then `set:name(…)`, `l:name(…)`.",
+  function(e) return methods_of "Dataset" (e) or methods_of "Loader" (e) end)
 section("Methods of progress lines",
   "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
 section("Methods of writers of event files",
@@ -96,6 +225,10 @@ section("Tokenizers",
 section("Methods of tokenizers", "`local t = tokenizers.load(\"tokenizer.json\")`, then `t:name(…)`.",
   methods_of "Tokenizer")
 section("Methods of streams", "`local s = t:stream()`, then `s:name(…)`.", methods_of "TokenStream")
+section("Models", "`local models = require \"flame.models\"`: [models](models.md).",
+  function(e) return e.name:match("^models%.") ~= nil end)
+section("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",
+  methods_of "CausalLM")
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

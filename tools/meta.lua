@@ -1,7 +1,7 @@
 --- Every public name with its signature and a line on what it does: collected from the op table,
 -- from declarations (src/lua/declare.h), which say all of a function that has one, from
--- tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
--- above the definitions. Run by tools/docs from the top of the tree; as a program it prints
+-- tools/fields.txt (the fields of tensors) and from the Lua sources, whose comments stand above the
+-- definitions. Run by tools/docs from the top of the tree; as a program it prints
 -- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
 --
 --   meta.collect() -> list of { name =, kind = "function" | "method" | "both" | "class" | …,
@@ -30,26 +30,23 @@ function internal.declare(...)
 end
 local _ = flame.outer                                    -- loads what is written in Lua
 local meta = {}
---- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
---- that stands twice and a line that can not be read are refused.
-function meta.read_signatures(path)
-  local signatures, fields, number = {}, {}, 0
+--- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
+--- that cannot be read are refused.
+function meta.read_fields(path)
+  local fields, number = {}, 0
   for line in io.lines(path) do
     number = number + 1
-    local dot, name, text = line:match("^(%.?)([%w_][%w_%.:]*):%s+(.*)$")
-    local into = dot == "." and fields or signatures
+    local name, kind, text = line:match("^%.([%w_]+):%s+(.-) | (.*)$")
     if name then
-      if into[name] then
-        error(("%s:%d: '%s' stands twice"):format(path, number, dot .. name), 0)
-      end
-      into[name] = dot == "." and { text:match("^(.-) | (.*)$") } or text
+      if fields[name] then error(("%s:%d: '.%s' appears twice"):format(path, number, name), 0) end
+      fields[name] = { kind, text }
     elseif line ~= "" and line:sub(1, 1) ~= "#" then
-      error(("%s:%d: is neither a comment nor 'name: …'"):format(path, number), 0)
+      error(("%s:%d: is neither a comment nor '.name: type | text'"):format(path, number), 0)
     end
   end
-  return signatures, fields
+  return fields
 end
-local signatures, fields = meta.read_signatures("tools/signatures.txt")
+local fields = meta.read_fields("tools/fields.txt")
 local function long(type) return (type:gsub("%f[%w]T%f[%W]", "flame.Tensor")) end
 
 -- ---- the sources --------------------------------------------------------------------------------
@@ -232,23 +229,6 @@ local function returns(tags)
   return list
 end
 
---- "x, [d], [o] -> flame.Tensor | summary" of tools/signatures.txt.
-local function of_signature(text)
-  local params, result, doc = text:match("^(.-)%s*%->%s*(.-) | (.*)$")
-  assert(params,
-    "tools/signatures.txt: '" .. text .. "' is not like \"x, [d] -> flame.Tensor | what it gives\"")
-  local names, list = {}, {}
-  for word in params:gmatch("[^,%s]+") do names[#names + 1] = word end
-  for i, word in ipairs(names) do
-    local name = word:match("^%[(.*)%]$")
-    local plain = (name or word):match("^([^:]+)")
-    list[i] = { plain, long((name or word):match(":(.*)$") or types[plain] or "any"), name ~= nil }
-  end
-  local out = {}
-  for what in result:gmatch("[^;]+") do out[#out + 1] = long(what:match("^%s*(.-)%s*$")) end
-  return list, out, { doc }
-end
-
 -- ---- declarations -------------------------------------------------------------------------------
 local OF_ATOM = { T = TENSOR, table = "table", num = "number", int = "integer", bool = "boolean",
   str = "string",
@@ -392,8 +372,7 @@ end
 --- The plain name of a function that has several: f -> name.
 local plain = {}
 for name, f in pairs(flame) do
-  local known = type(f) == "function"
-    and (ops[name] or signatures[name] and not signatures[name]:find("the same as", 1, true))
+  local known = type(f) == "function" and ops[name]
   if known and not (plain[f] and plain[f] < name) then plain[f] = name end
 end
 
@@ -438,7 +417,6 @@ function describe(name, f, kind)
   end
   local inner = name:match("^[%w_]+$") or name:match("^linalg%.") or name:match("^fft%.")
   local d = internal.declaration(f)
-  local text = not d and (signatures[name] or inner and signatures[base])
   local e
   if d then
     e = entry_of_declaration(d)
@@ -455,18 +433,9 @@ function describe(name, f, kind)
         e.doc = { "The same as " .. d.name .. "." }
       end
     end
-  elseif not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
-    local of = signatures[plain[f]] or false
-    e = ops[plain[f]] and not of and entry_of_op(ops[plain[f]]) or nil
-    if of then
-      e = {}
-      e.params, e.returns = of_signature(of)
-    end
+  elseif inner and not ops[base] and plain[f] and ops[plain[f]] and plain[f] ~= base then
+    e = entry_of_op(ops[plain[f]])
     e.doc, e.source = { "The same as " .. plain[f] .. "." }, "alias"
-  elseif text then
-    e = {}
-    e.params, e.returns, e.doc = of_signature(text)
-    e.source = "C"
   elseif ops[base] and ops[base].form ~= "special" and not name:find("%.") then
     e = entry_of_op(ops[base])
     e.source = "ops.def"
@@ -744,7 +713,7 @@ end
 
 function meta.stub()
   local out = { "---@meta flame",
-    "-- Generated by tools/docs from src/tensor/ops.def, tools/signatures.txt and lua/flame: do not edit.", "",
+    "-- Generated by tools/docs from src/tensor/ops.def, tools/fields.txt and lua/flame: do not edit.", "",
     "---@class flame",
     "---@field newaxis lightuserdata in a key, x[{ {}, flame.newaxis }], an axis of one element more",
     "---@field version string", "local flame = {}", "" }

@@ -17,7 +17,6 @@ internal.word = word
 
 --- The same where a number is needed: of a tensor, how to get one.
 local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
-internal.no_number = no_number
 
 local function need_tensor(op, name, x)
   if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
@@ -53,56 +52,12 @@ function internal.need_shape(op, shape)
   return shape
 end
 
-local function need_number(op, name, v)
-  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, no_number(v)) end
-  return v
-end
-internal.need_number = need_number
-
 function internal.need_flag(op, name, v)
   if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, word(v)) end
   return v
 end
 
-local function need_optional(op, name, x)
-  if x ~= nil then return need_tensor(op, name, x) end
-end
-internal.need_optional = need_optional
-
-local function need_operand(op, name, v)
-  if not is_tensor(v) and type(v) ~= "number" then
-    fail(op, "%s must be a tensor or a number, got %s", name, type(v))
-  end
-  return v
-end
-internal.need_operand = need_operand
-
 local function is_float(x) return x:is_floating_point() end
-
---- The function with what a table at the end holds under these names (one text) in its place among
---- the arguments; options of its own are left in a table behind them.
-local function placed(op, in_order, text, most)
-  local names, known = {}, {}
-  for name in text:gmatch("%S+") do names[#names + 1], known[name] = name, true end
-  return function(...)
-    local n, a, rest = select("#", ...), { ... }, {}
-    local o = a[n]
-    if n < 2 or n > #names + 1 or type(o) ~= "table" or getmetatable(o)
-        or type(next(o)) ~= "string" then
-      return in_order(...)
-    end
-    a[n] = nil
-    for k, v in pairs(o) do rest[k] = v end
-    for i, name in ipairs(names) do
-      if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
-    end
-    if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
-    if most == #names + 1 then internal.no_option(op, next(rest), known, text) end
-    a[#names + 2] = rest
-    return in_order(table.unpack(a, 1, #names + 2))
-  end
-end
-internal.placed = placed
 
 --- f with its result written into x, for name_.
 local function in_place(f, name)
@@ -174,58 +129,6 @@ local function options(op, given, known)
   return o
 end
 internal.options = options
-
---- The options o, with what was given by position under its name.
-local function by_position(op, names, known, given, o)
-  for i = 1, given.n do
-    if i > #names and given[i] ~= nil then
-      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
-    end
-    if given[i] ~= nil then
-      if o[names[i]] ~= known[names[i]] then
-        fail(op, "%s is given by position and by name", names[i])
-      end
-      o[names[i]] = fits_default(op, names[i], known[names[i]], given[i])
-    end
-  end
-  return o
-end
-
---- A table with string keys is one of options, else a list (of axes, of
---- sizes) or stands for a function.
-local function is_options(v)
-  return type(v) == "table" and (next(v) == nil or type(next(v)) == "string")
-    and not internal.callable(v)
-end
-internal.is_options = is_options
-
---- Positional arguments by names, then a table of options; a list is a value.
-function internal.arguments(op, names, known, ...)
-  local list, o = table.pack(...), nil
-  for i = 1, list.n do
-    if is_options(list[i]) and (i == list.n or next(list[i]) ~= nil) then
-      if i < list.n then fail(op, "the options table comes last") end
-      o, list[i] = list[i], nil
-    end
-  end
-  return by_position(op, names, known, list, options(op, o, known))
-end
-
---- What PyTorch gives a default: by position in the order of 'names', or in one table at the end.
-local function defaults(op, names, known, ...)
-  local given, o = table.pack(...), nil
-  for i = 1, given.n do
-    if type(given[i]) == "table" then
-      for k = i + 1, given.n do
-        if given[k] ~= nil then fail(op, "the options table comes last") end
-      end
-      o, given.n = given[i], i - 1
-      break
-    end
-  end
-  return by_position(op, names, known, given, options(op, o, known))
-end
-internal.defaults = defaults
 
 --- v, or of a table with this name alone what it holds.
 local function named(v, name)

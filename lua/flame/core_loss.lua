@@ -288,8 +288,28 @@ local function heads_for_one(name, x, q)
   return most // heads
 end
 
+--- Does a head of k and v serve the one row of each of several heads of q, as in a step with a
+--- cache? Then these are rows of one head, and nothing is repeated.
+local function rows_for_heads(q, o)
+  local mask = o.attn_mask
+  local m = mask and mask.shape or {}
+  return o.k_for > 1 and o.k_for == o.v_for and q.shape[q.ndim - 1] == 1 and not o.is_causal
+    and o.dropout_p == 0 and (not o.scale or type(o.scale) == "number")
+    and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
+end
+
 --- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
-local function composed(q, k, v, o)
+local composed
+function composed(q, k, v, o)
+  if rows_for_heads(q, o) then
+    local n, shape = q.ndim, table.move(q.shape, 1, q.ndim, 1, {})
+    shape[n - 2], shape[n - 1] = shape[n - 2] // o.k_for, o.k_for
+    local y = composed(q:reshape(shape), k, v, { k_for = 1, v_for = 1, attn_mask = o.attn_mask,
+      scale = o.scale, dropout_p = 0 })
+    shape = table.move(y.shape, 1, n, 1, {})
+    shape[n - 2], shape[n - 1] = shape[n - 2] * shape[n - 1], 1
+    return y:reshape(shape)
+  end
   if o.k_for > 1 then k = k:repeat_interleave(o.k_for, -3) end
   if o.v_for > 1 then v = v:repeat_interleave(o.v_for, -3) end
   local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))

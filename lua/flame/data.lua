@@ -4,32 +4,18 @@
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
+local items = require "flame.data_items"
 
 local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Puts a function with its declaration (src/lua/declare.h) into a table.
-local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
+--- Puts a function with its declaration (src/lua/declare.h) into a table; one for each form.
+local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers of its own -----------------------------------------------------------------
 
--- splitmix64 (Steele, Lea and Flood, OOPSLA 2014): a counter and a mixing function.
-local function mix(z)
-  z = (z ~ (z >> 30)) * 0xBF58476D1CE4E5B9
-  z = (z ~ (z >> 27)) * 0x94D049BB133111EB
-  return z ~ (z >> 31)
-end
-
---- A function that gives uniform numbers in [0, 1).
-local function generator(seed)
-  local state = mix(seed + 0x9E3779B97F4A7C15)
-  return function()
-    state = state + 0x9E3779B97F4A7C15
-    return (mix(state) >> 11) * 0x1p-53
-  end
-end
-
+local mix, generator = items.mix, items.generator
 local random = generator(0)
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
@@ -147,124 +133,6 @@ put(data, "data.text(source: str|any[]) -> table", function(source)
   return { ids = ids:to(flame.default_device()), vocab = vocab, encode = encode, decode = decode }
 end)
 
--- file element -> dtype to read, what makes it i32
-local token_kinds = {
-  u8 = { "u8", 1, function(x) return x:int() end },
-  u16 = { "i16", 2, function(x) return x:int() & 0xFFFF end },
-  i32 = { "i32", 4, function(x) return x end },
-  u32 = { "i32", 4, function(x) return x end },
-}
-
---- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
---- bytes are skipped.
-put(data, [[data.tokens(path: str, *, dtype: "u8"|"u16"|"i32"|"u32" = "u16", header: int = 0)
-  -> T]], function(path, dtype, header)
-  local kind = token_kinds[dtype]
-  if header < 0 then fail("tokens", "header must be a number of bytes, got %d", header) end
-  local bytes = internal.io_read(path, "tokens", header)
-  if #bytes % kind[2] ~= 0 then
-    fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, dtype)
-  end
-  local x = flame.from_bytes(bytes, { #bytes // kind[2] }, kind[1])
-  if dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then
-    fail("tokens", "%s: an id beyond 2^31", path)
-  end
-  return kind[3](x)
-end)
-
--- Without the blanks around it. Each byte is looked at a fixed number of times, which patterns that
--- end in %s*$ do not do.
-local function trimmed(s)
-  local first, last = s:find("%S"), #s
-  if not first then return "" end
-  while s:find("^%s", last) do last = last - 1 end
-  return s:sub(first, last)
-end
-
--- The text within quotation marks, the first of which is at 'open', and where its last one is; nil:
--- it has none. "" within is one mark.
-local function quoted(line, open)
-  local close = open + 1
-  while true do
-    close = line:find('"', close, true)
-    if not close then return nil end
-    if line:sub(close + 1, close + 1) ~= '"' then
-      return line:sub(open + 1, close - 1):gsub('""', '"'), close
-    end
-    close = close + 2
-  end
-end
-
--- Fields of a line, or nil and what is wrong; a field that begins with a
--- quotation mark ends with one.
-local function fields_of(line, separator)
-  local fields, at = {}, 1
-  while true do
-    local stop = line:find(separator, at, true)
-    local field = trimmed(line:sub(at, stop and stop - 1))
-    if field:sub(1, 1) == '"' then
-      local close
-      field, close = quoted(line, line:find('"', at, true))
-      if not field then return nil, "a quotation mark is not closed" end
-      stop = line:find(separator, close + 1, true)
-      if line:sub(close + 1, stop and stop - 1):find("%S") then
-        return nil, "text after a closed quotation mark"
-      end
-    end
-    fields[#fields + 1] = field
-    if not stop then return fields end
-    at = stop + #separator
-  end
-end
-
-local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
--- The number that a field is; nil: none. Nothing at all is NaN.
-local function number_of(field)
-  if field == "" then return 0 / 0 end
-  local v = tonumber(field)
-  if v then return v end
-  local sign, word = field:match("^([+-]?)(%a+)$")
-  v = word and spelled[word:lower()]
-  return v and (sign == "-" and -v or v)
-end
-
---- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
---- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
-put(data, [[data.csv(path: str, *, header: bool|"auto" = "auto", sep = ",", dtype: dtype = "f32")
-  -> rows: T, names: str[] if header]], function(path, header, sep, dtype)
-  if sep == "" then fail("csv", "sep must be a string that is not empty") end
-  local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
-  local values, names, columns, row, number = {}, nil, nil, 0, 0
-  for line in (text .. "\n"):gmatch("(.-)\r?\n") do
-    number = number + 1
-    if line:find("%S") then
-      local fields, wrong = fields_of(line, sep)
-      if not fields then fail("csv", "%s: line %d: %s", path, number, wrong) end
-      local numeric = true
-      for _, field in ipairs(fields) do numeric = numeric and number_of(field) ~= nil end
-      columns = columns or #fields
-      if #fields ~= columns then
-        fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns)
-      end
-      if row == 0 and not names and (header == true or (header == "auto" and not numeric)) then
-        names = fields
-      else
-        row = row + 1
-        for k, field in ipairs(fields) do
-          local v = number_of(field)
-          if not v then
-            fail("csv", "%s: line %d, field %d: '%s' is no number", path, number, k,
-              field:sub(1, 40))
-          end
-          values[#values + 1] = v
-        end
-      end
-    end
-  end
-  if not columns then fail("csv", "%s: no rows", path) end
-  return flame.tensor(values, { dtype = dtype }):reshape(row, columns), names
-end)
-
 -- ---- batches ------------------------------------------------------------------------------------
 
 local Batches = { __name = "Batches" }
@@ -282,14 +150,9 @@ local function own_seed()
   return mix(flame.rng_state().seed + mix(loaders))
 end
 
--- Positions 1 … n in the order of this epoch (Fisher and Yates).
+-- Positions 1 … n in the order of this epoch.
 local function order_of(self)
-  local draw, order = generator(mix(self.seed) + self.epoch), {}
-  for i = 1, self.n do order[i] = i end
-  for i = self.n, 2, -1 do
-    local j = 1 + math.floor(draw() * i)
-    order[i], order[j] = order[j], order[i]
-  end
+  local order = items.order(self.n, generator(mix(self.seed) + self.epoch))
   return flame.tensor(order, { dtype = "i64", device = "cpu" })
 end
 
@@ -350,21 +213,21 @@ end
 put(Batches, "Batches:state() -> table",
   function(self) return { seed = self.seed, epoch = self.epoch, at = self.at } end)
 
-local function check_state(s)
+local function check_state(s, op)
   for _, key in ipairs { "seed", "epoch", "at" } do
     if type(s) ~= "table" or math.type(s[key]) ~= "integer" then
-      fail("batches", "state needs the integers seed, epoch and at")
+      fail(op, "state needs the integers seed, epoch and at")
     end
   end
   if s.at < 0 or s.epoch < 0 then
-    fail("batches", "state: at is %d and epoch %d, need 0 or more", s.at, s.epoch)
+    fail(op, "state: at is %d and epoch %d, need 0 or more", s.at, s.epoch)
   end
   return s
 end
 Batches.state_dict = Batches.state
 --- Goes to a position that state() gave.
 put(Batches, "Batches:load_state_dict(state: table)", function(self, s)
-  check_state(s)
+  check_state(s, "batches")
   self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch,
     s.at, s.at, {}, {}
 end)
@@ -392,12 +255,17 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
     end
   end
   local s = check_state(
-    state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 })
+    state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 }, "batches")
   return setmetatable(
     { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = size, shuffle = shuffle,
     drop_last = drop_last, prefetch = prefetch, device = device, ahead = {},
     seed = s.seed, epoch = s.epoch, at = s.at, made = s.at, order = {} }, Batches)
 end)
+
+local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state }
+require "flame.data_csv"(data, shared)
+require "flame.data_loader"(data, shared)
+require "flame.data_files"(data, shared)
 
 -- ---- digits that need no file -------------------------------------------------------------------
 

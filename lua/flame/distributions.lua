@@ -237,10 +237,8 @@ local shared = { extend = extend, constructor = constructor, need = need, take =
 
 --- Whether constructors and log_prob look at values, and raise at the first that is wrong. It is
 --- so from the start; each look evaluates, so a tight loop may turn it off.
----@param on boolean
-function distributions.set_default_validate_args(on)
-  checking = internal.need_flag("set_default_validate_args", "on", on)
-end
+distributions.set_default_validate_args = internal.declare(
+  "set_default_validate_args(on: bool)", "", function(on) checking = on end)
 
 function Distribution:__tostring()
   local parts = {}

@@ -9,21 +9,8 @@ return function(distributions, shared)
 
   --- Adds the divergence of a pair of classes, by their names: f(p, q) gives a tensor of the
   --- batch's shape. It takes the place of one that is there.
-  ---@param p string    as "Normal"
-  ---@param q string
-  ---@param f function
-  function distributions.register_kl(p, q, f)
-    for name, v in pairs { p = p, q = q } do
-      if type(v) ~= "string" then
-        fail("register_kl", "%s is the name of a class, as \"Normal\", got %s", name,
-          internal.word(v))
-      end
-    end
-    if not internal.callable(f) then
-      fail("register_kl", "f must be a function, got %s", internal.word(f))
-    end
-    known[p .. " " .. q] = f
-  end
+  distributions.register_kl = internal.declare("register_kl(p: str, q: str, f: fn)", "",
+    function(p, q, f) known[p .. " " .. q] = f end)
   local register = distributions.register_kl
 
   --- The mean of log p(x) - log q(x) over draws x of p: 0 where both are alike, else above 0.

@@ -12,7 +12,13 @@ return function(distributions, shared)
   local Transform = { __name = "Transform" }
   Transform.__index = Transform
   --- The class of maps of values, strictly monotone and element by element.
-  distributions.Transform = Transform
+  distributions.Transform = setmetatable(Transform, { __call = function()
+    fail("Transform", "it is the class of all transforms\1: make one by AffineTransform, ExpTransform, "
+      .. "SigmoidTransform, TanhTransform or ComposeTransform")
+  end })
+  local function method(text, f)
+    Transform[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
+  end
   local function map(name, text, make)
     local class = setmetatable({ __name = name }, { __index = Transform })
     class.__index = class
@@ -22,25 +28,14 @@ return function(distributions, shared)
     return class
   end
 
-  local function need_x(self, name, x)
-    return internal.need_tensor(getmetatable(self).__name, name, x)
-  end
   -- Of a class: apply(x), undo(y) and slope(x, y).
   --- y = t(x), elementwise and strictly monotone.
-  ---@param x flame.Tensor
-  ---@return flame.Tensor
-  function Transform:forward(x) return self:apply(need_x(self, "x", x)) end
+  method("Transform:forward(x: T) -> T", function(self, x) return self:apply(x) end)
   --- x with t(x) = y.
-  ---@param y flame.Tensor
-  ---@return flame.Tensor
-  function Transform:inv(y) return self:undo(need_x(self, "y", y)) end
-  --- log |dy / dx|, element by element.
-  ---@param x flame.Tensor
-  ---@param y flame.Tensor  t(x)
-  ---@return flame.Tensor
-  function Transform:log_abs_det_jacobian(x, y)
-    return self:slope(need_x(self, "x", x), need_x(self, "y", y))
-  end
+  method("Transform:inv(y: T) -> T", function(self, y) return self:undo(y) end)
+  --- log |dy / dx|, element by element; y is t(x).
+  method("Transform:log_abs_det_jacobian(x: T, y: T) -> T",
+    function(self, x, y) return self:slope(x, y) end)
   --- 1 where y grows with x, -1 where it falls; a tensor where that differs.
   Transform.sign = 1
 

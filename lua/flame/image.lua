@@ -8,6 +8,11 @@ internal.load()
 local image = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
+--- Puts a function with its declaration into the module.
+local function def(text, f)
+  local name = text:match("^[%w_.]+")
+  image[name:match("[%w_]+$")] = internal.declare(text, name, f)
+end
 local function shape_of(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 local function need_image(op, x)
@@ -25,92 +30,61 @@ end
 
 --- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a
 --- channel, i32. With float = true f32 from 0 to 1.
----@param path string
----@param options? table  {float = false, device =}
----@return flame.Tensor
-function image.load(path, options)
-  local o = internal.options("image.load", options,
-    { float = false, device = flame.default_device() })
-  if type(path) ~= "string" then
-    fail("image.load", "path must be a string, got %s", internal.word(path))
-  end
-  local x = internal.io_load_png(path, o.device)
-  if o.float then return x:float() / (x.dtype == "i32" and 65535 or 255) end
+def("image.load(path: str, *, float = false, device?: device) -> T", function(path, float, device)
+  local x = internal.io_load_png(path, device or flame.default_device())
+  if float then return x:float() / (x.dtype == "i32" and 65535 or 255) end
   return x
-end
+end)
 
 --- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
----@param path string
----@param x flame.Tensor
-function image.save(path, x)
-  if type(path) ~= "string" then
-    fail("image.save", "path must be a string, got %s", internal.word(path))
-  end
+def("image.save(path: str, x: T)", function(path, x)
   if not path:lower():find("%.png$") then
     fail("image.save", "%s: images are written as .png", path)
   end
-  if not flame.is_tensor(x) then
-    fail("image.save", "an image must be a tensor, got %s", internal.word(x))
-  end
   flame.save(path, x)
-end
+end)
 
---- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w). Options: columns = 8,
---- padding = 2 pixels, value = 0 of the padding, normalize = false: the least value of all becomes
---- 0 and the largest 1.
----@param x flame.Tensor
----@param options? table
----@return flame.Tensor
-function image.make_grid(x, options)
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding in pixels, of
+--- this value. normalize: the least value of all becomes 0 and the largest 1.
+def([[image.make_grid(x: T, *, columns = 8, padding = 2, value = 0.0, normalize = false) -> T]],
+function(x, most, p, value, normalize)
   local op = "image.make_grid"
-  local o = internal.options(op, options,
-    { columns = 8, padding = 2, value = 0, normalize = false })
-  if not flame.is_tensor(x) or x.ndim < 3 or x.ndim > 4 then
-    fail(op, "need a tensor (n, h, w) or (n, channels, h, w), got %s",
-      flame.is_tensor(x) and shape_of(x) or internal.word(x))
+  if x.ndim < 3 or x.ndim > 4 then
+    fail(op, "need a tensor (n, h, w) or (n, channels, h, w), got %s", shape_of(x))
   end
-  for _, name in ipairs { "columns", "padding" } do
-    local least = name == "columns" and 1 or 0
-    if math.type(o[name]) ~= "integer" or o[name] < least then
-      fail(op, "%s must be an integer from %d on, got %s", name, least, tostring(o[name]))
-    end
-  end
+  if most < 1 then fail(op, "columns must be an integer from 1 on, got %d", most) end
+  if p < 0 then fail(op, "padding must be an integer from 0 on, got %d", p) end
   local n = x:size(1)
   if x:numel() == 0 then fail(op, "the images have no pixels: %s", shape_of(x)) end
-  if o.normalize then
+  if normalize then
     x = x:is_floating_point() and x or x:float()
     local lo, hi = x:amin(), x:amax()
     x = (x - lo) / (hi - lo):clamp(1e-12, math.huge)
   end
   if x.ndim == 3 then x = x:unsqueeze(2) end
-  local columns = math.min(o.columns, n)
-  local rows, c, p = (n + columns - 1) // columns, x:size(2), o.padding
+  local columns = math.min(most, n)
+  local rows, c = (n + columns - 1) // columns, x:size(2)
   local h, w = x:size(3) + p, x:size(4) + p
-  local padded = x:pad({ 0, p, 0, p }, { value = o.value })
+  local padded = x:pad({ 0, p, 0, p }, { value = value })
   if rows * columns > n then
     padded =
       flame.cat({ padded,
-        flame.full({ rows * columns - n, c, h, w }, o.value,
+        flame.full({ rows * columns - n, c, h, w }, value,
           { dtype = x.dtype, device = x.device }) }, 1)
   end
   local all = padded:reshape(rows, columns, c, h, w):permute(3, 1, 4, 2, 5):reshape(c,
     rows * h, columns * w)
-  all = all:pad({ p, 0, p, 0 }, { value = o.value })
+  all = all:pad({ p, 0, p, 0 }, { value = value })
   return c == 1 and all:squeeze(1) or all
-end
+end)
 
 --- An image, or a batch (n, channels, h, w), in another size {h, w}. A number is the length of the
 --- shorter side; u8 stays u8.
----@param x flame.Tensor
----@param size integer | integer[]
----@param options? table  {mode = "bilinear" (nearest, bicubic, area), antialias = true}
----@return flame.Tensor
-function image.resize(x, size, options)
+def([[image.resize(x: T, size: int|int[], *, mode: "bilinear"|"nearest"|"bicubic"|"area" = "bilinear",
+  antialias = true) -> T]], function(x, size, mode, antialias)
   local op = "image.resize"
-  local o = internal.options(op, options, { mode = "bilinear", antialias = true })
-  if not flame.is_tensor(x) or x.ndim < 2 or x.ndim > 4 then
-    fail(op, "need a tensor (h, w), (channels, h, w) or (n, channels, h, w), got %s",
-      flame.is_tensor(x) and shape_of(x) or internal.word(x))
+  if x.ndim < 2 or x.ndim > 4 then
+    fail(op, "need a tensor (h, w), (channels, h, w) or (n, channels, h, w), got %s", shape_of(x))
   end
   if x:numel() == 0 then fail(op, "the image has no pixels: %s", shape_of(x)) end
   local h, w = x:size(-2), x:size(-1)
@@ -122,19 +96,15 @@ function image.resize(x, size, options)
   if type(size) ~= "table" or #size ~= 2 or not fits(size[1]) or not fits(size[2]) then
     fail(op, "size must be an integer or {height, width}, from 1 on")
   end
-  local modes = { bilinear = true, nearest = true, bicubic = true, area = true }
-  if not modes[o.mode] then
-    fail(op, "no mode '%s', there is: area bicubic bilinear nearest", tostring(o.mode))
-  end
   local lead = x.ndim
   local y = x:is_floating_point() and x or x:float()
   while y.ndim < 4 do y = y:unsqueeze(1) end
-  local smooth = o.mode == "bilinear" or o.mode == "bicubic"
-  y = y:interpolate { size = size, mode = o.mode, antialias = smooth and o.antialias or nil }
+  local smooth = mode == "bilinear" or mode == "bicubic"
+  y = y:interpolate { size = size, mode = mode, antialias = smooth and antialias or nil }
   while y.ndim > lead do y = y:squeeze(1) end
   if x:is_floating_point() then return y end
   return y:round():clamp(0, x.dtype == "u8" and 255 or math.huge):to(x.dtype)
-end
+end)
 
 --- For plots and event files: the image as u8 (3, h, w), alpha over white. No
 --- more than 'most' rows and columns.

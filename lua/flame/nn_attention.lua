@@ -3,6 +3,7 @@ local flame = require "flame"
 
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
+  local put, keys = shared.put, shared.keys
 
   --- Features and heads, whose names in the declaration are given.
   local function heads_of(what, d, heads, name, heads_name)
@@ -12,66 +13,47 @@ return function(nn, shared)
   end
 
   --- Causal self-attention over (batch, time, size) with 'heads' heads:
-  --- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection.
-  class("nn.CausalSelfAttention(size: int, heads: int, dropout = 0, bias = true)",
-    function(self, d, heads, dropout, bias)
-      heads_of("CausalSelfAttention", d, heads, "size", "heads")
-      self.d, self.heads = d, heads
-      self.qkv = nn.Linear(d, 3 * d, bias)
+  --- softmax(Q K^T / sqrt(size / heads) with the future at -inf) V, then a projection. Groups of
+  --- heads / num_kv_heads heads read the same keys and values. rotary = true, or {dim =, base =,
+  --- scaling =, interleaved =} as in GroupedQueryAttention: positions turn queries and keys.
+  class([[nn.CausalSelfAttention(size: int, heads: int, dropout = 0, bias = true, *,
+    num_kv_heads?: int, rotary?: bool|table)]],
+    function(self, d, heads, dropout, bias, kv_heads, rotary)
+      local op = "CausalSelfAttention"
+      heads_of(op, d, heads, "size", "heads")
+      self.d, self.heads, self.num_kv_heads = d, heads, keys.heads(op, heads, kv_heads)
+      keys.set_rotary(self, op, rotary, d // heads)
+      self.qkv = nn.Linear(d, d + 2 * self.num_kv_heads * (d // heads), bias)
       self.proj = nn.Linear(d, d, bias)
       self.drop = nn.Dropout(dropout)
     end)
   --- What attention has seen of a text that is written token by token: keys and values of up to
   --- 'length' positions, so that each is computed once. Give it to forward; it counts its positions
   --- in 'seen'. Nothing is differentiated through it.
-  shared.put(nn.CausalSelfAttention, "CausalSelfAttention:cache(batch: int, length: int) -> table",
+  put(nn.CausalSelfAttention, "CausalSelfAttention:cache(batch: int, length: int) -> KeyCache",
     function(self, batch, length)
-    local op = "CausalSelfAttention:cache"
-    positive(op, "batch", batch)
-    positive(op, "length", length)
-    local w = self.qkv.weight
-    local function rows()
-      return flame.zeros({ batch, self.heads, length, self.d // self.heads },
-        { dtype = w.dtype, device = w.device })
-    end
-    return { k = rows(), v = rows(), seen = 0, length = length }
-  end, "CausalSelfAttention:cache")
-  -- The positions of q see those before them in the cache, which takes up k and v.
-  local function attend_cached(cache, q, k, v, drop)
-    local op = "CausalSelfAttention"
-    if not flame.is_tensor(cache.k) then
-      fail("%s: cache must come from its cache(batch, length), got %s", op,
-        flame.internal.word(cache))
-    end
-    local t, seen = q:size(3), cache.seen
-    local of, batch, heads = cache.k.shape, q:size(1), q:size(2)
-    if of[1] ~= batch or of[2] ~= heads or of[4] ~= q:size(4) then
-      fail("%s: x has batch %d, heads %d, size %d, the cache (%d, %d, %d); make one for this batch", op,
-        batch, heads, q:size(4), of[1], of[2], of[4])
-    end
-    if seen + t > cache.length then
-      fail("%s: %d positions after %d do not fit a cache of %d; make a longer one", op, t, seen,
-        cache.length)
-    end
-    local o = { device = q.device }
-    local at = flame.arange(t, o) + seen
-    cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
-    cache.v:index_copy_(3, at, v:detach():to(cache.v.dtype))
-    cache.seen = seen + t
-    local mask = flame.arange(cache.length, o):reshape(1, -1):le(at:reshape(t, 1))
-    return flame.scaled_dot_product_attention(q, cache.k:to(q.dtype), cache.v:to(q.dtype),
-      { attn_mask = mask, dropout_p = drop })
-  end
+      return keys.cache("CausalSelfAttention:cache", self.qkv.weight, batch, self.num_kv_heads,
+        length, self.d // self.heads)
+    end, "CausalSelfAttention:cache")
   --- x (batch, time, d); cache: of self:cache, whose positions come before those of x.
   call(nn.CausalSelfAttention, "(x: T, cache?: table) -> T", function(self, x, cache)
     local b, t, d = x:size(1), x:size(2), self.d
-    local h, size = self.heads, self.d // self.heads
-    local qkv = self.qkv(x):reshape(b, t, 3, h, size)
-    local function part(i) return qkv:select(3, i):transpose(2, 3) end            -- (b, h, t, size)
-    local drop = self.drop.training and self.drop.p or 0
-    local y = cache and attend_cached(cache, part(1), part(2), part(3), drop)
-      or flame.scaled_dot_product_attention(part(1), part(2), part(3),
-        { is_causal = true, dropout_p = drop })
+    local h, kv, size = self.heads, self.num_kv_heads, self.d // self.heads
+    if cache then keys.check("CausalSelfAttention", cache, b, kv, t, size) end
+    local qkv = self.qkv(x):reshape(b, t, h + 2 * kv, size)
+    local function part(from, n) return qkv:narrow(3, from, n):transpose(2, 3) end
+    local q, k, v = part(1, h), part(h + 1, kv), part(h + kv + 1, kv)           -- (b, h, t, size)
+    local mask
+    if cache or self.rotary_dim > 0 then
+      local at = flame.arange(t, { device = x.device }) + (cache and cache.seen or 0)
+      q, k = keys.turned(self, q, at), keys.turned(self, k, at)
+      if cache then
+        k, v = keys.remember(cache, k, v, at)
+        mask = keys.order(cache.length, at, true)
+      end
+    end
+    local y = flame.scaled_dot_product_attention(q, k, v, { attn_mask = mask, is_causal = not cache,
+      dropout_p = self.drop.training and self.drop.p or 0, enable_gqa = kv ~= h })
     return self.proj(y:transpose(2, 3):reshape(b, t, d))
   end)
   function nn.CausalSelfAttention:extra()
@@ -88,30 +70,37 @@ return function(nn, shared)
   --- need_weights. In a bool mask true leaves a position out, as in PyTorch's module (and not as in
   --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and
   --- holds beside one.
+  ---
+  --- num_kv_heads and rotary as in CausalSelfAttention. A cache, of its method cache, lets the keys
+  --- of a call stand behind those of the calls before; masks are then over the cache's length.
   class([[nn.MultiheadAttention(embed_dim: int, num_heads: int, dropout = 0, bias = true,
     add_bias_kv = false, add_zero_attn = false, kdim: int = embed_dim, vdim: int = embed_dim,
-    batch_first = false, device?: device, dtype?: dtype)]], function(self, d, heads, dropout, bias,
-      add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype)
+    batch_first = false, device?: device, dtype?: dtype, *, num_kv_heads?: int,
+    rotary?: bool|table)]], function(self, d, heads, dropout, bias, add_bias_kv, add_zero_attn,
+      kdim, vdim, batch_first, device, dtype, kv_heads, rotary)
     local as = { device = device, dtype = dtype }
     heads_of("MultiheadAttention", d, heads, "embed_dim", "num_heads")
     self.embed_dim, self.num_heads, self.dropout = d, heads, dropout
+    self.num_kv_heads = keys.heads("MultiheadAttention", heads, kv_heads)
+    keys.set_rotary(self, "MultiheadAttention", rotary, d // heads)
+    local kv = self.num_kv_heads * (d // heads)            -- features of keys
     self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
     local function weight(rows, columns)
       return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, as)))
     end
     if kdim == d and vdim == d then
-      self.in_proj_weight = weight(3 * d, d)
+      self.in_proj_weight = weight(d + 2 * kv, d)
     else
       self.q_proj_weight = weight(d, d)
-      self.k_proj_weight = weight(d, kdim)
-      self.v_proj_weight = weight(d, vdim)
+      self.k_proj_weight = weight(kv, kdim)
+      self.v_proj_weight = weight(kv, vdim)
     end
-    if bias then self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, as)) end
+    if bias then self.in_proj_bias = nn.Parameter(flame.zeros({ d + 2 * kv }, as)) end
     self.out_proj = nn.Linear(d, d, bias, device, dtype)
     if bias then nn.init.zeros(self.out_proj.bias) end
     if add_bias_kv then                                    -- one more key and value, learnt
       local function row()
-        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, as)))
+        return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, kv }, as)))
       end
       self.bias_k = row()
       self.bias_v = row()
@@ -121,19 +110,22 @@ return function(nn, shared)
   local separate = { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
   -- (batch, time, features) to (batch, heads, time, size).
   local function project(self, x, i)
-    local d, h, b = self.embed_dim, self.num_heads, self.in_proj_bias
-    local w = self.in_proj_weight and self.in_proj_weight:narrow(1, (i - 1) * d + 1, d)
+    local d, b = self.embed_dim, self.in_proj_bias
+    local size = d // self.num_heads
+    local h, kv = i == 1 and self.num_heads or self.num_kv_heads, self.num_kv_heads * size
+    local first, rows = i == 1 and 1 or d + (i - 2) * kv + 1, h * size
+    local w = self.in_proj_weight and self.in_proj_weight:narrow(1, first, rows)
       or self[separate[i]]
     if x:size(3) ~= w:size(2) then
       fail("MultiheadAttention: %s has %d features, need %d", ({ "query", "key", "value" })[i],
         x:size(3), w:size(2))
     end
-    local y = flame.linear(x, w, b and b:narrow(1, (i - 1) * d + 1, d))
-    return y:reshape(x:size(1), x:size(2), h, d // h):transpose(2, 3)
+    local y = flame.linear(x, w, b and b:narrow(1, first, rows))
+    return y:reshape(x:size(1), x:size(2), h, size):transpose(2, 3)
   end
 
   -- What is added to the scores (batch, heads, time, source): -inf where a mask says so, and, if
-  -- 'causal', in the future. nil: nothing.
+  -- 'causal', in the future, and where a cache is not written. nil: nothing.
   local function bias_of(self, o, q, k, extra, causal)
     local out
     local function add(mask, shape, name)
@@ -159,7 +151,9 @@ return function(nn, shared)
       elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s }, "attn_mask")
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
     end
-    if causal then
+    if o.cache then
+      add(keys.order(s, o.at, o.is_causal):logical_not(), { 1, 1, t, s }, "the order of the cache")
+    elseif causal then
       add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s },
         "the causal mask")
     end
@@ -171,7 +165,7 @@ return function(nn, shared)
 
   -- keys or values with the learnt row (1, 1, d) and with zeros behind.
   local function with_rows(self, x, row)
-    local h, more = self.num_heads, { x }
+    local h, more = self.num_kv_heads, { x }
     if row then more[2] = row:reshape(1, h, 1, x:size(4)):expand({ x:size(1), h, 1, x:size(4) }) end
     if self.add_zero_attn then more[#more + 1] = x:narrow(3, 1, 1):detach() * 0 end
     return #more > 1 and flame.cat(more, 3) or x
@@ -181,13 +175,16 @@ return function(nn, shared)
   local function attend(self, q, k, v, o)
     local drop, extra = self.training and self.dropout or 0,
       (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
+    local groups = self.num_heads // self.num_kv_heads
     k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
-      local causal = o.is_causal and extra == 0            -- the rows behind are seen by all
+      -- the rows behind are seen by all
+      local causal = o.is_causal and extra == 0 and not o.cache
       return flame.scaled_dot_product_attention(q, k, v,
-        { is_causal = causal or false, dropout_p = drop,
+        { is_causal = causal or false, dropout_p = drop, enable_gqa = groups > 1,
           attn_mask = bias_of(self, o, q, k, extra, o.is_causal and not causal) })
     end
+    if groups > 1 then k, v = k:repeat_interleave(groups, 2), v:repeat_interleave(groups, 2) end
     local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)),
       bias_of(self, o, q, k, extra, o.is_causal)
     local weights = (bias and scores + bias or scores):softmax(-1)
@@ -195,10 +192,38 @@ return function(nn, shared)
     return weights:matmul(v), weights
   end
 
+  --- Room for the keys and values of up to 'length' positions of a batch: for calls one after the
+  --- other, which count them in 'seen'. Nothing is differentiated through it.
+  put(nn.MultiheadAttention, "MultiheadAttention:cache(batch: int, length: int) -> KeyCache",
+    function(self, batch, length)
+      return keys.cache("MultiheadAttention:cache", self.out_proj.weight, batch, self.num_kv_heads,
+        length, self.embed_dim // self.num_heads)
+    end)
+
+  --- q, k and v with their positions, k and v with those before in the cache; o.at: q's positions.
+  local function placed(self, o, q, k, v)
+    local cache, seen = o.cache, o.cache and o.cache.seen or 0
+    if cache then
+      if self.bias_k or self.add_zero_attn then
+        fail("MultiheadAttention: a cache is not for add_bias_kv and add_zero_attn")
+      elseif k:size(3) ~= q:size(3) then
+        fail("MultiheadAttention: %d queries and %d keys, with a cache need as many", q:size(3),
+          k:size(3))
+      end
+      keys.check("MultiheadAttention", cache, k:size(1), k:size(2), k:size(3), k:size(4))
+    end
+    if not cache and self.rotary_dim == 0 then return q, k, v end
+    local function at(x) return flame.arange(x:size(3), { device = x.device }) + seen end
+    o.at = at(q)
+    q, k = keys.turned(self, q, o.at), keys.turned(self, k, at(k))
+    if cache then k, v = keys.remember(cache, k, v, o.at) end
+    return q, k, v
+  end
+
   call(nn.MultiheadAttention, [[(query: T, key: T = query, value: T = key, key_padding_mask?: T,
-    need_weights = true, attn_mask?: T, average_attn_weights = true, is_causal = false)
-    -> T, weights: T if need_weights]], function(self, query, key, value, padding_mask,
-      need_weights, attn_mask, average, is_causal)
+    need_weights = true, attn_mask?: T, average_attn_weights = true, is_causal = false,
+    cache?: KeyCache) -> T, weights: T if need_weights]], function(self, query, key, value,
+      padding_mask, need_weights, attn_mask, average, is_causal, cache)
     local flat = query.ndim == 2
     local function come(x)
       if x.ndim ~= (flat and 2 or 3) then
@@ -209,8 +234,10 @@ return function(nn, shared)
     end
     local q, k, v = project(self, come(query), 1), project(self, come(key), 2),
       project(self, come(value), 3)
-    local y, weights = attend(self, q, k, v, { key_padding_mask = padding_mask,
-      need_weights = need_weights, attn_mask = attn_mask, is_causal = is_causal })
+    local o = { key_padding_mask = padding_mask, need_weights = need_weights,
+      attn_mask = attn_mask, is_causal = is_causal, cache = cache }
+    q, k, v = placed(self, o, q, k, v)
+    local y, weights = attend(self, q, k, v, o)
     y = self.out_proj(y:transpose(2, 3):reshape(q:size(1), q:size(3), self.embed_dim))
     if weights and average then weights = weights:mean(2) end
     if flat then return y:squeeze(1), weights and weights:squeeze(1) end
@@ -225,24 +252,31 @@ return function(nn, shared)
   --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
   --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d,
   --- dropout = 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
-  --- MultiheadAttention.
+  --- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
   class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
-    hidden?: int)]], function(self, d, heads, dropout, bias, causal, hidden)
+    hidden?: int, *, num_kv_heads?: int, rotary?: bool|table)]],
+    function(self, d, heads, dropout, bias, causal, hidden, kv_heads, rotary)
     heads_of("TransformerBlock", d, heads, "size", "heads")
     hidden = hidden or 4 * d
     self.causal = causal
     self.norm1 = nn.LayerNorm(d)
     self.attention = nn.MultiheadAttention(d, heads,
-      { dropout = dropout, bias = bias, batch_first = true })
+      { dropout = dropout, bias = bias, batch_first = true, num_kv_heads = kv_heads,
+        rotary = rotary })
     self.norm2 = nn.LayerNorm(d)
     self.mlp = nn.Sequential { nn.Linear(d, hidden, bias), nn.GELU(), nn.Linear(hidden, d, bias),
       nn.Dropout(dropout) }
   end)
-  call(nn.TransformerBlock, "(x: T, attn_mask?: T, key_padding_mask?: T, is_causal?: bool) -> T",
-    function(self, x, attn_mask, padding_mask, is_causal)
+  --- The cache of its attention.
+  put(nn.TransformerBlock, "TransformerBlock:cache(batch: int, length: int) -> KeyCache",
+    function(self, batch, length) return self.attention:cache(batch, length) end)
+  call(nn.TransformerBlock, [[(x: T, attn_mask?: T, key_padding_mask?: T, is_causal?: bool,
+    cache?: KeyCache) -> T]],
+    function(self, x, attn_mask, padding_mask, is_causal, cache)
       if is_causal == nil then is_causal = self.causal end
       local y = self.attention(self.norm1(x), { attn_mask = attn_mask,
-        key_padding_mask = padding_mask, is_causal = is_causal, need_weights = false })
+        key_padding_mask = padding_mask, is_causal = is_causal, need_weights = false,
+        cache = cache })
       x = x + y
       return x + self.mlp(self.norm2(x))
     end)

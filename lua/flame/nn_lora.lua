@@ -45,6 +45,8 @@ return function(nn, shared)
   --- The weights of a layer that take adapters; none: the layer takes none.
   local function weights_of(m)
     if nn.is(m, nn.Linear) then return { "weight" } end
+    local own = getmetatable(m).adapted                  -- of a class that names its own
+    if own then return own end
     if nn.is(m, nn.MultiheadAttention) then
       return fields.tensors_of(m).in_proj_weight and { "in_proj_weight" }
         or { "q_proj_weight", "k_proj_weight", "v_proj_weight" }

@@ -13,7 +13,17 @@ local scale = require "flame.plot_scale"
 local fail = data.fail
 
 local plot = {}
-local Plot = {}
+local Plot, Grid = { __name = "Plot" }, { __name = "Grid" }
+--- Puts a method with its declaration into its class, a function into the module.
+local function method(text, f)
+  local class, name = text:match("^(%w+):([%w_]+)%(")
+  local into = class == "Plot" and Plot or Grid
+  into[name] = internal.declare(text, "plot." .. name, f)
+end
+local function def(text, f)
+  local name = text:match("^plot%.([%w_]+)")
+  plot[name] = internal.declare(text, "plot." .. name, f)
+end
 Plot.__index, Plot.__newindex = internal.closed("plot", Plot,
   { o = true, layers = true, aspect = true })
 
@@ -23,35 +33,17 @@ local dashes = { { 6, 3 }, { 2, 2 }, { 8, 3, } }
 
 -- ---- options ------------------------------------------------------------------------------------
 
-local function need_text(op, name, v)
-  if v ~= nil and v ~= false and type(v) ~= "string" then
-    fail(op, "%s must be a string, got %s", name, internal.word(v))
-  end
-  return v or nil
-end
-
 local function need_size(op, name, v, least, most)
-  if type(v) ~= "number" or not (v >= least and v <= most) then
-    fail(op, "%s must be a number from %g to %g, got %s", name, least, most,
-      type(v) == "number" and scale.short(v) or internal.word(v))
+  if not (v >= least and v <= most) then
+    fail(op, "%s must be a number from %g to %g, got %s", name, least, most, scale.short(v))
   end
   return v
 end
 
-local function need_scale(op, name, v)
-  if v ~= "linear" and v ~= "log" then
-    fail(op, '%s must be "linear" or "log", got %s', name,
-      type(v) == "string" and '"' .. v .. '"' or internal.word(v))
-  end
-end
-
 local function need_limits(op, name, v, log)
   if not v then return end
-  local lo, hi
-  if type(v) == "table" then lo, hi = v[1], v[2] end
-  if type(lo) ~= "number" or type(hi) ~= "number" then
-    fail(op, "%s must be a list of two numbers", name)
-  end
+  local lo, hi = v[1], v[2]
+  if #v ~= 2 then fail(op, "%s must be a list of two numbers", name) end
   if not (lo < hi and lo > -huge and hi < huge) then
     fail(op, "%s is from %s to %s\1: give two finite numbers, the lower one first", name,
       scale.short(lo), scale.short(hi))
@@ -62,15 +54,10 @@ local function need_limits(op, name, v, log)
   end
 end
 
-local defaults = { title = false, xlabel = false, ylabel = false, xscale = "linear",
-  yscale = "linear", xlim = false, ylim = false, legend = true, grid = true, axes = true,
-  width = 640, height = 400 }
+local OPTIONS = { "title", "xlabel", "ylabel", "xscale", "yscale", "xlim", "ylim", "legend", "grid",
+  "axes", "width", "height" }
 
 local function check(op, o)
-  for _, name in ipairs { "title", "xlabel", "ylabel" } do
-    o[name] = need_text(op, name, o[name])
-  end
-  for _, name in ipairs { "xscale", "yscale" } do need_scale(op, name, o[name]) end
   need_limits(op, "xlim", o.xlim, o.xscale == "log")
   need_limits(op, "ylim", o.ylim, o.yscale == "log")
   need_size(op, "width", o.width, 120, 4000)
@@ -80,25 +67,31 @@ local function check(op, o)
   return o
 end
 
---- An empty plot, to which its methods add. xscale and yscale are "linear" or "log", xlim and ylim
---- {first, last}; legend, grid and axes = false leave these out; width = 640 and height = 400 are
---- in pixels.
----@param options? table  {title =, xlabel =, ylabel =, xscale =, yscale =, xlim =, ylim =, legend =, grid =, axes =, width =, height =}
----@return flame.Plot
-function plot.new(options)
-  return setmetatable({ o = check("new", internal.options("plot.new", options, defaults)),
-    layers = {} }, Plot)
-end
+--- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid and axes
+--- = false leave these out; width and height are in pixels.
+def([[plot.new(*, title?: str, xlabel?: str, ylabel?: str, xscale: "linear"|"log" = "linear",
+  yscale: "linear"|"log" = "linear", xlim?: num[], ylim?: num[], legend = true, grid = true,
+  axes = true, width: num = 640, height: num = 400) -> Plot]], function(...)
+  local o, given = {}, { ... }
+  for i, name in ipairs(OPTIONS) do o[name] = given[i] end
+  return setmetatable({ o = check("new", o), layers = {} }, Plot)
+end)
 
---- Changes the options of plot.new, and returns the plot.
----@param options table
----@return flame.Plot
-function Plot:set(options)
-  local now = {}
-  for name in pairs(defaults) do now[name] = self.o[name] or false end
-  self.o = check("set", internal.options("plot.set", options, now))
+--- Changes options of plot.new (false: none), and returns the plot.
+method([[Plot:set(*, title?: str|bool, xlabel?: str|bool, ylabel?: str|bool, xscale?: "linear"|"log",
+  yscale?: "linear"|"log", xlim?: num[]|bool, ylim?: num[]|bool, legend?: bool, grid?: bool,
+  axes?: bool, width?: num, height?: num) -> self]], function(self, ...)
+  local o, given = {}, { ... }
+  for i, name in ipairs(OPTIONS) do
+    local v = given[i]
+    if v == nil then o[name] = self.o[name]
+    elseif type(v) == "boolean" and i <= 7 then
+      if v then fail("set", "%s = true: give a value, or false for none", name) end
+    else o[name] = v end
+  end
+  self.o = check("set", o)
   return self
-end
+end)
 
 -- The layer with what all kinds have: a colour (the next of the palette), a label.
 local function add(self, op, layer, o)
@@ -115,69 +108,47 @@ local function add(self, op, layer, o)
       and dashes[(cycle - 1) % #dashes + 1] or nil
     layer.number = n
   end
-  layer.label = need_text(op, "label", o.label)
+  layer.label = o.label
   self.layers[#self.layers + 1] = layer
   return self
 end
 
-local function read_options(op, o, known)
-  local out = internal.options("plot." .. op, o, known)
-  for _, name in ipairs { "colour", "label", "dash" } do
-    if out[name] == false and known[name] == false then out[name] = nil end
-  end
-  if o and o.dash == false then out.dash = false end
-  if out.dash ~= nil and type(out.dash) ~= "boolean" then
-    fail(op, "dash must be true or false, got %s", internal.word(out.dash))
-  end
-  if out.alpha then need_size(op, "alpha", out.alpha, 0, 1) end
-  if out.width then need_size(op, "width", out.width, 0.25, 20) end
-  if out.size then need_size(op, "size", out.size, 1, 40) end
-  return out
+--- A kind: a method, and a function that makes a plot with it.
+local function kind(text, f)
+  method("Plot:" .. text, f)
+  def("plot." .. text, function(...) return f(plot.new(), ...) end)
 end
 
-local function is_options(v)
-  return type(v) == "table" and not flame.is_tensor(v) and type(next(v)) == "string"
-end
-
--- x may be left out.
-local function points_of(op, x, y, o)
-  if o == nil and is_options(y) then y, o = nil, y end
-  local xs, ys = data.points(op, x, y)
-  return xs, ys, o
+local function check_drawn(op, o)
+  if o.alpha then need_size(op, "alpha", o.alpha, 0, 1) end
+  if o.width then need_size(op, "width", o.width, 0.25, 20) end
+  if o.size then need_size(op, "size", o.size, 1, 40) end
+  return o
 end
 
 -- ---- kinds --------------------------------------------------------------------------------------
 
 --- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
 --- or a position in the palette.
----@param x flame.Tensor | number[]
----@param y? flame.Tensor | number[]
----@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
----@return flame.Plot
-function Plot:line(x, y, options)
-  local xs, ys, o = points_of("line", x, y, options)
-  o = read_options("line", o, { label = false, colour = false, width = 2, dash = false, alpha = 1 })
+kind([[line(x: T|any[], y?: T|any[], *, label?: str, colour?: str|int, width: num = 2, dash?: bool,
+  alpha: num = 1) -> Plot]], function(self, x, y, label, c, width, dash, alpha)
+  local xs, ys = data.points("line", x, y)
+  local o = check_drawn("line",
+    { label = label, colour = c, width = width, dash = dash, alpha = alpha })
   return add(self, "line",
-    { kind = "line", x = xs, y = ys, width = o.width, alpha = o.alpha < 1 and o.alpha or nil }, o)
-end
+    { kind = "line", x = xs, y = ys, width = width, alpha = alpha < 1 and alpha or nil }, o)
+end)
 
-local shapes = { circle = true, square = true, cross = true, plus = true }
---- Adds points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
----@param x flame.Tensor | number[]
----@param y? flame.Tensor | number[]
----@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
----@return flame.Plot
-function Plot:scatter(x, y, options)
-  local xs, ys, o = points_of("scatter", x, y, options)
-  o = read_options("scatter", o,
-    { label = false, colour = false, size = 6, shape = "circle", alpha = 1 })
-  if not shapes[o.shape] then
-    fail("scatter", "no shape '%s', there is: circle cross plus square", tostring(o.shape))
-  end
-  local layer = { kind = "scatter", x = xs, y = ys, size = o.size, shape = o.shape,
-    alpha = o.alpha < 1 and o.alpha or nil }
+--- Adds points, their size in pixels.
+kind([[scatter(x: T|any[], y?: T|any[], *, label?: str, colour?: str|int, size: num = 6,
+  shape: "circle"|"square"|"cross"|"plus" = "circle", alpha: num = 1) -> Plot]],
+function(self, x, y, label, c, size, shape, alpha)
+  local xs, ys = data.points("scatter", x, y)
+  local o = check_drawn("scatter", { label = label, colour = c, size = size, alpha = alpha })
+  local layer = { kind = "scatter", x = xs, y = ys, size = size, shape = shape,
+    alpha = alpha < 1 and alpha or nil }
   return add(self, "scatter", layer, o)
-end
+end)
 
 -- Edges of n bins over the finite values; the rule of Freedman and Diaconis
 -- (1981) for n where none is given.
@@ -206,19 +177,16 @@ end
 
 --- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
 --- rule says, 100 at most.
----@param x flame.Tensor | number[]
----@param options? table  {bins =, label =, colour =, alpha = 0.8}
----@return flame.Plot
-function Plot:histogram(x, options)
-  local o = read_options("histogram", options,
-    { bins = false, label = false, colour = false, alpha = 0.8 })
-  if o.bins and (math.type(o.bins) ~= "integer" or o.bins < 1 or o.bins > 100000) then
-    fail("histogram", "bins must be an integer from 1 to 100000, got %s", tostring(o.bins))
+kind([[histogram(x: T|any[], *, bins?: int, label?: str, colour?: str|int, alpha: num = 0.8)
+  -> Plot]], function(self, x, bins, label, c, alpha)
+  local o = check_drawn("histogram", { label = label, colour = c, alpha = alpha })
+  if bins and (bins < 1 or bins > 100000) then
+    fail("histogram", "bins must be an integer from 1 to 100000, got %d", bins)
   end
   if flame.is_tensor(x) then x = x:reshape(-1) end
-  local kept, lo, hi, n = bins_of(data.list("histogram", "x", x), o.bins)
+  local kept, lo, hi, n = bins_of(data.list("histogram", "x", x), bins)
   local layer = { kind = "bars", x = {}, y = {}, left = {}, right = {}, zero = true,
-    joined = true, reach = {}, alpha = o.alpha < 1 and o.alpha or nil }
+    joined = true, reach = {}, alpha = alpha < 1 and alpha or nil }
   local at, width = scale.position(lo, hi), hi / n - lo / n
   for i = 1, #kept > 0 and n or 0 do
     layer.left[i], layer.right[i], layer.y[i] = lo + (i - 1) * width, lo + i * width, 0.0
@@ -230,7 +198,7 @@ function Plot:histogram(x, options)
   end
   if #kept > 0 then layer.reach = { lo, hi } end
   return add(self, "histogram", layer, o)
-end
+end)
 
 local function names_of(x)
   if type(x) ~= "table" or flame.is_tensor(x) or type(x[1]) ~= "string" then return nil end
@@ -244,15 +212,15 @@ local function names_of(x)
   return names
 end
 
-local function named_points(names, y, o)
-  if y == nil or is_options(y) then
+local function named_points(names, y)
+  if y == nil then
     fail("bars", "there are %d names and no heights\1: write plot.bars(names, heights)", #names)
   end
   local xs, ys = data.points("bars", nil, y)
   if #names ~= #ys then
     fail("bars", "there are %d names and %d heights\1: give one of each", #names, #ys)
   end
-  return xs, ys, o
+  return xs, ys
 end
 
 -- The least distance of two of the numbers, 1 where there are no two.
@@ -268,32 +236,23 @@ end
 
 --- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they
 --- are at 1, 2, … Their width is a part of the least distance of two.
----@param x flame.Tensor | number[] | string[]
----@param y? flame.Tensor | number[]
----@param options? table  {width = 0.8, label =, colour =, alpha = 1}
----@return flame.Plot
-function Plot:bars(x, y, options)
+kind([[bars(x: T|any[], y?: T|any[], *, width: num = 0.8, label?: str, colour?: str|int,
+  alpha: num = 1) -> Plot]], function(self, x, y, width, label, c, alpha)
   local names = names_of(x)
-  local xs, ys, o
-  if names then
-    xs, ys, o = named_points(names, y, options)
-  else
-    xs, ys, o = points_of("bars", x, y, options)
-  end
-  o = internal.options("plot.bars", o, { width = 0.8, label = false, colour = false, alpha = 1 })
-  o.label, o.colour = o.label or nil, o.colour or nil
-  need_size("bars", "width", o.width, 0.01, 1)
-  need_size("bars", "alpha", o.alpha, 0, 1)
-  local half = least_distance(xs) * o.width / 2
+  local xs, ys
+  if names then xs, ys = named_points(names, y) else xs, ys = data.points("bars", x, y) end
+  need_size("bars", "width", width, 0.01, 1)
+  need_size("bars", "alpha", alpha, 0, 1)
+  local half = least_distance(xs) * width / 2
   local layer = { kind = "bars", x = xs, y = ys, left = {}, right = {}, zero = true,
-    names = names, reach = {}, alpha = o.alpha < 1 and o.alpha or nil }
+    names = names, reach = {}, alpha = alpha < 1 and alpha or nil }
   for i = 1, #xs do
     layer.left[i], layer.right[i] = xs[i] - half, xs[i] + half
     if not names then layer.reach[2 * i - 1], layer.reach[2 * i] = layer.left[i], layer.right[i] end
   end
   if names then layer.reach = { 0.5, #names + 0.5 } end
-  return add(self, "bars", layer, o)
-end
+  return add(self, "bars", layer, { label = label, colour = c })
+end)
 
 -- Where a matrix lies: from the first to the last position of its rows or
 -- columns, with half a cell around.
@@ -323,15 +282,11 @@ end
 --- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey",
 --- "heat" or "signed"; limits = {first, last} are those of the colours, xlim and ylim those of the
 --- matrix on the axes.
----@param z flame.Tensor | number[][]
----@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
----@return flame.Plot
-function Plot:heatmap(z, options)
-  local o = internal.options("plot.heatmap", options,
-    { map = "depth", limits = false, xlim = false, ylim = false, bar = true })
-  local map = map_of("heatmap", o.map)
+kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], ylim?: num[],
+  bar = true) -> Plot]], function(self, z, map, limits, xlim, ylim, bar)
+  map = map_of("heatmap", map)
   local rows, h, w = data.matrix("heatmap", "z", z, GRID)
-  local lo, hi = colour_range("heatmap", rows, o.limits)
+  local lo, hi = colour_range("heatmap", rows, limits)
   local at, pixels, k = scale.position(lo, hi), {}, 0
   for i = 1, h do
     for j = 1, w do
@@ -343,44 +298,41 @@ function Plot:heatmap(z, options)
   end
   local full_h, full_w = h, w
   if flame.is_tensor(z) then full_h, full_w = z:size(1), z:size(2) end
-  local x0, x1 = ends_of("heatmap", "xlim", o.xlim, full_w)
-  local y0, y1 = ends_of("heatmap", "ylim", o.ylim, full_h)
+  local x0, x1 = ends_of("heatmap", "xlim", xlim, full_w)
+  local y0, y1 = ends_of("heatmap", "ylim", ylim, full_h)
   local layer = { kind = "heat", rows = h, columns = w, pixels = pixels, tight = true,
-    flipped = not o.ylim, x = { x0, x1 }, y = { o.ylim and y1 or y0, o.ylim and y0 or y1 },
-    bar = o.bar and { lo = lo, hi = hi, map = map } or nil }
+    flipped = not ylim, x = { x0, x1 }, y = { ylim and y1 or y0, ylim and y0 or y1 },
+    bar = bar and { lo = lo, hi = hi, map = map } or nil }
   if k == 0 then layer.x, layer.y = {}, {} end
   return add(self, "heatmap", layer, {})
+end)
+
+-- The positions of the n columns or rows that are left of 'all'.
+local function positions(name, given, n, all)
+  local list = given and data.list("contour", name, given) or {}
+  if given and #list ~= all then
+    fail("contour", "z has %d %s and %s has %d values\1: give as many", all,
+      name == "x" and "columns" or "rows", name, #list)
+  end
+  for i = 1, given and 0 or all do list[i] = i + 0.0 end
+  local some = {}
+  for i = 1, n do some[i] = list[n == all and i or floor((i - 0.5) * all / n) + 1] end
+  return some
 end
 
 --- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about
 --- how many there are at ticks of the values; x and y are the positions of columns and rows.
----@param z flame.Tensor | number[][]
----@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
----@return flame.Plot
-function Plot:contour(z, options)
-  local o = internal.options("plot.contour", options,
-    { x = false, y = false, levels = false, map = "depth", width = 1.5, bar = true })
-  local map = map_of("contour", o.map)
-  need_size("contour", "width", o.width, 0.25, 20)
+kind([[contour(z: T|any[], *, x?: T|any[], y?: T|any[], levels: num|T|any[] = 8, map: str = "depth",
+  width: num = 1.5, bar = true) -> Plot]], function(self, z, x, y, levels, map, width, bar)
+  map = map_of("contour", map)
+  need_size("contour", "width", width, 0.25, 20)
   local rows, h, w = data.matrix("contour", "z", z, GRID // 2)
   local full = flame.is_tensor(z) and { w = z:size(2), h = z:size(1) } or { w = w, h = h }
-  local function positions(name, n, all)
-    local list = o[name] and data.list("contour", name, o[name]) or {}
-    if o[name] and #list ~= all then
-      fail("contour", "z has %d %s and %s has %d values\1: give as many", all,
-        name == "x" and "columns" or "rows", name, #list)
-    end
-    for i = 1, o[name] and 0 or all do list[i] = i + 0.0 end
-    local some = {}
-    for i = 1, n do some[i] = list[n == all and i or floor((i - 0.5) * all / n) + 1] end
-    return some
-  end
-  local xs, ys = positions("x", w, full.w), positions("y", h, full.h)
+  local xs, ys = positions("x", x, w, full.w), positions("y", y, h, full.h)
   local lo, hi = data.extent(rows)
   lo, hi = scale.range(lo, hi, { tight = true })
-  local levels = type(o.levels) == "table" and data.list("contour", "levels", o.levels)
-    or scale.ticks(lo, hi, false,
-      o.levels and need_size("contour", "levels", o.levels, 1, 100) or 8).at
+  levels = type(levels) ~= "number" and data.list("contour", "levels", levels)
+    or scale.ticks(lo, hi, false, need_size("contour", "levels", levels, 1, 100)).at
   local at, curves = scale.position(lo, hi), {}
   for _, level in ipairs(levels) do
     -- the lightest are not seen on white
@@ -391,17 +343,15 @@ function Plot:contour(z, options)
   end
   local shades = {}
   for i = 0, 255 do shades[i] = map[floor(i * 215 / 255 + 0.5)] end
-  return add(self, "contour", { kind = "contour", curves = curves, width = o.width, tight = true,
+  return add(self, "contour", { kind = "contour", curves = curves, width = width, tight = true,
     x = h > 0 and { xs[1], xs[w] } or {}, y = h > 0 and { ys[1], ys[h] } or {},
-    bar = o.bar and h > 0 and { lo = lo, hi = hi, map = shades } or nil }, {})
-end
+    bar = bar and h > 0 and { lo = lo, hi = hi, map = shades } or nil }, {})
+end)
 
 --- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour,
 --- (2 or 4, h, w) with alpha, over white; u8, or floats from 0 to 1. A plot of one image has its
 --- proportions and no axes.
----@param x flame.Tensor
----@return flame.Plot
-function Plot:image(x)
+kind("image(x: T) -> Plot", function(self, x)
   require "flame.image"
   local pixels, h, w = internal.image_pixels("plot.image", x, GRID)
   if #self.layers == 0 then
@@ -411,22 +361,14 @@ function Plot:image(x)
   return add(self, "image",
     { kind = "heat", rows = h, columns = w, pixels = pixels, tight = true, flipped = true,
     x = { 0.5, w + 0.5 }, y = { 0.5, h + 0.5 } }, {})
-end
-
-for _, kind in ipairs { "line", "scatter", "histogram", "bars", "heatmap", "contour", "image" } do
-  plot[kind] = function(...) return Plot[kind](plot.new(), ...) end
-end
+end)
 
 -- ---- several side by side -----------------------------------------------------------------------
 
-local Grid = {}
 Grid.__index, Grid.__newindex = internal.closed("plot.grid", Grid, { plots = true, columns = true })
 
 --- Plots side by side, row by row: with the methods save, svg, png and text of a plot.
----@param plots flame.Plot[]
----@param options? table  {columns = 2}
-function plot.grid(plots, options)
-  local o = internal.options("plot.grid", options, { columns = 2 })
+def("plot.grid(plots: any, *, columns = 2) -> Grid", function(plots, columns)
   if getmetatable(plots) == Plot then
     fail("grid", "need a list of plots, got one plot\1: write plot.grid { p, q }")
   end
@@ -434,19 +376,23 @@ function plot.grid(plots, options)
     fail("grid", "need a list of plots, got %s",
       type(plots) == "table" and "an empty table" or internal.word(plots))
   end
-  if math.type(o.columns) ~= "integer" or o.columns < 1 then
-    fail("grid", "columns must be a positive integer, got %s", tostring(o.columns))
-  end
+  if columns < 1 then fail("grid", "columns must be a positive integer, got %d", columns) end
   for i, p in ipairs(plots) do
     if getmetatable(p) ~= Plot then
       fail("grid", "item %d must be a plot, got %s", i, internal.word(p))
     end
   end
   return setmetatable({ plots = table.move(plots, 1, #plots, 1, {}),
-    columns = math.min(o.columns, #plots) }, Grid)
-end
+    columns = math.min(columns, #plots) }, Grid)
+end)
 
 -- ---- out ----------------------------------------------------------------------------------------
+
+--- A method of plots and of grids.
+local function shown(text, f)
+  method("Plot:" .. text, f)
+  method("Grid:" .. text, f)
+end
 
 local function picture_of(self)
   local layout = require "flame.plot_layout"
@@ -455,81 +401,69 @@ local function picture_of(self)
 end
 
 --- The plot as the text of an SVG file.
----@return string
-function Plot:svg() return require("flame.plot_svg").text(picture_of(self)) end
+shown("svg() -> str",
+  function(self) return require("flame.plot_svg").text(picture_of(self)) end)
 
---- The plot as an image: u8 of shape (3, height, width). scale: pixels of the
---- image to one of the plot.
----@param factor? number  2
----@return flame.Tensor
-function Plot:pixels(factor)
-  local k = need_size("pixels", "scale", factor or 2, 0.25, 8)
+--- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image to one of the
+--- plot.
+shown("pixels(scale: num = 2) -> T", function(self, factor)
+  local k = need_size("pixels", "scale", factor, 0.25, 8)
   local c = require("flame.plot_raster").draw(picture_of(self), k)
   return require("flame.plot_svg").planes(c.pixels, c.height, c.width)
-end
+end)
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
 --- standard output is a terminal.
----@param options? table  {columns = 72, rows = 20, colour = true}
----@return string
-function Plot:text(options)
-  local o = internal.options("plot.text", options,
-    { columns = 72, rows = 20, colour = internal.io_terminal() })
-  need_size("text", "columns", o.columns, 20, 1000)
-  need_size("text", "rows", o.rows, 6, 1000)
-  return require("flame.plot_terminal").text(self, floor(o.columns), floor(o.rows), o.colour)
-end
+local TEXT = "text(*, columns: num = 72, rows: num = 20, colour?: bool) -> str"
+method("Plot:" .. TEXT, function(self, columns, rows, coloured)
+  need_size("text", "columns", columns, 20, 1000)
+  need_size("text", "rows", rows, 6, 1000)
+  if coloured == nil then coloured = internal.io_terminal() end
+  return require("flame.plot_terminal").text(self, floor(columns), floor(rows), coloured)
+end)
 
 --- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
----@param path string
----@param options? table  {scale = 2}: pixels of a PNG to one of the plot
----@return flame.Plot
-function Plot:save(path, options)
-  if type(path) ~= "string" then
-    fail("save", "path must be a string, got %s", internal.word(path))
-  end
-  local o = internal.options("plot.save", options, { scale = 2 })
-  local kind = (path:match("%.(%w+)$") or ""):lower()
-  if kind == "png" then
-    flame.save(path, self:pixels(o.scale))
+shown("save(path: str, *, scale: num = 2) -> self", function(self, path, factor)
+  local ending = (path:match("%.(%w+)$") or ""):lower()
+  if ending == "png" then
+    flame.save(path, self:pixels(factor))
     return self
   end
-  if kind ~= "svg" and kind ~= "txt" then
+  if ending ~= "svg" and ending ~= "txt" then
     fail("save", "%s: plots are written as .svg, .png or .txt, by the ending of the path", path)
   end
   local f, why = io.open(path, "wb")
   if not f then fail("save", "%s", why) end
-  local ok, wrong = f:write(kind == "svg" and self:svg() or self:text { colour = false } .. "\n")
+  local ok, wrong = f:write(ending == "svg" and self:svg() or self:text { colour = false } .. "\n")
   local closed, late = f:close()
   if not ok or not closed then fail("save", "%s: %s", path, wrong or late) end
   return self
-end
+end)
 
-function Plot:__tostring() return Plot.text(self) end
+Plot.__tostring = function(self) return self:text() end
 
-Grid.svg, Grid.pixels, Grid.save, Grid.__tostring = Plot.svg, Plot.pixels, Plot.save,
-  Plot.__tostring
-function Grid:text(options)
+--- The plots of the grid one below the other, as Plot:text gives them.
+method("Grid:" .. TEXT, function(self, columns, rows, coloured)
   local out = {}
-  for i, p in ipairs(self.plots) do out[i] = p:text(options) end
+  for i, p in ipairs(self.plots) do
+    out[i] = p:text { columns = columns, rows = rows, colour = coloured }
+  end
   return table.concat(out, "\n\n")
-end
+end)
 Grid.__tostring = function(self) return self:text() end
 
 --- Writes a plot, as its method save does.
----@param p flame.Plot
----@param path string
----@param options? table
-function plot.save(p, path, options)
+def("plot.save(p: any, path: str, *, scale: num = 2) -> Plot", function(p, path, factor)
   local class = getmetatable(p)
   if class ~= Plot and class ~= Grid then
     fail("save", "need a plot, got %s\1: write plot.save(p, path)", internal.word(p))
   end
-  return p:save(path, options)
-end
+  return p:save(path, { scale = factor })
+end)
 
 --- The class of plots.
 plot.Plot = Plot
 internal.limit(Plot)
+internal.named_classes.Grid = Grid
 
 return internal.namespace(plot, "plot")

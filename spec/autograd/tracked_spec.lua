@@ -127,7 +127,7 @@ for name in ([[allclose arange autocast backward bartlett_window best_device bin
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   broadcast_shapes bytes can_cast cosine_window cuda debug default_device default_dtype
   deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
-  fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window
+  fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
   hann_window has help hessian hvp inference_mode info is_complex is_contiguous is_floating_point
   is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel

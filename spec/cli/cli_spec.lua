@@ -253,5 +253,18 @@ describe("flame-lua", function()
       assert.truthy(out:find("interrupt", 1, true), out)
       assert.equal(1, status)
     end)
+
+    it("ends a wait for the workers of a loader, and the workers", function()
+      local out, status = interrupted([[
+        local data = require "flame.data"
+        local l = data.loader(data.dataset(4, function(i) while true do i = i end end), {workers = 2})
+        print(pcall(function() ready() l() end))
+        l:close()
+        print("on")]])
+      assert.truthy(out:find("loop.lua:4: interrupted!", 1, true), out)
+      assert.falsy(out:find("can not be taken", 1, true), out)
+      assert.truthy(out:find("on\n", 1, true), out)
+      assert.equal(0, status)
+    end)
   end)
 end)

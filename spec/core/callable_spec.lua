@@ -2,6 +2,7 @@
 -- __call, a module. What can not be called is refused by the function's own words.
 
 local flame = require "flame"
+local data = require "flame.data"
 local nn, optim = flame.nn, flame.optim
 
 local function numbers(...)
@@ -151,6 +152,11 @@ local cases = {
   register_kl = { function() return flame.tensor(0.25) end, function(f)
     distributions.register_kl("Laplace", "Gumbel of a specification", f)
     return 1
+  end },
+  dataset = { function(i) return flame.tensor { i, 2 * i } end,
+    function(f) return data.dataset(3, f):item(2) end },
+  map = { function(x) return x * 3 end, function(f)
+    return data.dataset(3, function(i) return flame.tensor { i, i + 1 } end):map(f):item(3)
   end },
   ["an optimiser's step"] = { function() return flame.tensor(2.5) end, function(f)
     local _, opt = one()

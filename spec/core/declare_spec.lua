@@ -658,8 +658,9 @@ local function likely_call(text)
       fn = print, any = 1, Module = layer,
       Linear = layer, dtype = "f32", device = "cpu", table = {} })[kind]
     if random(6) == 1 then v = random_value() end
-    if o or random(5) == 1 then o = o or {} o[name] = v
-    else args.n = args.n + 1 args[args.n] = v end
+    local named = o or random(5) == 1
+    if not named then args.n = args.n + 1 args[args.n] = v end
+    if named or random(20) == 1 then o = o or {} o[name] = v end      -- sometimes both
   end
   if o then args.n = args.n + 1 args[args.n] = o end
   return args

@@ -421,7 +421,7 @@ describe("distributions: forms", function()
     refused('there is none of StudentT from Normal', D.kl_divergence, p, q)
     D.register_kl("StudentT", "Normal", function() return t(7) end)
     assert.equal(7, D.kl_divergence(p, q):item())
-    refused("is the name of a class", D.register_kl, p, q, print)
+    refused("register_kl: p must be a string", D.register_kl, p, q, print)
     refused("f must be a function", D.register_kl, "A", "B", 3)
     local a, b = D.Normal(flame.zeros(2), 1), D.Normal(flame.ones(2), 2)
     assert.allclose(D.kl_divergence(a, b):sum(),

@@ -56,3 +56,13 @@ describe("bench/gpt2.lua", function()
     assert.matches("^vocabulary 61, batch 2: [%d.]+ ms a step, [%d.]+ K tokens/s, %d+ launches", said)
   end)
 end)
+
+describe("bench/generate.lua", function()
+  it("writes tokens and says how fast", function()
+    local pipe =
+      assert(io.popen(("'%s' bench/generate.lua spec 2 8 f32 5 2>&1"):format(interpreter)))
+    local said = pipe:read("a")
+    pipe:close()
+    assert.matches("^spec, batch 2, f32: 5 tokens of prompt in [%d.]+ ms, then [%d.]+ tokens/s", said)
+  end)
+end)

@@ -6,12 +6,15 @@
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
 --     it must compile, no more. What stands in ```plan blocks must be among what the program
 --     writes to the standard error (plans, with flame.debug(1));
---   * its pictures, ![…](…), are what its code writes under these names;
+--   * its pictures, ![…](…), are what its code, or that of another page, writes under these names;
+--     those in gallery/ are the matter of spec/docs/gallery_spec.lua;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
 
 local interpreter = dofile("spec/support/interpreter.lua")
+local markdown = dofile("tools/book/markdown.lua")
+local order = dofile("tools/book/order.lua")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
@@ -109,20 +112,12 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
---- The text without fenced blocks and without `code`.
-local function prose_of(text)
-  local out, fenced = {}, false
-  for line in (text .. "\n"):gmatch("(.-)\n") do
-    if line:match("^```") then fenced = not fenced
-    elseif not fenced then out[#out + 1] = line:gsub("`[^`]*`", "") end
-  end
-  return table.concat(out, "\n")
-end
-
 -- The defaults of a newcomer; and sanitizers let an allocation beyond all
 -- bounds fail, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
   'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
+
+local shown, drawn = {}, {}               -- pictures: path -> page
 
 local function run_page(page, text)
   local code, wanted = program_of(text)
@@ -138,8 +133,11 @@ local function run_page(page, text)
     output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment,
       quote(interpreter), quote(name)))
   local printed, pictures = printed_by(folder .. "/printed"), {}
-  for picture in prose_of(text):gmatch("!%[[^%]]*%]%(([^)%s]+)%)") do
-    pictures[picture] = read(folder .. "/" .. picture:match("[^/]*$")) or ""
+  for _, link in ipairs(markdown.targets(markdown.parse(text))) do
+    local path = (page:match("^.*/") or "") .. link.target
+    if link.image and not link.target:find("^gallery/") then
+      shown[path], pictures[path] = page, read(folder .. "/" .. path:match("[^/]*$"))
+    end
   end
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
@@ -149,8 +147,9 @@ local function run_page(page, text)
       ("%s:%d: this is not printed, but:\n%s"):format(page, block.first, said))
   end
   for picture, bytes in pairs(pictures) do
-    assert(read("docs/" .. picture) == bytes,
-      ("%s: its code does not write %s as it stands in docs/: make golden"):format(page, picture))
+    drawn[picture] = page
+    assert(read(picture) == bytes,
+      ("%s: its code does not write %s as it stands in the tree: make docs"):format(page, picture))
   end
   for line, comments in pairs(wanted) do
     local got = printed[line] or {}
@@ -162,29 +161,18 @@ end
 
 -- ---- links --------------------------------------------------------------------------------------
 
---- Heading -> the anchor a reader's browser has for it.
-local function anchors_of(text)
-  local anchors, fenced = {}, false
-  for line in (text .. "\n"):gmatch("(.-)\n") do
-    if line:match("^```") then fenced = not fenced end
-    local title = not fenced and line:match("^#+%s+(.*)$")
-    if title then
-      anchors[title:lower():gsub("[`*]", ""):gsub("[^%w%s\x80-\xff_-]", ""):gsub("%s", "-")] = true
-    end
-  end
-  return anchors
-end
-
 local function check_links(page, text)
   local folder = page:match("^(.*/)") or ""
-  for target in prose_of(text):gmatch("%]%(([^)%s]+)%)") do
-    if not target:match("^%a+:") then
-      local file, anchor = target:match("^([^#]*)#?(.*)$")
+  for _, link in ipairs(markdown.targets(markdown.parse(text))) do
+    if not link.target:match("^%a+:") then
+      local file, anchor = link.target:match("^([^#]*)#?(.*)$")
       local path = file == "" and page or folder .. file
-      assert(exists(path), ("%s: link to %s, which is not there"):format(page, target))
-      if anchor ~= "" then
-        assert(anchors_of(read(path))[anchor],
-          ("%s: link to %s: no such heading"):format(page, target))
+      local function wrong(what)
+        error(("%s:%d: link to %s%s"):format(page, link.line, link.target, what), 0)
+      end
+      if not exists(path) then wrong(", which is not there") end
+      if anchor ~= "" and not markdown.anchors(markdown.parse(read(path)))[anchor] then
+        wrong(": no such heading")
       end
     end
   end
@@ -268,14 +256,69 @@ describe("the page", function()
     it(page .. " names commands that exist", function() check_commands(page, text) end)
   end
 
-  it("docs/README.md names every page", function()
-    local index = read("docs/README.md")
-    for _, page in ipairs(pages) do
-      local name = page:match("^docs/(.*)$")
-      if name and name ~= "README.md" then
-        assert(index:find("](" .. name .. ")", 1, true), "docs/README.md does not name " .. name)
+  it("that shows a picture draws it, or another page does", function()
+    for picture, page in pairs(shown) do
+      assert(drawn[picture], ("%s: no page's code writes %s"):format(page, picture))
+    end
+    for _, folder in ipairs { "docs/plots", "docs/pictures" } do
+      for name in output_of("ls " .. folder):gmatch("[^\n]+") do
+        assert(shown[folder .. "/" .. name], folder .. "/" .. name .. " is on no page")
       end
     end
+  end)
+
+  it("docs/order.txt has a place for every page, and docs/README.md names them in that order", function()
+    local index, at, placed = read("docs/README.md"), 1, {}
+    for _, part in ipairs(order.read()) do
+      for _, entry in ipairs(part) do
+        at = assert(index:find("](" .. entry.name .. ")", at, true),
+          "docs/README.md does not name " .. entry.name .. " in its place: make docs")
+        placed["docs/" .. entry.name] = true
+      end
+    end
+    for _, page in ipairs(pages) do
+      if page ~= "README.md" and page ~= "docs/README.md" then
+        assert(placed[page], page .. " has no place in docs/order.txt")
+      end
+    end
+  end)
+end)
+
+describe("docs/flame-lua.1", function()
+  local text = read("docs/flame-lua.1")
+  --- The words in bold under a heading.
+  local function names_under(heading)
+    local list = {}
+    local part = assert(text:match("\n%.SH " .. heading .. "\n(.-)\n%.SH "))
+    for name in part:gmatch("\n%.B ([^\n]*)") do list[#list + 1] = (name:gsub("\\%-", "-")) end
+    return list
+  end
+
+  it("has the options of flame-lua --help, and each is taken", function()
+    local wanted = {}
+    for option in output_of(quote(interpreter) .. " --help"):gmatch("\n  (%-.-)  ") do
+      wanted[#wanted + 1] = option
+    end
+    assert.same(wanted, names_under("OPTIONS"))
+    assert.is_true(#wanted > 12)
+    for option in table.concat(wanted, "\n"):gmatch("%-%-%l[%l-]+") do
+      local said = output_of(("%s %s %s -e 'x = 1' </dev/null 2>&1"):format(environment,
+        quote(interpreter), option))
+      assert.is_nil(said:find("unrecognized option", 1, true), option)
+    end
+  end)
+
+  it("has every variable of the environment", function()
+    local listed = {}
+    for _, name in ipairs(names_under("ENVIRONMENT")) do listed[name] = true end
+    for name in read("src/base/env.def"):gmatch("\nENV%(([%u%d_]+)") do
+      assert(listed[name], name)
+    end
+  end)
+
+  it("is a page that mandoc takes without an error", function()
+    if not os.execute("command -v mandoc >/dev/null 2>&1") then return pending("no mandoc") end
+    assert.equal("", (output_of("mandoc -T lint -W error docs/flame-lua.1")))
   end)
 end)
 
@@ -334,15 +377,15 @@ describe("docs/embedding.md", function()
     os.remove(at)
     local run = [[set -e
       cmake --install %s --prefix %s/first >/dev/null; mv %s/first %s/moved; cd %s/moved; p=$PWD
-      ls include; bin/flame-lua -e 'print(1)'
+      ls include share/man/man1; bin/flame-lua -e 'print(1)'
       LUA_CPATH="$p/lib/lua/5.4/?.so" lua5.4 -e 'print(require("flame").version)'
       flags=$(PKG_CONFIG_PATH=$p/lib/pkgconfig pkg-config --cflags --libs flame)
       cc -std=c11 %s/examples/embed.c $flags -Wl,-rpath,$p/lib -o embed; FLAME_DEVICE=cpu ./embed]]
     local said, ok = output_of(run:format(quote(build), at, at, at, at, quote(top)) .. " 2>&1")
     os.execute("rm -rf " .. quote(at))
     assert(ok, said)
-    assert.equal("flame.h\nflame_lua.h\n1\n" .. require("flame").version .. "\n"
-      .. blocks[""][1].text, said)
+    assert.equal("include:\nflame.h\nflame_lua.h\n\nshare/man/man1:\nflame-lua.1\n1\n"
+      .. require("flame").version .. "\n" .. blocks[""][1].text, said)
   end)
 
   it("has fragments that compile", function()

@@ -1,5 +1,6 @@
 -- The examples run as a newcomer would start them, with short settings.
 
+local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function run(arguments)
@@ -88,6 +89,63 @@ describe("examples", function()
       local first, last = output:match("loss ([%d.]+).-loss ([%d.]+)")
       assert.is_true(tonumber(last) < 0.9 * tonumber(first), output)
     end
+  end)
+
+  it("lora.lua learns a text with adapters, and writes them", function()
+    local name = os.tmpname()
+    local output, status = run(
+      ("examples/lora.lua --device cpu --base 40 --steps 40 --sample 20 --out %s.safetensors")
+        :format(name))
+    local saved = flame.load(name .. ".safetensors")
+    os.remove(name)
+    os.remove(name .. ".safetensors")
+    assert.equal(0, status, output)
+    local before, after = output:match "held%-back loss ([%d.]+) before, ([%d.]+) after"
+    assert.is_true(tonumber(after) < tonumber(before) - 0.2, output)
+    assert.truthy(output:find "%-%-%- sample %-%-%-\n.")
+    local count = 0
+    for key, x in pairs(saved) do
+      assert.truthy(key:find "%.lora%.[ABs]", key)
+      if key:find "%.[AB]$" then count = count + x:numel() end
+    end
+    assert.equal(tonumber(output:match "(%d+) of them in adapters"), count)
+  end)
+
+  it("lora.lua and chat.lua take a folder, with the form of conversation that it names", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    flame.seed(1)
+    flame.models.save_pretrained(flame.models.from_config { model_type = "gpt2", vocab_size = 256,
+      n_embd = 16, n_layer = 1, n_head = 2, n_positions = 400 }, folder)
+    local output, status = run(
+      ("examples/lora.lua --device cpu --model %s --steps 3 --sample 5"):format(folder))
+    assert.equal(0, status, output)
+    assert.truthy(output:find("held-back loss", 1, true), output)
+    local function talk(options)
+      return run(("examples/chat.lua %s --device cpu --tokens 8 %s <%s/input"):format(folder,
+        options, folder))
+    end
+    local f = assert(io.open(folder .. "/input", "w"))
+    f:write("hello\nand you?\n")
+    f:close()
+    local plain, failed = talk "--temperature 0 --show"
+    assert.equal(0, failed, plain)
+    assert.truthy(plain:find("gpt2: ", 1, true), plain)
+    assert.equal(2, select(2, plain:gsub("pieces/s", "")))
+    assert.truthy(plain:find("User: hello\nAssistant:", 1, true), plain)
+    for template, start in pairs {
+      ["{{'<|im_start|>' + message}}"] =
+        "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+      ["{{ '[INST] ' }}"] = "<s>[INST] hello [/INST]" } do
+      f = assert(io.open(folder .. "/tokenizer_config.json", "w"))
+      f:write(('{"chat_template": "%s"}'):format(template))
+      f:close()
+      local shown = talk "--temperature 0 --show"
+      assert.truthy(shown:find(start, 1, true), shown)
+    end
+    local drawn, wrong = talk "--seed 3 --system Answer."
+    assert.equal(0, wrong, drawn)
+    os.execute("rm -r " .. folder)
   end)
 
   it("chargpt.lua learns from the texts of the machine", function()

@@ -253,6 +253,25 @@ describe("attention's operands", function()
     assert.same({ 1, 1, 70, 0 },
       attend(zeros(1, 1, 70, 4), zeros(1, 1, 5, 4), zeros(1, 1, 5, 0)).shape)
   end)
+  it("have one row of several heads of q for a head of keys, with masks and gradients", function()
+    for _, mask in ipairs { false, flame.rand(2, 1, 1, 11):gt(0.4), flame.rand(2, 6, 1, 11):gt(0.4),
+      randn { 1, 11 }, randn { 11 } } do
+      local function tracked(...)
+        return flame.randn({ ... }, { dtype = "f64", requires_grad = true })
+      end
+      local q, k, v = tracked(2, 6, 1, 8), tracked(2, 2, 11, 8), tracked(2, 2, 11, 5)
+      mask = mask and (mask.dtype == "bool" and mask or mask:double()) or nil
+      local y = flame.scaled_dot_product_attention(q, k, v, { attn_mask = mask, enable_gqa = true })
+      local want = flame.scaled_dot_product_attention(q, k:repeat_interleave(3, 2),
+        v:repeat_interleave(3, 2), { attn_mask = mask })
+      local g = flame.randn(want.shape, { dtype = "f64" })
+      assert.allclose(want, y, { rtol = 1e-12, atol = 1e-12 })
+      for i, d in ipairs(flame.autograd.grad(want, { q, k, v }, { grad_outputs = g })) do
+        assert.allclose(d, flame.autograd.grad(y, { q, k, v }, { grad_outputs = g,
+          retain_graph = true })[i], { rtol = 1e-12, atol = 1e-12 })
+      end
+    end
+  end)
   it("have heads in groups where enable_gqa says so, by the op and by the composition", function()
     flame.manual_seed(11)
     local q, k, v = randn { 2, 6, 70, 4 }, randn { 2, 2, 80, 4 }, randn { 2, 2, 80, 3 }

@@ -40,7 +40,7 @@ local OF_TYPE = { int = 4, num = 1, T = x, ["T|T[]"] = { x }, ["T[]"] = { x }, s
   fn = print, table = {}, ["T|T[]|table[]"] = { x }, ["num|T"] = 1, bool = true, Module = function()
     return nn.Linear(4, 4)
   end, ["Module|fn"] = print, ["num|num[]"] = 1, ["dtype|device|T"] = "f32", ["int|int[]"] = 4,
-  ["table[]"] = { { lr = 1 } }, ["Module[]"] = {} }
+  ["table[]"] = { { lr = 1 } }, ["Module[]"] = {}, ["num[]"] = { 1 } }
 local function value_of(p)
   local v = p.type ~= "table[]" and VALUES[p.name] or nil
   if v == nil then v = OF_TYPE[p.type] end
@@ -75,6 +75,8 @@ local OBJECTS = { Module = function() return nn.Linear(4, 4) end, Optimizer = sg
   Schedule = function() return optim.schedule.constant(sgd()) end,
   ReduceOnPlateau = function() return optim.schedule.reduce_on_plateau(sgd()) end,
   GradScaler = optim.GradScaler, Batches = function() return data.batches(x) end,
+  Dataset = function() return data.dataset { 1, 2 } end,
+  Loader = function() return data.loader { 1, 2 } end,
   Progress = function() return data.progress { steps = 3 } end,
   Algebra = function() return clifford.algebra(3) end }
 

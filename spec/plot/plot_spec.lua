@@ -177,10 +177,10 @@ describe("plots refuse", function()
       { 1, 2 }, { 1, 2, 3 })
     raises("plot.line: y must have one axis, its shape is (2, 3): make it one by flatten()",
       plot.line, flame.zeros(2, 3))
-    raises("plot.line: y must be a tensor or a list of numbers, got nil", plot.line)
+    raises("plot.line: x must be a tensor or a list, got nothing", plot.line)
     raises("plot.line: y[2] is a table, not a number: give a tensor of one axis or a list of numbers",
       plot.line, { 1, {} })
-    raises("plot.scatter: y must be a tensor or a list of numbers, got string",
+    raises("plot.scatter: y must be a tensor or a list, got string 'a'",
       plot.scatter, { 1 }, "a")
     raises("plot.bars: there are 2 names and 3 heights", plot.bars, { "a", "b" }, { 1, 2, 3 })
     raises("plot.bars: there are 1 names and no heights", plot.bars, { "a" })
@@ -195,17 +195,19 @@ describe("plots refuse", function()
       flame.arange(4):reshape(2, 2))
   end)
   it("options that do not exist or do not fit", function()
-    raises("plot.line: no option 'lable', there is: alpha colour dash label width; did you mean 'label'?",
+    raises("plot.line: no option 'lable', there is: y label colour width dash alpha; did you mean 'label'?",
       plot.line, { 1 }, { lable = "a" })
-    raises('plot.new: xscale must be "linear" or "log", got "ln"', plot.new, { xscale = "ln" })
+    raises("plot.new: xscale must be \"linear\" or \"log\", got string 'ln'", plot.new,
+      { xscale = "ln" })
     raises("plot.new: xlim is from 2 to 1: give two finite numbers", plot.new, { xlim = { 2, 1 } })
     raises("plot.new: ylim begins at 0 on a logarithmic axis", plot.new,
       { ylim = { 0, 1 }, yscale = "log" })
-    raises("plot.new: xlim must be a list of two numbers", plot.new, { xlim = 5 })
+    raises("plot.new: xlim must be a list of numbers, got number 5", plot.new, { xlim = 5 })
     raises("plot.new: xlim must be a list of two numbers", plot.new, { xlim = { 1 } })
-    raises("plot.heatmap: limits must be a list of two numbers", plot.heatmap, { { 1 } },
+    raises("plot.heatmap: limits must be a list of numbers, got number 3", plot.heatmap, { { 1 } },
       { limits = 3 })
-    raises("plot.line: dash must be true or false, got string", plot.line, { 1 }, { dash = "--" })
+    raises("plot.line: dash must be true or false, got string '--'", plot.line, { 1 },
+      { dash = "--" })
     raises("plot.new: width must be a number from 120 to 4000, got 10", plot.new, { width = 10 })
     raises("plot.new: title must be a string, got a tensor", plot.new, { title = flame.zeros(1) })
     raises("plot.line: colour must be", plot.line, { 1 }, { colour = "blue" })
@@ -213,7 +215,7 @@ describe("plots refuse", function()
       { { 1 } }, { map = "jet" })
     raises("plot.histogram: bins must be an integer from 1 to 100000, got 0", plot.histogram,
       { 1 }, { bins = 0 })
-    raises("plot.scatter: no shape 'star'", plot.scatter, { 1 }, { shape = "star" })
+    raises("\"cross\" or \"plus\", got string 'star'", plot.scatter, { 1 }, { shape = "star" })
     raises("plot.grid: item 2 must be a plot, got number", plot.grid, { plot.new(), 3 })
     raises("plot.save: a.jpg: plots are written as .svg, .png or .txt", plot.save,
       plot.new(), "a.jpg")

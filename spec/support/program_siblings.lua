@@ -1,8 +1,8 @@
 --- Steps of random programs that a planner may make one kernel: slices of values along an axis,
 -- each worked on, joined again along some axis, and read by slices; some written over with each
 -- other's slices ('siblings'). And writes that wait for each other ('crossed'): of two arrays that
--- are evaluated one is written, then the other with what the first held, where something that checks
--- positions has to come before both. 'tools': what programs.lua draws with.
+-- are evaluated one is written, then the other with what the first held, where something that
+-- checks positions has to come before both. 'tools': what programs.lua draws with.
 return function(tools)
   local O, pick, x_of = tools.O, tools.pick, tools.x_of
 

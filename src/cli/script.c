@@ -47,8 +47,8 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1;
 }
 
-/* A second one ends the program, but not one of the same press of keys: a terminal repeats a key that
-** is held, timeout(1) sends two, and what is typed ahead may hold several. */
+/* A second one ends the program, but not one of the same press of keys: a terminal repeats a key
+** that is held, timeout(1) sends two, and what is typed ahead may hold several. */
 static void on_interrupt(int number) {
   if (first_ms && now_ms() - first_ms > SAME_PRESS_MS) {
     signal(number, SIG_DFL);

@@ -40,6 +40,8 @@ flame_status fl_reader_read(fl_reader *f, void *p, size_t n);
 flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got);
 /* At most so many bytes can still come: a bound for what a header may claim. */
 int64_t fl_reader_most(const fl_reader *f);
+/* Exactly n bytes at the offset; nothing else moves. Plain files (at.c). */
+flame_status fl_reader_at(fl_reader *f, int64_t offset, void *p, size_t n);
 flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain files */
 /* n bytes of zlib data, which the caller has read, to exactly 'bytes' bytes. */
 flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes);

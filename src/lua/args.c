@@ -244,23 +244,11 @@ int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int ot
   return v;
 }
 
-double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise) {
-  fl_option(L, i, name);
-  const double v = fl_arg_num_or(L, lua_gettop(L), op, name, otherwise);
-  lua_pop(L, 1);
-  return v;
-}
-
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise) {
   fl_option(L, i, name);
   const int64_t v = fl_arg_int_or(L, lua_gettop(L), op, name, otherwise);
   lua_pop(L, 1);
   return v;
-}
-
-void fl_arg_count(lua_State *L, int max, const char *op) {
-  const int n = lua_gettop(L);
-  if (n > max) fl_lua_fail(L, op, "%d argument%s at most, got %d", max, max == 1 ? "" : "s", n);
 }
 
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s) {

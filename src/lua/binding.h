@@ -66,6 +66,8 @@ typedef struct fl_callback {
   flame_tensor *kept[];
 } fl_callback;
 
+typedef struct fl_crew fl_crew;
+
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
@@ -90,6 +92,7 @@ typedef struct fl_lua {
   struct custom_call *calling; /* the backward functions of the script that run, the
                                ** innermost first */
   fl_callback *callbacks;     /* all that live */
+  fl_crew *crews;            /* workers of loaders (crew.c) */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
                                                  ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
@@ -291,9 +294,7 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names);
 /* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
-double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise);
 int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
-void fl_arg_count(lua_State *L, int max, const char *op);     /* surplus arguments raise */
 /* Sizes at first … last: numbers, or one table of them. least: smallest size
 ** allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
@@ -326,7 +327,7 @@ extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_inde
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
   fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[],
-  fl_reg_tokenizer[];
+  fl_reg_tokenizer[], fl_reg_crew[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -347,6 +348,10 @@ void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables 
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
+/* Userdata of one kind: mark, an address of its own, is a key of their metatable (on top for the
+** first). The block of the userdata at i, NULL: it is not of that kind. */
+void fl_lua_mark(lua_State *L, const void *mark);
+void *fl_lua_marked(lua_State *L, int i, const void *mark);
 
 enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD,
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,

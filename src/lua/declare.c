@@ -44,6 +44,10 @@ static int misfit(lua_State *L) {
   else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
     rest = strstr(text, ": ") + 2;
   if (rest == NULL) return lua_error(L);
+  if (strcmp(rest, "interrupted!") == 0 && self_of(L)->c != NULL) {      /* by a hook of the host */
+    FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "", "interrupted!");
+    return fl_lua_raise(L, self_of(L));
+  }
   const char *op = lua_tostring(L, lua_upvalueindex(AT_NAME));
   return fl_lua_fail(L, op, "these arguments can not be taken: %s; it is %s", rest,
       fl_declare_forms(L, fl_declared_here(L), op));

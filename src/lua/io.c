@@ -55,10 +55,13 @@ static int holder_gc(lua_State *L) {
   return 0;
 }
 
+static const char holder_mark;
+
 static holder *holder_new(lua_State *L, void (*close)(void *)) {
-  holder *h = (holder *)lua_newuserdatauv(L, sizeof *h, 0);
+  holder *h = (holder *)lua_newuserdatauv(L, sizeof *h, 1);
   memset(h, 0, sizeof *h);
-  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 2);
+  fl_lua_mark(L, &holder_mark);
   fl_push_closure(L, self_of(L), holder_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
@@ -323,6 +326,44 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
+/* (path, op) -> the open file, its bytes: for io_read_at. It is closed by the collector. */
+static int io_open_at(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, luaL_checkstring(L, 2));
+  if (b->c == NULL) fl_lua_raise(L, b);
+  holder *h = holder_new(L, close_reader);
+  lua_createtable(L, 2, 0);                        /* the reader's texts live as it does */
+  for (int i = 1; i <= 2; i++) lua_pushvalue(L, i), lua_rawseti(L, -2, i);
+  lua_setiuservalue(L, -2, 1);
+  fl_error_clear(&b->c->err);
+  const flame_status e = fl_reader_open(&h->of.in, b->c, lua_tostring(L, 2), path);
+  char none;
+  if (e != FLAME_OK || fl_reader_at(&h->of.in, 0, &none, 0) != FLAME_OK) {
+    holder_close(h);
+    return fl_lua_raise(L, b);
+  }
+  lua_pushinteger(L, h->of.in.size);
+  return 2;
+}
+
+/* (file, offset, n) -> n bytes at the offset */
+static int io_read_at(lua_State *L) {
+  fl_lua *b = self_of(L);
+  holder *h = fl_lua_marked(L, 1, &holder_mark);
+  const int64_t offset = luaL_checkinteger(L, 2), n = luaL_checkinteger(L, 3);
+  if (!h || h->close != close_reader) return fl_lua_fail(L, "load", "need an open file");
+  if (offset < 0 || n < 0 || n > h->of.in.size || offset > h->of.in.size - n)
+    return fl_lua_fail(L, "load", "%lld bytes from byte %lld on, the file has %lld", (long long)n,
+                       (long long)offset, (long long)h->of.in.size);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_error_clear(&b->c->err);
+  luaL_Buffer out;
+  char *room = luaL_buffinitsize(L, &out, (size_t)n);
+  if (fl_reader_at(&h->of.in, offset, room, (size_t)n) != FLAME_OK) return fl_lua_raise(L, b);
+  luaL_pushresultsize(&out, (size_t)n);
+  return 1;
+}
+
 /* (path) -> {name = "f" | "d" | "l" | "o"}, or nil and why. */
 static int io_list(lua_State *L) {
   const char *path = arg_path(L, 1, "list");
@@ -429,6 +470,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
   { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
   { "io_png_bytes", io_png_bytes, 0 },
+  { "io_open_at", io_open_at, 0 }, { "io_read_at", io_read_at, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_make_folder", io_make_folder, 0 },
   { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },

@@ -7,6 +7,7 @@
 ** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
 #include "lua/binding.h"
+#include "lua/crew.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
 #include <stdio.h>
@@ -16,6 +17,18 @@ void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta) == LUA_TNIL) lua_pushnil(L),
       lua_remove(L, -2);
   lua_pushcclosure(L, f, 2);
+}
+
+void fl_lua_mark(lua_State *L, const void *mark) {
+  lua_pushboolean(L, 1);
+  lua_rawsetp(L, -2, mark);
+}
+
+void *fl_lua_marked(lua_State *L, int i, const void *mark) {
+  if (lua_type(L, i) != LUA_TUSERDATA || !lua_getmetatable(L, i)) return NULL;
+  const int ours = lua_rawgetp(L, -1, mark) != LUA_TNIL;
+  lua_pop(L, 2);
+  return ours ? lua_touserdata(L, i) : NULL;
 }
 
 /* ---- collector ---------------------------------------------------------------------------- */
@@ -70,6 +83,7 @@ static int state_gc(lua_State *L) {
   if (c == NULL) return 0;
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
+  fl_crews_end(b);
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -100,7 +114,9 @@ static fl_lua *state_new(lua_State *L) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
-  b->c = flame_open(NULL);
+  const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
+  lua_pop(L, 1);
+  b->c = flame_open(worker ? &(flame_options){ .device = "cpu", .threads = 1 } : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */
@@ -215,7 +231,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "tokenizers" };
+  "distributions", "diffusion", "models", "tokenizers" };
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static int is_chapter(const char *name) {
@@ -424,7 +440,7 @@ static int build(lua_State *L) {
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip, fl_reg_tokenizer };
+                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);

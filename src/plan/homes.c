@@ -137,7 +137,8 @@ static void hold_readers(fl_planner *P, const fl_homes *h, int32_t t) {
   for (int32_t i = h->reader[home]; i >= 0; i = h->entry.at[i].next) {
     fl_group *H = &P->group.at[h->entry.at[i].group];
     int same;
-    if (H->limit > first && reads_home(P, H, home, t, &same) && !writes_cell(H, t)) H->limit = first;
+    if (H->limit > first && reads_home(P, H, home, t, &same) && !writes_cell(H, t))
+      H->limit = first;
   }
 }
 

@@ -5,10 +5,12 @@
 
 /* ---- f64 ---------------------------------------------------------------------------- */
 
-/* From -30 down 0, from 30 up x. */
+/* From -30 down -0, from 30 up x; of -inf NaN, which is -inf times 0, as in the other form: by the
+** last product, -0 elsewhere. */
 FL_FN double fl_gelu_tanh_f64(double x) {
   const double a = x < -30.0 ? -30.0 : x;
-  return a * fl_sigmoid_f64(a * fma(a * a, 0.07135481627260025, 1.5957691216057308));
+  const double y = a * fl_sigmoid_f64(a * fma(a * a, 0.07135481627260025, 1.5957691216057308));
+  return fma(0.0, x < -1.0 ? x : -1.0, y);
 }
 
 FL_FN double fl_gelu_tanh_slope_f64(double x) {
@@ -41,7 +43,7 @@ FL_FN float fl_gelu_tanh_f32(float x) {
   const float a = fl_least_f32(x, -11.0f), b = fl_most_f32(a, 5.5f);
   float s;
   const float p = fl_gelu_gate(b, b * b, &s);
-  return a * fl_recip_f32(fmaf(s, s, p)) * s * s;
+  return fmaf(0.0f, fl_most_f32(x, -1.0f), a * fl_recip_f32(fmaf(s, s, p)) * s * s);
 }
 
 /* h (1 + x w' (1 - h)), h the gate and 1 - h = p / (s s + p). */

@@ -1,0 +1,14 @@
+--- Runs a folder of Hugging Face's form for spec/peer/models.py: flame-lua models.lua FOLDER.
+-- FOLDER/input.json says what goes in, FOLDER/output.json gets the results.
+local flame = require "flame"
+local json = require "flame.models_json"
+local cases = require "spec.support.model_cases"
+
+local folder = arg[1]
+local function read(name)
+  local f <close> = assert(io.open(folder .. "/" .. name, "rb"))
+  return assert(json.read(f:read "a"))
+end
+local model = flame.models.from_pretrained(folder)
+local f <close> = assert(io.open(folder .. "/output.json", "wb"))
+f:write(json.write(cases.run(model, read "input.json")))

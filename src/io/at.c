@@ -1,0 +1,25 @@
+/*
+** A plain file that is read at any offset, for files larger than memory. Read, not mapped: a file
+** that is cut off while it is open is an error then, where a mapping would end the process.
+*/
+#include "io/io.h"
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+flame_status fl_reader_at(fl_reader *f, int64_t offset, void *p, size_t n) {
+  size_t got = 0;
+  if (f->unzip)
+    return fl_reader_fail(f, "is packed by gzip and can not be read at an offset"
+                             FL_DO ": unpack it");
+  while (got < n) {
+    const ssize_t k = pread(f->fd, (char *)p + got, n - got, (off_t)(offset + (int64_t)got));
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return fl_reader_fail(f, "%s", strerror(errno));
+    if (k == 0)
+      return fl_reader_fail(f, "ends at offset %lld, it had %lld bytes when it was opened",
+                            (long long)(offset + (int64_t)got), (long long)f->size);
+    got += (size_t)k;
+  }
+  return FLAME_OK;
+}

@@ -1,0 +1,13 @@
+/*
+** Worker threads that run Lua (crew.c), as the life of a state sees them.
+*/
+#ifndef FL_LUA_CREW_H
+#define FL_LUA_CREW_H
+#include "lua/binding.h"
+
+/* In the registry of a worker's state, before luaopen_flame: its context is one of a single thread,
+** on the CPU. */
+extern const char fl_key_worker;
+/* Ends all that are left, with their threads. */
+void fl_crews_end(fl_lua *b);
+#endif
