@@ -156,10 +156,13 @@ static flame_status punctuation(fl_tokenizer *t, fl_passes *to, fl_pass *s, cons
   return behaviour(t, s, o);
 }
 
+/* Words as Unicode defines them: \w of patterns has other numbers and no joiners. */
+#define WORD "[\\w\\x{200C}\\x{200D}&&[^\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}]]"
 static flame_status whitespace(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
+  static const char words[] = WORD "+|[^" WORD "\\s]+";
   (void)to, (void)o;
   s->invert = 1;
-  return regex(t, s, "\\w+|[^\\w\\s]+", 12);
+  return regex(t, s, words, sizeof words - 1);
 }
 
 static flame_status bert_words(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
