@@ -82,9 +82,9 @@ local function list_of(bytes)
   return list
 end
 
---- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out the
---- tokens that the file's template puts around a text; with special_in_text = false, special tokens
---- that are written in the text are text. At most max_length ids, cut at the side.
+--- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
+--- the tokens that the file's template puts around a text; with special_in_text = false, special
+--- tokens that are written in the text are text. At most max_length ids, cut at the side.
 put(Tokenizer, [[Tokenizer:encode(text: str, pair?: str, *, special = true, special_in_text = true,
   max_length?: int, side: "right"|"left" = "right", list = false, device?: device) -> T|table]],
   function(self, text, pair, special, special_in_text, max_length, side, list, device)
@@ -101,7 +101,8 @@ local function pad_of(self, pad, needed)
     local id = internal.tok_id(self.core, pad)
     return id or fail("encode_batch", "there is no token '%s'", pad)
   end
-  pad = pad or self.pad or internal.tok_id(self.core, "<pad>") or internal.tok_id(self.core, "[PAD]")
+  pad = pad or self.pad or internal.tok_id(self.core, "<pad>")
+    or internal.tok_id(self.core, "[PAD]")
   if not pad and needed then
     fail("encode_batch", "the texts have different lengths and the file names no token to fill " ..
       "them with\1; use pad = a token or an id")
@@ -121,9 +122,9 @@ local function fill(rows, length, pad, left)
   return table.concat(ids), table.concat(mask)
 end
 
---- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is filled,
---- types = the same, i64, what the template says of the two texts of a pair }. Rows are as long as the
---- longest, or length; pad is a token or an id, by default the file's.
+--- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
+--- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
+--- long as the longest, or length; pad is a token or an id, by default the file's.
 put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special = true,
   special_in_text = true, max_length?: int, side: "right"|"left" = "right", length?: int,
   pad?: int|str, pad_side: "right"|"left" = "right", device?: device) -> table]],
@@ -140,7 +141,8 @@ put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special 
       shortest = math.min(shortest, #rows[i] // 8)
     end
     if length and longest > length then
-      fail(op, "a text has %d ids, and length is %d\1; use max_length = %d", longest, length, length)
+      fail(op, "a text has %d ids, and length is %d\1; use max_length = %d", longest, length,
+        length)
     end
     longest = length or longest
     local id = pad_of(self, pad, #texts > 0 and shortest < longest)
@@ -191,8 +193,8 @@ put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> 
   end)
 
 -- A token's text may end within a character, and what it becomes may depend on the token before (a
--- space at the beginning of all is none). So the text of the ids that were read last is taken with and
--- without the new id, and what that adds is given, but for a character's beginning at its end.
+-- space at the beginning of all is none). So the text of the ids that were read last is taken with
+-- and without the new id, and what that adds is given, but for a character's beginning at its end.
 
 --- A decoder of one id after another: stream:put(id) gives the text that is certain by now,
 --- stream:finish() the rest.
@@ -280,9 +282,9 @@ local function file_of(model, specials, pattern, prefix)
     :format(table.concat(added, ","), cut, level:format(true, true), model)
 end
 
---- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function that gives one
---- text after another and then nil. Pairs that occur fewer than min_frequency times stay apart. Special
---- tokens get the first ids. pattern cuts texts into words, GPT-2's by default.
+--- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function that gives
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
+--- Special tokens get the first ids. pattern cuts texts into words, GPT-2's by default.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
   special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],

@@ -121,7 +121,7 @@ static int tok_token(lua_State *L) {
   return 2;
 }
 
-/* (tokenizer) -> tokens, tokens without added ones, the largest id, model, id of the file's padding */
+/* (tokenizer) -> tokens, tokens without added ones, the largest id, model, the file's padding id */
 static int tok_facts(lua_State *L) {
   const box *x = box_of(L);
   lua_pushinteger(L, fl_tokenizer_size(x->t, 1));
@@ -189,6 +189,7 @@ static int tok_train(lua_State *L) {
 const fl_lua_reg fl_reg_tokenizer[] = {
   { "tok_open", tok_open, 0 }, { "tok_encode", tok_encode, 0 }, { "tok_decode", tok_decode, 0 },
   { "tok_id", tok_id, 0 }, { "tok_token", tok_token, 0 }, { "tok_facts", tok_facts, 0 },
-  { "tok_open_bytes", tok_open_bytes, 0 }, { "tok_mend", tok_mend, 0 }, { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
+  { "tok_open_bytes", tok_open_bytes, 0 }, { "tok_mend", tok_mend, 0 },
+  { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
   { NULL, NULL, 0 }
 };

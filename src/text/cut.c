@@ -170,6 +170,7 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
 
 /* What passes from 'pass' on make of a piece. Recursion is bounded by their number. */
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first) {
+  if (pass >= t->cut.n && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   if (pass >= t->cut.n) return t->word ? t->word(t->word_arg, piece) : fl_model_word(t, piece);
   fl_pass *s = &t->cut.at[pass];
   switch ((fl_pass_kind)s->kind) {

@@ -153,8 +153,9 @@ static flame_status each(decoder *d, fl_pass *s) {
       case FL_PASS_SUFFIX: suffix(d, s, token, i == d->in->ends.n - 1); break;
       default:                                     /* FL_PASS_REPLACE */
         s->out.n = 0;
-        if (!fl_utf8_is_valid(token.at, token.n)) ;  /* of a raw text: bytes that no pattern meets */
-        else if (fl_pass_replace(d->t, s, &token) != FLAME_OK) return d->t->c->err.code;
+        /* a raw text can hold bytes that no pattern meets */
+        if (fl_utf8_is_valid(token.at, token.n) && fl_pass_replace(d->t, s, &token) != FLAME_OK)
+          return d->t->c->err.code;
         fl_text_add(&d->out->text, token.at, token.n);
     }
     end_one(d, d->out);

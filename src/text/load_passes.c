@@ -1,4 +1,7 @@
-/* Normalisers, pre-tokenizers and decoders of a tokenizer.json: lists of passes, sequences made flat. */
+/*
+** Normalisers, pre-tokenizers and decoders of a tokenizer.json: lists of passes, sequences made
+** flat.
+*/
 #include "text/parts.h"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
@@ -156,8 +159,8 @@ static flame_status punctuation(fl_tokenizer *t, fl_passes *to, fl_pass *s, cons
   return behaviour(t, s, o);
 }
 
-/* Words as Unicode defines them: \w of patterns has other numbers and no joiners. */
-#define WORD "[\\w\\x{200C}\\x{200D}&&[^\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}]]"
+/* Words with joiners, which \w of patterns lacks. */
+#define WORD "[\\w\\x{200C}\\x{200D}]"
 static flame_status whitespace(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   static const char words[] = WORD "+|[^" WORD "\\s]+";
   (void)to, (void)o;

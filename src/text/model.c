@@ -49,8 +49,8 @@ static int has_bytes(const fl_model *m, fl_span s) {
   return m->fallback;
 }
 
-/* The symbols of a word. Characters that are not known become bytes, or one token for each, or, fused,
-** for all that stand together. */
+/* The symbols of a word. Characters that are not known become bytes, or one token for each, or,
+** fused, for all that stand together. */
 static int spell(fl_model *m, fl_span word) {
   int waits = 0, k;                                /* an unknown token is still to be put */
   m->symbols.n = 0;
@@ -84,8 +84,9 @@ static int offer(fl_model *m, int32_t i) {
   if (!p) return 0;
   const uint64_t v = (uint64_t)s->rank << 32 | (uint32_t)i;
   int64_t k = m->heap.n - 1;
-  for (; k > 0 && m->heap.at[(k - 1) / 2] > v; k = (k - 1) / 2) m->heap.at[k] = m->heap.at[(k - 1) / 2];
-  m->heap.at[k] = v;
+  uint64_t *h = m->heap.at;
+  for (; k > 0 && h[(k - 1) / 2] > v; k = (k - 1) / 2) h[k] = h[(k - 1) / 2];
+  h[k] = v;
   return 1;
 }
 
@@ -202,7 +203,12 @@ flame_status fl_unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
 /* ---- WordPiece and WordLevel ----------------------------------------------------------------- */
 /* The longest token that begins at 'from': its end, NULL: there is none. */
 static const char *longest(fl_model *m, fl_span word, const char *from, int32_t *id) {
-  for (const char *end = word.at + word.n; end > from;) {
+  const char *end = word.at + word.n;
+  if ((size_t)(end - from) > m->vocab.longest) {
+    end = from + m->vocab.longest;
+    while (((unsigned char)*end & 0xC0) == 0x80) end--;
+  }
+  while (end > from) {
     m->spelled.n = 0;
     if (from > word.at) fl_text_add(&m->spelled, m->prefix.at, m->prefix.n);
     fl_text_add(&m->spelled, from, (size_t)(end - from));

@@ -4,9 +4,11 @@
 typedef void (*on_char)(fl_pass *s, uint32_t c);
 
 static void each(fl_pass *s, fl_span text, on_char f) {
+  const size_t before = s->out.n;
   for (const char *p = text.at, *end = p + text.n; p < end;) {
     int k;
     f(s, fl_utf8_get(p, &k));
+    if (p == text.at && s->out.n == before) s->gone = 1;
     p += k;
   }
 }
@@ -90,6 +92,7 @@ flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text) {
   for (const char *look = from; (found = fl_pass_find(t, s, *text, look, &first, &last)) > 0;) {
     fl_text_add(&s->out, from, (size_t)(first - from));
     fl_text_add(&s->out, s->with.at, s->with.n);
+    if (!any && first == from && last > first && s->with.n == 0) s->gone = 1;
     look = from = last;
     any = 1;
     if (first == last) {
@@ -131,9 +134,15 @@ static flame_status write_out(fl_tokenizer *t, fl_pass *s, fl_span text) {
 
 static flame_status one(fl_tokenizer *t, fl_pass *s, fl_span *text) {
   const int forms = s->kind <= FL_PASS_NFKC || s->kind == FL_PASS_STRIP_ACCENTS;
+  s->gone = 0;
   if (forms && is_ascii(*text)) return FLAME_OK;
   s->out.n = 0;
-  if (s->kind == FL_PASS_STRIP) return *text = stripped(s, *text), FLAME_OK;
+  if (s->kind == FL_PASS_STRIP) {
+    const fl_span rest = stripped(s, *text);
+    s->gone = rest.at != text->at;
+    *text = rest;
+    return FLAME_OK;
+  }
   if (s->kind == FL_PASS_REPLACE) return fl_pass_replace(t, s, text);
   const flame_status e = write_out(t, s, *text);
   if (e != FLAME_OK) return e;
@@ -143,8 +152,10 @@ static flame_status one(fl_tokenizer *t, fl_pass *s, fl_span *text) {
 }
 
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text) {
+  t->gone = 0;
   for (int64_t i = 0; i < t->normalise.n; i++) {
     flame_status e = one(t, &t->normalise.at[i], text);
+    t->gone |= t->normalise.at[i].gone;
     if (e == FLAME_OK) e = fl_tok_poll(t->c);
     if (e != FLAME_OK) return e;
   }

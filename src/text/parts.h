@@ -15,6 +15,7 @@ typedef struct fl_vocab {
   int64_t nbins;
   int32_t *by_id;               /* places in tokens + 1 */
   int64_t nids;
+  size_t longest;               /* bytes of a text */
 } fl_vocab;
 /* The text stays the caller's. A text that is there gets the new id. 0: no memory. */
 int fl_vocab_put(fl_vocab *v, fl_span text, int32_t id, double score);
@@ -71,6 +72,7 @@ typedef struct fl_pass {
   const unsigned char *units;   /* of a Precompiled: its trie, and the texts it leads to */
   int64_t nunits;
   fl_span texts;
+  uint8_t gone;                 /* of a normaliser: it took the first character away */
   fl_text out;
 } fl_pass;
 typedef struct fl_passes { fl_pass *at; int64_t n, cap; } fl_passes;
@@ -80,7 +82,7 @@ typedef struct fl_added {
   int32_t id;
   uint8_t special, single, lstrip, rstrip, normalized;
 } fl_added;
-typedef struct fl_item { int32_t id; uint8_t type, sequence; } fl_item;    /* sequence 0: id, 1, 2 */
+typedef struct fl_item { int32_t id; uint8_t type, sequence; } fl_item;  /* sequence 0: id, 1, 2 */
 typedef struct fl_template { fl_item *at; int64_t n, cap; } fl_template;
 typedef enum fl_model_kind { FL_BPE, FL_UNIGRAM, FL_WORDPIECE, FL_WORDLEVEL } fl_model_kind;
 
@@ -130,6 +132,7 @@ struct fl_tokenizer {
   fl_text mended;
   /* while a text is cut */
   int specials_as_text;
+  int gone;                     /* the first character of the text, in a normaliser */
   fl_ids *ids;
   flame_status (*word)(void *arg, fl_span word);       /* of a trainer; NULL: the model */
   void *word_arg;

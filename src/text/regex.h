@@ -43,6 +43,7 @@ typedef struct fl_regex {
   const char *wrong;            /* why the pattern is refused, NULL: it is not */
   size_t offset;                /* where */
   int failed;                   /* out of memory */
+  int64_t steps;                /* since the beginning: interrupts are polled now and then */
 } fl_regex;
 
 /* 0: refused, or no memory. The caller closes it in any case. */
@@ -62,6 +63,8 @@ int fl_set_fold(fl_mem *m, fl_set *s);             /* both cases of its ASCII le
 int fl_set_add_all(fl_mem *m, fl_set *s, const fl_set *other);
 int fl_set_named(fl_mem *m, fl_set *s, const char *name, size_t n);   /* -1: no such name */
 int fl_set_escape(fl_mem *m, fl_set *s, char letter);   /* s d w S D W, -1: not one of them */
+/* \w (not: \W) outside of a class has the numbers among Latin-1's symbols too, as Oniguruma's. */
+int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not);
 int fl_set_finish(fl_mem *m, fl_set *s);           /* makes the bits */
 void fl_set_drop(fl_mem *m, fl_set *s);
 int fl_set_search(const fl_set *s, uint32_t c);

@@ -3,7 +3,7 @@
 #include "text/unicode.h"
 #include <string.h>
 
-typedef struct run { fl_regex *r; flame_context *c; const char *text, *end; int64_t steps; } run;
+typedef struct run { fl_regex *r; flame_context *c; const char *text, *end; } run;
 enum { POLL = 1 << 16 };
 
 static int has_byte(const uint64_t first[4], const char *p) {
@@ -56,7 +56,7 @@ static int line_at(const run *m, int op, const char *at) {
 }
 
 static int stop(run *m) {
-  if (++m->steps % POLL || !atomic_load_explicit(&m->c->interrupted,
+  if (++m->r->steps % POLL || !atomic_load_explicit(&m->c->interrupted,
       memory_order_relaxed)) return 0;
   atomic_store(&m->c->interrupted, 0);
   FL_FAIL(m->c, FLAME_INTERRUPTED, "encode", "interrupted!");
@@ -65,11 +65,11 @@ static int stop(run *m) {
 
 static int match(run *m, int32_t pc, const char *at, const char **last);
 
-/* One instruction: 1 go on, 0 go back, -1 failed. Lookahead nests as deep as the pattern's groups. */
+/* One instruction: 1 go on, 0 go back, -1 failed. Lookahead nests as groups of the pattern do. */
 static int step(run *m, int32_t *pc, const char **at) {
   const fl_regex_code *i = &m->r->code.at[*pc];
   const char *least, *end;
-  ++*pc;
+  *pc += 1;
   switch ((fl_regex_op)i->op) {
     case FL_RX_SET: return in_set(m, &m->r->sets.at[i->a], at);
     case FL_RX_RUN:
@@ -106,7 +106,7 @@ static int match(run *m, int32_t pc, const char *at, const char **last) {
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
     const char *from,
                   const char **first, const char **last) {
-  run m = { r, c, text, end, 0 };
+  run m = { r, c, text, end };
   for (;;) {
     while (from < end && !has_byte(r->first, from)) from++;
     if (from >= end && !r->empty) return 0;

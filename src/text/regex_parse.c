@@ -364,6 +364,8 @@ static int atom(parser *p, part *out) {
     kind = class_body(p, &s) ? 2 : 0;
   } else if (comes(p, "\\")) {
     kind = escape(p, &s, &c);
+    if (kind == 2 && (c | 32) == 'w')
+      kind = fl_set_latin_numbers(p->r->mem, &s, c == 'W') ? 2 : lost(p);
   } else if (comes(p, ".")) {
     kind = fl_set_add(p->r->mem, &s, 0, 9) && fl_set_add(p->r->mem, &s, 11, FL_UC_TOP - 1) ? 2 :
            lost(p);

@@ -105,12 +105,6 @@ int fl_set_named(fl_mem *m, fl_set *s, const char *name, size_t n) {
   return categories || script ? add_runs(m, s, categories, script, 0) : -1;
 }
 
-/* Oniguruma counts the numbers among Latin-1's symbols, and not the joiners, as parts of words. */
-static int add_word(fl_mem *m, fl_set *s) {
-  return add_runs(m, s, 0, 0, 1) && fl_set_add(m, s, 0xB2, 0xB3) && fl_set_add(m, s, 0xB9, 0xB9) &&
-         fl_set_add(m, s, 0xBC, 0xBE) && fl_set_tidy(m, s);
-}
-
 int fl_set_escape(fl_mem *m, fl_set *s, char letter) {
   int ok = 1;
   switch (letter | 32) {
@@ -120,10 +114,16 @@ int fl_set_escape(fl_mem *m, fl_set *s, char letter) {
       ok = ok && fl_set_tidy(m, s);
       break;
     case 'd': ok = fl_set_named(m, s, "Nd", 2); break;
-    case 'w': ok = add_word(m, s); break;
+    case 'w': ok = add_runs(m, s, 0, 0, 1); break;
     default: return -1;
   }
   return ok && (letter >= 'a' || fl_set_invert(m, s));
+}
+
+int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not) {
+  return (!not || fl_set_invert(m, s)) && fl_set_add(m, s, 0xB2, 0xB3) &&
+         fl_set_add(m, s, 0xB9, 0xB9) && fl_set_add(m, s, 0xBC, 0xBE) && fl_set_tidy(m, s) &&
+         (!not || fl_set_invert(m, s));
 }
 
 int fl_set_finish(fl_mem *m, fl_set *s) {

@@ -177,21 +177,20 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
       p++;
       continue;
     }
-    p = last;
-    if (first < from || !counts(t, a, text, from, &first, &last)) continue;
+    p = last;                 /* what a token strips at its right can begin another */
+    if (!counts(t, a, text, from, &first, &last)) continue;
     if (first > from) e = f(t, (fl_span){ from, (size_t)(first - from) }, starts
         && from == text.at);
     if (e != FLAME_OK) return e;
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
-    p = last;
   }
   return end > from ? f(t, (fl_span){ from, (size_t)(end - from) }, starts && from == text.at) : e;
 }
 
 static flame_status normal_piece(fl_tokenizer *t, fl_span piece, int first) {
   const flame_status e = fl_tok_normalise(t, &piece);
-  return e == FLAME_OK ? around(t, &t->normal, piece, first, fl_tok_cut) : e;
+  return e == FLAME_OK ? around(t, &t->normal, piece, first && !t->gone, fl_tok_cut) : e;
 }
 
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text) {

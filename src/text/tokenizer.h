@@ -23,7 +23,7 @@ typedef struct fl_tok_how {
   int64_t most;                 /* ids, those of the template included; 0: no bound */
   int left;                     /* cut at the left */
 } fl_tok_how;
-/* pair.at NULL: one text. ids and, of the same length, types: 0 or 1 (or what the template says). */
+/* pair.at NULL: one text. ids and, of the same length, types: 0, 1 or what the template says. */
 flame_status fl_tokenizer_encode(fl_tokenizer *t, fl_span text, fl_span pair, const fl_tok_how *how,
                                  fl_ids *ids, fl_ids *types);
 /* raw: bytes as they are, also those that are not UTF-8. An id that is not known is an error. */

@@ -155,7 +155,7 @@ static entry pop_entry(fl_trainer *r) {
   return top;
 }
 
-/* Counts a pair 'by' times more in a word, which is noted where the pair may be merged from now on. */
+/* Counts a pair 'by' times more in a word, which is noted where the pair may be merged later. */
 static int change(fl_trainer *r, uint64_t pair, int64_t by, int32_t in, int note) {
   uint64_t *n = fl_table_put(&r->pairs, pair, 0);
   if (!n) return 0;

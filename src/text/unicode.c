@@ -167,8 +167,30 @@ static int class_of(uint32_t c) {
 typedef struct segment {
   fl_text *out;
   int compose;
-  struct { uint32_t *at; int64_t n, cap; } chars;
+  struct { uint32_t *at; int64_t n, cap; } chars, sorted;
 } segment;
+
+/* By class, those of one class as they came; counted, for a text can be one long run of marks. */
+static void order(segment *s) {
+  const int64_t n = s->chars.n;
+  uint32_t *c = s->chars.at;
+  int64_t places[257] = { 0 };
+  int last = 0, ordered = 1;
+  for (int64_t i = 0; i < n && ordered; i++) {
+    const int k = class_of(c[i]);
+    ordered = k >= last;
+    last = k;
+  }
+  if (ordered) return;
+  if (!FL_RESERVE(s->out->mem, &s->sorted, n)) {
+    s->out->failed = 1;
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) places[class_of(c[i]) + 1]++;
+  for (int k = 0; k < 256; k++) places[k + 1] += places[k];
+  for (int64_t i = 0; i < n; i++) s->sorted.at[places[class_of(c[i])]++] = c[i];
+  memcpy(c, s->sorted.at, (size_t)n * sizeof *c);
+}
 
 static uint32_t composed(uint32_t a, uint32_t b) {
   if (a >= LEAD && a < LEAD + LEADS && b >= VOWEL && b < VOWEL + VOWELS)
@@ -211,10 +233,11 @@ static void flush(segment *s) {
   s->chars.n = 0;
 }
 
-/* A character that does not decompose: behind those of a class not above its own. */
+/* A character that does not decompose. */
 static void put(segment *s, uint32_t c) {
   const int k = class_of(c);
   if (k == 0 && s->chars.n > 0) {
+    order(s);
     if (s->compose) compose(s);
     const uint32_t both = s->compose && s->chars.n == 1 ? composed(s->chars.at[0], c) : 0;
     if (both) {
@@ -228,9 +251,7 @@ static void put(segment *s, uint32_t c) {
     s->out->failed = 1;
     return;
   }
-  int64_t i = s->chars.n - 1;
-  for (; i > 0 && class_of(s->chars.at[i - 1]) > k; i--) s->chars.at[i] = s->chars.at[i - 1];
-  s->chars.at[i] = c;
+  *p = c;
 }
 
 static int map_of(uint32_t c) {
@@ -276,7 +297,9 @@ void fl_uc_normal(fl_text *out, const char *p, size_t n, fl_uc_form form) {
     decompose(&s, fl_utf8_get(p, &k), compat);
     p += k;
   }
+  order(&s);
   if (s.chars.n > 0 && s.compose) compose(&s);
   flush(&s);
   FL_DROP(out->mem, &s.chars);
+  FL_DROP(out->mem, &s.sorted);
 }

@@ -36,6 +36,7 @@ int fl_vocab_put(fl_vocab *v, fl_span text, int32_t id, double score) {
   fl_token *t = FL_PUSH(v->mem, &v->tokens);
   if (!t) return 0;
   *t = (fl_token){ text.at, (uint32_t)text.n, id, score };
+  if (text.n > v->longest) v->longest = text.n;
   v->bins[i] = (int32_t)v->tokens.n;
   return 1;
 }
