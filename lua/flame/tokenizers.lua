@@ -251,9 +251,7 @@ end)
 
 --- Writes the tokenizer.json.
 put(Tokenizer, "Tokenizer:save(path: str)", function(self, path)
-  local file, why = io.open(path, "wb")
-  local ok = file and file:write(self.text) and file:close()
-  if not ok then fail("save", "%s: %s", path, why or "it cannot be written") end
+  internal.tok_save(self.text, path)
 end)
 
 -- ---- training -----------------------------------------------------------------------------------
@@ -282,9 +280,9 @@ local function file_of(model, specials, pattern, prefix)
     :format(table.concat(added, ","), cut, level:format(true, true), model)
 end
 
---- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function that gives
+--- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
 --- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
---- Special tokens get the first ids. pattern cuts texts into words, GPT-2's by default.
+--- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
   special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],

@@ -196,7 +196,9 @@ def main():
                 try:
                     e = t.encode(a, b) if b is not None else t.encode(a)
                     ids, types = e.ids, e.type_ids
-                except Exception:  # as a unigram without an unknown token
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # as a unigram without an unknown token; a panic of the library
                     continue
                 f.write(json.dumps([a, b, ids, types, t.decode(ids), t.decode(ids, skip_special_tokens=False)]) + "\n")
 

@@ -150,6 +150,22 @@ static int tok_mend(lua_State *L) {
   return 1;
 }
 
+/* (text, path): writes a file as a whole. */
+static int tok_save(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_span text = span_at(L, 1);
+  const char *path = luaL_checkstring(L, 2);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  fl_writer o;
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = fl_writer_open(&o, b->c, "save", path);
+  if (e == FLAME_OK) e = fl_writer_write(&o, text.at, text.n);
+  if (e == FLAME_OK) e = fl_writer_commit(&o);
+  fl_writer_close(&o);
+  fl_lua_leave_status(L, b, m, e);
+  return 0;
+}
+
 /* (tokenizer, text): counts its words for a training. */
 static int tok_feed(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -190,6 +206,6 @@ const fl_lua_reg fl_reg_tokenizer[] = {
   { "tok_open", tok_open, 0 }, { "tok_encode", tok_encode, 0 }, { "tok_decode", tok_decode, 0 },
   { "tok_id", tok_id, 0 }, { "tok_token", tok_token, 0 }, { "tok_facts", tok_facts, 0 },
   { "tok_open_bytes", tok_open_bytes, 0 }, { "tok_mend", tok_mend, 0 },
-  { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
+  { "tok_feed", tok_feed, 0 }, { "tok_save", tok_save, 0 }, { "tok_train", tok_train, 0 },
   { NULL, NULL, 0 }
 };
