@@ -1850,9 +1850,9 @@ function Tokenizer:decode_batch(ids) end
 ---@field list? boolean  false
 ---@field device? string
 
---- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out the
---- tokens that the file's template puts around a text; with special_in_text = false, special tokens
---- that are written in the text are text. At most max_length ids, cut at the side.
+--- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
+--- the tokens that the file's template puts around a text; with special_in_text = false, special
+--- tokens that are written in the text are text. At most max_length ids, cut at the side.
 ---@param text string
 ---@param pair? string|flame.options.Tokenizer:encode
 ---@overload fun(options: flame.options.Tokenizer:encode): flame.Tensor|table
@@ -1871,9 +1871,9 @@ function Tokenizer:encode(text, pair) end
 ---@field pad_side? "right"|"left"  "right"
 ---@field device? string
 
---- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is filled,
---- types = the same, i64, what the template says of the two texts of a pair }. Rows are as long as the
---- longest, or length; pad is a token or an id, by default the file's.
+--- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
+--- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
+--- long as the longest, or length; pad is a token or an id, by default the file's.
 ---@param texts string[]
 ---@param pairs? string[]|flame.options.Tokenizer:encode_batch
 ---@overload fun(options: flame.options.Tokenizer:encode_batch): table
@@ -14693,9 +14693,9 @@ function tokenizers.load(path) end
 ---@field add_prefix_space? boolean  false
 ---@field max_token_length? integer
 
---- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function that gives one
---- text after another and then nil. Pairs that occur fewer than min_frequency times stay apart. Special
---- tokens get the first ids. pattern cuts texts into words, GPT-2's by default.
+--- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
+--- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
 ---@param texts any
 ---@param vocab_size? integer|flame.options.tokenizers.train_bpe  30000
 ---@return flame.Tokenizer
