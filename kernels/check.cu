@@ -4,8 +4,9 @@
 ** those of the CPU (src/kernel/lanes/lane_check.c, lane_warp.c);
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
-** - A cell stands for one element of global or shared memory: its last writer and its last two
-**   readers. Cell and element are looked at and changed under the cell's lock, so both sides
+** - A cell stands for one element of global or shared memory: its last writer, and the last two
+**   threads that changed it atomically and that read it. Cell and element are looked at and
+**   changed under the cell's lock, so both sides
 **   of a race are seen, whichever comes first.
 ** - Who of the two came "later" is told by counting the accesses of each thread, which is the
 **   order of lockstep. Of all faults the record keeps that of the lowest block, then line, then
@@ -31,12 +32,12 @@
 /* fl_lane_kind */
 enum { FL_INDEX = 1, FL_RACED, FL_UNSET, FL_BARRIER, FL_DIVISION, FL_ASSERT, FL_LANE, FL_STEPS };
 enum { FL_BOUNDS = 1, FL_RACE = 2, FL_UNINIT = 4 };
-enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4 };
+enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4, FL_GUESS = 8 };  /* src/kernel/facts/guess.h */
 enum { FL_RUNS, FL_AT_BARRIER, FL_WAITS, FL_LEFT, FL_ENDED };       /* left: returned early */
 
 /* block + 1; 0: nobody */
-struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how, pad; };
-struct fl_cell { unsigned lock, set; fl_touch write, read, reader; };
+struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how; };
+struct fl_cell { unsigned lock, set; fl_touch write, change, changer, read, reader; };
 struct fl_place { long long block; unsigned thread, line, write, atomic; };
 struct fl_record { unsigned lock, kind; int var, pad; long long index, size; fl_place at, other; };
 struct fl_block {
@@ -143,31 +144,39 @@ static __device__ void fl_note(volatile fl_touch &o, const fl_thread &t, int how
   o.warp_epoch = t.b ? t.b->warp_epoch[t.lane / 32] : 0u;
 }
 
+static __device__ void fl_note_both(volatile fl_touch &last, volatile fl_touch &other,
+                                    const fl_thread &t, int how, int line) {
+  if (last.block != t.block + 1 || last.lane != t.lane) {
+    other.block = last.block; other.lane = last.lane; other.line = last.line;
+    other.epoch = last.epoch; other.warp_epoch = last.warp_epoch;
+    other.seq = last.seq; other.how = last.how;
+  }
+  fl_note(last, t, how, line);
+}
+
+/* The later of two touches by other threads that this one may meet; 0: none. */
+static __device__ const volatile fl_touch *fl_met(const fl_thread &t, const volatile fl_touch &last,
+                                                  const volatile fl_touch &other) {
+  return fl_unordered(t, last) ? &last : fl_unordered(t, other) ? &other : (fl_touch *)0;
+}
+
 /* This thread does 'how' to the element of cell c, whose lock it has. */
 FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index,
                    long long size, int line) {
-  const bool wrote = fl_unordered(t, c->write);
-  if (!(how & FL_WRITE)) {
-    if (wrote && !(c->write.how & FL_SAME))
-      fl_raced(t, how, var, index, size, line, c->write, true);
-    if (c->read.block != t.block + 1 || c->read.lane != t.lane) {
-      c->reader.block = c->read.block; c->reader.lane = c->read.lane; c->reader.line = c->read.line;
-      c->reader.epoch = c->read.epoch; c->reader.warp_epoch = c->read.warp_epoch;
-      c->reader.seq = c->read.seq; c->reader.how = c->read.how;
-    }
-    fl_note(c->read, t, how, line);
-    return;
+  const bool atomic = how & FL_ATOMIC, writes = how & FL_WRITE, guess = how & FL_GUESS,
+             same = how & FL_SAME;
+  const volatile fl_touch *wrote = fl_unordered(t, c->write) ? &c->write : (fl_touch *)0;
+  if (wrote && !writes && (wrote->how & FL_SAME)) wrote = (fl_touch *)0;
+  if (!wrote && !atomic && !guess) wrote = fl_met(t, c->change, c->changer);
+  if (wrote && !same) fl_raced(t, how, var, index, size, line, *wrote, true);
+  if (writes && !same) {
+    const volatile fl_touch *read = fl_met(t, c->read, c->reader);
+    if (read) fl_raced(t, how, var, index, size, line, *read, false);
   }
-  int keep = how & ~FL_SAME;
-  if (wrote && !((how & FL_ATOMIC) && (c->write.how & FL_ATOMIC))) {
-    if (!(how & FL_SAME)) fl_raced(t, how, var, index, size, line, c->write, true);
-    keep |= how & FL_SAME;
-  }
-  if (!(how & FL_SAME) || (how & FL_ATOMIC)) {
-    if (fl_unordered(t, c->read)) fl_raced(t, how, var, index, size, line, c->read, false);
-    else if (fl_unordered(t, c->reader)) fl_raced(t, how, var, index, size, line, c->reader, false);
-  }
-  fl_note(c->write, t, keep, line);
+  const int keep = wrote ? how : how & ~FL_SAME;
+  if (atomic) fl_note_both(c->change, c->changer, t, keep, line);
+  else if (writes) fl_note(c->write, t, keep, line);
+  else if (!guess) fl_note_both(c->read, c->reader, t, keep, line);
 }
 
 /* ---- memory -------------------------------------------------------------------------- */
@@ -180,7 +189,7 @@ template <class T> static __device__ bool fl_equal(T a, T b) {
 }
 
 template <class T> FL_NI T fl_read(fl_thread &t, const T *p, long long i, int a, int var,
-                                   int line) {
+                                   int line, int how = 0) {
   const long long n = t.c->array[a].n;
   fl_cell *c = t.c->array[a].cells;
   T v = T(0);
@@ -191,7 +200,7 @@ template <class T> FL_NI T fl_read(fl_thread &t, const T *p, long long i, int a,
   }
   if (!c) return p[i];
   c += i;
-  FL_LOCKED(c->lock, fl_meet(t, c, 0, var, i, n, line); v = *(const volatile T *)(p + i);)
+  FL_LOCKED(c->lock, fl_meet(t, c, how, var, i, n, line); v = *(const volatile T *)(p + i);)
   return v;
 }
 
@@ -229,7 +238,8 @@ FL_NI bool fl_change(fl_thread &t, long long i, int a, int var, int line) {
 
 /* Shared memory: n elements of 'per' cells each, from 'cell' on. */
 template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i, long long n,
-                                          int cell, int per, int var, int line) {
+                                          int cell, int per, int var, int line,
+                                          int how = 0) {
   T v = T(0);
   t.seq++;
   if ((unsigned long long)i >= (unsigned long long)n) {
@@ -241,7 +251,7 @@ template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i,
   FL_LOCKED(c->lock,
     if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set)
       fl_fault(t, FL_UNSET, var, i, n, line);
-    if (t.c->checks & FL_RACE) fl_meet(t, c, 0, var, i, n, line);
+    if (t.c->checks & FL_RACE) fl_meet(t, c, how, var, i, n, line);
     v = *(const volatile T *)(p + i);)
   return v;
 }
@@ -467,8 +477,7 @@ template <class T> FL_NI T fl_shuffle(fl_thread &t, int op, unsigned mask, T v, 
                  me = t.lane - first;
   unsigned from = fl_source(op, me, x, width);
   if (first + from >= t.n || !(here >> from & 1)) {
-    if (t.c->checks & FL_BOUNDS)
-      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + from, 0));
+    fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + from, 0));
     from = me;
   }
   return __shfl_sync(here, v, (int)from);

@@ -17,7 +17,12 @@ function Gradients.__index(g, key)
     fail("gradients", "a map of gradients has no field '%s'", tostring(key))
   end
   if asked[g].unused[key] then return nil end
-  fail("gradients", "not asked for in this call\1: name it in gradients{…}")
+  local other
+  for map, a in pairs(asked) do
+    if rawget(map, key) ~= nil and (not other or a.number > other.number) then other = a end
+  end
+  fail("gradients", "not asked for in this call%s\1: name it in gradients{…}", other and
+    (" (this is the map of %s, and it is in that of %s)"):format(asked[g].place, other.place) or "")
 end
 --- Iterate tensor, gradient in the order asked for.
 function Gradients.items(g)
@@ -46,6 +51,7 @@ function Gradients.clip(g, most)
   return norm
 end
 
+local maps = 0
 local function make_map(xs, grads, allow_unused)
   local g, unused = {}, {}
   for i, x in ipairs(xs) do
@@ -53,14 +59,13 @@ local function make_map(xs, grads, allow_unused)
       g[x] = grads[i]
     elseif allow_unused then
       unused[x] = true
-    elseif not x.requires_grad then
-      fail("gradients", "input %d is not tracked\1: make it with requires_grad", i)
     else
-      fail("gradients", "input %d is not on a path to the result (detached, or never used)\1;" ..
-        " allow_unused = true skips it", i)
+      fail("gradients", "nothing came to input %d: a function's backward or a kernel's vjp gave" ..
+        " nil\1; allow_unused = true skips it", i)
     end
   end
-  asked[g] = { order = xs, unused = unused }
+  maps = maps + 1
+  asked[g] = { order = xs, unused = unused, number = maps, place = internal.here() }
   return setmetatable(g, Gradients)
 end
 
@@ -70,7 +75,8 @@ def([[:gradients(x: T, inputs: T|T[], *, create_graph = false, retain_graph = fa
 function(y, xs, create_graph, retain_graph, allow_unused, seed)
   if is_tensor(xs) then xs = { xs } end
   return make_map(xs, internal.gradients({ y }, seed and { seed }, xs,
-    { create_graph = create_graph, retain_graph = retain_graph or create_graph }), allow_unused)
+    { create_graph = create_graph, retain_graph = retain_graph or create_graph,
+      strict = not allow_unused }), allow_unused)
 end)
 
 --- The tensors in v, one or a list.
@@ -93,7 +99,8 @@ function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unu
     end
   end
   local map = make_map(xs, internal.gradients(ys, seeds, xs,
-    { create_graph = create_graph, retain_graph = retain_graph or create_graph }), allow_unused)
+    { create_graph = create_graph, retain_graph = retain_graph or create_graph,
+      strict = not allow_unused }), allow_unused)
   local list = {}
   for i, x in ipairs(xs) do list[i] = map[x] end
   return list

@@ -59,7 +59,12 @@ local function reducible(given, shape)
   end
   return #given >= #shape
 end
+-- A value left out is told: an explicit nil says that there is no gradient.
 local function check_gradients(name, gradients, shapes)
+  if gradients.n < #shapes then
+    fail(name, "backward gave %d values, forward has %d tensors\1: return one for each, nil" ..
+      " where there is no gradient", gradients.n, #shapes)
+  end
   for i = 1, gradients.n do
     local g, shape = gradients[i], shapes[i]
     if g and not shape then

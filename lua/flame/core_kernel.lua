@@ -432,12 +432,17 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
   if config.vjp and type(config.vjp) ~= "string" then
     local list = table.move(plain, 1, at, #seeds + 1, table.move(seeds, 1, #seeds, 1, {}))
     local grads, by = table.pack(config.vjp(table.unpack(list, 1, #seeds + at))), {}
-    local n = 0
+    local n, last = 0, 0                             -- last: of the arguments that are tensors
     for i, q in ipairs(p.params) do
       if q.role ~= "out" then
         n = n + 1
         by[i] = grads[n]
+        if is_tensor(values[i]) then last = n end
       end
+    end
+    if grads.n < last then
+      fail(p.name, "vjp: gave %d values, the last tensor is argument %d\1: return one for each" ..
+        " argument, nil where there is no gradient", grads.n, last)
     end
     local out = {}
     for k, i in ipairs(active) do

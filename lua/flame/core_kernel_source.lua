@@ -98,15 +98,47 @@ local function closing(text, i)
   end
 end
 
+--- Heads of templates of kernels, one after the other: first and last place of "template <…>", the
+--- text from there to the body.
+local function headers(text)
+  local next_one = text:gmatch("()%f[%w_]template%s*()<")
+  return function()
+    for first, open in next_one do
+      local close = closing(text, open)
+      local head = close and text:match("^[^;{]*", close + 1)
+      if head and head:find("__global__", 1, true) then return first, open, close, head end
+    end
+  end
+end
+
 --- "template <…>" of the kernel: its first and last place, and its parameters.
 local function header(text, name)
-  for first, open in text:gmatch("()%f[%w_]template%s*()<") do
-    local close = closing(text, open)
-    local head = close and text:match("^[^;{]*", close + 1)
-    if head and head:find("__global__", 1, true) and head:find("%f[%w_]" .. name .. "%s*%(") then
+  for first, open, close, head in headers(text) do
+    if head:find("%f[%w_]" .. name .. "%s*%(") then
       return first, close, split(text:sub(open + 1, close - 1))
     end
   end
+end
+
+local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
+
+--- The entry with "<>" where it, or where there is no entry the one kernel of the text, is a
+--- template all of whose parameters have defaults.
+local function by_defaults(source, entry)
+  if (entry and not entry:find("^[%a_][%w_]*$")) or not source:find("%f[%w_]template%s*<") then
+    return entry
+  end
+  local text, found = bare(source), nil
+  for _, open, close, head in headers(text) do
+    local name = head:gsub("__launch_bounds__%s*%b()", ""):match("([%a_][%w_]*)%s*%(")
+    local all = true
+    for _, parameter in ipairs(split(text:sub(open + 1, close - 1))) do
+      all = all and parameter:find("=", 1, true) ~= nil
+    end
+    if all and name and (not entry or name == entry) then found = name end
+  end
+  local kernels = count(text, "%f[%w_]__global__[^;{}]-%f[%w_]" .. (entry or "[%w_]+") .. "%s*%(")
+  return found and kernels == 1 and found .. "<>" or entry
 end
 
 --- Parameter i of the template as a declaration of its argument.
@@ -199,6 +231,7 @@ end
 --- The text that is read and compiled, and the name of the kernel in it.
 function internal.kernel_text(source, constants, entry)
   source = interpolate(source, constants)
-  if type(entry) ~= "string" then return source, entry end
+  entry = by_defaults(source, entry)
+  if not entry then return source end
   return instance(source, entry)
 end

@@ -17,14 +17,14 @@ local function make_pools()
       ctx.s = s
       return internal.call("pool_put", s.what, { g, at }, s.params, s.x, g.dtype)
     end,
-    backward = function(ctx, h) return pool_take(h, ctx:saved(), ctx.s) end }
+    backward = function(ctx, h) return pool_take(h, ctx:saved(), ctx.s), nil end }
   pool_take = flame.func { name = "pool_take",
     forward = function(ctx, x, at, s)
       ctx:save(at)
       ctx.s = s
       return internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype)
     end,
-    backward = function(ctx, g) return pool_put(g, ctx:saved(), ctx.s) end }
+    backward = function(ctx, g) return pool_put(g, ctx:saved(), ctx.s), nil end }
   max_pool = flame.func { name = "max_pool",
     forward = function(ctx, x, s)
       ctx:save(x)

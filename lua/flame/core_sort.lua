@@ -71,7 +71,7 @@ local arranged = flame.func {
     return values:clone()
   end,
   backward = function(ctx, g)
-    return flame.zeros(ctx.shape, like(g)):scatter(ctx.d, ctx:saved(), g)
+    return flame.zeros(ctx.shape, like(g)):scatter(ctx.d, ctx:saved(), g), nil, nil
   end,
 }
 

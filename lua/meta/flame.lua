@@ -2218,13 +2218,15 @@ Tensor.all = flame.all
 ---@field atol? number  1e-8
 ---@field equal_nan? boolean  false
 
---- Is |x - other| <= atol + rtol |other| everywhere?
+--- Is |x - other| <= atol + rtol |other| everywhere? If not, the second result says where and by
+--- how much, so assert(x:allclose(y)) does.
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@param rtol? number|flame.options.allclose  1e-5
 ---@param atol? number|flame.options.allclose  1e-8
 ---@param equal_nan? boolean|flame.options.allclose  false
----@return boolean
+---@return boolean close
+---@return string where
 function flame.allclose(x, other, rtol, atol, equal_nan) end
 Tensor.allclose = flame.allclose
 
@@ -3047,7 +3049,9 @@ Tensor.channel_shuffle = flame.channel_shuffle
 ---@return flame.Tensor
 function Tensor:char() end
 
---- Raises when one has a NaN or Inf; else gives them back.
+--- Raises when one has a NaN or Inf, and warns once a line of values above 1e10; else gives its
+--- arguments back. Tensors, each with a name behind it if it is to have one, tables of tensors, and
+--- modules, of which parameters and gradients are looked at: check_finite(loss, "loss", net).
 ---@param ... any
 ---@return any ...
 function flame.check_finite(...) end
@@ -15202,6 +15206,10 @@ function flame.warmup(list) end
 ---@return flame.Tensor[]
 function flame.where(condition) end
 Tensor.where = flame.where
+
+--- why x has no gradient: not tracked, lost at a line, not a leaf, not reached, cleared, freed
+---@return string
+function Tensor:why() end
 
 ---@class flame.options.xlog1py
 ---@field y? flame.Tensor|number

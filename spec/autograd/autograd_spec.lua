@@ -1,10 +1,7 @@
 local flame = require "flame"
 
-local function fails(pattern, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.matches(pattern, tostring(e))
-end
+local helper = require "spec.support.helper"
+local function fails(pattern, ...) assert.matches(pattern, helper.message(...)) end
 local function leaf(t, o)
   o = o or {}
   o.requires_grad = true

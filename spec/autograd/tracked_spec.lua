@@ -134,7 +134,7 @@ for name in ([[allclose arange autocast backward bartlett_window best_device bin
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
   ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint
   randn randperm register_hook result_type rfftfreq rng_state save scalar_tensor scope seed
-  set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary
+  set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary why
   synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index
   value_and_grad vhp vjp warmup zeros free]]):gmatch "%S+" do WITHOUT[name] = "no float in" end
 for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char count_nonzero eq ge

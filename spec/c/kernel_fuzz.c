@@ -4,33 +4,14 @@
 ** derived kernels are derived and checked again. A program whose differences do not settle (a
 ** branch near the point) is checked reverse against forward only.
 **
-** kernel_fuzz [programs [seed]]: prints the seed and source of each failure. One program alone:
-** kernel_fuzz 1 <its seed>.
+** kernel_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
-#include "kernel_problem.h"
-#include <stdarg.h>
+#include "random_kernel.h"
 
-typedef struct gen {
-  uint64_t r;
-  char text[65536];
-  size_t n;
-  int indent, loops, budget, returns, atomics, shared, device, loop_id, single;
-} gen;
-
-static int pick(gen *g, int n) { return (int)(next_random(&g->r) >> 33) % n; }
-
-static void say(gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(gen *g, const char *fmt, ...) {
-  va_list list;
-  va_start(list, fmt);
-  const int k = vsnprintf(g->text + g->n, sizeof g->text - g->n, fmt, list);
-  va_end(list);
-  if (k > 0 && g->n + (size_t)k < sizeof g->text) g->n += (size_t)k;
-}
-
-static void line(gen *g) {
-  say(g, "\n%*s", 2 * g->indent, "");
-}
+struct gen {
+  writer w;
+  int loops, budget, returns, atomics, shared, device, loop_id, single;
+};
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
@@ -132,10 +113,10 @@ static void counted(gen *g, int id) {
   say(g, "for (int j%d = 0; j%d < ", id, id);
   if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
   say(g, "; ++j%d) {", id);
-  g->indent++;
+  g->w.indent++;
   line(g);
   say(g, "c%d = j%d;", pick(g, 3), id);
-  g->indent--;
+  g->w.indent--;
 }
 
 static void loop(gen *g, int depth) {
@@ -165,10 +146,10 @@ static void loop(gen *g, int depth) {
     say(g, "int j%d = 0;", id);
     line(g);
     say(g, "while (true) {");
-    g->indent++;
+    g->w.indent++;
     line(g);
     say(g, "if (++j%d > %d) break;", id, 1 + pick(g, 12));
-    g->indent--;
+    g->w.indent--;
   }
   block(g, depth, 1);
   g->loops--;
@@ -259,9 +240,9 @@ static void statement(gen *g, int depth, int breaks) {
 }
 
 static void block(gen *g, int depth, int breaks) {
-  g->indent++;
+  g->w.indent++;
   for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; k--) statement(g, depth, breaks);
-  g->indent--;
+  g->w.indent--;
   line(g);
   say(g, "}");
 }
@@ -411,7 +392,7 @@ static void program(gen *g) {
              : "__device__ double f%d(double p, double q) { if (p > q) return p * q; return cos(p) + 0.5 * q; }\n", k);
   say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, double *u, "
          "const int *b, double a, int n) {");
-  g->indent = 1;
+  g->w.indent = 1;
   line(g);
   if (g->shared == 1) { say(g, "__shared__ double s[4]; __shared__ int f[2];"); line(g); }
   say(g, "int i = blockIdx.x * blockDim.x + threadIdx.x;");
@@ -426,127 +407,28 @@ static void program(gen *g) {
   g->budget = 6 + pick(g, 30);
   for (int phase = g->shared ? 3 : 1; phase > 0; phase--) {
     const int rounds = phase > 1 && pick(g, 3) == 0;
-    if (rounds) { line(g); say(g, "for (int h = 0; h < 3; ++h) {"); g->loops++; g->indent++; }
+    if (rounds) { line(g); say(g, "for (int h = 0; h < 3; ++h) {"); g->loops++; g->w.indent++; }
     for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; k--) statement(g, 3, 0);
     if (phase > 1) exchange(g);
-    if (rounds) { g->loops--; g->indent--; line(g); say(g, "}"); }
+    if (rounds) { g->loops--; g->w.indent--; line(g); say(g, "}"); }
   }
   line(g);
   say(g, "y[i] = v0 + v1 * v2 - v3 + l[1] * l[2];\n}\n");
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- the launch ------------------------------------------------------------------------------ */
 
-typedef struct tally { int good, rough, refused, second, second_refused, bad; } tally;
-
-static void array(problem *p, int type, int64_t n, int want, uint64_t *seed) {
-  argument *a = &p->arg[p->n++];
-  *a = (argument){.type = type, .pointer = 1, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n; e++)
-    put(type, a->at + e * size_of(type), type == FL_KT_I32 ? (double)(next_random(seed) >> 40 & 3)
-                                                            : uniform(seed));
-}
-
-static void arguments(problem *p, int64_t n, uint64_t *seed) {
-  array(p, FL_KT_F64, n < 8 ? 8 : n, FL_KAD_INPUT, seed);
-  array(p, FL_KT_F64, 8, FL_KAD_INPUT, seed);
-  array(p, FL_KT_F64, n, FL_KAD_OUTPUT | FL_KAD_FRESH, seed);
-  memset(p->arg[2].at, 0, (size_t)n * 8);
-  array(p, FL_KT_F64, n, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
-  array(p, FL_KT_F64, 4, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
-  array(p, FL_KT_F64, 3, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
-  array(p, FL_KT_I32, n < 8 ? 8 : n, 0, seed);
-  argument *a = &p->arg[p->n++], *m = &p->arg[p->n++];
-  *a = (argument){.type = FL_KT_F64, .n = 1, .want = FL_KAD_INPUT, .at = fresh(8)};
-  put(FL_KT_F64, a->at, uniform(seed));
-  *m = (argument){.type = FL_KT_I32, .n = 1, .at = fresh(8)};
-  put(FL_KT_I32, m->at, (double)n);
-}
-
-static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
-                  const char *what) {
-  if (result == 1) t->good++;
-  else if (result == -2) t->rough++;
-  else if (result == -1) {
-    t->refused++;
-    if (getenv("KERNEL_FUZZ_REFUSED")) printf("%llu: %s\n", (unsigned long long)seed, p->why);
-  } else {
-    t->bad++;
-    printf("kernel_fuzz: seed %llu%s: %s\n%s\n", (unsigned long long)seed, what, p->why, g->text);
-  }
-}
-
-static void generate(gen *g, uint64_t seed) {
-  g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
-  for (int k = 0; k < 5; k++) next_random(&g->r);
-  program(g);
-}
-
-/* The derivatives of a derived kernel. */
-static void check_second(problem *p, const gen *g, uint64_t seed, tally *t) {
-  problem q;
-  const int reverse = (int)(seed % 3 == 0);
-  if (!derive_problem(p, reverse, seed, &q)) {
-    printf("kernel_fuzz: seed %llu: %s\n", (unsigned long long)seed, p->why);
-    t->bad++;
-    return;
-  }
-  const int ok = check_derivatives(&q, 1, seed + 2);
-  t->second += ok == 1;
-  t->second_refused += ok == -1;
-  if (!ok) count(t, ok, &q, g, seed, reverse ? " (adjoint derived)" : " (tangent derived)");
-  free_args(q.arg, q.n);
-}
-
-static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
+static void launch(gen *g, problem *p) {
   static const int slots[] = {0, 16, 64};
-  const int64_t n = g->shared == 2 ? 32 : g->shared ? 8 : 5;
-  problem p = {.f = s->kernels[0], .grid = {g->shared == 2 ? 1 : 2, 1, 1}, .mem = m,
-               .block = {g->shared == 2 ? 32 : 4, 1, 1}, .arena = &s->arena, .races = 1,
-               .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
-               .loose = g->single ? 1e-3 : 0};
-  arguments(&p, n, &g->r);
-  const int result = check_derivatives(&p, 1, seed + 1);
-  count(t, result, &p, g, seed, "");
-  if (result == 1 && second && !g->single) check_second(&p, g, seed, t);
-  free_args(p.arg, p.n);
+  const int n = g->shared == 2 ? 32 : g->shared ? 8 : 5, most = n < 8 ? 8 : n;
+  p->slot_bytes = slots[pick(g, 3)];
+  p->deterministic = pick(g, 2);
+  p->loose = g->single ? 1e-3 : 0;
+  p->grid[0] = g->shared == 2 ? 1 : 2;
+  p->block[0] = g->shared == 2 ? 32 : 4;
+  give(p, &g->w.r, "d%di d8i d%doz d%dio d4io d3io i%d%%4 Di I=%d", most, n, n, most, n);
 }
 
-static void one_program(uint64_t seed, tally *t, int second) {
-  fl_mem m = {0};
-  fl_error e = {0};
-  gen *g = calloc(1, sizeof *g);
-  generate(g, seed);
-  fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
-  if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
-    t->bad++;
-    printf("kernel_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
-           s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
-  } else check_kernel(s, &m, g, seed, t, second);
-  fl_ksource_free(s);
-  if (m.live_bytes) {
-    printf("kernel_fuzz: seed %llu: %lld bytes are left\n", (unsigned long long)seed,
-           (long long)m.live_bytes);
-    t->bad++;
-  }
-  free(g);
-}
+static const fuzzer fuzz = {"kernel_fuzz", 0x1234567, sizeof(gen), program, launch, 0};
 
-int main(int argc, char **argv) {
-  const int n = argc > 1 ? atoi(argv[1]) : 200;
-  const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  tally t = {0};
-  for (int i = 0; i < n; i++) {
-    if (argc > 3 && n == 1) {
-      gen *g = calloc(1, sizeof *g);
-      generate(g, seed);
-      puts(g->text);
-      free(g);
-    }
-    one_program(seed + (uint64_t)i, &t, i % 5 == 0);
-  }
-  printf("kernel_fuzz: %d passed, %d failed (%d of reverse against forward only, %d refused, "
-         "%d twice derived, %d of those refused)\n",
-         t.good + t.rough, t.bad, t.rough, t.refused, t.second, t.second_refused);
-  return t.bad != 0;
-}
+int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

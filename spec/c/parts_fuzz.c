@@ -9,22 +9,18 @@
 ** one part must outlive what is done to another. Of memory that is a thread's own (locals, a row of
 ** global memory) every element may be read and written.
 **
-** parts_fuzz [programs [seed [list]]]: prints the seed and source of each
-** failure; with "list" what became of each seed.
+** parts_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
-#include "kernel_problem.h"
-#include <stdarg.h>
+#include "random_kernel.h"
 
 enum { WIDTH = 4, BLOCKS = 2, MOST_PARTS = 4, VALUES = 3 };
 
 typedef enum layout { ROWS, FLAT, WOVEN, SIZED, POINTERS, RECORDS, MEMBERS, LAYOUTS } layout;
 typedef enum place { STATIC, DYNAMIC, LOCAL, GLOBAL_ROW, GLOBAL_BLOCK, PLACES } place;
 
-typedef struct gen {
-  uint64_t r;
-  char text[32768];
-  size_t n;
-  int indent, parts, layout, place, fresh, loops, budget, loop_id;
+struct gen {
+  writer w;
+  int parts, layout, place, fresh, loops, budget, loop_id;
   int counter;                   /* of the innermost loop, -1: none */
   int reading;                   /* nothing is stored */
   int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
@@ -32,20 +28,7 @@ typedef struct gen {
                                  ** stores: it would be refused */
   int written, once;             /* parts that the phase writes; of those: in one thread alone */
   int turn[MOST_PARTS];          /* which place of a part is a thread's own in the phase */
-} gen;
-
-static int pick(gen *g, int n) { return (int)(next_random(&g->r) >> 33) % n; }
-
-static void say(gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(gen *g, const char *fmt, ...) {
-  va_list list;
-  va_start(list, fmt);
-  const int k = vsnprintf(g->text + g->n, sizeof g->text - g->n, fmt, list);
-  va_end(list);
-  if (k > 0 && g->n + (size_t)k < sizeof g->text) g->n += (size_t)k;
-}
-
-static void line(gen *g) { say(g, "\n%*s", 2 * g->indent, ""); }
+};
 
 static int is_private(const gen *g) { return g->place == LOCAL || g->place == GLOBAL_ROW; }
 
@@ -147,11 +130,11 @@ static void small_loop(gen *g, int depth) {
   if (pick(g, 3)) say(g, "%d", 1 + pick(g, WIDTH)); else say(g, "b[t]");
   say(g, "; ++j%d) {", id);
   g->counter = id;
-  g->indent++;
+  g->w.indent++;
   g->still++;
   statements(g, depth - 1);
   g->still--;
-  g->indent--;
+  g->w.indent--;
   line(g);
   say(g, "}");
   g->counter = outer;
@@ -162,7 +145,7 @@ static void loop_of_e(gen *g, int depth) {
   if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
   if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }
   say(g, "for (; e < %d; ++e) {", WIDTH);
-  g->indent++;
+  g->w.indent++;
   g->still++;
   g->by_e++;
   statements(g, depth - 1);
@@ -170,7 +153,7 @@ static void loop_of_e(gen *g, int depth) {
   say(g, "v%d += x[e] * x[e] * sin(v%d);", pick(g, VALUES), pick(g, VALUES));
   g->by_e--;
   g->still--;
-  g->indent--;
+  g->w.indent--;
   line(g);
   say(g, "}");
 }
@@ -178,9 +161,9 @@ static void loop_of_e(gen *g, int depth) {
 static void branch(gen *g, int depth) {
   if (pick(g, 2)) say(g, "if (t < %d) {", 1 + pick(g, 3));
   else say(g, "if (v%d > 0.1) {", pick(g, VALUES));
-  g->indent++;
+  g->w.indent++;
   statements(g, depth - 1);
-  g->indent--;
+  g->w.indent--;
   line(g);
   say(g, "}");
 }
@@ -246,13 +229,13 @@ static void rounds(gen *g, int depth) {
   else say(g, "m - %d", 1 + pick(g, 3));
   say(g, "; ++j%d) {", id);
   g->counter = id;
-  g->indent++;
+  g->w.indent++;
   for (int k = 1 + pick(g, 2); k > 0; k--) {
     if (depth > 0 && pick(g, 4) == 0) rounds(g, depth - 1);
     else if (pick(g, 2)) tile(g);
     else phase(g);
   }
-  g->indent--;
+  g->w.indent--;
   line(g);
   say(g, "}");
   g->counter = outer;
@@ -307,7 +290,7 @@ static void choose(gen *g) {
 }
 
 /* All elements, as a rule: the array of a launch has values before. */
-static void fill(gen *g) {
+static void fill_parts(gen *g) {
   if (g->place >= GLOBAL_ROW && !g->fresh) return;
   for (int k = 0; k < g->parts; k++) {
     line(g);
@@ -323,13 +306,13 @@ static void program(gen *g) {
   if (g->layout == RECORDS) members(g, "");
   if (g->layout == MEMBERS) members(g, "[4]");
   say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, const int *b, int m) {");
-  g->indent = 1;
+  g->w.indent = 1;
   line(g);
   say(g, "int t = threadIdx.x, i = blockIdx.x * %d + t, e = %d;", WIDTH, pick(g, 2));
   array(g);
   line(g);
   say(g, "double v0 = x[i], v1 = w[t], v2 = 0.3;");
-  fill(g);
+  fill_parts(g);
   for (int k = 2 + pick(g, 3); k > 0; k--) {
     if (pick(g, 2)) rounds(g, 1); else phase(g);
   }
@@ -341,89 +324,19 @@ static void program(gen *g) {
   say(g, ";\n}\n");
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- the launch ------------------------------------------------------------------------------ */
 
-typedef struct tally { int good, rough, refused, second, bad, list; } tally;
-
-static void argue(problem *p, int type, int pointer, int64_t n, int want, uint64_t *seed) {
-  argument *a = &p->arg[p->n++];
-  *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); e++)
-    put(type, a->at + e * size_of(type),
-        type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
-}
-
-static void arguments(problem *p, gen *g) {
-  const int64_t n = WIDTH * BLOCKS;
-  const int out = FL_KAD_OUTPUT;
-  argue(p, FL_KT_F64, 1, n, FL_KAD_INPUT, &g->r);
-  argue(p, FL_KT_F64, 1, 4, FL_KAD_INPUT, &g->r);
-  argue(p, FL_KT_F64, 1, n, out | FL_KAD_FRESH, &g->r);
-  argue(p, FL_KT_F64, 1, n * size_of_array(g),
-        out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
-  argue(p, FL_KT_I32, 1, WIDTH, 0, &g->r);
-  argue(p, FL_KT_I32, 0, 1, 0, &g->r);
-  put(FL_KT_I32, p->arg[5].at, WIDTH);
-}
-
-static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
-                  const char *what) {
-  t->good += result == 1;
-  t->rough += result == -2;
-  t->refused += result == -1;
-  if (t->list)
-    printf("%llu %s %s\n", (unsigned long long)seed,
-           result == -1 ? "refused" : result ? "right" : "wrong",
-                      result == -1 ? p->why : "");
-  if (result) return;
-  t->bad++;
-  printf("parts_fuzz: seed %llu%s: %s\n%s\n", (unsigned long long)seed, what, p->why, g->text);
-}
-
-static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
+static void launch(gen *g, problem *p) {
   static const int slots[] = {0, 16, 64};
-  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m,
-               .arena = &s->arena,
-               .races = 1, .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
-               .shared = g->place == DYNAMIC ? 8 * size_of_array(g) : 0};
-  arguments(&p, g);
-  const int result = check_derivatives(&p, 1, seed + 1);
-  count(t, result, &p, g, seed, "");
-  problem q;
-  if (result == 1 && second) {
-    const int ok = derive_problem(&p, 0, seed, &q) ? check_derivatives(&q, 1, seed + 2) : 0;
-    t->second += ok == 1;
-    if (!ok) count(t, ok, &q, g, seed, " (tangent derived)");
-    free_args(q.arg, q.n);
-  }
-  free_args(p.arg, p.n);
+  p->slot_bytes = slots[pick(g, 3)];
+  p->deterministic = pick(g, 2);
+  p->shared = g->place == DYNAMIC ? 8 * size_of_array(g) : 0;
+  p->grid[0] = BLOCKS;
+  p->block[0] = WIDTH;
+  give(p, &g->w.r, "d%di d4i d%doz d%d%s i%d=1%%4 I=%d", WIDTH * BLOCKS, WIDTH * BLOCKS,
+       WIDTH * BLOCKS * (int)size_of_array(g), g->fresh ? "oz" : "io", WIDTH, WIDTH);
 }
 
-static void one_program(uint64_t seed, tally *t, int second) {
-  fl_mem m = {0};
-  fl_error e = {0};
-  gen *g = calloc(1, sizeof *g);
-  g->r = seed * 0x9e3779b97f4a7c15u + 0x2468ace;
-  for (int k = 0; k < 5; k++) next_random(&g->r);
-  program(g);
-  fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
-  if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
-    t->bad++;
-    printf("parts_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
-           s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
-  } else check_kernel(s, &m, g, seed, t, second);
-  fl_ksource_free(s);
-  if (m.live_bytes)
-    printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
-  free(g);
-}
+static const fuzzer fuzz = {"parts_fuzz", 0x2468ace, sizeof(gen), program, launch, 0};
 
-int main(int argc, char **argv) {
-  const int n = argc > 1 ? atoi(argv[1]) : 200;
-  const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  tally t = {.list = argc > 3};
-  for (int i = 0; i < n; i++) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
-  printf("parts_fuzz: %d passed, %d failed (%d of reverse against forward only, %d refused, %d twice derived)\n",
-         t.good + t.rough, t.bad, t.rough, t.refused, t.second);
-  return t.bad != 0;
-}
+int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

@@ -4,31 +4,17 @@
 ** arrays smaller and larger than the launch. Checked as in kernel_fuzz.c: reverse against forward
 ** mode against differences, and the gather against the sums by atomics (kernel_problem.h).
 **
-** stencil_fuzz [programs [seed]]: prints the seed and source of each failure.
+** stencil_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
-#include "kernel_problem.h"
-#include <stdarg.h>
+#include "random_kernel.h"
 
 enum { SITES = 9 };
-typedef struct gen {
-  uint64_t r;
-  char text[16384];
-  size_t n;
+struct gen {
+  writer w;
   int dims, flat, single, reach, guard_all, twice, minus;
   int size[3];                   /* of the grid of elements */
   int at[SITES][3], n_sites;     /* shifts */
-} gen;
-
-static int pick(gen *g, int n) { return (int)((next_random(&g->r) >> 33) % (uint64_t)n); }
-
-static void say(gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(gen *g, const char *fmt, ...) {
-  va_list list;
-  va_start(list, fmt);
-  const int k = vsnprintf(g->text + g->n, sizeof g->text - g->n, fmt, list);
-  va_end(list);
-  if (k > 0 && g->n + (size_t)k < sizeof g->text) g->n += (size_t)k;
-}
+};
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
@@ -253,110 +239,32 @@ static void program(gen *g) {
   say(g, "\n  v[i] = s;\n}\n");
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
-
-typedef struct tally { int good, rough, refused, gathered, second, bad; } tally;
-
-static argument *argue(problem *p, int type, int pointer, int64_t n, int want, uint64_t *seed) {
-  argument *a = &p->arg[p->n++];
-  *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); e++)
-    put(type, a->at + e * size_of(type), uniform(seed));
-  return a;
-}
-
-static void arguments(problem *p, gen *g) {
-  const int type = g->single ? FL_KT_F32 : FL_KT_F64, in = FL_KAD_INPUT, out = FL_KAD_OUTPUT;
-  const int64_t n = (int64_t)g->size[0] * g->size[1] * g->size[2];
-  argue(p, type, 1, n, in, &g->r);
-  argue(p, type, 1, n, pick(g, 4) ? in : 0, &g->r);
-  argue(p, type, 1, n, pick(g, 4) ? in : 0, &g->r);
-  argue(p, type, 1, 3, pick(g, 2) ? in : 0, &g->r);
-  argue(p, type, 1, n, out | FL_KAD_FRESH, &g->r);
-  argue(p, type, 1, n, in | out, &g->r);
-  argue(p, type, 0, 1, pick(g, 2) ? in : 0, &g->r);
-  for (int k = 0; k < 3; k++) put(FL_KT_I32, argue(p, FL_KT_I32, 0, 1, 0, &g->r)->at, g->size[k]);
-}
+/* ---- the launch ------------------------------------------------------------------------------ */
 
 /* Blocks of any shape, a few too many of them or a few too few. */
 static void geometry(problem *p, gen *g) {
-  int64_t n = 1;
-  for (int k = 0; k < 3; k++) {
-    n *= g->size[k];
-    p->grid[k] = p->block[k] = 1;
-    if (g->flat || k >= g->dims) continue;
-    p->block[k] = (uint32_t)(1 + pick(g, 6));
-    p->grid[k] = ((uint32_t)g->size[k] + p->block[k] - 1) / p->block[k] +
-                 (uint32_t)(pick(g, 4) == 0);
-  }
-  if (g->flat) {
-    p->block[0] = (uint32_t)(1 + pick(g, 40));
-    p->grid[0] = ((uint32_t)n + p->block[0] - 1) / p->block[0] + (uint32_t)(pick(g, 4) == 0);
+  const int n = g->size[0] * g->size[1] * g->size[2], axes = g->flat ? 1 : g->dims;
+  for (int k = 0; k < axes; k++) {
+    const int size = g->flat ? n : g->size[k], block = 1 + pick(g, g->flat ? 40 : 6);
+    p->block[k] = (uint32_t)block;
+    p->grid[k] = (uint32_t)((size + block - 1) / block + (pick(g, 4) == 0));
   }
   if (pick(g, 6) == 0 && p->grid[0] > 1) p->grid[0]--;
 }
 
-static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
-                  const char *what) {
-  t->good += result == 1;
-  t->rough += result == -2;
-  t->refused += result == -1;
-  if (result) return;
-  t->bad++;
-  printf("stencil_fuzz: seed %llu%s: %s\n(%u %u %u) x (%u %u %u), sizes %d %d %d, %s\n%s\n",
-         (unsigned long long)seed, what, p->why, p->grid[0], p->grid[1], p->grid[2], p->block[0],
-         p->block[1], p->block[2], g->size[0], g->size[1], g->size[2],
-         p->deterministic ? "in order" : "in any order", g->text);
+static void launch(gen *g, problem *p) {
+  const char t = g->single ? 'f' : 'd';
+  const int n = g->size[0] * g->size[1] * g->size[2], in = pick(g, 256);
+  p->deterministic = pick(g, 3) > 0;
+  p->loose = g->single ? 1e-3 : 0;
+  geometry(p, g);
+  give(p, &g->w.r, "%c%di %c%d%s %c%d%s %c3%s %c%doz %c%dio %c%s I=%d I=%d I=%d", t, n,
+       t, n, in & 3 ? "i" : "", t, n, in >> 2 & 3 ? "i" : "", t, in >> 4 & 1 ? "i" : "",
+       t, n, t, n, t == 'f' ? 'F' : 'D', in >> 5 & 1 ? "i" : "",
+       g->size[0], g->size[1], g->size[2]);
 }
 
-static void one_program(uint64_t seed, tally *t, int second) {
-  fl_mem m = {0};
-  fl_error e = {0};
-  gen *g = calloc(1, sizeof *g);
-  g->r = seed * 0x9e3779b97f4a7c15u + 0x7654321;
-  for (int k = 0; k < 5; k++) next_random(&g->r);
-  program(g);
-  fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
-  if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
-    t->bad++;
-    printf("stencil_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
-           s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
-  } else {
-    problem p = {.f = s->kernels[0], .mem = &m, .arena = &s->arena, .races = 1,
-                 .deterministic = pick(g, 3) > 0,
-                 .loose = g->single ? 1e-3 : 0};
-    arguments(&p, g);
-    geometry(&p, g);
-    const int result = check_derivatives(&p, 1, seed + 1);
-    count(t, result, &p, g, seed, "");
-    t->gathered += p.gathered > 0;
-    if (result == 1 && second && !g->single) {
-      problem q;
-      if (derive_problem(&p, 0, seed, &q)) {
-        const int ok = check_derivatives(&q, 1, seed + 2);
-        t->second += ok == 1;
-        if (!ok) count(t, ok, &q, g, seed, " (tangent derived)");
-        free_args(q.arg, q.n);
-      } else {
-        count(t, 0, &p, g, seed, "");
-      }
-    }
-    free_args(p.arg, p.n);
-  }
-  fl_ksource_free(s);
-  if (m.live_bytes)
-    printf("stencil_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
-  free(g);
-}
+/* Of all programs, a third at least has sums that are inverted. */
+static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3};
 
-int main(int argc, char **argv) {
-  const int n = argc > 1 ? atoi(argv[1]) : 200;
-  const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  tally t = {0};
-  for (int i = 0; i < n; i++) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
-  if (n > 100 && t.gathered < n / 3)
-    printf("stencil_fuzz: only %d programs were gathered\n", t.gathered), t.bad++;
-  printf("stencil_fuzz: %d passed, %d failed (%d gathered, %d of reverse against forward only, %d refused, %d twice derived)\n",
-         t.good + t.rough, t.bad, t.gathered, t.rough, t.refused, t.second);
-  return t.bad != 0;
-}
+int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

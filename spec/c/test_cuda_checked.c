@@ -56,7 +56,7 @@ static void look(void **params) {
   CHECK(t->first_block == seen.first);
   seen.first += seen.t.grid[0];
   CHECK(t->record->kind == 0 && (t->array[1].cells != NULL) == ((t->checks & FL_LANE_RACE) != 0));
-  if (t->array[1].cells) CHECK(t->array[1].cells[0] == 0 && t->array[1].cells[N * 104 - 1] == 0);
+  if (t->array[1].cells) CHECK(t->array[1].cells[0] == 0 && t->array[1].cells[N * 148 - 1] == 0);
   for (int i = 0; i < 64; i++) CHECK(t->blocks[i] == 0 && (!t->shared || t->shared[i] == 0));
   if (seen.plant) *t->record = *seen.plant;
 }

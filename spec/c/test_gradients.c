@@ -48,7 +48,7 @@ static double loss_at(flame_context *c, builder f, int n, const input *in, int a
   fl_node *y = weighted(c, f(c, x, arg)), *g[MAX_IN];
   double v = NAN;
   if (y && order == 2) {          /* first-order gradients in a fixed direction */
-    const fl_backward how = { 1, 1, 0 };
+    const fl_backward how = { .retain_graph = 1, .create_graph = 1 };
     v = 0;
     if (y->entry && fl_gradients(c, 1, &y, NULL, n, x, g, how) == FLAME_OK)
       for (int i = 0, k = 0; i < n; i++) {
@@ -76,7 +76,7 @@ static int analytic(flame_context *c, builder f, int n, const input *in, int arg
     t[i] = fl_tensor_new(c, x[i]);
     flame_requires_grad(t[i], 1);
   }
-  const fl_backward keep = { 1, 1, 0 }, plain = { 0, 0, 0 };
+  const fl_backward keep = { .retain_graph = 1, .create_graph = 1 }, plain = { 0 };
   fl_node *y = weighted(c, f(c, x, arg));
   int ok = y && y->entry &&
            fl_gradients(c, 1, &y, NULL, n, x, g, order == 2 ? keep : plain) == FLAME_OK;
@@ -410,7 +410,7 @@ static void test_accumulation(void) {
   CHECK(read_node(g->node)[1] == 12);
   flame_clear_error(c);
   flame_tensor *k = loss_of(c, x);
-  const fl_backward keep = { 1, 0, 0 };
+  const fl_backward keep = { .retain_graph = 1 };
   CHECK(fl_backward_into_leaves(k, NULL, keep) == FLAME_OK);
   CHECK(fl_backward_into_leaves(k, NULL, keep) == FLAME_OK);
   CHECK(read_node(g->node)[0] == 16);
@@ -457,7 +457,7 @@ static void test_gradients_map(void) {
                *u = leaf(c, 1, (double[]){ 1 });
   fl_node *mid = n_mul(x->node, w->node), *loss = n_sum(n_square(mid), FL_ALL_AXES, 0);
   fl_node *wrt[4] = { w->node, mid, u->node, w->node }, *g[4];
-  const fl_backward plain = { 0, 0, 0 };
+  const fl_backward plain = { 0 };
   CHECK(fl_gradients(c, 1, &loss, NULL, 4, wrt, g, plain) == FLAME_OK);
   CHECK(read_node(g[0])[0] == 2 * 10 * 2 && read_node(g[1])[1] == 42 && !g[2] && g[3] == g[0]);
   CHECK(!x->grad && !w->grad && !g[0]->entry);
@@ -478,7 +478,7 @@ static void test_leaf_keeps_through_writes(void) {
   CHECK(fl_tensor_write(w, n_mul(w->node, n_num(c, 0.5)), "mul_") == FLAME_OK);
   flame_grad_mode(c, 1);
   fl_node *g;
-  const fl_backward keep = { 1, 0, 0 };
+  const fl_backward keep = { .retain_graph = 1 };
   CHECK(fl_gradients(c, 1, &l->node, NULL, 1, &w->node, &g, keep) == FLAME_OK);
   CHECK(g && read_node(g)[1] == 6);                            /* of the value that was used */
   CHECK(flame_backward(l, NULL) == FLAME_OK && w->grad && read_node(w->grad->node)[0] == 4);

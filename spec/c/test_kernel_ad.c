@@ -3,12 +3,9 @@
 ** of the language, reverse against forward mode against central differences; then the derived
 ** kernels themselves, derived once more. Refusals name kernel and line.
 **
-** Arguments of a case, in the order of the signature: dN double array of N (fN float, hN half:
-** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I
-** int ("I=9"), B a struct of doubles (bytes). Then letters: i derive by it, o output, z zeros.
-** Values lie in (-1, 1), with p in (0.2, 1.2).
+** Arguments of a case are written as in kernel_case.h.
 */
-#include "kernel_problem.h"
+#include "kernel_case.h"
 #include "kernel/text/text.h"
 
 enum { TURNED = 16, STAYS = 32, ORDERS = 3 };
@@ -28,45 +25,6 @@ static void report(int ok, const char *name, const char *why) {
   if (ok) { passed++; return; }
   failed++;
   printf("test_kernel_ad: %s: %s\n", name, why);
-}
-
-/* ---- arguments ----------------------------------------------------------------------------- */
-
-static void fill(argument *a, const char *flags, uint64_t *seed, int64_t mod) {
-  const int positive = strchr(flags, 'p') != NULL;
-  for (int64_t e = 0; e < a->n; e++) {
-    double v = uniform(seed);
-    if (fl_kt_is_int(a->type)) v = mod ? (double)((int64_t)(next_random(seed) >> 20) % mod) : 0;
-    else if (positive) v = 0.7 + v / 2;
-    if (strchr(flags, 'z')) v = 0;
-    put(a->type, a->at + e * size_of(a->type), v);
-  }
-}
-
-static void parse_args(problem *p, const char *text, uint64_t *seed) {
-  while (*text) {
-    char word[64], *rest;
-    int k = 0;
-    for (; *text && *text != ' '; text++) word[k++] = *text;
-    word[k] = 0;
-    while (*text == ' ') text++;
-    argument *a = &p->arg[p->n++];
-    const char c = word[0];
-    a->type = c == 'd' || c == 'D' || c == 'B' ? FL_KT_F64 : c == 'f' || c == 'F' ? FL_KT_F32
-            : c == 'h' ? FL_KT_F16 : FL_KT_I32;
-    a->pointer = c == 'd' || c == 'i' || c == 'f' || c == 'h';
-    if (c == 'f' && p->loose < 1e-5) p->loose = 1e-5;
-    if (c == 'h') p->loose = 5e-3;
-    a->n = a->pointer || c == 'B' ? strtoll(word + 1, &rest, 10) : (rest = word + 1, 1);
-    int64_t value = 0;
-    if (*rest == '%' || *rest == '=') value = strtoll(rest + 1, &rest, 10);
-    a->at = fresh(a->n * 8);
-    fill(a, rest, seed, value);
-    if (c == 'I') put(FL_KT_I32, a->at, (double)value);
-    a->want = (strchr(rest, 'i') ? FL_KAD_INPUT : 0) | (strchr(rest, 'o') ? FL_KAD_OUTPUT : 0);
-    if (strchr(rest, 'z') && !(a->want & FL_KAD_INPUT)) a->want |= FL_KAD_FRESH;
-    if (c == 'B') a->type = FL_KT_VOID, a->n *= 8;
-  }
 }
 
 static void show(problem *p) {
@@ -108,12 +66,11 @@ static void second_order(problem *p, const test_case *c) {
 
 static void run_case(const test_case *c, int deterministic) {
   fl_mem m = {0};
-  fl_error e = {0};
   uint64_t seed = 88172645463325252u;
-  fl_ksource *s = fl_ksource_parse(&m, &e, c->source, strlen(c->source));
-  if (!s || s->error || s->n_kernels < 1 || !s->kernels[0]->has_body) {
-    report(0, c->name, !s ? "memory" : s->error ? s->error
-           : s->n_kernels ? s->kernels[0]->refusal : "no kernel");
+  const char *why;
+  fl_ksource *s = read_kernel(&m, c->source, &why);
+  if (why) {
+    report(0, c->name, why);
     fl_ksource_free(s);
     return;
   }
@@ -148,10 +105,10 @@ static void run_case(const test_case *c, int deterministic) {
 /* Memory runs out at ever other places: the answer is NULL, and nothing breaks. */
 static void run_dry(const test_case *c) {
   fl_mem m = {0}, dry = {0};
-  fl_error e = {0};
   uint64_t seed = 1;
-  fl_ksource *s = fl_ksource_parse(&m, &e, c->source, strlen(c->source));
-  if (!s || !s->n_kernels || !s->kernels[0]->has_body) {
+  const char *why;
+  fl_ksource *s = read_kernel(&m, c->source, &why);
+  if (why) {
     fl_ksource_free(s);
     return;
   }

@@ -6,11 +6,7 @@ local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
 local stopped_everywhere = require("spec.support.helper").stopped_everywhere
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 local function run(environment, arguments)

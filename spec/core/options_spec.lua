@@ -4,15 +4,7 @@
 local flame = require "flame"
 local nn, optim, data = flame.nn, flame.optim, flame.data
 
-local function message_of(f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok, "an error was expected")
-  return tostring(message)
-end
-local function refused(text, f, ...)
-  local message = message_of(f, ...)
-  assert.is_truthy(message:find(text, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 --- An option with two letters swapped is refused, and the message says what may be meant.
 local function mistyped(what, option, f)

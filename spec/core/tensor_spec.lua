@@ -1,10 +1,6 @@
 local flame = require "flame"
 
-local function fails(message, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.equal(message, (tostring(e):gsub("^[^:]*:%d+: ", "")))
-end
+local fails = require("spec.support.helper").says
 
 describe("constructors", function()
   it("takes the shape from the nesting and f32 for numbers", function()

@@ -3,22 +3,17 @@
 -- Of data with mean M and deviation S, x(t) = a x + s e is normal with mean a M and variance
 -- v = a² S² + s²; so the best predictions are linear in x(t), and the way without noise leads from
 -- a M + z sqrt(v) to M + S z: what a sampler is compared with, and its order seen.
-require "spec.support.helper"
 local flame = require "flame"
 local diffusion = require "flame.diffusion"
 
 local M <const>, S <const> = 1.5, 0.5
 local F64 <const> = { dtype = "f64" }
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 --- The best network for the data above: what it predicts at times t (batch).
 local function best(schedule, prediction)
   return function(x, t)
-    local share = schedule.alphas_cumprod:index_select(1, t):to(x.device)
+    local share = schedule.alphas_cumprod:to(t.device):index_select(1, t):to(x.device)
     local a, s = share:sqrt():unsqueeze(2), (1 - share):sqrt():unsqueeze(2)
     local v = a * a * S ^ 2 + s * s
     local clean, noise = (x - a * M) * a * S ^ 2 / v + M, (x - a * M) * s / v

@@ -1,17 +1,12 @@
 -- flame.distributions: values against SciPy's and PyTorch's (reference.lua), draws against the
 -- distribution functions, gradients of draws against closed forms, mistakes.
-require "spec.support.helper"
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
 
 local F64 <const> = { dtype = "f64" }
 local function t(v) return flame.tensor(v, F64) end
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 local function make(name, args)
   local list = {}
   for i, v in ipairs(args) do list[i] = t(v) end

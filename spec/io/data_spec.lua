@@ -15,11 +15,8 @@ local function write(name, text)
 end
 teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.falsy(ok)
-  return text
-end
+local helper = require "spec.support.helper"
+local message, raises = helper.message, helper.raises
 
 describe("data.idx", function()
   local function idx(type, sizes, bytes)
@@ -52,15 +49,13 @@ describe("data.idx", function()
   it("refuses what is cut off, goes on or is no IDX file", function()
     local text = idx(8, { 2, 3 }, "\1\2\3\4\5\6")
     for n = 0, #text - 1 do
-      assert.truthy(message(data.idx, write("c.idx", text:sub(1, n))):find("c.idx", 1, true))
+      raises("c.idx", data.idx, write("c.idx", text:sub(1, n)))
     end
-    assert.truthy(message(data.idx, write("c.idx", text .. "x"))
-      :find("goes on after its last element", 1, true))
-    assert.truthy(message(data.idx, write("c.idx", "hello, world"))
-      :find("begins with 68 65 6c 6c", 1, true))
+    raises("goes on after its last element", data.idx, write("c.idx", text .. "x"))
+    raises("begins with 68 65 6c 6c", data.idx, write("c.idx", "hello, world"))
     assert.truthy(message(data.idx,
       write("c.idx", idx(8, { 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF }, ""))):find("cut off", 1, true))
-    assert.truthy(message(data.idx, path("absent")):find("No such file", 1, true))
+    raises("No such file", data.idx, path("absent"))
   end)
 
   it("refuses damaged gzip data", function()
@@ -69,10 +64,9 @@ describe("data.idx", function()
     local text = f:read("a")
     f:close()
     for n = 1, #text - 1 do pcall(data.idx, write("cut.gz", text:sub(1, n))) end
-    assert.truthy(message(data.text, write("cut.gz", text:sub(1, #text - 9)))
-      :find("ends too early", 1, true))
+    raises("ends too early", data.text, write("cut.gz", text:sub(1, #text - 9)))
     local bad = write("bad.gz", text:sub(1, 12) .. "\xff\xff\xff" .. text:sub(16))
-    assert.truthy(message(data.text, bad):find("damaged packed data", 1, true))
+    raises("damaged packed data", data.text, bad)
   end)
 end)
 
@@ -83,7 +77,7 @@ describe("data.find", function()
         folder, folder)))
     assert.equal(path("f/one"), data.find(path("f"), "one"))
     assert.equal(path("f/two.gz"), data.find(path("f"), "two"))
-    assert.truthy(message(data.find, path("f"), "three"):find("there is: one, two.gz", 1, true))
+    raises("there is: one, two.gz", data.find, path("f"), "three")
   end)
 end)
 
@@ -96,8 +90,8 @@ describe("data.text", function()
     assert.same({ 3, 1, 2 }, t.encode("nab"))
     assert.equal("nab", t.decode({ 3, 1, 2 }))
     assert.equal("banana", t.decode(t.ids))
-    assert.truthy(message(t.encode, "nax"):find("'x' at position 3", 1, true))
-    assert.truthy(message(t.decode, { 4 }):find("need 1 to 3", 1, true))
+    raises("'x' at position 3", t.encode, "nax")
+    raises("need 1 to 3", t.decode, { 4 })
   end)
 
   it("knows every byte", function()
@@ -153,10 +147,8 @@ describe("data.csv", function()
   end)
 
   it("names the line that is wrong", function()
-    assert.truthy(message(data.csv, write("c.csv", "1,2\n3\n"))
-      :find("line 2 has 1 fields", 1, true))
-    assert.truthy(message(data.csv, write("c.csv", "1,2\n3,x\n"))
-      :find("line 2, field 2: 'x'", 1, true))
+    raises("line 2 has 1 fields", data.csv, write("c.csv", "1,2\n3\n"))
+    raises("line 2, field 2: 'x'", data.csv, write("c.csv", "1,2\n3,x\n"))
   end)
 
   it("keeps an empty field before a quoted one where blanks separate", function()
@@ -164,8 +156,7 @@ describe("data.csv", function()
   end)
 
   it("refuses text after a quoted field", function()
-    assert.truthy(message(data.csv, write("e.csv", '"1"2,3\n'))
-      :find("line 1: text after a closed quotation mark", 1, true))
+    raises("line 1: text after a closed quotation mark", data.csv, write("e.csv", '"1"2,3\n'))
   end)
 
   it("is not moved by a decimal comma", function()
@@ -262,8 +253,7 @@ describe("data.batches", function()
   end)
 
   it("refuses tensors that do not go together and unknown options", function()
-    assert.truthy(message(data.batches, { flame.ones(2), flame.ones(3) })
-      :find("of tensor 1 is 2 and of tensor 2 3", 1, true))
+    raises("of tensor 1 is 2 and of tensor 2 3", data.batches, { flame.ones(2), flame.ones(3) })
     assert.truthy(message(data.batches, { flame.ones(2) },
       { sise = 3 }):find("no option 'sise'", 1, true))
     assert.truthy(message(data.batches, { flame.ones(2) },
@@ -436,17 +426,14 @@ describe("text files of numbers", function()
     local t, names = data.csv(write("a.csv", 'a,"b, c","say ""x"""\r\n1,"2",3\r\n,-inf,NaN\r\n'))
     assert.same({ "a", "b, c", 'say "x"' }, names)
     assert.allclose({ { 1, 2, 3 }, { 0 / 0, -math.huge, 0 / 0 } }, t)
-    local ok, why = pcall(data.csv, write("a.csv", '1,"2\n3,4\n'))
-    assert.falsy(ok)
-    assert.truthy(why:find("line 1: a quotation mark is not closed", 1, true), why)
+    raises("line 1: a quotation mark is not closed", data.csv, write("a.csv", '1,"2\n3,4\n'))
     assert.falsy((pcall(data.csv, write("a.csv", "1,2\n3,inn\n"))))
     assert.falsy((pcall(data.csv, path("a.csv"), { sep = "" })))
   end)
 
   it("tokens say when the file ends within its header", function()
-    local ok, why = pcall(data.tokens, write("a.bin", "\1\0\2\0"), { header = 10 })
-    assert.falsy(ok)
-    assert.truthy(why:find("ends 6 bytes before the 10 bytes of its header do", 1, true), why)
+    raises("ends 6 bytes before the 10 bytes of its header do",
+      data.tokens, write("a.bin", "\1\0\2\0"), { header = 10 })
     assert.same({ 2 }, data.tokens(path("a.bin"), { header = 2 }):totable())
   end)
 end)

@@ -6,11 +6,7 @@ local image = require "flame.image"
 local name = os.tmpname() .. ".png"
 teardown(function() os.remove(name) end)
 
-local function raises(message, f, ...)
-  local ok, got = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(got):find(message, 1, true), tostring(got))
-end
+local raises = require("spec.support.helper").raises
 
 describe("flame.image", function()
   it("is in flame at its first use", function() assert.equal(image, flame.image) end)

@@ -197,11 +197,7 @@ describe("data.tensorboard", function()
     assert.equal(read(a), read(b))
   end)
   it("refuses what does not fit", function()
-    local function raises(message, f, ...)
-      local ok, got = pcall(f, ...)
-      assert.is_false(ok)
-      assert.truthy(tostring(got):find(message, 1, true), tostring(got))
-    end
+    local raises = require("spec.support.helper").raises
     local w = writer()
     raises("tensorboard.scalar: value has 2 elements, need one: give its mean()", w.scalar, w, "a",
       flame.zeros(2), 0)

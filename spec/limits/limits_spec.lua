@@ -1,11 +1,8 @@
 -- Results at the edges of the number types and of memory are defined, and the same everywhere.
 local flame = require "flame"
 
-local function raises(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok)
-  assert.truthy(tostring(message):find(pattern), tostring(message))
-end
+local helper = require "spec.support.helper"
+local function raises(pattern, ...) assert.matches(pattern, helper.message(...)) end
 
 describe("integers", function()
   local LOW = { i64 = math.mininteger, i32 = -2147483648, i16 = -32768, i8 = -128 }

@@ -3,11 +3,7 @@
 local flame = require "flame"
 local linalg = flame.linalg
 
-local function fails(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(e):find(text, 1, true), tostring(e))
-end
+local fails = require("spec.support.helper").raises
 local function randn(...) return flame.randn({ ... }, { dtype = "f64" }) end
 local function t(x) return x:transpose(-2, -1) end
 local function eye(n) return flame.eye(n, { dtype = "f64" }) end

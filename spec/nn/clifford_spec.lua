@@ -9,11 +9,7 @@ local clifford = require "flame.clifford"
 local F64 = { dtype = "f64" }
 local SIGNATURES = { { 1, 1 }, { 1, 1, 1 }, { 0, 1, 1, 1 }, { 1, -1, 0 }, { 1 }, { -1, 1, 1, 1 } }
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 local function same(expected, actual, tol)
   assert.allclose(expected, actual, { rtol = tol or 1e-9, atol = tol or 1e-9 })
 end

@@ -1,15 +1,10 @@
 -- nn.GroupedQueryAttention against its definition, with rotary positions, masks and caches.
-require "spec.support.helper"
 local flame = require "flame"
 local nn = require "flame.nn"
 
 local F64 <const> = { dtype = "f64" }
 local CLOSE <const> = { rtol = 1e-9, atol = 1e-11 }
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 --- Pairs of features of x (…, t, d) turned one by one: pair i at position p by p rate(i).
 local function turn(x, rate, interleaved, first)

@@ -1,13 +1,8 @@
 -- nn.lora: adapters of linear, convolution and attention layers.
-require "spec.support.helper"
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 local function trained(net)
   local list = {}
   for name, p in net:named_parameters() do if p.requires_grad then list[#list + 1] = name end end

@@ -4,11 +4,7 @@
 local flame = require "flame"
 local nn = require "flame.nn"
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 local function names_of(iterator)
   local out = {}
@@ -450,9 +446,7 @@ describe("nn.init and nn.utils", function()
       ["cutoffs must be a list of integers, got nothing"] = function()
         return nn.AdaptiveLogSoftmaxWithLoss(6, 9)
       end } do
-      local ok, why = pcall(f)
-      assert.is_false(ok)
-      assert.is_truthy(why:find(text, 1, true), why)
+      refused(text, f)
     end
   end)
 end)

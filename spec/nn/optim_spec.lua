@@ -6,11 +6,7 @@ local optim = require "flame.optim"
 
 local function parameter(values) return flame.tensor(values, { requires_grad = true }) end
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 
 -- A loss with curvature in all directions.
 local function bowl(p) return (p * p):sum() * 0.5 + ((p - 0.3) ^ 4):sum() end

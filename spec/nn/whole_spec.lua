@@ -1,14 +1,9 @@
 -- Whole networks: clone, functional_call, nn.is, freezing and groups by pattern, averages,
 -- parametrisations, gated layers.
-require "spec.support.helper"
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.falsy(ok, "an error was expected: " .. pattern)
-  assert.truthy(tostring(message):find(pattern, 1, true), message)
-end
+local refused = require("spec.support.helper").raises
 local function names_of(net)
   local list = {}
   for name in net:named_parameters() do list[#list + 1] = name end

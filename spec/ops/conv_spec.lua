@@ -1,6 +1,5 @@
 --- Convolutions, pooling, resampling and recurrent layers against plain Lua. What PyTorch gives
 -- for thousands of random arguments is compared in spec/peer/ops_conv.py.
-require "spec.support.helper"
 local flame = require "flame"
 local nn = require "flame.nn"
 
@@ -168,11 +167,7 @@ describe("convolutions", function()
 
   it("say what does not fit", function()
     local x = flame.ones(1, 3, 5, 5)
-    local function message(f, ...)
-      local ok, e = pcall(f, ...)
-      assert.is_false(ok)
-      return e
-    end
+    local message = require("spec.support.helper").message
     assert.matches("conv2d: x has 3 channels, weight %(8, 4, 3, 3%) with groups 1 needs 4",
       message(flame.conv2d, x, flame.ones(8, 4, 3, 3)))
     assert.matches("conv2d: axis 3 of x has 5 elements with padding, the kernel spans 7",

@@ -1,11 +1,7 @@
 -- Fourier transforms against sums in plain Lua, their inverses, gradients and errors.
 local flame = require "flame"
 
-local function fails(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(e):find(text, 1, true), tostring(e))
-end
+local fails = require("spec.support.helper").raises
 local function randn(...) return flame.randn({ ... }, { dtype = "f64" }) end
 
 --- Forward (sign -1) or inverse (1) transform of a list of {re, im}.

@@ -8,11 +8,7 @@ local FLOATS = { "f64", "f32", "f16", "bf16" }
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
 local NAN, INF = 0 / 0, math.huge
 
-local function fails(message, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.equal(message, (tostring(e):gsub("^[^:]*:%d+: ", "")))
-end
+local fails = require("spec.support.helper").says
 local function T(v, dtype) return flame.tensor(v, { dtype = dtype or "f32" }) end
 local function ids(v) return T(v, "i64") end
 local function d(...) return flame.randn({ ... }, { dtype = "f64" }) end

@@ -2,6 +2,7 @@
 -- are such pieces; stored inputs that begin at one element. Counters hold on either device.
 local flame = require "flame"
 local internal = flame.internal
+local raises = require("spec.support.helper").raises
 
 local function counted(f)
   flame.eval()
@@ -220,11 +221,7 @@ describe("a form", function()
 
   it("is refused where its code does not fit the inputs", function()
     local x, y, w = data(3, 5), data(3, 5), data(3, 1)
-    local function refused(pattern, ...)
-      local ok, message = pcall(internal.form, "form", ...)
-      assert.is_false(ok)
-      assert.truthy(tostring(message):find(pattern, 1, true), tostring(message))
-    end
+    local function refused(text, ...) raises(text, internal.form, "form", ...) end
     refused("does not fit its 2 inputs", 1, some, false, x, y)
     refused("does not fit its 3 inputs", 1, some, false, x, y, w:narrow(1, 1, 2))
     for cut = 1, #some, 2 do

@@ -22,11 +22,7 @@ local function stored(name)
 end
 teardown(function() os.remove(path) end)
 
-local function raises(message, f, ...)
-  local ok, got = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(got):find(message, 1, true), tostring(got))
-end
+local raises = require("spec.support.helper").raises
 
 describe("a plot of each kind", function()
   for _, name in ipairs(golden.names) do

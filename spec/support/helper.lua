@@ -92,11 +92,22 @@ busted.subscribe({ "test", "end" }, function()
   return nil, true
 end)
 
+--- What f(…) says when it fails.
+local function message(f, ...)
+  local ok, e = pcall(f, ...)
+  luassert.is_false(ok, "an error was expected")
+  return tostring(e)
+end
+
 --- f(…) raises an error that has 'text' in it.
 local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  luassert.is_false(ok)
+  local e = message(f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
+end
+
+--- f(…) raises an error that is 'text', after the place.
+local function says(text, f, ...)
+  luassert.equal(text, (message(f, ...):gsub("^[^:]*:%d+: ", "")))
 end
 
 --- Runs f again and again, each time stopped by an error at the next of its lines, until it comes
@@ -125,4 +136,5 @@ local function stopped_everywhere(f, after)
   return line
 end
 
-return { raises = raises, stopped_everywhere = stopped_everywhere }
+return { message = message, raises = raises, says = says,
+  stopped_everywhere = stopped_everywhere }

@@ -12,9 +12,10 @@
 ** by the nodes of wrt[0..n). out[i]: borrowed nodes, NULL where unreached. Records into the
 ** window; nothing is evaluated. create_graph: rules run with the grad mode on.
 ** retain_graph 0: the entries walked are freed, and walking them again is an error.
-** since: what was recorded before is not walked, as if it were leaves. */
+** since: what was recorded before is not walked, as if it were leaves. strict: fails, and walks
+** nothing, where an input is not tracked or not on a path, with the reason. */
 typedef struct fl_backward {
-  int retain_graph, create_graph;
+  int retain_graph, create_graph, strict;
   int64_t since;
 } fl_backward;
 flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,

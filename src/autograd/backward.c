@@ -11,6 +11,7 @@
 ** end, so that a failure leaves everything as it was.
 */
 #include "autograd/rules.h"
+#include "autograd/why.h"
 #include <string.h>
 
 enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
@@ -24,8 +25,8 @@ typedef struct item {
 
 typedef struct target {
   int64_t sequence;
-  int i;
-} target; /* wrt[i], by its entry */
+  int i, reached;
+} target; /* wrt[i], by its entry; reached: the roots' graph has it */
 typedef struct arrival {
   fl_node *node, *g;
 } arrival; /* at a leaf; g held */
@@ -37,6 +38,9 @@ typedef struct walk {
   struct { fl_node **at; int64_t n, cap; } todo;
   struct { target *at; int64_t n, cap; } targets;   /* ascending sequence */
   struct { arrival *at; int64_t n, cap; } leaves;
+  uint32_t number;                       /* among all of the context */
+  int ncuts;                             /* ways in which what the graph reads lost its tracking */
+  uint32_t cuts[FL_WALK_CUTS];
   int into_leaves;
   fl_node **out;                         /* of wrt; held while walking */
   fl_backward how;
@@ -105,6 +109,15 @@ static int visit(walk *w, fl_node *n) {
   return 1;
 }
 
+/* n reads m untracked: was m's tracking lost, then how is noted. */
+static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
+  const uint32_t lost = m->entry ? fl_lost(FL_LOST_OP, n->entry->site, n->op)
+                      : m->state == FL_FAILED ? 0 : m->lost;
+  if (!lost || w->ncuts == FL_WALK_CUTS) return;
+  for (int i = 0; i < w->ncuts; i++) if (w->cuts[i] == lost) return;
+  w->cuts[w->ncuts++] = lost;
+}
+
 /* Is everything asked for no older than e? Then nothing behind e is needed. */
 static int newer_targets(const walk *w, const fl_entry *e) {
   return w->targets.n > 0 && w->targets.at[0].sequence >= e->sequence;
@@ -117,13 +130,17 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
     if (ends(w, n->entry)) continue;
     if (n->entry->spent && newer_targets(w, n->entry)) continue;
     if (n->entry->spent) {
-      FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
-              "second backward: what this graph had saved is freed" FL_DO "; pass {retain_graph = "
-              "true} to the first");
-      return FLAME_BAD_ARGUMENT;
+      char place[120];
+      return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
+                     "second backward: what this graph had saved is freed%s" FL_DO
+                     "; pass {retain_graph = true} to the first",
+                     fl_why_place(w->c, " by the first, at ",
+                                  fl_walk_site(w->c, n->entry->walk >> 1), place));
     }
-    for (int i = 0; i < n->nin; i++)
+    for (int i = 0; i < n->nin; i++) {
       if (tracked_input(n, i) && !visit(w, n->in[i])) return no_memory(w);
+      if (n->in[i] && !tracked_input(n, i)) note_cut(w, n, n->in[i]);
+    }
   }
   sort_items(w->order.at, w->order.n);
   return FLAME_OK;
@@ -148,7 +165,7 @@ static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
     const int64_t s = wrt[i]->entry->sequence;
     for (; k > 0 && w->targets.at[k - 1].sequence > s; k--)
       w->targets.at[k] = w->targets.at[k - 1];
-    w->targets.at[k] = (target){ .sequence = s, .i = i };
+    w->targets.at[k] = (target){ .sequence = s, .i = i, .reached = 0 };
   }
   return FLAME_OK;
 }
@@ -157,13 +174,20 @@ static int wants_grad(const fl_entry *e) {
   return e->leaf || (e->handle && e->handle->retain);
 }
 
+/* Is what has this sequence number asked for? Then the graph has it. */
+static int reach(walk *w, int64_t sequence) {
+  const int64_t first = find_target(w, sequence);
+  for (int64_t k = first; k < w->targets.n && w->targets.at[k].sequence == sequence; k++)
+    w->targets.at[k].reached = 1;
+  return first < w->targets.n;
+}
+
 /* From the oldest up: an item is needed if it is asked for or an input of it is. */
 static void prune(walk *w) {
   for (int64_t k = w->order.n; k-- > 0;) {
     item *it = &w->order.at[k];
     fl_node *n = it->node;
-    int need = w->into_leaves ? wants_grad(n->entry)
-                              : find_target(w, it->sequence) < w->targets.n;
+    int need = w->into_leaves ? wants_grad(n->entry) : reach(w, it->sequence);
     for (int i = 0; !ends(w, n->entry) && i < n->nin; i++) {
       if (!tracked_input(n, i) || !(n->in[i]->mark & NEEDED)) continue;
       it->wanted |= 1u << (i < 31 ? i : 31);
@@ -297,13 +321,12 @@ static flame_status descend(walk *w) {
 
 /* The cotangent of a root: the seed, or one where there is a single element. */
 static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
-  char a[192], b[192];
+  char a[192], b[192], why[FL_WHY_TEXT];
   flame_context *c = w->c;
   const fl_layout *s = root->shape;
   if (!root->entry)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the tensor is not tracked: no input has requires_grad, or it was made "
-                   "under no_grad or detached");
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "the tensor is not tracked: %s",
+                   fl_why_untracked(root, why));
   if (!seed && s->numel != 1)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
                    "the tensor has shape %s, not one element" FL_DO ": reduce it, as x:sum(), or "
@@ -330,13 +353,34 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   return FLAME_OK;
 }
 
-static flame_status begin(walk *w, int nroots, fl_node *const *roots,
-                          fl_node *const *seeds) {
+/* Of what must be reached (how.strict), is something not? Said before anything is done. */
+static flame_status all_reached(const walk *w, int n, fl_node *const *wrt) {
+  char why[FL_WHY_TEXT];
+  int missing = n;
+  for (int i = 0; i < n; i++) if (!wrt[i]->entry && i < missing) missing = i;
+  for (int64_t k = 0; k < w->targets.n; k++)
+    if (!w->targets.at[k].reached && w->targets.at[k].i < missing) missing = w->targets.at[k].i;
+  if (missing == n) return FLAME_OK;
+  if (!wrt[missing]->entry)
+    return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op, "input %d is not tracked: %s" FL_DO
+                   "; make it with requires_grad", missing + 1,
+                   fl_why_untracked(wrt[missing], why));
+  return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op, "input %d is not on a path to the result: %s"
+                 FL_DO "; allow_unused = true skips it", missing + 1,
+                 fl_why_unreached(w->c, wrt[missing]->entry, w->ncuts, w->cuts, why));
+}
+
+static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *const *seeds,
+                          int n, fl_node *const *wrt) {
+  fl_walked *past = &w->c->walked;
+  w->number = ++past->walks & 0x7fffffff;
+  past->sites[w->number % FL_WALK_SITES] = w->c->site;
   for (int r = 0; r < nroots; r++)
     if (!roots[r]->entry) return seed_root(w, roots[r], NULL);
   flame_status e = collect(w, nroots, roots);
   if (e == FLAME_OK) prune(w);
   clear_marks(w);
+  if (e == FLAME_OK && w->how.strict) e = all_reached(w, n, wrt);
   const uint8_t mode = w->c->grad_mode;
   w->c->grad_mode = (uint8_t)(w->how.create_graph != 0);
   for (int r = 0; e == FLAME_OK && r < nroots; r++)
@@ -357,7 +401,10 @@ static void end(walk *w, flame_status e) {
       fl_node_drop(n->grad);
       n->grad = NULL;
     }
-    if (spend && w->order.at[k].done) fl_entry_spend(n);
+    if (spend && w->order.at[k].done) {
+      fl_entry_spend(n);
+      if (n->entry && n->entry->spent) n->entry->walk = w->number << 1;
+    }
     fl_node_ungref(n);
   }
   for (int64_t k = 0; k < w->leaves.n; k++) fl_node_drop(w->leaves.at[k].g);
@@ -382,7 +429,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
   c->walking++;
   for (int i = 0; i < n; i++) out[i] = NULL;
   flame_status e = add_targets(&w, n, wrt);
-  if (e == FLAME_OK) e = begin(&w, nroots, roots, seeds);
+  if (e == FLAME_OK) e = begin(&w, nroots, roots, seeds, n, wrt);
   if (e == FLAME_OK) e = descend(&w);
   end(&w, e);
   for (int i = 0; i < n; i++) {
@@ -442,6 +489,21 @@ static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
   return FLAME_OK;
 }
 
+/* A backward has ended well: which leaves it came to, and which of them got something. */
+static void note_walk(walk *w, int64_t sequence) {
+  fl_walked *past = &w->c->walked;
+  for (int64_t k = 0; k < w->order.n; k++) {
+    fl_entry *e = w->order.at[k].node->entry;
+    if (e && wants_grad(e)) e->walk = w->number << 1;
+  }
+  for (int64_t k = 0; k < w->leaves.n; k++)
+    if (w->leaves.at[k].node->entry) w->leaves.at[k].node->entry->walk |= 1;
+  past->number = w->number;
+  past->sequence = sequence;
+  past->ncuts = w->ncuts;
+  memcpy(past->cuts, w->cuts, sizeof past->cuts);
+}
+
 flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
                                      fl_backward how) {
   flame_context *c = root->ctx;
@@ -450,9 +512,10 @@ flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
   const int64_t mark = fl_scope_begin(c);
   walk w = { .c = c, .op = "backward", .into_leaves = 1, .how = how };
   fl_node *r = root->node, *s = seed ? seed->node : NULL;
+  const int64_t sequence = c->sequence;
   c->walking++;
   fl_node_hold(r);                       /* a hook may close the handle */
-  flame_status e = begin(&w, 1, &r, &s);
+  flame_status e = begin(&w, 1, &r, &s, 0, NULL);
   if (e == FLAME_OK) e = descend(&w);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = (uint8_t)(how.create_graph != 0);
@@ -461,6 +524,7 @@ flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
     e = deliver(c, entry ? entry->handle : NULL, w.leaves.at[k].g);
   }
   c->grad_mode = mode;
+  if (e == FLAME_OK) note_walk(&w, sequence);
   end(&w, e);
   fl_node_drop(r);
   fl_scope_end(c, mark);

@@ -4,6 +4,7 @@
 ** upvalues (making one would need memory); its error is raised again where the walk began.
 */
 #include "lua/binding.h"
+#include "autograd/why.h"
 #include <assert.h>
 
 /* ---- backward -------------------------------------------------------------------------- */
@@ -11,6 +12,7 @@ static fl_backward how_of(lua_State *L, int opts, const char *op) {
   fl_backward h = { 0 };
   h.create_graph = fl_option_bool(L, opts, op, "create_graph", 0);
   h.retain_graph = fl_option_bool(L, opts, op, "retain_graph", h.create_graph);
+  h.strict = fl_option_bool(L, opts, op, "strict", 0);
   return h;
 }
 
@@ -27,8 +29,8 @@ static int g_backward(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (roots, seeds, wrt, {retain_graph, create_graph}) -> list of tensors, false where unreached.
-** seeds may be nil. For core_grad.lua, which makes the map. */
+/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where
+** unreached. seeds may be nil. For core_grad.lua, which makes the map. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -68,10 +70,35 @@ static int g_gradients(lua_State *L) {
   return 1;
 }
 
+/* The line of the script that runs now, as "train.lua:8". */
+static int g_here(lua_State *L) {
+  fl_lua *b = self_of(L);
+  char at[96];
+  lua_pushstring(L, fl_site_text(b, b->c ? fl_lua_site(L, b) : 0, at));
+  return 1;
+}
+
 /* Number of the next entry. */
 static int g_sequence(lua_State *L) {
   const fl_lua *b = self_of(L);
   lua_pushinteger(L, b->c != NULL ? b->c->sequence : 0);
+  return 1;
+}
+
+static int g_why(lua_State *L) {
+  fl_lua *b = self_of(L);
+  char out[FL_WHY_TEXT];
+  const fl_box *x = box_at(L, 1);
+  if (x != NULL && x->t == NULL && lua_gettop(L) == 1 && b->c != NULL) {
+    const fl_error before = b->c->err;
+    fl_error_clear(&b->c->err);
+    fl_box_dead(b, x);
+    lua_pushstring(L, b->c->err.message);
+    b->c->err = before;
+    return 1;
+  }
+  fl_args(L);
+  lua_pushstring(L, fl_why(box_at(L, 1)->t, out));
   return 1;
 }
 
@@ -80,8 +107,9 @@ static int g_retain_grad(lua_State *L) {
   fl_args(L);
   fl_box *x = box_at(L, 1);
   fl_node *n = x->t->node;
+  char why[FL_WHY_TEXT];
   if (n->entry == NULL) return fl_lua_fail(L, "retain_grad",
-      "x is not tracked: nothing leads from it to a gradient");
+      "x is not tracked: %s", fl_why_untracked(n, why));
   if (!n->entry->leaf) {
     x->t->retain = 1;
     n->entry->handle = x->t;
@@ -414,10 +442,16 @@ static void drop_hooks(flame_context *c, void *hooks) {
   fl_callback_drop(hooks);
 }
 
+static char *place(flame_context *c, uint32_t site, char buf[96]) {
+  (void)c;
+  return fl_site_text((const fl_lua *)c->host, site, buf);
+}
+
 void fl_grad_init(fl_lua *b) {
   b->engine_up = b->c->up;
   b->up = *b->c->up;
   b->up.run_hooks = run_hooks;
+  b->up.place = place;
   b->c->up = &b->up;
   b->c->drop_hooks = drop_hooks;
 }
@@ -452,8 +486,9 @@ static int g_register_hook(lua_State *L) {
   fl_args(L);
   lua_newtable(L);                                /* may run a finaliser: x is read behind it */
   fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
+  char why[FL_WHY_TEXT];
   if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook",
-      "x is not tracked: it gets no gradient");
+      "x is not tracked, and gets no gradient: %s", fl_why_untracked(x->t->node, why));
   push_hooks(L, b, x->t->node->entry);
   const lua_Integer k = luaL_len(L, -1) + 1;
   lua_pushvalue(L, 2);
@@ -470,6 +505,9 @@ const fl_lua_reg fl_reg_grad[] = {
   { ":backward(x: T, seed?: T, *, retain_graph?: bool, create_graph = false)\n"
     "--- adds the gradients of x to .grad of the leaves",
     g_backward, 0 },
+  { ":why(x: T) -> str\n"
+    "--- why x has no gradient: not tracked, lost at a line, not a leaf, not reached, cleared, freed",
+    g_why, 0 },
   { ":retain_grad(x: T) -> T\n"
     "--- x keeps its gradient though it is no leaf",
     g_retain_grad, 0 },
@@ -504,6 +542,6 @@ static int g_snapshot(lua_State *L) {
 const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
   { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
-  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
+  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };

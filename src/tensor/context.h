@@ -26,6 +26,17 @@ typedef struct fl_rule_needs {
   uint8_t reads[3];    /* values read by the gradient by input i: bit j input j, bit 7 the result */
 } fl_rule_needs;
 
+/* The last backwards: what a missing gradient is explained from. Walks have numbers, from 1 on. */
+enum { FL_WALK_CUTS = 6, FL_WALK_SITES = 16 };
+typedef struct fl_walked {
+  uint32_t walks;                    /* so many there were */
+  uint32_t sites[FL_WALK_SITES];     /* lines of the last of them, by number */
+  uint32_t number;                   /* the last backward that ended well; 0: none */
+  int64_t sequence;                  /* c->sequence when it began */
+  int ncuts;                         /* ways in which values that its graph reads had lost their */
+  uint32_t cuts[FL_WALK_CUTS];       /* tracking (tensor/lost.h), the first of them */
+} fl_walked;
+
 /* What tensor/ and autograd/ need from above; filled by engine/. */
 typedef struct fl_upcalls {
   /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
@@ -40,6 +51,8 @@ typedef struct fl_upcalls {
                            int64_t bytes);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
+  /* "train.lua:8" for a line of the script, "" for none. NULL: lines are not known. */
+  char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
 } fl_upcalls;
@@ -82,6 +95,7 @@ typedef struct flame_context {
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
+  fl_walked walked;              /* for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel

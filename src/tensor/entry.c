@@ -5,7 +5,8 @@
 ** tracked inputs read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
 ** not w. Structural ops have no text: structural() says it.
 */
-#include "tensor/entry.h"
+#include "tensor/lost.h"
+#include "tensor/call.h"
 #include "tensor/tensor.h"
 #include <string.h>
 
@@ -111,14 +112,25 @@ static uint32_t tracked_inputs(const fl_node *n, uint8_t has) {
   return tracked;
 }
 
+/* n stays untracked in spite of the grad mode: its op is the reason, where an input is tracked. */
+static int lose(fl_node *n) {
+  const int call = n->op == FL_OP_call && n->attr && n->attr->call;
+  const int op = call ? FL_OP_COUNT + n->attr->call->kind : n->op;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->entry) n->lost = fl_lost_from(n->in[i], op, FL_LOST_OP);
+  return 1;
+}
+
 int fl_entry_attach(fl_node *n) {
   flame_context *c = n->ctx;
   const fl_rule_needs *rule = &c->rules[n->op];
-  if (!c->grad_mode || !rule->has || n->entry || !fl_is_float(n->dtype)) return 1;
+  if (!c->grad_mode || n->entry) return 1;
+  if (!rule->has || !fl_is_float(n->dtype)) return lose(n);
   const uint32_t tracked = tracked_inputs(n, rule->has);
-  if (!tracked) return 1;
+  if (!tracked) return lose(n);
   fl_entry *e = entry_new(c);
   if (!e) return 0;
+  n->lost = 0;
   uint8_t reads = 0;
   for (int i = 0; i < 3; i++)
     if (tracked & (1u << i)) reads |= rule->reads[i];
@@ -218,6 +230,7 @@ flame_status fl_entries_forget(flame_context *c) {
   for (const flame_tensor *t = c->handles; ok && t; t = t->next) ok = note_made(c, &made, t->node);
   for (int64_t i = 0; ok && i < c->win.nodes.n; i++) ok = note_made(c, &made, c->win.nodes.at[i]);
   for (int64_t i = 0; i < made.n; i++) {
+    if (ok) made.at[i]->lost = fl_lost(FL_LOST_RESET, c->site, 0);
     if (ok) fl_entry_drop(made.at[i]);
     fl_node_drop(made.at[i]);
   }

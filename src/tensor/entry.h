@@ -11,6 +11,9 @@
 
 struct fl_entry {
   int32_t refs;                 /* nodes it hangs on: 1 but for leaves */
+  uint32_t walk;                /* leaf, retain_grad: the last backward that came here, doubled,
+                                ** + 1 if it brought a gradient; spent: the one that freed it,
+                                ** doubled */
   int64_t sequence;             /* order of recording */
   uint8_t leaf;
   uint8_t spent;                /* freed by a backward: walking it again is an error */
@@ -18,6 +21,7 @@ struct fl_entry {
   uint8_t saved;                /* bit i: the rule reads the value of input i */
   uint32_t tracked;             /* bit i: input i is tracked (inputs >= 31: bit 31) */
   uint32_t site;
+  uint32_t lost;                /* how its value last went on untracked (tensor/lost.h) */
   struct flame_tensor *handle;  /* leaf: weak, NULL when the handle died. retain_grad: the handle */
   struct fl_custom *custom;     /* host function: see below */
   void *hooks;

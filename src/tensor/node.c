@@ -10,7 +10,7 @@
 */
 #include "tensor/call.h"
 #include "tensor/form.h"
-#include "tensor/entry.h"
+#include "tensor/lost.h"
 #include <assert.h>
 #include <string.h>
 
@@ -104,6 +104,18 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
+/* What n has lost if it stays untracked: the tracking of an input now, else what the first of them
+** that had lost something had. Apart, since most nodes have no such input. */
+__attribute__((noinline)) static void inherit_lost(fl_node *n) {
+  const flame_context *c = n->ctx;
+  for (int i = 0; i < n->nin; i++) {
+    fl_node *m = n->in[i];
+    if (!m || (m->entry && c->grad_mode)) continue;
+    const uint32_t lost = fl_lost_from(m, n->op, fl_lost_untracked(c));
+    if (!n->lost || m->entry) n->lost = lost;
+  }
+}
+
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
   int ok = may_record(c, shape);
@@ -125,12 +137,15 @@ fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout 
   if (many) n->in = many;
   n->nin = (uint8_t)nin;
   n->checks = op == FL_OP_index;
+  uint32_t lost = 0;
   for (int i = 0; i < nin; i++) {
     n->in[i] = in[i];
     if (!in[i]) continue;
     in[i]->uses++;
     n->checks |= in[i]->state == FL_PENDING && in[i]->checks;
+    lost |= in[i]->lost;
   }
+  if (lost || !c->grad_mode) inherit_lost(n);
   enter_window(c, n);
   return n;
 }
@@ -167,6 +182,8 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
   if (how) *a = *how;
   n->nin = 1;
   n->in[0] = parent;
+  if (!track) n->lost = fl_lost_from(parent, FL_OP_view, n->ctx->grad_mode ? FL_LOST_DETACH
+                                                         : fl_lost_untracked(n->ctx));
   if (parent->state == FL_STORED) {
     n->state = FL_STORED;
     join_buffer(n, fl_buffer_retain(parent->buffer));

@@ -84,7 +84,12 @@ typedef struct fl_node {
   uint8_t named;              /* a handle has named it: a write may not take it over */
   uint8_t rests;              /* engine scratch: does it rest on the check that failed */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
-  uint32_t site, failed_site; /* script line that recorded it; FAILED: whose failure it is */
+  uint32_t site;              /* script line that recorded it */
+  union {
+    uint32_t failed_site;     /* FAILED: whose failure it is */
+    uint32_t lost;            /* else, untracked: what ended its tracking (tensor/lost.h); 0: it
+                              ** was made of nothing tracked */
+  };
   int32_t index;              /* place in the window, -1: not there */
   int32_t slot;               /* scratch of plan/: its place in the program being made */
   fl_layout *shape;           /* contiguous layout of its sizes */

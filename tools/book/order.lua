@@ -24,7 +24,8 @@ function order.read()
     elseif line:match("^%u") then
       parts[#parts + 1] = { title = line }
     elseif line ~= "" and line:sub(1, 1) ~= "#" then
-      error(("docs/order.txt:%d: neither a part nor '  page.md: what it is for'"):format(number), 0)
+      error(("docs/order.txt:%d: neither a part nor a page's name, indented by two, with what it" ..
+        " is for after ': '"):format(number), 0)
     end
   end
   return parts

@@ -107,6 +107,48 @@ __global__ void k(const float *x, float *y, int n) {
     y[i] = x[i];
   }
 }]=] },
+  { "a plain value of a sum by atomics",
+    "race: atomic change of index 0 of 's' (1 element) by thread (1, 0, 0) " ..
+    "of block (0, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 4, with no barrier", [=[
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float s;
+  int i = threadIdx.x;
+  if (i == 0) s = 0.f;
+  atomicAdd(&s, x[i % n]);                                          // HERE
+  __syncthreads();
+  if (i == 0) y[0] = s;
+}]=] },
+  { "a sum by atomics that its last thread reads",
+    "race: read of index 1 of 'y' (100 elements) by thread (127, 0, 0) " ..
+    "of block (0, 0, 0), but thread (126, 0, 0) of block (0, 0, 0) changed it atomically at line 3", [=[
+__global__ void k(const float *x, float *y, int n) {
+  int i = threadIdx.x;
+  atomicAdd(&y[1], x[i % n]);
+  if (i == 127)
+    y[2] = y[1];                                                    // HERE
+}]=],
+    either = { "race: read of index 1 of 'y' (100 elements) by thread (127, 0, 0)",
+      "changed it atomically at line 3" } },
+  { "a plain write into a loop around atomicCAS",
+    "race: write of index 0 of 's' (1 element) by thread (9, 0, 0)", [=[
+__global__ void k(const float *x, float *y, int n) {
+  int i = threadIdx.x;
+  __shared__ float s;
+  if (i == 0) s = 0.f;
+  __syncthreads();
+  int *p = (int *)&s;
+  int old = *p, assumed;
+  do {
+    assumed = old;
+    old = atomicCAS(p, assumed, __float_as_int(x[i % n] + __int_as_float(assumed)));
+  } while (assumed != old);
+  if (i == 9)
+    s = 2.f;                                                        // HERE
+  __syncthreads();
+  if (i == 0) y[0] = s;
+}]=],
+    either = { "race: atomic change of index 0 of 's' (1 element)",
+      "but thread (9, 0, 0) of block (0, 0, 0) wrote it at line 13" } },
 }
 
 -- Correct kernels near the planted errors: nothing may be said.
@@ -124,6 +166,59 @@ __global__ void k(const float *x, float *y, int n) {
   int i = threadIdx.x;
   if (i < n) atomicAdd(&y[i % 3], x[i]);
   y[50] = 1.f;
+}]=] },
+  { "a loop around atomicCAS in a function", [=[
+__device__ float atomic_max(float *address, float val) {
+  int *p = (int *)address;
+  int old = *p, assumed;
+  do {
+    assumed = old;
+    old = atomicCAS(p, assumed, __float_as_int(fmaxf(val, __int_as_float(assumed))));
+  } while (assumed != old);
+  return __int_as_float(old);
+}
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float s[3];
+  int i = threadIdx.x;
+  if (i < 3) s[i] = -1000.f;
+  __syncthreads();
+  if (i < n) atomic_max(&s[i % 3], x[i]);
+  __syncthreads();
+  if (i < 3) y[i] = s[i];
+}]=] },
+  { "a loop around atomicCAS that asks first, in shared memory", [=[
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float s[2];
+  int i = threadIdx.x;
+  if (i < 2) s[i] = 0.f;
+  __syncthreads();
+  float old = s[i % 2], assumed = 0.f;
+  while (i < n && old < x[i]) {
+    assumed = old;
+    old = __int_as_float(atomicCAS((int *)&s[i % 2], __float_as_int(assumed), __float_as_int(x[i])));
+    if (old == assumed) break;
+  }
+  __syncthreads();
+  if (i < 2) y[i] = s[i];
+}]=] },
+  { "the guide's loop around atomicCAS over doubles", [=[
+__device__ double atomic_add(double *address, double val) {
+  unsigned long long int *address_as_ull = (unsigned long long int *)address;
+  unsigned long long int old = *address_as_ull, assumed;
+  do {
+    assumed = old;
+    old = atomicCAS(address_as_ull, assumed, __double_as_longlong(val + __longlong_as_double(assumed)));
+  } while (assumed != old);
+  return __longlong_as_double(old);
+}
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ double s;
+  int i = threadIdx.x;
+  if (i == 0) s = 0.;
+  __syncthreads();
+  if (i < n) atomic_add(&s, x[i]);
+  __syncthreads();
+  if (i == 0) y[0] = s;
 }]=] },
   { "a barrier behind the return of some threads", [=[
 __global__ void k(const float *x, float *y, int n) {
@@ -219,6 +314,11 @@ for _, way in ipairs(ways) do
       it(p[1] .. " is found", function()
         local message = said[p[1]]
         assert.truthy(message, said.text)
+        -- on a GPU the two threads of a race come in any order
+        if way[4] == "cuda" and p.either and message:find(p.either[1], 1, true) then
+          assert.truthy(message:find(p.either[2], 1, true), message)
+          return
+        end
         assert.truthy(message:find(p[2], 1, true), message)
         local line, file_line = lines_of(p[3])
         assert.truthy(
@@ -242,8 +342,8 @@ end
 describe("without checks", function()
   local said
   setup(function() said = run("FLAME_CHECK=", "") end)
-  it("what leaves an array or misses a barrier is found all the same", function()
-    for _, k in ipairs { 1, 2, 3, 10, 13 } do
+  it("what leaves an array or a warp or misses a barrier is found all the same", function()
+    for _, k in ipairs { 1, 2, 3, 10, 11, 13 } do
       local p = plants[k]
       assert.truthy(said[p[1]] and said[p[1]]:find(p[2], 1, true), said[p[1]] or said.text)
     end

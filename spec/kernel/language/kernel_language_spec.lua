@@ -579,6 +579,8 @@ describe("a name in a kernel", function()
     assert.equal(3,
       run("__device__ float3 make_float3(float s) { return make_float3(s, s, s); }",
         "y[0] = make_float3(3.f).z;"))
+    assert.equal(6, run("__device__ double atomic_twice(double v) { return v + v; }",
+      "y[0] = atomic_twice(3.f);"))
   end)
 
   it("may have linkage of C beside kernels that have not", function()

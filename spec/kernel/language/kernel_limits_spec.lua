@@ -21,24 +21,24 @@ end
 
 -- Each makes a text with n items; 'most' fit.
 local LISTS = {
-  { "arguments of a call", 16, function(n)
-    return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 16), "float a@")) ..
+  { "arguments of a call", 48, function(n)
+    return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 48), "float a@")) ..
       body("x[0] = f(" .. list(n, "@.f") .. ");") end },
-  { "arguments of a call", 16,
+  { "arguments of a call", 48,
     function(n) return body("x[0] = sinf(" .. list(n, "@.f") .. ");") end, "takes" },
-  { "arguments of a constructor", 16, function(n)
-    return ("struct S { float v; __device__ S(%s) : v(a1) {} };\n"):format(list(math.min(n, 16),
+  { "arguments of a constructor", 48, function(n)
+    return ("struct S { float v; __device__ S(%s) : v(a1) {} };\n"):format(list(math.min(n, 48),
       "float a@")) ..
       body("S s{" .. list(n, "@.f") .. "}; x[0] = s.v;") end },
-  { "parameters of a function", 16, function(n)
+  { "parameters of a function", 48, function(n)
     return ("__device__ float f(%s) { return a1; }\n"):format(list(n, "float a@")) ..
-      body("x[0] = f(" .. list(math.min(n, 16), "@.f") .. ");") end },
-  { "parameters of a template", 8, function(n)
+      body("x[0] = f(" .. list(math.min(n, 48), "@.f") .. ");") end },
+  { "parameters of a template", 24, function(n)
     return ("template <%s> __device__ int f() { return A1; }\n"):format(list(n, "int A@")) ..
-      body("x[0] = f<" .. list(math.min(n, 8), "@") .. ">();") end },
-  { "arguments of a template", 8, function(n)
+      body("x[0] = f<" .. list(math.min(n, 24), "@") .. ">();") end },
+  { "arguments of a template", 24, function(n)
     return ("template <%s> __device__ int f() { return A1; }\n"):format(
-      list(math.min(n, 8), "int A@")) ..
+      list(math.min(n, 24), "int A@")) ..
       body("x[0] = f<" .. list(n, "@") .. ">();") end },
   { "members of a struct", 64, function(n)
     return "struct S {" .. list(n, "float m@;", " ") .. "};\n"
@@ -52,13 +52,13 @@ local LISTS = {
   { "variables that a lambda takes", 32, function(n)
     return body("float " .. list(n, "a@ = x[@]") .. "; auto f = [" .. list(n, "a@")
       .. "] { return a1; }; x[0] = f();") end },
-  { "parameters of a macro", 16, function(n)
+  { "parameters of a macro", 48, function(n)
     return ("#define F(%s) a1\n"):format(list(n, "a@"))
-      .. body("x[0] = F(" .. list(math.min(n, 16), "@.f") .. ");") end },
-  { "arguments of a macro", 16, function(n)
-    return ("#define F(%s) a1\n"):format(list(math.min(n, 16), "a@"))
+      .. body("x[0] = F(" .. list(math.min(n, 48), "@.f") .. ");") end },
+  { "arguments of a macro", 48, function(n)
+    return ("#define F(%s) a1\n"):format(list(math.min(n, 48), "a@"))
       .. body("x[0] = F(" .. list(n, "@.f") .. ");") end },
-  { "parameters of a macro", 15, function(n)
+  { "parameters of a macro", 47, function(n)
     return ("#define F(%s, ...) a1\n"):format(list(n, "a@"))
       .. body("x[0] = F(" .. list(n, "@.f") .. ", 2.f);") end },
   { "#if inside each other", 64, function(n)

@@ -8,11 +8,8 @@ extern "C" __global__ void saxpy(float a, const float *x, const float *y, float 
 }
 ]]
 
-local function message(f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  return e
-end
+local helper = require "spec.support.helper"
+local message, raises = helper.message, helper.raises
 
 describe("flame.kernel", function()
   local saxpy = flame.kernel(SAXPY)
@@ -393,8 +390,6 @@ describe("a cubin", function()
     local ok, e = pcall(flame.cuda.load, image, "third")
     assert.is_false(ok)
     assert.truthy(e:find("there is no entry 'third', the binary has: scale, other", 1, true), e)
-    ok, e = pcall(flame.cuda.load, image, "other")
-    assert.is_false(ok)
-    assert.truthy(e:find("parameter 2 of 'other' is a struct of 12 bytes", 1, true), e)
+    raises("parameter 2 of 'other' is a struct of 12 bytes", flame.cuda.load, image, "other")
   end)
 end)

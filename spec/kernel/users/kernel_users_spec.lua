@@ -240,6 +240,46 @@ template __global__ void power<float, 2>(const float *, float *, int);
     end
   end)
 
+  it("no brackets where all parameters of a template have defaults", function()
+    local source = [[
+template <int B = 4, typename T = float> __global__ void __launch_bounds__(B * 16)
+e(const T *x, T *y, int n) { int i = threadIdx.x; if (i < n) y[i] = B * x[i]; }
+]]
+    for _, entry in ipairs { false, "e", "e<>", "e<4>" } do
+      local e = flame.kernel { source = source, entry = entry or nil }
+      assert.equal(16, e(x):sum():item(), entry)
+      assert.equal(k:report().registers > 0, e:report().registers > 0)
+    end
+    source = source .. "__global__ void other(float *y) { y[0] = 1.f; }\n"
+    assert.equal(16, flame.kernel { source = source, entry = "e" }(x):sum():item())
+    assert.equal(1, flame.kernel { source = source, entry = "other", shape = { 1 } }():item())
+    assert(message(function() flame.kernel(source)(x) end))
+    local plain = "__global__ void e(float *y, int n) { y[0] = n; }\n"
+    assert.equal(7, flame.kernel { source = source:gsub("e%(const", "f(const") .. plain,
+      entry = "e", shape = { 1 } }(7):item())
+  end)
+
+  it("nothing where __launch_bounds__ is of expressions", function()
+    local function first_refused(bounds, before)
+      local source = (before or "") .. "\n__global__ void " .. bounds
+        .. " g(const float *x, float *y, int n) { y[threadIdx.x % n] = x[0]; }"
+      for _, threads in ipairs { 32, 64, 128, 256, 512 } do
+        local ok, why = pcall(flame.kernel { source = source, block = threads }, x)
+        if not ok then
+          assert(tostring(why):find("__launch_bounds__ allows", 1, true), why)
+          return threads
+        end
+      end
+    end
+    assert.equal(128, first_refused "__launch_bounds__(32 * 2)")
+    assert.equal(256, first_refused("__launch_bounds__(B + C, 2)",
+      "#define B 64\nconstexpr int C = sizeof(double) * 8;"))
+    assert.equal(512, first_refused("__launch_bounds__(f(255))",
+      "constexpr __device__ int f(int n) { return n + 1; }"))
+    assert.equal(128, first_refused("__launch_bounds__(E)", "enum { D = 63, E };"))
+    assert.is_nil(first_refused "")
+  end)
+
   it("nothing where __launch_bounds__ leaves fewer threads than usual", function()
     local twice = flame.kernel { source = [[
 __global__ void __launch_bounds__(64) twice(const float *x, float *y, int n) {

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* As in kernels/check.cu. */
-typedef struct touch { uint32_t block, lane, line, epoch, warp_epoch, seq, how, pad; } touch;
-typedef struct cell { uint32_t lock, set; touch write, read, reader; } cell;
+typedef struct touch { uint32_t block, lane, line, epoch, warp_epoch, seq, how; } touch;
+typedef struct cell { uint32_t lock, set; touch write, change, changer, read, reader; } cell;
 typedef struct place { int64_t block; uint32_t thread, line, write, atomic; } place;
 typedef struct record {
   uint32_t lock, kind; int32_t var, pad; int64_t index, size; place at, other;

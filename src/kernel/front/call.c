@@ -174,7 +174,7 @@ static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *
 }
 
 static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
-  fl_cvalue args[16];
+  fl_cvalue args[FL_K_MAX_GIVEN];
   for (int i = 0; i < c->n && !p->failed; i++)
     args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line)
                                            : c->args[i];
@@ -429,21 +429,21 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
 /* A function of the language itself has that name: a user's of other types stands beside it. */
 static int is_built_in(const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5)) ||
-         (t->n > 6 && !memcmp(t->text, "atomic", 6)) || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+         fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
 /* The function that the call at the tokens means, called. *other: it means a
 ** built-in one; then nothing is taken. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
-  fl_symbol given[8];
-  fl_cvalue args[16];
+  fl_symbol given[FL_K_MAX_TPARAMS];
+  fl_cvalue args[FL_K_MAX_GIVEN];
   const int64_t at = p->at;
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
   int exact = 0;
-  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given, 8);
-  c.n = fl_parse_arguments(p, args, 16);
+  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given, FL_K_MAX_TPARAMS);
+  c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &exact);
   *other = !self && !c.n_given && !exact && is_built_in(name);
@@ -469,13 +469,13 @@ fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self
 }
 
 static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
-  fl_cvalue args[16], out = fl_val_none();
+  fl_cvalue args[FL_K_MAX_GIVEN], out = fl_val_none();
   if (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)) return out;
   if (fl_ktok_is(name, "__builtin_nanf")) {
     fl_front_skip(p);
     return fl_call_math(p, name, NULL, 0);
   }
-  const int n = fl_parse_arguments(p, args, 16);
+  const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return out;
   for (int i = 0; i < n; i++) {                             /* a friend of an argument's struct */
     const fl_symbol *s = fl_member_find(args[i].type, name->text, name->n);

@@ -99,6 +99,19 @@ static int word_type(const words *w) {
   return w->is_unsigned ? FL_KT_U32 : FL_KT_I32;
 }
 
+int32_t fl_decl_bounds(fl_front *p) {
+  if (p->failed) return 0;
+  p->at++;
+  const int64_t open = p->at;
+  int64_t most = 0;
+  if (fl_front_take(p, '(')) most = fl_decl_constant(p, "a launch bound");
+  if (!p->a->failed && !p->sized) p->failed = 0;         /* its number alone is not known then */
+  if (p->failed || most < 1 || most > INT32_MAX) most = 0;
+  p->at = open;
+  fl_front_skip(p);
+  return (int32_t)most;
+}
+
 /* Qualifiers that stand anywhere among the specifiers; 0: this is none. */
 static int qualifier(fl_front *p, fl_specifiers *s) {
   if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
@@ -112,11 +125,8 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   else if (fl_front_word(p, "__device__")) s->is_device = 1;
   else if (fl_front_word(p, "__global__")) s->is_global = 1;
   else if (fl_front_word(p, "typedef")) s->is_typedef = 1;
-  else if (fl_front_word(p, "__launch_bounds__")) {
-    if (fl_front_is(p, '(') && fl_front_ahead(p, 1)->kind == FL_TOK_INT)
-      s->max_threads = (int32_t)fl_front_ahead(p, 1)->value.i;
-    fl_front_skip(p);
-  } else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") ||
+  else if (fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) s->max_threads = fl_decl_bounds(p);
+  else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") ||
              fl_front_word(p, "alignas")) {
     fl_front_skip(p);
   } else if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) {

@@ -196,8 +196,8 @@ static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, 
 
 /* "T v = e" or "T v(…)". */
 static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
-  fl_cvalue args[16];
-  const int n = set ? 1 : fl_parse_arguments(p, args, 16);
+  fl_cvalue args[FL_K_MAX_GIVEN];
+  const int n = set ? 1 : fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (set) args[0] = fl_parse_assign(p);
   if (p->failed) return;
   const int same = n == 1 && args[0].type &&

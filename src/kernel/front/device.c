@@ -128,9 +128,9 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
   }
   if (d->is_maker) d->name = FL_MAKER;
   if (special) {
-    fl_symbol args[8];
+    fl_symbol args[FL_K_MAX_TPARAMS];
     p->at += special;
-    d->n_special = fl_template_args(p, args, 8);
+    d->n_special = fl_template_args(p, args, FL_K_MAX_TPARAMS);
     d->special = fl_karena_new(p->a, sizeof args);
     if (d->special) memcpy(d->special, args, sizeof args);
   }
@@ -192,7 +192,7 @@ static void formal(fl_front *p, fl_kformal *f) {
   }
 }
 
-enum { MAX_FORMALS = 16 };
+enum { MAX_FORMALS = FL_K_MAX_GIVEN };
 
 /* "T... v" at the tokens: a formal for each element. 0: this is none. */
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {

@@ -173,6 +173,7 @@ struct fl_symbol {
 /* ---- the parser ------------------------------------------------------------------------------ */
 
 enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
+enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
 typedef struct fl_front {
@@ -307,6 +308,8 @@ void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);
 void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
+/* At "__launch_bounds__", takes it with its (…): threads per block; 0: no constant says it. */
+int32_t fl_decl_bounds(fl_front *p);
 
 /* ---- device.c, overload.c: functions that are inlined; template.c;
 ** ---- member.c: structs with functions, lambdas */
@@ -500,6 +503,7 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
 int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);

@@ -423,14 +423,14 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
 
 /* "= e", "{…}" or "(…)" at the tokens, into a field. */
 static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
-  fl_cvalue args[16];
+  fl_cvalue args[FL_K_MAX_GIVEN];
   if (fl_front_take(p, '=')) {
     if (fl_front_is(p, '{')) fl_decl_fill(p, to, 1);
     else fl_val_assign(p, to, fl_parse_assign(p), line);
   } else if (fl_front_is(p, '{')) {
     fl_decl_fill(p, to, 1);
   } else {
-    const int n = fl_parse_arguments(p, args, 16);
+    const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
     if (p->failed) return;
     const int copy = n == 1 && (to.type->kind == FL_C_SCALAR ||
                                 (args[0].type && fl_ctype_same(to.type, args[0].type)));

@@ -226,11 +226,11 @@ static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
 
 /* Behind the '{' of an object with constructors. */
 static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
-  fl_cvalue args[16];
+  fl_cvalue args[FL_K_MAX_GIVEN];
   int n = 0;
   if (p->table) fl_refuse(p, line, "constructors in a table of constants");
   while (!p->failed && !fl_front_is(p, '}')) {
-    if (!fl_front_room(p, n, 16, "arguments of a constructor")) break;
+    if (!fl_front_room(p, n, FL_K_MAX_GIVEN, "arguments of a constructor")) break;
     if (fl_front_is(p, '{')) {
       args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
       fl_front_skip(p);

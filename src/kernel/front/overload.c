@@ -5,7 +5,7 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = 16 };
+enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = FL_K_MAX_GIVEN };
 
 static int rank_scalar(int to, int from) {
   if (to == from) return EXACT;

@@ -6,7 +6,7 @@
 #include "kernel/front/front.h"
 #include <string.h>
 
-enum { MOST = 16 };
+enum { MOST = FL_K_MAX_GIVEN };
 
 static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
 

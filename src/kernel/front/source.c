@@ -279,9 +279,7 @@ static void declaration(reader *r) {
   const fl_ktok *name = fl_front_tok(p);
   fl_specifiers attributes = s;
   while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) {
-    const fl_ktok *most = fl_front_ahead(p, 2);
-    attributes.max_threads = most->kind == FL_TOK_INT ? (int32_t)most->value.i : 0;
-    skip_attributes(p);
+    attributes.max_threads = fl_decl_bounds(p);
     name = fl_front_tok(p);
   }
   const int is_operator = fl_ktok_is(name, "operator");

@@ -3,7 +3,6 @@
 #define FL_KERNEL_TEMPLATE_H
 #include "kernel/front/front.h"
 
-enum { FL_K_MAX_TPARAMS = 8 };
 /* env[i].name NULL: not yet */
 typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;
 

@@ -113,10 +113,10 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
 /* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
 static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                         const fl_cvalue *v, int n) {
-  fl_symbol list[16], *const to = &d->env[d->n - 1];
+  fl_symbol list[FL_K_MAX_GIVEN], *const to = &d->env[d->n - 1];
   const fl_ktparam *t = &d->t[d->n - 1];
   const fl_ktparam one = { .name = t->name };
-  if (!t->is_pack || t->type || to->name || n > 16) return;
+  if (!t->is_pack || t->type || to->name || n > FL_K_MAX_GIVEN) return;
   for (int k = 0; k < n; k++) {
     list[k] = (fl_symbol){ .name = NULL };
     const fl_kdeduction each = { &one, 1, &list[k] };

@@ -208,8 +208,8 @@ static fl_cvalue constructed(fl_front *p) {
     fl_refuse(p, line, "a type stands where a value is needed");
     return fl_val_none();
   }
-  fl_cvalue args[16];
-  const int n = fl_parse_arguments(p, args, 16);
+  fl_cvalue args[FL_K_MAX_GIVEN];
+  const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (s.type->kind == FL_C_STRUCT &&
       !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
     fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };

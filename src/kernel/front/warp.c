@@ -43,17 +43,21 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+int fl_atomic_known(const fl_ktok *t) {
   fl_ktok base = *t;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
-  const int op = lookup(&base, atomics, FL_KA_COUNT);
+  return lookup(&base, atomics, FL_KA_COUNT);
+}
+
+int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
+  const int op = fl_atomic_known(t);
   if (op < 0) return 0;
   *out = fl_val_none();
   const int unused = p->statement_call == p->at - 1;
-  fl_cvalue args[16];
+  fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *index = NULL;
-  const int n = fl_parse_arguments(p, args, 16), want = op == FL_KA_CAS ? 3 : 2;
+  const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN), want = op == FL_KA_CAS ? 3 : 2;
   if (p->failed || no_block(p, t)) return 1;
   if (n != want) { wrong_count(p, t, want, n); return 1; }
   int type = FL_KT_VOID;
@@ -92,8 +96,8 @@ static const char *const fences[] = { "__threadfence", "__threadfence_block",
                                       "__threadfence_system" };
 
 static int arguments(fl_front *p, const fl_ktok *t, fl_kexpr **x, int least, int most) {
-  fl_cvalue args[16];
-  const int n = fl_parse_arguments(p, args, 16);
+  fl_cvalue args[FL_K_MAX_GIVEN];
+  const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return -1;
   if (n < least || n > most) {
     wrong_count(p, t, n < least ? least : most, n);

@@ -9,6 +9,7 @@
 */
 #include "kernel/lanes/lane_build.h"
 #include "base/hash.h"
+#include "kernel/facts/guess.h"
 #include "kernel/tree/verify.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   int32_t value;
   if (s->accumulate) {
     const int type = s->x[1]->type;
-    const int32_t old = fl_lane_load(b, s->var, index, info, s->line);
+    const int32_t old = fl_lane_load(b, s->var, index, info, s->line, -1);
     const int32_t more = fl_lane_expr(b, s->x[1]);
     if (b->failed) return;
     value = fl_lane_binary(b, FL_KO_ADD, type, fl_lane_cast(b, old, v->type, type), more);
@@ -525,11 +526,13 @@ fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e) {
   b.var_reg = fl_zalloc(m, n * sizeof *b.var_reg);
   b.var_track = fl_zalloc(m, n * sizeof *b.var_track);
   b.var_memory = fl_zalloc(m, n * sizeof *b.var_memory);
-  b.failed = !c->arrays || !b.var_reg || !b.var_track || !b.var_memory ||
+  b.guess = fl_kguess_find(m, f);
+  b.failed = !c->arrays || !b.guess || !b.var_reg || !b.var_track || !b.var_memory ||
              !fl_lane_shape_make(m, f, &b.shape);
   if (!b.failed) build(&b);
   if (!b.failed) tell(&b);
   fl_lane_shape_free(m, &b.shape);
+  fl_kguess_free(m, f, b.guess);
   fl_free(m, b.var_reg, n * sizeof *b.var_reg);
   fl_free(m, b.var_track, n * sizeof *b.var_track);
   fl_free(m, b.var_memory, n * sizeof *b.var_memory);

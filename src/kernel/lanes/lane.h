@@ -7,7 +7,8 @@
 **
 ** - A kernel never touches memory outside its arguments, and what is certainly wrong ends the
 **   launch whatever the checks: an index out of range, a barrier that not all threads reach, a
-**   failed assert, a thread's step limit. The rest is found where 'checks' asks for it.
+**   shuffle from a lane that is not there, a failed assert, a thread's step limit. The rest
+**   is found where 'checks' asks for it.
 ** - The first fault of the lowest block is reported, the same with any number of threads:
 **   reports of several workers are joined by fl_lane_report_join.
 ** - Lockstep gives kernels with races one of the results that they may have: FL_LANE_RACE says
@@ -27,8 +28,8 @@ enum { FL_LANE_MAX_BLOCK = 1024, FL_LANE_WARP = 32 };
 
 /* Bits of 'checks'. */
 enum {
-  FL_LANE_BOUNDS = 1,   /* integer division by zero, shuffles from and masks with absent lanes
-                        ** (indices are always checked) */
+  FL_LANE_BOUNDS = 1,   /* integer division by zero, masks with absent lanes (indices and the
+                        ** lanes that shuffles read are always checked) */
   FL_LANE_RACE = 2,     /* threads that meet at an element with no barrier in between */
   FL_LANE_UNINIT = 4    /* variables, arrays and shared memory read before they are written */
 };

@@ -21,6 +21,7 @@ typedef struct fl_lane_builder {
   int32_t *var_reg;           /* by variable */
   int32_t *var_track;         /* by variable; -1 */
   int32_t *var_memory;        /* by variable: version of what it holds (arrays) */
+  uint8_t *guess;             /* by site: facts/guess.h */
   int32_t special[FL_KSPECIAL_COUNT];
   int32_t clock, stmt, line, mask_depth;
   int failed;
@@ -37,7 +38,9 @@ int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
 int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
 /* Register of an index and its info (-1: uniform I64). */
 int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
-int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line);
+/* site: of the access, -1: of none */
+int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,
+                     int32_t site);
 /* dst = reg, blended or not; the last instruction may write dst at once ('start': the first
 ** instruction of the value). */
 void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int64_t start);

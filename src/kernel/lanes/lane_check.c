@@ -2,8 +2,9 @@
 ** What FLAME_CHECK looks for besides indices: races, values that were never set, division by
 ** zero. Two accesses of different threads to one element, at least one a write, are a race
 ** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; threads of
-** two blocks have none. Atomics do not race with each other, nor do writes of a value that is
-** there already. A kernel with fences (__threadfence) may order blocks by hand: accesses of
+** two blocks have none. Atomics do not race with each other, nor with loads that only guess what
+** an atomicCAS will find (facts/guess.h); nor do writes of a value that is there already.
+** A kernel with fences (__threadfence) may order blocks by hand: accesses of
 ** different blocks are then left alone.
 */
 #include "kernel/lanes/lane_state.h"
@@ -43,29 +44,34 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
   return 0;
 }
 
+/* The later of two touches by other threads that this one may meet; NULL: none. */
+static const fl_lane_touch *met(const fl_lane_state *s, const fl_lane_touch *last,
+                                const fl_lane_touch *other, int64_t lane) {
+  return unordered(s, last, lane) ? last : unordered(s, other, lane) ? other : NULL;
+}
+
+static void note(fl_lane_touch *last, fl_lane_touch *other, const fl_lane_touch *now) {
+  if (last->block != now->block || last->lane != now->lane) *other = *last;
+  *last = *now;
+}
+
 static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
                 fl_lane_cell *c) {
-  const int atomic = (how & FL_LANE_ATOMIC) != 0;
+  const int atomic = (how & FL_LANE_ATOMIC) != 0, writes = (how & FL_LANE_WRITE) != 0,
+            guess = (how & FL_LANE_GUESS) != 0, same = (how & FL_LANE_SAME) != 0;
   fl_lane_touch now = { .block = s->block + 1, .lane = (int32_t)lane, .epoch = s->epoch,
                         .warp_epoch = s->warp_epoch[lane / FL_LANE_WARP], .line = p->line,
                         .atomic = (uint8_t)atomic };
-  const int other_wrote = unordered(s, &c->write, lane);
-  if (!(how & FL_LANE_WRITE)) {
-    if (other_wrote && !c->write.same) return race(s, p, lane, index, how, &c->write, 1);
-    const fl_lane_touch *r = &c->read;
-    if (r->block != now.block || r->lane != now.lane) c->reader = c->read;
-    c->read = now;
-    return 1;
-  }
-  if (other_wrote && !(atomic && c->write.atomic)) {
-    if (!(how & FL_LANE_SAME)) return race(s, p, lane, index, how, &c->write, 1);
-    now.same = 1;
-  }
-  if (!(how & FL_LANE_SAME) || atomic) {
-    if (unordered(s, &c->read, lane)) return race(s, p, lane, index, how, &c->read, 0);
-    if (unordered(s, &c->reader, lane)) return race(s, p, lane, index, how, &c->reader, 0);
-  }
-  c->write = now;
+  const fl_lane_touch *wrote = unordered(s, &c->write, lane) ? &c->write : NULL, *read = NULL;
+  if (wrote && !writes && wrote->same) wrote = NULL;
+  if (!wrote && !atomic && !guess) wrote = met(s, &c->change, &c->changer, lane);
+  if (wrote && !same) return race(s, p, lane, index, how, wrote, 1);
+  now.same = wrote != NULL;
+  if (writes && !same) read = met(s, &c->read, &c->reader, lane);
+  if (read) return race(s, p, lane, index, how, read, 0);
+  if (atomic) note(&c->change, &c->changer, &now);
+  else if (writes) c->write = now;
+  else if (!guess) note(&c->read, &c->reader, &now);
   return 1;
 }
 

@@ -68,7 +68,7 @@ typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
   FL_LI_INDEX,       /* info x of integer register a of type 'type'; dst: the index as I64, where
                      ** it is needed */
-  FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64) */
+  FL_LI_LOAD,        /* dst = var[a]; x: info, -1: a is uniform (I64); sub: facts/guess.h */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
   FL_LI_JUMP,        /* x */

@@ -372,7 +372,8 @@ int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info) {
   return out;
 }
 
-int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line) {
+int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,
+                     int32_t site) {
   if (b->failed) return 0;
   const fl_kvar *v = &b->f->vars[var];
   fl_lane_known k;
@@ -390,6 +391,7 @@ int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, i
   p->type = v->type;
   p->wide = (uint8_t)wide;
   p->once = (uint8_t)uniform;
+  p->sub = site >= 0 && b->guess[site];
   if (line) p->line = line;
   if (b->failed) return 0;
   remember(b, k, reg);
@@ -399,7 +401,7 @@ int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, i
 static int32_t load(fl_lane_builder *b, const fl_kexpr *x) {
   int32_t info;
   const int32_t index = fl_lane_index(b, x->x[0], &info);
-  return fl_lane_load(b, x->var, index, info, x->line);
+  return fl_lane_load(b, x->var, index, info, x->line, x->site);
 }
 
 static int32_t variable(fl_lane_builder *b, const fl_kexpr *x) {

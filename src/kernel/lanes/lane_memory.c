@@ -94,6 +94,8 @@ static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int6
   return 1;
 }
 
+static int how_read(const fl_lane_ins *p) { return p->sub ? FL_LANE_GUESS : FL_LANE_READ; }
+
 static int watch(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int how) {
   for (int64_t i = 0; i < s->n; i++)
     if (s->now.at[i] && !fl_lane_touched(s, p, i, at[i], how)) return 0;
@@ -113,7 +115,7 @@ static int load_uniform(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   const int64_t index = *(const int64_t *)s->reg[p->a];
   const int type = memory_type(a);
   if ((uint64_t)index >= (uint64_t)v->count) return out_of_range(s, p, fl_lane_first(s), index);
-  if (fl_lane_watched(s, p->var) && !watch(s, p, lane_indices(s, p), FL_LANE_READ)) return 0;
+  if (fl_lane_watched(s, p->var) && !watch(s, p, lane_indices(s, p), how_read(p))) return 0;
   if (a->kind == FL_KV_ARRAY)
     s->table->load[type](out, v->base + index * s->n * element_size(a), s->n);
   else s->table->load[type](out, v->base + index * element_size(a), 1);
@@ -162,7 +164,7 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
   }
   int64_t *at = lane_indices(s, p);
   if (!good && !check_lanes(s, p, at, v->count)) return 0;
-  if (watched && !watch(s, p, at, FL_LANE_READ)) return 0;
+  if (watched && !watch(s, p, at, how_read(p))) return 0;
   if (a->kind == FL_KV_ARRAY) to_slots(s, at);
   s->table->gather[type](out, v->base, at, s->n);
   return 1;

@@ -23,8 +23,9 @@ typedef struct fl_lane_touch {
   uint8_t atomic, same;    /* same: others wrote this value too */
 } fl_lane_touch;
 
-/* Of one element: the last writer, the last reader, and the last reader other than that. */
-typedef struct fl_lane_cell { fl_lane_touch write, read, reader; } fl_lane_cell;
+/* Of one element: the last who wrote, changed it atomically, read it; and the last other thread
+** that did the latter two. */
+typedef struct fl_lane_cell { fl_lane_touch write, change, changer, read, reader; } fl_lane_cell;
 
 struct fl_lane_shadow {
   fl_mem *mem;
@@ -80,7 +81,8 @@ int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 
 /* Is there anything to look up for accesses to this array? */
 int fl_lane_watched(const fl_lane_state *s, int var);
-enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8 };
+enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8,
+       FL_LANE_GUESS = 16 };
 /* Lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value that is
 ** written is there already. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);

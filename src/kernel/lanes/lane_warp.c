@@ -1,7 +1,7 @@
 /*
 ** What threads do together: barriers, shuffles, votes; and what they say: printf, assert.
 ** A barrier in lockstep orders nothing more, but all threads that have not returned must be at
-** it. A shuffle from a lane that is not there gives the reader its own value (CUDA: undefined).
+** it, and the lane that a shuffle reads (CUDA: what it would get is undefined).
 */
 #include "kernel/lanes/lane_state.h"
 #include <stdio.h>
@@ -76,8 +76,7 @@ int fl_lane_do_shuffle(fl_lane_state *s, const fl_lane_ins *p) {
     const int64_t first = i / FL_LANE_WARP * FL_LANE_WARP;
     int64_t from = first + source(p->sub, i - first, x[i], width[i]);
     if (from >= s->n || !s->now.at[from]) {
-      if (s->launch->checks & FL_LANE_BOUNDS) return absent(s, p, FL_LANE_LANE, i, from);
-      from = i;
+      return absent(s, p, FL_LANE_LANE, i, from);
     }
     memcpy(out + (size_t)i * slot, value + (size_t)from * slot, slot);
   }

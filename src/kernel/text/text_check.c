@@ -1,5 +1,6 @@
 /* Checked accesses as text (text_check.h, kernels/check.cu). */
 #include "kernel/text/text_check.h"
+#include "kernel/facts/guess.h"
 #include "kernel/lanes/lane.h"
 #include <string.h>
 
@@ -41,7 +42,9 @@ int fl_kcheck_open(fl_kcheck *c, fl_mem *m, const fl_kfunc *f, unsigned checks) 
   c->array = fl_zalloc(m, n * sizeof *c->array);
   c->cell = fl_zalloc(m, n * sizeof *c->cell);
   c->tracked = fl_zalloc(m, n);
-  if (!c->array || !c->cell || !c->tracked) {
+  c->guess = fl_kguess_find(m, f);
+  c->n_sites = f->n_sites;
+  if (!c->array || !c->cell || !c->tracked || !c->guess) {
     fl_kcheck_close(c, m);
     return 0;
   }
@@ -56,8 +59,9 @@ void fl_kcheck_close(fl_kcheck *c, fl_mem *m) {
   fl_free(m, c->array, n * sizeof *c->array);
   fl_free(m, c->cell, n * sizeof *c->cell);
   fl_free(m, c->tracked, n);
+  if (c->guess) fl_free(m, c->guess, (size_t)c->n_sites + 1);
   c->array = c->cell = NULL;
-  c->tracked = NULL;
+  c->tracked = c->guess = NULL;
 }
 
 typedef struct nth { int n; const char *text; } nth;
@@ -76,7 +80,7 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
 
 /* ---- accesses ------------------------------------------------------------------------ */
 
-/* Behind the index: what the functions of each kind of array want, up to ")". */
+/* Behind the index: what the functions of each kind of array want, without ")". */
 static void put_rest(fl_kwriter *w, int var, int32_t line) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kcheck *c = w->check;
@@ -86,7 +90,7 @@ static void put_rest(fl_kwriter *w, int var, int32_t line) {
   else fl_text_printf(w->t, ", %lldll", (long long)v->count);
   if (v->kind == FL_KV_SHARED)
     fl_text_printf(w->t, ", %d, %d", (int)c->cell[var], fl_kt_size(v->type) / c->grain);
-  fl_text_printf(w->t, ", %d, %d)", var, line_of(w, line));
+  fl_text_printf(w->t, ", %d, %d", var, line_of(w, line));
 }
 
 static void put_array(fl_kwriter *w, const char *verb, int var) {
@@ -109,6 +113,8 @@ void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, ", ");
   fl_kput_expr(w, x->x[0]);
   put_rest(w, x->var, x->line);
+  if (x->site >= 0 && w->check->guess[x->site]) fl_text_puts(w->t, ", FL_GUESS");
+  fl_text_puts(w->t, ")");
 }
 
 void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s,
@@ -119,6 +125,7 @@ void fl_kcheck_store(fl_kwriter *w, const fl_kstmt *s,
   fl_text_puts(w->t, ", ");
   value(w, s);
   put_rest(w, s->var, s->line);
+  fl_text_puts(w->t, ")");
 }
 
 void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s) {
@@ -131,7 +138,7 @@ void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s) {
   fl_kput_expr(w, s->x[0]);
   fl_text_printf(w->t, "; if (fl_change%s(fl_t, fl_i", v->kind == FL_KV_SHARED ? "_shared" : "");
   put_rest(w, s->var, s->line);
-  fl_text_puts(w->t, ") ");
+  fl_text_puts(w->t, ")) ");
 }
 
 void fl_kcheck_var(fl_kwriter *w, const fl_kexpr *x) {

@@ -14,6 +14,8 @@ typedef struct fl_kcheck {
   uint8_t *tracked;          /* by variable: a flag beside it says whether it has a value */
   int grain;                 /* bytes of shared memory that one cell stands for; 0: there is none */
   int64_t cells;             /* for the static arrays; the dynamic ones begin there */
+  uint8_t *guess;            /* by site: facts/guess.h */
+  int n_sites;
   uint8_t waits, fences;     /* barriers, shuffles or votes; __threadfence */
   int sites;                 /* numbered so far */
 } fl_kcheck;
