@@ -117,7 +117,7 @@ static int add_alphabet(fl_trainer *r) {
   for (uint32_t c = 0; ok && c < FL_UC_TOP; c++) {
     if (!(seen[c >> 3] >> (c & 7) & 1)) continue;
     char b[4];
-    const size_t n = (size_t)fl_uc_put(b, c);
+    const size_t n = (size_t)fl_utf8_put(b, c);
     const fl_span text = fl_vocab_get(&r->tokens, b, n) ? (fl_span){ b, 0 } : copied(r, b, n);
     ok = text.at && (text.n == 0 || add_token(r, text, 1));
   }

@@ -1,85 +1,27 @@
 /*
-** UTF-8 and properties of characters. Most text is ASCII, which is answered without a search;
+** Properties of characters and normal forms. Most text is ASCII, which is answered without a search;
 ** the rest are binary searches in runs of equal properties.
 */
 #include "text/unicode.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct uc_lower { uint32_t first; uint16_t count, step; int32_t difference; } uc_lower;
-typedef struct uc_pair { uint32_t first, second, both; } uc_pair;
 #include "text/unicode.def"
-enum { RUNS = sizeof uc_runs / sizeof *uc_runs };
-
-/* ---- UTF-8 ----------------------------------------------------------------------------------- */
-int fl_uc_put(char out[4], uint32_t c) {
-  if (c < 0x80) return out[0] = (char)c, 1;
-  const int n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  for (int i = n - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 63));
-  out[0] = (char)((0xF00u >> n & 0xFF) | c);
-  return n;
-}
-
-void fl_utf8_add(fl_text *t, uint32_t c) {
-  char b[4];
-  fl_text_add(t, b, (size_t)fl_uc_put(b, c));
-}
-
-int fl_utf8_length(const char *p, const char *end) {
-  const unsigned char *u = (const unsigned char *)p;
-  if (u[0] < 0x80) return 1;
-  const int n = u[0] < 0xC2 ? 0 : u[0] < 0xE0 ? 2 : u[0] < 0xF0 ? 3 : u[0] < 0xF5 ? 4 : 0;
-  if (n == 0) return -1;
-  const unsigned low = u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = u[0] == 0xED ? 0x9F : u[0] == 0xF4 ? 0x8F : 0xBF;
-  for (int i = 1; i < n; i++) {
-    if (p + i >= end || u[i] < (i == 1 ? low : 0x80) || u[i] > (i == 1 ? high : 0xBF)) return -i;
-  }
-  return n;
-}
-
-int fl_utf8_is_valid(const char *p, size_t n) {
-  const char *end = p + n;
-  while (p < end) {
-    const int k = fl_utf8_length(p, end);
-    if (k < 0) return 0;
-    p += k;
-  }
-  return 1;
-}
-
-size_t fl_utf8_cut(const char *p, size_t n) {
-  for (size_t k = 1; k <= 3 && k <= n; k++) {
-    const unsigned char u = (unsigned char)p[n - k];
-    if ((u & 0xC0) == 0x80) continue;
-    return u >= 0xC0 && fl_utf8_length(p + n - k, p + n) == -(int)k ? k : 0;
-  }
-  return 0;
-}
-
-void fl_utf8_mend(fl_text *out, const char *p, size_t n) {
-  const char *end = p + n;
-  while (p < end) {
-    const char *good = p;
-    int k = 1;
-    while (p < end && (k = fl_utf8_length(p, end)) > 0) p += k;
-    fl_text_add(out, good, (size_t)(p - good));
-    if (p >= end) return;
-    fl_text_add(out, "\xEF\xBF\xBD", 3);
-    p += -k;
-  }
-}
+enum { RUNS = sizeof uc_runs / sizeof *uc_runs, CODE = 0x1FFFFF };       /* bits of a code point */
 
 /* ---- properties ------------------------------------------------------------------------------ */
-static uint32_t run_of(uint32_t c) {
-  int low = 0, high = RUNS;
+/* The run that c is in. */
+static uint32_t run_in(const uint32_t *runs, int n, uint32_t c) {
+  int low = 0, high = n;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    if ((uc_runs[middle] & 0x1FFFFF) <= c) low = middle;
+    if ((runs[middle] & CODE) <= c) low = middle;
     else high = middle;
   }
-  return uc_runs[low];
+  return runs[low];
 }
+
+static uint32_t run_of(uint32_t c) { return run_in(uc_runs, RUNS, c); }
 
 int fl_uc_category(uint32_t c) { return (int)(run_of(c) >> 21 & 31); }
 
@@ -98,8 +40,8 @@ int fl_uc_word(uint32_t c) { return word_run(run_of(c)) || c == 0x200C || c == 0
 int fl_uc_extends(uint32_t c) { return c >= 0x300 && (run_of(c) >> 27 & 1); }
 
 int fl_uc_punct(uint32_t c) {
-  if (c < 0x80) return c > 32 && c < 127 && !(c >= '0' && c <= '9') && !((c | 32) >= 'a'
-      && (c | 32) <= 'z');
+  const int letter = (c | 32) >= 'a' && (c | 32) <= 'z';
+  if (c < 0x80) return c > 32 && c < 127 && !letter && !(c >= '0' && c <= '9');
   return fl_uc_is(c, FL_UC_PUNCT);
 }
 
@@ -119,8 +61,8 @@ int fl_uc_script(const char *name, size_t n) {
 int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *script, int *word) {
   if (number >= RUNS) return 0;
   const uint32_t run = uc_runs[number];
-  *first = run & 0x1FFFFF;
-  *last = (number + 1 < RUNS ? uc_runs[number + 1] & 0x1FFFFF : FL_UC_TOP) - 1;
+  *first = run & CODE;
+  *last = (number + 1 < RUNS ? uc_runs[number + 1] & CODE : FL_UC_TOP) - 1;
   *category = (int)(run >> 21 & 31);
   *script = (int)(run >> 28);
   *word = word_run(run);
@@ -153,14 +95,20 @@ enum { HANGUL = 0xAC00, LEAD = 0x1100, VOWEL = 0x1161, TAIL = 0x11A7, VOWELS = 2
        SYLLABLES = 11172, LEADS = 19 };
 
 static int class_of(uint32_t c) {
-  if (c < 0x300) return 0;
-  int low = 0, high = sizeof uc_classes / sizeof *uc_classes;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if ((uc_classes[middle] & 0x1FFFFF) <= c) low = middle;
-    else high = middle;
-  }
-  return (int)(uc_classes[low] >> 24);
+  return c < 0x300 ? 0 : (int)(run_in(uc_classes, sizeof uc_classes / sizeof *uc_classes, c) >> 24);
+}
+
+/* The characters that number m of uc_maps decomposes to, *n units of UTF-16. */
+static const uint16_t *parts_of(int m, int *n) {
+  int at = uc_places[m >> 5];
+  for (int i = m & ~31; i < m; i++) at += (int)(uc_maps[i] >> 21 & 31);
+  *n = (int)(uc_maps[m] >> 21 & 31);
+  return uc_parts + at;
+}
+
+static uint32_t next_part(const uint16_t **p) {
+  const uint32_t v = *(*p)++;
+  return v < 0xD800 || v >= 0xDC00 ? v : 0x10000 + ((v - 0xD800) << 10) + (*(*p)++ - 0xDC00u);
 }
 
 /* Characters of a starter and of what follows up to the next, in canonical order. */
@@ -201,9 +149,11 @@ static uint32_t composed(uint32_t a, uint32_t b) {
   int low = 0, high = sizeof uc_pairs / sizeof *uc_pairs;
   while (low < high) {
     const int middle = (low + high) / 2;
-    const uc_pair *p = &uc_pairs[middle];
-    if (p->first == a && p->second == b) return p->both;
-    if (p->first < a || (p->first == a && p->second < b)) low = middle + 1;
+    int n;
+    const uint16_t *p = parts_of(uc_pairs[middle], &n);
+    const uint32_t first = next_part(&p), second = next_part(&p);
+    if (first == a && second == b) return uc_maps[uc_pairs[middle]] & CODE;
+    if (first < a || (first == a && second < b)) low = middle + 1;
     else high = middle;
   }
   return 0;
@@ -258,7 +208,7 @@ static int map_of(uint32_t c) {
   int low = 0, high = sizeof uc_maps / sizeof *uc_maps;
   while (low < high) {
     const int middle = (low + high) / 2;
-    const uint32_t at = uc_maps[middle] & 0x1FFFFF;
+    const uint32_t at = uc_maps[middle] & CODE;
     if (at == c) return middle;
     if (at < c) low = middle + 1;
     else high = middle;
@@ -281,11 +231,9 @@ static void decompose(segment *s, uint32_t c, int compat) {
       put(s, c);
       return;
     }
-    for (int i = uc_places[m]; i < uc_places[m + 1]; i++) {
-      uint32_t v = uc_parts[i];
-      if (v >= 0xD800 && v < 0xDC00) v = 0x10000 + ((v - 0xD800) << 10) + (uc_parts[++i] - 0xDC00u);
-      decompose(s, v, compat);
-    }
+    int n;
+    const uint16_t *p = parts_of(m, &n), *end = p + n;
+    while (p < end) decompose(s, next_part(&p), compat);
   }
 }
 

@@ -1,11 +1,11 @@
 /*
-** Unicode as tokenizers need it: UTF-8, properties of characters, lower case, normal forms.
+** Unicode as tokenizers need it: properties of characters, lower case, normal forms.
 ** The tables (unicode.def) are written by tools/unicode.lua. Texts are UTF-8 that is valid;
 ** fl_utf8_mend makes it so.
 */
 #ifndef FL_TEXT_UNICODE_H
 #define FL_TEXT_UNICODE_H
-#include "base/text.h"
+#include "base/utf8.h"
 
 enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
 /* what fl_uc_is asks: bits of general categories, or one of the properties above them */
@@ -14,24 +14,6 @@ enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
 #define FL_UC_NUMBER    0x00000E00u
 #define FL_UC_PUNCT     0x0007F000u
 #define FL_UC_OTHER     0x3C000000u             /* Cc, Cf, Cs, Co; not what is unassigned */
-
-/* A character at p, where one must be; *n: its bytes. */
-static inline uint32_t fl_utf8_get(const char *p, int *n) {
-  const unsigned char *u = (const unsigned char *)p;
-  if (u[0] < 0x80) return *n = 1, u[0];
-  if (u[0] < 0xE0) return *n = 2, (u[0] & 31u) << 6 | (u[1] & 63u);
-  if (u[0] < 0xF0) return *n = 3, (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u);
-  return *n = 4, (u[0] & 7u) << 18 | (u[1] & 63u) << 12 | (u[2] & 63u) << 6 | (u[3] & 63u);
-}
-int fl_uc_put(char out[4], uint32_t c);
-void fl_utf8_add(fl_text *t, uint32_t c);
-/* Bytes of the character at p, or minus those of the longest start of one that is wrong or cut. */
-int fl_utf8_length(const char *p, const char *end);
-/* Bytes at the end of p that begin a character and do not end it. */
-size_t fl_utf8_cut(const char *p, size_t n);
-int fl_utf8_is_valid(const char *p, size_t n);
-/* p with U+FFFD for what is not UTF-8. */
-void fl_utf8_mend(fl_text *out, const char *p, size_t n);
 
 int fl_uc_category(uint32_t c);                 /* 0 … 29, in the order of fl_uc_named */
 static inline int fl_uc_is(uint32_t c, uint32_t categories) {
