@@ -26,9 +26,11 @@ static int box_gc(lua_State *L) {
   return 0;
 }
 
+static const char box_mark;
+
 static box *box_of(lua_State *L) {
-  box *x = (box *)lua_touserdata(L, 1);
-  luaL_argcheck(L, x && x->t && lua_rawlen(L, 1) == sizeof *x, 1, "a tokenizer is expected");
+  box *x = (box *)fl_lua_marked(L, 1, &box_mark);
+  luaL_argcheck(L, x && x->t, 1, "a tokenizer is expected");
   x->ids.n = x->types.n = 0;
   x->out.n = 0;
   x->out.failed = 0;
@@ -48,7 +50,8 @@ static int tok_open(lua_State *L) {
   if (b->c == NULL) fl_lua_raise(L, b);
   box *x = (box *)lua_newuserdatauv(L, sizeof *x, 0);
   memset(x, 0, sizeof *x);
-  lua_createtable(L, 0, 1);
+  lua_createtable(L, 0, 2);
+  fl_lua_mark(L, &box_mark);
   fl_push_closure(L, b, box_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
