@@ -41,8 +41,8 @@ int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, co
   int k;
   if (s->regex) return fl_regex_find(&s->rx, t->c, text.at, end, from, first, last);
   if (s->text.at) {
-    *first = s->text.n && from < end ? memmem(from, (size_t)(end - from), s->text.at, s->text.n)
-        : NULL;
+    const int any = s->text.n && from < end;
+    *first = any ? memmem(from, (size_t)(end - from), s->text.at, s->text.n) : NULL;
     *last = *first ? *first + s->text.n : NULL;
     return *first != NULL;
   }
@@ -112,7 +112,7 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
     if ((found = fl_pass_find(t, s, piece, look, &first, &last)) <= 0) break;
     if (first == last && first == from && from != piece.at) {      /* empty, behind a match */
       if (last >= end) break;
-      do last++; while (last < end && ((unsigned char)*last & 0xC0) == 0x80);
+      do last++; while (last < end && fl_utf8_goes_on(last));
       continue;
     }
     if (first > from) e = segment(&c, (fl_span){ from, (size_t)(first - from) }, 0);
@@ -120,7 +120,7 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
     from = last;
     if (first == last) {
       if (last >= end) break;
-      do last++; while (last < end && ((unsigned char)*last & 0xC0) == 0x80);
+      do last++; while (last < end && fl_utf8_goes_on(last));
     }
   }
   if (found < 0) return t->c->err.code;
@@ -131,9 +131,9 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
 /* ---- those that write ------------------------------------------------------------------------ */
 /* ByteLevel: a prefix, GPT-2's pattern, the spelling. The pattern is a pass of its own before. */
 static flame_status spell(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
-  s->out.n = 0;
+  fl_tok_empty(&s->out);
   fl_bytes_spell(&s->out, piece);
-  if (s->out.failed) return fl_tok_no_memory(t->c);
+  if (fl_tok_wrote(t, &s->out) != FLAME_OK) return t->c->err.code;
   return on(t, pass + 1, (fl_span){ s->out.at, s->out.n }, first);
 }
 
@@ -144,10 +144,10 @@ static int begins(fl_span t, fl_span with) {
 /* A prefix where there is none. */
 static flame_status prefix(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   if (begins(piece, s->with)) return on(t, pass + 1, piece, first);
-  s->out.n = 0;
+  fl_tok_empty(&s->out);
   fl_text_add(&s->out, s->with.at, s->with.n);
   fl_text_add(&s->out, piece.at, piece.n);
-  if (s->out.failed) return fl_tok_no_memory(t->c);
+  if (fl_tok_wrote(t, &s->out) != FLAME_OK) return t->c->err.code;
   return on(t, pass + 1, (fl_span){ s->out.at, s->out.n }, first);
 }
 
@@ -155,7 +155,7 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
   const char *from = piece.at, *end = from + piece.n;
   const int prefixed = (s->on[0] == FL_ALWAYS || (s->on[0] == FL_FIRST && first)) &&
                        !begins(piece, s->with) && *piece.at != ' ';
-  s->out.n = 0;
+  fl_tok_empty(&s->out);
   if (prefixed) fl_text_add(&s->out, s->with.at, s->with.n);
   while (from < end) {
     const char *blank = memchr(from, ' ', (size_t)(end - from));
@@ -163,7 +163,7 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
     if (blank) fl_text_add(&s->out, s->with.at, s->with.n);
     from = blank ? blank + 1 : end;
   }
-  if (s->out.failed) return fl_tok_no_memory(t->c);
+  if (fl_tok_wrote(t, &s->out) != FLAME_OK) return t->c->err.code;
   const fl_span out = { s->out.at, s->out.n };
   return s->on[1] ? cut(t, pass, s, out, first) : on(t, pass + 1, out, first);
 }

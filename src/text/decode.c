@@ -152,7 +152,7 @@ static flame_status each(decoder *d, fl_pass *s) {
       case FL_PASS_STRIP: strip(d, s, token); break;
       case FL_PASS_SUFFIX: suffix(d, s, token, i == d->in->ends.n - 1); break;
       default:                                     /* FL_PASS_REPLACE */
-        s->out.n = 0;
+        fl_tok_empty(&s->out);
         /* a raw text can hold bytes that no pattern meets */
         if (fl_utf8_is_valid(token.at, token.n) && fl_pass_replace(d->t, s, &token) != FLAME_OK)
           return d->t->c->err.code;
@@ -211,6 +211,7 @@ flame_status fl_tokenizer_decode(fl_tokenizer *t, const int64_t *ids, int64_t n,
   memset(lists, 0, sizeof lists);
   for (int k = 0; k < 2; k++) fl_text_init(&lists[k].text, d.mem);
   flame_status e = tokens(&d, ids, n, skip_special);
+  fl_tok_bound(t, d.in->text.n);
   for (int64_t i = 0; e == FLAME_OK && i < t->decode.n; i++) e = pass(&d, &t->decode.at[i]);
   if (e == FLAME_OK) fl_text_add(out, d.in->text.at, d.in->text.n);
   for (int k = 0; k < 2; k++) {

@@ -2,22 +2,17 @@
 #include "text/parts.h"
 
 /* ---- errors and values ----------------------------------------------------------------------- */
-flame_status fl_tok_no_memory(flame_context *c) {
-  return FL_FAIL(c, FLAME_NO_MEMORY, "tokenizer", "no host memory");
-}
-
-flame_status fl_tok_poll(flame_context *c) {
-  if (!atomic_load_explicit(&c->interrupted, memory_order_relaxed)) return FLAME_OK;
-  atomic_store(&c->interrupted, 0);
-  return FL_FAIL(c, FLAME_INTERRUPTED, "tokenizer", "interrupted!");
-}
-
 flame_status fl_load_fail(fl_tokenizer *t, const char *fmt, ...) {
   va_list args;
   va_start(args, fmt);
   fl_fail_list(&t->c->err, FLAME_IO, "tokenizer", fmt, args);
   va_end(args);
   return FLAME_IO;
+}
+
+int fl_load_shown(fl_span s) {
+  const size_t n = s.n < 40 ? s.n : 40;
+  return (int)(n - fl_utf8_cut(s.at, n));
 }
 
 int fl_load_flag(const fl_tree_node *object, const char *key, int otherwise) {
@@ -40,8 +35,6 @@ fl_span fl_load_text(const fl_tree_node *n) {
 }
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
-static int shown(fl_span s) { return (int)(s.n < 40 ? s.n : 40); }
-
 static flame_status one_added(fl_tokenizer *t, const fl_tree_node *o) {
   const fl_span text = fl_load_text(fl_tree_get(o, "content"));
   const int64_t id = fl_load_count(fl_tree_get(o, "id"));
@@ -50,16 +43,15 @@ static flame_status one_added(fl_tokenizer *t, const fl_tree_node *o) {
   const fl_token *known = fl_vocab_get(&t->model.vocab, text.at, text.n);
   if (known && known->id != id)
     return fl_load_fail(t, "the added token '%.*s' has id %lld, and %d in the vocabulary",
-        shown(text),
-                        text.at, (long long)id, known->id);
+                        fl_load_shown(text), text.at, (long long)id, known->id);
   fl_added *a = FL_PUSH(&t->c->mem, &t->added);
   if (!a) return fl_tok_no_memory(t->c);
-  const int special = fl_load_flag(o, "special", 0);
-  *a = (fl_added){ text, (int32_t)id, (uint8_t)special,
-                   (uint8_t)fl_load_flag(o, "single_word", 0), (uint8_t)fl_load_flag(o, "lstrip",
-                       0),
-                   (uint8_t)fl_load_flag(o, "rstrip", 0),
-                   (uint8_t)fl_load_flag(o, "normalized", !special) };
+  *a = (fl_added){ .text = text, .id = (int32_t)id };
+  a->special = (uint8_t)fl_load_flag(o, "special", 0);
+  a->single = (uint8_t)fl_load_flag(o, "single_word", 0);
+  a->lstrip = (uint8_t)fl_load_flag(o, "lstrip", 0);
+  a->rstrip = (uint8_t)fl_load_flag(o, "rstrip", 0);
+  a->normalized = (uint8_t)fl_load_flag(o, "normalized", !a->special);
   uint64_t *place = fl_table_put(&t->added_by_id, (uint64_t)id, 0);
   if (!place || !fl_vocab_put(&t->added_ids, text, (int32_t)id, 0)) return fl_tok_no_memory(t->c);
   *place = (uint64_t)t->added.n - 1;
@@ -71,19 +63,19 @@ static flame_status find_added(fl_tokenizer *t, int64_t i) {
   fl_added *a = &t->added.at[i];
   fl_span text = a->text;
   if (a->normalized) {
+    fl_tok_bound(t, text.n);
     const flame_status e = fl_tok_normalise(t, &text);
     if (e != FLAME_OK) return e;
   }
   if (text.n == 0) return FLAME_OK;
-  return fl_trie_put(a->normalized ? &t->normal : &t->raw, &t->c->mem, text, (int32_t)i)
-      ? FLAME_OK :
-         fl_tok_no_memory(t->c);
+  fl_trie *trie = a->normalized ? &t->normal : &t->raw;
+  return fl_trie_put(trie, &t->c->mem, text, (int32_t)i) ? FLAME_OK : fl_tok_no_memory(t->c);
 }
 
 flame_status fl_load_added(fl_tokenizer *t, const fl_tree_node *list) {
-  if (list && list->kind != FL_TREE_LIST) return fl_load_fail(t, "\"added_tokens\" is not a list");
-  const fl_tree_node *n = list ? list + 1 : NULL;
+  const fl_tree_node *n = fl_tree_first(list, FL_TREE_LIST);
   flame_status e = FLAME_OK;
+  if (list && !n) return fl_load_fail(t, "\"added_tokens\" is not a list");
   for (uint32_t i = 0; list && i < list->n && e == FLAME_OK; i++, n = fl_tree_next(n))
     e = one_added(t, n);
   for (int64_t i = 0; i < t->added.n && e == FLAME_OK; i++) e = find_added(t, i);
@@ -92,47 +84,50 @@ flame_status fl_load_added(fl_tokenizer *t, const fl_tree_node *list) {
 
 /* ---- templates ------------------------------------------------------------------------------- */
 static flame_status put_item(fl_tokenizer *t, fl_template *to, int32_t id, int sequence,
-    int64_t type) {
+                             int64_t type) {
   fl_item *i = FL_PUSH(&t->c->mem, to);
   if (!i) return fl_tok_no_memory(t->c);
   *i = (fl_item){ id, (uint8_t)type, (uint8_t)sequence };
   return FLAME_OK;
 }
 
+/* The ids of a special token by its name, a list; NULL: it has none. */
+static const fl_tree_node *ids_of(const fl_tree_node *specials, fl_span name) {
+  const fl_tree_node *found = NULL, *k = fl_tree_first(specials, FL_TREE_OBJECT);
+  for (uint32_t i = 0; k && i < specials->n; i++, k = fl_tree_next(k + 1))
+    if (k->n == name.n && memcmp(k->at, name.at, name.n) == 0) found = k + 1;
+  return fl_tree_get(found, "ids");
+}
+
 /* {"SpecialToken": {"id", "type_id"}} or {"Sequence": {"id": "A" or "B", "type_id"}}. */
 static flame_status template_item(fl_tokenizer *t, fl_template *to, const fl_tree_node *specials,
                                   const fl_tree_node *o) {
-  const fl_tree_node *sequence = fl_tree_get(o, "Sequence"), *special = fl_tree_get(o,
-      "SpecialToken");
-  const fl_tree_node *it = sequence ? sequence : special, *name = fl_tree_get(it, "id");
+  const fl_tree_node *sequence = fl_tree_get(o, "Sequence");
+  const fl_tree_node *it = sequence ? sequence : fl_tree_get(o, "SpecialToken");
+  const fl_span name = fl_load_text(fl_tree_get(it, "id"));
   const int64_t type = fl_load_count(fl_tree_get(it, "type_id"));
-  if (!name || name->kind != FL_TREE_STRING || type < 0 || type > 255)
+  if (!name.at || type < 0 || type > 255)
     return fl_load_fail(t, "an item of a template needs \"id\" and \"type_id\"");
-  if (sequence) return put_item(t, to, 0, fl_tree_is(name, "B") ? 2 : 1, type);
-  const fl_tree_node *found = NULL, *k = specials ? specials + 1 : NULL;
-  for (uint32_t i = 0; specials && specials->kind == FL_TREE_OBJECT && i < specials->n; i++) {
-    if (k->n == name->n && memcmp(k->at, name->at, k->n) == 0) found = k + 1;
-    k = fl_tree_next(k + 1);
-  }
-  const fl_tree_node *ids = fl_tree_get(found, "ids");
-  if (!ids || ids->kind != FL_TREE_LIST)
-    return fl_load_fail(t,
-        "the template's token '%.*s' has no \"ids\"", (int)(name->n < 40 ? name->n : 40), name->at);
-  k = ids + 1;
+  if (sequence)
+    return put_item(t, to, 0, name.n == 1 && name.at[0] == 'B' ? 2 : 1, type);
+  const fl_tree_node *ids = ids_of(specials, name), *k = fl_tree_first(ids, FL_TREE_LIST);
+  if (!k) return fl_load_fail(t, "the template's token '%.*s' has no \"ids\"",
+                              fl_load_shown(name), name.at);
   for (uint32_t i = 0; i < ids->n; i++, k = fl_tree_next(k)) {
     const int64_t id = fl_load_count(k);
     if (id < 0 || id > INT32_MAX) return fl_load_fail(t, "an id of a template is not a count");
     if (put_item(t, to, (int32_t)id, 0, type) != FLAME_OK) return t->c->err.code;
   }
-  return FLAME_OK;
+  return fl_tok_poll(t->c);
 }
 
 static flame_status template_list(fl_tokenizer *t, fl_template *to, const fl_tree_node *o,
-    const char *key) {
-  const fl_tree_node *list = fl_tree_get(o, key), *n = list + 1;
-  if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a template without \"%s\"", key);
+                                  const char *key) {
+  const fl_tree_node *list = fl_tree_get(o, key), *n = fl_tree_first(list, FL_TREE_LIST);
+  const fl_tree_node *specials = fl_tree_get(o, "special_tokens");
+  if (!n) return fl_load_fail(t, "a template without \"%s\"", key);
   for (uint32_t i = 0; i < list->n; i++, n = fl_tree_next(n)) {
-    const flame_status e = template_item(t, to, fl_tree_get(o, "special_tokens"), n);
+    const flame_status e = template_item(t, to, specials, n);
     if (e != FLAME_OK) return e;
   }
   return FLAME_OK;
@@ -143,10 +138,10 @@ static flame_status bert_template(fl_tokenizer *t, const fl_tree_node *o, int ro
   int32_t id[2];
   for (int k = 0; k < 2; k++) {
     const fl_tree_node *pair = fl_tree_get(o, k ? "sep" : "cls");
-    const int64_t v = pair && pair->kind == FL_TREE_LIST && pair->n == 2 ?
-                      fl_load_count(fl_tree_next(pair + 1)) : -1;
-    if (v < 0 || v > INT32_MAX) return fl_load_fail(t,
-        "\"cls\" and \"sep\" need a token and its id");
+    const fl_tree_node *token = fl_tree_first(pair, FL_TREE_LIST);
+    const int64_t v = token && pair->n == 2 ? fl_load_count(fl_tree_next(token)) : -1;
+    if (v < 0 || v > INT32_MAX)
+      return fl_load_fail(t, "\"cls\" and \"sep\" need a token and its id");
     id[k] = (int32_t)v;
   }
   flame_status e = FLAME_OK;
@@ -164,10 +159,11 @@ static flame_status bert_template(fl_tokenizer *t, const fl_tree_node *o, int ro
 
 flame_status fl_load_template(fl_tokenizer *t, const fl_tree_node *o) {
   const fl_tree_node *type = fl_tree_get(o, "type");
-  const fl_tree_node *list = fl_tree_get(o, "processors"), *n = list + 1;
+  const fl_tree_node *list = fl_tree_get(o, "processors"), *n = fl_tree_first(list, FL_TREE_LIST);
+  const fl_span name = fl_load_text(type);
   flame_status e = FLAME_OK;
   if (!o || fl_tree_is(type, "ByteLevel")) return e;       /* that one is about offsets */
-  if (fl_tree_is(type, "Sequence") && list && list->kind == FL_TREE_LIST) {
+  if (fl_tree_is(type, "Sequence") && n) {
     for (uint32_t i = 0; i < list->n && e == FLAME_OK; i++, n = fl_tree_next(n))
       e = fl_load_template(t, n);
     return e;
@@ -180,6 +176,6 @@ flame_status fl_load_template(fl_tokenizer *t, const fl_tree_node *o) {
   }
   if (fl_tree_is(type, "BertProcessing")) return bert_template(t, o, 0);
   if (fl_tree_is(type, "RobertaProcessing")) return bert_template(t, o, 1);
-  return fl_load_fail(t, "the post-processor '%.*s' is not supported",
-                      type ? shown((fl_span){ type->at, type->n }) : 0, type ? type->at : "");
+  return fl_load_fail(t, "the post-processor '%.*s' is not supported", fl_load_shown(name),
+                      name.at ? name.at : "");
 }

@@ -1,34 +1,22 @@
 /* The model of a tokenizer.json: vocabulary, merges, and what else it needs. */
 #include "text/parts.h"
-#include <langinfo.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static int shown(fl_span s) { return (int)(s.n < 40 ? s.n : 40); }
-
-/* A number of JSON. strtod wants the point of the host's locale. */
 static int number_of(const fl_tree_node *n, double *v) {
-  char copy[64], *point;
-  if (n->kind != FL_TREE_NUMBER || n->n >= sizeof copy) return 0;
-  memcpy(copy, n->at, n->n);
-  copy[n->n] = '\0';
-  if ((point = strchr(copy, '.'))) *point = *nl_langinfo(RADIXCHAR);
-  *v = strtod(copy, NULL);
-  return 1;
+  return n->kind == FL_TREE_NUMBER && fl_read_number(n->at, n->n, 0, v);
 }
 
 /* ---- vocabularies ---------------------------------------------------------------------------- */
 static flame_status read_vocab(fl_tokenizer *t, const fl_tree_node *vocab) {
-  if (!vocab || vocab->kind != FL_TREE_OBJECT)
-    return fl_load_fail(t, "the model needs \"vocab\", an object of tokens and ids");
-  const fl_tree_node *k = vocab + 1;
+  const fl_tree_node *k = fl_tree_first(vocab, FL_TREE_OBJECT);
   int64_t top = 0;
+  if (!k) return fl_load_fail(t, "the model needs \"vocab\", an object of tokens and ids");
   for (uint32_t i = 0; i < vocab->n; i++, k = fl_tree_next(k + 1)) {
     const fl_span text = { k->at, k->n };
     const int64_t id = fl_load_count(k + 1);
     if (id < 0 || id > 1024 + 16 * (int64_t)vocab->n)
-      return fl_load_fail(t, "the token '%.*s' needs an id from 0 to %lld", shown(text), text.at,
-                          1024 + 16 * (long long)vocab->n);
+      return fl_load_fail(t, "the token '%.*s' needs an id from 0 to %lld", fl_load_shown(text),
+                          text.at, 1024 + 16 * (long long)vocab->n);
     if (!fl_vocab_put(&t->model.vocab, text, (int32_t)id, 0)) return fl_tok_no_memory(t->c);
     top = id >= top ? id + 1 : top;
   }
@@ -38,15 +26,14 @@ static flame_status read_vocab(fl_tokenizer *t, const fl_tree_node *vocab) {
 /* A list of [token, score]; a token's id is its place. */
 static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
   fl_model *m = &t->model;
-  if (!vocab || vocab->kind != FL_TREE_LIST)
-    return fl_load_fail(t, "the model needs \"vocab\", a list of tokens and scores");
-  const fl_tree_node *k = vocab + 1;
+  const fl_tree_node *k = fl_tree_first(vocab, FL_TREE_LIST);
+  if (!k) return fl_load_fail(t, "the model needs \"vocab\", a list of tokens and scores");
   m->least = 1.0 / 0.0;
   for (uint32_t i = 0; i < vocab->n; i++, k = fl_tree_next(k)) {
-    const fl_span text = k->kind == FL_TREE_LIST && k->n == 2 ? fl_load_text(k + 1)
-        : (fl_span){ 0 };
+    const fl_tree_node *token = k->n == 2 ? fl_tree_first(k, FL_TREE_LIST) : NULL;
+    const fl_span text = fl_load_text(token);
     double score;
-    if (!text.at || !number_of(k + 2, &score))
+    if (!text.at || !number_of(fl_tree_next(token), &score))
       return fl_load_fail(t, "token %u is not [text, score]", i);
     if (score < m->least) m->least = score;
     if (!fl_vocab_put(&m->vocab, text, (int32_t)i, score)) return fl_tok_no_memory(t->c);
@@ -72,9 +59,10 @@ static void find_bytes(fl_model *m) {
 /* ---- merges ---------------------------------------------------------------------------------- */
 /* "a b" or ["a", "b"]. */
 static flame_status two_parts(fl_tokenizer *t, const fl_tree_node *n, fl_span part[2]) {
-  if (n->kind == FL_TREE_LIST && n->n == 2) {
-    part[0] = fl_load_text(n + 1);
-    part[1] = fl_load_text(fl_tree_next(n + 1));
+  const fl_tree_node *first = fl_tree_first(n, FL_TREE_LIST);
+  if (first && n->n == 2) {
+    part[0] = fl_load_text(first);
+    part[1] = fl_load_text(fl_tree_next(first));
     if (part[0].at && part[1].at) return FLAME_OK;
   } else if (n->kind == FL_TREE_STRING) {
     const char *blank = memchr(n->at, ' ', n->n), *end = n->at + n->n;
@@ -93,7 +81,7 @@ static flame_status merge(fl_tokenizer *t, const fl_tree_node *n, uint32_t rank)
   const fl_token *found[3];
   if (two_parts(t, n, part) != FLAME_OK) return t->c->err.code;
   const size_t drop = m->prefix.n;
-  m->spelled.n = 0;
+  fl_tok_empty(&m->spelled);
   fl_text_add(&m->spelled, part[0].at, part[0].n);
   if (part[1].n >= drop) fl_text_add(&m->spelled, part[1].at + drop, part[1].n - drop);
   if (m->spelled.failed) return fl_tok_no_memory(t->c);
@@ -103,18 +91,18 @@ static flame_status merge(fl_tokenizer *t, const fl_tree_node *n, uint32_t rank)
     found[k] = fl_vocab_get(&m->vocab, s.at, s.n);
     if (!found[k])
       return fl_load_fail(t, "merge %u names '%.*s', which is not in the vocabulary", rank + 1,
-          shown(s), s.at);
+                          fl_load_shown(s), s.at);
   }
-  uint64_t *v = fl_table_put(&m->merges,
-      (uint64_t)(uint32_t)found[0]->id << 32 | (uint32_t)found[1]->id, 0);
+  const uint64_t pair = (uint64_t)(uint32_t)found[0]->id << 32 | (uint32_t)found[1]->id;
+  uint64_t *v = fl_table_put(&m->merges, pair, 0);
   if (!v) return fl_tok_no_memory(t->c);
   *v = (uint64_t)rank << 32 | (uint32_t)found[2]->id;
   return FLAME_OK;
 }
 
 static flame_status read_merges(fl_tokenizer *t, const fl_tree_node *list) {
-  if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a BPE needs \"merges\", a list");
-  const fl_tree_node *n = list + 1;
+  const fl_tree_node *n = fl_tree_first(list, FL_TREE_LIST);
+  if (!n) return fl_load_fail(t, "a BPE needs \"merges\", a list");
   for (uint32_t i = 0; i < list->n; i++, n = fl_tree_next(n)) {
     const flame_status e = merge(t, n, i);
     if (e != FLAME_OK) return e;
@@ -128,8 +116,9 @@ static flame_status unknown_token(fl_tokenizer *t, const fl_tree_node *model, in
   if (!text.at) return FLAME_OK;
   const fl_token *token = fl_vocab_get(&t->model.vocab, text.at, text.n);
   if (token) t->model.unknown = token->id;
-  else if (needed) return fl_load_fail(t, "the unknown token '%.*s' is not in the vocabulary",
-      shown(text), text.at);
+  else if (needed)
+    return fl_load_fail(t, "the unknown token '%.*s' is not in the vocabulary",
+                        fl_load_shown(text), text.at);
   return FLAME_OK;
 }
 
@@ -180,16 +169,15 @@ static int kind_of(const fl_tree_node *model) {
 
 flame_status fl_load_model(fl_tokenizer *t, const fl_tree_node *model) {
   fl_model *m = &t->model;
-  const fl_tree_node *type = fl_tree_get(model, "type");
+  const fl_span name = fl_load_text(fl_tree_get(model, "type"));
   const int kind = kind_of(model);
   m->vocab.mem = m->known.mem = m->merges.mem = &t->c->mem;
   fl_text_init(&m->spelled, &t->c->mem);
   m->unknown = -1;
   if (!model || model->kind != FL_TREE_OBJECT) return fl_load_fail(t, "there is no \"model\"");
   if (kind < 0)
-    return fl_load_fail(t,
-        "the model '%.*s' is not supported; need BPE, Unigram, WordPiece or WordLevel",
-                        type ? (int)(type->n < 40 ? type->n : 40) : 0, type ? type->at : "");
+    return fl_load_fail(t, "the model '%.*s' is not supported; need BPE, Unigram, WordPiece or "
+                        "WordLevel", fl_load_shown(name), name.at ? name.at : "");
   m->kind = (fl_model_kind)kind;
   m->fallback = (uint8_t)fl_load_flag(model, "byte_fallback", 0);
   const flame_status e = kind == FL_BPE ? read_bpe(t, model)

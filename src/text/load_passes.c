@@ -4,6 +4,7 @@
 */
 #include "text/parts.h"
 
+enum { MOST_PASSES = 250 };             /* each cuts what the one before gives, on the stack */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 typedef flame_status (*fill)(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o);
@@ -11,20 +12,30 @@ typedef flame_status (*fill)(fl_tokenizer *t, fl_passes *to, fl_pass *s, const f
 typedef struct row { const char *type; fl_pass_kind kind; fill fill; } row;
 
 static flame_status need_text(fl_tokenizer *t, const fl_tree_node *o, const char *key,
-    fl_span *text) {
+                              fl_span *text) {
+  const fl_span type = fl_load_text(fl_tree_get(o, "type"));
   *text = fl_load_text(fl_tree_get(o, key));
-  return text->at ? FLAME_OK : fl_load_fail(t, "%s needs \"%s\", a string",
-                                            fl_load_text(fl_tree_get(o, "type")).at ? "a pass"
-                                                : "it", key);
+  return text->at ? FLAME_OK : fl_load_fail(t, "'%.*s' needs \"%s\", a string",
+                                            fl_load_shown(type), type.at, key);
+}
+
+static flame_status need_char(fl_tokenizer *t, const fl_tree_node *o, const char *key,
+                              fl_span *text) {
+  const flame_status e = need_text(t, o, key, text);
+  if (e != FLAME_OK || (text->n && (size_t)fl_utf8_length(text->at, text->at + text->n) == text->n))
+    return e;
+  return fl_load_fail(t, "\"%s\" is '%.*s', need one character", key, fl_load_shown(*text),
+                      text->at);
 }
 
 static flame_status regex(fl_tokenizer *t, fl_pass *s, const char *pattern, size_t n) {
   s->regex = 1;
   if (fl_regex_open(&s->rx, &t->c->mem, pattern, n)) return FLAME_OK;
   if (s->rx.failed) return fl_tok_no_memory(t->c);
-  return fl_load_fail(t, "the pattern '%.*s' is refused at character %zu: %s", (int)(n < 60 ? n
-      : 60),
-                      pattern, s->rx.offset + 1, s->rx.wrong);
+  size_t at = 1;
+  for (size_t i = 0; i < s->rx.offset; i++) at += !fl_utf8_goes_on(pattern + i);
+  return fl_load_fail(t, "the pattern '%.*s' is refused at character %zu: %s",
+                      fl_load_shown((fl_span){ pattern, n }), pattern, at, s->rx.wrong);
 }
 
 /* "pattern": {"Regex": …} or {"String": …}. */
@@ -100,12 +111,13 @@ static const row normalisers[] = {
   { "Strip", FL_PASS_STRIP, strip }, { "StripAccents", FL_PASS_STRIP_ACCENTS, 0 },
   { "Replace", FL_PASS_REPLACE, replace }, { "Prepend", FL_PASS_PREPEND, prepend },
   { "BertNormalizer", FL_PASS_BERT, bert }, { "Nmt", FL_PASS_NMT, 0 },
-  { "Precompiled", FL_PASS_PRECOMPILED, precompiled }, { "ByteLevel", FL_PASS_BYTES, 0 }, { NULL,
-      0, 0 }
+  { "Precompiled", FL_PASS_PRECOMPILED, precompiled }, { "ByteLevel", FL_PASS_BYTES, 0 },
+  { NULL, 0, 0 }
 };
 
 /* ---- pre-tokenizers -------------------------------------------------------------------------- */
 static fl_pass *add(fl_tokenizer *t, fl_passes *to, fl_pass_kind kind) {
+  if (to->n >= MOST_PASSES) return fl_load_fail(t, "more than %d passes", MOST_PASSES), NULL;
   fl_pass *s = FL_PUSH(&t->c->mem, to);
   if (!s) return fl_tok_no_memory(t->c), NULL;
   memset(s, 0, sizeof *s);
@@ -136,16 +148,15 @@ static flame_status byte_level(fl_tokenizer *t, fl_passes *to, fl_pass *s, const
 
 static flame_status behaviour(fl_tokenizer *t, fl_pass *s, const fl_tree_node *o) {
   static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
-      "MergedWithNext",
-                                       "Contiguous" };
+                                       "MergedWithNext", "Contiguous" };
   const fl_tree_node *n = fl_tree_get(o, "behavior");
+  const fl_span name = fl_load_text(n);
   s->invert = (uint8_t)fl_load_flag(o, "invert", 0);
   s->behaviour = FL_ISOLATED;
   for (uint8_t k = 0; n && k < 5; k++)
     if (fl_tree_is(n, names[k])) return s->behaviour = k, FLAME_OK;
-  return n ? fl_load_fail(t, "\"behavior\" is '%.*s', which is not known", (int)(n->n < 40 ? n->n
-      : 40), n->at)
-           : FLAME_OK;
+  return !n ? FLAME_OK : fl_load_fail(t, "\"behavior\" is '%.*s', which is not known",
+                                      fl_load_shown(name), name.at ? name.at : "");
 }
 
 static flame_status split(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
@@ -185,13 +196,13 @@ static flame_status digits(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_
 
 static flame_status delimiter(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   (void)to;
-  return need_text(t, o, "delimiter", &s->text);
+  return need_char(t, o, "delimiter", &s->text);
 }
 
 static flame_status metaspace(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   (void)to;
   const fl_tree_node *scheme = fl_tree_get(o, "prepend_scheme");
-  if (need_text(t, o, "replacement", &s->with) != FLAME_OK) return t->c->err.code;
+  if (need_char(t, o, "replacement", &s->with) != FLAME_OK) return t->c->err.code;
   s->on[0] = fl_load_flag(o, "add_prefix_space", 1) ? FL_ALWAYS : FL_NEVER;
   if (fl_tree_is(scheme, "always")) s->on[0] = FL_ALWAYS;
   else if (fl_tree_is(scheme, "first")) s->on[0] = FL_FIRST;
@@ -247,11 +258,11 @@ static const row decoders[] = {
 static flame_status read_pass(fl_tokenizer *t, fl_passes *to, const row *rows, const char *what,
                               const char *members, const fl_tree_node *o) {
   const fl_tree_node *type = fl_tree_get(o, "type");
-  if (!type || type->kind != FL_TREE_STRING) return fl_load_fail(t, "a %s without a type", what);
+  const fl_span name = fl_load_text(type);
+  if (!name.at) return fl_load_fail(t, "a %s without a type", what);
   if (fl_tree_is(type, "Sequence")) {
-    const fl_tree_node *list = fl_tree_get(o, members), *n = list + 1;
-    if (!list || list->kind != FL_TREE_LIST) return fl_load_fail(t, "a Sequence without \"%s\"",
-        members);
+    const fl_tree_node *list = fl_tree_get(o, members), *n = fl_tree_first(list, FL_TREE_LIST);
+    if (!n) return fl_load_fail(t, "a Sequence without \"%s\"", members);
     for (uint32_t i = 0; i < list->n; i++, n = fl_tree_next(n)) {
       const flame_status e = read_pass(t, to, rows, what, members, n);
       if (e != FLAME_OK) return e;
@@ -263,14 +274,13 @@ static flame_status read_pass(fl_tokenizer *t, fl_passes *to, const row *rows, c
     fl_pass *s = add(t, to, r->kind);
     return !s ? t->c->err.code : r->fill ? r->fill(t, to, s, o) : FLAME_OK;
   }
-  return fl_load_fail(t, "the %s '%.*s' is not supported", what, (int)(type->n < 40 ? type->n : 40),
-                      type->at);
+  return fl_load_fail(t, "the %s '%.*s' is not supported", what, fl_load_shown(name), name.at);
 }
 
 flame_status fl_load_passes(fl_tokenizer *t, const fl_tree_node *root) {
   const fl_tree_node *n = fl_tree_get(root, "normalizer");
-  flame_status e = n ? read_pass(t, &t->normalise, normalisers, "normalizer", "normalizers", n)
-      : FLAME_OK;
+  flame_status e = FLAME_OK;
+  if (n) e = read_pass(t, &t->normalise, normalisers, "normalizer", "normalizers", n);
   if (e == FLAME_OK && (n = fl_tree_get(root, "pre_tokenizer")))
     e = read_pass(t, &t->cut, cutters, "pre-tokenizer", "pretokenizers", n);
   if (e == FLAME_OK && (n = fl_tree_get(root, "decoder"))) {

@@ -14,26 +14,28 @@ static int push_id(fl_model *m, fl_ids *ids, int32_t id) {
 
 static flame_status unknown(fl_tokenizer *t, const char *what) {
   return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode",
-      "%s has no token, and the model has none for what is unknown", what);
+                 "%s has no token, and the model has none for what is unknown", what);
 }
 
 /* ---- BPE ------------------------------------------------------------------------------------- */
 enum { NO_RANK = -1 };
 
-static int push_symbol(fl_model *m, int32_t id) {
+static int push_symbol(fl_tokenizer *t, int32_t id) {
+  fl_model *m = &t->model;
   const int64_t n = m->symbols.n;
   fl_symbol *s = n < INT32_MAX ? FL_PUSH(m->vocab.mem, &m->symbols) : NULL;
-  if (s) *s = (fl_symbol){ id, (int32_t)n - 1, (int32_t)n + 1, 0 };
-  return s != NULL;
+  if (!s) return fl_tok_no_memory(t->c), 0;
+  *s = (fl_symbol){ id, (int32_t)n - 1, (int32_t)n + 1, 0 };
+  return 1;
 }
 
 /* The id of a character with the model's prefix or suffix, -1: it has none. */
 static int32_t id_of_part(fl_model *m, const char *p, size_t n, int first, int last,
-    fl_span *spelled) {
+                          fl_span *spelled) {
   *spelled = (fl_span){ p, n };
+  fl_tok_empty(&m->spelled);
   if (n == 1 && !m->prefix.n && !m->suffix.n) return m->single[(unsigned char)*p];
   if ((m->prefix.n && !first) || (m->suffix.n && last)) {
-    m->spelled.n = 0;
     if (!first) fl_text_add(&m->spelled, m->prefix.at, m->prefix.n);
     fl_text_add(&m->spelled, p, n);
     if (last) fl_text_add(&m->spelled, m->suffix.at, m->suffix.n);
@@ -50,25 +52,27 @@ static int has_bytes(const fl_model *m, fl_span s) {
 }
 
 /* The symbols of a word. Characters that are not known become bytes, or one token for each, or,
-** fused, for all that stand together. */
-static int spell(fl_model *m, fl_span word) {
+** fused, for all that stand together. 0: it failed. */
+static int spell(fl_tokenizer *t, fl_span word) {
+  fl_model *m = &t->model;
   int waits = 0, k;                                /* an unknown token is still to be put */
   m->symbols.n = 0;
   for (const char *p = word.at, *end = p + word.n; p < end; p += k) {
     fl_span s;
     (void)fl_utf8_get(p, &k);
     const int32_t id = id_of_part(m, p, (size_t)k, p == word.at, p + k == end, &s);
-    if (m->spelled.failed) return 0;
+    if (m->spelled.failed) return fl_tok_no_memory(t->c), 0;
+    if (fl_tok_poll(t->c) != FLAME_OK) return 0;
     if (id < 0 && has_bytes(m, s)) {
       for (size_t i = 0; i < s.n; i++)
-        if (!push_symbol(m, m->bytes[(unsigned char)s.at[i]])) return 0;
+        if (!push_symbol(t, m->bytes[(unsigned char)s.at[i]])) return 0;
       continue;
     }
-    if (waits && (id >= 0 || !m->fuse) && !push_symbol(m, m->unknown)) return 0;
+    if (waits && (id >= 0 || !m->fuse) && !push_symbol(t, m->unknown)) return 0;
     waits = id < 0 && m->unknown >= 0;
-    if (id >= 0 && !push_symbol(m, id)) return 0;
+    if (id >= 0 && !push_symbol(t, id)) return 0;
   }
-  return !waits || push_symbol(m, m->unknown);
+  return !waits || push_symbol(t, m->unknown);
 }
 
 /* Puts the pair that begins at i where it belongs in the heap, if it can be merged. */
@@ -109,7 +113,7 @@ static flame_status merge_all(fl_tokenizer *t) {
   fl_model *m = &t->model;
   m->heap.n = 0;
   for (int32_t i = 0; i < m->symbols.n; i++) if (!offer(m, i)) return fl_tok_no_memory(t->c);
-  for (int64_t n = 1; m->heap.n > 0; n++) {
+  while (m->heap.n > 0) {
     const uint64_t v = take_least(m);
     const int32_t i = (int32_t)(uint32_t)v;
     fl_symbol *s = &m->symbols.at[i], *right;
@@ -121,18 +125,18 @@ static flame_status merge_all(fl_tokenizer *t) {
     right->id = -1;
     if (s->next < m->symbols.n) m->symbols.at[s->next].previous = i;
     if (!offer(m, i) || (s->previous >= 0 && !offer(m, s->previous))) return fl_tok_no_memory(t->c);
-    if (n % 65536 == 0 && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
+    if (fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   }
   return FLAME_OK;
 }
 
-flame_status fl_bpe_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
+static flame_status bpe_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
   fl_model *m = &t->model;
   if (m->ignore_merges) {
     const fl_token *whole = fl_vocab_get(&m->vocab, word.at, word.n);
     if (whole) return push_id(m, ids, whole->id) ? FLAME_OK : fl_tok_no_memory(t->c);
   }
-  if (!spell(m, word)) return fl_tok_no_memory(t->c);
+  if (!spell(t, word)) return t->c->err.code;
   const flame_status e = merge_all(t);
   for (int32_t i = 0; e == FLAME_OK && i < m->symbols.n; i = m->symbols.at[i].next)
     if (!push_id(m, ids, m->symbols.at[i].id)) return fl_tok_no_memory(t->c);
@@ -165,7 +169,7 @@ static flame_status paths(fl_tokenizer *t, fl_span word) {
       if (m->unknown < 0) return unknown(t, "a character");
       reach(&best[at + (size_t)k], best[at].score + (m->least - 10), (int64_t)at, m->unknown);
     }
-    if (at % 65536 < 4 && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
+    if (fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   }
   return FLAME_OK;
 }
@@ -180,7 +184,7 @@ static int emit_back(fl_model *m, fl_ids *ids, const char *at, size_t n) {
   return 1;
 }
 
-flame_status fl_unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
+static flame_status unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
   fl_model *m = &t->model;
   const int64_t first = ids->n;
   const flame_status e = paths(t, word);
@@ -201,54 +205,61 @@ flame_status fl_unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
 }
 
 /* ---- WordPiece and WordLevel ----------------------------------------------------------------- */
-/* The longest token that begins at 'from': its end, NULL: there is none. */
-static const char *longest(fl_model *m, fl_span word, const char *from, int32_t *id) {
+/* The longest token that begins at 'from': its end; NULL: there is none, or it failed. */
+static const char *longest(fl_tokenizer *t, fl_span word, const char *from, int32_t *id) {
+  fl_model *m = &t->model;
   const char *end = word.at + word.n;
   if ((size_t)(end - from) > m->vocab.longest) {
     end = from + m->vocab.longest;
-    while (((unsigned char)*end & 0xC0) == 0x80) end--;
+    while (fl_utf8_goes_on(end)) end--;
   }
-  while (end > from) {
-    m->spelled.n = 0;
+  while (end > from && fl_tok_poll(t->c) == FLAME_OK) {
+    fl_tok_empty(&m->spelled);
     if (from > word.at) fl_text_add(&m->spelled, m->prefix.at, m->prefix.n);
     fl_text_add(&m->spelled, from, (size_t)(end - from));
-    if (m->spelled.failed) return NULL;
-    const fl_token *t = fl_vocab_get(&m->vocab, m->spelled.at, m->spelled.n);
-    if (t) return *id = t->id, end;
-    do end--; while (((unsigned char)*end & 0xC0) == 0x80);
+    if (m->spelled.failed) return fl_tok_no_memory(t->c), NULL;
+    const fl_token *token = fl_vocab_get(&m->vocab, m->spelled.at, m->spelled.n);
+    if (token) return *id = token->id, end;
+    do end--; while (fl_utf8_goes_on(end));
   }
   return NULL;
 }
 
-flame_status fl_wordpiece_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
+static int64_t characters_of(fl_span s) {
+  int64_t n = 0;
+  for (size_t i = 0; i < s.n; i++) n += !fl_utf8_goes_on(s.at + i);
+  return n;
+}
+
+static flame_status wordpiece_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
   fl_model *m = &t->model;
   const int64_t first = ids->n;
   const char *from = word.at, *end = from + word.n;
-  int64_t characters = 0;
   int32_t id = -1;
-  for (size_t i = 0; i < word.n; i++) characters += ((unsigned char)word.at[i] & 0xC0) != 0x80;
-  if (m->kind == FL_WORDLEVEL) {
-    const fl_token *whole = fl_vocab_get(&m->vocab, word.at, word.n);
-    id = whole ? whole->id : -1;
-    from = whole ? end : from;
-    if (whole && !push_id(m, ids, id)) return fl_tok_no_memory(t->c);
-  } else if (characters <= m->longest) {
-    for (const char *next; from < end && (next = longest(m, word, from, &id)); from = next)
-      if (!push_id(m, ids, id)) return fl_tok_no_memory(t->c);
-  }
-  if (m->spelled.failed) return fl_tok_no_memory(t->c);
-  if (from == end) return FLAME_OK;
+  if (characters_of(word) > m->longest) end = NULL;              /* not looked at */
+  while (end && from < end && (from = longest(t, word, from, &id)))
+    if (!push_id(m, ids, id)) return fl_tok_no_memory(t->c);
+  if (from == end || t->c->err.code != FLAME_OK) return t->c->err.code;
   ids->n = first;
   if (m->unknown < 0) return unknown(t, "a word");
   return push_id(m, ids, m->unknown) ? FLAME_OK : fl_tok_no_memory(t->c);
 }
 
+static flame_status wordlevel_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
+  fl_model *m = &t->model;
+  const fl_token *whole = fl_vocab_get(&m->vocab, word.at, word.n);
+  const int32_t id = whole ? whole->id : m->unknown;
+  if (id < 0) return unknown(t, "a word");
+  return push_id(m, ids, id) ? FLAME_OK : fl_tok_no_memory(t->c);
+}
+
 /* ---- words that were there ------------------------------------------------------------------- */
 static flame_status fresh(fl_tokenizer *t, fl_span word, fl_ids *ids) {
   switch (t->model.kind) {
-    case FL_BPE: return fl_bpe_word(t, word, ids);
-    case FL_UNIGRAM: return fl_unigram_word(t, word, ids);
-    default: return fl_wordpiece_word(t, word, ids);
+    case FL_BPE: return bpe_word(t, word, ids);
+    case FL_UNIGRAM: return unigram_word(t, word, ids);
+    case FL_WORDPIECE: return wordpiece_word(t, word, ids);
+    default: return wordlevel_word(t, word, ids);
   }
 }
 

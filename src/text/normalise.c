@@ -1,16 +1,42 @@
 /* Normalisers: each makes a text of a text, in a buffer of its own. */
 #include "text/parts.h"
 
+enum { POLL = 1 << 16 };                         /* bytes between two looks for an interrupt */
 typedef void (*on_char)(fl_pass *s, uint32_t c);
 
-static void each(fl_pass *s, fl_span text, on_char f) {
+static flame_status each(fl_tokenizer *t, fl_pass *s, fl_span text, on_char f) {
   const size_t before = s->out.n;
+  const char *polled = text.at;
   for (const char *p = text.at, *end = p + text.n; p < end;) {
     int k;
     f(s, fl_utf8_get(p, &k));
     if (p == text.at && s->out.n == before) s->gone = 1;
     p += k;
+    if (p - polled < POLL) continue;
+    if (fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
+    polled = p;
   }
+  return FLAME_OK;
+}
+
+/* Begins a character at p that composes with none before it? So it is with ASCII and with U+4000 to
+** U+9FFF. */
+static int begins_apart(const char *p) {
+  const unsigned char b = (unsigned char)*p;
+  return b < 0x80 || (b >= 0xE4 && b <= 0xE9);
+}
+
+/* A normal form, in stretches that do not depend on each other. */
+static flame_status normal(fl_tokenizer *t, fl_text *out, fl_span text, fl_uc_form form) {
+  const char *p = text.at, *end = p + text.n;
+  while (p < end) {
+    const char *stop = end - p > POLL ? p + POLL : end;
+    while (stop < end && !begins_apart(stop)) stop++;
+    fl_uc_normal(out, p, (size_t)(stop - p), form);
+    if (fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
+    p = stop;
+  }
+  return FLAME_OK;
 }
 
 static void lower(fl_pass *s, uint32_t c) { fl_uc_lower(&s->out, c); }
@@ -19,9 +45,8 @@ static void unaccent(fl_pass *s, uint32_t c) {
 }
 
 static void nmt(fl_pass *s, uint32_t c) {
-  if ((c > 0 && c < 9) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F
-      || c == 0x9F)
-    return;
+  const int control = (c > 0 && c < 9) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F;
+  if (control || c == 0x8F || c == 0x9F) return;
   const int blank = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
                     (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
                     c == 0xFEFF || c == 0xFFFD;
@@ -52,117 +77,32 @@ static void not_spacing(fl_pass *s, uint32_t c) {
   if (c < 0x80 || !fl_uc_is(c, fl_uc_named("Mn", 2))) fl_utf8_add(&s->out, c);
 }
 
-/* One part of it after another, through a second buffer. */
-static void bert(fl_pass *s, fl_span text) {
+/* What was written becomes the input of another part, in 'work'. */
+static fl_span again(fl_pass *s, fl_text *work) {
+  const fl_text out = s->out;
+  s->out = *work;
+  s->out.n = 0;
+  s->out.failed |= out.failed;
+  *work = out;
+  return (fl_span){ work->at, work->n };
+}
+
+static flame_status bert(fl_tokenizer *t, fl_pass *s, fl_span text) {
   fl_text work;
   fl_text_init(&work, s->out.mem);
-  each(s, text, clean);
-  if ((s->flags & FL_ACCENTS) && !s->out.failed) {
-    fl_uc_normal(&work, s->out.at, s->out.n, FL_NFD);
-    s->out.n = 0;
-    if (!work.failed) each(s, (fl_span){ work.at, work.n }, not_spacing);
+  flame_status e = each(t, s, text, clean);
+  if (e == FLAME_OK && (s->flags & FL_ACCENTS)) {
+    const fl_span cleaned = again(s, &work);
+    e = normal(t, &s->out, cleaned, FL_NFD);
+    const fl_span apart = again(s, &work);
+    if (e == FLAME_OK) e = each(t, s, apart, not_spacing);
   }
-  if ((s->flags & FL_LOWER) && !s->out.failed && !work.failed) {
-    work.n = 0;
-    fl_text_add(&work, s->out.at, s->out.n);
-    s->out.n = 0;
-    if (!work.failed) each(s, (fl_span){ work.at, work.n }, lower);
-  }
-  s->out.failed |= work.failed;
+  if (e == FLAME_OK && (s->flags & FL_LOWER)) e = each(t, s, again(s, &work), lower);
   fl_text_free(&work);
+  return e;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
-static fl_span stripped(const fl_pass *s, fl_span t) {
-  const char *p = t.at, *end = p + t.n;
-  int k;
-  while (s->on[0] && p < end && fl_uc_space(fl_utf8_get(p, &k))) p += k;
-  while (s->on[1] && end > p) {
-    const char *q = end - 1;
-    while (((unsigned char)*q & 0xC0) == 0x80) q--;
-    if (!fl_uc_space(fl_utf8_get(q, &k))) break;
-    end = q;
-  }
-  return (fl_span){ p, (size_t)(end - p) };
-}
-
-flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text) {
-  const char *from = text->at, *end = from + text->n, *first, *last;
-  int found, any = 0;
-  for (const char *look = from; (found = fl_pass_find(t, s, *text, look, &first, &last)) > 0;) {
-    fl_text_add(&s->out, from, (size_t)(first - from));
-    fl_text_add(&s->out, s->with.at, s->with.n);
-    if (!any && first == from && last > first && s->with.n == 0) s->gone = 1;
-    look = from = last;
-    any = 1;
-    if (first == last) {
-      if (last >= end) break;
-      do look++; while (look < end && ((unsigned char)*look & 0xC0) == 0x80);
-    }
-  }
-  if (found < 0) return t->c->err.code;
-  if (!any) return FLAME_OK;
-  fl_text_add(&s->out, from, (size_t)(end - from));
-  if (s->out.failed) return fl_tok_no_memory(t->c);
-  *text = (fl_span){ s->out.at ? s->out.at : "", s->out.n };
-  return FLAME_OK;
-}
-
-static int is_ascii(fl_span t) {
-  for (size_t i = 0; i < t.n; i++) if ((unsigned char)t.at[i] >= 0x80) return 0;
-  return 1;
-}
-
-static flame_status write_out(fl_tokenizer *t, fl_pass *s, fl_span text) {
-  switch ((fl_pass_kind)s->kind) {
-    case FL_PASS_NFD: fl_uc_normal(&s->out, text.at, text.n, FL_NFD); break;
-    case FL_PASS_NFC: fl_uc_normal(&s->out, text.at, text.n, FL_NFC); break;
-    case FL_PASS_NFKD: fl_uc_normal(&s->out, text.at, text.n, FL_NFKD); break;
-    case FL_PASS_NFKC: fl_uc_normal(&s->out, text.at, text.n, FL_NFKC); break;
-    case FL_PASS_LOWERCASE: each(s, text, lower); break;
-    case FL_PASS_STRIP_ACCENTS: each(s, text, unaccent); break;
-    case FL_PASS_NMT: each(s, text, nmt); break;
-    case FL_PASS_BERT: bert(s, text); break;
-    case FL_PASS_PRECOMPILED: return fl_precompiled(t, s, text);
-    case FL_PASS_BYTES: fl_bytes_spell(&s->out, text); break;
-    default:                                     /* FL_PASS_PREPEND */
-      if (text.n) fl_text_add(&s->out, s->with.at, s->with.n);
-      fl_text_add(&s->out, text.at, text.n);
-  }
-  return FLAME_OK;
-}
-
-static flame_status one(fl_tokenizer *t, fl_pass *s, fl_span *text) {
-  const int forms = s->kind <= FL_PASS_NFKC || s->kind == FL_PASS_STRIP_ACCENTS;
-  s->gone = 0;
-  if (forms && is_ascii(*text)) return FLAME_OK;
-  s->out.n = 0;
-  if (s->kind == FL_PASS_STRIP) {
-    const fl_span rest = stripped(s, *text);
-    s->gone = rest.at != text->at;
-    *text = rest;
-    return FLAME_OK;
-  }
-  if (s->kind == FL_PASS_REPLACE) return fl_pass_replace(t, s, text);
-  const flame_status e = write_out(t, s, *text);
-  if (e != FLAME_OK) return e;
-  if (s->out.failed) return fl_tok_no_memory(t->c);
-  *text = (fl_span){ s->out.at ? s->out.at : "", s->out.n };
-  return FLAME_OK;
-}
-
-flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text) {
-  t->gone = 0;
-  for (int64_t i = 0; i < t->normalise.n; i++) {
-    flame_status e = one(t, &t->normalise.at[i], text);
-    t->gone |= t->normalise.at[i].gone;
-    if (e == FLAME_OK) e = fl_tok_poll(t->c);
-    if (e != FLAME_OK) return e;
-  }
-  return FLAME_OK;
-}
-
-/* ---- Precompiled: sentencepiece's map, a double array -------------------------------------- */
+/* ---- Precompiled: sentencepiece's map, a double array ---------------------------------------- */
 static uint32_t unit_of(const fl_pass *s, size_t i) {
   uint32_t u = 0xFF;                             /* a label that no byte has */
   if (i < (size_t)s->nunits) memcpy(&u, s->units + 4 * i, 4);
@@ -180,7 +120,7 @@ static fl_span mapped(const fl_pass *s, const char *p, size_t n) {
     node ^= (size_t)(u >> 10) << ((u & 1u << 9) >> 6);
     if (!(u >> 8 & 1)) continue;
     const size_t at = unit_of(s, node) & 0x7FFFFFFF;
-    if (at >= s->texts.n) break;
+    if (at >= s->texts.n || fl_utf8_goes_on(s->texts.at + at)) break;
     return (fl_span){ s->texts.at + at, strnlen(s->texts.at + at, s->texts.n - at) };
   }
   return (fl_span){ NULL, 0 };
@@ -192,15 +132,14 @@ static void map_or_keep(fl_pass *s, const char *p, size_t n) {
 }
 
 /* A grapheme of fewer than six bytes is mapped as a whole where the map has it. */
-flame_status fl_precompiled(fl_tokenizer *t, fl_pass *s, fl_span text) {
-  (void)t;
+static flame_status precompiled(fl_tokenizer *t, fl_pass *s, fl_span text) {
   const char *end = text.at + text.n;
   for (const char *p = text.at; p < end;) {
     int k, next;
     const uint32_t c = fl_utf8_get(p, &k);
     const char *q = p + k;
-    const int control = c < 32 || c == 127 || (c >= 0x80 && fl_uc_is(c, FL_UC_OTHER)
-        && c != 0x200D);
+    const int control = c < 32 || c == 127 ||
+                        (c >= 0x80 && c != 0x200D && fl_uc_is(c, FL_UC_OTHER));
     if (c == '\r' && q < end && *q == '\n') q++;
     while (!control && q < end && fl_uc_extends(fl_utf8_get(q, &next))) q += next;
     if (q - p > k && q - p < 6 && mapped(s, p, (size_t)(q - p)).at) {
@@ -212,6 +151,100 @@ flame_status fl_precompiled(fl_tokenizer *t, fl_pass *s, fl_span text) {
       }
     }
     p = q;
+    if (fl_tok_wrote(t, &s->out) != FLAME_OK || fl_tok_poll(t->c) != FLAME_OK)
+      return t->c->err.code;
+  }
+  return FLAME_OK;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+static fl_span stripped(const fl_pass *s, fl_span t) {
+  const char *p = t.at, *end = p + t.n;
+  int k;
+  while (s->on[0] && p < end && fl_uc_space(fl_utf8_get(p, &k))) p += k;
+  while (s->on[1] && end > p) {
+    const char *q = end - 1;
+    while (fl_utf8_goes_on(q)) q--;
+    if (!fl_uc_space(fl_utf8_get(q, &k))) break;
+    end = q;
+  }
+  return (fl_span){ p, (size_t)(end - p) };
+}
+
+flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text) {
+  const char *from = text->at, *end = from + text->n, *first, *last;
+  int found, any = 0;
+  for (const char *look = from; (found = fl_pass_find(t, s, *text, look, &first, &last)) > 0;) {
+    fl_text_add(&s->out, from, (size_t)(first - from));
+    fl_text_add(&s->out, s->with.at, s->with.n);
+    if (!any && first == from && last > first && s->with.n == 0) s->gone = 1;
+    look = from = last;
+    any = 1;
+    if (fl_tok_wrote(t, &s->out) != FLAME_OK || fl_tok_poll(t->c) != FLAME_OK)
+      return t->c->err.code;
+    if (first == last) {
+      if (last >= end) break;
+      do look++; while (look < end && fl_utf8_goes_on(look));
+    }
+  }
+  if (found < 0) return t->c->err.code;
+  if (!any) return FLAME_OK;
+  fl_text_add(&s->out, from, (size_t)(end - from));
+  if (s->out.failed) return fl_tok_no_memory(t->c);
+  *text = (fl_span){ s->out.at ? s->out.at : "", s->out.n };
+  return FLAME_OK;
+}
+
+static int is_ascii(fl_span t) {
+  for (size_t i = 0; i < t.n; i++) if ((unsigned char)t.at[i] >= 0x80) return 0;
+  return 1;
+}
+
+static flame_status write_out(fl_tokenizer *t, fl_pass *s, fl_span text) {
+  switch ((fl_pass_kind)s->kind) {
+    case FL_PASS_NFD: return normal(t, &s->out, text, FL_NFD);
+    case FL_PASS_NFC: return normal(t, &s->out, text, FL_NFC);
+    case FL_PASS_NFKD: return normal(t, &s->out, text, FL_NFKD);
+    case FL_PASS_NFKC: return normal(t, &s->out, text, FL_NFKC);
+    case FL_PASS_LOWERCASE: return each(t, s, text, lower);
+    case FL_PASS_STRIP_ACCENTS: return each(t, s, text, unaccent);
+    case FL_PASS_NMT: return each(t, s, text, nmt);
+    case FL_PASS_BERT: return bert(t, s, text);
+    case FL_PASS_PRECOMPILED: return precompiled(t, s, text);
+    case FL_PASS_BYTES: fl_bytes_spell(&s->out, text); return FLAME_OK;
+    default:                                     /* FL_PASS_PREPEND */
+      if (text.n) fl_text_add(&s->out, s->with.at, s->with.n);
+      fl_text_add(&s->out, text.at, text.n);
+      return FLAME_OK;
+  }
+}
+
+static flame_status one(fl_tokenizer *t, fl_pass *s, fl_span *text) {
+  const int forms = s->kind <= FL_PASS_NFKC || s->kind == FL_PASS_STRIP_ACCENTS;
+  s->gone = 0;
+  if (forms && is_ascii(*text)) return FLAME_OK;
+  fl_tok_empty(&s->out);
+  if (s->kind == FL_PASS_STRIP) {
+    const fl_span rest = stripped(s, *text);
+    s->gone = rest.at != text->at;
+    *text = rest;
+    return FLAME_OK;
+  }
+  if (s->kind == FL_PASS_REPLACE) return fl_pass_replace(t, s, text);
+  flame_status e = write_out(t, s, *text);
+  if (e == FLAME_OK) e = fl_tok_wrote(t, &s->out);
+  if (e != FLAME_OK) return e;
+  *text = (fl_span){ s->out.at ? s->out.at : "", s->out.n };
+  return FLAME_OK;
+}
+
+flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text) {
+  t->gone = 0;
+  for (int64_t i = 0; i < t->normalise.n; i++) {
+    flame_status e = one(t, &t->normalise.at[i], text);
+    t->gone |= t->normalise.at[i].gone;
+    if (e == FLAME_OK) e = fl_tok_poll(t->c);
+    if (e != FLAME_OK) return e;
   }
   return FLAME_OK;
 }

@@ -130,6 +130,7 @@ struct fl_tokenizer {
   fl_model model;
   int64_t pad;
   fl_text mended;
+  size_t room;                  /* bytes that a pass may write for the text that is read */
   /* while a text is cut */
   int specials_as_text;
   int gone;                     /* the first character of the text, in a normaliser */
@@ -138,22 +139,27 @@ struct fl_tokenizer {
   void *word_arg;
 };
 
+/* Empty again, also after a failure. */
+static inline void fl_tok_empty(fl_text *t) {
+  t->n = 0;
+  t->failed = 0;
+}
+
 /* A word is made up to date with what comes of it. All give the error that the context keeps. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
+/* Passes may make a text many times longer, not without end, as a list of them otherwise could. */
+void fl_tok_bound(fl_tokenizer *t, size_t n);
+flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);         /* by a pass */
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
 /* One word after another goes to the model, or to t->word. first: the piece begins the text. */
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text);       /* a whole text */
 flame_status fl_model_word(fl_tokenizer *t, fl_span word);
-flame_status fl_bpe_word(fl_tokenizer *t, fl_span word, fl_ids *ids);
-flame_status fl_unigram_word(fl_tokenizer *t, fl_span word, fl_ids *ids);
-flame_status fl_wordpiece_word(fl_tokenizer *t, fl_span word, fl_ids *ids);
 /* The matches of a step's pattern at or after from. As fl_regex_find. */
 int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, const char **first,
                  const char **last);
 flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text);
-flame_status fl_precompiled(fl_tokenizer *t, fl_pass *s, fl_span text);
 void fl_bytes_spell(fl_text *out, fl_span bytes);              /* as ByteLevel writes them */
 int fl_bytes_of(uint32_t c);                                   /* the byte, -1: none */
 /* ---- reading (load*.c) ----------------------------------------------------------------------- */
@@ -166,4 +172,5 @@ flame_status fl_load_added(fl_tokenizer *t, const fl_tree_node *list);
 int fl_load_flag(const fl_tree_node *object, const char *key, int otherwise);
 int64_t fl_load_count(const fl_tree_node *n);                  /* -1: not a count */
 fl_span fl_load_text(const fl_tree_node *n);                   /* at NULL: not a string */
+int fl_load_shown(fl_span s);                  /* bytes of it that a message shows */
 #endif

@@ -13,10 +13,11 @@
 #include "tensor/context.h"
 
 typedef struct fl_range { uint32_t first, last; } fl_range;
-/* Characters: ranges in order, apart; and below 2^16 bits. */
+/* Characters: ranges in order, apart. */
 typedef struct fl_set {
   struct { fl_range *at; int64_t n, cap; } ranges;
-  uint8_t *bits;
+  uint8_t *bits;                /* of characters below nbits; of those above ranges are searched */
+  uint32_t nbits;
 } fl_set;
 
 typedef enum fl_regex_op {
@@ -43,7 +44,7 @@ typedef struct fl_regex {
   const char *wrong;            /* why the pattern is refused, NULL: it is not */
   size_t offset;                /* where */
   int failed;                   /* out of memory */
-  int64_t steps;                /* since the beginning: interrupts are polled now and then */
+  int64_t steps;                /* since interrupts were polled */
 } fl_regex;
 
 /* 0: refused, or no memory. The caller closes it in any case. */
@@ -51,8 +52,7 @@ int fl_regex_open(fl_regex *r, fl_mem *mem, const char *pattern, size_t n);
 void fl_regex_close(fl_regex *r);
 /* The first match at or after 'from' in the text: 1, 0: none, -1: no memory or an interrupt. */
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
-    const char *from,
-                  const char **first, const char **last);
+                  const char *from, const char **first, const char **last);
 
 /* ---- sets (regex_set.c). All return 0 without memory ----------------------------------------- */
 int fl_set_add(fl_mem *m, fl_set *s, uint32_t first, uint32_t last);
@@ -69,6 +69,6 @@ int fl_set_finish(fl_mem *m, fl_set *s);           /* makes the bits */
 void fl_set_drop(fl_mem *m, fl_set *s);
 int fl_set_search(const fl_set *s, uint32_t c);
 static inline int fl_set_has(const fl_set *s, uint32_t c) {
-  return c < 0x10000 ? s->bits[c >> 3] >> (c & 7) & 1 : fl_set_search(s, c);
+  return c < s->nbits ? s->bits[c >> 3] >> (c & 7) & 1 : fl_set_search(s, c);
 }
 #endif

@@ -26,12 +26,13 @@ static int in_set(const run *m, const fl_set *s, const char **at) {
 }
 
 /* The longest run from *at, at most max characters; *least: where the shortest ends. 0: too few. */
-static int take(const run *m, const fl_regex_code *i, const char **at, const char **least) {
+static int take(run *m, const fl_regex_code *i, const char **at, const char **least) {
   const fl_set *s = &m->r->sets.at[i->a];
   int64_t n = 0;
   *least = *at;
   while (n != i->max && in_set(m, s, at))
     if (++n == i->min) *least = *at;
+  m->r->steps += n;
   return n >= i->min;
 }
 
@@ -39,7 +40,7 @@ static int take(const run *m, const fl_regex_code *i, const char **at, const cha
 static int back(run *m, int64_t base, int32_t *pc, const char **at) {
   if (m->r->stack.n <= base) return 0;
   fl_regex_try *t = &m->r->stack.at[m->r->stack.n - 1];
-  if (t->least) do t->at--; while (((unsigned char)*t->at & 0xC0) == 0x80);
+  if (t->least) do t->at--; while (fl_utf8_goes_on(t->at));
   *pc = t->pc;
   *at = t->at;
   if (!t->least || t->at <= t->least) m->r->stack.n--;
@@ -56,8 +57,9 @@ static int line_at(const run *m, int op, const char *at) {
 }
 
 static int stop(run *m) {
-  if (++m->r->steps % POLL || !atomic_load_explicit(&m->c->interrupted,
-      memory_order_relaxed)) return 0;
+  if (++m->r->steps < POLL) return 0;
+  m->r->steps = 0;
+  if (!atomic_load_explicit(&m->c->interrupted, memory_order_relaxed)) return 0;
   atomic_store(&m->c->interrupted, 0);
   FL_FAIL(m->c, FLAME_INTERRUPTED, "encode", "interrupted!");
   return 1;
@@ -104,8 +106,7 @@ static int match(run *m, int32_t pc, const char *at, const char **last) {
 }
 
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
-    const char *from,
-                  const char **first, const char **last) {
+                  const char *from, const char **first, const char **last) {
   run m = { r, c, text, end };
   for (;;) {
     while (from < end && !has_byte(r->first, from)) from++;
@@ -114,6 +115,6 @@ int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *e
     *first = from;
     if (e) return e;
     if (from >= end) return 0;
-    do from++; while (from < end && ((unsigned char)*from & 0xC0) == 0x80);
+    do from++; while (from < end && fl_utf8_goes_on(from));
   }
 }

@@ -27,6 +27,9 @@ static int refuse(parser *p, const char *at, const char *what) {
 }
 static int lost(parser *p) { p->r->failed = 1; return refuse(p, p->at, "no host memory"); }
 static int more(const parser *p) { return p->at < p->end; }
+static int at_quantifier(const parser *p) {
+  return more(p) && (*p->at == '*' || *p->at == '+' || *p->at == '?');
+}
 static int comes(parser *p, const char *text) {
   const size_t n = strlen(text);
   if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0) return 0;
@@ -279,8 +282,8 @@ static int counts(parser *p, int32_t *min, int32_t *max) {
   if (!comes(p, "}") || !(digits[0] || digits[1])) return p->at = from, 0;
   *min = v[0];
   *max = k == 0 ? v[0] : v[1];
-  if (*max >= 0 && *max < *min) return refuse(p, from,
-      "a count whose end is before its beginning"), -1;
+  if (*max >= 0 && *max < *min)
+    return refuse(p, from, "a count whose end is before its beginning"), -1;
   if (more(p) && (*p->at == '+' || (*p->at == '?' && k == 0)))
     return refuse(p, p->at, "a quantifier that is not supported here"), -1;
   return 1;
@@ -298,7 +301,7 @@ static int quantifier(parser *p, part *body) {
   const int mode = comes(p, "?") ? '?' : comes(p, "+") ? '+' : '*';
   if (p->r->code.n == body->from) return refuse(p, from, "a quantifier without what it repeats");
   if (!repeat(p, from, body, min, max, mode)) return 0;
-  if (more(p) && strchr("*+?", *p->at)) return refuse(p, p->at, "a quantifier of a quantifier");
+  if (at_quantifier(p)) return refuse(p, p->at, "a quantifier of a quantifier");
   return 1;
 }
 
@@ -369,7 +372,7 @@ static int atom(parser *p, part *out) {
   } else if (comes(p, ".")) {
     kind = fl_set_add(p->r->mem, &s, 0, 9) && fl_set_add(p->r->mem, &s, 11, FL_UC_TOP - 1) ? 2 :
            lost(p);
-  } else if (strchr("*+?", *p->at)) {
+  } else if (at_quantifier(p)) {
     kind = refuse(p, from, "a quantifier without what it repeats");
   } else {
     c = fl_utf8_get(p->at, &k);

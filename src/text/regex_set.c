@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BITS = 0x10000 / 8 };
+enum { MOST_BITS = 0x10000 };
 
 int fl_set_add(fl_mem *m, fl_set *s, uint32_t first, uint32_t last) {
   fl_range *r = FL_PUSH(m, &s->ranges);
@@ -127,16 +127,18 @@ int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not) {
 }
 
 int fl_set_finish(fl_mem *m, fl_set *s) {
-  s->bits = fl_zalloc(m, BITS);
+  const uint32_t top = s->ranges.n ? s->ranges.at[s->ranges.n - 1].last : 0;
+  s->nbits = top < MOST_BITS ? (top | 7) + 1 : MOST_BITS;
+  s->bits = fl_zalloc(m, s->nbits / 8);
   if (!s->bits) return 0;
   for (int64_t i = 0; i < s->ranges.n; i++)
-    for (uint32_t c = s->ranges.at[i].first; c <= s->ranges.at[i].last && c < 0x10000; c++)
+    for (uint32_t c = s->ranges.at[i].first; c <= s->ranges.at[i].last && c < s->nbits; c++)
       s->bits[c >> 3] |= (uint8_t)(1u << (c & 7));
   return 1;
 }
 
 void fl_set_drop(fl_mem *m, fl_set *s) {
   FL_DROP(m, &s->ranges);
-  fl_free(m, s->bits, s->bits ? BITS : 0);
+  fl_free(m, s->bits, s->bits ? s->nbits / 8 : 0);
   s->bits = NULL;
 }

@@ -1,6 +1,26 @@
 /* A tokenizer as a whole: opening, what it knows of tokens, and from texts to ids. */
 #include "text/parts.h"
 
+/* ---- errors and bounds ----------------------------------------------------------------------- */
+flame_status fl_tok_no_memory(flame_context *c) {
+  return FL_FAIL(c, FLAME_NO_MEMORY, "tokenizer", "no host memory");
+}
+
+flame_status fl_tok_poll(flame_context *c) {
+  if (!atomic_load_explicit(&c->interrupted, memory_order_relaxed)) return FLAME_OK;
+  atomic_store(&c->interrupted, 0);
+  return FL_FAIL(c, FLAME_INTERRUPTED, "tokenizer", "interrupted!");
+}
+
+void fl_tok_bound(fl_tokenizer *t, size_t n) { t->room = (n + 64) * 256; }
+
+flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out) {
+  if (out->failed) return fl_tok_no_memory(t->c);
+  if (out->n <= t->room) return FLAME_OK;
+  return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "tokenizer",
+                 "the passes of the file make more than %zu bytes of a text", t->room);
+}
+
 /* ---- opening and closing --------------------------------------------------------------------- */
 static flame_status read_root(fl_tokenizer *t, const fl_tree_node *root) {
   if (root->kind != FL_TREE_OBJECT) return fl_load_fail(t, "the file is not an object of JSON");
@@ -111,7 +131,7 @@ int64_t fl_tokenizer_size(const fl_tokenizer *t, int added) {
 int64_t fl_tokenizer_top(const fl_tokenizer *t) {
   int64_t top = t->model.vocab.nids;
   for (int64_t i = 0; i < t->added.n; i++)
-    if (t->added.at[i].id >= top) top = t->added.at[i].id + 1;
+    if (t->added.at[i].id >= top) top = (int64_t)t->added.at[i].id + 1;
   return top;
 }
 
@@ -145,11 +165,12 @@ static const fl_added *added_at(const fl_tokenizer *t, const fl_trie *trie, cons
 }
 
 static const char *char_before(const char *p) {
-  do p--; while (((unsigned char)*p & 0xC0) == 0x80);
+  do p--; while (fl_utf8_goes_on(p));
   return p;
 }
 
-/* Does it count here? Then it takes the space around it that it is to take. */
+/* Does it count here? Then it takes the space around it that it is to take, at its left no more
+** than from 'from' on. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;
@@ -159,6 +180,7 @@ static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const 
   if (a->single && *last < end && fl_uc_word(fl_utf8_get(*last, &k))) return 0;
   while (a->lstrip && *first > from && fl_uc_space(fl_utf8_get(char_before(*first), &k)))
     *first = char_before(*first);
+  if (a->lstrip && *first < from) *first = from;
   while (a->rstrip && *last < end && fl_uc_space(fl_utf8_get(*last, &k))) *last += k;
   return 1;
 }
@@ -167,21 +189,23 @@ typedef flame_status (*between)(fl_tokenizer *t, fl_span piece, int first);
 
 /* Ids of the added tokens of a trie, and f of what is between them. */
 static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, int starts,
-    between f) {
+                           between f) {
   const char *from = text.at, *end = from + text.n, *last = NULL;
   flame_status e = FLAME_OK;
   for (const char *p = from; trie->values.n && p < end;) {
     const fl_added *a = added_at(t, trie, p, end, &last);
     const char *first = p;
+    if (fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
     if (!a) {
       p++;
       continue;
     }
-    p = last;                 /* what a token strips at its right can begin another */
+    p = last;                 /* what a token strips at its right can hold another, */
     if (!counts(t, a, text, from, &first, &last)) continue;
-    if (first > from) e = f(t, (fl_span){ from, (size_t)(first - from) }, starts
-        && from == text.at);
+    if (first > from)
+      e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
     if (e != FLAME_OK) return e;
+    if (first >= last) continue;                    /* of which nothing is left if that strips too */
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
   }
@@ -194,8 +218,9 @@ static flame_status normal_piece(fl_tokenizer *t, fl_span piece, int first) {
 }
 
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text) {
+  fl_tok_bound(t, text.n);
   if (!fl_utf8_is_valid(text.at, text.n)) {
-    t->mended.n = 0;
+    fl_tok_empty(&t->mended);
     fl_utf8_mend(&t->mended, text.at, text.n);
     if (t->mended.failed) return fl_tok_no_memory(t->c);
     text = (fl_span){ t->mended.at, t->mended.n };
@@ -233,8 +258,7 @@ static int put(fl_mem *m, fl_ids *ids, fl_ids *types, int32_t id, int32_t type) 
 
 /* The ids of texts one and two, lying one after another in t->model.found, as the template says. */
 static int arrange(fl_tokenizer *t, const fl_template *p, const int64_t all[2],
-    const int64_t kept[2],
-                   int left, fl_ids *ids, fl_ids *types) {
+                   const int64_t kept[2], int left, fl_ids *ids, fl_ids *types) {
   const int32_t *found = t->model.found.at;
   for (int64_t i = 0; i < p->n; i++) {
     const fl_item it = p->at[i];
@@ -268,7 +292,7 @@ flame_status fl_tokenizer_encode(fl_tokenizer *t, fl_span text, fl_span pair, co
   if (how->most > 0) {
     if (how->most < extra)
       return FL_FAIL(t->c, FLAME_BAD_ARGUMENT, "encode",
-          "max_length is %lld, and the template alone has %lld ids",
+                     "max_length is %lld, and the template alone has %lld ids",
                      (long long)how->most, (long long)extra);
     share(&kept[0], &kept[1], how->most - extra, two);
   }

@@ -75,8 +75,8 @@ static flame_status count(void *arg, fl_span text) {
   word *w = copy.at && r->words.n < INT32_MAX / 4 ? FL_PUSH(r->mem, &r->words) : NULL;
   if (!w) return fl_tok_no_memory(r->c);
   *w = (word){ 1, NULL, 0, 0 };
-  return fl_vocab_put(&r->seen, copy, (int32_t)r->words.n - 1, 0) ? FLAME_OK
-      : fl_tok_no_memory(r->c);
+  const int kept = fl_vocab_put(&r->seen, copy, (int32_t)r->words.n - 1, 0);
+  return kept ? FLAME_OK : fl_tok_no_memory(r->c);
 }
 
 flame_status fl_trainer_feed(fl_trainer *r, fl_span text) {
@@ -104,8 +104,8 @@ static int add_token(fl_trainer *r, fl_span text, int32_t length) {
 static int add_alphabet(fl_trainer *r) {
   uint8_t *seen = fl_zalloc(r->mem, FL_UC_TOP / 8);
   int ok = seen != NULL;
-  for (uint32_t c = 0; ok
-      && c < 324; c++) if (fl_bytes_of(c) >= 0) seen[c >> 3] |= (uint8_t)(1 << (c & 7));
+  for (uint32_t c = 0; ok && c < 324; c++)
+    if (fl_bytes_of(c) >= 0) seen[c >> 3] |= (uint8_t)(1 << (c & 7));
   for (int64_t i = 0; ok && i < r->seen.tokens.n; i++) {
     const fl_token *w = &r->seen.tokens.at[i];
     int k;
@@ -190,27 +190,33 @@ static int offer_fresh(fl_trainer *r) {
   return 1;
 }
 
-/* Words become symbols, and their pairs are counted. */
-static int split_words(fl_trainer *r) {
-  for (int64_t i = 0; i < r->words.n; i++) {
-    const fl_token *text = &r->seen.tokens.at[i];
-    word *w = &r->words.at[i];
-    w->cap = (int32_t)text->n;
-    if (!(w->at = fl_alloc(r->mem, (size_t)w->cap * sizeof *w->at))) return w->cap = 0, 0;
-    int k;
-    for (const char *p = text->at, *end = p + text->n; p < end; p += k) {
-      (void)fl_utf8_get(p, &k);
-      w->at[w->n++] = fl_vocab_get(&r->tokens, p, (size_t)k)->id;
-    }
-    for (int32_t j = 1; j < w->n; j++)
-      if (!change(r, pair_of(w->at[j - 1], w->at[j]), w->count, (int32_t)i, 1)) return 0;
+/* A word becomes symbols, and their pairs are counted. */
+static int split_word(fl_trainer *r, int32_t i) {
+  const fl_token *text = &r->seen.tokens.at[i];
+  word *w = &r->words.at[i];
+  w->cap = (int32_t)text->n;
+  if (!(w->at = fl_alloc(r->mem, (size_t)w->cap * sizeof *w->at))) return w->cap = 0, 0;
+  int k;
+  for (const char *p = text->at, *end = p + text->n; p < end; p += k) {
+    (void)fl_utf8_get(p, &k);
+    w->at[w->n++] = fl_vocab_get(&r->tokens, p, (size_t)k)->id;
   }
-  return offer_fresh(r);
+  for (int32_t j = 1; j < w->n; j++)
+    if (!change(r, pair_of(w->at[j - 1], w->at[j]), w->count, i, 1)) return 0;
+  return 1;
+}
+
+static flame_status split_words(fl_trainer *r) {
+  for (int64_t i = 0; i < r->words.n; i++) {
+    if (!split_word(r, (int32_t)i)) return fl_tok_no_memory(r->c);
+    if (fl_tok_poll(r->c) != FLAME_OK) return r->c->err.code;
+  }
+  return offer_fresh(r) ? FLAME_OK : fl_tok_no_memory(r->c);
 }
 
 /* In one word, each pair (a, b) becomes 'made'. A pair that would be too long is not counted. */
 static int merge_word(fl_trainer *r, int32_t in, int32_t a, int32_t b, int32_t made,
-    int64_t longest) {
+                      int64_t longest) {
   word *w = &r->words.at[in];
   const int32_t *length = r->lengths.at;
   int32_t kept = 0;
@@ -256,6 +262,7 @@ static int merge_pair(fl_trainer *r, const entry *e, int64_t longest) {
 static flame_status merge_all(fl_trainer *r, const fl_train_how *how) {
   while (r->tokens.tokens.n < how->vocabulary && r->heap.n > 0) {
     entry e = pop_entry(r);
+    if (fl_tok_poll(r->c) != FLAME_OK) return r->c->err.code;
     const int64_t now = (int64_t)*fl_table_get(&r->pairs, e.pair);
     if (e.count != now) {
       e.count = now;
@@ -264,7 +271,6 @@ static flame_status merge_all(fl_trainer *r, const fl_train_how *how) {
     }
     if (now < 1 || now < how->least) break;
     if (!merge_pair(r, &e, how->longest)) return fl_tok_no_memory(r->c);
-    if (fl_tok_poll(r->c) != FLAME_OK) return r->c->err.code;
   }
   return FLAME_OK;
 }
@@ -284,9 +290,9 @@ static void quoted(fl_text *out, const fl_token *t) {
 flame_status fl_trainer_finish(fl_trainer *r, const fl_train_how *how, fl_text *out) {
   int ok = 1;
   for (int64_t i = 0; i < how->nspecial && ok; i++) ok = add_token(r, how->special[i], 1);
-  ok = ok && add_alphabet(r) && split_words(r);
-  if (!ok) return fl_tok_no_memory(r->c);
-  const flame_status e = merge_all(r, how);
+  if (!ok || !add_alphabet(r)) return fl_tok_no_memory(r->c);
+  flame_status e = split_words(r);
+  if (e == FLAME_OK) e = merge_all(r, how);
   if (e != FLAME_OK) return e;
   const fl_token *t = r->tokens.tokens.at;
   fl_text_puts(out, "\"vocab\":{");

@@ -4,7 +4,7 @@
 enum { MOST = 1 << 29 };
 
 static int64_t add(fl_tree *t, fl_mem *mem, fl_json *j, fl_tree_kind kind, const char *at,
-    size_t n) {
+                   size_t n) {
   if (n >= UINT32_MAX || t->nodes.n >= MOST - 1) return fl_json_fail(j, "the text is too long"), -1;
   fl_tree_node *node = FL_PUSH(mem, &t->nodes);
   if (!node) return -1;

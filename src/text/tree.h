@@ -21,6 +21,10 @@ int fl_tree_read(fl_tree *t, fl_mem *mem, fl_json *j, char *text, size_t n);
 void fl_tree_drop(fl_tree *t, fl_mem *mem);
 /* The value of a key; NULL: there is none, or it is null. The last of several counts. */
 const fl_tree_node *fl_tree_get(const fl_tree_node *object, const char *key);
+/* The first member of a list or an object; NULL: n is not of that kind. */
+static inline const fl_tree_node *fl_tree_first(const fl_tree_node *n, fl_tree_kind kind) {
+  return n != NULL && n->kind == kind ? n + 1 : NULL;
+}
 static inline const fl_tree_node *fl_tree_next(const fl_tree_node *n) { return n + n->next; }
 static inline int fl_tree_is(const fl_tree_node *n, const char *text) {
   return n != NULL && n->n == strlen(text) && memcmp(n->at, text, n->n) == 0;
