@@ -108,9 +108,10 @@ while i <= #from do
 end
 list("uc_lower", "uc_lowers", pairs_of)
 
--- One step of decomposition: code point | how many parts << 21 | compatibility << 31. The parts, in
--- UTF-16, are in uc_parts, where those of every 32nd character have their place in uc_places.
-local heads, places, parts = {}, {}, {}
+-- One step of decomposition: the low bits of the code point, and how many parts | compatibility << 7.
+-- uc_planes: the first place of each plane. The parts, in UTF-16, are in uc_parts, where those of
+-- every 32nd character have their place in uc_places.
+local heads, kinds, planes, places, parts = {}, {}, { 0 }, {}, {}
 from = {}
 for c in pairs(maps) do from[#from + 1] = c end
 table.sort(from)
@@ -125,9 +126,12 @@ for k, c in ipairs(from) do
     end
     parts[#parts + 1] = v
   end
-  heads[#heads + 1] = ("%du"):format(c | #parts - first << 21 | (m.compat and 1 << 31 or 0))
+  heads[k], kinds[k] = c & 0xFFFF, #parts - first | (m.compat and 1 << 7 or 0)
+  planes[(c >> 16) + 2] = k
 end
-list("uint32_t", "uc_maps", heads)
+list("uint16_t", "uc_maps", heads)
+list("uint8_t", "uc_kinds", kinds)
+list("uint16_t", "uc_planes", planes)
 list("uint16_t", "uc_places", places)
 list("uint16_t", "uc_parts", parts)
 

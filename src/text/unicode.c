@@ -101,9 +101,16 @@ static int class_of(uint32_t c) {
 /* The characters that number m of uc_maps decomposes to, *n units of UTF-16. */
 static const uint16_t *parts_of(int m, int *n) {
   int at = uc_places[m >> 5];
-  for (int i = m & ~31; i < m; i++) at += (int)(uc_maps[i] >> 21 & 31);
-  *n = (int)(uc_maps[m] >> 21 & 31);
+  for (int i = m & ~31; i < m; i++) at += uc_kinds[i] & 31;
+  *n = uc_kinds[m] & 31;
   return uc_parts + at;
+}
+
+/* The character that is number m of uc_maps. */
+static uint32_t mapped(int m) {
+  uint32_t plane = 0;
+  while (m >= uc_planes[plane + 1]) plane++;
+  return plane << 16 | uc_maps[m];
 }
 
 static uint32_t next_part(const uint16_t **p) {
@@ -152,7 +159,7 @@ static uint32_t composed(uint32_t a, uint32_t b) {
     int n;
     const uint16_t *p = parts_of(uc_pairs[middle], &n);
     const uint32_t first = next_part(&p), second = next_part(&p);
-    if (first == a && second == b) return uc_maps[uc_pairs[middle]] & CODE;
+    if (first == a && second == b) return mapped(uc_pairs[middle]);
     if (first < a || (first == a && second < b)) low = middle + 1;
     else high = middle;
   }
@@ -205,12 +212,12 @@ static void put(segment *s, uint32_t c) {
 }
 
 static int map_of(uint32_t c) {
-  int low = 0, high = sizeof uc_maps / sizeof *uc_maps;
+  if ((c >> 16) + 1 >= sizeof uc_planes / sizeof *uc_planes) return -1;
+  int low = uc_planes[c >> 16], high = uc_planes[(c >> 16) + 1];
   while (low < high) {
     const int middle = (low + high) / 2;
-    const uint32_t at = uc_maps[middle] & CODE;
-    if (at == c) return middle;
-    if (at < c) low = middle + 1;
+    if (uc_maps[middle] == (c & 0xFFFF)) return middle;
+    if (uc_maps[middle] < (c & 0xFFFF)) low = middle + 1;
     else high = middle;
   }
   return -1;
@@ -227,7 +234,7 @@ static void decompose(segment *s, uint32_t c, int compat) {
     if (i % TAILS) put(s, TAIL + i % TAILS);
   } else {
     const int m = map_of(c);
-    if (m < 0 || (uc_maps[m] >> 31 && !compat)) {
+    if (m < 0 || (uc_kinds[m] >> 7 && !compat)) {
       put(s, c);
       return;
     }
