@@ -57,8 +57,11 @@ end
 --- The tokenizer of a file, or of a folder's tokenizer.json.
 declare("load(path: str) -> Tokenizer", function(path)
   local text, why = read(path)
-  if not text then text = read(path .. "/tokenizer.json") end
-  if not text then fail("tokenizers.load", "%s", why) end
+  if not text then
+    local inside, no = read(path .. "/tokenizer.json")
+    if inside or not why:find(path, 1, true) then text, why = inside, no end     -- a folder
+  end
+  if not text then fail("load", "%s", why) end
   return open(text)
 end)
 
@@ -157,25 +160,30 @@ put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special 
 
 -- ---- ids to texts -------------------------------------------------------------------------------
 
-local function bytes_of(ids)
-  if type(ids) == "number" then ids = { ids } end
-  if type(ids) ~= "table" then return ids:cpu():long():flatten():bytes() end
-  local list = {}
-  for i, id in ipairs(ids) do list[i] = string.pack("i8", id) end
-  return table.concat(list)
-end
-
 local function need_integers(op, ids)
   if flame.is_tensor(ids) and not ids.dtype:find("^[iu]%d") then
     fail(op, "ids have dtype %s, need integers", ids.dtype)
   end
 end
 
+--- Ids as a string of i64: a tensor, an integer or a list of them.
+local function bytes_of(op, ids)
+  if flame.is_tensor(ids) then
+    need_integers(op, ids)
+    return ids:cpu():long():flatten():bytes()
+  end
+  local list = {}
+  for i, id in ipairs(type(ids) == "table" and ids or { ids }) do
+    if math.type(id) ~= "integer" then fail(op, "an id must be an integer, got a %s", type(id)) end
+    list[i] = string.pack("i8", id)
+  end
+  return table.concat(list)
+end
+
 --- The text of ids; skip_special leaves out special tokens.
 put(Tokenizer, "Tokenizer:decode(ids: T|int|int[], *, skip_special = true) -> str",
   function(self, ids, skip_special)
-    need_integers("decode", ids)
-    return internal.tok_decode(self.core, bytes_of(ids), skip_special)
+    return internal.tok_decode(self.core, bytes_of("decode", ids), skip_special)
   end)
 
 --- The texts of the rows of ids (rows, length), or of a list of what decode takes.
@@ -185,9 +193,8 @@ put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> 
     if flame.is_tensor(ids) and ids.ndim ~= 2 then
       fail("decode_batch", "ids have %d axes, need 2", ids.ndim)
     end
-    need_integers("decode_batch", ids)
     for i = 1, #ids do
-      list[i] = internal.tok_decode(self.core, bytes_of(ids[i]), skip_special)
+      list[i] = internal.tok_decode(self.core, bytes_of("decode_batch", ids[i]), skip_special)
     end
     return list
   end)
@@ -209,7 +216,7 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   need_integers("put", id)
   ids[#ids + 1] = flame.is_tensor(id) and id:item() or id
   local core = self.tokenizer.core
-  local ok, text = pcall(internal.tok_decode, core, bytes_of(ids), self.skip_special, true)
+  local ok, text = pcall(internal.tok_decode, core, bytes_of("put", ids), self.skip_special, true)
   if not ok then
     ids[#ids] = nil
     error(text, 0)
@@ -218,14 +225,14 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   if open_bytes > 0 or #text <= #self.shown then return "" end
   local new = internal.tok_mend(core, text:sub(#self.shown + 1))
   self.ids = table.move(ids, self.read + 1, #ids, 1, {})
-  self.shown = internal.tok_decode(core, bytes_of(self.ids), self.skip_special, true)
+  self.shown = internal.tok_decode(core, bytes_of("put", self.ids), self.skip_special, true)
   self.read = #self.ids
   return new
 end)
 
 put(TokenStream, "TokenStream:finish() -> str", function(self)
   local core = self.tokenizer.core
-  local text = internal.tok_decode(core, bytes_of(self.ids), self.skip_special, true)
+  local text = internal.tok_decode(core, bytes_of("finish", self.ids), self.skip_special, true)
   local new = internal.tok_mend(core, text:sub(#self.shown + 1))
   self.ids, self.shown, self.read = {}, "", 0
   return new
@@ -280,6 +287,16 @@ local function file_of(model, specials, pattern, prefix)
     :format(table.concat(added, ","), cut, level:format(true, true), model)
 end
 
+--- Special tokens get ids by their place, so each may occur once.
+local function check_specials(op, specials)
+  local seen = {}
+  for i, token in ipairs(specials) do
+    if not utf8.len(token) then fail(op, "special_tokens[%d] is not UTF-8", i) end
+    if seen[token] then fail(op, "special_tokens[%d] is '%s' again", i, token) end
+    seen[token] = true
+  end
+end
+
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
 --- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
 --- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
@@ -289,6 +306,11 @@ declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int =
   function(texts, size, least, specials, pattern, prefix, longest)
     local op, i = "train_bpe", 0
     specials = specials or {}
+    check_specials(op, specials)
+    if pattern and not utf8.len(pattern) then fail(op, "the pattern is not UTF-8") end
+    if longest and longest < 1 then
+      fail(op, "max_token_length is %d, need a positive integer", longest)
+    end
     if size < 256 + #specials then
       fail(op, "vocab_size is %d, need %d or more: 256 bytes and the special tokens", size,
         256 + #specials)
