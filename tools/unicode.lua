@@ -108,9 +108,9 @@ while i <= #from do
 end
 list("uc_lower", "uc_lowers", pairs_of)
 
--- One step of decomposition: the low bits of the code point, and how many parts | compatibility << 7.
--- uc_planes: the first place of each plane. The parts, in UTF-16, are in uc_parts, where those of
--- every 32nd character have their place in uc_places.
+-- One step of decomposition: the low bits of the code point, and how many parts | compatibility
+-- << 7. uc_planes: the first place of each plane. The parts, in UTF-16, are in uc_parts, where
+-- those of every 32nd character have their place in uc_places.
 local heads, kinds, planes, places, parts = {}, {}, { 0 }, {}, {}
 from = {}
 for c in pairs(maps) do from[#from + 1] = c end

@@ -205,7 +205,7 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);
     if (e != FLAME_OK) return e;
-    if (first >= last) continue;                    /* of which nothing is left if that strips too */
+    if (first >= last) continue;                   /* of which nothing is left if that strips too */
     if (!push_id(t, a->id)) return fl_tok_no_memory(t->c);
     from = last;
   }

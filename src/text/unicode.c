@@ -1,6 +1,6 @@
 /*
-** Properties of characters and normal forms. Most text is ASCII, which is answered without a search;
-** the rest are binary searches in runs of equal properties.
+** Properties of characters and normal forms. Most text is ASCII, which is answered without a
+** search; the rest are binary searches in runs of equal properties.
 */
 #include "text/unicode.h"
 #include <string.h>
