@@ -75,7 +75,7 @@ def normalizer(rng):
     return None if count == 0 else one() if count == 1 else n.Sequence([one() for _ in range(count)])
 
 
-def splitter(rng):
+def splitter(rng, norm):
     p = pre_tokenizers
     one = lambda: rng.choice([
         lambda: p.ByteLevel(rng.random() < .5, use_regex=rng.random() < .7),
@@ -88,8 +88,13 @@ def splitter(rng):
     ])()
     count = rng.choice([0, 1, 1, 1, 2, 3])
     found = [one() for _ in range(count)]
-    # a second Metaspace asks where a mark that the first one wrote comes from: nothing we answer
-    while sum(isinstance(f, p.Metaspace) for f in found) > 1: found = [one() for _ in range(count)]
+    # Metaspace asks where a mark that another or a Prepend wrote comes from: nothing we answer
+    def unanswered():
+        spaces = [f for f in found if isinstance(f, p.Metaspace)]
+        first = [f for f in spaces if f.prepend_scheme == "first"]
+        return len(spaces) > 1 or (first and norm is not None and "Prepend" in repr(norm))
+
+    while unanswered(): found = [one() for _ in range(count)]
     return None if count == 0 else found[0] if count == 1 else p.Sequence(found)
 
 
@@ -143,8 +148,8 @@ def model(rng, norm, cut):
                           ignore_merges=rng.random() < .3, **{k: v for k, v in given.items() if v is not None})
     words = ["<unk>"] + fallback + pieces(rng)
     if kind == "unigram":
-        # the ids of Unigram are places
-        return models.Unigram([(w, -rng.random() * 12) for w in dict.fromkeys(words + list("abcde ▁"))], 0, bool(fallback))
+        # the ids of Unigram are places; scores of few digits, for others the library reads one unit off
+        return models.Unigram([(w, round(-rng.random() * 12, 6)) for w in dict.fromkeys(words + list("abcde ▁"))], 0, bool(fallback))
     if kind == "wordpiece":
         words += ["##" + w for w in words[1:]] + list("abcde")
         vocab = {}
@@ -156,7 +161,8 @@ def model(rng, norm, cut):
 
 
 def tokenizer(rng):
-    norm, cut = normalizer(rng), splitter(rng)
+    norm = normalizer(rng)
+    cut = splitter(rng, norm)
     t = Tokenizer(model(rng, norm, cut))
     if norm: t.normalizer = norm
     if cut: t.pre_tokenizer = cut
