@@ -164,6 +164,13 @@ describe("a hostile tokenizer.json", function()
         :gsub('"special":true', '"content":"a c","normalized":true', 1)))
     end, "make more than %d+ bytes of a text")
   end)
+  it("does not match a pattern in exponentially many ways", function()
+    local t = tokenizers.from_string(
+      with('"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a|a)*c"}}'))
+    assert.same({ 1, 1, 1, 4 }, t:encode("aaac", { list = true }))
+    assert.error_matches(function() t:encode(("a"):rep(60)) end,
+      "encode: a pattern of the tokenizer has more than 10003840 ways to match 60 bytes of text")
+  end)
   it("names characters where they are needed", function()
     refused('"pre_tokenizer":{"type":"Metaspace","replacement":"ab"}',
       "\"replacement\" is 'ab', need one character")

@@ -3,8 +3,14 @@
 #include "text/unicode.h"
 #include <string.h>
 
-typedef struct run { fl_regex *r; flame_context *c; const char *text, *end; } run;
-enum { POLL = 1 << 16 };
+/* retries: at one place, for some patterns have exponentially many ways to match a text. */
+typedef struct run {
+  fl_regex *r;
+  flame_context *c;
+  const char *text, *end;
+  int64_t retries;
+} run;
+enum { POLL = 1 << 16, MOST_RETRIES = 10000000, RETRIES_A_BYTE = 64 };
 
 static int has_byte(const uint64_t first[4], const char *p) {
   const unsigned char b = (unsigned char)*p;
@@ -65,6 +71,16 @@ static int stop(run *m) {
   return 1;
 }
 
+/* back, unless there were too many. */
+static int retry(run *m, int64_t base, int32_t *pc, const char **at) {
+  const int64_t most = MOST_RETRIES + RETRIES_A_BYTE * (int64_t)(m->end - m->text);
+  if (++m->retries <= most) return back(m, base, pc, at);
+  FL_FAIL(m->c, FLAME_BAD_ARGUMENT, "encode",
+          "a pattern of the tokenizer has more than %lld ways to match %lld bytes of text",
+          (long long)most, (long long)(m->end - m->text));
+  return -1;
+}
+
 static int match(run *m, int32_t pc, const char *at, const char **last);
 
 /* One instruction: 1 go on, 0 go back, -1 failed. Lookahead nests as groups of the pattern do. */
@@ -98,7 +114,7 @@ static int match(run *m, int32_t pc, const char *at, const char **last) {
   int e = 1;
   while (e > 0 && m->r->code.at[pc].op != FL_RX_MATCH) {
     if (stop(m)) e = -1;
-    else if ((e = step(m, &pc, &at)) == 0) e = back(m, base, &pc, &at);
+    else if ((e = step(m, &pc, &at)) == 0) e = retry(m, base, &pc, &at);
   }
   m->r->stack.n = base;
   *last = at;
@@ -107,10 +123,11 @@ static int match(run *m, int32_t pc, const char *at, const char **last) {
 
 int fl_regex_find(fl_regex *r, flame_context *c, const char *text, const char *end,
                   const char *from, const char **first, const char **last) {
-  run m = { r, c, text, end };
+  run m = { .r = r, .c = c, .text = text, .end = end };
   for (;;) {
     while (from < end && !has_byte(r->first, from)) from++;
     if (from >= end && !r->empty) return 0;
+    m.retries = 0;
     const int e = match(&m, 0, from, last);
     *first = from;
     if (e) return e;
