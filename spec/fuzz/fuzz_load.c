@@ -1,8 +1,8 @@
 /*
 ** Damaged files for the readers that Lua has: flame.load with the metadata of flame.save and lists
-** of files, data.csv, data.text and data.tokens; and tokenizer.json, with texts encoded and decoded. A reader gives a value or an error in its own
-** words: one of Lua (an index of nil, a stack overflow) is a fault, and so is time out of
-** proportion.
+** of files, data.csv, data.text and data.tokens; and tokenizer.json, with texts that are encoded
+** and decoded. A reader gives a value or an error in its own words: one of Lua (an index of nil, a
+** stack overflow) is a fault, and so is time out of proportion.
 */
 #include "fuzz.h"
 #include "io/io.h"
@@ -25,14 +25,14 @@ static const char *const words[] = {
 };
 
 static const char *const tokenizer_words[] = {
-  "{", "}", "[", "]", ",", ":", "\"", "\"\"", "\\u0000", "\\u00e9", "\\ud83d", "\\ud83d\\ude00", "null",
-  "true", "false", "0", "-1", "255", "2147483647", "4294967296", "1e400", "a", "\xE4\xBD\xA0", "\xE4\xBD",
-  "\xF0\x9F\x98", "\xFF", "<0x41>", "##", "\"NFD\"", "\"NFKC\"", "\"Lowercase\"", "\"Strip\"",
-  "\"StripAccents\"", "\"Replace\"", "\"Prepend\"", "\"BertNormalizer\"", "\"Nmt\"", "\"ByteLevel\"",
-  "\"Split\"", "\"Metaspace\"", "\"Digits\"", "\"Punctuation\"", "\"Sequence\"", "\"WordPiece\"",
-  "\"Unigram\"", "\"WordLevel\"", "\"BPE\"", "\"ByteFallback\"", "\"Fuse\"", "\"BPEDecoder\"",
-  "(?i:", "(?=", "(?!", "(", ")", "|", "*", "+", "?", "{2,5}", "[^", "&&", "\\\\p{L}", "\\\\s", "\\\\w", "^",
-  "$", NULL
+  "{", "}", "[", "]", ",", ":", "\"", "\"\"", "\\u0000", "\\u00e9", "\\ud83d", "\\ud83d\\ude00",
+  "null", "true", "false", "0", "-1", "255", "2147483647", "4294967296", "1e400", "a",
+  "\xE4\xBD\xA0", "\xE4\xBD", "\xF0\x9F\x98", "\xFF", "<0x41>", "##", "\"NFD\"", "\"NFKC\"",
+  "\"Lowercase\"", "\"Strip\"", "\"StripAccents\"", "\"Replace\"", "\"Prepend\"",
+  "\"BertNormalizer\"", "\"Nmt\"", "\"ByteLevel\"", "\"Split\"", "\"Metaspace\"", "\"Digits\"",
+  "\"Punctuation\"", "\"Sequence\"", "\"WordPiece\"", "\"Unigram\"", "\"WordLevel\"", "\"BPE\"",
+  "\"ByteFallback\"", "\"Fuse\"", "\"BPEDecoder\"", "(?i:", "(?=", "(?!", "(", ")", "|", "*", "+",
+  "?", "{2,5}", "[^", "&&", "\\\\p{L}", "\\\\s", "\\\\w", "^", "$", NULL
 };
 
 /* Names and valid texts; those of safetensors are headers. */

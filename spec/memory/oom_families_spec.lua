@@ -176,7 +176,9 @@ describe("a failing allocation #oom", function()
     local again = flame.tokenizers.load(file .. ".json")
     os.remove(file .. ".json")
     local stream, out = again:stream(), {}
-    for i, id in ipairs(t:encode("abc abd<s> \u{4F60}", { list = true })) do out[i] = stream:put(id) end
+    for i, id in ipairs(t:encode("abc abd<s> \u{4F60}", { list = true })) do
+      out[i] = stream:put(id)
+    end
     return t:encode_batch({ "abc", "abd abc" }, { pad = 0 }), out, stream:finish()
   end)
   for kind, model in pairs {

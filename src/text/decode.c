@@ -44,16 +44,23 @@ static void byte_level(decoder *d) {
 }
 
 static int hex_of(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f'
-      ? (c | 32) - 'a' + 10 : -1;
+  const char l = (char)(c | 32);
+  return c >= '0' && c <= '9' ? c - '0' : l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
+}
+
+/* The byte that a token <0x00> is, -1: it is another. */
+static int byte_of(fl_span s) {
+  if (s.n != 6 || memcmp(s.at, "<0x", 3) != 0 || s.at[5] != '>') return -1;
+  const int high = hex_of(s.at[3]), low = hex_of(s.at[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 /* Tokens <0x00> that stand together are UTF-8, or a U+FFFD each. */
 static void flush(decoder *d, fl_text *bytes) {
+  fl_text *out = &d->out->text;
   if (bytes->n == 0) return;
-  if (d->raw || fl_utf8_is_valid(bytes->at, bytes->n)) fl_text_add(&d->out->text, bytes->at,
-      bytes->n);
-  else for (size_t i = 0; i < bytes->n; i++) fl_text_add(&d->out->text, "\xEF\xBF\xBD", 3);
+  if (d->raw || fl_utf8_is_valid(bytes->at, bytes->n)) fl_text_add(out, bytes->at, bytes->n);
+  else for (size_t i = 0; i < bytes->n; i++) fl_utf8_add(out, FL_UC_REPLACEMENT);
   bytes->n = 0;
   end_one(d, d->out);
 }
@@ -63,11 +70,9 @@ static void fallback(decoder *d) {
   fl_text_init(&bytes, d->mem);
   for (int64_t i = 0; i < d->in->ends.n; i++) {
     const fl_span s = at(d->in, i);
-    const int is = s.n == 6 && memcmp(s.at, "<0x", 3) == 0 && s.at[5] == '>'
-        && hex_of(s.at[3]) >= 0 &&
-                   hex_of(s.at[4]) >= 0;
-    const char c = is ? (char)(hex_of(s.at[3]) * 16 + hex_of(s.at[4])) : 0;
-    if (is) {
+    const int b = byte_of(s);
+    const char c = (char)b;
+    if (b >= 0) {
       fl_text_add(&bytes, &c, 1);
       continue;
     }
@@ -96,14 +101,14 @@ static void swap_all(fl_text *out, size_t since, const char *from, const char *t
 }
 
 static void wordpiece(decoder *d, const fl_pass *s, fl_span token, int first) {
-  static const char *const clean[][2] = { { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,",
-      "," },
-    { " ' ", "'" }, { " n't", "n't" }, { " 'm", "'m" }, { " do not", " don't" }, { " 's", "'s" },
-    { " 've", "'ve" }, { " 're", "'re" } };
+  static const char *const clean[][2] = {
+    { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,", "," }, { " ' ", "'" }, { " n't", "n't" },
+    { " 'm", "'m" }, { " do not", " don't" }, { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
+  };
   fl_text *out = &d->out->text;
   const size_t since = out->n;
-  const int goes_on = !first && token.n >= s->text.n && memcmp(token.at, s->text.at,
-      s->text.n) == 0;
+  const int goes_on = !first && token.n >= s->text.n &&
+                      memcmp(token.at, s->text.at, s->text.n) == 0;
   const size_t drop = goes_on ? s->text.n : 0;
   if (!first && !goes_on) fl_text_add(out, " ", 1);
   fl_text_add(out, token.at + drop, token.n - drop);
@@ -194,8 +199,8 @@ static flame_status tokens(decoder *d, const int64_t *ids, int64_t n, int skip_s
     int special;
     if (!fl_tokenizer_token(d->t, ids[i], &text, &special))
       return FL_FAIL(d->t->c, FLAME_BAD_ARGUMENT, "decode",
-          "id %lld at position %lld, need a token's: 0 to %lld",
-                     (long long)ids[i], (long long)i + 1, (long long)fl_tokenizer_top(d->t) - 1);
+                     "id %lld at position %lld, need a token's: 0 to %lld", (long long)ids[i],
+                     (long long)i + 1, (long long)fl_tokenizer_top(d->t) - 1);
     if (special && skip_special) continue;
     if (!d->t->decodes && d->in->ends.n) fl_text_add(&d->in->text, " ", 1);
     fl_text_add(&d->in->text, text.at, text.n);
@@ -212,7 +217,10 @@ flame_status fl_tokenizer_decode(fl_tokenizer *t, const int64_t *ids, int64_t n,
   for (int k = 0; k < 2; k++) fl_text_init(&lists[k].text, d.mem);
   flame_status e = tokens(&d, ids, n, skip_special);
   fl_tok_bound(t, d.in->text.n);
-  for (int64_t i = 0; e == FLAME_OK && i < t->decode.n; i++) e = pass(&d, &t->decode.at[i]);
+  for (int64_t i = 0; e == FLAME_OK && i < t->decode.n; i++) {
+    e = pass(&d, &t->decode.at[i]);
+    if (e == FLAME_OK) e = fl_tok_poll(t->c);
+  }
   if (e == FLAME_OK) fl_text_add(out, d.in->text.at, d.in->text.n);
   for (int k = 0; k < 2; k++) {
     fl_text_free(&lists[k].text);

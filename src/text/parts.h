@@ -118,7 +118,6 @@ struct fl_tokenizer {
   flame_context *c;
   char *text;                   /* the file, decoded in place: tokens point in here */
   size_t bytes;
-  fl_text kept;                 /* texts that are not in it */
   fl_passes normalise, cut, decode;
   uint8_t decodes;              /* a decoder is named */
   struct { fl_added *at; int64_t n, cap; } added;

@@ -64,7 +64,8 @@ static void any_byte(uint64_t first[4]) { memset(first, 0xFF, 4 * sizeof *first)
 /* A set becomes an instruction. Takes the set. */
 static int emit_set(parser *p, fl_set *s, part *out) {
   fl_set *to = NULL;
-  if (p->icase ? !fl_set_fold(p->r->mem, s) : !fl_set_tidy(p->r->mem, s)) goto out;
+  fl_set_tidy(s);
+  if (p->icase && !fl_set_fold(p->r->mem, s)) goto out;
   if (!fl_set_finish(p->r->mem, s)) goto out;
   to = FL_PUSH(p->r->mem, &p->r->sets);
 out:
@@ -185,7 +186,8 @@ static int class_body(parser *p, fl_set *s) {
       ok = refuse(p, from, "a class that does not end");
     } else if (closes || comes(p, "&&")) {
       p->at += closes;
-      ok = fl_set_tidy(p->r->mem, s) && (!meets || fl_set_meet(p->r->mem, s, &met));
+      fl_set_tidy(s);
+      ok = !meets || fl_set_meet(p->r->mem, s, &met);
       ok = ok || lost(p);
       if (closes) break;
       fl_set_drop(p->r->mem, &met);

@@ -17,8 +17,7 @@ static int by_first(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-int fl_set_tidy(fl_mem *m, fl_set *s) {
-  (void)m;
+void fl_set_tidy(fl_set *s) {
   int64_t n = 0;
   fl_range *r = s->ranges.at;
   if (s->ranges.n > 1) qsort(r, (size_t)s->ranges.n, sizeof *r, by_first);
@@ -30,7 +29,6 @@ int fl_set_tidy(fl_mem *m, fl_set *s) {
     }
   }
   s->ranges.n = n;
-  return 1;
 }
 
 int fl_set_invert(fl_mem *m, fl_set *s) {
@@ -52,9 +50,10 @@ int fl_set_invert(fl_mem *m, fl_set *s) {
 int fl_set_meet(fl_mem *m, fl_set *s, const fl_set *other) {
   fl_set o = { 0 };
   const int ok = fl_set_add_all(m, &o, other) && fl_set_invert(m, &o) && fl_set_invert(m, s) &&
-                 fl_set_add_all(m, s, &o) && fl_set_tidy(m, s) && fl_set_invert(m, s);
+                 fl_set_add_all(m, s, &o);
   fl_set_drop(m, &o);
-  return ok;
+  fl_set_tidy(s);
+  return ok && fl_set_invert(m, s);
 }
 
 int fl_set_add_all(fl_mem *m, fl_set *s, const fl_set *other) {
@@ -75,18 +74,20 @@ int fl_set_search(const fl_set *s, uint32_t c) {
 
 int fl_set_fold(fl_mem *m, fl_set *s) {
   static const uint32_t others[][2] = { { 's', 0x17F }, { 'k', 0x212A } };
-  if (!fl_set_tidy(m, s)) return 0;
+  fl_set_tidy(s);
   for (int i = 0; i < 2; i++)
     if (fl_set_search(s, others[i][1]) && !fl_set_add(m, s, others[i][0], others[i][0])) return 0;
-  if (!fl_set_tidy(m, s)) return 0;
+  fl_set_tidy(s);
   for (uint32_t c = 'a'; c <= 'z'; c++) {
     const int low = fl_set_search(s, c), high = fl_set_search(s, c - 32);
     if (low == high) continue;
-    if (!fl_set_add(m, s, low ? c - 32 : c, low ? c - 32 : c) || !fl_set_tidy(m, s)) return 0;
+    if (!fl_set_add(m, s, low ? c - 32 : c, low ? c - 32 : c)) return 0;
+    fl_set_tidy(s);
   }
   for (int i = 0; i < 2; i++)
     if (fl_set_search(s, others[i][0]) && !fl_set_add(m, s, others[i][1], others[i][1])) return 0;
-  return fl_set_tidy(m, s);
+  fl_set_tidy(s);
+  return 1;
 }
 
 static int add_runs(fl_mem *m, fl_set *s, uint32_t categories, int script, int words) {
@@ -96,7 +97,8 @@ static int add_runs(fl_mem *m, fl_set *s, uint32_t categories, int script, int w
     const int in = words ? word : script ? its_script == script : (int)(categories >> category & 1);
     if (in && !fl_set_add(m, s, first, last)) return 0;
   }
-  return fl_set_tidy(m, s);
+  fl_set_tidy(s);
+  return 1;
 }
 
 int fl_set_named(fl_mem *m, fl_set *s, const char *name, size_t n) {
@@ -111,7 +113,7 @@ int fl_set_escape(fl_mem *m, fl_set *s, char letter) {
     case 's':
       for (uint32_t c = 0; c <= 0x3000 && ok; c++)
         if (fl_uc_space(c)) ok = fl_set_add(m, s, c, c);
-      ok = ok && fl_set_tidy(m, s);
+      fl_set_tidy(s);
       break;
     case 'd': ok = fl_set_named(m, s, "Nd", 2); break;
     case 'w': ok = add_runs(m, s, 0, 0, 1); break;
@@ -121,9 +123,10 @@ int fl_set_escape(fl_mem *m, fl_set *s, char letter) {
 }
 
 int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not) {
-  return (!not || fl_set_invert(m, s)) && fl_set_add(m, s, 0xB2, 0xB3) &&
-         fl_set_add(m, s, 0xB9, 0xB9) && fl_set_add(m, s, 0xBC, 0xBE) && fl_set_tidy(m, s) &&
-         (!not || fl_set_invert(m, s));
+  const int ok = (!not || fl_set_invert(m, s)) && fl_set_add(m, s, 0xB2, 0xB3) &&
+                 fl_set_add(m, s, 0xB9, 0xB9) && fl_set_add(m, s, 0xBC, 0xBE);
+  fl_set_tidy(s);
+  return ok && (!not || fl_set_invert(m, s));
 }
 
 int fl_set_finish(fl_mem *m, fl_set *s) {

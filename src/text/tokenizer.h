@@ -41,7 +41,7 @@ size_t fl_tok_cut_bytes(fl_span text);
 /* The text with U+FFFD for what is not UTF-8. */
 flame_status fl_tok_mend(flame_context *c, fl_text *out, fl_span text);
 
-/* ---- training of a BPE (train.c, merge.c) ---------------------------------------------------- */
+/* ---- training of a BPE (train.c) ------------------------------------------------------------- */
 typedef struct fl_trainer fl_trainer;
 typedef struct fl_train_how {
   int64_t vocabulary, least;    /* tokens in all; how often a pair must occur to be merged */

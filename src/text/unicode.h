@@ -9,7 +9,6 @@
 
 enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
 /* what fl_uc_is asks: bits of general categories, or one of the properties above them */
-#define FL_UC_LETTER    0x0000003Eu
 #define FL_UC_MARK      0x000001C0u
 #define FL_UC_NUMBER    0x00000E00u
 #define FL_UC_PUNCT     0x0007F000u
