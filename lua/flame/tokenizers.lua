@@ -44,25 +44,10 @@ local function open(text)
     pad = pad }, Tokenizer)
 end
 
-local function read(path)
-  local file, why = io.open(path, "rb")
-  local text
-  if file then
-    text, why = file:read("a")
-    file:close()
-  end
-  return text, why
-end
-
 --- The tokenizer of a file, or of a folder's tokenizer.json.
 declare("load(path: str) -> Tokenizer", function(path)
-  local text, why = read(path)
-  if not text then
-    local inside, no = read(path .. "/tokenizer.json")
-    if inside or not why:find(path, 1, true) then text, why = inside, no end     -- a folder
-  end
-  if not text then fail("load", "%s", why) end
-  return open(text)
+  if internal.io_list(path) then path = path .. "/tokenizer.json" end
+  return open(internal.io_read(path, "load"))
 end)
 
 --- The tokenizer of a text that is a tokenizer.json.
@@ -258,7 +243,7 @@ end)
 
 --- Writes the tokenizer.json.
 put(Tokenizer, "Tokenizer:save(path: str)", function(self, path)
-  internal.tok_save(self.text, path)
+  internal.io_write(path, "save", self.text)
 end)
 
 -- ---- training -----------------------------------------------------------------------------------
@@ -334,4 +319,4 @@ declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int =
     return open(file_of(model, specials, pattern, prefix))
   end)
 
-return tokenizers
+return internal.namespace(tokenizers, "tokenizers")

@@ -3,6 +3,7 @@
 ** live in a userdata with a finaliser, so that no error leaves them open. Ids travel as strings of
 ** i64 in the machine's order, of which Lua makes tensors.
 */
+#include "base/utf8.h"
 #include "lua/binding.h"
 #include "text/tokenizer.h"
 
@@ -138,7 +139,8 @@ static int tok_facts(lua_State *L) {
 
 /* (text) -> how many bytes at its end begin a character and do not end it. */
 static int tok_open_bytes(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)fl_tok_cut_bytes(span_at(L, 1)));
+  const fl_span s = span_at(L, 1);
+  lua_pushinteger(L, (lua_Integer)fl_utf8_cut(s.at, s.n));
   return 1;
 }
 
@@ -148,25 +150,12 @@ static int tok_mend(lua_State *L) {
   box *x = box_of(L);
   const fl_span s = span_at(L, 2);
   const int64_t m = fl_lua_enter(L, b);
-  fl_lua_leave_status(L, b, m, fl_tok_mend(b->c, &x->out, s));
+  flame_status e = FLAME_OK;
+  fl_utf8_mend(&x->out, s.at, s.n);
+  if (x->out.failed) e = FL_FAIL(b->c, FLAME_NO_MEMORY, "decode", "no host memory");
+  fl_lua_leave_status(L, b, m, e);
   lua_pushlstring(L, x->out.at ? x->out.at : "", x->out.n);
   return 1;
-}
-
-/* (text, path): writes a file as a whole. */
-static int tok_save(lua_State *L) {
-  fl_lua *b = self_of(L);
-  const fl_span text = span_at(L, 1);
-  const char *path = luaL_checkstring(L, 2);
-  if (b->c == NULL) fl_lua_raise(L, b);
-  fl_writer o;
-  const int64_t m = fl_lua_enter(L, b);
-  flame_status e = fl_writer_open(&o, b->c, "save", path);
-  if (e == FLAME_OK) e = fl_writer_write(&o, text.at, text.n);
-  if (e == FLAME_OK) e = fl_writer_commit(&o);
-  fl_writer_close(&o);
-  fl_lua_leave_status(L, b, m, e);
-  return 0;
 }
 
 /* (tokenizer, text): counts its words for a training. */
@@ -209,6 +198,6 @@ const fl_lua_reg fl_reg_tokenizer[] = {
   { "tok_open", tok_open, 0 }, { "tok_encode", tok_encode, 0 }, { "tok_decode", tok_decode, 0 },
   { "tok_id", tok_id, 0 }, { "tok_token", tok_token, 0 }, { "tok_facts", tok_facts, 0 },
   { "tok_open_bytes", tok_open_bytes, 0 }, { "tok_mend", tok_mend, 0 },
-  { "tok_feed", tok_feed, 0 }, { "tok_save", tok_save, 0 }, { "tok_train", tok_train, 0 },
+  { "tok_feed", tok_feed, 0 }, { "tok_train", tok_train, 0 },
   { NULL, NULL, 0 }
 };

@@ -185,13 +185,6 @@ static flame_status pass(decoder *d, fl_pass *s) {
   return e != FLAME_OK ? e : d->in->text.failed ? fl_tok_no_memory(d->t->c) : FLAME_OK;
 }
 
-size_t fl_tok_cut_bytes(fl_span text) { return fl_utf8_cut(text.at, text.n); }
-
-flame_status fl_tok_mend(flame_context *c, fl_text *out, fl_span text) {
-  fl_utf8_mend(out, text.at, text.n);
-  return out->failed ? fl_tok_no_memory(c) : FLAME_OK;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 static flame_status tokens(decoder *d, const int64_t *ids, int64_t n, int skip_special) {
   for (int64_t i = 0; i < n; i++) {

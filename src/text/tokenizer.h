@@ -36,11 +36,6 @@ int64_t fl_tokenizer_top(const fl_tokenizer *t);                       /* the la
 const char *fl_tokenizer_model(const fl_tokenizer *t);                 /* "BPE", … */
 int64_t fl_tokenizer_pad(const fl_tokenizer *t);                       /* -1: the file names none */
 
-/* Bytes at the end of a text that begin a character and do not end it. */
-size_t fl_tok_cut_bytes(fl_span text);
-/* The text with U+FFFD for what is not UTF-8. */
-flame_status fl_tok_mend(flame_context *c, fl_text *out, fl_span text);
-
 /* ---- training of a BPE (train.c) ------------------------------------------------------------- */
 typedef struct fl_trainer fl_trainer;
 typedef struct fl_train_how {
