@@ -196,6 +196,7 @@ put(Tokenizer, "Tokenizer:stream(*, skip_special = true) -> TokenStream",
       read = 0 }, TokenStream)
   end)
 
+--- The text that is certain after one more id; "" while a character is incomplete.
 put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   local ids = self.ids
   need_integers("put", id)
@@ -215,6 +216,7 @@ put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   return new
 end)
 
+--- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
 put(TokenStream, "TokenStream:finish() -> str", function(self)
   local core = self.tokenizer.core
   local text = internal.tok_decode(core, bytes_of("finish", self.ids), self.skip_special, true)
