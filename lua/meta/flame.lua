@@ -1809,12 +1809,14 @@ function Schedule:step() end
 ---@return any
 function Sequential:append(module) end
 
+--- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
 ---@return string
 function TokenStream:finish() end
 
 ---@class flame.options.TokenStream:put
 ---@field id? flame.Tensor|integer
 
+--- The text that is certain after one more id; "" while a character is incomplete.
 ---@param id flame.Tensor|integer
 ---@overload fun(options: flame.options.TokenStream:put): string
 ---@return string
