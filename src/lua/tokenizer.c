@@ -96,7 +96,7 @@ static int tok_decode(lua_State *L) {
   const int64_t n = (int64_t)(s.n / 8), m = fl_lua_enter(L, b);
   flame_status e = FLAME_OK;
   int64_t *ids = fl_alloc(&b->c->mem, (size_t)n * 8);
-  if (ids) memcpy(ids, s.at, (size_t)n * 8);
+  if (ids && n) memcpy(ids, s.at, (size_t)n * 8);
   if (ids) e = fl_tokenizer_decode(x->t, ids, n, skip, raw, &x->out);
   else e = FL_FAIL(b->c, FLAME_NO_MEMORY, "decode", "no host memory");
   fl_free(&b->c->mem, ids, ids ? (size_t)n * 8 : 0);

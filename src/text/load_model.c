@@ -33,7 +33,7 @@ static flame_status read_scores(fl_tokenizer *t, const fl_tree_node *vocab) {
     const fl_tree_node *token = k->n == 2 ? fl_tree_first(k, FL_TREE_LIST) : NULL;
     const fl_span text = fl_load_text(token);
     double score;
-    if (!text.at || !number_of(fl_tree_next(token), &score))
+    if (!token || !text.at || !number_of(fl_tree_next(token), &score))
       return fl_load_fail(t, "token %u is not [text, score]", i);
     if (score < m->least) m->least = score;
     if (!fl_vocab_put(&m->vocab, text, (int32_t)i, score)) return fl_tok_no_memory(t->c);
@@ -77,7 +77,7 @@ static flame_status two_parts(fl_tokenizer *t, const fl_tree_node *n, fl_span pa
 
 static flame_status merge(fl_tokenizer *t, const fl_tree_node *n, uint32_t rank) {
   fl_model *m = &t->model;
-  fl_span part[2];
+  fl_span part[2] = { { NULL, 0 }, { NULL, 0 } };
   const fl_token *found[3];
   if (two_parts(t, n, part) != FLAME_OK) return t->c->err.code;
   const size_t drop = m->prefix.n;

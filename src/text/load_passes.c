@@ -85,7 +85,8 @@ static int sextet(char c) {
 static flame_status precompiled(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   (void)to;
   const fl_span map = fl_load_text(fl_tree_get(o, "precompiled_charsmap"));
-  char *out = t->text + (map.at ? map.at - t->text : 0);
+  if (!map.at) return fl_load_fail(t, "'Precompiled' needs \"precompiled_charsmap\", a string");
+  char *out = t->text + (map.at - t->text);
   size_t n = 0;
   uint32_t bits = 0, trie = 0;
   int have = 0;

@@ -358,7 +358,7 @@ static int anchor(parser *p, part *out) {
 static int atom(parser *p, part *out) {
   const char *from = p->at;
   fl_set s = { 0 };
-  uint32_t c;
+  uint32_t c = 0;
   int k;
   *out = (part){ .from = (int32_t)p->r->code.n };
   const int anchored = anchor(p, out);
