@@ -1,6 +1,6 @@
--- Rows of many elements that share what depends on the row alone: a thread of a GPU computes it once
--- for several vectors of a run (cuda/text/text_map.c), and anew where its vectors lie in two rows.
--- Against the formula in Lua's own arithmetic, at places all over the rows.
+-- Rows of many elements that share what depends on the row alone: a thread of a GPU computes it
+-- once for several vectors of a run (cuda/text/text_map.c), and anew where its vectors lie in two
+-- rows. Against the formula in Lua's own arithmetic, at places all over the rows.
 local flame = require "flame"
 
 --- Places of a row of n: its ends, both sides of what a block of a GPU does, and some between.
@@ -35,13 +35,14 @@ describe("rows of many elements", function()
         end
       end)
 
-      it(("take rows of a table and change them by numbers of a row, %d %s"):format(n, dtype), function()
+      it(("take rows of a table, changed by numbers of a row, %d %s"):format(n, dtype), function()
         flame.seed(n)
         local table_ = flame.randn(6, n):to(dtype)
         local at = flame.tensor({ 4, 1, 6, 6, 2, 3, 5 }, { dtype = "i64" })
         local scale, shift = flame.randn(7, 1):to(dtype), flame.randn(7, 1):to(dtype)
         flame.eval(table_, at, scale, shift)
-        local y = table_:index_select(1, at):to("f32") * scale:to("f32"):exp() - shift:to("f32"):tanh()
+        local y = table_:index_select(1, at):to("f32") * scale:to("f32"):exp()
+          - shift:to("f32"):tanh()
         local got, from = y:totable(), table_:to("f32"):totable()
         local by, less = scale:to("f32"):totable(), shift:to("f32"):totable()
         for r, place in ipairs(at:totable()) do
