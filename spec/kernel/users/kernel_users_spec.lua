@@ -11,7 +11,8 @@ local number = 0
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "fields", "fusion", "models", "motion", "groups", "pictures", "chance", "layers",
-    "sums", "grids", "words", "programs" } do
+    "sums", "grids", "words", "programs",
+    "ported" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -21,6 +22,9 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
         end)
+        if file == "ported" then
+          it(case[1] .. " compiles", function() run.compiles(case) end)
+        end
       end
     end
   end)

@@ -243,22 +243,24 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   bind_object(p, name, v, fixed, line);
 }
 
-/* "T (*name)[N]", "T (&name)[N]" with its initialiser: of an array. 0: this is neither. */
+/* "T (*name)[N]", "T (&name)[N]": of an array. 0: this is neither. */
 static int of_array(fl_front *p, const fl_specifiers *s) {
-  const int ref = fl_front_is_at(p, 1, '&');
-  const int is = fl_front_is(p, '(') && (ref || fl_front_is_at(p, 1, '*')) &&
-                 fl_front_is_at(p, 3, ')') && fl_front_is_at(p, 4, '[');
-  if (!is || !s->type || s->is_auto || s->is_typedef || s->is_shared) return 0;
-  p->at += 2;
   const int32_t line = fl_front_tok(p)->line;
-  const char *name = fl_front_name(p);
-  fl_front_need(p, ')');
-  const fl_ctype *t = fl_decl_arrays(p, s->type);
-  if (!t || p->failed) return 1;
+  const char *name;
+  int ref;
+  const fl_ctype *t = s->is_auto || s->is_shared ? NULL : fl_decl_of_array(p, s->type, &ref, &name);
+  if (!t) return p->failed;
+  if (!name) fl_refuse(p, line, "a name expected");
+  if (p->failed) return 1;
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = fl_ctype_pointer(p->a, t, s->is_const);
+    return 1;
+  }
   if (ref) { declare_reference(p, t, 0, s->is_const, 1, name, line); return 1; }
-  fl_front_need(p, '=');
-  fl_cvalue v = fl_parse_assign(p);
-  if (!p->failed) declare_pointer(p, t, s->is_const, name, &v, line);
+  const int set = fl_front_take(p, '=');
+  fl_cvalue v = set ? fl_parse_assign(p) : fl_val_none();
+  if (!p->failed) declare_pointer(p, t, s->is_const, name, set ? &v : NULL, line);
   return 1;
 }
 

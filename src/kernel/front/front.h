@@ -276,6 +276,12 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* '*' and qualifiers behind the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+/* Of a parameter of that type, behind its name, with its sizes: an array is a pointer to its
+** elements. */
+const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
+/* "(*name)[N]", "(&name)[N]" of elements t at the tokens, taken: the array, *ref: 1 for the second.
+** *name NULL: it has none. NULL: this is neither, nothing taken; or refused. */
+const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const char **name);
 /* 0: types in it are nested too deep, refused */
 int fl_decl_depth(fl_front *p, const fl_ctype *t);
 const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */

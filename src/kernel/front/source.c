@@ -52,8 +52,9 @@ static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t 
   const fl_ktok *name = NULL, *type = NULL;
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (t->kind == FL_TOK_PUNCT && (t->punct == '=' || t->punct == '[')) break;
-    if (t->kind == FL_TOK_PUNCT && t->punct == '*') out->is_pointer = 1;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '=') break;
+    if (t->kind == FL_TOK_PUNCT && (t->punct == '*' || t->punct == '[')) out->is_pointer = 1;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '[') break;
     if (fl_ktok_is(t, "const")) out->is_const = 1;
     if (t->kind == FL_TOK_NAME) {
       if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
@@ -81,7 +82,7 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   out->type_name = type_name(p, t);
   out->is_struct = of->kind == FL_C_STRUCT && !of->s->width;
   out->type = (uint8_t)fl_ctype_element(of, &n);
-  out->width = (uint8_t)(out->type == FL_KT_VOID || n > 255 ? 1 : n);
+  out->width = (int32_t)(out->type == FL_KT_VOID ? 1 : n);
   out->size = fl_ctype_size(t);
   out->align = fl_ctype_align(t);
   out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
@@ -93,24 +94,25 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   }
 }
 
+/* The type behind the specifiers, with its name; an array is a pointer to its elements. */
+static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
+                                      int *ref) {
+  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
+  if (of) return fl_ctype_pointer(p->a, of, s->is_const);
+  if (p->failed) return NULL;
+  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
+  return *ref ? t : fl_decl_decayed(p, t, s->is_const);
+}
+
 static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   const int64_t from = p->at;
-  int ref;
+  int ref = 0;
+  const char *name = NULL;
   out->line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
-  const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  const fl_ctype *t = s.type ? parameter_type(p, &s, &name, &ref) : NULL;
   if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
   if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
-  const char *name = p->failed                              ? NULL
-                     : fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p)
-                                                            : "unnamed";
-  if (t && fl_front_is(p, '[')) {
-    const fl_ctype *a = NULL;
-    fl_front_skip(p);
-    if (!fl_front_is(p, '[')) a = fl_ctype_pointer(p->a, t, s.is_const);
-    else fl_refuse(p, out->line, "pointers to arrays are outside the language");
-    t = a;
-  }
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
   if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
     fl_refuse(p, out->line, "pointers to pointers are outside the language");
@@ -120,7 +122,7 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
     fl_refuse(p, out->line, "a parameter that is not understood");
   if (p->a->failed) return NULL;
   if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
-  out->name = name;
+  out->name = name ? name : "unnamed";
   describe_parameter(p, out, t);
   return t;
 }

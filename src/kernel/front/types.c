@@ -244,7 +244,14 @@ const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
       const char *of = t->of->kind == FL_C_POINTER ? "pointer" : fl_ctype_text(a, t->of);
       return fl_karena_printf(a, "%s%s *", t->const_of ? "const " : "", of ? of : "?");
     }
-    case FL_C_ARRAY: return "array";
+    case FL_C_ARRAY: {
+      const fl_ctype *e = t;
+      const char *sizes = "";
+      for (; e->kind == FL_C_ARRAY && sizes; e = e->of)
+        sizes = fl_karena_printf(a, "%s[%lld]", sizes, (long long)e->count);
+      const char *of = fl_ctype_text(a, e);
+      return fl_karena_printf(a, "%s%s", of ? of : "?", sizes ? sizes : "[]");
+    }
     default: return "void";
   }
 }

@@ -464,11 +464,17 @@ static fl_cvalue c_cast(fl_front *p) {
 
 /* "(type)" and not "(type(x) + 1)". */
 static int cast_starts(fl_front *p) {
-  int k = 1;
+  int k = 1, angle;
   if (!fl_decl_starts(p, k)) return 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') ||
-         fl_front_is_at(p, k, FL_PU_SCOPE))
+         fl_front_is_at(p, k, FL_PU_SCOPE)) {
     k++;
+    if (fl_front_is_at(p, k, '<') && (angle = fl_template_angle(p, k)) > 0) k += angle;
+  }
+  if (fl_front_is_at(p, k, '(') && fl_front_is_at(p, k + 1, '*')) {      /* "T (*)[N]" */
+    for (k += 2; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++) continue;
+    return fl_front_is_at(p, k, ')') && fl_front_is_at(p, k + 1, '[');
+  }
   return fl_front_is_at(p, k, ')');
 }
 

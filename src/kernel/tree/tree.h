@@ -233,7 +233,7 @@ typedef struct fl_kparam {
   uint8_t known;             /* 0: a type that we cannot read (then the body is refused too) */
   uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
                              ** structs with mixed leaves and for void* */
-  uint8_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
+  int32_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
