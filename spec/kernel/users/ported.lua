@@ -8,7 +8,7 @@ local function each(n, f)
 end
 
 return {
-  { "parameters that are arrays of arrays", [[
+  { "parameters that are arrays of arrays", [=[
 __device__ float corner(const float (*m)[3], int i) { return m[i][0] * m[i][2]; }
 __global__ void rows(const float a[4][2][3], const float (*__restrict__ b)[3], float c[][3],
                      float (*d)[2]) {
@@ -20,7 +20,7 @@ __global__ void rows(const float a[4][2][3], const float (*__restrict__ b)[3], f
   ++row;
   d[i][1] = (*row)[1] * b[i][1];
   d[i][0] = (float)(sizeof(*d) / sizeof(float));
-}]], block = { 4 }, grid = { 1 }, shape = { 12 },
+}]=], block = { 4 }, grid = { 1 }, shape = { 12 },
     args = function(t) return { t.f { 4, 2, 3 }, t.f { 12 } } end,
     want = function(a, b)
       local c, d = {}, each(12, function() return 0 end)
@@ -33,7 +33,7 @@ __global__ void rows(const float a[4][2][3], const float (*__restrict__ b)[3], f
       return c, d
     end },
 
-  { "memory cast to rows, vectors in arrays", [[
+  { "memory cast to rows, vectors in arrays", [=[
 typedef float mat[2][2];
 __device__ void turn(mat m, float v) { m[0][1] = v * m[0][0]; m[1][0] = v - m[1][1]; }
 __global__ void cast_rows(const float4 (*p)[2], const float *x, float *y, int n) {
@@ -45,7 +45,7 @@ __global__ void cast_rows(const float4 (*p)[2], const float *x, float *y, int n)
   turn(m, p[i][0].y * p[i][1].w);
   y2[i][0] = m[0][1] * m[1][0];
   y2[i][1] = (*(const float (*)[2])(x + 2 * i))[0] * p[0][i & 1].x;
-}]], block = { 4 }, grid = { 1 }, shape = { 8 },
+}]=], block = { 4 }, grid = { 1 }, shape = { 8 },
     args = function(t) return { t.f { 4, 2, 4 }, t.f { 8 }, 4 } end,
     want = function(p, x)
       local y = {}
@@ -57,12 +57,12 @@ __global__ void cast_rows(const float4 (*p)[2], const float *x, float *y, int n)
       return y
     end },
 
-  { "planes of a box, more elements than a byte counts", [[
+  { "planes of a box, more elements than a byte counts", [=[
 __global__ void planes(const float u[2][16][18], float v[][16][18]) {
   const int x = threadIdx.x, y = blockIdx.x, z = blockIdx.y;
   if (x < 1 || x > 16 || y < 1 || y > 14) return;
   v[z][y][x] = u[z][y][x] * (u[1 - z][y - 1][x] - u[z][y][x + 1]);
-}]], block = { 18 }, grid = { 16, 2 }, order = 1,
+}]=], block = { 18 }, grid = { 16, 2 }, order = 1,
     args = function(t) return { t.f { 2, 16, 18 } } end,
     want = function(u)
       return each(576, function(e)
@@ -70,5 +70,158 @@ __global__ void planes(const float u[2][16][18], float v[][16][18]) {
         if x < 1 or x > 16 or y < 1 or y > 14 then return 0 end
         return u[e] * (u[288 * (1 - z) + 18 * (y - 1) + x] - u[e + 1])
       end)
+    end },
+
+  { "words of 16 bytes over halves, computed on as floats", [=[
+__device__ int4 load16(const __half *p) { return *reinterpret_cast<const int4 *>(p); }
+__global__ void scale8(const __half *x, const float *w, __half *y, float *norm, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float4 raw = ((const float4 *)x)[i];
+  const __half2 *pairs = (const __half2 *)&raw;
+  float sum = 0.f, v[8];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    float2 f = __half22float2(pairs[k]);
+    v[2 * k] = f.x * w[2 * k];
+    v[2 * k + 1] = f.y * w[2 * k + 1];
+    sum += f.x * f.x + f.y * f.y;
+  }
+  int4 out = make_int4(0, 0, 0, 0), again = load16(x + 8 * i);
+  __half *h = reinterpret_cast<__half *>(&out);
+  for (int k = 0; k < 8; ++k) h[k] = __float2half(v[k]) + ((__half *)&again)[7 - k];
+  *reinterpret_cast<int4 *>(y + 8 * i) = out;
+  norm[i] = sum;
+}]=], block = { 4 }, grid = { 1 }, shape = { 32 }, single = true, tol = 2e-3,
+    args = function(t)
+      local x = t.f { 32 }
+      return { x:to("f16"), t.f { 8 }, 4 }
+    end,
+    want = function(x, w)
+      local y, norm = {}, each(32, function() return 0 end)
+      for i = 0, 31 do
+        y[i] = x[i] * w[i % 8] + x[i - i % 8 + 7 - i % 8]
+        norm[i // 8] = norm[i // 8] + x[i] ^ 2
+      end
+      return y, norm
+    end },
+
+  { "rows copied as int4, through registers and shared memory", [=[
+__global__ void by_words(const float *x, float *y, float *z, int n) {
+  constexpr int V = sizeof(int4) / sizeof(float), W = sizeof(uint2);
+  __shared__ int4 tile[16];
+  const int t = threadIdx.x, words = n / V;
+  for (int w = t; w < words; w += 8) tile[w] = ((const int4 *)x)[w];
+  __syncthreads();
+  for (int w = t; w < words; w += 8) {
+    int4 v = tile[w];
+    float *f = (float *)&v;
+    for (int k = 0; k < V; ++k) f[k] *= ((float *)tile)[(V * w + k + 16) % n];
+    *(int4 *)(y + V * w) = v;
+  }
+  for (int w = t; w < n * (int)sizeof(float) / W; w += 8) {
+    uint2 half = *(const uint2 *)((const char *)x + W * w);
+    if (w % 8) reinterpret_cast<uint2 *>(z)[w] = half;
+    else ((long long *)z)[w] = ((const long long *)x)[w];
+  }
+}]=], block = { 8 }, grid = { 1 }, shape = { 32 },
+    args = function(t) return { t.f { 32 }, 32 } end,
+    want = function(x)
+      return each(32, function(i) return x[i] * x[(i + 16) % 32] end), x
+    end },
+
+  { "four bytes at a time, with a scale for each group", [=[
+__global__ void dequantise(const unsigned char *q, const signed char *zero, const float *scale,
+                           float *y, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (4 * i >= n) return;
+  const unsigned packed = *(const unsigned *)(q + 4 * i);
+  const char4 z = reinterpret_cast<const char4 *>(zero)[i / 2];
+  const unsigned short low = ((const unsigned short *)q)[2 * i];
+  float4 v;
+  v.x = scale[i / 2] * ((int)(packed & 0xff) - z.x);
+  v.y = scale[i / 2] * ((int)(packed >> 8 & 0xff) - z.y);
+  v.z = scale[i / 2] * ((int)(packed >> 16 & 0xff) - z.z) + 0.01f * low;
+  v.w = scale[i / 2] * ((int)(packed >> 24) - z.w) * scale[i];
+  ((float4 *)y)[i] = v;
+}]=], block = { 4 }, grid = { 1 }, shape = { 16 },
+    args = function(t)
+      local q, z = {}, {}
+      for i = 1, 16 do q[i], z[i] = (i * 37 + 11) % 256, (i * 29) % 200 - 100 end
+      return { t.tensor(q, "u8"), t.tensor(z, "i8"), t.f { 4 }, 16 }
+    end,
+    want = function(q, z, s)
+      return each(16, function(e)
+        local i, k = e // 4, e % 4
+        local v = s[i // 2] * (q[e] - z[4 * (i // 2) + k])
+        if k == 2 then v = v + 0.01 * (q[4 * i] + 256 * q[4 * i + 1]) end
+        return k == 3 and v * s[i] or v
+      end)
+    end },
+
+  { "halves packed into words in registers", [=[
+__device__ unsigned pack2(float a, float b) {
+  __half2 h = __floats2half2_rn(a, b);
+  return *reinterpret_cast<unsigned *>(&h);
+}
+__global__ void pack8(const float *x, __half *y, int n) {
+  const int i = threadIdx.x;
+  const float *p = x + 8 * i;
+  uint4 o;
+  o.x = pack2(p[0] * p[1], p[1]);
+  o.y = pack2(p[2], p[3] * p[3]);
+  unsigned z = pack2(p[4], p[5]);
+  o.z = z;
+  o.w = i < 2 ? pack2(p[6], p[7]) : 0u;
+  *(uint4 *)&y[8 * i] = o;
+}]=], block = { 4 }, grid = { 1 }, shape = { 32 }, single = true, tol = 2e-3,
+    args = function(t) return { t.f { 32 }, 32 } end,
+    want = function(x)
+      return each(32, function(e)
+        local k = e % 8
+        if k > 5 and e > 15 then return 0 end
+        return k == 0 and x[e] * x[e + 1] or k == 3 and x[e] * x[e] or x[e]
+      end)
+    end },
+
+  { "vectors of a template, loaded as one", [=[
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+template <typename T, int N> __device__ void load(T (&to)[N], const T *from) {
+  using V = Pack<T, N>;
+  *(V *)&to = *reinterpret_cast<const V *>(from);
+}
+__global__ void squares(const float *x, float *y, int n) {
+  float v[2], w[4];
+  const int i = threadIdx.x;
+  load(v, x + 2 * i);
+  load(w, x + 4 * (i / 2));
+  Pack<float, 2> r;
+  r.at[0] = v[0] * w[1];
+  r.at[1] = v[1] * w[3] + w[0];
+  ((Pack<float, 2> *)y)[i] = r;
+}]=], block = { 8 }, grid = { 1 }, shape = { 16 },
+    args = function(t) return { t.f { 16 }, 16 } end,
+    want = function(x)
+      return each(16, function(e)
+        local w = 4 * (e // 4)
+        return e % 2 == 0 and x[e] * x[w + 1] or x[e] * x[w + 3] + x[w]
+      end)
+    end },
+
+  { "shared bytes cut into reals and integers", [=[
+__global__ void cut(const float *x, const int *at, float *y, int n) {
+  __shared__ __align__(16) unsigned char room[8 * sizeof(float) + 8 * sizeof(int)];
+  float *values = reinterpret_cast<float *>(room);
+  int *places = (int *)(room + 8 * sizeof(float));
+  const int t = threadIdx.x;
+  values[t] = x[t] * x[t];
+  places[t] = at[t];
+  __syncthreads();
+  y[t] = values[places[t]] * x[t];
+}]=], block = { 8 }, grid = { 1 }, shape = { 8 },
+    refuses = "the bits of a real number",
+    args = function(t) return { t.f { 8 }, t.i { 3, 0, 7, 7, 1, 2, 5, 4 }, 8 } end,
+    want = function(x, at)
+      return each(8, function(i) return x[at[i]] ^ 2 * x[i] end)
     end },
 }

@@ -38,14 +38,15 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
                            const char *name, int32_t line) {
   p->f->uses_shared = 1;
   if (!s->is_extern) {
-    const int64_t align = fl_ctype_align(t),
-                  at = (p->shared_at + align - 1) / align * align;
     fl_cvalue v;
     /* pointers to it may turn */
     const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
     if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
-    for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
-      p->f->vars[v.var + i].offset = at;
+    if (p->failed) return;
+    const int own = v.linear ? fl_kt_size(p->f->vars[v.var].type) : 1;
+    const int64_t align = fl_ctype_align(t) > own ? fl_ctype_align(t) : own,
+                  at = (p->shared_at + align - 1) / align * align;
+    for (int i = 0; i < (v.linear ? 1 : fl_ctype_leaves(t)); i++) p->f->vars[v.var + i].offset = at;
     p->shared_at = at + fl_ctype_size(t);
     if (fl_front_is(p, '=') || fl_front_is(p, '{'))
       fl_refuse(p, line, "shared memory cannot be initialised");

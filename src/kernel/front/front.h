@@ -32,6 +32,7 @@ typedef struct fl_cvalue {
   uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to;
                              ** to read it gives 'e' or 'parts', what it held; NULL: it may not be
                              ** read */
+  uint8_t unit;              /* LINEAR: bytes that idx counts, 0: those of an element (view.c) */
   uint8_t member;            /* not LINEAR: a member of an element, what lies behind
                              ** it is in another variable */
   int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
@@ -176,6 +177,8 @@ enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
 enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
+typedef struct fl_kstored fl_kstored;
+
 typedef struct fl_front {
   fl_karena *a;
   fl_ksource *src;
@@ -208,6 +211,8 @@ typedef struct fl_front {
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + which element names of packs stand for; 0: none */
+  fl_kstored *stored;        /* objects of other elements than they are declared with (view.c) */
+  int restored, as_declared; /* the body is to be read again with them; they are asked no more */
   int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
@@ -433,13 +438,34 @@ fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
-int fl_val_views(int to, int from);                 /* may memory of type 'from' be seen as 'to'? */
 /* Of an atomic; *type is what the pointer says. */
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unless constant */
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
+
+/* ---- view.c: memory seen as numbers of another type ------------------------------------------- */
+
+/* Elements that the object declared at the tokens is made of; VOID: its own. */
+int fl_view_stored(const fl_front *p, const char *name);
+/* Variables from 'var' on are an object of type t that is declared at the tokens. */
+void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
+fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
+/* The object of 'var' should have elements of type 'want'; leaf: it is a variable per leaf. 1: it
+** will, when the body is read again. */
+int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
+/* What v.idx counts: in a t, in 'bytes'. */
+int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
+int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
+void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* they count the same */
+void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* so that scalars of 'to' count */
+fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
+fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
+void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
+/* An object copied whole: 1: it is, by its elements. 0: it has other ones, or is of its own type. */
+int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
+fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 

@@ -459,6 +459,7 @@ static void read_once(fl_front *p, pending *k) {
   if (!p->failed && !p->a->failed) finish_body(p, f);
   fl_front_check(p, NULL);
   if (p->failed) refuse_body(p, f);
+  for (int32_t i = 0; i < f->n_vars; i++) f->vars[i].note = NULL;
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
   for (int64_t i = 0; i < scope; i++)
     for (fl_kdevice *d = p->syms.at[i].device; d; d = d->next) d->busy = 0;
@@ -468,21 +469,40 @@ static void read_once(fl_front *p, pending *k) {
   p->globals = p->frame = 0;
 }
 
-/* Again with pointers to one or another array, and to structs of numbers,
-** where it fails for want of them. */
+static void read_again(fl_front *p, pending *k, const fl_kfunc *before) {
+  for (int64_t i = 0; i < p->syms.n; i++)
+    if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
+  *k->f = *before;
+  k->f->names = NULL;
+  k->f->n_names = k->f->cap_names = 0;
+  for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
+  p->restored = 0;
+  read_once(p, k);
+}
+
+enum { MOST_READINGS = 16 };
+
+/* Again with objects of other elements (view.c) where there are such, as declared if that ends in
+** nothing; with pointers to one or another array, and to structs of numbers, where it fails for
+** want of them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
-  p->turning = p->turn_wanted = 0;
+  int left = MOST_READINGS, good = 0;
+  p->turning = p->turn_wanted = p->restored = p->as_declared = 0;
+  p->stored = NULL;
   read_once(p, k);
-  while (p->turn_wanted > p->turning && !k->f->has_body && !p->a->failed) {
-    for (int64_t i = 0; i < p->syms.n; i++)
-      if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
-    *k->f = before;
-    k->f->names = NULL;
-    k->f->n_names = k->f->cap_names = 0;
-    for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
-    p->turning = p->turn_wanted;
-    read_once(p, k);
+  for (;;) {
+    const int other = p->restored && left-- > 0;
+    const int turns = p->turn_wanted > p->turning && !k->f->has_body;
+    if (p->a->failed || !(other || turns)) break;
+    good |= k->f->has_body;
+    if (!other) p->turning = p->turn_wanted;
+    read_again(p, k, &before);
+  }
+  if (good && !k->f->has_body && !p->a->failed) {
+    p->stored = NULL;
+    p->as_declared = 1;
+    read_again(p, k, &before);
   }
   p->turning = 0;
 }

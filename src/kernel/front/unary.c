@@ -43,15 +43,23 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
-  const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
+  const int size = want > FL_KT_BOOL && var->type > FL_KT_BOOL && !fl_turn_of(p, v.var)
+                   ? fl_kt_size(want) : 0,
+            views = size && size == fl_kt_size(var->type);
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
-  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views && !v.member)
+  if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member &&
+      (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
     v.linear = 1;                                         /* elements of one array, counted alike */
-  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
+  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
-  else if (!views || (!v.linear && to->kind != FL_C_SCALAR))
+  } else if (v.linear && (size || var->type == want)) {
+    if (size) fl_view_note(p, v.var, want, 0);
+    fl_view_as(p, &v, to);
+  } else if (!views || to->kind != FL_C_SCALAR) {
+    if (size) fl_view_note(p, v.var, want, 1);
     fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
               fl_ctype_text(p->a, to));
+  }
   v.type = to;
   return v;
 }
