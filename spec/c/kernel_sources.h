@@ -162,7 +162,6 @@ static const bad_source bad[] = {
     "__device__ int g(int n); __device__ int f(int n) { return g(n); } __device__ int g(int n) { return f(n); }\n__global__ void k(int *x) { x[0] = f(3); }\n" },
   { 2, "function pointers",
     "__device__ float f(float x) { return x; }\n__global__ void k(float *x) { float (*g)(float) = f; x[0] = g(1); }\n" },
-  { 2, "volatile", "__global__ void k(float *x) {\n  volatile float *v = x; v[0] = 1;\n}\n" },
   { 2, "clock", "__global__ void k(long long *x) {\n  x[0] = clock64();\n}\n" },
   { 1, "textures",
     "__global__ void k(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }\n" },

@@ -564,7 +564,6 @@ describe("no gradient but a message with kernel, line and reason:", function()
       "  S<float> s;\n  y[i] = x[i];", "template <class... T> struct S {};\n" },
     { "mutable lambdas", 2, "mutable lambdas",
       "  auto f = [=](float v) mutable { return v; };\n  y[i] = f(x[i]);" },
-    { "volatile", 2, "volatile", "  volatile float *v = y;\n  v[i] = x[i];" },
     { "the clock", 2, "clock", "  y[i] = x[i] * clock64();" },
     { "parts of numbers in memory", 3, "a part of an element of 'y' is written",
       "  char *p = (char *)y;\n  p[i] = (char)x[i];" },

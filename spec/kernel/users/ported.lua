@@ -224,4 +224,64 @@ __global__ void cut(const float *x, const int *at, float *y, int n) {
     want = function(x, at)
       return each(8, function(i) return x[at[i]] ^ 2 * x[i] end)
     end },
+
+  { "a scan of a warp in volatile memory, then of the warps", [=[
+__device__ float scan_warp(volatile float *s, float v, int lane) {
+  s[lane] = 0.f;
+  s += 32;
+  s[lane] = v;
+  for (int d = 1; d < 32; d *= 2) s[lane] = s[lane] + s[lane - d];
+  return s[lane];
+}
+__global__ void scan(const float *x, float *y, int n) {
+  __shared__ volatile float room[2][64];
+  __shared__ float sums[2];
+  const int t = threadIdx.x, w = t / 32;
+  const float mine = t < n ? x[t] * x[t] : 0.f;
+  const float all = scan_warp(&room[w][0], mine, t % 32);
+  if (t % 32 == 31) sums[w] = all;
+  __syncthreads();
+  if (t < n) y[t] = (w ? all + sums[0] : all) * x[t];
+}]=], block = { 64 }, grid = { 1 }, order = 1, args = function(t) return { t.f { 50 }, 50 } end,
+    want = function(x)
+      local sum = 0
+      return each(50, function(i)
+        sum = sum + x[i] ^ 2
+        return sum * x[i]
+      end)
+    end },
+
+  { "volatile memory of fewer threads than a warp, in halves", [=[
+template <int N> __device__ void fold(volatile float *s, const int t) {
+  if (N >= 16) { if (t < 8) s[t] = s[t] * s[t + 8]; }
+  if (t < 4) {
+    s[t] += s[t + 4];
+    float m = s[t + 2];
+    s[t] = fmaxf(s[t], m);
+    s[t] -= 2.f * s[t + 1];
+  }
+}
+__global__ void fold16(const float *x, float *y, volatile int *seen, int n) {
+  extern __shared__ volatile float s[];
+  const int t = threadIdx.x;
+  s[t] = x[blockIdx.x * 16 + t];
+  fold<16>(s, t);
+  if (t == 0) { y[blockIdx.x] = s[0]; seen[blockIdx.x] = t + 1; }
+}]=], block = { 16 }, grid = { 3 }, shape = { 3 }, shared = 16 * 4,
+    args = function(t) return { t.f { 48 }, 48 } end,
+    want = function(x)
+      local y = each(3, function(b)
+        local s = each(16, function(i) return x[16 * b + i] end)
+        for i = 0, 7 do s[i] = s[i] * s[i + 8] end
+        local function step(f)
+          local new = each(4, f)
+          for i = 0, 3 do s[i] = new[i] end
+        end
+        step(function(i) return s[i] + s[i + 4] end)
+        step(function(i) return math.max(s[i], s[i + 2]) end)
+        step(function(i) return s[i] - 2 * s[i + 1] end)
+        return s[0]
+      end)
+      return y, { [0] = 1, 1, 1 }
+    end },
 }

@@ -221,6 +221,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     else fl_refuse(p, t->line, "a type is needed");
   }
   if (p->failed) s.type = NULL;
+  if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }
 
@@ -243,7 +244,8 @@ static int is_function_pointer(fl_front *p) {
 
 static int pointer_qualifier(fl_front *p) {
   return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
-         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict");
+         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict") ||
+         fl_front_word(p, "volatile");
 }
 
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
@@ -259,15 +261,10 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       *ref = 1;
     } else if (fl_front_take(p, FL_PU_LAND)) {             /* of a variable, or a copy of a value */
       *ref = 2;
-    } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
-      fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
     } else if (!pointer_qualifier(p)) {
       break;
     }
   }
-  if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
-    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; "
-              "__syncwarp() or a barrier orders what threads write");
   if (is_function_pointer(p))
     fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
   return p->failed ? NULL : t;

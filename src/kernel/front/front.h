@@ -445,7 +445,7 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unle
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
 
-/* ---- view.c: memory seen as numbers of another type ------------------------------------------- */
+/* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 
 /* Elements that the object declared at the tokens is made of; VOID: its own. */
 int fl_view_stored(const fl_front *p, const char *name);
@@ -459,11 +459,11 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
 int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
 void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* they count the same */
-void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* so that scalars of 'to' count */
+void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* scalars of it count */
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* An object copied whole: 1: it is, by its elements. 0: it has other ones, or is of its own type. */
+/* An object copied whole: 1: it is, by its elements. 0: it has others, or is of its own type. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 
@@ -544,5 +544,6 @@ void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
+void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the threads of a warp in step */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */
 #endif

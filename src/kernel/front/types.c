@@ -36,6 +36,15 @@ fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count) {
   return t;
 }
 
+const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t) {
+  if (t->is_volatile || (t->kind != FL_C_SCALAR && t->kind != FL_C_STRUCT)) return t;
+  fl_ctype *v = fl_karena_new(a, sizeof *v);
+  if (!v) return NULL;
+  *v = *t;
+  v->is_volatile = 1;
+  return v;
+}
+
 /* ---- layout ------------------------------------------------------------------------------- */
 
 int64_t fl_ctype_size(const fl_ctype *t) {

@@ -29,7 +29,10 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
   if (p->failed || v.null) return v;
   v.sym = 0;
   v.is_const |= (uint8_t)const_of;
-  if (fl_ctype_same(v.type, to)) return v;
+  if (fl_ctype_same(v.type, to)) {
+    v.type = to;
+    return v;
+  }
   if (fl_member_derives(v.type, to)) {
     v.kind = FL_V_PLACE;
     v = fl_member_as(p, v, to, line);

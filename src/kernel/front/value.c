@@ -153,7 +153,8 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
     return fl_val_none();
   }
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
-  v.type = f->type;
+  v.type = v.type->is_volatile ? fl_ctype_volatile(p->a, f->type) : f->type;
+  if (p->a->failed) return fl_val_none();
   if (v.torn && v.parts) v.kind = FL_V_PARTS;
   if (v.kind == FL_V_PARTS) {
     assert(v.parts);
@@ -279,8 +280,27 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   return !p->failed;
 }
 
+/* Volatile memory of a block: the threads of a warp that go in step have read what they read before
+** any of them stores, and see it stored. */
+static fl_kexpr *in_step(fl_front *p, fl_cvalue *to, fl_kexpr *e, int32_t line) {
+  to->idx = fl_val_stable(p, to->idx);
+  e = fl_val_stable(p, e);
+  fl_emit_here(p, line);
+  return e;
+}
+
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line) {
   if (!writable(p, to, line) || !e) return;
+  const int kind = p->f->vars[to.var].kind,
+            step = to.type->is_volatile && (kind == FL_KV_SHARED || fl_turn_of(p, to.var));
+  if (step) {
+    if (accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
+    e = in_step(p, &to, fl_val_convert(p, e, to.type->scalar), line);
+    to.type = fl_ctype_scalar(to.type->scalar);
+    fl_val_store(p, to, e, 0, line);
+    fl_emit_here(p, line);
+    return;
+  }
   const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
   if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
   if (seen || !accumulate) e = fl_val_convert(p, e, to.type->scalar);

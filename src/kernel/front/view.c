@@ -1,13 +1,13 @@
 /*
-** Memory seen as numbers of another type: "*(int4 *)x" over halves, "(half *)&v" of an int4. A place
-** that is LINEAR has a variable of one type; its scalars are put together from elements of that, or
-** are parts of one. A number that is put together and taken apart again is what it was made of, so
-** that what is copied through a wider type keeps its gradient.
+** Memory seen as numbers of another type: "*(int4 *)x" over halves, "(half *)&v" of an int4. A
+** place that is LINEAR has a variable of one type; its scalars are put together from elements of
+** that, or are parts of one. A number that is put together and taken apart again is what it was
+** made of, so that what is copied through a wider type keeps its gradient.
 **
 ** An object has the elements that its text wants to see in it: when a body is read, what another
 ** type is looked at through is noted (fl_view_note), and the body is read again with such objects
-** as arrays of that type. What is known so is kept by the place in the text and the name. Elements
-** that are real must hold real numbers: where bits are put into them, they become integers.
+** as arrays of that type. What is known so is kept by the place in the text and the name. Halves
+** must hold real numbers: where bits are put into them, they become integers.
 */
 #include "kernel/front/front.h"
 #include "tensor/dtype.h"
@@ -193,8 +193,8 @@ static fl_kexpr *whole(fl_kexpr *e, int type) {
                      e->op == (type == FL_KT_F16 ? FL_KB_HALF_BITS : FL_KB_BF16_BITS);
     if (half && fl_kt_is_float(type) && e->x[0]->kind == FL_KX_CAST && e->x[0]->x[0]->type == type)
       return e->x[0]->x[0];
-    const int cast = e->kind == FL_KX_CAST && fl_kt_is_int(e->type) && fl_kt_is_int(e->x[0]->type) &&
-                     fl_kt_size(e->x[0]->type) >= size;
+    const int cast = e->kind == FL_KX_CAST && fl_kt_is_int(e->type) &&
+                     fl_kt_is_int(e->x[0]->type) && fl_kt_size(e->x[0]->type) >= size;
     if (!cast && !is_bits(e)) return NULL;
     e = e->x[0];
   }
@@ -437,8 +437,10 @@ static int is_view(const fl_front *p, const fl_cvalue *v) {
 
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line) {
   if (p->failed || to->kind != FL_V_PLACE || from->kind != FL_V_PLACE || from->torn ||
-      !fl_ctype_same(to->type, from->type)) return 0;
-  const int a = is_view(p, to), b = is_view(p, from), own = p->f->vars[a ? to->var : from->var].type;
+      to->type->is_volatile || !fl_ctype_same(to->type, from->type))
+    return 0;
+  const int a = is_view(p, to), b = is_view(p, from),
+            own = p->f->vars[a ? to->var : from->var].type;
   if (!a && !b) return 0;
   const int same = to->linear && from->linear &&
                    p->f->vars[to->var].type == p->f->vars[from->var].type;

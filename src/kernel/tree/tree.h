@@ -181,7 +181,8 @@ typedef enum {
   FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
 } fl_kskind;
 
-typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE } fl_kbarrier;
+/* HERE: of the threads of a warp that come together, whoever they are */
+typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE, FL_KBAR_HERE } fl_kbarrier;
 typedef enum { FL_KSH_IDX, FL_KSH_UP, FL_KSH_DOWN, FL_KSH_XOR } fl_kshuffle;
 typedef enum { FL_KVOTE_BALLOT, FL_KVOTE_ANY, FL_KVOTE_ALL, FL_KVOTE_ACTIVE } fl_kvote;
 typedef enum {
