@@ -284,4 +284,101 @@ __global__ void fold16(const float *x, float *y, volatile int *seen, int n) {
       end)
       return y, { [0] = 1, 1, 1 }
     end },
+
+  { "constructors by default, and those of other instances of the template", [=[
+template <typename T> struct Pair {
+  T a, b;
+  Pair() = default;
+  __device__ Pair(T x, T y) : a(x), b(y) {}
+  __host__ __device__ Pair(const Pair &) = default;
+  template <typename U> __device__ Pair(const Pair<U> &o) : a((T)o.a), b((T)o.b) {}
+  Pair &operator=(const Pair &) = default;
+  ~Pair() = default;
+  __device__ T dot(const Pair &o) const { return a * o.a + b * o.b; }
+};
+struct Unit {
+  float v;
+  __device__ Unit() = default;
+  template <typename U> __device__ Unit(U x) : v((float)x + 1.f) {}
+};
+__device__ float weigh(Pair<float> p, Unit u) { return p.a * u.v - p.b; }
+__global__ void pairs(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Pair<float> p(x[i], 2.f), q, all[2];
+  Pair<double> wide(x[(i + 1) % n], 3.);
+  q = wide;
+  Pair<float> r = wide, s(r);
+  all[0] = p;
+  all[1] = s;
+  Unit u = 2;
+  u = x[i] * x[i];
+  y[i] = p.dot(q) + weigh(wide, u) * all[1].dot(all[0]) + weigh(r, x[i]);
+}]=], block = { 8 }, args = function(t) return { t.f { 6 }, 6 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        local a, b = x[i], x[(i + 1) % n]
+        local dot = a * b + 6
+        return dot + (b * (a * a + 1) - 3) * dot + b * (a + 1) - 3
+      end)
+    end },
+
+  { "pointers that are not given", [=[
+__device__ float act(const float *x, const float *bias, const float *scale, int i, float *keep) {
+  float v = x[i];
+  if (bias != nullptr) v += bias[i];
+  if (scale) v *= scale[0];
+  if (keep) *keep = v * v;
+  return bias == NULL ? v : v + (scale ? scale[1] : 1.f);
+}
+template <typename T> __device__ T sum(const T *x, int n, const T *w = nullptr) {
+  T s = 0;
+  for (int i = 0; i < n; ++i) s += w ? w[i] * x[i] : x[i];
+  return s;
+}
+__global__ void given(const float *x, const float *b, const float *s, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  float k;
+  y[i] = act(x, nullptr, nullptr, i, nullptr) * act(x, b, s, i, &k) + k * act(x, 0, s, i, NULL);
+  y[i] += sum(x, n) * sum(x, n, b) * act(x, b, nullptr, i, 0);
+}]=], block = { 8 }, args = function(t) return { t.f { 5 }, t.f { 5 }, t.f { 2 }, 5 } end,
+    want = function(x, b, s, n)
+      local all, weighted = 0, 0
+      for i = 0, n - 1 do all, weighted = all + x[i], weighted + b[i] * x[i] end
+      return each(n, function(i)
+        local v = (x[i] + b[i]) * s[0]
+        return x[i] * (v + s[1]) + v * v * x[i] * s[0] + all * weighted * (x[i] + b[i] + 1)
+      end)
+    end },
+
+  { "memcpy and memset", [=[
+struct Node { float v[3]; int n; __device__ Node() { v[0] = v[1] = v[2] = 7.f; n = 9; } };
+__global__ void bytes(const float *x, float *y, int *z, int n) {
+  __shared__ float tile[32];
+  const int t = threadIdx.x;
+  float v[4], w[20];
+  memcpy(v, x + 4 * t, sizeof(v));
+  memset(w, 0, sizeof(w));
+  memset(w + 2, 0, (size_t)n * sizeof(float));
+  memcpy(&w[3], (const char *)v + sizeof(float), 2 * sizeof(float));
+  Node d;
+  if (t & 1) memset(&d, 0, sizeof d);
+  int ones;
+  memset(&ones, 0xff, sizeof(int));
+  memcpy(tile + 4 * t, v, 4 * sizeof(float));
+  __syncthreads();
+  memcpy((void *)v, (const void *)&tile[4 * (t ^ 1)], 16 * sizeof(float) / 4);
+  for (int k = 0; k < 4; ++k) v[k] *= w[3] + w[k + 1] + d.v[k % 3];
+  memcpy(y + 4 * t, v, sizeof v);
+  z[t] = d.n + ones;
+}]=], block = { 8 }, shape = { 32 }, grid = { 1 },
+    args = function(t) return { t.f { 32 }, 8 } end,
+    want = function(x)
+      return each(32, function(e)
+        local t, k = e // 4, e % 4
+        local w = { [3] = x[4 * t + 1], [4] = x[4 * t + 2] }
+        return x[4 * (t ~ 1) + k] * (w[3] + (w[k + 1] or 0) + (t % 2 == 1 and 0 or 7))
+      end), each(32, function(t) return t > 7 and 0 or t % 2 == 1 and -1 or 8 end)
+    end },
 }

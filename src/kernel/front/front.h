@@ -53,6 +53,7 @@ typedef enum {
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
+  FL_SYM_MEMORY,    /* a variable of file scope: one parameter more of who uses it (memory.c) */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
@@ -115,6 +116,7 @@ typedef struct fl_kmembers {
                                  ** types, template arguments */
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
   int has_inits;
+  int plain;                     /* there is "V() = default" */
   const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
   int n_args;                    /* these, and the parameters of a partial specialisation */
 } fl_kmembers;
@@ -386,7 +388,7 @@ fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, 
 /* into a new object */
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 /* the constructor that converts; NULL: none */
-fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);
+fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 /* its one operator to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
 /* as a pointer where it converts to one */
@@ -445,6 +447,15 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unle
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
 
+/* ---- memory.c: variables of file scope ------------------------------------------------------- */
+
+/* Of type t; constant: the script sets it before launches. */
+void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int constant,
+                       int32_t line);
+fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
+void fl_memory_settle(fl_kfunc *f);          /* its body is read: what it only reads is constant */
+void fl_memory_compare(fl_ksource *s);                       /* all are */
+
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 
 /* Elements that the object declared at the tokens is made of; VOID: its own. */
@@ -452,8 +463,9 @@ int fl_view_stored(const fl_front *p, const char *name);
 /* Variables from 'var' on are an object of type t that is declared at the tokens. */
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
 fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
-/* The object of 'var' should have elements of type 'want'; leaf: it is a variable per leaf. 1: it
-** will, when the body is read again. */
+/* The object of "var" should have elements of type "want"; leaf: it is a variable per leaf, CAST:
+** and a pointer to it is cast. 1: it will, when the body is read again. */
+enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
 /* What v.idx counts: in a t, in 'bytes'. */
 int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
@@ -535,6 +547,8 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+/* bytes.c: memcpy, memset */
+int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
 int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
 int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);

@@ -26,6 +26,8 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
                              int32_t line) {
   int64_t n;
   v = fl_val_pointer(p, v, line);
+  if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
+  if (v.null) v.type = to;
   if (p->failed || v.null) return v;
   v.sym = 0;
   v.is_const |= (uint8_t)const_of;
@@ -56,10 +58,9 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
   } else if (v.linear && (size || var->type == want)) {
-    if (size) fl_view_note(p, v.var, want, 0);
     fl_view_as(p, &v, to);
   } else if (!views || to->kind != FL_C_SCALAR) {
-    if (size) fl_view_note(p, v.var, want, 1);
+    if (size) fl_view_note(p, v.var, want, FL_VIEW_CAST);
     fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
               fl_ctype_text(p->a, to));
   }

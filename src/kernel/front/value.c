@@ -193,7 +193,7 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
                         int32_t line) {
   v.sym = 0;
-  if (p->failed || !by) return v;
+  if (p->failed || !by || v.null) return v;
   if (!fl_kt_is_int(by->type)) {
     fl_refuse(p, line, "an index must be an integer");
     return v;
@@ -211,9 +211,21 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   return v;
 }
 
+/* Behind a pointer that is null: a test stands before it, or who comes there is stopped. */
+static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
+  if (!s) return fl_val_none();
+  s->x[0] = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
+  s->text = "a pointer that is followed is not null";
+  const fl_cvalue v = fl_decl_object(p, t, "null", line);
+  if (!p->failed) fl_decl_zero(p, v, line);
+  return v;
+}
+
 fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   if (p->failed) return v;
+  if (v.null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
   if (v.null) fl_refuse(p, line, "the null pointer is read");
   if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
   if (v.type->kind == FL_C_POINTER)
@@ -379,7 +391,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   from = fl_member_as(p, from, to.type, line);
   const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type &&
                     !fl_ctype_same(to.type, from.type);
-  if (makes && fl_member_makes(to.type, from.type)) {
+  if (makes && fl_member_makes(p, to.type, &from)) {
     fl_member_make(p, to, &from, 1, line);
     return;
   }

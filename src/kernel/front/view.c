@@ -88,7 +88,9 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   const fl_ctype *of = h->type;
   while (of->kind == FL_C_ARRAY) of = of->of;
   if (declared <= FL_KT_BOOL || (s && s->fixed)) return 0;
-  if (of->kind == FL_C_SCALAR && fl_kt_size(want) == fl_kt_size(now)) return 0;
+  if (leaf == FL_VIEW_CAST && !fl_kt_is_float(want) && fl_kt_size(want) < fl_kt_size(now))
+    want = declared;                       /* parts are read from what is there, if they are read */
+  else if (of->kind == FL_C_SCALAR && fl_kt_size(want) == fl_kt_size(now)) return 0;
   if (leaf && !s && fl_kt_size(want) > fl_kt_size(now) && !is_better(want, now, 1)) want = now;
   if (!(leaf && !s) && !is_better(want, now, !s)) return 0;
   note(p, h, want, 0);
@@ -352,6 +354,7 @@ static fl_kexpr *load(fl_front *p, int32_t var, fl_kexpr *i, int64_t by, int32_t
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line) {
   const int type = v->type->scalar, own = p->f->vars[v->var].type, size = fl_kt_size(type),
             step = fl_kt_size(own);
+  if (!p->restored && fl_kt_is_float(type)) fl_view_note(p, v->var, type, 0);
   fl_kexpr *bits, *i = element_of(p, v, &bits);
   if (size <= step) {
     fl_kexpr *e = load(p, v->var, i, 0, line);
@@ -414,6 +417,9 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
   int real = 1;
   if (!e || p->failed) return;
   const int n = fl_kt_size(e->type) / step;
+  const int part_of_shared = !n && p->f->vars[to->var].kind == FL_KV_SHARED;
+  if (!p->restored && (fl_kt_is_float(e->type) || part_of_shared))
+    fl_view_note(p, to->var, e->type, 0);
   if (!n) { put_within(p, to, e, line); return; }
   const int32_t from = read_from(peel(e));
   const int known = known_part(p, e, 0, own) != NULL;
