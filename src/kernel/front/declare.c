@@ -412,6 +412,22 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (c) c->v = fl_val_expr(e);
 }
 
+/* Is the variable one that begins as zeros, behind '=' or at '{'? Others are constants, which are
+** read and not written. */
+static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
+  if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
+  for (int k = 0; set || list; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';')) break;
+    const int zero = (t->kind == FL_TOK_INT && !t->value.i) ||
+                     (t->kind == FL_TOK_FLOAT && t->value.d == 0) || fl_ktok_is(t, "false");
+    if (!zero && !fl_front_is_at(p, k, '{') && !fl_front_is_at(p, k, '}') &&
+        !fl_front_is_at(p, k, ',')) return 0;
+    if (!list && fl_front_is_at(p, k, ',')) break;
+  }
+  return 1;
+}
+
 static void global(fl_front *p, const fl_specifiers *s) {
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
@@ -428,12 +444,14 @@ static void global(fl_front *p, const fl_specifiers *s) {
     if (sym) sym->type = t, sym->line = line;
   } else if (s->is_shared) {
     wrong(p, name, "declare shared memory inside the kernel");
-  } else if (!s->is_const && !s->is_constant) {
-    wrong(p, name, "variables of file scope that are not const are outside the language");
-  } else if (!set && !list) {
-    wrong(p, name, "has no initialiser, and nobody could set it");
+  } else if (t->kind != FL_C_POINTER && !ref && is_memory(p, s, set, list)) {
+    fl_memory_declare(p, t, name, s->is_constant, line);
+  } else if (!s->is_const && !s->is_constant && !s->is_device) {
+    wrong(p, name, "variables of the host that are not const are outside the language");
   } else if (t->kind == FL_C_POINTER || ref) {
     wrong(p, name, "pointers at file scope are outside the language");
+  } else if (!set && !list) {
+    wrong(p, name, "has no initialiser, and nobody could set it");
   } else if (list && t->kind != FL_C_SCALAR) {
     t = fl_decl_sized(p, t, line);
     if (t && !p->failed) fl_decl_table(p, t, name, line);

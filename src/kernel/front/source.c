@@ -429,6 +429,7 @@ static void finish_body(fl_front *p, fl_kfunc *f) {
   if (!u.at) return;
   fl_kwalk_block(&(fl_kvisitor){ NULL, see_var, &u }, f->body);
   fl_kwalk_block(&(fl_kvisitor){ drop_result, NULL, &u }, f->body);
+  fl_memory_settle(f);
   f->shared_bytes = (p->shared_at + 15) / 16 * 16;
   if (f->shared_bytes > FL_K_MAX_SHARED)
     fl_refuse(p, f->line, "%lld bytes of static shared memory, a block has %d; more is to be had "
@@ -491,17 +492,18 @@ static void read_body(fl_front *p, pending *k) {
   p->turning = p->turn_wanted = p->restored = p->as_declared = 0;
   p->stored = NULL;
   read_once(p, k);
-  for (;;) {
-    const int other = p->restored && left-- > 0;
-    const int turns = p->turn_wanted > p->turning && !k->f->has_body;
-    if (p->a->failed || !(other || turns)) break;
+  while (!p->a->failed) {
+    const int other = p->restored && left-- > 0,
+              turns = p->turn_wanted > p->turning && !k->f->has_body,
+              back = !other && !turns && good && !k->f->has_body && !p->as_declared;
+    if (!other && !turns && !back) break;
     good |= k->f->has_body;
-    if (!other) p->turning = p->turn_wanted;
-    read_again(p, k, &before);
-  }
-  if (good && !k->f->has_body && !p->a->failed) {
-    p->stored = NULL;
-    p->as_declared = 1;
+    if (turns && !other) p->turning = p->turn_wanted;
+    if (back) {
+      p->as_declared = 1;
+      p->stored = NULL;
+      p->turning = p->turn_wanted = 0;
+    }
     read_again(p, k, &before);
   }
   p->turning = 0;
@@ -530,6 +532,7 @@ static void read_all(reader *r) {
     if (!p->a->failed && !k->f->has_body) fl_kpass_tell(k->f, k->f->refusal);
     s->kernels[n++] = k->f;
   }
+  if (s->kernels && !p->a->failed) fl_memory_compare(s);
   if (!n && !p->a->failed) {
     s->error = p->why ? p->why : "there is no __global__ function";
     s->error_line = p->why ? p->line : 1;

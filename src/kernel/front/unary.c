@@ -167,6 +167,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       }
       if (s->of != p->f) bring_table(p, s);
       return s->v;
+    case FL_SYM_MEMORY: return fl_memory_use(p, s, t->line);
     case FL_SYM_DYNAMIC: {
       if (!p->f) {
         fl_refuse(p, t->line, "shared memory in a constant expression");

@@ -238,6 +238,10 @@ typedef struct fl_kparam {
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
+  uint8_t of_file;           /* a variable of file scope, which no argument of the text stands for;
+                             ** 2: that begins as zeros */
+  uint8_t shared;            /* it is, other kernels have it, and one of them writes it */
+  int64_t count;             /* of_file: its elements */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
   int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */
