@@ -38,11 +38,13 @@
 #ifndef FL_GROUP_GROUP_H
 #define FL_GROUP_GROUP_H
 #include "tensor/call_collective.h"
+#include "tensor/context.h"
+#include <signal.h>
 
 /* ---- wires ------------------------------------------------------------------------------- */
 
 /* Channels: messages of one do not overtake each other between two ranks. */
-enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_DATA, FL_WIRE_END, FL_WIRE_BYE };
+enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_DATA, FL_WIRE_BREAK, FL_WIRE_BYE };
 enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
 
 /* A message under way. The bytes belong to who posted it, and must live until it is done. */
@@ -57,7 +59,7 @@ typedef struct fl_letter {
 typedef struct fl_wire {
   const struct fl_wire_table *table;
   int rank, size;
-  char error[160];                       /* why a function gave 0 */
+  char error[160];                       /* why a function failed */
 } fl_wire;
 
 typedef struct fl_wire_table {
@@ -97,12 +99,14 @@ typedef struct fl_group {
   fl_wire *wire;                         /* NULL: a group of one */
   double limit;                          /* seconds that a collective may wait */
   int64_t number;                        /* collectives so far */
-  fl_letter *letter;                     /* those under way */
-  int nletter, room;
-  struct fl_header *header;              /* of all ranks */
-  char *farewell;                        /* what was said when it broke: sent to all */
+  fl_letter *letter;                     /* those under way, at most 2 size */
+  int nletter;
+  struct fl_header *header;              /* of all ranks, and what this one sends */
+  fl_letter *told;                       /* to each rank, once the group broke */
   char broken[FL_CALL_FAULT];            /* why; empty: it is not */
+  char word[FL_CALL_FAULT];              /* what the others were told of it */
   uint8_t stuck;                         /* bytes of ours may still be written to: no more calls */
+  volatile sig_atomic_t waiting, terminated;     /* in a collective; SIGTERM came meanwhile */
   fl_group_stats stats;
 } fl_group;
 
@@ -114,8 +118,8 @@ void fl_group_close(flame_context *c);
 ** where ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
 flame_status fl_group_run(flame_context *c, const fl_call_run *r);
 int64_t fl_group_room(const fl_call *call);
-/* The group can not go on, as 'why' says: all ranks are told. */
-void fl_group_break(fl_group *g, const char *why);
+/* The group can not go on, as 'why' says; the other ranks are told 'word' (NULL: they know). */
+void fl_group_break(fl_group *g, const char *why, const char *word);
 
 /* For a handler of SIGTERM: 1: a collective of c waits, it will raise. Async-signal-safe. */
 int fl_group_terminate(flame_context *c);
