@@ -90,7 +90,6 @@ int fl_group_agree(fl_turn *t) {
     fl_group_send(g, r, FL_WIRE_HEADER, t->mine, sizeof *t->mine);
     fl_group_receive(g, r, FL_WIRE_HEADER, &g->header[r], sizeof *g->header);
   }
-  g->header[g->launch.rank] = *t->mine;
   if (!fl_group_wait(t)) return 0;
   for (int r = 0; r < n; r++) if (g->header[r].form != t->mine->form || !is_sound(&g->header[r]))
     return unsound(t, r);

@@ -80,33 +80,34 @@ void fl_group_break(fl_group *g, const char *why, const char *word) {
   }
 }
 
-static void head(fl_group *g, fl_header *h, const char *what) {
+static fl_header *head(fl_group *g, const char *what) {
+  fl_header *h = &g->header[g->launch.rank];
   memset(h, 0, sizeof *h);
   h->form = (int64_t)sizeof *h << 32 | FLAME_DTYPE_COUNT << 16 | FL_COLLECT_COUNT;
   h->number = g->number;
   snprintf(h->what, sizeof h->what, "%s", what);
+  return h;
 }
 
 /* All ranks say that they are done; one that calls something else sees it, and raises. */
 static int all_end(fl_group *g) {
   char fault[FL_CALL_FAULT] = "";
-  fl_header h;
-  head(g, &h, "the end of the script");
-  h.p[FL_COLLECT_WHAT] = FL_COLLECT_END;
-  fl_turn t = { g, &h, fault };
+  fl_header *h = head(g, "the end of the script");
+  h->p[FL_COLLECT_WHAT] = FL_COLLECT_END;
+  fl_turn t = { g, h, fault };
   return fl_group_agree(&t);
 }
 
 /* A broken group's ranks wait a little for each other, so that each gets to say why it ended. */
 static int all_gone(fl_group *g) {
   static char byte;
-  char sink[64];
+  static char sink;
   const double end = fl_group_now() + LAST_WAIT;
   int r = g->stuck || g->terminated ? -1 : 0;
   for (int peer = 0; r == 0 && peer < g->launch.size; peer++) {
     if (peer == g->launch.rank) continue;
     fl_group_send(g, peer, FL_WIRE_BYE, &byte, 1);
-    fl_group_receive(g, peer, FL_WIRE_BYE, sink, 1);
+    fl_group_receive(g, peer, FL_WIRE_BYE, &sink, 1);
   }
   while (r == 0 && fl_group_now() < end) {
     r = fl_group_look(g);
@@ -235,8 +236,8 @@ static int pair(job *b) {
   fl_group *g = b->turn.g;
   const int peer = (int)b->k->p[FL_COLLECT_PEER];
   if (b->k->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND)
-    fl_group_send(g, peer, FL_WIRE_PAIR, b->in, b->k->in_numel[0] * b->size);
-  else fl_group_receive(g, peer, FL_WIRE_PAIR, b->out, b->k->numel * b->size);
+    fl_group_send(g, peer, FL_WIRE_PAIRED, b->in, b->k->in_numel[0] * b->size);
+  else fl_group_receive(g, peer, FL_WIRE_PAIRED, b->out, b->k->numel * b->size);
   return fl_group_wait(&b->turn);
 }
 
@@ -261,18 +262,18 @@ static int agree(job *b) {
   return fl_group_agree(&b->turn);
 }
 
-static void describe(fl_group *g, fl_header *h, const fl_call_run *r) {
+static fl_header *describe(fl_group *g, const fl_call_run *r) {
   const fl_call *k = r->call;
-  head(g, h, k->what);
+  fl_header *h = head(g, k->what);
   h->dtype = k->dtype;
   memcpy(h->p, k->p, sizeof *k->p * (size_t)(FL_COLLECT_SIZES + k->p[FL_COLLECT_NDIM]));
   if (g->c->up->place) g->c->up->place(g->c, (uint32_t)r->scalar[0].i, h->place);
+  return h;
 }
 
 flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
   fl_group *g = c->group;
   const fl_call *k = r->call;
-  fl_header h;
   if (!g || g->launch.size != k->p[FL_COLLECT_RANKS]) {
     snprintf(r->fault, FL_CALL_FAULT, "the group that it was recorded for has ended");
     return FLAME_OK;
@@ -281,8 +282,7 @@ flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
     snprintf(r->fault, FL_CALL_FAULT, "the group has ended: %.280s", g->broken);
     return FLAME_OK;
   }
-  describe(g, &h, r);
-  job b = { { g, &h, r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size, g->launch.rank,
+  job b = { { g, describe(g, r), r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size, g->launch.rank,
             fl_dtype_size(k->dtype) };
   const double start = fl_group_now();
   const int ok = agree(&b) && move(&b);

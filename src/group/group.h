@@ -43,8 +43,9 @@
 
 /* ---- wires ------------------------------------------------------------------------------- */
 
-/* Channels: messages of one do not overtake each other between two ranks. */
-enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_DATA, FL_WIRE_BREAK, FL_WIRE_BYE };
+/* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on carry
+** arrays; the bytes of the others lie in the group, as long as it lives. */
+enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE, FL_WIRE_PAIRED, FL_WIRE_DATA };
 enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
 
 /* A message under way. The bytes belong to who posted it, and must live until it is done. */
@@ -101,7 +102,7 @@ typedef struct fl_group {
   int64_t number;                        /* collectives so far */
   fl_letter *letter;                     /* those under way, at most 2 size */
   int nletter;
-  struct fl_header *header;              /* of all ranks, and what this one sends */
+  struct fl_header *header;              /* of all ranks; its own is what this one sends */
   fl_letter *told;                       /* to each rank, once the group broke */
   char broken[FL_CALL_FAULT];            /* why; empty: it is not */
   char word[FL_CALL_FAULT];              /* what the others were told of it */

@@ -59,7 +59,8 @@ int fl_group_look(fl_group *g) {
 void fl_group_cancel(fl_group *g) {
   for (int i = 0; i < g->nletter; i++) {
     fl_letter *l = &g->letter[i];
-    if (!l->done && l->request && !g->wire->table->cancel(g->wire, l)) g->stuck = 1;
+    if (l->done || !l->request || (l->out && l->channel < FL_WIRE_PAIRED)) continue;
+    if (!g->wire->table->cancel(g->wire, l)) g->stuck = 1;
   }
   g->nletter = 0;
 }
@@ -120,13 +121,13 @@ static int hear(fl_turn *t, int from) {
 static int may_wait(fl_turn *t, double start, double now) {
   fl_group *g = t->g;
   char who[120];
+  missing(g, who, sizeof who);
   for (int r = 0; r < g->launch.size; r++) {
     if (r == g->launch.rank) continue;
     const int there = g->wire->table->probe(g->wire, r, FL_WIRE_BREAK);
     if (there < 0) return give_up(t, "%s", g->wire->error);
     if (there) return hear(t, r);
   }
-  missing(g, who, sizeof who);
   if (g->terminated)
     return give_up(t, "ended by SIGTERM while it waited for %s (a launcher ends all ranks when one"
                    " has ended)", who);
@@ -153,10 +154,10 @@ int fl_group_wait(fl_turn *t) {
     if (r == 1) break;
     if (r < 0) {
       ok = give_up(t, "%s", g->wire->error);
-    } else if (atomic_exchange(&g->c->interrupted, 0)) {
-      ok = give_up(t, g->terminated ? "ended by SIGTERM" : "interrupted");
-      if (!g->terminated) t->fault[0] = 0;
-    } else if (looks % PROBE_EVERY == PROBE_EVERY - 1 || looks >= BUSY_LOOKS) {
+    } else if (atomic_exchange(&g->c->interrupted, 0) && !g->terminated) {
+      ok = give_up(t, "interrupted");
+      t->fault[0] = 0;
+    } else if (g->terminated || looks % PROBE_EVERY == PROBE_EVERY - 1 || looks >= BUSY_LOOKS) {
       ok = may_wait(t, start, fl_group_now());
       nap(looks);
     } else {
