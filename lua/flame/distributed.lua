@@ -310,4 +310,19 @@ put(distributed, "distributed.barrier()", function()
   flame.eval(record { op = "barrier", what = BARRIER, shape = { 0 } })
 end)
 
+--- Raises on all ranks where they do not give the same number.
+local function agree(op, note)
+  record { op = op, what = BARRIER, shape = { 0 }, note = note }
+end
+
+--- A number that two different texts hardly share.
+local function hash_of(text)
+  local hash = 7
+  for k = 1, #text do hash = (hash * 31 + text:byte(k)) & 0x7fffffffffff end
+  return hash
+end
+
+require "flame.distributed_parallel"(distributed, { fail = fail, put = put, here = here,
+  agree = agree, hash_of = hash_of, all_reduce = all_reduce, broadcast = broadcast })
+
 return internal.namespace(distributed, "distributed")

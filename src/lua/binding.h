@@ -101,7 +101,7 @@ typedef struct fl_lua {
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
-  uint8_t core_loaded;
+  uint8_t core_loaded, after_backward;      /* there is a function for after a backward (grad.c) */
   uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
   uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
