@@ -19,17 +19,11 @@ return function(distributed, shared)
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
-  --- Notes in job.seen which parameters get a gradient. One that was frozen till now is watched
-  --- from the backward on that gave it a first one.
+  --- Notes in job.seen what the last backward has brought a gradient.
   local function watch(job, net)
     for _, p in ipairs(net:parameters()) do
-      if p.requires_grad and not job.watched[p] then
-        local seen = job.seen
-        job.watched[p] = p:register_hook(function() seen[p] = true end)
-        if job.begun and p.grad then seen[p] = true end
-      end
+      if internal.reached(p) then job.seen[p] = true end
     end
-    job.begun = true
   end
 
   local function names_of(list)
@@ -88,14 +82,11 @@ return function(distributed, shared)
     local flat = {}
     for k, p in ipairs(bucket) do flat[k] = p.grad:detach():reshape(-1) end
     local how = { op = "data_parallel", reduce = job.reduce }
-    if #bucket == 1 then
-      bucket[1].grad = shared.all_reduce(bucket[1].grad:detach(), how)
-      return
-    end
-    local all, at = shared.all_reduce(flame.cat(flat, 1), how), 1
+    local all, at = shared.all_reduce(#flat > 1 and flame.cat(flat, 1) or flat[1], how), 1
     for k, p in ipairs(bucket) do
-      local n = flat[k]:numel()
+      local n, mark = flat[k]:numel(), internal.gradient_mark(p.grad)
       p.grad, at = all:narrow(1, at, n):reshape(p.shape):clone(), at + n
+      internal.gradient_mark(p.grad, mark)
     end
   end
 
@@ -144,9 +135,8 @@ return function(distributed, shared)
       if jobs[net] then fail("data_parallel", "the network is trained so already") end
       if size == 1 then return net end
       flame.no_grad(equalise, net)
-      local job = { bucket = bucket, find_unused = find_unused, reduce = how, begun = false,
-        seen = setmetatable({}, { __mode = "k" }), watched = setmetatable({}, { __mode = "k" }) }
-      watch(job, net)
+      local job = { bucket = bucket, find_unused = find_unused, reduce = how,
+        seen = setmetatable({}, { __mode = "k" }) }
       count = count + 1
       networks[count], jobs[net] = net, job
       internal.after_backward(after_backward)

@@ -350,7 +350,8 @@ describe("a group in which something is wrong", function()
   over_mpi("ends with a rank that is killed, with the line that waits for it", function()
     fails(2, { { "train.lua:2: all_reduce: ", "while it waited for rank 2" } }, [[
 
-      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("kill -9 $PPID") end]])
+      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("kill -9 $PPID") end]],
+      { grace = 5 })
   end)
   over_mpi("ends with a rank whose script raises", function()
     fails(2, { { "rank 2 has ended, and rank 1 calls all_reduce (sum) of f32 (3) at train.lua:3" },
@@ -377,7 +378,7 @@ describe("a group in which something is wrong", function()
     local out = ranks.run(2, [[
 
       if r == 2 then print(distributed.all_reduce(flame.ones(3)))
-      else os.execute("touch here; sleep 3") distributed.barrier() end]], { signal = function(folder)
+      else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], { signal = function(folder)
       for _ = 1, 500 do
         local f = io.open(folder .. "/here")
         if f then f:close() break end
@@ -398,5 +399,203 @@ describe("a group in which something is wrong", function()
     pipe:close()
     assert.is_truthy(said:find("openmpi-bin", 1, true) or said:find("the launcher says 2 ranks and MPI 1",
       1, true), said)
+  end)
+end)
+
+describe("data_parallel", function()
+  -- Both have the same batches: each rank its part of one, the reference all parts in turn.
+  local TRAINED = [[
+    local nn, optim = flame.nn, flame.optim
+    local function make()
+      return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.BatchNorm1d(7), nn.Linear(7, 3) }
+    end
+    flame.seed(r)                                       -- parameters of rank 1 are everyone's
+    local net, alone = distributed.data_parallel(make():eval(), OPTIONS), make():eval()
+    flame.seed(100)
+    alone:load_state_dict(net:state_dict())
+    local a, b = net:parameters(), alone:parameters()
+    local opt = optim.AdamW(a, { lr = 0.01 })
+    local other = optim.AdamW(b, { lr = 0.01 })
+    for step = 1, 200 do
+      local xs, ys = flame.randn(n, 6, 5), flame.randn(n, 6, 3)
+      opt:zero_grad()
+      other:zero_grad()
+      local loss = ((net(xs[r]) - ys[r]) ^ 2):mean()
+      loss:backward()
+      for k = 1, n do (((alone(xs[k]) - ys[k]) ^ 2):mean() / n):backward() end
+      for k = 1, #a do assert(flame.equal(a[k].grad, b[k].grad), step) end
+      opt:step()
+      other:step()
+    end
+    for k = 1, #a do assert(flame.equal(a[k], b[k])) end
+    print(distributed.stats().calls)]]
+
+  over_mpi("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
+    -- a comparison of names, 6 parameters and 3 buffers; then a bucket a step
+    agree(2, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
+    agree(4, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
+  end)
+  over_mpi("does so with buckets of any size", function()
+    agree(2, "1210\n", (TRAINED:gsub("OPTIONS", "{ bucket = 1 }")))         -- one a parameter
+    agree(2, "610\n", (TRAINED:gsub("OPTIONS", "{ bucket = 120 }")))
+  end)
+  over_mpi("adds up without it in no_sync, and brings the sum together after it", function()
+    agree(2, "good\n", [[
+      local net = distributed.data_parallel(flame.nn.Linear(2, 1))
+      local w = net.weight
+      local function pass(x) net(flame.tensor { x }):sum():backward() end
+      distributed.no_sync(pass, { 1, r })
+      assert(flame.equal(w.grad, flame.tensor {{ 1, r }}))
+      assert(not pcall(distributed.no_sync, error, "mine"))
+      pass { 10, 10 * r }
+      assert(flame.equal(w.grad, flame.tensor {{ 11, 16.5 }}))
+      w.grad:mul_(2)                                    -- no view of a bucket
+      assert(flame.equal(w.grad, flame.tensor {{ 22, 33 }}))
+      print "good"]])
+  end)
+  over_mpi("names parameters that no gradient reaches, or finds them", function()
+    fails(2, { "data_parallel: no gradient has reached b.weight, b.bias", "b.weight" }, [[
+      local net = flame.nn.Module.extend("Net")()
+      net.a, net.b = flame.nn.Linear(2, 2), flame.nn.Linear(2, 2)
+      distributed.data_parallel(net)
+      net.a(flame.ones(1, 2)):sum():backward()]])
+    agree(2, "good\n", [[
+      local net = flame.nn.Module.extend("Net")()
+      for _, name in ipairs { "a", "b", "c" } do net[name] = flame.nn.Linear(2, 2) end
+      distributed.data_parallel(net, { find_unused = true, reduce = "sum" })
+      for step = 1, 3 do
+        for _, p in ipairs(net:parameters()) do p.grad = nil end
+        local y = net.a(flame.ones(1, 2))
+        if r == 2 then y = y + net.b(flame.ones(1, 2)) end
+        y:sum():backward()
+        assert(flame.equal(net.a.bias.grad, flame.tensor { 2, 2 }))
+        assert(flame.equal(net.b.bias.grad, flame.tensor { 1, 1 }))
+        assert(net.c.bias.grad == nil)
+      end
+      print "good"]])
+  end)
+  over_mpi("leaves other networks, frozen parameters and gradients{} alone", function()
+    agree(2, "good\n", [[
+      local net = distributed.data_parallel(flame.nn.Linear(2, 1))
+      local other = flame.nn.Linear(2, 1)
+      other:load_state_dict(net:state_dict())
+      other(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(other.weight.grad, flame.full({ 1, 2 }, r)))
+      assert(net.weight.grad == nil)
+      local g = net(flame.ones(1, 2) * r):sum():gradients { net.weight }[net.weight]
+      assert(flame.equal(g, flame.full({ 1, 2 }, r)))
+      net.bias:requires_grad_(false)
+      net(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(net.weight.grad, flame.full({ 1, 2 }, 1.5)) and net.bias.grad == nil)
+      net.bias:requires_grad_(true):requires_grad_(false):requires_grad_(true)
+      net.weight.grad = nil
+      net(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(net.weight.grad, flame.full({ 1, 2 }, 1.5)))
+      assert(net.bias.grad:item() == 1)
+      print "good"]])
+  end)
+  over_mpi("raises where the networks of the ranks differ", function()
+    fails(2, { "with other sizes or names", "with other sizes or names" }, [[
+      distributed.data_parallel(flame.nn.Linear(2, 2, { bias = r == 1 }))
+      flame.eval()]])
+  end)
+  it("is the network itself in a group of one", function()
+    distributed.init()
+    local net = flame.nn.Linear(2, 1)
+    assert.equal(net, distributed.data_parallel(net))
+    assert.equal(7, distributed.no_sync(function(a, b) return a + b end, 3, 4))
+  end)
+end)
+
+describe("shards of data", function()
+  local data = require "flame.data"
+  local function epoch(batches)
+    local list = {}
+    for _, x in batches do list[#list + 1] = x:totable() end
+    return list
+  end
+  it("are what one process with all ranks' sizes goes through", function()
+    local x = flame.arange(24)
+    for _, shuffle in ipairs { false, true } do
+      local one = data.batches(x, { size = 8, shuffle = shuffle, seed = 5 })
+      local parts = {}
+      for k = 1, 4 do
+        parts[k] = data.batches(x, { size = 2, shuffle = shuffle, seed = 5, shard = { k, 4 } })
+        assert.equal(3, #parts[k])
+      end
+      for _ = 1, 2 do
+        local whole, of = epoch(one), {}
+        for k = 1, 4 do of[k] = epoch(parts[k]) end
+        for b = 1, 3 do
+          local joined = {}
+          for k = 1, 4 do table.move(of[k][b], 1, 2, #joined + 1, joined) end
+          assert.same(whole[b], joined)
+        end
+      end
+    end
+  end)
+  it("are of equal size, without repeats", function()
+    local x, seen = flame.arange(23), {}
+    for k = 1, 4 do
+      local list = epoch(data.batches(x, { size = 3, shuffle = true, seed = 1, shard = { k, 4 } }))
+      assert.equal(2, #list)
+      assert.equal(2, #list[2])
+      for _, b in ipairs(list) do
+        for _, v in ipairs(b) do
+          assert.is_nil(seen[v])
+          seen[v] = true
+        end
+      end
+    end
+  end)
+  it("go on from where 2 ranks stopped with 4, or with one", function()
+    local x = flame.arange(48)
+    local function make(size, k, n, state)
+      return data.batches(x, { size = size, shuffle = true, seed = 3, state = state,
+        shard = n and { k, n } })
+    end
+    local two, one = make(4, 1, 2), make(8)
+    two() two()
+    one() one()
+    local _, want = one()
+    local got = {}
+    for k = 1, 4 do
+      local _, b = make(2, k, 4, two:state())()
+      table.move(b:totable(), 1, 2, #got + 1, got)
+    end
+    assert.same(want:totable(), got)
+    local _, alone = make(8, nil, nil, two:state())()
+    assert.same(want:totable(), alone:totable())
+    local ok, why = pcall(make, 5, 1, 2, two:state())
+    assert.is_false(ok)
+    assert.is_truthy(tostring(why):find("16 items of the epoch are done", 1, true), tostring(why))
+  end)
+  it("are those of a loader, too", function()
+    local set = data.dataset (24, function(i) return i end)
+    local b = data.loader(set, { size = 3, shard = { 2, 2 } })
+    assert.equal(4, #b)
+    assert.same({ 4, 5, 6 }, select(2, b()):totable())
+    assert.same({ 10, 11, 12 }, select(2, b()):totable())
+    assert.same({ 7 + 12, 8 + 12, 9 + 12 }, select(2, data.loader(set,
+      { size = 3, shard = { 1, 2 }, state = { seed = 0, epoch = 0, at = 3, each = 6 } })()):totable())
+  end)
+  it("say what is wrong with the option", function()
+    for _, shard in ipairs { { 3, 2 }, { 0, 2 }, { 1 }, { 1, 2, 3 } } do
+      local ok, why = pcall(data.batches, flame.ones(4), { shard = shard })
+      assert.is_false(ok)
+      assert.is_truthy(tostring(why):find("need {k, n} with k from 1 to n", 1, true), tostring(why))
+    end
+  end)
+  over_mpi("take their place from the group, whose ranks must have one seed", function()
+    agree(2, { "1 2 5 6\n", "3 4 7 8\n" }, [[
+      local all = {}
+      for _, x in flame.data.batches(flame.arange(8), { size = 2, shard = true }) do
+        for _, v in ipairs(x:totable()) do all[#all + 1] = v end
+      end
+      print(table.concat(all, " "))]])
+    fails(2, { "the ranks disagree", "the ranks disagree" }, [[
+      local b = flame.data.batches(flame.arange(8), { size = 2, shuffle = true, seed = r, shard = true })
+      print(b())
+      distributed.barrier()]])
   end)
 end)

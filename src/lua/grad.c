@@ -36,6 +36,15 @@ static int g_backward(lua_State *L) {
   return 0;
 }
 
+/* (leaf): has the last backward brought it a gradient? */
+static int g_reached(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  const fl_box *x = fl_arg_tensor(L, 1, "backward", "x");
+  const fl_entry *e = x->t->node->entry;
+  lua_pushboolean(L, e && b->c->walked.number && e->walk == (b->c->walked.number << 1 | 1));
+  return 1;
+}
+
 /* (f): called after each backward of the script. For distributed_parallel.lua. */
 static int g_after_backward(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -561,5 +570,5 @@ const fl_lua_reg fl_reg_internal[] = {
   { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
   { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 },
-  { "after_backward", g_after_backward, 0 }, { NULL, NULL, 0 }
+  { "after_backward", g_after_backward, 0 }, { "reached", g_reached, 0 }, { NULL, NULL, 0 }
 };
