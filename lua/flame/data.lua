@@ -166,25 +166,29 @@ local function order_on(self, device)
   return self.order[device]
 end
 
--- ---- shards --------------------------------------------------------------------------------------
+-- ---- shards -------------------------------------------------------------------------------------
 -- Rank k of n has the k-th part of each n * size items in the order of the epoch, so that all
 -- together go through the batches of one process with that size. Each has as many items as the
 -- others: the last n_items % n of an epoch are left out.
 
---- {k, n} of an option 'shard': true is this rank of the group, whose ranks must agree on the seed.
-local function shard_of(op, shard, seed)
-  if not shard then return { 1, 1 } end
+--- {k, n} of an option 'shard', and the seed: true is this rank of the group, whose ranks must
+--- agree on a seed that is given, and have rank 1's otherwise.
+local function shard_of(op, shard, s, given)
+  if not shard then return { 1, 1 }, s.seed end
   if shard == true then
     local distributed = require "flame.distributed"
-    local k, n = distributed.rank(), distributed.size()
-    internal.same_on_ranks(op, seed)
-    return { k, n }
+    local k, n, seed = distributed.rank(), distributed.size(), s.seed
+    if given then internal.same_on_ranks(op, seed)
+    elseif n > 1 then
+      seed = distributed.broadcast(flame.tensor(seed, { dtype = "i64", device = "cpu" })):item()
+    end
+    return { k, n }, seed
   end
   local k, n = shard[1], shard[2]
   if #shard ~= 2 or n < 1 or k < 1 or k > n then
     fail(op, "shard is {%s}, need {k, n} with k from 1 to n", table.concat(shard, ", "))
   end
-  return { k, n }
+  return { k, n }, s.seed
 end
 
 --- First item, in the order of the epoch, and number of items of batch b (from 1 on); nil: there
@@ -207,7 +211,8 @@ end
 --- another number of ranks can go on from there.
 local function state_of(self)
   local n = self.shard[2]
-  return { seed = self.seed, epoch = self.epoch, at = self.at, each = n > 1 and n * self.size or nil }
+  return { seed = self.seed, epoch = self.epoch, at = self.at,
+    each = n > 1 and n * self.size or nil }
 end
 
 --- Batches done, where a step takes 'each' items.
@@ -308,12 +313,12 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
   end
   local s = check_state(
     state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 }, "batches")
-  shard = shard_of("batches", shard, s.seed)
+  shard, seed = shard_of("batches", shard, s, seed or state)
   local at = position("batches", s, size * shard[2])
   return setmetatable(
     { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = size, shuffle = shuffle,
     drop_last = drop_last, prefetch = prefetch, device = device, ahead = {},
-    seed = s.seed, epoch = s.epoch, at = at, made = at, order = {}, shard = shard }, Batches)
+    seed = seed, epoch = s.epoch, at = at, made = at, order = {}, shard = shard }, Batches)
 end)
 
 local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state,

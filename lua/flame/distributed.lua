@@ -22,8 +22,8 @@ local function here(op)
   return rank, size, place, by
 end
 
---- Meets the other ranks that torchrun, mpirun or srun has started; without a launcher the group has
---- one rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
+--- Meets the other ranks that mpirun or srun has started; without a launcher the group has one
+--- rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
 put(distributed, "distributed.init(*, timeout: num = 600) -> rank: int, size: int",
   function(timeout)
     if not (timeout > 0) then fail("init", "timeout is %g, need seconds above 0", timeout) end
@@ -65,8 +65,8 @@ local reduces = { sum = 0, mean = 1, max = 2, min = 3 }
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- A collective c = {op =, what =, x = or nil, like = the tensor whose shape ranks agree on, shape =
---- of the result, reduce =, peer =, tracked =, note =}.
+--- A collective c = {op =, what =, x = or nil, like = the tensor whose shape ranks agree on (x),
+--- shape = of the result, reduce =, peer =, tracked =, note =}.
 local function record(c)
   local _, size = here(c.op)
   local like = c.like or c.x
@@ -112,7 +112,9 @@ end
 
 local function need_rank(op, name, rank)
   local _, size = here(op)
-  if rank < 1 or rank > size then fail(op, "%s is %d, need a rank from 1 to %d", name, rank, size) end
+  if rank < 1 or rank > size then
+    fail(op, "%s is %d, need a rank from 1 to %d", name, rank, size)
+  end
   return rank
 end
 

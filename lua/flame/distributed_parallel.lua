@@ -1,5 +1,5 @@
---- Data parallel training: each rank has the network and a part of each batch; gradients are brought
--- together after backward. Given the table of flame.distributed, adds to it.
+--- Data parallel training: each rank has the network and a part of each batch; gradients are
+-- brought together after backward. Given the table of flame.distributed, adds to it.
 --
 -- Gradients go in buckets, a bucket a collective: arrays of one dtype, joined, in the reverse order
 -- of the parameters, which is the order in which backward makes them. The order follows from the
@@ -123,10 +123,10 @@ return function(distributed, shared)
     end
   end
 
-  --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1, and
-  --- from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket': bytes
-  --- that are sent at a time. A parameter that gets no gradient is an error, unless find_unused says
-  --- that it may happen, which costs a wait in each backward.
+  --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
+  --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
+  --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
+  --- find_unused says that it may happen, which costs a wait in each backward.
   put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
     find_unused = false, reduce: "mean"|"sum" = "mean") -> Module]],
     function(net, bucket, find_unused, how)

@@ -307,8 +307,8 @@ describe("a group in which something is wrong", function()
         "tracked f32 (3)", "of f32 (3)" },
       { "all_gather(flame.ones(r == 1 and 2 or 1), r == 1 and { 2, 3 } or { 4, 1 })",
         "all_gather of f32 (3)", "all_gather of f32 (4)" },
-      { "all_gather(flame.ones(2), r == 1 and { 2, 1 } or { 1, 2 })", "rank 2 all_gather of f32 (2)",
-        "with other sizes or names" },
+      { "all_gather(flame.ones(2), r == 1 and { 2, 1 } or { 1, 2 })",
+        "rank 2 all_gather of f32 (2)", "with other sizes or names" },
     } do
       fails(2, { { "rank 1 calls", case[2], case[3] }, { "rank 1 calls", case[2], case[3] } },
         "print(distributed." .. case[1] .. ")")
@@ -378,7 +378,8 @@ describe("a group in which something is wrong", function()
     local out = ranks.run(2, [[
 
       if r == 2 then print(distributed.all_reduce(flame.ones(3)))
-      else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], { signal = function(folder)
+      else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], {
+      signal = function(folder)
       for _ = 1, 500 do
         local f = io.open(folder .. "/here")
         if f then f:close() break end
@@ -391,14 +392,28 @@ describe("a group in which something is wrong", function()
     assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:2: interrupted", 1,
       true), out[1])
   end)
-  it("says which package has MPI, where there is none", function()
+  it("says which package has MPI, where there is none, and of another what it lacks", function()
     local program = dofile("spec/support/interpreter.lua")
-    local pipe = assert(io.popen(("env RANK=0 WORLD_SIZE=2 LD_PRELOAD= %s -e '%s' 2>&1"):format(program,
-      "print(pcall(require(\"flame.distributed\").init))")))
+    for library, want in pairs {
+      ["libnowhere.so"] =
+        "init: MPI: libnowhere.so not found (Debian: apt-get install openmpi-bin libopenmpi3)",
+      ["libm.so.6"] = "init: MPI: libm.so.6 has no MPI_Initialized: it is not OpenMPI, which alone "
+        .. "is supported (Debian: apt-get install openmpi-bin libopenmpi3)",
+    } do
+      local pipe = assert(io.popen(("env FLAME_MPI=%s RANK=0 WORLD_SIZE=2 %s -e '%s' 2>&1"):format(
+        library, program, "print(pcall(require(\"flame.distributed\").init))")))
+      local said = pipe:read("a")
+      pipe:close()
+      assert.is_truthy(said:find(want, 1, true), said)
+    end
+  end)
+  over_mpi("says so where the launcher and MPI count differently", function()
+    local program = dofile("spec/support/interpreter.lua")
+    local pipe = assert(io.popen(("env RANK=0 WORLD_SIZE=2 LSAN_OPTIONS=detect_leaks=0 %s -e '%s' 2>&1")
+      :format(program, "print(pcall(require(\"flame.distributed\").init))")))
     local said = pipe:read("a")
     pipe:close()
-    assert.is_truthy(said:find("openmpi-bin", 1, true) or said:find("the launcher says 2 ranks and MPI 1",
-      1, true), said)
+    assert.is_truthy(said:find("torchrun says 2 ranks and MPI 1", 1, true), said)
   end)
 end)
 
@@ -577,7 +592,8 @@ describe("shards of data", function()
     assert.same({ 4, 5, 6 }, select(2, b()):totable())
     assert.same({ 10, 11, 12 }, select(2, b()):totable())
     assert.same({ 7 + 12, 8 + 12, 9 + 12 }, select(2, data.loader(set,
-      { size = 3, shard = { 1, 2 }, state = { seed = 0, epoch = 0, at = 3, each = 6 } })()):totable())
+      { size = 3, shard = { 1, 2 }, state = { seed = 0, epoch = 0, at = 3,
+        each = 6 } })()):totable())
   end)
   it("say what is wrong with the option", function()
     for _, shard in ipairs { { 3, 2 }, { 0, 2 }, { 1 }, { 1, 2, 3 } } do

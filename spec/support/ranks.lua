@@ -1,5 +1,5 @@
---- ranks(n, text, {with = "VARIABLE=value …", timeout =, grace =, signal = f}) runs a script of Lua in n
--- processes under mpirun and gives {status =, [rank] = what that rank printed}. The script has
+--- run(n, text, {with = "VARIABLE=value …", timeout =, grace =, signal = f}) runs a script of Lua
+-- in n processes under mpirun and gives {status =, [rank] = what that rank printed}. The script has
 -- flame, distributed (init is done, with a time limit of 20 s), r and n. grace: seconds that mpirun
 -- gives ranks from SIGTERM to SIGKILL when one has ended. ranks.there: is there an mpirun?
 -- signal(folder) is called while the ranks run: each has written its process id to folder/RANK.pid.
@@ -35,7 +35,8 @@ function ranks.run(count, text, o)
     .. [=[timeout -k 5 100 mpirun --allow-run-as-root --oversubscribe -n %d sh -c ]=]
     .. [=['echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec env %s %s train.lua ]=]
     .. [=[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]=]):format(folder,
-    o.grace or 0, count, o.with or "FLAME_THREADS=1", program:find("^/") and program or "$PWD0/" .. program)
+    o.grace or 0, count, o.with or "FLAME_THREADS=1",
+    program:find("^/") and program or "$PWD0/" .. program)
   start = "PWD0=$PWD; export PWD0; " .. start
   if o.signal then
     local done = folder .. "/done"

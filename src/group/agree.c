@@ -29,8 +29,8 @@ void fl_group_text(const fl_header *h, char *out, size_t bytes) {
   if (what == FL_COLLECT_ALL_REDUCE || what == FL_COLLECT_REDUCE_SCATTER)
     at += (size_t)snprintf(out + at, bytes - at, " (%s)", reduce_name(h->p[FL_COLLECT_REDUCE]));
   if (what == FL_COLLECT_BROADCAST || what == FL_COLLECT_RECEIVE || what == FL_COLLECT_SEND)
-    at += (size_t)snprintf(out + at, bytes - at, what == FL_COLLECT_SEND ? " to %lld" : " from %lld",
-                           (long long)peer);
+    at += (size_t)snprintf(out + at, bytes - at, " %s %lld",
+                           what == FL_COLLECT_SEND ? "to" : "from", (long long)peer);
   if (has_array(h)) {
     at += (size_t)snprintf(out + at, bytes - at, " of %s%s (",
                            h->p[FL_COLLECT_TRACKED] ? "tracked " : "",
@@ -116,5 +116,6 @@ int fl_group_agree_pair(fl_turn *t, int peer) {
   if (!fl_group_wait(t)) return 0;
   if (theirs->form != t->mine->form || !is_sound(theirs)) return unsound(t, peer);
   if (fit(t->mine, theirs)) return 1;
-  return me < peer ? disagree(t, t->mine, me, theirs, peer) : disagree(t, theirs, peer, t->mine, me);
+  if (me < peer) return disagree(t, t->mine, me, theirs, peer);
+  return disagree(t, theirs, peer, t->mine, me);
 }

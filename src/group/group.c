@@ -40,7 +40,7 @@ static flame_status no_memory(flame_context *c) {
 
 static flame_status open_wire(flame_context *c, fl_group *g) {
   char why[400];
-  g->wire = fl_mpi_open(g->launch.size, why, sizeof why);
+  g->wire = fl_mpi_open(&g->launch, why, sizeof why);
   if (!g->wire) return FL_FAIL(c, FLAME_NO_DEVICE, "init", "%s", why);
   g->launch.rank = g->wire->rank;
   return FLAME_OK;
@@ -282,8 +282,8 @@ flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
     snprintf(r->fault, FL_CALL_FAULT, "the group has ended: %.280s", g->broken);
     return FLAME_OK;
   }
-  job b = { { g, describe(g, r), r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size, g->launch.rank,
-            fl_dtype_size(k->dtype) };
+  job b = { { g, describe(g, r), r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size,
+            g->launch.rank, fl_dtype_size(k->dtype) };
   const double start = fl_group_now();
   const int ok = agree(&b) && move(&b);
   g->stats.calls++;

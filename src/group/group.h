@@ -43,8 +43,8 @@
 
 /* ---- wires ------------------------------------------------------------------------------- */
 
-/* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on carry
-** arrays; the bytes of the others lie in the group, as long as it lives. */
+/* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on
+** carry arrays; the bytes of the others lie in the group, as long as it lives. */
 enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE, FL_WIRE_PAIRED, FL_WIRE_DATA };
 enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
 
@@ -77,10 +77,6 @@ typedef struct fl_wire_table {
   void (*close)(fl_wire *w, int orderly);
 } fl_wire_table;
 
-/* MPI, opened at run time. NULL: not there, why says what to install, or another size
-** than 'size' (0: any). Process-wide: opened once. */
-fl_wire *fl_mpi_open(int size, char *why, size_t bytes);
-
 /* ---- who am I: launchers --------------------------------------------------------------------- */
 
 typedef struct fl_launch {
@@ -89,6 +85,9 @@ typedef struct fl_launch {
 } fl_launch;
 /* From the environment. 0: its variables make no sense, as why says. */
 int fl_launch_read(fl_launch *l, char *why, size_t bytes);
+/* MPI, opened at run time, once in a process. NULL: it is not there, as why says with what to
+** install, or has not as many ranks as the launcher said. */
+fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 

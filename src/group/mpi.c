@@ -8,6 +8,8 @@
 ** opened with RTLD_GLOBAL. The state is the process': MPI begins once and ends once. Calls come
 ** from the context's thread. Where the host has begun MPI, it is left to the host to end it.
 */
+#include "base/env.h"
+#include "base/error.h"
 #include "group/group.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -82,7 +84,7 @@ static int probe(fl_wire *w, int from, int channel) {
   return there;
 }
 
-/* A message that has begun to arrive goes on; a sent one cannot be cancelled. Most are done soon. */
+/* A message that has begun to arrive goes on; a sent one cannot be cancelled. Most end soon. */
 static int cancel(fl_wire *w, fl_letter *l) {
   int done = 0;
   if (!l->out) mpi.Cancel(&l->request);
@@ -105,21 +107,21 @@ static const fl_wire_table table = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+#define INSTALL "(Debian: apt-get install openmpi-bin libopenmpi3)"
+
 static int load(void) {
-  static const char *const files[] = { "libmpi.so.40", "libmpi.so" };
-  void *h = NULL;
-  for (size_t i = 0; i < sizeof files / sizeof *files && !h; i++)
-    h = dlopen(files[i], RTLD_NOW | RTLD_GLOBAL);
+  const char *asked = fl_env(FL_ENV_FLAME_MPI), *file = *asked ? asked : "libmpi.so.40";
+  void *h = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+  if (!h && !*asked) h = dlopen("libmpi.so", RTLD_NOW | RTLD_GLOBAL);
   if (!h) {
-    snprintf(missing, sizeof missing, "%s not found (Debian: apt-get install openmpi-bin"
-             " libopenmpi3)", files[0]);
+    snprintf(missing, sizeof missing, "%.60s not found " INSTALL, file);
     return 0;
   }
   for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
     void *p = dlsym(h, symbols[i].name);
     if (!p) {
-      snprintf(missing, sizeof missing, "libmpi.so has no %s: it is not OpenMPI, which alone is"
-               " supported (Debian: apt-get install openmpi-bin libopenmpi3)", symbols[i].name);
+      snprintf(missing, sizeof missing, "%.60s has no %s: it is not OpenMPI, which alone is"
+               " supported " INSTALL, file, symbols[i].name);
       return 0;
     }
     memcpy(symbols[i].at, &p, sizeof p);                  /* ISO C has no such cast */
@@ -151,7 +153,7 @@ static int begin(mpi_wire *m, char *why, size_t bytes) {
   return 1;
 }
 
-static fl_wire *open_wire(int size, char *why, size_t bytes) {
+static fl_wire *open_wire(const fl_launch *l, char *why, size_t bytes) {
   static int tried, loaded;
   if (!tried) loaded = load();
   tried = 1;
@@ -164,9 +166,9 @@ static fl_wire *open_wire(int size, char *why, size_t bytes) {
     return NULL;
   }
   if (!begin(&the, why, bytes)) return NULL;
-  if (the.wire.size != size) {
-    snprintf(why, bytes, "the launcher says %d ranks and MPI %d: start with mpirun -n %d, or srun"
-             " --mpi=pmix", size, the.wire.size, size);
+  if (the.wire.size != l->size) {
+    snprintf(why, bytes, "%s says %d ranks and MPI %d" FL_DO ": start with mpirun -n %d, or srun"
+             " --mpi=pmix", l->by, l->size, the.wire.size, l->size);
     return NULL;
   }
   the.wire.table = &table;
@@ -174,9 +176,9 @@ static fl_wire *open_wire(int size, char *why, size_t bytes) {
   return &the.wire;
 }
 
-fl_wire *fl_mpi_open(int size, char *why, size_t bytes) {
+fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes) {
   pthread_mutex_lock(&lock);
-  fl_wire *w = open_wire(size, why, bytes);
+  fl_wire *w = open_wire(l, why, bytes);
   pthread_mutex_unlock(&lock);
   return w;
 }

@@ -1,7 +1,7 @@
 /*
 ** Collectives as calls of kind 'collective': what the parameters say. in[0] is the array, where
-** there is one ('arrays' is 1), then comes the effect that was recorded before, if that was PENDING;
-** scalar[0].i is the site that recorded it. What is done with them is group/'s.
+** there is one (ARRAYS is 1), then comes the effect that was recorded before, if that was
+** PENDING; scalar[0].i is the site that recorded it. What is done with them is group/'s.
 */
 #ifndef FL_TENSOR_CALL_COLLECTIVE_H
 #define FL_TENSOR_CALL_COLLECTIVE_H

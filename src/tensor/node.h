@@ -13,8 +13,8 @@
 **   guards PENDING writes that may fail, whose target it was
 ** An effect does something besides its value. It runs although nobody may want that, and after
 ** the effect before it, which is among its inputs if that was PENDING.
-** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 || (entry reads own value &&
-** grefs > 0).
+** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
+** (entry reads own value && grefs > 0).
 ** A PENDING node whose value is not needed leaves the window and gives back its inputs'
 ** uses. The struct dies when all counts are 0. Both happen in fl_node_settle, without
 ** recursion (a chain of 100,000 nodes must not need C stack).
