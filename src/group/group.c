@@ -2,7 +2,7 @@
 ** Groups: opening and closing, and the collectives (group.h). What a collective moves goes straight
 ** from each rank to each: with n ranks an all_reduce of b bytes sends 2 b (n - 1) / n per rank.
 */
-#include "group/wait.h"
+#include "group/tcp.h"
 #include "base/num.h"
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,10 @@ static flame_status no_memory(flame_context *c) {
 
 static flame_status open_wire(flame_context *c, fl_group *g) {
   char why[400];
-  g->wire = fl_mpi_open(&g->launch, why, sizeof why);
+  g->wire = g->launch.mpi ? fl_mpi_open(&g->launch, why, sizeof why)
+                          : fl_tcp_open(c, &g->launch, g->limit, why, sizeof why);
+  if (!g->wire && atomic_exchange(&c->interrupted, 0))
+    return FL_FAIL(c, FLAME_INTERRUPTED, "init", "interrupted!");
   if (!g->wire) return FL_FAIL(c, FLAME_NO_DEVICE, "init", "%s", why);
   g->launch.rank = g->wire->rank;
   return FLAME_OK;

@@ -33,7 +33,8 @@
 ** broken group stays broken: the first cause is repeated.
 **
 ** What a transport must offer is fl_wire_table: messages between two ranks in order, on a few
-** channels, posted and tested, on host memory. MPI is one (mpi.c); TCP on the master's port fits.
+** channels, posted and tested, on host memory: MPI (mpi.c), for what mpirun and srun start, and TCP
+** (tcp.c), for what torchrun starts.
 */
 #ifndef FL_GROUP_GROUP_H
 #define FL_GROUP_GROUP_H
@@ -82,6 +83,7 @@ typedef struct fl_wire_table {
 typedef struct fl_launch {
   const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
   int rank, size, local;                 /* 0-based; local: on this host */
+  int mpi;                               /* MPI's launcher or Slurm has started it */
 } fl_launch;
 /* From the environment. 0: its variables make no sense, as why says. */
 int fl_launch_read(fl_launch *l, char *why, size_t bytes);

@@ -31,13 +31,15 @@ static int refuse(char *why, size_t bytes, const variables *v) {
 }
 
 int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
-  *l = (fl_launch){ NULL, 0, 1, 0 };
+  const int mpi = count_of(known[1].size) != -1 || count_of(known[2].size) != -1;
+  *l = (fl_launch){ NULL, 0, 1, 0, 0 };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const variables *v = &known[i];
     const long rank = count_of(v->rank), size = count_of(v->size), local = count_of(v->local);
     if (rank == -1 || size == -1) continue;
     if (rank < 0 || size < 1 || rank >= size || local == -2) return refuse(why, bytes, v);
-    *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local) };
+    *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local),
+                        mpi };
     return 1;
   }
   return 1;
