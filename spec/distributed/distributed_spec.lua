@@ -1,13 +1,22 @@
---- Collectives over MPI: each case runs a script in 2 or 4 processes under mpirun.
+--- Collectives: each case runs a script in 2 or 4 processes, over MPI under mpirun, and over TCP as
+-- torchrun starts them.
 require "spec.support.helper"
 local flame = require "flame"
 local distributed = require "flame.distributed"
 local ranks = require "spec.support.ranks"
 
+local by                                                 -- what the case runs over
+
+local function run(n, text, o)
+  local how = { by = by }
+  for key, v in pairs(o or {}) do how[key] = v end
+  return ranks.run(n, text, how)
+end
+
 --- Runs the text in n processes; all must end well and have printed 'expected' (of one rank: a
 --- list of texts, one for each).
 local function agree(n, expected, text, o)
-  local out = ranks.run(n, text, o)
+  local out = run(n, text, o)
   for k = 1, n do
     assert.equal(type(expected) == "table" and expected[k] or expected, out[k])
   end
@@ -17,7 +26,7 @@ end
 
 --- Runs the text, which fails on the ranks of 'expected': pieces that rank's output has.
 local function fails(n, expected, text, o)
-  local out = ranks.run(n, text, o)
+  local out = run(n, text, o)
   assert.are_not.equal(0, out.status)
   for k, pieces in pairs(expected) do
     for _, piece in ipairs(type(pieces) == "table" and pieces or { pieces }) do
@@ -28,10 +37,21 @@ local function fails(n, expected, text, o)
 end
 
 local function over_mpi(name, f)
-  it(name, function()
+  it(name .. " (MPI)", function()
     if not ranks.there then return pending("no mpirun (apt-get install openmpi-bin)") end
+    by = "mpi"
     f()
   end)
+end
+local function over_tcp(name, f)
+  it(name .. " (TCP)", function()
+    by = "tcp"
+    f()
+  end)
+end
+local function over_both(name, f)
+  over_mpi(name, f)
+  over_tcp(name, f)
 end
 
 describe("a group of one", function()
@@ -118,8 +138,8 @@ describe("a group of one", function()
   end)
 end)
 
-describe("collectives over MPI", function()
-  over_mpi("give what their names say in each dtype, with 2 and 4 ranks", function()
+describe("collectives", function()
+  over_both("give what their names say in each dtype, with 2 and 4 ranks", function()
     for _, n in ipairs { 2, 4 } do
       agree(n, "good\n", [[
         local function same(want, x) assert(flame.equal(flame.tensor(want, {dtype = x.dtype}), x)) end
@@ -147,7 +167,7 @@ describe("collectives over MPI", function()
         print "good"]])
     end
   end)
-  over_mpi("take arrays of any size, none and more rows than ranks among them", function()
+  over_both("take arrays of any size, none and more rows than ranks among them", function()
     agree(4, "good\n", [[
       for _, m in ipairs { 0, 1, 2, 3, 5, 7, 1000, 100003 } do
         local x = flame.arange(m):float() * r
@@ -160,7 +180,7 @@ describe("collectives over MPI", function()
       assert(distributed.all_reduce(flame.tensor(1.0)):item() == 4)
       print "good"]])
   end)
-  over_mpi("take as many rows of each rank as 'sizes' says", function()
+  over_both("take as many rows of each rank as 'sizes' says", function()
     agree(4, "good\n", [[
       local sizes = { 3, 0, 1, 2 }
       local x = flame.full({ sizes[r], 2 }, r):requires_grad_()
@@ -172,7 +192,7 @@ describe("collectives over MPI", function()
       assert(flame.equal(z, flame.arange(6):split(sizes)[r] * 10))
       print "good"]])
   end)
-  over_mpi("send to one rank, and bring the gradient back", function()
+  over_both("send to one rank, and bring the gradient back", function()
     agree(2, { "4 9\n", "0\n" }, [[
       local x = flame.tensor({ 2.0, 3.0 }, { requires_grad = true })
       local loss
@@ -182,7 +202,7 @@ describe("collectives over MPI", function()
       if r == 1 then print(("%g %g"):format(x.grad[1]:item(), x.grad[2]:item()))
       else print(x.grad == nil and 0 or x.grad:sum():item()) end]])
   end)
-  over_mpi("have the gradients that differences give, over all ranks", function()
+  over_both("have the gradients that differences give, over all ranks", function()
     agree(2, "good\n", [[
       local functions = {
         function(x) return distributed.all_reduce(x) end,
@@ -215,7 +235,7 @@ describe("collectives over MPI", function()
       end
       print "good"]])
   end)
-  over_mpi("have gradients of gradients", function()
+  over_both("have gradients of gradients", function()
     agree(2, "good\n", [[
       local x = flame.tensor({ 0.5 * r }, { dtype = "f64", requires_grad = true })
       local y = distributed.all_reduce(x ^ 3)
@@ -228,7 +248,7 @@ describe("collectives over MPI", function()
       assert(math.abs(h:item() - want) < 1e-12, h:item() - want)
       print "good"]])
   end)
-  over_mpi("sum in the order of ranks, so that every rank has the bits of one loop", function()
+  over_both("sum in the order of ranks, so that every rank has the bits of one loop", function()
     agree(4, "good\n", [[
       for _, dtype in ipairs { "f32", "bf16", "f16" } do
         local parts, total = {}, nil
@@ -244,7 +264,7 @@ describe("collectives over MPI", function()
       end
       print "good"]])
   end)
-  over_mpi("are not lost where one rank reads less, or draws, or evaluates more often", function()
+  over_both("are not lost where one rank reads less, or draws, or evaluates more often", function()
     agree(2, { "6 2\n", "2\n" }, [[
       local x = flame.tensor { 1.0 * r, 2.0 * r }
       local loss = distributed.all_reduce(x * 2)
@@ -263,7 +283,7 @@ describe("collectives over MPI", function()
       local x = distributed.all_reduce(flame.ones(2)) + distributed.all_reduce(flame.ones(2))
       print(("%g"):format(x[1]:item()))]], { with = "FLAME_BUDGET=$((OMPI_COMM_WORLD_RANK + 1))" })
   end)
-  over_mpi("run 1,000 steps without growth", function()
+  over_both("run 1,000 steps without growth", function()
     agree(2, "good\n", [[
       local w = flame.zeros(300):requires_grad_()
       local opt = flame.optim.SGD({ w }, { lr = 15 })
@@ -289,7 +309,7 @@ describe("collectives over MPI", function()
 end)
 
 describe("a group in which something is wrong", function()
-  over_mpi("raises on all ranks where they call different things, with rank and line", function()
+  over_both("raises on all ranks where they call different things, with rank and line", function()
     local same = "the ranks disagree: rank 1 calls all_reduce (sum) of f32 (3) at train.lua:2, "
       .. "rank 2 all_gather of f32 (3) at train.lua:2"
     fails(2, { "train.lua:2: all_reduce: " .. same, "train.lua:2: all_gather: " .. same }, [[
@@ -297,7 +317,7 @@ describe("a group in which something is wrong", function()
       local y = distributed[r == 1 and "all_reduce" or "all_gather"](flame.ones(3))
       print(y)]])
   end)
-  over_mpi("tells shapes, dtypes, reductions, roots and tracking apart", function()
+  over_both("tells shapes, dtypes, reductions, roots and tracking apart", function()
     for _, case in ipairs {
       { "all_reduce(r == 1 and flame.ones(3) or flame.ones(2, 2))", "f32 (3)", "f32 (2, 2)" },
       { "all_reduce(r == 1 and flame.ones(3) or flame.ones(3):double())", "f32 (3)", "f64 (3)" },
@@ -314,13 +334,13 @@ describe("a group in which something is wrong", function()
         "print(distributed." .. case[1] .. ")")
     end
   end)
-  over_mpi("raises where what is sent is not what is received", function()
+  over_both("raises where what is sent is not what is received", function()
     fails(2, { { "send to 2 of f32 (3)", "receive from 1 of f32 (4)" },
       { "send to 2 of f32 (3)", "receive from 1 of f32 (4)" } }, [[
       if r == 1 then print(distributed.send(flame.ones(3), 2))
       else print(distributed.receive(flame.ones(4), 1)) end]])
   end)
-  over_mpi("stays broken, and says since when", function()
+  over_both("stays broken, and says since when", function()
     agree(2, "good\n", [[
       local y = distributed.all_reduce(flame.ones(r))
       assert(not pcall(y.totable, y))
@@ -328,18 +348,18 @@ describe("a group in which something is wrong", function()
       assert(not ok and tostring(why):find("the group has ended: the ranks disagree", 1, true), why)
       print "good"]])
   end)
-  over_mpi("gives up a rank that hangs when the time is over, and names it", function()
+  over_both("gives up a rank that hangs when the time is over, and names it", function()
     fails(2, { { "train.lua:2: all_reduce: waited 1 s for rank 2: the time limit of init" } }, [[
 
       if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("sleep 4") end]],
       { timeout = 1 })
   end)
-  over_mpi("names all ranks that are missing", function()
+  over_both("names all ranks that are missing", function()
     fails(4, { "waited 1 s for ranks 2 and 4", [3] = "ranks 2 and 4" }, [[
       if r % 2 == 1 then distributed.barrier() else os.execute("sleep 4") end]],
       { timeout = 1, with = "FLAME_THREADS=1" })
   end)
-  over_mpi("waits for a rank that is slow", function()
+  over_both("waits for a rank that is slow", function()
     agree(2, "good\n", [[
       if r == 2 then os.execute("sleep 1") end
       assert(distributed.all_reduce(flame.ones(1)):item() == 2)
@@ -347,20 +367,21 @@ describe("a group in which something is wrong", function()
       assert(distributed.all_reduce(flame.ones(1)):item() == 2)
       print "good"]])
   end)
-  over_mpi("ends with a rank that is killed, with the line that waits for it", function()
-    fails(2, { { "train.lua:2: all_reduce: ", "while it waited for rank 2" } }, [[
+  over_both("ends with a rank that is killed, with the line that waits for it", function()
+    fails(2, { { "train.lua:2: all_reduce: ", by == "mpi" and "while it waited for rank 2"
+      or "the connection to rank 2 has ended" } }, [[
 
       if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("kill -9 $PPID") end]],
       { grace = 5 })
   end)
-  over_mpi("ends with a rank whose script raises", function()
+  over_both("ends with a rank whose script raises", function()
     fails(2, { { "rank 2 has ended, and rank 1 calls all_reduce (sum) of f32 (3) at train.lua:3" },
       { "train.lua:2: mine" } }, [[
 
       if r == 2 then error("mine") end
       print(distributed.all_reduce(flame.ones(3)))]])
   end)
-  over_mpi("raises everywhere for a check that fails on one rank, and writes nothing", function()
+  over_both("raises everywhere for a check that fails on one rank, and writes nothing", function()
     agree(2, "good\n", [[
       local w = flame.zeros(3)
       flame.eval(w)
@@ -374,8 +395,8 @@ describe("a group in which something is wrong", function()
       assert(flame.equal(w, flame.zeros(3)))
       print "good"]])
   end)
-  over_mpi("ends on all ranks when one is interrupted", function()
-    local out = ranks.run(2, [[
+  over_both("ends on all ranks when one is interrupted", function()
+    local out = run(2, [[
 
       if r == 2 then print(distributed.all_reduce(flame.ones(3)))
       else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], {
@@ -400,7 +421,7 @@ describe("a group in which something is wrong", function()
       ["libm.so.6"] = "init: MPI: libm.so.6 has no MPI_Initialized: it is not OpenMPI, which alone "
         .. "is supported (Debian: apt-get install openmpi-bin libopenmpi3)",
     } do
-      local pipe = assert(io.popen(("env FLAME_MPI=%s RANK=0 WORLD_SIZE=2 %s -e '%s' 2>&1"):format(
+      local pipe = assert(io.popen(("env FLAME_MPI=%s SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 %s -e '%s' 2>&1"):format(
         library, program, "print(pcall(require(\"flame.distributed\").init))")))
       local said = pipe:read("a")
       pipe:close()
@@ -409,11 +430,11 @@ describe("a group in which something is wrong", function()
   end)
   over_mpi("says so where the launcher and MPI count differently", function()
     local program = dofile("spec/support/interpreter.lua")
-    local pipe = assert(io.popen(("env RANK=0 WORLD_SIZE=2 LSAN_OPTIONS=detect_leaks=0 %s -e '%s' 2>&1")
+    local pipe = assert(io.popen(("env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 LSAN_OPTIONS=detect_leaks=0 %s -e '%s' 2>&1")
       :format(program, "print(pcall(require(\"flame.distributed\").init))")))
     local said = pipe:read("a")
     pipe:close()
-    assert.is_truthy(said:find("torchrun says 2 ranks and MPI 1", 1, true), said)
+    assert.is_truthy(said:find("srun says 2 ranks and MPI 1", 1, true), said)
   end)
 end)
 
@@ -445,16 +466,16 @@ describe("data_parallel", function()
     for k = 1, #a do assert(flame.equal(a[k], b[k])) end
     print(distributed.stats().calls)]]
 
-  over_mpi("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
+  over_both("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
     -- a comparison of names, 6 parameters and 3 buffers; then a bucket a step
     agree(2, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
     agree(4, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
   end)
-  over_mpi("does so with buckets of any size", function()
+  over_both("does so with buckets of any size", function()
     agree(2, "1210\n", (TRAINED:gsub("OPTIONS", "{ bucket = 1 }")))         -- one a parameter
     agree(2, "610\n", (TRAINED:gsub("OPTIONS", "{ bucket = 120 }")))
   end)
-  over_mpi("adds up without it in no_sync, and brings the sum together after it", function()
+  over_both("adds up without it in no_sync, and brings the sum together after it", function()
     agree(2, "good\n", [[
       local net = distributed.data_parallel(flame.nn.Linear(2, 1))
       local w = net.weight
@@ -468,7 +489,7 @@ describe("data_parallel", function()
       assert(flame.equal(w.grad, flame.tensor {{ 22, 33 }}))
       print "good"]])
   end)
-  over_mpi("names parameters that no gradient reaches, or finds them", function()
+  over_both("names parameters that no gradient reaches, or finds them", function()
     fails(2, { "data_parallel: no gradient has reached b.weight, b.bias", "b.weight" }, [[
       local net = flame.nn.Module.extend("Net")()
       net.a, net.b = flame.nn.Linear(2, 2), flame.nn.Linear(2, 2)
@@ -489,7 +510,7 @@ describe("data_parallel", function()
       end
       print "good"]])
   end)
-  over_mpi("leaves other networks, frozen parameters and gradients{} alone", function()
+  over_both("leaves other networks, frozen parameters and gradients{} alone", function()
     agree(2, "good\n", [[
       local net = distributed.data_parallel(flame.nn.Linear(2, 1))
       local other = flame.nn.Linear(2, 1)
@@ -509,7 +530,7 @@ describe("data_parallel", function()
       assert(net.bias.grad:item() == 1)
       print "good"]])
   end)
-  over_mpi("raises where the networks of the ranks differ", function()
+  over_both("raises where the networks of the ranks differ", function()
     fails(2, { "with other sizes or names", "with other sizes or names" }, [[
       distributed.data_parallel(flame.nn.Linear(2, 2, { bias = r == 1 }))
       flame.eval()]])
@@ -602,7 +623,7 @@ describe("shards of data", function()
       assert.is_truthy(tostring(why):find("need {k, n} with k from 1 to n", 1, true), tostring(why))
     end
   end)
-  over_mpi("take their place from the group, whose ranks must have one seed", function()
+  over_both("take their place from the group, whose ranks must have one seed", function()
     agree(2, { "1 2 5 6\n", "3 4 7 8\n" }, [[
       local all = {}
       for _, x in flame.data.batches(flame.arange(8), { size = 2, shard = true }) do
