@@ -22,8 +22,8 @@ local function here(op)
   return rank, size, place, by
 end
 
---- Meets the other ranks that mpirun or srun has started; without a launcher the group has one
---- rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
+--- Meets the other ranks that torchrun, mpirun or srun has started; without a launcher the group
+--- has one rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
 put(distributed, "distributed.init(*, timeout: num = 600) -> rank: int, size: int",
   function(timeout)
     if not (timeout > 0) then fail("init", "timeout is %g, need seconds above 0", timeout) end

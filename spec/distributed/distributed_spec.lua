@@ -123,18 +123,18 @@ describe("a group of one", function()
   end)
   it("goes by what the launcher says", function()
     local program = dofile("spec/support/interpreter.lua")
-    local function run(with, text)
+    local function said_with(with, text)
       local pipe = assert(io.popen(("env %s %s -e '%s' 2>&1"):format(with, program, text)))
       local said = pipe:read("a")
       pipe:close()
       return said
     end
     local show = "local d = require(\"flame.distributed\") print(d.init(), d.local_rank())"
-    assert.equal("1\t1\n", run("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", show))
-    assert.equal("1\t1\n", run("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", show))
-    assert.is_truthy(run("RANK=2 WORLD_SIZE=2", show):find(
+    assert.equal("1\t1\n", said_with("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", show))
+    assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", show))
+    assert.is_truthy(said_with("RANK=2 WORLD_SIZE=2", show):find(
       "RANK='2' WORLD_SIZE='2' LOCAL_RANK='': need a rank from 0, below the size", 1, true))
-    assert.is_truthy(run("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
+    assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
   end)
 end)
 
@@ -435,6 +435,64 @@ describe("a group in which something is wrong", function()
     local said = pipe:read("a")
     pipe:close()
     assert.is_truthy(said:find("srun says 2 ranks and MPI 1", 1, true), said)
+  end)
+end)
+
+describe("ranks that meet over TCP", function()
+  --- What each of the processes says that are started with these variables, a list of texts.
+  local function meet(processes, limit)
+    local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
+    for k, with in ipairs(processes) do
+      local text = ("print(pcall(require(\"flame.distributed\").init, { timeout = %g }))"):format(
+        limit or 20)
+      pipes[k] = assert(io.popen(("env MASTER_ADDR=127.0.0.1 %s %s -e '%s' 2>&1"):format(with,
+        program, text)))
+    end
+    for k, pipe in ipairs(pipes) do
+      out[k] = pipe:read("a")
+      pipe:close()
+    end
+    return out
+  end
+  local function has(text, piece) assert.is_truthy(text:find(piece, 1, true), text) end
+
+  it("refuse another number of ranks, and another job", function()
+    local out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18211",
+      "RANK=1 WORLD_SIZE=3 MASTER_PORT=18211" }, 1)
+    has(out[1], "did not come within the time limit: rank 2")
+    has(out[2], "rank 1 was started with another number of ranks")
+    out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18231",
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18231 TORCHELASTIC_RUN_ID=other" }, 1)
+    has(out[2], "another job is at this address and port")
+  end)
+  it("say who is not there when the time is over", function()
+    local out = meet({ "RANK=0 WORLD_SIZE=4 MASTER_PORT=18251",
+      "RANK=2 WORLD_SIZE=4 MASTER_PORT=18251" }, 1)
+    has(out[1], "did not come within the time limit: rank 2, 4")
+    has(meet({ "RANK=1 WORLD_SIZE=2 MASTER_PORT=18271" }, 0.5)[1],
+      "rank 1 is not at MASTER_ADDR and MASTER_PORT: Connection refused")
+  end)
+  it("pass by a port that something else has", function()
+    local file = os.tmpname()
+    local other = assert(io.popen(("python3 -c 'import socket, time; s = socket.socket(); " ..
+      "s.setsockopt(1, 2, 1); s.bind((\"127.0.0.1\", 18291)); s.listen(); " ..
+      "open(%q, \"w\").write(\"x\"); time.sleep(6)' 2>&1"):format(file)))
+    for _ = 1, 200 do
+      local f <close> = assert(io.open(file))
+      if f:read("a") == "x" then break end
+      os.execute("sleep 0.02")
+    end
+    local out = meet { "RANK=0 WORLD_SIZE=2 MASTER_PORT=18291",
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18291" }
+    assert.same({ "true\t1\t2\n", "true\t2\t2\n" }, out)
+    other:close()
+    os.remove(file)
+  end)
+  it("need an address and a port", function()
+    has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=" })[1],
+      "MASTER_ADDR='127.0.0.1' MASTER_PORT='': need where rank 1 is met")
+    has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18300 MASTER_ADDR=no.such.host.invalid" })[1],
+      "can not listen at MASTER_ADDR and MASTER_PORT: no.such.host.invalid")
   end)
 end)
 

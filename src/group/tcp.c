@@ -185,7 +185,7 @@ static int test_in(fl_wire *w, fl_letter *l, int *done) {
   return *done = 1;
 }
 
-/* A stream that has ended is told once what it brought is taken, and not where its rank said why. */
+/* That a stream has ended counts once what it brought is taken, and not where its rank said why. */
 static int test(fl_wire *w, fl_letter *l, int *done) {
   fl_tcp_peer *p = &of(w)->peer[l->peer];
   if (p->fd >= 0) push(w, l->peer);

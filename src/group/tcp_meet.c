@@ -1,8 +1,8 @@
 /*
 ** How ranks find each other over TCP. Rank 0 listens on the address that MASTER_ADDR names, on
-** MASTER_PORT or one of the next ports (torchrun's own store has MASTER_PORT itself). Each
-** other rank opens a port of its own, says hello with it, and is answered; when all have come, rank
-** 0 sends all a list of addresses, and each connects to those of lower rank.
+** MASTER_PORT or one of the next ports (the first is taken where torchrun has a store of its own).
+** Each other rank opens a port of its own, says hello with it, and is answered; when all have come,
+** rank 0 sends a list of addresses, and each connects to those of lower rank.
 **
 ** There is no secret: whoever reaches the port can say hello. What is checked is that all are of one
 ** job, of one version and of one size.
@@ -25,7 +25,12 @@ enum { PORTS = 16, SLICE_MS = 50 };
 static const char magic[8] = "flame 1";
 static const double answer_wait = 2;     /* seconds for a hello; who is not flame says nothing */
 
-typedef struct { char magic[8]; int64_t form; uint64_t job; int32_t rank, size, port, spare; } hello;
+typedef struct {
+  char magic[8];
+  int64_t form;
+  uint64_t job;
+  int32_t rank, size, port, spare;
+} hello;
 typedef struct { char magic[8]; int32_t ok; char text[180]; } answer;
 typedef struct { char host[64]; int32_t port; } address;
 
@@ -105,15 +110,18 @@ static int listen_at(const struct sockaddr *at, socklen_t n, int most) {
   return -1;
 }
 
+/* A name may have several addresses: the first that serves. */
 static int connect_to(const char *host, int port, char *why, size_t bytes) {
-  struct addrinfo *a = look_up(host, port, why, bytes);
-  int fd = a ? socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
-  if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+  struct addrinfo *found = look_up(host, port, why, bytes);
+  int fd = -1;
+  for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
+    fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) break;
     snprintf(why, bytes, "%s", strerror(errno));
-    close(fd);
+    if (fd >= 0) close(fd);
     fd = -1;
   }
-  if (a) freeaddrinfo(a);
+  if (found) freeaddrinfo(found);
   if (fd >= 0) tune(fd);
   return fd;
 }
@@ -211,11 +219,13 @@ static int lead(meeting *m) {
   char why[160] = "";
   int listener = -1;
   for (int k = 0; k < PORTS && listener < 0; k++) {
-    struct addrinfo *a = look_up(m->host, m->port + k, why, sizeof why);
-    if (!a) break;
-    listener = listen_at(a->ai_addr, a->ai_addrlen, m->l->size);
-    if (listener < 0) snprintf(why, sizeof why, "%s", strerror(errno));
-    freeaddrinfo(a);
+    struct addrinfo *found = look_up(m->host, m->port + k, why, sizeof why);
+    for (struct addrinfo *a = found; a && listener < 0; a = a->ai_next) {
+      listener = listen_at(a->ai_addr, a->ai_addrlen, m->l->size);
+      if (listener < 0) snprintf(why, sizeof why, "%s", strerror(errno));
+    }
+    if (!found) break;
+    freeaddrinfo(found);
   }
   if (listener < 0) return fail(m, "can not listen at MASTER_ADDR and MASTER_PORT", why);
   const int ok = receive_all(m, listener);
