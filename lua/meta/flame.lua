@@ -4194,8 +4194,8 @@ function distributed.data_parallel(net) end
 ---@class flame.options.distributed.init
 ---@field timeout? number  600
 
---- Meets the other ranks that mpirun or srun has started; without a launcher the group has one
---- rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
+--- Meets the other ranks that torchrun, mpirun or srun has started; without a launcher the group
+--- has one rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
 ---@overload fun(options: flame.options.distributed.init): integer rank
 ---@return integer rank
 ---@return integer size
