@@ -41,7 +41,7 @@ static void gave(fl_tcp_peer *p, int64_t sent) {
   p->from += sent;
   p->to_send -= sent;
   if (p->to_send > 0) return;
-  if (p->from == (const char *)(&p->give_head + 1)) {
+  if (p->gives && p->from == (const char *)(&p->give_head + 1)) {
     p->from = p->gives->at;
     p->to_send = p->give_head.bytes;
   } else {

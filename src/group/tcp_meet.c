@@ -1,8 +1,8 @@
 /*
 ** How ranks find each other over TCP. Rank 0 listens on the address that MASTER_ADDR names, on
 ** MASTER_PORT or one of the next ports (the first is taken where torchrun has a store of its own).
-** Each other rank opens a port of its own, says hello with it, and is answered; when all have come,
-** rank 0 sends a list of addresses, and each connects to those of lower rank.
+** Each other rank opens a port of its own, says hello with it, and is answered; when all are
+** there rank 0 sends a list of addresses, and each connects to those of lower rank.
 **
 ** There is no secret: whoever reaches the port can say hello. What is checked is that all are of one
 ** job, of one version and of one size.
@@ -238,7 +238,7 @@ static int lead(meeting *m) {
 /* 1: rank 0 is at this port and knows us; 0: it is not; -1: it refused. */
 static int try_port(meeting *m, int port, int *listener) {
   char why[160];
-  struct sockaddr_storage own;
+  struct sockaddr_storage own = { .ss_family = AF_INET };
   socklen_t n = sizeof own;
   answer a;
   const int fd = connect_to(m->host, port, why, sizeof why);
