@@ -380,13 +380,14 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
       const int64_t before = r.plan->total_bytes;
       s = d->table->prepare(d, r.plan);
       r.plan->prepared = s == FLAME_OK;
-      fl_plans_prepared(&((fl_engine *)c->engine)->plans, r.plan, before);
+      fl_plans_resized(&((fl_engine *)c->engine)->plans, r.plan, before);
     }
     if (s == FLAME_OK) {
       const double start = debug >= 2 ? fl_trace_now() : 0;
       *effects = 1;
-      const int64_t nodes = r.program.nodes.n;
+      const int64_t nodes = r.program.nodes.n, before = r.plan->total_bytes;
       s = execute(c, &r, d, roots == NULL);
+      fl_plans_resized(&((fl_engine *)c->engine)->plans, r.plan, before);
       if (debug >= 2) fl_debug_run(c, nodes, r.plan, fl_trace_now() - start);
     }
   }
