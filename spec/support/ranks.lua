@@ -2,8 +2,8 @@
 -- runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
 -- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
 -- with a time limit of 20 s), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
--- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its process id
--- to folder/RANK.pid. ranks.there: is there an mpirun?
+-- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
+-- process id to folder/RANK.pid. ranks.there: is there an mpirun?
 local program = dofile("spec/support/interpreter.lua")
 
 local PRELUDE = [[

@@ -4,8 +4,8 @@
 ** Each other rank opens a port of its own, says hello with it, and is answered; when all are
 ** there rank 0 sends a list of addresses, and each connects to those of lower rank.
 **
-** There is no secret: whoever reaches the port can say hello. What is checked is that all are of one
-** job, of one version and of one size.
+** There is no secret: whoever reaches the port can say hello. What is checked is that all are of
+** one job, of one version and of one size.
 */
 #include "base/hash.h"
 #include "group/tcp.h"
