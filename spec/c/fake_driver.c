@@ -179,7 +179,7 @@ static fl_cu_result fake_EventDestroy(fl_cu_event e) {
 static fl_cu_result fake_EventRecord(fl_cu_event e,
                                      fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
 static fl_cu_result fake_EventElapsed(float *ms, fl_cu_event from, fl_cu_event to) {
-  *ms = from == to ? 0.0f : 0.5f;
+  *ms = from == to ? 0.0f : fake.ways ? fake.way_ms[fake.way] : 0.5f;
   return FL_CU_OK;
 }
 static fl_cu_result fake_EventQuery(fl_cu_event e) {
@@ -502,10 +502,11 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
                                                         fl_lt_layout a,
     fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want,
     fl_lt_found *found, int *n) {
-  (void)h; (void)o; (void)p; (void)want;
+  (void)h; (void)o; (void)p;
   if (!fake_fits(d, a, b, c)) return 7;
-  memset(found, 0, sizeof *found);
-  *n = 1;
+  *n = fake.ways && fake.ways < want ? fake.ways : fake.ways ? want : 1;
+  memset(found, 0, (size_t)*n * sizeof *found);
+  for (int i = 0; i < *n; i++) found[i].algo.data[0] = (uint64_t)i;
   return FL_LT_OK;
 }
 
@@ -540,7 +541,6 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
   (void)beta;
   (void)pc;
   (void)cl;
-  (void)algo;
   (void)space;
   (void)bytes;
   (void)s;
@@ -554,6 +554,9 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     return FL_LT_OK;
   }
   fake.products++;
+  fake.way = (int)algo->data[0];
+  fake.way_runs[fake.way]++;
+  if (fake.ways) return fake.way_ms[fake.way] < 0 ? 15 : FL_LT_OK;       /* not supported */
   fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)

@@ -31,12 +31,16 @@ typedef struct fake_state {
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
+  int ways;                       /* algorithms of cuBLASLt; 0: one; else nothing is multiplied */
+  float way_ms[8];                /* what each takes */
   size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
   int64_t tf32;                   /* of them with operands rounded to TF32 */
+  int64_t way_runs[8];            /* of them by each algorithm */
+  int way;                        /* that of the last */
   int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */

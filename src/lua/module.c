@@ -231,7 +231,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "models" };
+  "distributions", "diffusion", "models", "tokenizers" };
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static int is_chapter(const char *name) {
@@ -441,7 +441,7 @@ static int build(lua_State *L) {
                                                fl_reg_memory, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip, fl_reg_crew };
+                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
