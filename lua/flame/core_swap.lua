@@ -49,7 +49,8 @@ end
 
 --- From now on reference stands in the place of the op: in flame, as a method and as an operator,
 --- in scripts and in the library's layers. Calls in reference itself are those of the op as it was,
---- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or swap:close().
+--- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or
+--- swap:close().
 def(".use(op: str, reference: fn) -> Guard", function(op, reference)
   local places, busy = places_of(op), false
   if #places == 0 then
@@ -179,9 +180,11 @@ local function watch_layers(trace, f)
 end
 
 -- ---- one side of a comparison ----------------------------------------------------------------
---- Tensors in v in a fixed order, with their places: "2", "2.logits".
+--- Tensors and numbers in v in a fixed order, with their places: "2", "2.logits".
 local function flatten(v, name, list)
   if is_tensor(v) then list[#list + 1] = { name = name, x = v }
+  elseif type(v) == "number" then
+    list[#list + 1] = { name = name, x = flame.tensor(v, { dtype = "f64" }) }
   elseif type(v) == "table" then
     local keys = {}
     for k in pairs(v) do keys[#keys + 1] = k end
@@ -441,10 +444,14 @@ local function locate(f, g, inputs, o, outer, how, leaf)
   end
   if outer:find "^forward" then return ("%s differs: %s"):format(outer, how) end
   local reader, gradient = first_gradient(list, o)
-  if reader then return ("backward of %s is the first that differs: %s"):format(reader, gradient) end
+  if reader then
+    return ("backward of %s is the first that differs: %s"):format(reader, gradient)
+  end
   local by = leaf and readers_of_leaf(list, first, leaf) or ""
-  if by ~= "" then return ("backward of %s is the first that differs, in %s: %s"):format(by,
-    (outer:gsub("^backward: ", "")), how) end
+  if by ~= "" then
+    return ("backward of %s is the first that differs, in %s: %s"):format(by,
+      (outer:gsub("^backward: ", "")), how)
+  end
   return ("%s differs: %s"):format(outer, how)
 end
 
@@ -464,6 +471,7 @@ local function compared(f, g, inputs, o)
   g = other_side(g or f, o.device, o.dtype)
   local seed = flame.rng_state()
   local p = run(f, inputs, o.left)
+  if #p.outputs == 0 then fail("compare", "f gave no tensor and no number to compare") end
   flame.rng_state(seed)
   local q = run(g, inputs, o.right, o.eager and new_trace({}, true) or nil)
   flame.rng_state(seed)
@@ -476,11 +484,12 @@ end
 
 --- Do f and g give the same on these inputs (a tensor, or a list of arguments), and the same
 --- gradients? If not, the second result names the first op or layer that differs, in forward or
---- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and g are
---- functions, modules or kernels; where both run the same ops, or have layers of the same names,
---- these are compared one by one. Without g it is f once more: on another device, in another dtype
---- (a module is copied there), or, eager, with each op computed when it is recorded. bits: equal to
---- the bit; else by rtol and atol, which follow from the coarser dtype and the largest value.
+--- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and
+--- g are functions, modules or kernels; where both run the same ops, or have layers of the same
+--- names, these are compared one by one. Without g it is f once more: on another device, in another
+--- dtype (a module is copied there), or, eager, with each op computed when it is recorded. bits:
+--- equal to the bit; else by rtol and atol, which follow from the coarser dtype and the largest
+--- value.
 def([[.compare(f: fn, g?: fn, inputs: T|table, *, rtol?: num, atol?: num, bits = false,
     backward = true, eager = false, device?: device, dtype?: dtype) -> same: bool, where: str]],
 function(f, g, inputs, rtol, atol, bits, backward, eager, device, dtype)
@@ -517,8 +526,8 @@ end
 --- Where a model parts from its reference on a batch (a tensor, or a list of arguments): the first
 --- layer, by names that both have, whose result differs. That layer is then run on what the
 --- reference gave its own, and compared: it says which op of it differs, or that it only passes on
---- what it was given. Without a difference in forward, gradients are compared. true; or false and that
---- as a sentence.
+--- what it was given. Without a difference in forward, gradients are compared. true; or false and
+--- that as a sentence.
 def([[.bisect(model: table, reference: table, batch: T|table, *, rtol?: num, atol?: num,
     bits = false, backward = true) -> same: bool, where: str]],
 function(model, reference, batch, rtol, atol, bits, backward)

@@ -20,7 +20,8 @@ local x, y = flame.randn(3, 4), flame.randn(4)
 flame.eval(x, y)
 
 local function net()
-  return nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 2))
+  return nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 5), nn.LayerNorm(5),
+    nn.Linear(5, 2))
 end
 
 describe("flame.compare", function()
@@ -49,14 +50,14 @@ describe("flame.compare", function()
       return (c + b):sum(2)
     end
     g(x, y)
-    differs(at, "^forward: mul at LINE, number 1 of 4, is the first that differs: 12 of 12 elements ",
+    differs(at, "^forward: mul at LINE, number 1 of 4, is the first that differs: 12 of 12 ",
       g, f, { x, y })
   end)
 
   it("names an argument that nothing of both made", function()
     local w1, w2 = flame.ones(4), flame.full({ 4 }, 2)
-    differs("%d+", "^forward: mul at LINE, number 1 of 2, is the first that differs: its argument 2 "
-      .. "differs already: 4 of 4 elements differ", function(a) return (a * w1):sum() end,
+    differs("%d+", "^forward: mul at LINE, number 1 of 2, is the first that differs: its argument "
+      .. "2 differs already: 4 of 4 elements differ", function(a) return (a * w1):sum() end,
       function(a) return (a * w2):sum() end, x)
   end)
 
@@ -75,10 +76,10 @@ describe("flame.compare", function()
       end
     end
     of(right)(x)
-    differs(at, "^backward of twice at LINE is the first that differs: 12 of 12 elements differ", of(right),
-      of(wrong), x)
-    differs("%d+", "^backward of twice at LINE is the first that differs, in the gradient of input 1: ",
-      function(a) return right(a):sum() end, function(a) return wrong(a):sum() end, x)
+    differs(at, "^backward of twice at LINE is the first that differs: 12 of 12 elements differ",
+      of(right), of(wrong), x)
+    differs("%d+", "^backward of twice at LINE is the first that differs, in the gradient of input "
+      .. "1: ", function(a) return right(a):sum() end, function(a) return wrong(a):sum() end, x)
     assert.is_true((flame.compare(of(right), of(wrong), x, { backward = false })))
   end)
 
@@ -102,8 +103,35 @@ describe("flame.compare", function()
     local a = net()
     local b = a:clone()
     flame.no_grad(function() b[3].weight:mul_(1.5) end)
-    differs("%d+", "^forward: linear at LINE in layer 3, number 5 of %d+, is the first that differs: its "
-      .. "argument 2 %(3%.weight%) differs already: 30 of 30 elements", a, b, x)
+    differs("%d+", "^forward: linear at LINE in layer 3, number 5 of %d+, is the first that differs: "
+      .. "its argument 2 %(3%.weight%) differs already: 30 of 30 elements", a, b, x)
+  end)
+
+  it("names each parameter of each layer, where that is the one that is another", function()
+    local sequence = flame.randn(2, 5, 8)
+    for _, case in ipairs { { nn.TransformerBlock(8, 2), sequence }, { nn.GRU(8, 3), sequence },
+        { nn.MultiheadAttention(8, 2), sequence }, { nn.BatchNorm1d(4), x },
+        { nn.Conv2d(2, 3, 3), flame.randn(1, 2, 6, 6) },
+        { nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2)), flame.tensor { 1, 2, 3 }:long() } } do
+      local m, batch = case[1], case[2]
+      assert.is_true((flame.compare(m, m:clone(), batch, { bits = true })))
+      for name in m:named_parameters() do
+        local other = m:clone()
+        for k, p in other:named_parameters() do
+          if k == name then flame.no_grad(function() p:add_(0.5) end) end
+        end
+        local same, where = flame.compare(m, other, batch)
+        assert.is_false(same)
+        assert.truthy(where:find("(" .. name .. ") differs already: ", 1, true), where)
+      end
+    end
+  end)
+
+  it("compares numbers and results in tables, and refuses to compare nothing", function()
+    differs(nil, "^forward: output 1%.loss differs: 1 of 1 elements differ, most: 12 and 24, by 12$",
+      function() return { loss = 12 } end, function() return { loss = 24 } end, x)
+    refused("compare: f gave no tensor and no number to compare", flame.compare, print, nil, {})
+    refused("compare: f must be a function, got number 3", flame.compare, 3, nil, {})
   end)
 
   it("says how shapes, dtypes, signs of zeros and numbers of results differ", function()
@@ -142,9 +170,9 @@ describe("flame.bisect", function()
     flame.no_grad(function() a[4].weight:add_(1) end)
     local same, where = flame.bisect(a, b, x)
     assert.is_false(same)
-    assert.matches("^layer 4 %(LayerNorm%), number 4 of 5, is the first that differs: %d+ of 15 elements "
-      .. "differ, most at .*; on the reference's inputs forward: layer_norm at .*, number 1 of 1, is the "
-      .. "first that differs: its argument %d differs already: ", where)
+    assert.matches("^layer 4 %(LayerNorm%), number 4 of 5, is the first that differs: %d+ of 15 "
+      .. "elements differ, most at .*; on the reference's inputs forward: layer_norm at .*, number 1 "
+      .. "of 1, is the first that differs: its argument %d differs already: ", where)
   end)
 
   it("finds a gradient that differs where forward does not", function()
@@ -167,8 +195,8 @@ describe("flame.bisect", function()
     local Other = nn.Module.extend "Other"
     function Other:init() self.fc = nn.Linear(4, 2) end
     function Other:forward(v) return self.fc(v) end
-    refused("bisect: no layer of the model has the name of one of the reference", flame.bisect, net(),
-      Other(), x)
+    refused("bisect: no layer of the model has the name of one of the reference", flame.bisect,
+      net(), Other(), x)
   end)
 end)
 
