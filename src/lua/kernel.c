@@ -541,6 +541,17 @@ static int is_kernel(lua_State *L) {
   return 1;
 }
 
+/* core.kernel_call([f]): what a call of a kernel runs; sets it. */
+static int kernel_call_by(lua_State *L) {
+  lua_settop(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
+  if (lua_isnil(L, -1)) return 1;
+  lua_pushvalue(L, 1);
+  if (lua_isnil(L, 1)) lua_getfield(L, 2, "__call");
+  else lua_setfield(L, 2, "__call");
+  return 1;
+}
+
 /* (methods): the table behind k:with and the rest; called once by core_kernel.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -567,7 +578,8 @@ static int kernel_methods(lua_State *L) {
 const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 },
   { "kernel_info", fl_kernel_info, 0 },
-  { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
+  { "checks_gradients", checks_gradients, 0 },
+  { "kernel_call", kernel_call_by, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
   { "kernel_image", fl_kernel_image, 0 },
   { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 },
   { "kernel_ready", kernel_ready, 0 },
