@@ -542,7 +542,6 @@ int fl_kernel_launch(lua_State *L) {
 }
 
 /* ---- internal.kernel_run(kernel, geometry, kinds, values): for derived kernels ---- */
-
 /* kinds: a letter for each parameter: i input, c copy that is written (a result), o zeros that
 ** are written (a result; value: sizes), v scalar, s struct, 0 nothing. */
 static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind,

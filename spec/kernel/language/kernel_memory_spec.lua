@@ -102,6 +102,7 @@ describe("a __constant__ array without a value", function()
   it("says what is wrong with it", function()
     local k, x = flame.kernel { source = stencil, block = { 8 } }, row(4)
     local failed = flame.tensor({ 1, 2 }, { dtype = "i64" })
+    local plain = flame.kernel "__global__ void k(float *y) { y[0] = 1; }"
     for _, c in ipairs {
       { function() return k(x) end, "k: constant 'w' has no value: set it by k:constant(\"w\", x)" },
       { function() k:constant("v", x) end, "no constant 'v' to set, the kernel has: shift w" },
@@ -111,9 +112,9 @@ describe("a __constant__ array without a value", function()
       { function() k:constant("w", failed) end, "got 2 of i64" },
       { function() k:constant("w", { 1 }) end, "w must be a tensor or a number, got table" },
       { function() k:constant("w", 1) end, "w has 6 elements of f64, got 1 of f64" },
-      { function() k:launch({ grid = { 1 } }, x, x) end, "2 arguments after the geometry, the kernel has 3" },
-      { function() return flame.kernel("__global__ void k(float *y) { y[0] = 1; }"):constant("w", x) end,
-        "the kernel has: none" },
+      { function() k:launch({ grid = { 1 } }, x, x) end,
+        "2 arguments after the geometry, the kernel has 3" },
+      { function() plain:constant("w", x) end, "the kernel has: none" },
     } do
       local why = message(c[1])
       assert(why:find(c[2], 1, true), why)
