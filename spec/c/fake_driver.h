@@ -22,9 +22,12 @@ typedef struct fake_state {
   const char *only;               /* fail_at counts and fails calls of this name alone */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
+  int cleared;                    /* new memory is zero */
   /* the library can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
-  int devices;
+  int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
+  int nvrtc;                      /* its version, 10 major + minor */
+  int image;                      /* what it compiles for, which the driver sees; 0: arch */
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */

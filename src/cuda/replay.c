@@ -402,7 +402,7 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   fl_replay *r = p->replay;
   const int how = fl_env_int(FL_ENV_FLAME_REPLAY);
   *w = NULL;
-  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->sync_each ||
+  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
       s->ctx->kernel_checks) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);

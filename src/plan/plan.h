@@ -87,6 +87,7 @@ typedef struct fl_plan {
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */
+  int32_t widest;                /* the program's node that is the largest of them, -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
   int64_t used;                  /* LRU clock */
   struct fl_plan *chain;

@@ -65,7 +65,7 @@ static void flush(flame_context *c) {
   c->flushing = 1;                /* a finaliser may record during the collector step */
   const flame_status e = c->up->evaluate_all(c);
   c->flushing = 0;
-  if (e != FLAME_OK && e != FLAME_INTERRUPTED && !c->dead) c->err = before;
+  if (e != FLAME_OK && e != FLAME_INTERRUPTED && e != FLAME_DEVICE_LOST) c->err = before;
 }
 
 int64_t fl_enter(flame_context *c) {
