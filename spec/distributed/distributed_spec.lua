@@ -442,10 +442,13 @@ describe("ranks that meet over TCP", function()
   --- What each of the processes says that are started with these variables, a list of texts.
   local function meet(processes, limit)
     local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
+    local job = os.tmpname()                             -- of no other run of these specs
+    os.remove(job)
     for k, with in ipairs(processes) do
       local text = ("print(pcall(require(\"flame.distributed\").init, { timeout = %g }))"):format(
         limit or 20)
-      pipes[k] = assert(io.popen(("env MASTER_ADDR=127.0.0.1 %s %s -e '%s' 2>&1"):format(with,
+      pipes[k] = assert(io.popen(
+        ("env TORCHELASTIC_RUN_ID=%s MASTER_ADDR=127.0.0.1 %s %s -e '%s' 2>&1"):format(job, with,
         program, text)))
     end
     for k, pipe in ipairs(pipes) do
@@ -463,7 +466,7 @@ describe("ranks that meet over TCP", function()
     has(out[2], "rank 1 was started with another number of ranks")
     out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18231",
       "RANK=1 WORLD_SIZE=2 MASTER_PORT=18231 TORCHELASTIC_RUN_ID=other" }, 1)
-    has(out[2], "another job is at this address and port")
+    has(out[2], "rank 1 is not at MASTER_ADDR and MASTER_PORT: another job is at this address and port")
   end)
   it("say who is not there when the time is over", function()
     local out = meet({ "RANK=0 WORLD_SIZE=4 MASTER_PORT=18251",
