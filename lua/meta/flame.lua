@@ -2791,6 +2791,26 @@ Tensor.bincount = flame.bincount
 function flame.binomial(n, p) end
 Tensor.binomial = flame.binomial
 
+---@class flame.options.bisect
+---@field reference? table
+---@field batch? flame.Tensor|table
+---@field rtol? number
+---@field atol? number
+---@field bits? boolean  false
+---@field backward? boolean  true
+
+--- Where a model parts from its reference on a batch (a tensor, or a list of arguments): the first
+--- layer, by names that both have, whose result differs. That layer is then run on what the
+--- reference gave its own, and compared: it says which op of it differs, or that it only passes on
+--- what it was given. Without a difference in forward, gradients are compared. true; or false and
+--- that as a sentence.
+---@param model table
+---@param reference table
+---@param batch flame.Tensor|table
+---@return boolean same
+---@return string where
+function flame.bisect(model, reference, batch) end
+
 ---@class flame.options.bitwise_and
 ---@field y? flame.Tensor|number
 
@@ -3311,6 +3331,32 @@ function flame.column_stack(tensors) end
 ---@return flame.Tensor
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
+
+---@class flame.options.compare
+---@field g? function
+---@field inputs? flame.Tensor|table
+---@field rtol? number
+---@field atol? number
+---@field bits? boolean  false
+---@field backward? boolean  true
+---@field eager? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Do f and g give the same on these inputs (a tensor, or a list of arguments), and the same
+--- gradients? If not, the second result names the first op or layer that differs, in forward or
+--- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and
+--- g are functions, modules or kernels; where both run the same ops, or have layers of the same
+--- names, these are compared one by one. Without g it is f once more: on another device, in another
+--- dtype (a module is copied there), or, eager, with each op computed when it is recorded. bits:
+--- equal to the bit; else by rtol and atol, which follow from the coarser dtype and the largest
+--- value.
+---@param f function
+---@param g? function|flame.options.compare
+---@param inputs flame.Tensor|table
+---@return boolean same
+---@return string where
+function flame.compare(f, g, inputs) end
 
 ---@class flame.options.concat
 ---@field dim? integer  1
@@ -15213,6 +15259,18 @@ Tensor.upsample_bilinear = flame.upsample_bilinear
 ---@return flame.Tensor
 function flame.upsample_nearest(x, size, scale_factor) end
 Tensor.upsample_nearest = flame.upsample_nearest
+
+---@class flame.options.use
+---@field reference? function
+
+--- From now on reference stands in the place of the op: in flame, as a method and as an operator,
+--- in scripts and in the library's layers. Calls in reference itself are those of the op as it was,
+--- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or
+--- swap:close().
+---@param op string
+---@param reference function
+---@return flame.Guard
+function flame.use(op, reference) end
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 ---@param f function

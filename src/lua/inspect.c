@@ -362,6 +362,14 @@ static int is_view(lua_State *L) {
   return 1;
 }
 
+/* core.metamethod(name[, f]): an operator of tensors; sets it. */
+static int metamethod(lua_State *L) {
+  lua_settop(L, 2);
+  if (!lua_isnil(L, 2)) lua_setfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));
+  else lua_getfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));
+  return 1;
+}
+
 /* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those of the tape ----------- */
 static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
@@ -534,5 +542,6 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
   { "unpin", unpin, 0 }, { "callable", callable, 0 }, { "is_view", is_view, 0 },
   { "facts", facts, 0 }, { "settings", settings, 0 }, { "profile_start", profile_start, 0 },
-  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 }, { NULL, NULL, 0 }
+  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 },
+  { "metamethod", metamethod, 0 }, { NULL, NULL, 0 }
 };
