@@ -106,7 +106,7 @@ local function need_sum(op, x, reduce)
   if x.dtype == "bool" and (reduce == "sum" or reduce == "mean") then
     fail(op, "x is bool, which has no sum\1; use x:int(), or \"max\"")
   elseif reduce == "mean" and not x:is_floating_point() then
-    fail(op, "the mean of %s is not one\1: use x:float()", x.dtype)
+    fail(op, "%s has no mean\1: use x:float()", x.dtype)
   end
 end
 

@@ -37,7 +37,7 @@ local function command(count, o)
   -- as torchrun starts them; a port that is taken is no matter, the next ones are tried
   local port = 20000 + (ranks.started * 37 + os.time() * 101) % 20000
   ranks.started = ranks.started + 1
-  return ([[bad=0; for k in $(seq 1 %d); do MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]
+  return ([[bad=0; for k in $(seq 1 %d); do TORCHELASTIC_RUN_ID=$PWD MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]
     .. [[LOCAL_RANK=$((k - 1)) WORLD_SIZE=%d K=$k timeout -k 5 100 sh -c 'echo $$ >$K.pid; exec %s ]]
     .. [[>$K.out 2>&1' </dev/null & started="$started $!"; done; ]]
     .. [[for k in $started; do wait $k || bad=1; done; exit $bad]]):format(count, port, count,

@@ -39,7 +39,7 @@ static flame_status no_memory(flame_context *c) {
 }
 
 static flame_status open_wire(flame_context *c, fl_group *g) {
-  char why[400];
+  char why[400] = "";
   g->wire = g->launch.mpi ? fl_mpi_open(&g->launch, why, sizeof why)
                           : fl_tcp_open(c, &g->launch, g->limit, why, sizeof why);
   if (!g->wire && atomic_exchange(&c->interrupted, 0))

@@ -31,6 +31,7 @@ typedef struct {
   uint64_t job;
   int32_t rank, size, port, spare;
 } hello;
+enum { REFUSED, WELCOME, OTHER_JOB };
 typedef struct { char magic[8]; int32_t ok; char text[180]; } answer;
 typedef struct { char host[64]; int32_t port; } address;
 
@@ -151,9 +152,9 @@ static hello my_hello(const meeting *m, int port) {
 /* Is who said this of the job? The text that he is told otherwise. */
 static const char *refusal(const meeting *m, const hello *h) {
   const hello mine = my_hello(m, 0);
+  if (h->job != mine.job) return "another job is at this address and port";
   if (h->form != mine.form) return "rank 1 runs another version of flame";
   if (h->size != mine.size) return "rank 1 was started with another number of ranks";
-  if (h->job != mine.job) return "another job is at this address and port";
   if (h->rank < 0 || h->rank >= h->size || h->rank == mine.rank) return "this rank is taken";
   return NULL;
 }
@@ -162,7 +163,7 @@ static const char *refusal(const meeting *m, const hello *h) {
 
 static void welcome(meeting *m, int fd) {
   hello h;
-  answer a = { .ok = 1 };
+  answer a = { .ok = WELCOME };
   struct sockaddr_storage from;
   socklen_t n = sizeof from;
   memcpy(a.magic, magic, sizeof magic);
@@ -173,7 +174,7 @@ static void welcome(meeting *m, int fd) {
   }
   const char *no = refusal(m, &h);
   if (no) {
-    a.ok = 0;
+    a.ok = h.job != m->job ? OTHER_JOB : REFUSED;
     snprintf(a.text, sizeof a.text, "%s", no);
   }
   if (!write_all(fd, &a, sizeof a) || no || getpeername(fd, (struct sockaddr *)&from, &n)) {
@@ -235,14 +236,14 @@ static int lead(meeting *m) {
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-/* 1: rank 0 is at this port and knows us; 0: it is not; -1: it refused. */
+/* 1: rank 0 is at this port and knows us; 0: it is not, but may be at another; -1: it refused. */
 static int try_port(meeting *m, int port, int *listener) {
   char why[160];
   struct sockaddr_storage own = { .ss_family = AF_INET };
   socklen_t n = sizeof own;
   answer a;
   const int fd = connect_to(m->host, port, why, sizeof why);
-  if (fd < 0) return snprintf(m->why, m->bytes, "%s", why), 0;
+  if (fd < 0) return m->why[0] ? 0 : fail(m, why, "");
   int ok = getsockname(fd, (struct sockaddr *)&own, &n) == 0;
   if (own.ss_family == AF_INET) ((struct sockaddr_in *)&own)->sin_port = 0;
   else ((struct sockaddr_in6 *)&own)->sin6_port = 0;
@@ -251,14 +252,14 @@ static int try_port(meeting *m, int port, int *listener) {
   ok = ok && *listener >= 0 && write_all(fd, &h, sizeof h) &&
        read_all(m, fd, &a, sizeof a, fl_group_now() + answer_wait) &&
        !memcmp(a.magic, magic, sizeof magic);
-  if (ok && a.ok) {
+  if (ok && a.ok == WELCOME) {
     m->t->peer[0].fd = fd;
     return 1;
   }
   close(fd);
-  if (!ok) return snprintf(m->why, m->bytes, "who is there is not flame"), 0;
+  if (!ok) return fail(m, "who is there is not flame", "");
   a.text[sizeof a.text - 1] = 0;
-  return fail(m, a.text, "") - 1;
+  return fail(m, a.text, "") - (a.ok != OTHER_JOB);
 }
 
 static int find_master(meeting *m, int *listener) {

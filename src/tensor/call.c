@@ -104,12 +104,12 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   return n;
 }
 
-/* An effect on this device comes after the pending one: that is its last input. One of another
-** device has to run first. NULL: there is none. */
-static fl_node *effect_before(flame_context *c, int device) {
-  fl_node *before = c->effect;
-  if (before && before->device != device) c->up->evaluate_all(c);
-  return c->effect && c->effect->device == device ? c->effect : NULL;
+/* An effect on this device comes after the pending one, *before (NULL: there is none), which is its
+** last input. One of another device has to run first. 0: that failed. */
+static int effect_before(flame_context *c, int device, fl_node **before) {
+  if (c->effect && c->effect->device != device && c->up->evaluate_all(c) != FLAME_OK) return 0;
+  *before = c->effect;
+  return 1;
 }
 
 fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
@@ -117,7 +117,8 @@ fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *
                 fl_callee *callee, int nscalar, const fl_scalar *scalar) {
   fl_node *made[FL_CALL_INPUTS], *with[FL_CALL_INPUTS];
   const int effect = fl_calls[kind].faults == FL_FAULTS_EFFECT;
-  fl_node *before = effect ? effect_before(c, device) : NULL;
+  fl_node *before = NULL;
+  if (effect && !effect_before(c, device, &before)) return NULL;
   if (before && nin < FL_CALL_INPUTS) {
     if (nin) memcpy(with, in, sizeof *in * (size_t)nin);
     with[nin++] = before;
