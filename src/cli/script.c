@@ -8,6 +8,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
+#include "group/group.h"
 #include "lua/flame_lua.h"
 #include "tensor/context.h"
 #include <lauxlib.h>
@@ -23,7 +24,7 @@
 /* Both for the signal handler: the coroutine that runs, NULL while nothing of the script does. */
 static lua_State *volatile running;
 static flame_context *volatile computing;
-static struct sigaction unarmed;                 /* what SIGINT did before the call */
+static struct sigaction unarmed, unarmed_end;    /* what SIGINT and SIGTERM did before the call */
 static volatile int64_t first_ms;                /* when SIGINT came in this call, 0: it did not */
 enum { SAME_PRESS_MS = 100 };
 
@@ -60,6 +61,16 @@ static void on_interrupt(int number) {
   if (computing) flame_interrupt(computing);
 }
 
+/* A launcher ends all ranks so when one has died: who waits for it says where. Else as ever. */
+static void on_terminate(int number) {
+  if (computing && fl_group_terminate(computing)) {
+    flame_interrupt(computing);
+    return;
+  }
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 static void arm(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -69,10 +80,14 @@ static void arm(lua_State *L) {
   running = L;
   first_ms = 0;
   sigaction(SIGINT, &action, &unarmed);
+  action.sa_handler = on_terminate;
+  sigaction(SIGTERM, &action, &unarmed_end);
+  if (unarmed_end.sa_handler == SIG_IGN) sigaction(SIGTERM, &unarmed_end, NULL);
 }
 
 static void disarm(lua_State *L) {
   sigaction(SIGINT, &unarmed, NULL);
+  sigaction(SIGTERM, &unarmed_end, NULL);
   unhook(L);
   if (computing) atomic_store(&computing->interrupted, 0);
   running = NULL;

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "engine/evaluate.h"
 #include "engine/memory.h"
+#include "group/group.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stdlib.h>
@@ -191,6 +192,7 @@ flame_context *flame_open(const flame_options *options) {
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
+  if (e) fl_group_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);

@@ -6,6 +6,7 @@
 #include "engine/facts.h"
 #include "engine/memory.h"
 #include "engine/profile.h"
+#include "group/group.h"
 #include <stdio.h>
 #include <time.h>
 
@@ -161,8 +162,12 @@ static int x_default_device(lua_State *L) {
 }
 
 static int x_best_device(lua_State *L) {
+  const flame_context *c = self_of(L)->c;
   fl_args(L);
-  lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 && !self_of(L)->c->sim ? "cuda" : "cpu");
+  const int n = c->sim ? 0 : fl_cuda_count(NULL, 0), own = c->group ? c->group->launch.local : 0;
+  char name[16];
+  fl_device_name(n > 0 ? 1 + own % n : 0, name);
+  lua_pushstring(L, n > 0 && own % n == 0 ? "cuda" : name);
   return 1;
 }
 
@@ -497,7 +502,8 @@ const fl_lua_reg fl_reg_inspect[] = {
     "--- the device of new tensors, or sets it",
     x_default_device, 0 },
   { ".best_device() -> str\n"
-    "--- \"cuda\" where one works, else \"cpu\"",
+    "--- \"cuda\" where one works, else \"cpu\"; in a group of processes (flame.distributed) each "
+    "of a host has a GPU of its own",
     x_best_device, 0 },
   { ".deterministic(on?: bool) -> bool\n"
     "--- are results the same bits at each run (true, the default)? false: gradients of "

@@ -7,6 +7,7 @@
 ** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
 #include "lua/binding.h"
+#include "group/group.h"
 #include "lua/crew.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -84,6 +85,7 @@ static int state_gc(lua_State *L) {
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
+  fl_group_close(c);                  /* while lines of the script are known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -231,7 +233,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "models", "tokenizers" };
+  "distributions", "diffusion", "models", "tokenizers", "distributed" };
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static int is_chapter(const char *name) {
@@ -441,7 +443,8 @@ static int build(lua_State *L) {
                                                fl_reg_memory, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew };
+                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
+                                               fl_reg_group };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
