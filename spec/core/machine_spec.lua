@@ -380,6 +380,22 @@ describe("a device that is lost", function()
     end
   end)
 
+  it("is told by the launch that lost it, where each is waited for", function()
+    machine(all)
+    local text = script([[
+      local x = flame.tensor({ 1, 2 }, { device = "cuda" })
+      flame.eval(x)
+      local y = x * 2 + 1
+      print(pcall(function() return y:sum():item() end))
+      print(pcall(function() return tostring(x + 1) end))]], "fail=StreamSynchronize:3:719",
+      "DEBUG_CUDA=1")
+    local launch = "mul+add+sum: its launch, for a result of shape (2), failed: device cuda:0 is "
+      .. "lost: CUDA_ERROR_LAUNCH_FAILED (made to fail), reported by the kernel just launched (read "
+      .. "at (command line):%d)\n"
+    has(text, "false\t(command line):3: " .. launch:format(4),
+      "false\t(command line):3: " .. launch:format(5))
+  end)
+
   it("leaves the others alone, each with its own cause", function()
     machine(all)
     local text = script([[
@@ -435,6 +451,9 @@ print("the values of the CPU are saved: "
     shared = function() return info(all, nil, "mig=1 ecc=3 processes=2 hidden=1000") end,
     ["self-test"] = function() return info(all) end,
     lost = function() return program(loses, "fail=LaunchKernel:1:700") end,
+    ["lost-debug"] = function()             -- the self-test of the block is two launches
+      return program(loses, "fail=LaunchKernel:3:700", "DEBUG_CUDA=1")
+    end,
     ["lost-ecc"] = function() return program(loses, "fail=LaunchKernel:1:214") end,
   }
   local markdown = dofile "tools/book/markdown.lua"

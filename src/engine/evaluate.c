@@ -355,6 +355,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   s = d->table->run(d, r->plan, &b, &fault, &done);
   if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
+  if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
   char why[600];

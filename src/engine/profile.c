@@ -4,6 +4,7 @@
 ** is there.
 */
 #include "engine/profile.h"
+#include "tensor/build_util.h"
 #include "tensor/call.h"
 #include <stdio.h>
 #include <string.h>
@@ -60,13 +61,30 @@ static int64_t bytes_of(const fl_step *s) {
   return n * fl_dtype_size(m->dtype);
 }
 
-/* The line of a value that step i completes; of the program's last op when it makes none. */
-static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i) {
-  if (g == NULL || g->nodes.n == 0) return 0;
+/* A value that step i completes; the program's last when it makes none that is kept. */
+static const fl_node *value_of(const fl_program *g, const fl_plan *p, int32_t i) {
   for (int32_t k = 0; k < p->nout; k++)
-    if (p->out[k].step == i && p->out[k].node < g->nodes.n)
-      return g->nodes.at[p->out[k].node]->site;
-  return g->nodes.at[g->nodes.n - 1]->site;
+    if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node];
+  return g->nodes.at[g->nodes.n - 1];
+}
+
+static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i) {
+  return g == NULL || g->nodes.n == 0 ? 0 : value_of(g, p, i)->site;
+}
+
+void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i) {
+  fl_error *lost = &c->lost[p->device], named = { 0 };
+  char op[sizeof named.op], shape[FL_SHAPE_TEXT], text[600];
+  if (i >= p->nstep || g->nodes.n == 0) return;
+  const fl_node *n = value_of(g, p, i);
+  fl_error_text(lost, text, sizeof text);
+  const char *cause = strstr(text, ": ");
+  fl_step_name(&p->step[i], op, sizeof op);
+  fl_fail(&named, FLAME_DEVICE_LOST, op, "its launch, for a result of shape %s, failed: %s",
+          fl_shape_text(shape, n->shape->rank, n->shape->size), cause ? cause + 2 : text);
+  named.site = n->site;
+  *lost = named;
+  c->err = named;
 }
 
 static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,

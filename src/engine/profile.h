@@ -27,6 +27,8 @@ typedef struct fl_profile {
 
 /* Name of a step: the ops in it. */
 void fl_step_name(const fl_step *s, char *out, size_t size);
+/* The device was lost in step i, which was waited for: the cause names its op, line and shape. */
+void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i);
 
 /* ---- FLAME_DEBUG: to stderr, asked for by the user ---- */
 void fl_debug_window(flame_context *c, const fl_program *g);                  /* from level 5 on */
