@@ -44,6 +44,8 @@ local cases = {
     function(f) return flame.autocast("bf16", f, x3()) end },
   scope = { function() return square(x3()) end, function(f) return flame.scope(f) end },
   profile = { square, function(f) return select(2, flame.profile(f, x3())) end },
+  bench = { function() square(x3()):item() end,
+    function(f) return flame.bench(f, { n = 2 }).n end },
   leakcheck = { function() square(x3()):item() end,
     function(f) return flame.leakcheck(f, 2) and 1 end },
   grad = { square, function(f) return flame.grad(f)(x3()) end },
