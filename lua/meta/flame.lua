@@ -2702,6 +2702,23 @@ function flame.bartlett_window(n, periodic) end
 function flame.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
+---@class flame.options.bench
+---@field warmup? integer  5
+---@field seconds? number  0.5
+---@field n? integer
+---@field calls? integer  1
+---@field flush? boolean
+
+--- Time of f(), all that it records computed: after 'warmup' calls it is run n times, or for
+--- 'seconds'. The result has the median ms, quartiles low and high, min, max, mean, spread (the
+--- quartiles' distance by the median), times, and launches, replays, bytes_moved of a call, first
+--- (the first call, plans and kernels made); it prints as one line. A run is 'calls' calls and
+--- one synchronisation: more than 1 for what takes microseconds. On a GPU the L2 cache is filled
+--- with something else before each run (flush = false: not; true: a CPU's caches as well).
+---@param f function
+---@return flame.Bench
+function flame.bench(f) end
+
 --- 1 with probability p, else 0.
 ---@param p flame.Tensor
 ---@return flame.Tensor
@@ -14831,7 +14848,11 @@ flame.threshold_ = flame.threshold
 function flame.tile(x, ...) end
 Tensor.tile = flame.tile
 
---- a clock: each call gives the seconds since
+---@class flame.options.timer
+---@field sync? boolean  false
+
+--- a clock: each call gives the seconds since; sync: with all work done, here and at each call
+---@overload fun(options: flame.options.timer): function
 ---@return function
 function flame.timer() end
 

@@ -123,7 +123,7 @@ local OWN = {
 
 -- Functions that are given no tensor of floats, or give none of its numbers.
 local WITHOUT = {}
-for name in ([[allclose arange autocast backward bartlett_window best_device bincount bitwise_and
+for name in ([[allclose arange autocast backward bartlett_window bench best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
   deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye

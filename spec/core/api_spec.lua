@@ -171,7 +171,7 @@ describe("the contract, the head:", function()
     for name in ([[einsum linear embedding cat stack meshgrid broadcast
       tensor zeros ones full eye empty arange linspace rand randn uniform normal randint randperm seed rng_state from_bytes
       default_device best_device grad value_and_grad vjp jvp jacobian hessian no_grad enable_grad checkpoint func gradcheck
-      save load info memory empty_cache synchronize profile timer check_finite leakcheck graph debug deterministic eval
+      save load info memory empty_cache synchronize profile bench timer check_finite leakcheck graph debug deterministic eval
       stats scope last_error]]):gmatch("%S+") do
       if type(flame[name]) ~= "function" then note("flame.%s is missing", name) end
     end

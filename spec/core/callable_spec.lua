@@ -45,6 +45,8 @@ local cases = {
   no_sync = { square, function(f) return flame.distributed.no_sync(f, x3()) end },
   scope = { function() return square(x3()) end, function(f) return flame.scope(f) end },
   profile = { square, function(f) return select(2, flame.profile(f, x3())) end },
+  bench = { function() square(x3()):item() end,
+    function(f) return flame.bench(f, { n = 2 }).n end },
   leakcheck = { function() square(x3()):item() end,
     function(f) return flame.leakcheck(f, 2) and 1 end },
   compare = { square, function(f) return flame.compare(f, f, x3()) and 1 end },

@@ -51,7 +51,7 @@ end
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
   rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
   enable_grad = true, timer = true, info = true, leakcheck = true, use = true,
-  autocast = true, profile = true }
+  autocast = true, profile = true, bench = true }
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()

@@ -110,9 +110,8 @@ static int x_eval(lua_State *L) {
   return n;
 }
 
-static int x_synchronize(lua_State *L) {
-  fl_lua *b = self_of(L);
-  fl_args(L);
+/* All that is recorded is computed, and the devices are waited for. */
+static void wait_for_all(lua_State *L, fl_lua *b) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = b->c->up->evaluate_all(b->c);
   fl_engine *g = (fl_engine *)b->c->engine;
@@ -120,7 +119,13 @@ static int x_synchronize(lua_State *L) {
     fl_fault fault = { .site = -1 };
     if (g->open[i]) e = g->device[i].table->sync(&g->device[i], &fault);
   }
-  return fl_lua_leave_status(L, b, m, e);
+  fl_lua_leave_status(L, b, m, e);
+}
+
+static int x_synchronize(lua_State *L) {
+  fl_args(L);
+  wait_for_all(L, self_of(L));
+  return 0;
 }
 
 static int x_seed(lua_State *L) {
@@ -466,16 +471,21 @@ static double clock_now(void) {
 }
 
 static int elapsed(lua_State *L) {
-  lua_pushnumber(L, clock_now() - lua_tonumber(L, lua_upvalueindex(1)));
+  if (lua_toboolean(L, lua_upvalueindex(3))) wait_for_all(L, self_of(L));
+  lua_pushnumber(L, clock_now() - lua_tonumber(L, lua_upvalueindex(2)));
   return 1;
 }
 
-/* flame.timer(): a function that gives the seconds since; work still queued does not count:
-** flame.synchronize() first. */
+/* flame.timer(): a function that gives the seconds since; work still queued does not count,
+** unless it is to be waited for, at both ends. */
 static int x_timer(lua_State *L) {
   fl_args(L);
+  const int sync = lua_toboolean(L, 1);
+  if (sync) wait_for_all(L, self_of(L));
+  lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushnumber(L, clock_now());
-  lua_pushcclosure(L, elapsed, 1);
+  lua_pushboolean(L, sync);
+  lua_pushcclosure(L, elapsed, 3);
   return 1;
 }
 
@@ -520,8 +530,9 @@ const fl_lua_reg fl_reg_inspect[] = {
   { ".is_tensor(x?: table|any) -> bool\n"
     "--- is x a tensor",
     is_tensor, 0 },
-  { ".timer() -> fn\n"
-    "--- a clock: each call gives the seconds since",
+  { ".timer(*, sync = false) -> fn\n"
+    "--- a clock: each call gives the seconds since; sync: with all work done, here and at each "
+    "call",
     x_timer, 0 },
   { "cuda.available() -> bool\n"
     "--- does a GPU work",
