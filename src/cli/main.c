@@ -131,6 +131,7 @@ static const char doctor_chunk[] =
   "local flame = require('flame') local _ = flame.outer\n"
   "os.exit(flame.internal.doctor(print), true)\n";
 
+/* A warning of flame's: the host's stream, not Lua's. */
 static void print_warning(void *arg, const char *text) {
   (void)arg;
   fflush(stdout);

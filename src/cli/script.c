@@ -74,7 +74,7 @@ static void arm(lua_State *L) {
 static void disarm(lua_State *L) {
   sigaction(SIGINT, &unarmed, NULL);
   unhook(L);
-  if (computing) atomic_store(&computing->interrupted, 0);
+  if (computing) fl_take_interrupt(computing);
   running = NULL;
   computing = NULL;
 }

@@ -7,6 +7,7 @@
 #include "engine/evaluate.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ void fl_device_name(int index, char buf[16]) {
   else { buf[5] = (char)('0' + n); buf[6] = 0; }
 }
 
-int fl_device_index(flame_context *c, const char *name) {
+static int named_device(flame_context *c, const char *name) {
   if (!strcmp(name, "cpu")) return 0;
   if (!strcmp(name, "cuda")) return c->sim ? 0 : 1;
   if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
@@ -34,6 +35,11 @@ int fl_device_index(flame_context *c, const char *name) {
           "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"", name,
           FL_MAX_DEVICES - 2);
   return -1;
+}
+
+int fl_device_index(flame_context *c, const char *name) {
+  const int d = named_device(c, name);
+  return d < 0 || d == c->default_device || fl_may(c, FLAME_DEVICES, "device") ? d : -1;
 }
 
 /* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
@@ -127,6 +133,7 @@ void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
 
 static const fl_upcalls calls = {
   .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
+  .collect = fl_engine_collect,
   .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download, .host = host,
 };
@@ -142,18 +149,57 @@ static flame_status check_environment(flame_context *c) {
 }
 
 static void configure_checks(flame_context *c) {
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA))
+  if (c->sim || c->limits.any || c->limits.deny || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") ||
+      fl_env_int(FL_ENV_DEBUG_CUDA))
     c->kernel_checks |= FL_LANE_BOUNDS;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
 }
 
-static flame_status configure(flame_context *c, const flame_options *o) {
+static int all_zero(const void *p, size_t n) {
+  const unsigned char *s = p;
+  while (n > 0 && s[n - 1] == 0) n--;
+  return n == 0;
+}
+
+/* The options as this version has them: what a shorter struct lacks is 0, what a longer one has
+** more must be. */
+static flame_status read_options(flame_context *c, const flame_options *from, flame_options *o) {
+  *o = (flame_options){ .size = sizeof *o };
+  if (!from) return FLAME_OK;
+  const size_t n = from->size < sizeof *o ? from->size : sizeof *o;
+  if (from->size < offsetof(flame_options, limit))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options have size %zu" FL_DO
+                   "; write FLAME_OPTIONS(.device = \"cpu\")", from->size);
+  memcpy(o, from, n);
+  if (from->size > n && !all_zero((const char *)from + n, from->size - n))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options are of a later version than %s, "
+                   "and have settings that it does not know", FLAME_VERSION);
+  for (int k = 0; k < FLAME_LIMITS; k++)
+    if (o->limit[k] < 0 || (k > FLAME_OUTPUT_BYTES && o->limit[k]))
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "limit %d is %lld, need %s", k,
+                     (long long)o->limit[k],
+                     k > FLAME_OUTPUT_BYTES ? "0: there is no such limit" : "0 (none) or more");
+  if (!(o->allow & ~(uint32_t)FLAME_LIBRARIES)) return FLAME_OK;
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "allow is %#x, need 0 or FLAME_LIBRARIES",
+                 (unsigned)o->allow);
+}
+
+/* What was to be limited and can not be must not be used without: the context is as good as lost. */
+static flame_status refuse(flame_context *c) {
+  c->dead = 1;
+  c->lost = c->err;
+  return c->err.code;
+}
+
+static flame_status configure(flame_context *c, const flame_options *given) {
   fl_engine *e = c->engine;
-  const char *device = o && o->device ? o->device : fl_env(FL_ENV_FLAME_DEVICE);
-  e->threads = o ? o->threads : 0;
-  c->mem.limit = o ? o->max_host_bytes : 0;
+  flame_options o;
+  if (read_options(c, given, &o) != FLAME_OK) return refuse(c);
+  if (!fl_limits_open(c, &o)) return FLAME_NO_MEMORY;
+  const char *device = o.device ? o.device : fl_env(FL_ENV_FLAME_DEVICE);
+  e->threads = o.threads;
   c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
@@ -166,7 +212,7 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   c->deterministic = 1;
   c->rng.seed = 0;
   if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";
-  const int index = fl_device_index(c, device);
+  const int index = named_device(c, device);
   if (index < 0) return FLAME_BAD_ARGUMENT;
   c->default_device = (uint8_t)index;
   return FLAME_OK;
@@ -189,6 +235,7 @@ flame_context *flame_open(const flame_options *options) {
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
+  fl_limits_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);

@@ -358,9 +358,7 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
 }
 
 flame_status fl_writer_poll(fl_writer *o) {
-  if (!atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) return FLAME_OK;
-  atomic_store(&o->c->interrupted, 0);
-  return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
+  return fl_take_interrupt(o->c) ? fl_interrupted(o->c, o->op) : FLAME_OK;
 }
 
 /* In parts, so that an interrupt ends a long write; the temporary file then goes. */

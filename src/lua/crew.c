@@ -375,8 +375,8 @@ static int crew_take(lua_State *L) {
   if (!q->given && pthread_cond_timedwait(&q->done, &q->lock, &until) == 0)
     q->given = take_made(q, ticket);
   pthread_mutex_unlock(&q->lock);
-  if (atomic_exchange(&b->c->interrupted, 0)) {
-    FL_FAIL(b->c, FLAME_INTERRUPTED, "loader", "interrupted!");
+  if (fl_take_interrupt(b->c)) {
+    fl_interrupted(b->c, "loader");
     return fl_lua_raise(L, b);
   }
   if (!q->given) return lua_pushboolean(L, 1), 1;

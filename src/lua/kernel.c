@@ -371,7 +371,7 @@ static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request
   a->failed = 0;
   a->most = 0;
   a->stop = NULL;
-  if (d.failed == FL_KARENA_STOPPED) atomic_store(&b->c->interrupted, 0);
+  if (d.failed == FL_KARENA_STOPPED) fl_take_interrupt(b->c);
   return d;
 }
 
@@ -403,7 +403,7 @@ static int kernel_derive(lua_State *L) {
   }
   const derivation d = derive(self_of(L), k->k, *what == 'a', &r, lua_toboolean(L, 6));
   if (d.failed == FL_KARENA_STOPPED)
-    FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "kernel", "interrupted!");
+    fl_interrupted(self_of(L)->c, "kernel");
   if (d.failed == FL_KARENA_STOPPED) return fl_lua_raise(L, self_of(L));
   if (!k->k->f->has_body || (d.ad && !d.ad->func)) return push_refusal(L, k->k, d.ad);
   if (d.failed || !d.ad) return fl_lua_fail(L, "kernel", "no host memory to derive a gradient");

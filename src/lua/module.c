@@ -116,7 +116,7 @@ static fl_lua *state_new(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
   lua_pop(L, 1);
-  b->c = flame_open(worker ? &(flame_options){ .device = "cpu", .threads = 1 } : NULL);
+  b->c = flame_open(worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1) : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */

@@ -174,6 +174,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
     lua_pushfstring(L, "%s%sflame: the Lua state is closing", here, here[0] ? ": " : "");
     throw_top(L);
   }
+  fl_tell_refused(b->c);
   b->last = b->c->err;
   if (b->last.code == FLAME_OK) {
     b->last.code = FLAME_NO_MEMORY;
@@ -183,7 +184,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   name_outermost(L, &b->last);
   fl_site_text(b, b->last.site, there);
   if (b->last.code == FLAME_INTERRUPTED) {
-    lua_pushfstring(L, "%s%sinterrupted!", here, here[0] ? ": " : "");
+    lua_pushfstring(L, "%s%s%s", here, here[0] ? ": " : "", b->last.message);
     throw_top(L);
   }
   const int elsewhere = there[0] != 0 && strcmp(there, here) != 0;
