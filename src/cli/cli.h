@@ -1,7 +1,6 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame
-** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), coroutine.c
-** (which coroutine Ctrl-C is for), repl.c (the prompt), edit.h (its line editor). Apart from what
+** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), repl.c (the prompt), edit.h (its line editor). Apart from what
 ** signal handlers need there is no state outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
@@ -29,14 +28,6 @@ int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with 
 int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mod" */
 int fl_cli_init(const fl_cli *c);                              /* LUA_INIT_5_4 or LUA_INIT */
 void fl_cli_make_arg(const fl_cli *c, int script);             /* the global table 'arg' */
-
-/* Ctrl-C is for 'co', which is about to run; gives the one that it was for.
-** Leave is told that again. */
-lua_State *fl_cli_enter(lua_State *co);
-void fl_cli_leave(lua_State *co, lua_State *outer);
-
-/* ---- coroutine.c ------------------------------------------------------------------------ */
-void fl_cli_coroutines(lua_State *L);                    /* puts its functions into Lua's library */
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);

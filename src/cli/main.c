@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "flame.h"
 #include "lua/embedded.h"
-#include "lua/flame_lua.h"
+#include "lua/hook.h"
 #include <lauxlib.h>
 #include <locale.h>
 #include <lualib.h>
@@ -131,7 +131,6 @@ static const char doctor_chunk[] =
   "local flame = require('flame') local _ = flame.outer\n"
   "os.exit(flame.internal.doctor(print), true)\n";
 
-/* A warning of flame's: the host's stream, not Lua's. */
 static void print_warning(void *arg, const char *text) {
   (void)arg;
   fflush(stdout);
@@ -144,15 +143,17 @@ static void open_libraries(lua_State *L, int flags) {
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
   luaL_openlibs(L);
-  fl_cli_coroutines(L);
   lua_pushlightuserdata(L, (void *)fl_embedded_code);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
   lua_setfield(L, -2, "flame");
-  luaL_requiref(L, "flame", luaopen_flame, 1);
-  flame_lua_set_warn(L, print_warning, NULL);
-  lua_pop(L, 2);
+  if (flame_lua_open(L, FLAME_OPTIONS(.warn = print_warning)) != FLAME_OK) lua_error(L);
+  lua_setglobal(L, "flame");
+  luaL_requiref(L, "flame", luaopen_flame, 0);
+  lua_getglobal(L, "coroutine");
+  fl_lua_coroutines(L, fl_hook_of(L));
+  lua_pop(L, 3);
 }
 
 /* What is left to do once the options are carried out. Returns success. */

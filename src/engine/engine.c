@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUDGET = 32768 };
+enum { DEFAULT_BUDGET = 32768, PLANS_SHARE = 8 };      /* an 8th of limited memory for plans */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -108,6 +108,13 @@ static flame_status download(flame_context *c, int device, void *dst, const void
   return d ? d->table->download(d, dst, src, bytes) : c->err.code;
 }
 
+void fl_engine_spare(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (c->evaluating || !e || !e->open[0]) return;
+  fl_engine_drop_arena(c, 0);
+  e->device[0].table->trim(&e->device[0]);
+}
+
 static fl_device *host(flame_context *c) { return fl_engine_device(c, 0); }
 
 void fl_engine_drop_arena(flame_context *c, int device) {
@@ -200,6 +207,8 @@ static flame_status configure(flame_context *c, const flame_options *given) {
   if (!fl_limits_open(c, &o)) return FLAME_NO_MEMORY;
   const char *device = o.device ? o.device : fl_env(FL_ENV_FLAME_DEVICE);
   e->threads = o.threads;
+  if (c->mem.limit > 0 && c->mem.limit / PLANS_SHARE < e->plans.limit)
+    e->plans.limit = c->mem.limit / PLANS_SHARE;
   c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
@@ -218,9 +227,13 @@ static flame_status configure(flame_context *c, const flame_options *given) {
   return FLAME_OK;
 }
 
-flame_context *flame_open(const flame_options *options) {
+flame_context *fl_open_inside(const flame_options *options, flame_context *outer) {
   flame_context *c = calloc(1, sizeof *c);
   if (!c) return NULL;
+  if (outer) {
+    fl_mem_put_inside(&c->mem, &outer->mem);
+    fl_mem_put_inside(&c->room, &outer->room);
+  }
   c->up = &calls;
   if (!fl_tensor_init(c)) { free(c); return NULL; }
   c->engine = fl_zalloc(&c->mem, sizeof(fl_engine));
@@ -231,6 +244,8 @@ flame_context *flame_open(const flame_options *options) {
   }
   return c;                      /* a bad FLAME_DEVICE is kept as the first error */
 }
+
+flame_context *flame_open(const flame_options *options) { return fl_open_inside(options, NULL); }
 
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;

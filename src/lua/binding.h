@@ -20,6 +20,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <signal.h>
 #include <string.h>
 
 #define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
@@ -108,8 +109,14 @@ typedef struct fl_lua {
   uint8_t inside;             /* in an op that was cast, whose own ops are not */
   int64_t casts;              /* blocks of flame.autocast that are open */
   int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
-  void (*warn)(void *arg, const char *text);   /* the host's; NULL: Lua's warn */
-  void *warn_arg;
+  lua_State *volatile running; /* hook.c: the coroutine that runs */
+  struct fl_lua *volatile inner;   /* of the sandbox that runs in a call of this state */
+  volatile sig_atomic_t struck;    /* what runs is to end at the next instruction */
+  int each;                   /* instructions between two looks of the hook; 0: it does not stand */
+  int calls;                  /* by the host, nested */
+  uint8_t ending;             /* the hook has raised, and no protected call took it yet */
+  struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: nobody does */
+  uint8_t bounded;            /* a state of ours with limits: state.c */
 } fl_lua;
 
 static inline fl_lua *self_of(lua_State *L) {
