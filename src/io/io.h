@@ -59,6 +59,7 @@ typedef struct fl_writer {
   flame_context *c;
   const char *op;
   int fd;
+  int parent;                   /* of a context with a folder: where the file goes; else -1 */
   int64_t at;                   /* bytes written so far */
   char *path, *temp;            /* final and temporary name */
   char *buffer;
@@ -80,8 +81,18 @@ int fl_temp_lock(int fd);
 /* Now and then: remove those whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
 
+/* ---- opening (open.c) ------------------------------------------------------------------------ */
+/* As open(2), for regular files and (O_DIRECTORY) folders, as c's permissions say. -1 with errno, of
+** which fl_file_error knows the words. */
+int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode);
+const char *fl_file_error(int e);
+/* The folder in which the path's last part, *name, is to be written: open, for the *at calls. */
+int fl_file_parent(flame_context *c, const char *path, const char **name);
+int fl_file_remove(flame_context *c, const char *path);            /* 0 with errno */
+int fl_file_make_folder(flame_context *c, const char *path);
+
 /* ---- folders (file.c) ------------------------------------------------------------------------ */
-void *fl_folder_open(const char *path);                 /* NULL with errno */
+void *fl_folder_open(flame_context *c, const char *path);      /* NULL with errno */
 /* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
 ** 'o' other. NULL: the end, or with errno set a failure. */
 const char *fl_folder_next(void *folder, char *kind);

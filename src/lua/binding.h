@@ -68,6 +68,7 @@ typedef struct fl_callback {
 } fl_callback;
 
 typedef struct fl_crew fl_crew;
+typedef struct fl_sandbox fl_sandbox;
 
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
@@ -94,6 +95,7 @@ typedef struct fl_lua {
                                ** innermost first */
   fl_callback *callbacks;     /* all that live */
   fl_crew *crews;            /* workers of loaders (crew.c) */
+  fl_sandbox *sandboxes;     /* sandbox.c */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
                                                  ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
@@ -334,7 +336,7 @@ extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_inde
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[],
   fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[], fl_reg_cast[], fl_reg_slip[],
-  fl_reg_crew[];
+  fl_reg_crew[], fl_reg_sandbox[], fl_reg_files[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -350,6 +352,7 @@ int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_form(lua_State *L);                 /* internal.form */
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
+void fl_sandboxes_end(fl_lua *b);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);

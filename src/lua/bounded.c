@@ -106,15 +106,7 @@ static int b_xpcall(lua_State *L) {
 
 /* ---- setmetatable, collectgarbage ------------------------------------------------------------ */
 
-/* A finaliser runs where no hook does. Those of flame's own files are known. */
-static int is_own_function(lua_State *L, int i) {
-  lua_Debug ar;
-  if (!lua_isfunction(L, i) || lua_iscfunction(L, i)) return 0;
-  lua_pushvalue(L, i);
-  lua_getinfo(L, ">S", &ar);
-  return fl_is_library(ar.source);
-}
-
+/* A finaliser runs where no hook does: there are none, flame's own files have none here either. */
 static int b_setmetatable(lua_State *L) {
   const int t = lua_type(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -123,7 +115,7 @@ static int b_setmetatable(lua_State *L) {
     return luaL_error(L, "cannot change a protected metatable");
   if (t == LUA_TTABLE) {
     lua_pushliteral(L, "__gc");
-    if (lua_rawget(L, 2) != LUA_TNIL && !is_own_function(L, -1))
+    if (lua_rawget(L, 2) != LUA_TNIL)
       return luaL_error(L, "setmetatable: there are no finalisers (__gc) in a state with limits; "
                         "use local x <close>");
   }
@@ -378,6 +370,7 @@ static void share(lua_State *L, int own, int to) {
 
 static void no_files(lua_State *L, int own) {
   static const char *const paths[] = { "path", "cpath", NULL };
+  static const char *const readers[] = { "dofile", "loadfile", NULL };
   push_own(L, own, "package");
   for (int i = 0; paths[i]; i++) {
     lua_pushliteral(L, "");
@@ -386,11 +379,10 @@ static void no_files(lua_State *L, int own) {
   lua_pushnil(L);
   lua_setfield(L, -2, "loadlib");
   lua_pop(L, 1);
-}
-
-/* What goes to files, for now: nothing but the output. */
-static void fill_io(lua_State *L, fl_lua *b, int own, int to) {
-  (void)L; (void)b; (void)own; (void)to;
+  for (int i = 0; readers[i]; i++) {
+    lua_pushnil(L);
+    lua_setfield(L, own, readers[i]);
+  }
 }
 
 void fl_bounded_open(lua_State *L, fl_lua *b) {
@@ -408,7 +400,7 @@ void fl_bounded_open(lua_State *L, fl_lua *b) {
   fill_math(L, own, to);
   fl_bounded_table(L, b, own, to);
   fl_bounded_string(L, b, own, to);
-  fill_io(L, b, own, to);
+  fl_bounded_io(L, b, own, to);
   no_files(L, own);
   share(L, own, to);
   lua_pushvalue(L, module);

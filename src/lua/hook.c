@@ -24,7 +24,12 @@ static void settle(lua_State *L, const fl_lua *b) {
 }
 
 static _Noreturn void end_work(lua_State *L, const char *why) {
-  luaL_where(L, 0);
+  lua_Debug ar;
+  int level = 0;                              /* the innermost frame that has a line */
+  while (level < 9 && lua_getstack(L, level, &ar) && lua_getinfo(L, "l", &ar) &&
+         ar.currentline < 0)
+    level++;
+  luaL_where(L, level);
   lua_pushstring(L, why);
   lua_concat(L, 2);
   for (;;) lua_error(L);

@@ -86,6 +86,7 @@ static int state_gc(lua_State *L) {
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
+  fl_sandboxes_end(b);
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -327,7 +328,10 @@ void fl_hide_internals(lua_State *L) {
   push_table(L, AT_MODULE);
   lua_pushnil(L);
   lua_setfield(L, -2, "internal");
-  lua_pop(L, 1);
+  push_table(L, AT_INTERNAL);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -2, "bounded");
+  lua_pop(L, 2);
 }
 
 /* ---- registration ---------------------------------------------------------------------------- */
@@ -478,7 +482,8 @@ static int build(lua_State *L) {
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip, fl_reg_crew };
+                                               fl_reg_slip, fl_reg_crew, fl_reg_sandbox,
+                                               fl_reg_files };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);

@@ -5,34 +5,39 @@
 */
 #include "lua/state.h"
 #include "lua/binding.h"
+#include "lua/embedded.h"
 #include "lua/heap.h"
 #include "lua/hook.h"
+#include <stdio.h>
 
 /* A host may link Lua without it. */
 extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
 const char fl_key_options;
 
-/* (options, outer): the module's table. */
+/* (start): the module's table. */
 static int open_module(lua_State *L) {
-  const fl_lua_start start = { lua_touserdata(L, 1), lua_touserdata(L, 2) };
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA)
     return luaL_error(L, "flame: the module is already open in this state; "
                       "call flame_lua_open first, once");
-  lua_pushlightuserdata(L, (void *)(uintptr_t)&start);
+  const fl_lua_start *start = (const fl_lua_start *)lua_touserdata(L, 1);
+  lua_pushvalue(L, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_options);
+  if (start->code) {
+    lua_pushlightuserdata(L, (void *)(uintptr_t)start->code);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
+  }
   lua_pushcfunction(L, luaopen_flame);
   lua_call(L, 0, 1);
   return 1;
 }
 
 /* Whatever becomes of it: the options are not there for who opens the module later. */
-static int opened(lua_State *L, const flame_options *o, flame_context *outer) {
-  static const flame_options none = { .size = sizeof none };
+static int opened(lua_State *L, const flame_options *o) {
+  fl_lua_start start = { .options = o };
   lua_pushcfunction(L, open_module);
-  lua_pushlightuserdata(L, (void *)(uintptr_t)(o ? o : &none));
-  lua_pushlightuserdata(L, outer);
-  const int status = lua_pcall(L, 2, 1, 0);
+  lua_pushlightuserdata(L, &start);
+  const int status = lua_pcall(L, 1, 1, 0);
   fl_lua *b = fl_hook_of(L);
   if (b != NULL) fl_heap_tell(L, b, status);
   return status;
@@ -44,33 +49,31 @@ static flame_status status_of(int status) {
 
 flame_status flame_lua_open(lua_State *L, const flame_options *o) {
   if (L == NULL || !lua_checkstack(L, 6)) return FLAME_NO_MEMORY;
-  return status_of(opened(L, o, NULL));
+  return status_of(opened(L, o));
 }
 
-/* (options, outer): everything that a new state needs, in it. */
+/* (start): everything that a new state needs, in it. */
 static int fill(lua_State *L) {
   if (!luaL_openlibs) return luaL_error(L, "this program has no luaL_openlibs, which states need");
   luaL_openlibs(L);
   lua_pushcfunction(L, open_module);
   lua_pushvalue(L, 1);
-  lua_pushvalue(L, 2);
-  lua_call(L, 2, 1);
+  lua_call(L, 1, 1);
   fl_lua *b = fl_hook_of(L);
   fl_bounded_open(L, b);
   return 0;
 }
 
-flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, lua_State **L,
-                               char why[FL_LUA_WHY]) {
-  static const flame_options none = { .size = sizeof none };
+flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
+                               lua_State **L, char why[FL_LUA_WHY]) {
+  fl_lua_start start = { o, outer, code };
   lua_State *made = luaL_newstate();
   *L = NULL;
   why[0] = 0;
   if (made == NULL) return FLAME_NO_MEMORY;
   lua_pushcfunction(made, fill);
-  lua_pushlightuserdata(made, (void *)(uintptr_t)(o ? o : &none));
-  lua_pushlightuserdata(made, outer);
-  const int status = lua_pcall(made, 2, 0, 0);
+  lua_pushlightuserdata(made, &start);
+  const int status = lua_pcall(made, 1, 0, 0);
   if (status == LUA_OK) {
     *L = made;
     return FLAME_OK;
@@ -84,7 +87,7 @@ flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, lua
 
 flame_status flame_lua_new(const flame_options *o, lua_State **L) {
   char why[FL_LUA_WHY];
-  return L ? fl_lua_new_inside(o, NULL, L, why) : FLAME_BAD_ARGUMENT;
+  return L ? fl_lua_new_inside(o, NULL, NULL, L, why) : FLAME_BAD_ARGUMENT;
 }
 
 int flame_lua_pcall(lua_State *L, int narg, int nresult, int handler) {

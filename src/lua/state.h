@@ -6,14 +6,18 @@
 struct fl_lua;
 
 /* What luaopen_flame opens the context with: light userdata under fl_key_options, while it runs. */
-typedef struct fl_lua_start { const flame_options *options; flame_context *outer; } fl_lua_start;
+typedef struct fl_lua_start {
+  const flame_options *options;
+  flame_context *outer;
+  const void *code;                 /* the library as Lua's code (embedded.h); NULL: none */
+} fl_lua_start;
 extern const char fl_key_options;
 
 enum { FL_LUA_WHY = 500 };
 /* flame_lua_new with a context inside 'outer' (NULL: none), whose limits hold for both. why: the
 ** message where it fails. */
-flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, struct lua_State **L,
-                               char why[FL_LUA_WHY]);
+flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
+                               struct lua_State **L, char why[FL_LUA_WHY]);
 /* The libraries of a state with the module on top: those that scripts see are bounded, those that
 ** flame's own files see are beneath fl_key_library. Pops the module. */
 void fl_bounded_open(struct lua_State *L, struct fl_lua *b);

@@ -25,7 +25,8 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size) {
   const int which = atomic_load(&((flame_context *)(uintptr_t)c)->limits.stuck) - 1;
   char amount[32];
   if (!is_used_up(which)) {
-    snprintf(out, size, "the work was ended by who began it");
+    snprintf(out, size, which + 1 == FL_STUCK_INTERRUPTED ? "interrupted!"
+                        : "the work was ended by who began it");
     return;
   }
   const int64_t most = c->limits.most[which];
@@ -114,8 +115,10 @@ flame_status fl_interrupted(flame_context *c, const char *op) {
 }
 
 void flame_interrupt(flame_context *c) {
-  for (; c; c = atomic_load_explicit(&c->limits.inside, memory_order_relaxed))
-    atomic_fetch_or_explicit(&c->interrupted, FL_INTERRUPT_ONCE, memory_order_relaxed);
+  if (!c) return;
+  atomic_fetch_or_explicit(&c->interrupted, FL_INTERRUPT_ONCE, memory_order_relaxed);
+  while ((c = atomic_load_explicit(&c->limits.inside, memory_order_relaxed)) != NULL)
+    fl_stick(c, FL_STUCK_INTERRUPTED);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

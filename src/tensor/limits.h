@@ -16,7 +16,8 @@ enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 
 /* Limits, but for host bytes, which base/mem counts. Those in use are counted where they are made;
 ** 'used' has the others and coroutines. Workers count steps of kernels. */
-enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1 };     /* the owner ends the work: as a limit */
+/* As limits: the owner ends the work; an interrupt of the context around, which nothing in here takes. */
+enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];
