@@ -1,6 +1,6 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame
-** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), repl.c (the prompt), edit.h (its line editor). Apart from what
+** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c (--sandbox), repl.c (the prompt), edit.h (its line editor). Apart from what
 ** signal handlers need there is no state outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
@@ -28,6 +28,11 @@ int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with 
 int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mod" */
 int fl_cli_init(const fl_cli *c);                              /* LUA_INIT_5_4 or LUA_INIT */
 void fl_cli_make_arg(const fl_cli *c, int script);             /* the global table 'arg' */
+
+/* ---- sandbox.c ------------------------------------------------------------------------ */
+/* Run the script at argv[script], or standard input, in a state with limits; the policy is what stands
+** behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
+int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);

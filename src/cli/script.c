@@ -8,6 +8,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
+#include "lua/heap.h"
 #include "lua/hook.h"
 #include <lauxlib.h>
 #include <lualib.h>
@@ -84,7 +85,9 @@ int fl_cli_call(lua_State *L, int narg, int nres) {
   lua_insert(L, base);
   arm(L);
   const int status = lua_pcall(L, narg, nres, base);
+  struct fl_lua *b = computing;
   disarm(L);
+  if (b) fl_heap_tell(L, b, status);
   lua_remove(L, base);
   return status;
 }

@@ -12,9 +12,6 @@ void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
 /* Text to where the script's output goes; counted, raises at the limit. */
 void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n);
-/* Push the function of the text, or of what the function at 'at' gives; or a message. As lua_load. */
-int fl_bounded_load(lua_State *L, fl_lua *b, int at, const char *name);
-
 /* The libraries of the globals at 'to', with Lua's own at 'own'. */
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);

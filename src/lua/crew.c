@@ -293,7 +293,7 @@ static int crew_open(lua_State *L) {
   fl_lua *b = self_of(L);
   const int threads = (int)luaL_checkinteger(L, 1);
   luaL_argcheck(L, threads > 0 && threads <= MOST_THREADS, 1, "1 to 256");
-  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (b->c == NULL || !fl_may(b->c, FLAME_WORKERS, "loader")) return fl_lua_raise(L, b);
   fl_crew **slot = (fl_crew **)lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;
   lua_createtable(L, 0, 2);

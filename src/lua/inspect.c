@@ -237,6 +237,8 @@ static int x_debug(lua_State *L) {
   fl_engine *e = (fl_engine *)context(L)->engine;
   fl_args(L);
   const int before = e->debug;
+  if (self_of(L)->bounded && !lua_isnil(L, 1))
+    return fl_lua_fail(L, "debug", "a state with limits writes nothing to the standard error");
   if (lua_isboolean(L, 1)) e->debug = lua_toboolean(L, 1) ? 1 : 0;
   else if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
   lua_pushinteger(L, before);

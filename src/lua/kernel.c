@@ -171,6 +171,15 @@ static int take_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
+/* Where there are limits no text of a script is compiled as it is, only what is printed from a tree. */
+static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
+  char text[480];
+  if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
+  const char *why = fl_ksource_refusal(k->unit->source, k->f);
+  fl_kunit_message(k->unit, why ? why : "not understood", text, sizeof text);
+  fl_lua_fail(L, "kernel", "a context with limits runs only what it understands: %s", text);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -179,7 +188,7 @@ static int kernel_new(lua_State *L) {
   char label[LUA_IDSIZE];
   int noption = 0;
   luaL_checktype(L, 3, LUA_TTABLE);
-  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
   const int first = fl_kernel_place(L, text, label);
   const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
   if (given > most)
@@ -189,7 +198,13 @@ static int kernel_new(lua_State *L) {
     option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
+  fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
+                                         &b->c->interrupted);
+  if (!s && b->c->err.code == FLAME_INTERRUPTED) {
+    fl_take_interrupt(b->c);
+    fl_error_clear(&b->c->err);
+    fl_interrupted(b->c, "kernel");
+  }
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
@@ -198,6 +213,7 @@ static int kernel_new(lua_State *L) {
     FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
   if (!parsed) { fl_kunit_release(u); return fl_lua_raise(L, b); }
+  need_understood(L, b, k->k);
   if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
   if (s->error) return source_error(L, u, s->error_line, s->error);
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
@@ -480,6 +496,7 @@ static int kernel_load(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n, m;
   const char *image = luaL_checklstring(L, 1, &n), *text = luaL_checklstring(L, 2, &m);
+  if (b->bounded) return fl_lua_fail(L, "kernel", "a state with limits runs no binaries");
   fl_kernel_box *k = push_kernel(L);
   const int64_t mark = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, m);
