@@ -37,7 +37,7 @@ end
 --- program's output. Limits of this state hold inside too. See docs/security.md.
 internal.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
   .. "coroutines = 1000, time: num = 10, total_time: num = 0, steps = 0, kernel_steps = 0, "
-  .. "output = 1048576, allow?: str[], folder?: str, print?: fn, device?: str, threads = 1) "
+  .. "output = 1048576, allow?: str[], folder = \".\", print?: fn, device?: str, threads = 1) "
   .. "-> Sandbox",
   function(memory, device_memory, nodes, coroutines, time, total_time, steps, kernel_steps, output,
            allow, folder, print, device, threads)

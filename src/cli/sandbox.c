@@ -1,7 +1,8 @@
 /*
 ** flame-lua --sandbox[=policy]: a script in a state of flame_lua_new. The policy is a list of
 ** settings with commas between: a limit (memory=64M, time=5), a permission that is given (read,
-** write, kernels, code, devices, libraries, clock), or folder=PATH for the files that these open.
+** write, kernels, code, devices, libraries, clock), or folder=PATH for the files that these open (else
+** the current folder).
 ** Sizes take K, M and G, times are seconds; 0 is no limit.
 */
 #include "cli/cli.h"
@@ -63,8 +64,8 @@ static int read_setting(const char *s, flame_options *o, char folder[FOLDER]) {
 }
 
 static int read_policy(const fl_cli *c, const char *policy, flame_options *o, char folder[FOLDER]) {
-  char one[FOLDER], text[FOLDER + 200];
-  *o = (flame_options){ .size = sizeof *o, .deny = ~0u };
+  char one[FOLDER], text[FOLDER + 300];
+  *o = (flame_options){ .size = sizeof *o, .deny = ~0u, .folder = "." };
   for (int i = 0; i < LIMITS; i++) o->limit[limits[i].which] = limits[i].most;
   for (const char *p = policy ? policy : ""; *p; p += strcspn(p, ","), p += *p == ',') {
     snprintf(one, sizeof one, "%.*s", (int)strcspn(p, ","), p);

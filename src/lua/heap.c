@@ -11,7 +11,7 @@
 #include "lua/binding.h"
 #include "lua/hook.h"
 
-enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10 };
+enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10, PATIENCE = 4 };
 
 struct fl_lua_heap {
   lua_Alloc f;
@@ -19,7 +19,7 @@ struct fl_lua_heap {
   flame_context *c;
   int64_t bytes;                    /* that are counted; lua_gc says nothing in a finaliser */
   fl_lua *b;                        /* not for frees: it may be gone before its state is */
-  uint8_t making_room;
+  uint8_t making_room, refusals, deny;
 };
 
 static void note_large(fl_lua *b, int is_string, size_t bytes) {
@@ -39,9 +39,27 @@ static void give(fl_lua_heap *h, int64_t bytes) {
   fl_mem_count(&h->c->mem, -bytes);
 }
 
+/* Refused. Lua collects in full and asks once more, and goes on without where it can (its table of
+** strings), to collect again at the next string: some such collections later it gets nothing, so that
+** the script is told. */
+static int refuse(fl_lua_heap *h) {
+  fl_lua *b = h->b;
+  if (++h->refusals >= 2 * PATIENCE) {
+    h->refusals = 0;
+    h->deny = 2;
+  }
+  if (b->each > 0 && b->c != NULL && fl_is_stuck(b->c)) fl_hook_stand(b->running, b);
+  return 0;
+}
+
 /* Memory that is kept for later goes first. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
+  if (h->deny > 0) {
+    h->deny--;
+    c->mem.refused = bytes;
+    return 0;
+  }
   int taken = fl_mem_count(&c->mem, bytes);
   if (!taken && !h->making_room && !c->evaluating) {
     h->making_room = 1;
@@ -49,14 +67,22 @@ static int take(fl_lua_heap *h, int64_t bytes) {
     h->making_room = 0;
     taken = fl_mem_count(&c->mem, bytes);
   }
-  if (taken) h->bytes += bytes;
-  return taken;
+  if (!taken) return refuse(h);
+  h->bytes += bytes;
+  return 1;
+}
+
+/* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it is
+** itself). So a call that is to end gets no large block. */
+static int must_end(const fl_lua *b) {
+  return b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }
 
 static void *counted(void *ud, void *p, size_t old, size_t size) {
   fl_lua_heap *h = (fl_lua_heap *)ud;
   const size_t had = p != NULL ? old : 0;
   const int is_string = p == NULL && old == LUA_TSTRING;
+  if (size > had && size - had >= LARGE && must_end(h->b)) return NULL;
   if (size > had && !take(h, (int64_t)(size - had))) return NULL;
   void *q = h->f(h->ud, p, old, size);
   if (size > had && q == NULL) give(h, (int64_t)(size - had));
@@ -99,7 +125,9 @@ static int push_text(lua_State *L) {
 void fl_heap_tell(lua_State *L, fl_lua *b, int status) {
   char why[400];
   if (status != LUA_ERRMEM || b->c == NULL || !lua_checkstack(L, 4)) return;
-  if (!fl_refused_text(b->c, why, sizeof why)) return;
+  if (fl_is_stuck(b->c)) fl_stuck_text(b->c, why, sizeof why);
+  else if (!fl_refused_text(b->c, why, sizeof why)) return;
+  if (b->heap) b->heap->refusals = b->heap->deny = 0;
   const int64_t limit = b->c->mem.limit;
   if (limit > 0) b->c->mem.limit += SLACK;
   lua_pushcfunction(L, push_text);

@@ -133,6 +133,22 @@ static int t_concat(lua_State *L) {
   return 1;
 }
 
+static int t_unpack(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  const lua_Integer first = luaL_optinteger(L, 2, 1);
+  const lua_Integer last = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
+  if (first > last) return 0;
+  const lua_Unsigned more = (lua_Unsigned)last - (lua_Unsigned)first;
+  if (more >= (lua_Unsigned)INT_MAX || !lua_checkstack(L, (int)more + 1))
+    return luaL_error(L, "too many results to unpack");
+  for (lua_Unsigned i = 0; i <= more; i++) {
+    step(L, &s);
+    lua_geti(L, 1, (lua_Integer)((lua_Unsigned)first + i));
+  }
+  pay(L, &s);
+  return (int)more + 1;
+}
+
 /* ---- sort ------------------------------------------------------------------------------------ */
 
 /* Are the values at i and j in this order? By the function at 2, or by '<'. */
@@ -197,10 +213,10 @@ static int t_sort(lua_State *L) {
 
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "insert", t_insert }, { "remove", t_remove },
-    { "move", t_move }, { "concat", t_concat }, { "sort", t_sort }, { NULL, NULL } };
+    { "move", t_move }, { "unpack", t_unpack }, { "concat", t_concat }, { "sort", t_sort }, { NULL, NULL } };
   lua_getfield(L, own, "table");
   lua_newtable(L);
-  fl_bounded_poll(L, b, -2, "pack unpack");
+  fl_bounded_poll(L, b, -2, "pack");
   fl_bounded_add(L, b, list);
   lua_setfield(L, to, "table");
   lua_pop(L, 1);
