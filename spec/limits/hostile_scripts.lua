@@ -140,7 +140,8 @@ add("pcall and __close", "loop", {
   "while true do pcall(coroutine.wrap(function() error({}) end)) end",
   "xpcall(function() while true do end end, coroutine.wrap(function() while true do end end)) "
     .. "while true do end",
-  "xpcall(function() local function f() return f() + 1 end f() end, function() while true do end end)",
+  "while true do xpcall(function() local function f() return f() + 1 end f() end, function() "
+    .. "while true do end end) end",
 })
 
 -- ---- memory --------------------------------------------------------------------------------------

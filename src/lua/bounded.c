@@ -13,7 +13,7 @@
 
 const char fl_key_library;
 
-enum { READ_PART = 256, BYTES_A_STEP = 4, STRING_BYTES_A_STEP = 64 };
+enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64 };
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
@@ -61,8 +61,7 @@ static int ended(lua_State *L, int status, lua_KContext base) {
   fl_lua *b = self_of(L);
   b->ending = 0;
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)base;
-  fl_hook_look(L, b);
-  if (b->c != NULL && fl_is_stuck(b->c)) return lua_error(L);
+  fl_hook_charge(L, b, FAILED_STEPS);           /* Lua goes through its stack then */
   if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
   fl_heap_tell(L, b, status);
   lua_pushboolean(L, 0);
