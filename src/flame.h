@@ -1,15 +1,15 @@
 /*
 ** flame.h: the C interface of flame-lua. The one public header.
 **
-** A context holds everything; it is entered by one thread at a time, by any thread, and
-** contexts share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor
-** stays) and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are
-** not checked. Tensors are owned by the caller and freed with flame_free; a context may be closed
-** before its tensors are (they then answer with errors), but not used. Functions that make a tensor
-** return NULL on failure; NULL in (a context, too) gives NULL out, so calls can be chained and
-** checked once: flame_error(c) gives the first message since the last flame_clear_error(c). Axes
-** and positions are 0-based here, also in messages; negative axes count from the end. The values
-** inside index tensors count from 1, as in Lua.
+** A context holds everything; it is entered by one thread at a time, by any thread, and contexts
+** share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor stays)
+** and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are not
+** checked. Tensors are owned by the caller and freed with flame_free; a context may be closed
+** before its tensors are (they then answer with errors), but not used. Functions that make a
+** tensor return NULL on failure; NULL in (a context, too) gives NULL out, so calls can be
+** chained and checked once: flame_error(c) gives the first message since the last
+** flame_clear_error(c). Axes and positions are 0-based here, also in messages; negative axes
+** count from the end. The values inside index tensors count from 1, as in Lua.
 */
 #ifndef FLAME_H
 #define FLAME_H
@@ -49,10 +49,10 @@ typedef enum flame_dtype {
 } flame_dtype;
 
 /* ---- limits and permissions: docs/security.md ----------------------------------------- */
-/* Of the first four so many are in use at once: what would go over the limit fails, as out of memory
-** does, and nothing else changes. The others are used up: then every call that records or computes
-** fails with FLAME_INTERRUPTED, and Lua raises at each instruction, until flame_lua_pcall or
-** flame_limit_restart. */
+/* Of the first four so many are in use at once: what would go over the limit fails, as out of
+** memory does, and nothing else changes. The others are used up: then every call that records or
+** computes fails with FLAME_INTERRUPTED, and Lua raises at each instruction, until
+** flame_lua_pcall or flame_limit_restart. */
 typedef enum flame_limit {
   FLAME_HOST_BYTES,       /* memory of the context, of its Lua state and of its sandboxes */
   FLAME_DEVICE_BYTES,     /* memory held from the drivers of GPUs, that kept for later included */
@@ -89,8 +89,8 @@ typedef struct flame_options {
   const char *folder;           /* files are opened beneath it alone, links are not followed out of
                                 ** it; NULL: anywhere */
   int64_t limit[FLAME_LIMITS];  /* by flame_limit; 0: none */
-  void (*print)(void *arg, const char *s, size_t n);   /* what a limited state prints; NULL: stdout */
-  void (*warn)(void *arg, const char *s);  /* slips of a script, once for a line; NULL: Lua's warn */
+  void (*print)(void *arg, const char *s, size_t n);   /* of a limited state; NULL: stdout */
+  void (*warn)(void *arg, const char *s);  /* slips, once for a line; NULL: Lua's warn */
   void *arg;
   uint32_t allow;               /* FLAME_LIBRARIES: also where a limit can be used up */
 } flame_options;
@@ -126,8 +126,9 @@ FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndi
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim,
                                      const int64_t *shape, void *data,
                                      void (*release)(void *data, void *arg), void *arg);
-/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and its
-** deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can use. */
+/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and
+** its deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can
+** use. */
 FLAME_API flame_tensor *flame_from_dlpack(flame_context *c, void *managed);
 /* A DLManagedTensor * for another library, which calls its deleter: a copy, unless give_away is
 ** true (then x is freed, and handed over as it is where nothing else uses its memory). Copies of

@@ -5,8 +5,8 @@ local fail = internal.failf
 -- Numbers of the limits and bits of the permissions, as flame.h has them.
 local LIMIT = { memory = 0, device_memory = 1, nodes = 2, coroutines = 3, time = 4, total_time = 5,
   steps = 6, kernel_steps = 7, output = 8 }
-local BIT = { read = 1, write = 2, kernels = 4, code = 8, workers = 16, devices = 32, libraries = 64,
-  clock = 128 }
+local BIT = { read = 1, write = 2, kernels = 4, code = 8, workers = 16, devices = 32,
+  libraries = 64, clock = 128 }
 local ALL = 0xffffffff
 
 local Sandbox = { __name = "Sandbox" }
@@ -30,9 +30,9 @@ local function bits(allow)
 end
 
 --- A state of its own for scripts that nobody has read, with limits and without the rights of this
---- program: no files, processes, threads and modules but flame's. memory and device_memory in bytes,
---- time (of a call) and total_time in seconds, steps in instructions, output in bytes written; 0 is
---- no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
+--- program: no files, processes, threads and modules but flame's. memory and device_memory in
+--- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
+--- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
 --- "devices", "libraries", "clock". print gets what scripts print, else it goes to this
 --- program's output. Limits of this state hold inside too. See docs/security.md.
 internal.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
@@ -63,7 +63,7 @@ end
 local function put(text, f) Sandbox[text:match(":([%w_]+)%(")] = internal.declare(text, "", f) end
 
 --- Runs the text as a chunk with these arguments: its results. Numbers, strings, booleans, plain
---- tables and tensors cross, as copies. An error in it is raised here; name is what messages call it.
+--- tables and tensors cross, as copies. An error in it is raised here.
 put("Sandbox:run(text: str, ...) -> ...", function(self, text, ...)
   return results(internal.sandbox_run(handle(self), text, "=sandbox", ...))
 end)

@@ -1787,7 +1787,7 @@ function Sandbox:close() end
 ---@field text? string
 
 --- Runs the text as a chunk with these arguments: its results. Numbers, strings, booleans, plain
---- tables and tensors cross, as copies. An error in it is raised here; name is what messages call it.
+--- tables and tensors cross, as copies. An error in it is raised here.
 ---@param text string
 ---@param ... any
 ---@overload fun(options: flame.options.Sandbox:run): ...
@@ -13362,15 +13362,15 @@ Tensor.rsub = flame.rsub
 ---@field kernel_steps? number  0
 ---@field output? number  1048576
 ---@field allow? string[]
----@field folder? string
+---@field folder? string  "."
 ---@field print? function
 ---@field device? string
 ---@field threads? number  1
 
 --- A state of its own for scripts that nobody has read, with limits and without the rights of this
---- program: no files, processes, threads and modules but flame's. memory and device_memory in bytes,
---- time (of a call) and total_time in seconds, steps in instructions, output in bytes written; 0 is
---- no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
+--- program: no files, processes, threads and modules but flame's. memory and device_memory in
+--- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
+--- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
 --- "devices", "libraries", "clock". print gets what scripts print, else it goes to this
 --- program's output. Limits of this state hold inside too. See docs/security.md.
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox

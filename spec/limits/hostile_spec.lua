@@ -3,7 +3,7 @@
 -- FLAME_HOSTILE_TIMES=1 prints what took long. (flame.sandbox)
 local program = dofile("spec/support/interpreter.lua")
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
-local RESIDENT = 64 * 1024 + 64 * 1024                    -- KB: the limit of the sandboxes and 64 MB
+local RESIDENT = 64 * 1024 + 64 * 1024     -- KB: the limit of the sandboxes and 64 MB
 
 local function child(arguments)
   local pipe = assert(io.popen(("timeout -s KILL %d %s spec/support/hostile_run.lua %s 2>&1"):format(

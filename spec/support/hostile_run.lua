@@ -1,12 +1,13 @@
--- Runs hostile scripts, each in a sandbox of its own: flame-lua spec/support/hostile_run.lua WAY, or
--- "without LIMIT" for a script that aims at the limit, with that switched off. A line for each that did
--- not end as it must, then how many there were, the most time over a limit and resident memory.
+-- Runs hostile scripts, each in a sandbox: flame-lua spec/support/hostile_run.lua WAY, or
+-- "without LIMIT" for scripts that aim at the limit, with that switched off. A line for each that
+-- did not end as it must, then how many there were, the most time over a limit and resident memory.
 local flame = require "flame"
 local scripts = dofile("spec/limits/hostile_scripts.lua")
 
 local says = {
   time = "for a call is used up", steps = "instructions of Lua is used up",
-  memory = "of host memory; the limit of the context", nodes = "the limit of the context is %d+ nodes",
+  memory = "of host memory; the limit of the context",
+  nodes = "the limit of the context is %d+ nodes",
   coroutines = "the limit of the context is %d+ coroutines", output = "of output is used up",
   kernel_steps = "instructions of kernels is used up",
 }
@@ -17,13 +18,15 @@ local function make_folder()
   local base = os.tmpname()
   os.remove(base)
   assert(os.execute(([[mkdir -p %s/in/folder && cd %s && echo secret >outside && cd in && echo hello >inside &&
-    mkfifo pipe && ln -s ../outside link && ln -s ../outside link.npy && ln -s .. up]]):format(base, base)))
+    mkfifo pipe && ln -s ../outside link && ln -s ../outside link.npy &&
+    ln -s .. up]]):format(base, base)))
   return base
 end
 
 local function open(limits, folder, allow)
   local o = { memory = MEMORY, time = 0.2, output = 100000, coroutines = 1000, nodes = 10000,
-    allow = allow or { "read", "write", "kernels", "code" }, folder = folder, print = function() end }
+    allow = allow or { "read", "write", "kernels", "code" }, folder = folder,
+    print = function() end }
   for name, most in pairs(limits) do o[name] = most end
   return flame.sandbox(o)
 end
@@ -77,8 +80,8 @@ local function way(name)
   local secret = io.open(folder .. "/outside"):read("a")
   if secret ~= "secret\n" then print("bad: a file outside was written") end
   os.execute("rm -r " .. folder)
-  print(("done: %d runs, %d bad, %.3f s over the limit at most, %d KB resident"):format(n, bad, worst,
-    resident()))
+  print(("done: %d runs, %d bad, %.3f s over the limit at most, %d KB resident"):format(n, bad,
+    worst, resident()))
 end
 
 -- Does the harness see that a limit is off?

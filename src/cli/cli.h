@@ -1,7 +1,8 @@
 /*
-** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame
-** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c (--sandbox), repl.c (the prompt), edit.h (its line editor). Apart from what
-** signal handlers need there is no state outside fl_cli.
+** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame loaded.
+** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c (--sandbox), repl.c
+** (the prompt), edit.h (its line editor). Apart from what signal handlers need there is no state
+** outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
 #define FL_CLI_CLI_H
@@ -30,8 +31,8 @@ int fl_cli_init(const fl_cli *c);                              /* LUA_INIT_5_4 o
 void fl_cli_make_arg(const fl_cli *c, int script);             /* the global table 'arg' */
 
 /* ---- sandbox.c ------------------------------------------------------------------------ */
-/* Run the script at argv[script], or standard input, in a state with limits; the policy is what stands
-** behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
+/* Run the script at argv[script], or standard input, in a state with limits; the policy is what
+** stands behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
 int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
 
 /* ---- repl.c --------------------------------------------------------------------------- */

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
-       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512, SIM = 1024, SANDBOX = 2048 };
+       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512,
+       SIM = 1024, SANDBOX = 2048 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"

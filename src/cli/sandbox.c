@@ -1,9 +1,8 @@
 /*
 ** flame-lua --sandbox[=policy]: a script in a state of flame_lua_new. The policy is a list of
 ** settings with commas between: a limit (memory=64M, time=5), a permission that is given (read,
-** write, kernels, code, devices, libraries, clock), or folder=PATH for the files that these open (else
-** the current folder).
-** Sizes take K, M and G, times are seconds; 0 is no limit.
+** write, kernels, code, devices, libraries, clock), or folder=PATH for the files that these open
+** (else the current folder). Sizes take K, M and G, times are seconds; 0 is no limit.
 */
 #include "cli/cli.h"
 #include "lua/embedded.h"
@@ -101,7 +100,12 @@ static int push_script(const fl_cli *c, const char *path) {
   return 1;
 }
 
-typedef struct request { const fl_cli *c; int script; const char *text, *name; size_t size; } request;
+typedef struct request {
+  const fl_cli *c;
+  int script;
+  const char *text, *name;
+  size_t size;
+} request;
 
 /* In the new state: (request). */
 static int run(lua_State *I) {

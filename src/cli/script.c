@@ -2,9 +2,9 @@
 ** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
 ** file, script with arguments, library, LUA_INIT).
 **
-** Ctrl-C: the first strikes (lua/hook.h) what runs, which stops at its next instruction, and tells the
-** library, which stops what it is computing; a second press of the keys ends the process. Whatever
-** of the two found nothing to end is taken back after the call.
+** Ctrl-C: the first strikes (lua/hook.h) what runs, which stops at its next instruction, and
+** tells the library, which stops what it is computing; a second press of the keys ends the
+** process. Whatever of the two found nothing to end is taken back after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"

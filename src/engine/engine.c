@@ -1,6 +1,7 @@
 /*
-** Contexts and their devices: opening, closing, names, and memory with the policy of docs/design.md
-** 1.11 (out of memory: collect twice, trim, retry once, then an error with asked, free, live).
+** Contexts and their devices: opening, closing, names, and memory with the policy of
+** docs/design.md 1.11 (out of memory: collect twice, trim, retry once, then an error with asked,
+** free, live).
 */
 #include "engine/engine.h"
 #include "base/env.h"
@@ -193,7 +194,8 @@ static flame_status read_options(flame_context *c, const flame_options *from, fl
                  (unsigned)o->allow);
 }
 
-/* What was to be limited and can not be must not be used without: the context is as good as lost. */
+/* What was to be limited and can not be must not be used without: the context is as good as
+** lost. */
 static flame_status refuse(flame_context *c) {
   c->dead = 1;
   c->lost = c->err;

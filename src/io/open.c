@@ -1,8 +1,8 @@
 /*
-** How all files are opened that a script names (tools/check refuses other ways). A context may forbid
-** reading or writing, and may have a folder: then paths are taken from there, and nothing outside is
-** reached, by "..", by a link or by an absolute path. Only regular files and folders are opened: no
-** pipe is waited for, no device read.
+** How all files are opened that a script names (tools/check refuses other ways). A context may
+** forbid reading or writing, and may have a folder: then paths are taken from there, and nothing
+** outside is reached, by "..", by a link or by an absolute path. Only regular files and folders
+** are opened: no pipe is waited for, no device read.
 */
 #include "io/io.h"
 #include <errno.h>

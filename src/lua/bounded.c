@@ -1,8 +1,9 @@
 /*
-** The libraries of a state with limits. Scripts see a table of globals in which nothing runs long, or
-** takes memory, unseen by the hook: functions of C that take time of their own poll (table.c,
-** string.c), the others are called through one that polls first. Not there: debug, package, string.dump,
-** what ends the process or starts another, finalisers, binary chunks, the collector's controls.
+** The libraries of a state with limits. Scripts see a table of globals in which nothing runs
+** long, or takes memory, unseen by the hook: functions of C that take time of their own poll
+** (table.c, string.c), the others are called through one that polls first. Not there: debug,
+** package, string.dump, what ends the process or starts another, finalisers, binary chunks, the
+** collector's controls.
 **
 ** Files of the library see other globals (fl_key_library): these, and Lua's own io, os, debug,
 ** package and require behind the permissions of the context.
@@ -55,8 +56,8 @@ void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
 
 /* ---- protected calls ------------------------------------------------------------------------- */
 
-/* What ended the work is no error of the function called: it goes on upwards. 'base': where the results
-** begin. */
+/* What ended the work is no error of the function called: it goes on upwards. 'base': where the
+** results begin. */
 static int ended(lua_State *L, int status, lua_KContext base) {
   fl_lua *b = self_of(L);
   b->ending = 0;
@@ -76,8 +77,8 @@ static int b_pcall(lua_State *L) {
   return ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, ended), 0);
 }
 
-/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised it, that is
-** where no hook runs, and the message stays as it is. */
+/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised
+** it, that is where no hook runs, and the message stays as it is. */
 static int handled(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->ending || b->c == NULL || fl_must_end(b->c)) return 1;
@@ -141,8 +142,8 @@ static int b_collectgarbage(lua_State *L) {
 
 /* ---- load ------------------------------------------------------------------------------------ */
 
-/* Text is given to the parser in parts, so that its own loops are looked at; 'at' is where the string
-** or the function stands. */
+/* Text is given to the parser in parts, so that its own loops are looked at; 'at' is where the
+** string or the function stands. */
 typedef struct source { fl_lua *b; int at, piece; const char *next; size_t left; } source;
 
 static const char *read_part(lua_State *L, void *arg, size_t *size) {
@@ -289,8 +290,8 @@ static void push_own(lua_State *L, int own, const char *name) {
   if (lua_getfield(L, own, name) != LUA_TTABLE) luaL_error(L, "Lua's library lacks %s", name);
 }
 
-/* A new table for the library 'name' of the globals at 'to', which takes over 'kept' from Lua's own:
-** Lua's is on the stack, the new one on top. */
+/* A new table for the library 'name' of the globals at 'to', which takes over 'kept' from Lua's
+** own: Lua's is on the stack, the new one on top. */
 static void begin(lua_State *L, fl_lua *b, int own, const char *name, const char *kept) {
   push_own(L, own, name);
   lua_newtable(L);

@@ -1,11 +1,11 @@
 /*
-** The coroutine library of states that flame makes. resume, wrap and close do what Lua's own do, and
-** tell the hook (hook.h) which coroutine runs. lua_resume does not raise, so that is told again
-** whatever ends the call. Functions of C that call lua_resume themselves are not seen: what runs in
-** them ends at their return. Upvalue 1 of each: the binding.
+** The coroutine library of states that flame makes. resume, wrap and close do what Lua's own do,
+** and tell the hook (hook.h) which coroutine runs. lua_resume does not raise, so that is told
+** again whatever ends the call. Functions of C that call lua_resume themselves are not seen:
+** what runs in them ends at their return. Upvalue 1 of each: the binding.
 **
-** Where coroutines are limited each costs steps, and is a key of a weak table: they are counted again
-** when the limit seems to be reached.
+** Where coroutines are limited each costs steps, and is a key of a weak table: they are counted
+** again when the limit seems to be reached.
 */
 #include "lua/binding.h"
 #include "lua/hook.h"
@@ -131,9 +131,9 @@ static lua_State *push_new(lua_State *L, fl_lua *b) {
   return co;
 }
 
-/* What a coroutine of a state with limits begins with: (function, …). An error that the hook raised
-** leaves a coroutine in which no hook runs any more, and what is to be closed would run so: it is
-** closed in here. */
+/* What a coroutine of a state with limits begins with: (function, …). An error that the hook
+** raised leaves a coroutine in which no hook runs any more, and what is to be closed would run
+** so: it is closed in here. */
 static int body_ended(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

@@ -1,15 +1,16 @@
 /*
-** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context of its
-** own. Requests and answers cross as messages, lists of strings that are copied; what they mean is
-** data_items.lua's business. Requests are taken in order; an answer is asked for by its ticket.
+** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context of
+** its own. Requests and answers cross as messages, lists of strings that are copied; what they
+** mean is data_items.lua's business. Requests are taken in order; an answer is asked for by its
+** ticket.
 **
-** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua frees
-** that without calling its finaliser where it has no memory for the call, and threads would go on
-** in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
+** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua
+** frees that without calling its finaliser where it has no memory for the call, and threads
+** would go on in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
 **
-** The end: 'quit' is set, and contexts are stuck as if a limit were used up, so that what computes ends
-** and the hook raises in the scripts of the workers. One that waits in C (a pipe, sleep) ends when
-** that does.
+** The end: 'quit' is set, and contexts are stuck as if a limit were used up, so that what
+** computes ends and the hook raises in the scripts of the workers. One that waits in C (a pipe,
+** sleep) ends when that does.
 */
 #include "lua/crew.h"
 #include "lua/embedded.h"
@@ -228,7 +229,8 @@ static void crew_end(fl_crew *q) {
   if (q->pid != getpid()) return;           /* after a fork: the threads are the parent's */
   pthread_mutex_lock(&q->lock);
   atomic_store(&q->quit, 1);
-  for (int i = 0; i < q->started; i++) if (q->at[i].context) fl_stick(q->at[i].context, FL_STUCK_CLOSED);
+  for (int i = 0; i < q->started; i++)
+    if (q->at[i].context) fl_stick(q->at[i].context, FL_STUCK_CLOSED);
   pthread_cond_broadcast(&q->work);
   pthread_mutex_unlock(&q->lock);
   for (int i = 0; i < q->started; i++) pthread_join(q->at[i].thread, NULL);

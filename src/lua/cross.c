@@ -1,7 +1,7 @@
 /*
-** What crosses between states: nil, booleans, numbers, strings, tables without metatables, tensors. All
-** are copied; a table, a long string or a tensor that is met twice is one copy, so that nothing grows
-** on the way, and tables may contain themselves.
+** What crosses between states: nil, booleans, numbers, strings, tables without metatables,
+** tensors. All are copied; a table, a long string or a tensor that is met twice is one copy, so
+** that nothing grows on the way, and tables may contain themselves.
 */
 #include "lua/cross.h"
 #include "lua/hook.h"
@@ -11,6 +11,8 @@ enum { DEPTH = 100, SHORT = 40, STEP_BYTES = 64 };
 typedef struct crossing { lua_State *from, *to; fl_lua *b; int copies; } crossing;
 
 static void copy(crossing *x, int i, int depth);
+
+#define refuse(x, ...) fl_lua_fail_in((x)->to, (x)->b, "sandbox", __VA_ARGS__)
 
 /* The copy of the object at i, if there is one, pushed. */
 static int push_known(const crossing *x, const void *p) {
@@ -38,14 +40,15 @@ static void copy_string(crossing *x, int i) {
 static void copy_table(crossing *x, int i, int depth) {
   const void *key = lua_topointer(x->from, i);
   if (push_known(x, key)) return;
-  if (depth > DEPTH) fl_lua_fail_in(x->to, x->b, "sandbox", "tables that are nested more than %d deep do not cross", DEPTH);
+  if (depth > DEPTH)
+    refuse(x, "tables that are nested more than %d deep do not cross", DEPTH);
   if (lua_getmetatable(x->from, i)) {
     lua_pop(x->from, 1);
-    fl_lua_fail_in(x->to, x->b, "sandbox", "a table with a metatable does not cross");
+    refuse(x, "a table with a metatable does not cross");
   }
   i = lua_absindex(x->from, i);
   luaL_checkstack(x->to, 8, "tables that cross");
-  if (!lua_checkstack(x->from, 8)) fl_lua_fail_in(x->to, x->b, "sandbox", "no memory for tables that cross");
+  if (!lua_checkstack(x->from, 8)) refuse(x, "no memory for tables that cross");
   lua_newtable(x->to);
   note(x, key);
   for (lua_pushnil(x->from); lua_next(x->from, i) != 0; lua_pop(x->from, 1)) {
@@ -62,7 +65,7 @@ static void copy_tensor(crossing *x, int i) {
   flame_context *c = x->b->c;
   int64_t shape[FL_MAX_AXES];
   if (push_known(x, box)) return;
-  if (box->t == NULL || c == NULL) fl_lua_fail_in(x->to, x->b, "sandbox", "a tensor that was freed does not cross");
+  if (box->t == NULL || c == NULL) refuse(x, "a tensor that was freed does not cross");
   const int n = flame_ndim(box->t);
   const flame_dtype dtype = flame_dtype_of(box->t);
   for (int k = 0; k < n; k++) shape[k] = flame_size(box->t, k);
@@ -72,7 +75,7 @@ static void copy_tensor(crossing *x, int i) {
   if (flame_read(box->t, room, bytes) != FLAME_OK) {
     lua_pushstring(x->to, flame_error(other));
     flame_clear_error(other);
-    fl_lua_fail_in(x->to, x->b, "sandbox", "a tensor does not cross: %s", lua_tostring(x->to, -1));
+    refuse(x, "a tensor does not cross: %s", lua_tostring(x->to, -1));
   }
   fl_box *made = fl_box_new_in(x->to, x->b);
   made->t = flame_from_data(c, dtype, n, shape, room);
@@ -95,14 +98,14 @@ static void copy(crossing *x, int i, int depth) {
     case LUA_TUSERDATA: if (box_at(x->from, i)) { copy_tensor(x, i); return; } break;
     default: break;
   }
-  fl_lua_fail_in(x->to, x->b, "sandbox", "a %s does not cross; numbers, strings, booleans, plain tables and tensors do",
-             luaL_typename(x->from, i));
+  refuse(x, "a %s does not cross; numbers, strings, booleans, plain tables and tensors do",
+         luaL_typename(x->from, i));
 }
 
 void fl_cross(lua_State *from, int first, int n, lua_State *to) {
   crossing x = { .from = from, .to = to, .b = fl_hook_of(to) };
   luaL_checkstack(to, n + 8, "values that cross");
-  if (!lua_checkstack(from, 8)) fl_lua_fail_in(to, x.b, "sandbox", "no memory for values that cross");
+  if (!lua_checkstack(from, 8)) refuse(&x, "no memory for values that cross");
   lua_newtable(to);
   x.copies = lua_gettop(to);
   for (int i = 0; i < n; i++) copy(&x, first + i, 0);

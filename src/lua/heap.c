@@ -1,17 +1,19 @@
 /*
-** What Lua allocates, counted with what the context does. The state's allocator is wrapped while the
-** context lives, and put back by its finaliser. What is counted here lies in the context's memory, not
-** in Lua's, which is freed while this is still asked.
+** What Lua allocates, counted with what the context does. The state's allocator is wrapped while
+** the context lives, and put back by its finaliser. What is counted here lies in the context's
+** memory, not in Lua's, which is freed while this is still asked.
 **
-** Where the hook stands, a large block costs steps and is a moment to look whether the work is to end:
-** an instruction that copies megabytes takes as long as thousands of others. Strings of megabytes make
-** the hook look more often, because reading one as a number, or comparing it, allocates nothing.
+** Where the hook stands, a large block costs steps and is a moment to look whether the work is
+** to end: an instruction that copies megabytes takes as long as thousands of others. Strings of
+** megabytes make the hook look more often, because reading one as a number, or comparing it,
+** allocates nothing.
 */
 #include "lua/heap.h"
 #include "lua/binding.h"
 #include "lua/hook.h"
 
-enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10, PATIENCE = 4 };
+enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10,
+       PATIENCE = 4 };
 
 struct fl_lua_heap {
   lua_Alloc f;
@@ -39,9 +41,9 @@ static void give(fl_lua_heap *h, int64_t bytes) {
   fl_mem_count(&h->c->mem, -bytes);
 }
 
-/* Refused. Lua collects in full and asks once more, and goes on without where it can (its table of
-** strings), to collect again at the next string: some such collections later it gets nothing, so that
-** the script is told. */
+/* Refused. Lua collects in full and asks once more, and goes on without where it can (its table
+** of strings), to collect again at the next string: some such collections later it gets nothing,
+** so that the script is told. */
 static int refuse(fl_lua_heap *h) {
   fl_lua *b = h->b;
   if (++h->refusals >= 2 * PATIENCE) {
@@ -72,8 +74,8 @@ static int take(fl_lua_heap *h, int64_t bytes) {
   return 1;
 }
 
-/* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it is
-** itself). So a call that is to end gets no large block. */
+/* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it
+** is itself). So a call that is to end gets no large block. */
 static int must_end(const fl_lua *b) {
   return b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
 }

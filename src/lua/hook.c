@@ -13,8 +13,8 @@ fl_lua *fl_hook_of(lua_State *L) {
   return b;
 }
 
-/* L's hook as it is while nothing is asked for. A hook of the script's own is let be where ours does
-** not stand. A strike of just now goes before it. */
+/* L's hook as it is while nothing is asked for. A hook of the script's own is let be where ours
+** does not stand. A strike of just now goes before it. */
 static void settle(lua_State *L, const fl_lua *b) {
   const int each = fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
   if (b->each == 0 && ours) lua_sethook(L, NULL, 0, 0);

@@ -1,9 +1,10 @@
 /*
-** The hook of a state: one function that owns the slot, for limits, interrupts and the end of workers.
+** The hook of a state: one function that owns the slot, for limits, interrupts and the end of
+** workers.
 **
-** A hook is of one coroutine, so who resumes one (coroutine.c) tells which runs. Where a limit can
-** be used up the hook stands: it looks each so many instructions. Elsewhere it is set by a strike
-** alone, at the instruction that comes next, and costs nothing before.
+** A hook is of one coroutine, so who resumes one (coroutine.c) tells which runs. Where a limit
+** can be used up the hook stands: it looks each so many instructions. Elsewhere it is set by a
+** strike alone, at the instruction that comes next, and costs nothing before.
 */
 #ifndef FL_LUA_HOOK_H
 #define FL_LUA_HOOK_H
@@ -24,8 +25,8 @@ void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
 /* A call by the host begins in L; between the two a strike ends it. Nested calls are of one. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
-/* End what runs in b and in its sandboxes at the next instruction. In the thread of the state, from a
-** signal handler or an allocator. */
+/* End what runs in b and in its sandboxes at the next instruction. In the thread of the state,
+** from a signal handler or an allocator. */
 void fl_hook_strike(struct fl_lua *b);
 /* co runs instead of what did, which is given, until the end of the resume. */
 struct lua_State *fl_hook_enter(struct fl_lua *b, struct lua_State *co);

@@ -171,7 +171,8 @@ static int take_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
-/* Where there are limits no text of a script is compiled as it is, only what is printed from a tree. */
+/* Where there are limits no text of a script is compiled as it is, only what is printed from a
+** tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
   if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
@@ -445,8 +446,8 @@ static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int r
   return out;
 }
 
-/* kernel -> the kernel that records what atomics return, the one that reads it, how many there are;
-** or nothing where there are none (kernel/ad/record.h). */
+/* kernel -> the kernel that records what atomics return, the one that reads it, how many there
+** are; or nothing where there are none (kernel/ad/record.h). */
 static int kernel_record(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);

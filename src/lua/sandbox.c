@@ -1,8 +1,9 @@
 /*
-** Sandboxes: flame.sandbox (lua/flame/core_sandbox.lua) is a state of flame_lua_new on the same thread,
-** whose context's memory is counted by its caller's too. For each call its limits become the smaller of
-** its own and what its caller has left; what it used up its caller has used up. An error in it is a
-** text here, and nothing of it jumps over a state: calls are protected in their own.
+** Sandboxes: flame.sandbox (lua/flame/core_sandbox.lua) is a state of flame_lua_new on the same
+** thread, whose context's memory is counted by its caller's too. For each call its limits become
+** the smaller of its own and what its caller has left; what it used up its caller has used up.
+** An error in it is a text here, and nothing of it jumps over a state: calls are protected in
+** their own.
 **
 ** A sandbox lies in memory of its context and in a list of the binding, as crews do (crew.c).
 */
@@ -89,7 +90,8 @@ static int64_t left_of(fl_lua *b, int which) {
   const int64_t most = l->most[which];
   if (which == FLAME_CALL_NS) {
     const int64_t total = l->most[FLAME_TOTAL_NS] - atomic_load(&l->used[FLAME_TOTAL_NS]);
-    const int64_t of_call = l->most[FLAME_TOTAL_NS] > 0 && (most <= 0 || total < most) ? total : most;
+    const int of_total = l->most[FLAME_TOTAL_NS] > 0 && (most <= 0 || total < most);
+    const int64_t of_call = of_total ? total : most;
     if (most <= 0 && l->most[FLAME_TOTAL_NS] <= 0) return 0;
     return fl_max(of_call - (l->depth ? fl_now_ns() - l->began : 0), 1);
   }
@@ -111,7 +113,8 @@ static int box_open(lua_State *L) {
   char why[FL_LUA_WHY];
   if (b->c == NULL) return fl_lua_raise(L, b);
   lua_settop(L, 2);
-  flame_options o = { .size = sizeof o, .print = print, .threads = (int)integer_field(L, 1, "threads"),
+  flame_options o = { .size = sizeof o, .print = print,
+                      .threads = (int)integer_field(L, 1, "threads"),
                       .deny = (uint32_t)integer_field(L, 1, "deny") | b->c->limits.deny,
                       .allow = b->c->limits.allow };
   lua_getfield(L, 1, "folder");
@@ -155,10 +158,15 @@ static int box_open(lua_State *L) {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-typedef struct request { lua_State *from; int first, n; const char *text, *name; size_t size; } request;
+typedef struct request {
+  lua_State *from;
+  int first, n;
+  const char *text, *name;
+  size_t size;
+} request;
 
-/* In the sandbox's state: (request) -> results. text: to be run under the name; NULL: the name is of a
-** global function. */
+/* In the sandbox's state: (request) -> results. text: to be run under the name; NULL: the name
+** is of a global function. */
 static int answer(lua_State *I) {
   const request *r = (const request *)lua_touserdata(I, 1);
   lua_settop(I, 0);

@@ -1,7 +1,7 @@
 /*
 ** States with limits, for hosts: flame_lua_open puts the module with options into a state of the
-** host's, flame_lua_new makes a state whose libraries are bounded (bounded.c), flame_lua_pcall calls
-** with the limits of a call.
+** host's, flame_lua_new makes a state whose libraries are bounded (bounded.c), flame_lua_pcall
+** calls with the limits of a call.
 */
 #include "lua/state.h"
 #include "lua/binding.h"

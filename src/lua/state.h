@@ -21,7 +21,8 @@ flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, con
 /* The libraries of a state with the module on top: those that scripts see are bounded, those that
 ** flame's own files see are beneath fl_key_library. Pops the module. */
 void fl_bounded_open(struct lua_State *L, struct fl_lua *b);
-/* Push the function of the text, or of what the function at 'at' gives; or a message. As lua_load. */
+/* Push the function of the text, or of what the function at 'at' gives; or a message. As
+** lua_load. */
 int fl_bounded_load(struct lua_State *L, struct fl_lua *b, int at, const char *name);
 extern const char fl_key_library;
 /* The module has no field 'internal' any more that a script sees. */

@@ -1,6 +1,7 @@
 /*
-** The string library of a state with limits: searching by lpattern.c, rep that knows the size of its
-** result first, no dump. The rest is Lua's own, polled: it takes a time in proportion to what it is given.
+** The string library of a state with limits: searching by lpattern.c, rep that knows the size of
+** its result first, no dump. The rest is Lua's own, polled: it takes a time in proportion to
+** what it is given.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -197,7 +198,7 @@ static int s_rep(lua_State *L) {
   return 1;
 }
 
-/* ---- the library, and the metatable of strings ------------------------------------------------ */
+/* ---- the library, and the metatable of strings ----------------------------------------------- */
 
 static void poll_arithmetic(lua_State *L, fl_lua *b, int string) {
   lua_pushliteral(L, "");

@@ -1,8 +1,8 @@
 /*
-** The table library of a state with limits. Each loop over positions costs a step for a position, so
-** that a range of 2^60 of them ends where the script's own loop would. Fields are read and written
-** with metamethods, as in Lua's library; sort is a heap sort, which needs no memory and no care
-** about functions that are no order.
+** The table library of a state with limits. Each loop over positions costs a step for a
+** position, so that a range of 2^60 of them ends where the script's own loop would. Fields are
+** read and written with metamethods, as in Lua's library; sort is a heap sort, which needs no
+** memory and no care about functions that are no order.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -213,7 +213,8 @@ static int t_sort(lua_State *L) {
 
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "insert", t_insert }, { "remove", t_remove },
-    { "move", t_move }, { "unpack", t_unpack }, { "concat", t_concat }, { "sort", t_sort }, { NULL, NULL } };
+    { "move", t_move }, { "unpack", t_unpack }, { "concat", t_concat }, { "sort", t_sort },
+    { NULL, NULL } };
   lua_getfield(L, own, "table");
   lua_newtable(L);
   fl_bounded_poll(L, b, -2, "pack");

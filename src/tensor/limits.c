@@ -97,8 +97,9 @@ void fl_stick(flame_context *c, int stuck) {
 
 int fl_use(flame_context *c, int which, int64_t n) {
   const int64_t most = c->limits.most[which];
-  const int64_t now = atomic_fetch_add_explicit(&c->limits.used[which], n, memory_order_relaxed) + n;
-  if (most <= 0 || now < most) return 1;
+  const int64_t before =
+    atomic_fetch_add_explicit(&c->limits.used[which], n, memory_order_relaxed);
+  if (most <= 0 || before + n < most) return 1;
   fl_stick(c, which + 1);
   return 0;
 }

@@ -10,13 +10,14 @@
 #include "flame.h"
 #include <stdatomic.h>
 
-/* Bits of flame_context.interrupted. An interrupt is taken by who polls it; that a limit is used up
-** stays until flame_limit_restart. */
+/* Bits of flame_context.interrupted. An interrupt is taken by who polls it; that a limit is used
+** up stays until flame_limit_restart. */
 enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 
-/* Limits, but for host bytes, which base/mem counts. Those in use are counted where they are made;
-** 'used' has the others and coroutines. Workers count steps of kernels. */
-/* As limits: the owner ends the work; an interrupt of the context around, which nothing in here takes. */
+/* Limits, but for host bytes, which base/mem counts. Those in use are counted where they are
+** made; 'used' has the others and coroutines. Workers count steps of kernels. */
+/* As limits: the owner ends the work; an interrupt of the context around, which nothing in here
+** takes. */
 enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */

@@ -74,7 +74,8 @@ static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout 
   const int full = most > 0 && c->nodes.live >= most;
   if (full)
     FL_FAIL(c, FLAME_NO_MEMORY, "memory", "one more value can not be recorded; the limit of the "
-            "context is %lld nodes, and %lld are in use", (long long)most, (long long)c->nodes.live);
+            "context is %lld nodes, and %lld are in use", (long long)most,
+            (long long)c->nodes.live);
   fl_node *n = full ? NULL : fl_slab_new(&c->nodes);
   if (!n) {
     fl_layout_release(&c->layouts, shape);
@@ -109,8 +110,8 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* What n has lost if it stays untracked: the tracking of an input now, else what the first of them
-** that had lost something had. Apart, since most nodes have no such input. */
+/* What n has lost if it stays untracked: the tracking of an input now, else what the first of
+** them that had lost something had. Apart, since most nodes have no such input. */
 __attribute__((noinline)) static void inherit_lost(fl_node *n) {
   const flame_context *c = n->ctx;
   for (int i = 0; i < n->nin; i++) {
