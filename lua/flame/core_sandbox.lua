@@ -1,5 +1,5 @@
 --- flame.sandbox: scripts that nobody has read, in a state of their own (src/lua/sandbox.c).
-local flame, _, internal = ...
+local _, _, internal = ...
 local fail = internal.failf
 
 -- Numbers of the limits and bits of the permissions, as flame.h has them.
@@ -32,9 +32,9 @@ end
 --- A state of its own for scripts that nobody has read, with limits and without the rights of this
 --- program: no files, processes, threads and modules but flame's. memory and device_memory in
 --- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
---- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
---- "devices", "libraries", "clock". print gets what scripts print, else it goes to this
---- program's output. Limits of this state hold inside too. See docs/security.md.
+--- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
+--- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
+--- this program's output. Limits of this state hold inside too. See docs/security.md.
 internal.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
   .. "coroutines = 1000, time: num = 10, total_time: num = 0, steps = 0, kernel_steps = 0, "
   .. "output = 1048576, allow?: str[], folder = \".\", print?: fn, device?: str, threads = 1) "

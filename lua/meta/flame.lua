@@ -13370,9 +13370,9 @@ Tensor.rsub = flame.rsub
 --- A state of its own for scripts that nobody has read, with limits and without the rights of this
 --- program: no files, processes, threads and modules but flame's. memory and device_memory in
 --- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
---- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels", "code" (load),
---- "devices", "libraries", "clock". print gets what scripts print, else it goes to this
---- program's output. Limits of this state hold inside too. See docs/security.md.
+--- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
+--- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
+--- this program's output. Limits of this state hold inside too. See docs/security.md.
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox
 ---@return flame.Sandbox
 function flame.sandbox() end

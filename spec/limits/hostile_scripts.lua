@@ -1,8 +1,7 @@
--- Scripts that try to go on without end, to take memory, or to get out of their sandbox, by the way
--- they try it. aim: how each must end (hostile_spec.lua knows the messages): "loop" by the
-  time and,
--- run again, by the steps; the name of a limit; "ends": it runs to its end and did no harm; else a
--- text of its error.
+-- Scripts that try to go on without end, to take memory, or to get out of their sandbox, by the
+-- way they try it. aim: how each must end (hostile_run.lua knows the messages): "loop" by the time
+-- and, run again, by the steps; the name of a limit; "ends": it runs to its end and did no harm; else
+-- a text of its error.
 local list = {}
 local function add(way, aim, scripts)
   for _, text in ipairs(scripts) do list[#list + 1] = { way = way, aim = aim, text = text } end
