@@ -1,7 +1,7 @@
 -- Scripts that try to go on without end, to take memory, or to get out of their sandbox, by the
 -- way they try it. aim: how each must end (hostile_run.lua knows the messages): "loop" by the time
--- and, run again, by the steps; the name of a limit; "ends": it runs to its end and did no harm; else
--- a text of its error.
+-- and, run again, by the steps; the name of a limit; "ends": it runs to its end and does no harm;
+-- else a text of its error.
 local list = {}
 local function add(way, aim, scripts)
   for _, text in ipairs(scripts) do list[#list + 1] = { way = way, aim = aim, text = text } end
@@ -193,9 +193,8 @@ add("memory", "output", {
 
 -- ---- files and links
   -------------------------------------------------------------------------------
--- The folder has a file 'inside', a link 'link' to a file outside, 'pipe', and a folder
-  'up' that is a
--- link to the one above.
+-- The folder has a file 'inside', a link 'link' to a file outside, 'pipe', and a folder 'up', which
+-- is a link to the one above.
 local function refuses(call, why)
   return ("local f, why = %s assert(not f and why:find(%q), why or 'it is open')"):format(call, why)
 end
