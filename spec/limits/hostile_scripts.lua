@@ -129,8 +129,7 @@ add("loops in C", "ends", { "assert((''):rep(1 << 40) == '')" })
 add("loops in C", "too many elements to move", { "table.move({}, math.mininteger, "
     .. "math.maxinteger, 1)" })
 
--- ---- pcall, handlers and __close
-  -----------------------------------------------------------------
+-- ---- pcall, handlers and __close ----------------------------------------------------------------
 add("pcall and __close", "loop", {
   "while true do pcall(function() while true do end end) end",
   "while true do pcall(error) end",
@@ -160,8 +159,7 @@ add("pcall and __close", "loop", {
     .. "while true do end end) end",
 })
 
--- ---- memory
-  --------------------------------------------------------------------------------------
+-- ---- memory -------------------------------------------------------------------------------------
 add("memory", "memory", {
   "local t = {} for i = 1, math.huge do t[i] = {} end",
   "local s = 'x' while true do s = s .. s end",
@@ -191,8 +189,7 @@ add("memory", "output", {
   "while true do io.write('x', 1, 'y') end", "warn(('x'):rep(1 << 22))",
 })
 
--- ---- files and links
-  -------------------------------------------------------------------------------
+-- ---- files and links ------------------------------------------------------------------------
 -- The folder has a file 'inside', a link 'link' to a file outside, 'pipe', and a folder 'up', which
 -- is a link to the one above.
 local function refuses(call, why)
@@ -230,8 +227,7 @@ add("files and links", "Too many open files", {
 add("files and links", "is not there", { "require 'os'", "require 'hostile'", "require "
     .. "'flame.core'" })
 
--- ---- kernels
-  ---------------------------------------------------------------------------------------
+-- ---- kernels ------------------------------------------------------------------------------------
 local function kernel(body, launch)
   return ("local k = flame.kernel{source = [[__global__ void k(const float *x, float *y, "
       .. "int n) { y[threadIdx.x] = x[0]; %s }]]} "
@@ -255,8 +251,7 @@ add("kernels", "runs no binaries|cuda.load: ", { "flame.cuda.load('.version 8.0 
 add("kernels", "not permitted|loader", { "local data = require 'flame.data' "
   .. "data.loader(data.dataset(4, function(i) return i end), {workers = 2})()" })
 
--- ---- recursion
-  -------------------------------------------------------------------------------------
+-- ---- recursion ----------------------------------------------------------------------------------
 add("recursion", "overflow|limit of the context|sandbox:1: sandbox:1: sandbox:1", {
   "local function f() return f() + 1 end f()",
   "local t = setmetatable({}, {}) getmetatable(t).__index = function(_, k) return t[k] end "
@@ -287,8 +282,7 @@ add("recursion", "loop", {
       .. "x = t[1] end",
 })
 
--- ---- sandboxes in sandboxes
-  ----------------------------------------------------------------------
+-- ---- sandboxes in sandboxes ---------------------------------------------------------------------
 add("nested", "time", {
   "flame.sandbox{time = 100}:run('while true do end')",
   "while true do pcall(function() flame.sandbox{time = 0.001}:run('while true do end') end) end",
