@@ -41,8 +41,7 @@ end
 function bytes:id() end                                  -- no token has a name
 local tokenizer = bytes
 if read "tokenizer.json" then
-  -- a module of yours with load(path), which gives encode, stream and id
-  tokenizer = require "tokenizer".load(folder .. "/tokenizer.json")
+  tokenizer = require "flame.tokenizers".load(folder .. "/tokenizer.json")
 end
 
 -- ---- the form of a conversation -----------------------------------------------------------------

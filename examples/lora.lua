@@ -86,7 +86,7 @@ if options.model ~= "" then
   local file = io.open(options.model .. "/tokenizer.json")
   if file then
     file:close()
-    tokenizer = require "tokenizer".load(options.model .. "/tokenizer.json")   -- yours
+    tokenizer = require "flame.tokenizers".load(options.model .. "/tokenizer.json")
   end
 else
   model = models.from_config { model_type = "llama", vocab_size = 256, hidden_size = 64,

@@ -219,6 +219,12 @@ section("Diffusion",
   function(e) return e.name:match("^diffusion%.") ~= nil end)
 section("Methods of schedules", "`local s = diffusion.schedule()`, then `s:name(…)`.",
   methods_of "NoiseSchedule")
+section("Tokenizers",
+  "`local tokenizers = require \"flame.tokenizers\"`: [tokenizers](tokenizers.md).",
+  function(e) return e.name:match("^tokenizers%.") ~= nil end)
+section("Methods of tokenizers", "`local t = tokenizers.load(\"tokenizer.json\")`, then `t:name(…)`.",
+  methods_of "Tokenizer")
+section("Methods of streams", "`local s = t:stream()`, then `s:name(…)`.", methods_of "TokenStream")
 section("Models", "`local models = require \"flame.models\"`: [models](models.md).",
   function(e) return e.name:match("^models%.") ~= nil end)
 section("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",

@@ -465,7 +465,9 @@ local function classes()
     Algebra = require("flame.clifford").Algebra,
     Distribution = require("flame.distributions").Distribution,
     Transform = require("flame.distributions").Transform,
-    NoiseSchedule = require("flame.diffusion").NoiseSchedule }
+    NoiseSchedule = require("flame.diffusion").NoiseSchedule,
+    Tokenizer = require("flame.tokenizers").Tokenizer,
+    TokenStream = require("flame.tokenizers").TokenStream }
   for _, module in ipairs { "nn", "optim", "data", "data_tensorboard" } do
     require("flame." .. module)
   end

@@ -109,20 +109,48 @@ def(".check_finite(...) -> ...", function(...)
   return ...
 end)
 
---- Run f n times; raise when handles or bytes grow from the second run on.
-def(".leakcheck(f: fn, n: int = 5) -> bool", function(f, n)
-  local function count()
-    collectgarbage()
-    collectgarbage()
-    local s = flame.stats()
-    return s.live_tensors, s.live_bytes
+--- What is alive after what is due was computed: tensors, their bytes, and recorded values, of
+--- which a history keeps more than tensors show.
+local function alive()
+  flame.eval()
+  collectgarbage()
+  collectgarbage()
+  local s = flame.stats()
+  return { s.live_tensors, s.live_bytes, s.live_nodes }
+end
+
+local function more(now, before)
+  return now[1] > before[1] or now[2] > before[2] or now[3] > before[3]
+end
+
+--- The line whose values have become most: by bytes, and where these are equal by number.
+local function grown(before)
+  local line, values, bytes = "", 0, 0
+  for site, now in pairs(internal.census()) do
+    local was = before[site] or { values = 0, bytes = 0 }
+    local v, b = now.values - was.values, now.bytes - was.bytes
+    local is_more = b > bytes or (b == bytes and (v > values or (v == values and site < line)))
+    if site ~= "" and is_more then
+      line, values, bytes = site, v, b
+    end
   end
+  return line == "" and "" or ("; most at %s, %d values of %d bytes"):format(line, values, bytes)
+end
+
+--- Run f n times after a first one; raise when tensors, their bytes, or the values that histories
+--- keep have become more, with the run that began it and the line whose values they are.
+def(".leakcheck(f: fn, n: int = 5) -> bool", function(f, n)
   f()
-  local tensors, bytes = count()
-  for _ = 1, n do f() end
-  local t, b = count()
-  if t > tensors or b > bytes then
-    fail("leakcheck", "%d runs left %d tensors and %d bytes more", n, t - tensors, b - bytes)
+  local before, census, first = alive(), internal.census(), nil
+  local now = before
+  for i = 1, n do
+    f()
+    now = alive()
+    if more(now, before) then first = first or i + 1 else first = nil end
+  end
+  if first then
+    fail("leakcheck", "%d runs left %d tensors, %d bytes and %d recorded values more, from run %d on%s",
+      n, now[1] - before[1], now[2] - before[2], now[3] - before[3], first, grown(census))
   end
   return true
 end)

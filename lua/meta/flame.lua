@@ -66,6 +66,8 @@ optim.schedule = {}
 ---@class flame.plot
 local plot = {}
 flame.special = {}
+---@class flame.tokenizers
+local tokenizers = {}
 ---@class flame.Module
 ---@operator call(any): any
 local Module = {}
@@ -1834,6 +1836,123 @@ function Schedule:step() end
 ---@overload fun(options: flame.options.Sequential:append): any
 ---@return any
 function Sequential:append(module) end
+
+--- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
+---@return string
+function TokenStream:finish() end
+
+---@class flame.options.TokenStream:put
+---@field id? flame.Tensor|integer
+
+--- The text that is certain after one more id; "" while a character is incomplete.
+---@param id flame.Tensor|integer
+---@overload fun(options: flame.options.TokenStream:put): string
+---@return string
+function TokenStream:put(id) end
+
+---@class flame.options.Tokenizer:decode
+---@field ids? flame.Tensor|integer|integer[]
+---@field skip_special? boolean  true
+
+--- The text of ids; skip_special leaves out special tokens.
+---@param ids flame.Tensor|integer|integer[]
+---@overload fun(options: flame.options.Tokenizer:decode): string
+---@return string
+function Tokenizer:decode(ids) end
+
+---@class flame.options.Tokenizer:decode_batch
+---@field ids? flame.Tensor|table
+---@field skip_special? boolean  true
+
+--- The texts of the rows of ids (rows, length), or of a list of what decode takes.
+---@param ids flame.Tensor|table
+---@overload fun(options: flame.options.Tokenizer:decode_batch): table
+---@return table
+function Tokenizer:decode_batch(ids) end
+
+---@class flame.options.Tokenizer:encode
+---@field text? string
+---@field pair? string
+---@field special? boolean  true
+---@field special_in_text? boolean  true
+---@field max_length? integer
+---@field side? "right"|"left"  "right"
+---@field list? boolean  false
+---@field device? string
+
+--- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
+--- the tokens that the file's template puts around a text; with special_in_text = false, special
+--- tokens that are written in the text are text. At most max_length ids, cut at the side.
+---@param text string
+---@param pair? string|flame.options.Tokenizer:encode
+---@overload fun(options: flame.options.Tokenizer:encode): flame.Tensor|table
+---@return flame.Tensor|table
+function Tokenizer:encode(text, pair) end
+
+---@class flame.options.Tokenizer:encode_batch
+---@field texts? string[]
+---@field pairs? string[]
+---@field special? boolean  true
+---@field special_in_text? boolean  true
+---@field max_length? integer
+---@field side? "right"|"left"  "right"
+---@field length? integer
+---@field pad? integer|string
+---@field pad_side? "right"|"left"  "right"
+---@field device? string
+
+--- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
+--- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
+--- long as the longest, or length; pad is a token or an id, by default the file's.
+---@param texts string[]
+---@param pairs? string[]|flame.options.Tokenizer:encode_batch
+---@overload fun(options: flame.options.Tokenizer:encode_batch): table
+---@return table
+function Tokenizer:encode_batch(texts, pairs) end
+
+---@class flame.options.Tokenizer:id
+---@field token? string
+
+--- A token's id; nil: there is no such token.
+---@param token string
+---@overload fun(options: flame.options.Tokenizer:id): integer
+---@return integer
+function Tokenizer:id(token) end
+
+---@class flame.options.Tokenizer:is_special
+---@field id? integer
+
+--- Is the id a special token's, which decode leaves out?
+---@param id integer
+---@overload fun(options: flame.options.Tokenizer:is_special): boolean
+---@return boolean
+function Tokenizer:is_special(id) end
+
+---@class flame.options.Tokenizer:save
+---@field path? string
+
+--- Writes the tokenizer.json.
+---@param path string
+---@overload fun(options: flame.options.Tokenizer:save): nil
+function Tokenizer:save(path) end
+
+---@class flame.options.Tokenizer:stream
+---@field skip_special? boolean  true
+
+--- A decoder of one id after another: stream:put(id) gives the text that is certain by now,
+--- stream:finish() the rest.
+---@overload fun(options: flame.options.Tokenizer:stream): flame.TokenStream
+---@return flame.TokenStream
+function Tokenizer:stream() end
+
+---@class flame.options.Tokenizer:token
+---@field id? integer
+
+--- An id's token, as the file spells it; nil: no token has the id.
+---@param id integer
+---@overload fun(options: flame.options.Tokenizer:token): string
+---@return string
+function Tokenizer:token(id) end
 
 ---@class flame.options.Transform:forward
 ---@field x? flame.Tensor
@@ -3866,10 +3985,10 @@ function data.tokens(path) end
 ---@class flame.options.debug
 ---@field level? integer|boolean
 
---- prints plans and kernels as they are made; gives the level before
+--- a level prints plans and kernels as they are made, as FLAME_DEBUG; true: the debug switch of CUDA, as DEBUG_CUDA=1, false: off. Gives what was set before
 ---@param level? integer|boolean|flame.options.debug
----@overload fun(options: flame.options.debug): integer
----@return integer
+---@overload fun(options: flame.options.debug): integer|boolean
+---@return integer|boolean
 function flame.debug(level) end
 
 ---@class flame.options.default_device
@@ -4626,7 +4745,7 @@ Tensor.embedding_bag = flame.embedding_bag
 ---@return flame.Tensor
 function flame.empty(...) end
 
---- gives cached memory back
+--- gives cached memory back, and that of intermediate values
 function flame.empty_cache() end
 
 ---@class flame.options.empty_like
@@ -6568,7 +6687,8 @@ flame.le_ = flame.le
 ---@class flame.options.leakcheck
 ---@field n? integer  5
 
---- Run f n times; raise when handles or bytes grow from the second run on.
+--- Run f n times after a first one; raise when tensors, their bytes, or the values that histories
+--- keep have become more, with the run that began it and the line whose values they are.
 ---@param f function
 ---@param n? integer|flame.options.leakcheck  5
 ---@return boolean
@@ -7859,7 +7979,7 @@ Tensor.median = flame.median
 ---@class flame.options.memory
 ---@field device? "reset_peak"|string
 
---- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
+--- of a device, in bytes: allocated (in tensors), arena (kept for intermediate values), workspace (scratch), peak (the most of these at once), reserved, free; owners, a list of {site, bytes, values}, the lines whose values hold the most; "reset_peak" starts the peaks again
 ---@param device? "reset_peak"|string|flame.options.memory
 ---@overload fun(options: flame.options.memory): table
 ---@return table
@@ -14615,6 +14735,32 @@ function Tensor:to(target, more) end
 ---@param target string|string
 ---@return flame.Tensor
 function Tensor:to_(target) end
+
+--- The tokenizer of a text that is a tokenizer.json.
+---@param text string
+---@return flame.Tokenizer
+function tokenizers.from_string(text) end
+
+--- The tokenizer of a file, or of a folder's tokenizer.json.
+---@param path string
+---@return flame.Tokenizer
+function tokenizers.load(path) end
+
+---@class flame.options.tokenizers.train_bpe
+---@field vocab_size? integer  30000
+---@field min_frequency? integer  2
+---@field special_tokens? string[]
+---@field pattern? string
+---@field add_prefix_space? boolean  false
+---@field max_token_length? integer
+
+--- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
+--- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+---@param texts any
+---@param vocab_size? integer|flame.options.tokenizers.train_bpe  30000
+---@return flame.Tokenizer
+function tokenizers.train_bpe(texts, vocab_size) end
 
 --- The same as totable.
 ---@return number|boolean|table

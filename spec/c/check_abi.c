@@ -32,6 +32,15 @@ SAME(FL_CU_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
 SAME(FL_CU_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 SAME(FL_CU_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
 SAME(FL_CU_DEINITIALIZED, CUDA_ERROR_DEINITIALIZED);
+SAME(FL_CU_STUB, CUDA_ERROR_STUB_LIBRARY);
+SAME(FL_CU_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE);
+SAME(FL_CU_NOT_LICENSED, CUDA_ERROR_DEVICE_NOT_LICENSED);
+SAME(FL_CU_INVALID_PTX, CUDA_ERROR_INVALID_PTX);
+SAME(FL_CU_UNSUPPORTED_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+SAME(FL_CU_OPERATING_SYSTEM, CUDA_ERROR_OPERATING_SYSTEM);
+SAME(FL_CU_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
+SAME(FL_CU_SYSTEM_NOT_READY, CUDA_ERROR_SYSTEM_NOT_READY);
+SAME(FL_CU_COMPAT, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE);
 SAME(FL_CU_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
 SAME(FL_CU_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
 SAME(FL_CU_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
@@ -100,6 +109,8 @@ SAME(FL_LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 #define TEXT(x) TEXT_(x)
 #define SYMBOL(plain, ours) \
   _Static_assert(sizeof TEXT(plain) == sizeof ours, ours " is not current")
+SYMBOL(cuDeviceTotalMem, "cuDeviceTotalMem_v2");
+SYMBOL(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
 SYMBOL(cuMemAlloc, "cuMemAlloc_v2");
 SYMBOL(cuMemFree, "cuMemFree_v2");
 SYMBOL(cuMemGetInfo, "cuMemGetInfo_v2");
@@ -148,6 +159,7 @@ const struct driver_signatures driver_signatures = {
   .Init = cuInit, .DriverGetVersion = cuDriverGetVersion, .GetErrorName = cuGetErrorName,
   .GetErrorString = cuGetErrorString, .DeviceGetCount = cuDeviceGetCount, .DeviceGet = cuDeviceGet,
   .DeviceGetName = cuDeviceGetName, .DeviceGetAttribute = cuDeviceGetAttribute,
+  .DeviceTotalMem = cuDeviceTotalMem, .DeviceGetPCIBusId = cuDeviceGetPCIBusId,
   .PrimaryRetain = cuDevicePrimaryCtxRetain, .PrimaryRelease = cuDevicePrimaryCtxRelease,
   .CtxPush = cuCtxPushCurrent, .CtxPop = cuCtxPopCurrent, .StreamCreate = cuStreamCreate,
   .StreamDestroy = cuStreamDestroy, .StreamSynchronize = cuStreamSynchronize,

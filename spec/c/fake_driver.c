@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-fake_state fake = { .capacity = 1ll << 30, .devices = 1 };
+fake_state fake = { .capacity = 1ll << 30, .devices = 1,
+                    .version = 13000, .arch = 90, .nvrtc = 130 };
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;   /* compile threads */
 
 void fake_reset(void) {
-  fake_state f = { .capacity = 1ll << 30, .devices = 1, .contexts = fake.contexts,
+  fake_state f = { .capacity = 1ll << 30, .devices = 1, .version = 13000, .arch = 90, .nvrtc = 130,
+                   .contexts = fake.contexts,
                    .pushed = fake.pushed, .streams = fake.streams, .events = fake.events,
                    .blocks = fake.blocks, .bytes = fake.bytes, .pinned = fake.pinned,
                    .modules = fake.modules, .programs = fake.programs, .lt = fake.lt,
@@ -79,7 +81,7 @@ static void fake_delete(int64_t *count, void *p) {
 static char fake_context[1];
 
 static fl_cu_result fake_Init(unsigned flags) { (void)flags; return FL_CU_OK; }
-static fl_cu_result fake_DriverGetVersion(int *v) { *v = 13000; return FL_CU_OK; }
+static fl_cu_result fake_DriverGetVersion(int *v) { *v = fake.version; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGetCount(int *n) { *n = fake.devices; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGet(fl_cu_device *d, int i) { *d = i; return FL_CU_OK; }
 static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
@@ -88,8 +90,18 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 }
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
-  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : which == FL_CU_SHARED_OPTIN
+  *v = which == FL_CU_MAJOR ? fake.arch / 10 : which == FL_CU_MINOR ? fake.arch % 10
+       : which == FL_CU_SHARED_OPTIN
        ? 232448 : 132;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_DeviceTotalMem(size_t *bytes, fl_cu_device d) {
+  (void)d;
+  *bytes = (size_t)fake.capacity;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_DeviceGetPCIBusId(char *text, int size, fl_cu_device d) {
+  snprintf(text, (size_t)size, "0000:%02x:00.0", d);
   return FL_CU_OK;
 }
 static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
@@ -167,7 +179,7 @@ static fl_cu_result fake_EventDestroy(fl_cu_event e) {
 static fl_cu_result fake_EventRecord(fl_cu_event e,
                                      fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
 static fl_cu_result fake_EventElapsed(float *ms, fl_cu_event from, fl_cu_event to) {
-  *ms = from == to ? 0.0f : 0.5f;
+  *ms = from == to ? 0.0f : fake.ways ? fake.way_ms[fake.way] : 0.5f;
   return FL_CU_OK;
 }
 static fl_cu_result fake_EventQuery(fl_cu_event e) {
@@ -185,6 +197,7 @@ static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
   char *q = aligned_alloc(FAKE_HEAD, (bytes + 2 * FAKE_HEAD - 1) / FAKE_HEAD * FAKE_HEAD);
   if (!q) return FL_CU_OUT_OF_MEMORY;
   memcpy(q, &bytes, sizeof bytes);
+  if (fake.cleared) memset(q + FAKE_HEAD, 0, bytes);
   fake.blocks++;
   fake.allocs++;
   fake.bytes += (int64_t)bytes;
@@ -250,11 +263,14 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
   return FL_CU_OK;
 }
 
+/* What NVRTC makes is the head of an ELF file, with the architecture in its flags. */
+enum { FAKE_IMAGE = 64, FAKE_ARCH = 48 };
 /* A module remembers the functions asked of it: they are released with it. */
 typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
-  if (memcmp(image, "FAKECUBIN", 9) != 0 && memcmp(image, "\177ELF",
-                                                   4) != 0) return FL_CU_INVALID_IMAGE;
+  const unsigned char *head = image;
+  if (memcmp(head, "\177ELF", 4) != 0) return FL_CU_INVALID_IMAGE;
+  if (fake.image && head[FAKE_ARCH] != fake.arch) return FL_CU_NO_BINARY;
   *m = fake_new(&fake.modules, sizeof(fake_function));
   fake.loads++;
   return FL_CU_OK;
@@ -315,9 +331,24 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
 
 /* Not counted and never failing: they are how a failure is told. */
 static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
-  *name = r == FL_CU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-        : r == FL_CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-        : r == FL_CU_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OTHER";
+  static const struct { fl_cu_result r; const char *name; } names[] = {
+    { FL_CU_OUT_OF_MEMORY, "OUT_OF_MEMORY" }, { FL_CU_STUB, "STUB_LIBRARY" },
+    { FL_CU_UNAVAILABLE, "DEVICE_UNAVAILABLE" }, { FL_CU_NO_DEVICE, "NO_DEVICE" },
+    { FL_CU_NOT_LICENSED, "DEVICE_NOT_LICENSED" }, { FL_CU_NO_BINARY, "NO_BINARY_FOR_GPU" },
+    { FL_CU_ECC_UNCORRECTABLE, "ECC_UNCORRECTABLE" },
+    { FL_CU_NVLINK_UNCORRECTABLE, "NVLINK_UNCORRECTABLE" },
+    { FL_CU_UNSUPPORTED_PTX, "UNSUPPORTED_PTX_VERSION" }, { FL_CU_CONTAINED, "CONTAINED" },
+    { FL_CU_OPERATING_SYSTEM, "OPERATING_SYSTEM" }, { FL_CU_ILLEGAL_ADDRESS, "ILLEGAL_ADDRESS" },
+    { FL_CU_LAUNCH_TIMEOUT, "LAUNCH_TIMEOUT" }, { FL_CU_LAUNCH_FAILED, "LAUNCH_FAILED" },
+    { FL_CU_NOT_PERMITTED, "NOT_PERMITTED" }, { FL_CU_SYSTEM_NOT_READY, "SYSTEM_NOT_READY" },
+    { FL_CU_DRIVER_MISMATCH, "SYSTEM_DRIVER_MISMATCH" },
+    { FL_CU_COMPAT, "COMPAT_NOT_SUPPORTED_ON_DEVICE" }, { FL_CU_UNKNOWN, "UNKNOWN" } };
+  static __thread char text[64];
+  const char *found = "OTHER";
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (names[i].r == r) found = names[i].name;
+  snprintf(text, sizeof text, "CUDA_ERROR_%s", found);
+  *name = text;
   return FL_CU_OK;
 }
 static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
@@ -330,7 +361,22 @@ static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
 
 typedef struct fake_program { uint64_t hash; int bad; } fake_program;
 static fl_rtc_result fake_nvrtcVersion(int *major,
-                                       int *minor) { *major = 13; *minor = 0; return FL_RTC_OK; }
+                                       int *minor) {
+  *major = fake.nvrtc / 10;
+  *minor = fake.nvrtc % 10;
+  return FL_RTC_OK;
+}
+/* NVRTC 12 knew cards that 13 does not. */
+static const int fake_archs[] = { 50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120 };
+static fl_rtc_result fake_nvrtcGetNumSupportedArchs(int *n) {
+  *n = fake.nvrtc >= 130 ? 7 : 9;
+  return FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcGetSupportedArchs(int *archs) {
+  const int old = fake.nvrtc < 130;
+  memcpy(archs, fake_archs + (old ? 0 : 4), sizeof(int) * (old ? 9 : 7));
+  return FL_RTC_OK;
+}
 static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text,
                                              const char *name, int n,
                                              const char *const *headers, const char *const *names) {
@@ -354,11 +400,17 @@ static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n,
   return ((fake_program *)(void *)p)->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
 }
 static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p,
-                                            size_t *n) { (void)p; *n = 32; return FL_RTC_OK; }
+                                            size_t *n) {
+  (void)p;
+  *n = FAKE_IMAGE;
+  return FL_RTC_OK;
+}
 static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
-  memset(cubin, 0, 32);
-  memcpy(cubin, "FAKECUBIN", 9);
-  memcpy(cubin + 16, &((fake_program *)(void *)p)->hash, 8);
+  memset(cubin, 0, FAKE_IMAGE);
+  memcpy(cubin, "\177ELF", 4);
+  cubin[18] = (char)190;                              /* EM_CUDA */
+  cubin[FAKE_ARCH] = (char)(fake.image ? fake.image : fake.arch);
+  memcpy(cubin + 56, &((fake_program *)(void *)p)->hash, 8);
   return FL_RTC_OK;
 }
 static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p,
@@ -450,10 +502,11 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
                                                         fl_lt_layout a,
     fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want,
     fl_lt_found *found, int *n) {
-  (void)h; (void)o; (void)p; (void)want;
+  (void)h; (void)o; (void)p;
   if (!fake_fits(d, a, b, c)) return 7;
-  memset(found, 0, sizeof *found);
-  *n = 1;
+  *n = fake.ways && fake.ways < want ? fake.ways : fake.ways ? want : 1;
+  memset(found, 0, (size_t)*n * sizeof *found);
+  for (int i = 0; i < *n; i++) found[i].algo.data[0] = (uint64_t)i;
   return FL_LT_OK;
 }
 
@@ -488,7 +541,6 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
   (void)beta;
   (void)pc;
   (void)cl;
-  (void)algo;
   (void)space;
   (void)bytes;
   (void)s;
@@ -502,6 +554,9 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
     return FL_LT_OK;
   }
   fake.products++;
+  fake.way = (int)algo->data[0];
+  fake.way_runs[fake.way]++;
+  if (fake.ways) return fake.way_ms[fake.way] < 0 ? 15 : FL_LT_OK;       /* not supported */
   fake.tf32 += d->compute == FL_LT_COMPUTE_TF32;
   const int64_t kk = d->ta ? a->rows : a->cols;
   for (int64_t q = 0; q < c->batch; q++)
@@ -657,4 +712,4 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
 }
 #include "fake_math.c"
 const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL };
+                                     fake_get_solver, NULL, NULL };

@@ -22,18 +22,25 @@ typedef struct fake_state {
   const char *only;               /* fail_at counts and fails calls of this name alone */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
+  int cleared;                    /* new memory is zero */
   /* the library can not be opened */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;
-  int devices;
+  int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
+  int nvrtc;                      /* its version, 10 major + minor */
+  int image;                      /* what it compiles for, which the driver sees; 0: arch */
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
+  int ways;                       /* algorithms of cuBLASLt; 0: one; else nothing is multiplied */
+  float way_ms[8];                /* what each takes */
   size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
   int64_t allocs, compiles, loads, products, transforms;
   int64_t tf32;                   /* of them with operands rounded to TF32 */
+  int64_t way_runs[8];            /* of them by each algorithm */
+  int way;                        /* that of the last */
   int64_t captures, graph_launches, node_sets;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */

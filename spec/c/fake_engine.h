@@ -92,7 +92,7 @@ static inline int open_into(flame_context *c) {
 static inline void close_and_count(flame_context *c) {
   CHECK(fl_tensor_close(c));
   CHECK(c->mem.live_blocks == 0 && c->mem.live_bytes == 0);
-  CHECK(device_live == 0 && c->live_bytes[0] == 0);
+  CHECK(device_live == 0 && c->tensors_of[0].now == 0);
 }
 
 /* ---- makers ------------------------------------------------------------------------ */

@@ -241,7 +241,7 @@ static void remedies_are_told_apart(void) {
 static void switches_are_read(void) {
   unsetenv("FLAME_THREADS");
   unsetenv("FLAME_DEVICE");
-  CHECK(!strcmp(fl_env(FL_ENV_FLAME_DEVICE), "cpu") && fl_env_int(FL_ENV_FLAME_TUNE) == 1);
+  CHECK(!strcmp(fl_env(FL_ENV_FLAME_DEVICE), "cpu") && fl_env_int(FL_ENV_FLAME_REPLAY) == 1);
   CHECK(fl_env_int(FL_ENV_FLAME_THREADS) == 0);
   setenv("FLAME_THREADS", "12 or so", 1);
   CHECK(fl_env_int(FL_ENV_FLAME_THREADS) == 12);

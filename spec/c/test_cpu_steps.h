@@ -232,6 +232,8 @@ static void test_copy(setup *u) {
 
 static void test_memory(setup *u) {
   const fl_device_table *t = u->d.table;
+  fl_usage before, use;
+  t->memory(&u->d, &before);                                  /* scratch of the steps above */
   void *p = t->alloc(&u->d, 1000), *q = t->alloc(&u->d, 0);
   check(p && q && ((uintptr_t)p & 63) == 0, "memory is aligned; no bytes is a block", 0);
   t->free(&u->d, p, 1000);
@@ -240,9 +242,10 @@ static void test_memory(setup *u) {
   t->free(&u->d, r, 1010);
   t->free(&u->d, q, 0);
   t->trim(&u->d);
-  int64_t room = 0, held = -1;
-  t->memory(&u->d, &room, &held);
-  check(room > 0 && held == 0, "trim gives all back", 0);
+  t->memory(&u->d, &use);
+  check(use.free > 0 && use.reserved.now == use.used.now, "trim gives all back", 0);
+  check(use.used.now == before.used.now && use.used.peak >= before.used.now + 1010,
+        "what was used is counted", 0);
   u->c->mem.fail_at = u->c->mem.calls + 1;
   check(t->alloc(&u->d, 1 << 20) == NULL, "allocation fails on purpose", 0);
   u->c->mem.fail_at = 0;

@@ -46,7 +46,7 @@ static void live(life *l) {
   void *x[4] = { NULL };
   fl_fault fault;
   int32_t done = 0;
-  int64_t left, reserved;
+  fl_usage use;
   const fl_scalar scalar[2] = { { .d = 1 }, { .d = 2 } };
   memset(&p, 0, sizeof p);
   STEP(l, fl_cuda_open_with(&l->c, &l->d, 0, &fake_libraries));
@@ -62,7 +62,7 @@ static void live(life *l) {
   CHECK(fault.site == -1);
   STEP(l, l->d.table->download(&l->d, back, x[2], 4 * N));
   l->told = fake.calls;
-  l->d.table->memory(&l->d, &left, &reserved);
+  l->d.table->memory(&l->d, &use);
   CHECK(memcmp(host, back, sizeof host) == 0);          /* what the plan's last step copied */
   l->d.table->trim(&l->d);
 done:
@@ -152,9 +152,10 @@ static void reuses_splits_and_merges_memory(void) {
   CHECK((big = d.table->alloc(&d, 39 << 20)) && fake.allocs == before);
   d.table->free(&d, big, 39 << 20);
   d.table->trim(&d);
-  int64_t left, reserved;
-  d.table->memory(&d, &left, &reserved);
-  CHECK(reserved == fake.bytes && reserved <= 4 << 20 && left == fake.capacity - fake.bytes);
+  fl_usage use;
+  d.table->memory(&d, &use);
+  CHECK(use.reserved.now == fake.bytes && use.reserved.now <= 4 << 20 &&
+        use.free == fake.capacity - fake.bytes);
   close_fake(&c, &d);
 }
 
@@ -187,7 +188,7 @@ static void random_allocations_never_overlap(void) {
   CHECK(bad == 0);
   for (int i = 0; i < LIVE; i++) if (p[i]) d.table->free(&d, p[i], n[i]);
   d.table->trim(&d);
-  CHECK(((fl_cuda *)d.state)->pool.reserved <= 4 << 20);     /* all merged again */
+  CHECK(((fl_cuda *)d.state)->pool.reserved.now <= 4 << 20);     /* all merged again */
   close_fake(&c, &d);
 }
 

@@ -39,10 +39,10 @@ static void copies_come_back(void) {
     free(a);
     free(b);
   }
-  int64_t left = 0, reserved = 0;
+  fl_usage use;
   d.table->trim(&d);
-  d.table->memory(&d, &left, &reserved);
-  CHECK(left > 1 << 30 && reserved > 0 && reserved < 100 << 20);
+  d.table->memory(&d, &use);
+  CHECK(use.free > 1 << 30 && use.reserved.now > 0 && use.reserved.now < 100 << 20);
   CHECK(d.table->alloc(&d, 1ll << 42) == NULL && c.err.code == FLAME_OK);     /* no GPU has 4 TB */
   close_device(&c, &d);
 }

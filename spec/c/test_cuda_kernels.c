@@ -209,6 +209,61 @@ static void only_f32_products_take_tf32_and_only_where_asked(void) {
   unsetenv("FLAME_TF32");
 }
 
+/* A large product of a new context, twice; how often each algorithm ran. */
+static void run_large(int size, int64_t runs[8]) {
+  flame_context c;
+  fl_device d;
+  fl_fault fault;
+  int32_t done;
+  const int64_t before[8] = { fake.way_runs[0], fake.way_runs[1], fake.way_runs[2],
+                              fake.way_runs[3] };
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  fl_matmul m = { .dtype = FLAME_F32, .m = size, .n = size, .k = size, .as = { size, 1 },
+                  .bs = { size, 1 }, .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 },
+                  .ct = { FL_AT_OUT, 0, 0 } };
+  fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };
+  fl_plan p = { .device = 1, .next = 1, .nout = 1, .nstep = 1, .step = &step, .mem = &c.mem };
+  void *x[2] = { d.table->alloc(&d, 4ll * size * size), d.table->alloc(&d, 4ll * size * size) };
+  CHECK(d.table->prepare(&d, &p) == FLAME_OK);
+  for (int i = 0; i < 2; i++)
+    CHECK(d.table->run(&d, &p, &(fl_binding){ .ext = x, .out = x + 1 }, &fault, &done) == FLAME_OK);
+  p.unprepare(&p);
+  for (int i = 0; i < 2; i++) d.table->free(&d, x[i], 4ll * size * size);
+  close_fake(&c, &d);
+  for (int i = 0; i < 4; i++) runs[i] = fake.way_runs[i] - before[i];
+}
+
+/* The third of four takes 'ms', the first 1, the second fails, the fourth is hopeless. */
+static void expect_ways(float ms, int size, int64_t first, int64_t second, int64_t third,
+                        int64_t fourth) {
+  int64_t runs[8];
+  fake.ways = 4;
+  memcpy(fake.way_ms, (const float[]){ 1, -1, ms, 9 }, 4 * sizeof(float));
+  run_large(size, runs);
+  CHECK(runs[0] == first && runs[1] == second && runs[2] == third && runs[3] == fourth);
+}
+
+static void large_products_are_timed_where_asked(void) {
+  enum { LARGE = 1720, SMALL = 1700 };           /* on both sides of TUNE_LEAST */
+  char folder[] = "/tmp/flame-tune-XXXXXX";
+  CHECK(mkdtemp(folder) != NULL);
+  fake_reset();
+  expect_ways(0.5f, LARGE, 2, 0, 0, 0);          /* not asked */
+  setenv("FLAME_TUNE", "1", 1);
+  expect_ways(0.5f, SMALL, 2, 0, 0, 0);
+  expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* within the noise: the first */
+  expect_ways(0.96f, LARGE, 6, 1, 6 + 2, 2);
+  setenv("FLAME_CACHE_DIR", folder, 1);
+  expect_ways(0.5f, LARGE, 6, 1, 6 + 2, 2);
+  expect_ways(2.0f, LARGE, 0, 0, 2, 0);          /* kept, whatever a clock would say today */
+  CHECK(each_file(folder, damage) == 1);
+  expect_ways(2.0f, LARGE, 6 + 2, 1, 2, 2);      /* hopeless itself, after one round */
+  each_file(folder, delete);
+  rmdir(folder);
+  setenv("FLAME_CACHE_DIR", "off", 1);
+  unsetenv("FLAME_TUNE");
+}
+
 /* ---- the real compiler, where there is one ---- */
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
@@ -229,7 +284,7 @@ static void make_scatter(sample *p) {
 
 static void real_nvrtc_takes_the_texts(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL };
+                                     fake_get_solver, NULL, NULL };
   const char *reason = "";
 #ifdef __SANITIZE_THREAD__
   printf("skipped: compiling with NVRTC (it is not built for the thread sanitizer)\n");
@@ -281,7 +336,7 @@ static const fl_nvrtc *get_told(const char **reason) { (void)reason; return &tol
 
 static void spilled_registers_ask_for_fewer_blocks(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, get_told, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL };
+                                     fake_get_solver, NULL, NULL };
   static const char *const text[] = { "#define MIN_BLOCKS 6\nkernel", "kernel without it",
                                       "#define MIN_BLOCKS 6\nof a user" };
   static const int expected[][4] = { { 6, 4, 2 }, { 6 }, { 6 } };
@@ -310,7 +365,7 @@ static void spilled_registers_ask_for_fewer_blocks(void) {
 /* The words that are looked for are those of the real compiler. */
 static void the_real_compiler_tells_what_it_spills(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL };
+                                     fake_get_solver, NULL, NULL };
   flame_context c = { 0 };
   fl_device d = { 0 };
   fl_text t;
@@ -355,6 +410,7 @@ int main(void) {
   a_full_disk_cache_drops_the_oldest();
   products_of_every_layout_are_right();
   only_f32_products_take_tf32_and_only_where_asked();
+  large_products_are_timed_where_asked();
   real_nvrtc_takes_the_texts();
   printf("cuda_kernels: %d passed, %d failed\n", passed, failed);
   return failed != 0;

@@ -160,7 +160,7 @@ static void host_memory_is_released_once(flame_context *c) {
   flame_free(t);
   CHECK(released == 0);
   flame_free(u);
-  CHECK(released == 1 && c->live_bytes[0] == 0);
+  CHECK(released == 1 && c->tensors_of[0].now == 0);
 }
 
 /* ---- entries ----------------------------------------------------------------------- */

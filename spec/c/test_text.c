@@ -243,6 +243,27 @@ static void gathers(void) {
   add(&m, 0);
 }
 
+/* Rows so long that what their elements share is computed once for several vectors: a table's row
+** named by an index of the row, less a number of the row. */
+static void long_rows(void) {
+  static maker m;
+  const int64_t size[] = { 40, 70000 };
+  mk_begin(&m, FL_K_MAP, 2, 0, size);
+  const int F = FLAME_F32, n = mk_scalar(&m, FLAME_I64);
+  const int i = mk_load(&m, mk_operand(&m, FLAME_I64, 1, NULL), 1);
+  const int idx = mk_index(&m, i, n, mk_iota(&m, 1), FL_INDEX_NEGATIVE);
+  const int o = mk_operand(&m, F, 2, NULL);
+  m.operand[o].gstride = 70000;
+  m.elements[o] = 70000 * 60;
+  const int x = mk_cast(&m, F, mk_load(&m, mk_operand(&m, FLAME_BF16, 3, NULL), 1));
+  const int top = mk_op(&m, FL_OP_exp, F, mk_load(&m, mk_operand(&m, F, 1, NULL), 1), 0, 0);
+  const int sum = mk_op(&m, FL_OP_add, F, x, mk_gather(&m, o, idx, 1), 0);
+  mk_out(&m, mk_op(&m, FL_OP_sub, F, sum, top, 0), 3);
+  add(&m, 0);
+  check(strstr(fl_text_str(&source), "long long run = c1;") != NULL, "a path for runs");
+  add(&m, 1);
+}
+
 static void compile_all(void) {
   static const int64_t lengths[] = { 3, 16, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16000, 30000,
                                      70000 };
@@ -272,6 +293,7 @@ static void compile_all(void) {
   every_cast();
   row_of_dims(16), row_of_dims(5), row_of_dims(1000);
   gathers();
+  long_rows();
   end_source("random, casts, dims, gathers");
 }
 

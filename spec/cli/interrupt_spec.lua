@@ -153,6 +153,20 @@ describe("Ctrl-C", function()
     "while true do opt:zero_grad() net(inp):square():mean():backward() opt:step() end",
     look .. " opt:zero_grad() net(inp):square():mean():backward() opt:step() print(net.weight:isnan():any():item())",
     "kept 30.0 7\nfalse")
+  -- one call each, that takes several seconds
+  local words = keep .. " words = ('some words and \u{4F60}\u{597D} '):rep(4000000)"
+    .. " t = flame.tokenizers.train_bpe({words:sub(1, 23)}, 270)"
+  comes_back("a long text for a tokenizer", words, "t:encode(words)",
+    look .. " print(t:decode(t:encode('some words')))", "kept 30.0 7\nsome words")
+  comes_back("a long word for a tokenizer", keep .. " word = ('ab'):rep(500000)"
+    .. [=[ t = flame.tokenizers.from_string('{"model":{"type":"Unigram","unk_id":0,"vocab":[]=]
+    .. [=[["u",0],["a",-1],["b",-1],["' .. ("ab"):rep(999) .. '",-9]]}}')]=], "t:encode(word)",
+    look .. " print(table.concat(t:encode('ab', {list = true}), ' '))", "kept 30.0 7\n1 2")
+  comes_back("the training of a tokenizer", keep .. " letters = {}"
+    .. " for i = 1, 1000000 do letters[i] = string.char(math.random(97, 122)) end"
+    .. " letters = table.concat(letters)", "flame.tokenizers.train_bpe({letters}, 60000)",
+    look .. " print(flame.tokenizers.train_bpe({'a a'}, 256))",
+    "kept 30.0 7\nTokenizer(BPE, 256 tokens)")
 end)
 
 describe("a second Ctrl-C", function()

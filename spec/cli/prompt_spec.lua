@@ -2,6 +2,7 @@
 -- Without a terminal nothing of this is there.
 local interpreter = dofile("spec/support/interpreter.lua")
 local words = require "flame.prompt_words"
+local here = require("flame").default_device()
 
 local function output_of(command)
   local pipe <close> = assert(io.popen(command))
@@ -320,7 +321,8 @@ describe("the prompt on a terminal", function()
   describe("values:", function()
     it("tables to a depth, sorted, tensors in them as a line", function()
       local out = typed { "{3, b = 1, a = {x = flame.zeros(2, 3), shape = flame.zeros(4, 5).shape}, [true] = false, deep = {{{{{1}}}}}}" }
-      has("{\n  3,\n  [true] = false,\n  a = {shape = (4, 5), x = tensor (2, 3) f32 cpu},\n  b = 1,\n  deep = {{{{…}}}},\n}", out)
+      has("{\n  3,\n  [true] = false,\n  a = {shape = (4, 5), x = tensor (2, 3) f32 " .. here ..
+        "},\n  b = 1,\n  deep = {{{{…}}}},\n}", out)
       has("{1, 2, \"a\\n\"}", typed { "{1, 2, 'a\\\\n'}" })
     end)
     it("one that holds itself", function()
@@ -338,16 +340,16 @@ describe("the prompt on a terminal", function()
     it("a tensor with columns left out", function()
       local out = typed({ "flame.arange(60.0):reshape(2, 30)", "flame.arange(30.0)" },
         { cols = 40, rows = 40 })
-      has(" 1  2  3  4  5  6  7 … 25 26 27 28 29 30\n31 32 33 34 35 36 37 … 55 56 57 58 59 60\nshape (2, 30), f32, cpu", out)
+      has(" 1  2  3  4  5  6  7 … 25 26 27 28 29 30\n31 32 33 34 35 36 37 … 55 56 57 58 59 60\nshape (2, 30), f32, " .. here, out)
       for line in out:gmatch("[^\n]+") do assert(utf8.len(line) <= 40, line) end
-      has("\n14 15 16 17 18 19 20 21 22 23 24 25 26\n27 28 29 30\nshape (30), f32, cpu", out)
+      has("\n14 15 16 17 18 19 20 21 22 23 24 25 26\n27 28 29 30\nshape (30), f32, " .. here, out)
     end)
     it("a module as it describes itself, a function by its name", function()
       has("Linear(", typed { "flame.nn.Linear(2, 3)" })
       has("function flame.topk(x, k, dim, largest, sorted)", typed { "flame.topk" })
     end)
     it("in colours, unless NO_COLOR is set", function()
-      local steps = "send {1, 'a', flame.ones(2)}\\r\nwait f32 cpu}\ncolours"
+      local steps = "send {1, 'a', flame.ones(2)}\\r\nwait f32 " .. here .. "}\ncolours"
       assert.truthy(tonumber(session(steps):match("(%d+)\n$")) > 0)
       assert.equal("0\n", session(steps, { env = "NO_COLOR=1" }))
     end)
@@ -472,7 +474,7 @@ describe("the prompt on a terminal", function()
       has("optim.AdamW(", typed({ ":help optim" }, { rows = 90 }))
       has("optim.AdamW(", typed({ "help(flame.optim)" }, { rows = 90 }))
       has(":why x", typed({ ":help" }))
-      has("tensor (2) f32 cpu", typed { "x = flame.ones(2)", ":help x" })
+      has("tensor (2) f32 " .. here, typed { "x = flame.ones(2)", ":help x" })
     end)
     it("help is the same, on a terminal and without", function()
       has("\ntopk(x: T, k: int", typed { "help(flame.topk)" })
@@ -493,8 +495,9 @@ describe("the prompt on a terminal", function()
     end)
     it(":mem lists the largest tensors with names and lines", function()
       local out = typed { "big = flame.zeros(500, 500)", "small = flame.zeros(3)", ":mem" }
-      assert.matches('1%.0 MB  big +%(500, 500%) f32 cpu  %[string "big = flame%.zeros%(500', out)
-      has("cpu: ", out)
+      assert.matches('1%.0 MB  big +%(500, 500%) f32 ' .. here ..
+        '  %[string "big = flame%.zeros%(500', out)
+      has(here .. ": ", out)
     end)
     it(":why says what a tensor comes from and why it has a gradient or none", function()
       local make = "w = flame.ones(3, {requires_grad = true})"

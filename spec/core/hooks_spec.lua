@@ -19,7 +19,8 @@ describe("#smoke a test hook", function()
       local text = file:read("a")
       file:close()
       assert.truthy(text:find("profile_start", 1, true))   -- what the release has is found this way
-      for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder" } do
+      for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder",
+          "FLAME_TEST_MACHINE" } do
         assert.is_nil(text:find(name, 1, true), name)
       end
     end)
@@ -29,5 +30,14 @@ describe("#smoke a test hook", function()
         assert.equal("function", type(flame.internal[name]))
       end)
     end
+
+    -- A folder in the place of the machine.
+    it("FLAME_TEST_MACHINE is in a build for tests", function()
+      local pipe = assert(io.popen(("FLAME_TEST_MACHINE=/proc/nowhere '%s' --info 2>&1"):format(
+        dofile "spec/support/interpreter.lua")))
+      local text = pipe:read "a"
+      pipe:close()
+      assert.truthy(text:find("cuda: none (libcuda.so.1 not found", 1, true), text)
+    end)
   end
 end)

@@ -131,8 +131,10 @@ describe("small instruments", function()
     collectgarbage()
     flame.memory("reset_peak")
     local m = flame.memory()
-    assert.equal(m.allocated, m.peak)
-    for _, key in ipairs { "allocated", "reserved", "peak", "free", "live_tensors", "host" } do
+    assert.equal(m.allocated, m.allocated_peak)
+    assert.equal(m.allocated + m.arena + m.workspace, m.peak)
+    for _, key in ipairs { "allocated", "reserved", "peak", "free", "live_tensors", "host", "arena",
+        "workspace", "allocated_peak", "reserved_peak" } do
       assert.equal("integer", math.type(m[key]), key)
     end
   end)
@@ -181,7 +183,31 @@ describe("FLAME_CHECK", function()
       assert.truthy(text:find("FLAME_CHECK has the word '", 1, true), text)
       assert.truthy(text:find("it takes nan,sync,bounds,race,uninit,grad", 1, true), text)
     end
-    assert.equal("1\n", (run("FLAME_CHECK=sync,,grad,uninit", "-e " .. quote("print(1)"))))
+    local text = run("FLAME_CHECK=sync,,grad,uninit", "-e " .. quote("print(1)"))
+    assert.equal("1\n", (text:gsub("%[CUDA %a+%] [^\n]*\n", "")))     -- sync writes the block
+  end)
+end)
+
+describe("the debug switch of CUDA", function()
+  local show = "-e " .. quote("print(flame.debug(false), flame.debug(true), flame.debug(false))")
+  local function blocks(text) return select(2, text:gsub("%[CUDA %a+%] driver: ", "")) end
+
+  it("is one switch in four places, and writes the block when it is set", function()
+    for _, way in ipairs { { "DEBUG_CUDA=1", "" }, { "FLAME_CHECK=sync", "" },
+        { "", "--debug-cuda " } } do
+      local text, status = run(way[1], way[2] .. show)
+      assert.equal(0, status, text)
+      assert.truthy(text:find("true\tfalse\ttrue\n", 1, true), text)
+      assert.equal(2, blocks(text), text)
+    end
+    local text = run("", show)
+    assert.truthy(text:find("false\tfalse\ttrue\n", 1, true), text)
+    assert.equal(1, blocks(text), text)
+  end)
+
+  it("leaves the ladder of flame.debug(n) alone", function()
+    local text = run("", "-e " .. quote("print(flame.debug(2), flame.debug(0), flame.debug())"))
+    assert.equal("0\t2\t0\n", text)
   end)
 end)
 

@@ -148,6 +148,42 @@ describe("examples", function()
     os.execute("rm -r " .. folder)
   end)
 
+  it("lora.lua and chat.lua read and write with the folder's tokenizer", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local tokenizer = flame.tokenizers.train_bpe({ "hello and you and hello" }, 280,
+      { special_tokens = { "<|im_start|>", "<|im_end|>" } })
+    flame.seed(1)
+    flame.models.save_pretrained(flame.models.from_config { model_type = "gpt2", n_layer = 1,
+      vocab_size = tokenizer.vocab_size, n_embd = 16, n_head = 2, n_positions = 400 }, folder)
+    tokenizer:save(folder .. "/tokenizer.json")
+    for name, text in pairs { input = "hello\n",
+      ["tokenizer_config.json"] = [[{"chat_template": "{{'<|im_start|>' + message}}"}]],
+      text = ("hello and you \u{4F60}\n"):rep(200) } do
+      local f <close> = assert(io.open(folder .. "/" .. name, "w"))
+      f:write(text)
+    end
+    local output, status = run(
+      ("examples/chat.lua %s --device cpu --tokens 9 --temperature 0 --show <%s/input"):format(
+        folder, folder))
+    assert.equal(0, status, output)
+    local said = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    local at, last = output:find(said, 1, true)
+    assert.truthy(at, output)
+    local model = flame.models.from_pretrained(folder)
+    local ids = flame.generate(model, tokenizer:encode(said), 9, { temperature = 0,
+      repetition_penalty = 1.1, stop = { tokenizer:id "<|im_end|>" } })
+    local answer = tokenizer:decode(ids)
+    assert.is_true(#answer > 0)
+    assert.equal("\n" .. answer .. "\n[", output:sub(last + 1, last + #answer + 3))
+    output, status = run(
+      ("examples/lora.lua --device cpu --model %s --text %s/text --context 16 --steps 3 --sample 5")
+        :format(folder, folder))
+    assert.equal(0, status, output)
+    assert.truthy(output:find("held-back loss", 1, true), output)
+    os.execute("rm -r " .. folder)
+  end)
+
   it("chargpt.lua learns from the texts of the machine", function()
     local output, status = run("examples/chargpt.lua --device cpu --steps 40 --every 20 --batch 8 --sample 30")
     assert.equal(0, status, output)

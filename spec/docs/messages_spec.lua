@@ -168,9 +168,13 @@ describe("docs/messages.md", function()
           pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")),
             flame)
         assert.matches("^script%.lua:2: cuda: .+", message)
-        if message:find "no NVIDIA driver" then
-          assert.equal("install one", flame.last_error().hint)
-        end
+        local where = message:match "no NVIDIA driver([^:]*):"
+        local remedies = { [""] = "install one",
+          [" in this container"] = "start it with the GPU, as docker run --gpus all does, with the "
+            .. "NVIDIA Container Toolkit on the host",
+          [" in WSL2"] = "install the NVIDIA driver in Windows, none here, and look that "
+            .. "/usr/lib/wsl/lib is there" }
+        if where then assert.equal(remedies[where], flame.last_error().hint) end
       end
       assert.is_nil(select(2, flame.cuda.available()):find "%c")
     end

@@ -1,8 +1,8 @@
 /*
 ** Damaged files for the readers that Lua has: flame.load with the metadata of flame.save and lists
-** of files, data.csv, data.text and data.tokens. A reader gives a value or an error in its own
-** words: one of Lua (an index of nil, a stack overflow) is a fault, and so is time out of
-** proportion.
+** of files, data.csv, data.text and data.tokens; and tokenizer.json, with texts that are encoded
+** and decoded. A reader gives a value or an error in its own words: one of Lua (an index of nil, a
+** stack overflow) is a fault, and so is time out of proportion.
 */
 #include "fuzz.h"
 #include "io/io.h"
@@ -24,7 +24,18 @@ static const char *const words[] = {
   "\t", " ", "\r\n", "\n", "\xEF\xBB\xBF", NULL
 };
 
-/* Extension, what follows the text, and a valid text; safetensors texts are headers. */
+static const char *const tokenizer_words[] = {
+  "{", "}", "[", "]", ",", ":", "\"", "\"\"", "\\u0000", "\\u00e9", "\\ud83d", "\\ud83d\\ude00",
+  "null", "true", "false", "0", "-1", "255", "2147483647", "4294967296", "1e400", "a",
+  "\xE4\xBD\xA0", "\xE4\xBD", "\xF0\x9F\x98", "\xFF", "<0x41>", "##", "\"NFD\"", "\"NFKC\"",
+  "\"Lowercase\"", "\"Strip\"", "\"StripAccents\"", "\"Replace\"", "\"Prepend\"",
+  "\"BertNormalizer\"", "\"Nmt\"", "\"ByteLevel\"", "\"Split\"", "\"Metaspace\"", "\"Digits\"",
+  "\"Punctuation\"", "\"Sequence\"", "\"WordPiece\"", "\"Unigram\"", "\"WordLevel\"", "\"BPE\"",
+  "\"ByteFallback\"", "\"Fuse\"", "\"BPEDecoder\"", "(?i:", "(?=", "(?!", "(", ")", "|", "*", "+",
+  "?", "{2,5}", "[^", "&&", "\\\\p{L}", "\\\\s", "\\\\w", "^", "$", NULL
+};
+
+/* Names and valid texts; those of safetensors are headers. */
 static const struct { const char *name, *text; } seeds[] = {
   { "a.csv", "\"x\", y,z\r\n1,2.5,\r\n-3e2, nan,\"4\"\r\n" },
   { "a.csv", "1\t2\n\"3\"\t4\n" },
@@ -36,7 +47,25 @@ static const struct { const char *name, *text; } seeds[] = {
   { "a.safetensors",
     "{\"__metadata__\":{\"flame\":\"JAX 0.4\",\"x\":\"y\"},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}" },
   { "a.txt", "some text\n" },
-  { "a.bin", "\1\0\2\0" }
+  { "a.bin", "\1\0\2\0" },
+  { "a.tokenizer",
+    "{\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"special\":true,\"lstrip\":true},{\"id\":8,\"content\":\" a\",\"normalized\":true}],"
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[^b-z]{2,}|c+?\"},\"content\":\"a\"},{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAGEBAABhBQAAw6kAYg==\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?i:'s|'t)| ?\\\\p{L}+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"MergedWithNext\",\"invert\":true},{\"type\":\"ByteLevel\",\"use_regex\":false}]},"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[9]}}},"
+    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"fuse_unk\":true,\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,\"\xC3\x83\":4,\"\xC2\xA9\":5,\"\xC3\x83\xC2\xA9\":6},\"merges\":[\"a b\",[\"\xC3\x83\",\"\xC2\xA9\"]]}}" },
+  { "a.tokenizer",
+    "{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+    "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"a\",1],\"cls\":[\"u\",0]},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},"
+    "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"max_input_chars_per_word\":100,\"vocab\":{\"u\":0,\"a\":1,\"##b\":2,\"##\xE4\xBD\xA0\":3}}}" },
+  { "a.tokenizer",
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":\"Nmt\"},{\"type\":\"Strip\"},{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true},{\"type\":\"Digits\"},{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}]},"
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Metaspace\",\"replacement\":\"_\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":1}]},"
+    "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":[[\"u\",0],[\"_a\",-1.5],[\"b\",-2e0],[\"<0x41>\",-3],[\"<0xE4>\",-3]]}}" },
+  { "a.tokenizer",
+    "{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"},"
+    "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"ab\":1,\"a</w>\":2}}}" }
 };
 
 /* (folder) -> a function of a path: nil for a value, "refused", or what is wrong with the error. */
@@ -47,7 +76,18 @@ static const char script[] =
   "flame.save(folder .. '/p.safetensors', { a = flame.ones(2), b = flame.zeros(1, 2) })\n"
   "flame.save(folder .. '/s.safetensors', flame.ones(2))\n"
   "local function tabs(path) return data.csv(path, { sep = '\\t', dtype = 'f64' }) end\n"
-  "local readers = { csv = { data.csv, tabs }, json = { flame.load }, safetensors = { flame.load }, txt = { data.text }, bin = { data.tokens } }\n"
+  "local texts = { 'ab \\u{301}\\u{323}\\u{E9}<s> a\\u{4F60} 12.!', ('aB \\n'):rep(50), '\\xF0\\x9F\\x98', 'A' .. ('\\u{323}\\u{301}'):rep(90) }\n"
+  "local function tokenizer(path)\n"
+  "  local t = flame.tokenizers.load(path)\n"
+  "  for i, text in ipairs(texts) do\n"
+  "    local ids = t:encode(text, i == 2 and texts[1] or nil, { list = true })\n"
+  "    if not utf8.len(t:decode(ids)) then error('bad argument: a decoded text that is not UTF-8') end\n"
+  "    local s = t:stream()\n"
+  "    for _, id in ipairs(ids) do s:put(id) end\n"
+  "    s:finish()\n"
+  "  end\n"
+  "end\n"
+  "local readers = { tokenizer = { tokenizer }, csv = { data.csv, tabs }, json = { flame.load }, safetensors = { flame.load }, txt = { data.text }, bin = { data.tokens } }\n"
   "local function read(v, depth)\n"
   "  if flame.is_tensor(v) then v:totable()\n"
   "  elseif type(v) == 'table' and depth < 200 then for _, x in pairs(v) do read(x, depth + 1) end end\n"
@@ -65,10 +105,11 @@ static const char script[] =
 static void make_file(char *path, size_t size) {
   const unsigned k = fuzz_draw(sizeof seeds / sizeof *seeds);
   snprintf(path, size, "%s/%s", folder, seeds[k].name);
-  work.n = k < 7 ? strlen(seeds[k].text) : 4;
+  const char *const *with = strstr(seeds[k].name, ".tokenizer") ? tokenizer_words : words;
+  work.n = strcmp(seeds[k].name, "a.bin") == 0 ? 4 : strlen(seeds[k].text);
   memcpy(work.at, seeds[k].text, work.n);
-  fuzz_damage(&work, 0, words);
-  if (fuzz_draw(4) == 0) fuzz_damage(&work, 0, words);
+  fuzz_damage(&work, 0, with);
+  if (fuzz_draw(4) == 0) fuzz_damage(&work, 0, with);
   if (strstr(seeds[k].name, ".safetensors")) {
     const unsigned char head[8] = { (unsigned char)work.n, (unsigned char)(work.n >> 8),
                                     (unsigned char)(work.n >> 16) };
@@ -96,7 +137,7 @@ static void round_of_files(void) {
 
 static void remove_files(void) {
   static const char *const names[] = { "a.csv", "a.index.json", "a.safetensors", "a.txt", "a.bin",
-                                       "p.safetensors", "s.safetensors" };
+                                       "a.tokenizer", "p.safetensors", "s.safetensors" };
   char path[64];
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);

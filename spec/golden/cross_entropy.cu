@@ -82,15 +82,19 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
 #pragma unroll 1
     for (; base + 8192 <= to; base += 8192) {
       pack<s4, 4> l1[4] = {};
+      if (vector) {
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const long long e = base + (j * 512 + lane) * 4;
-        if (vector) {
+        for (int j = 0; j < 4; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
           {
             const long long c1 = e;
             l1[j] = load<4>(p0 + c0 * w[14] + c1);
           }
-        } else {
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
           for (int q = 0; q < 4; q++) {
             const long long c1 = e + q;
@@ -111,15 +115,19 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
 #pragma unroll 1
     for (; base < to; base += 2048) {
       pack<s4, 4> l1[1] = {};
+      if (vector) {
 #pragma unroll
-      for (int j = 0; j < 1; j++) {
-        const long long e = base + (j * 512 + lane) * 4;
-        if (vector) {
+        for (int j = 0; j < 1; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
           if (e < n) {
             const long long c1 = e;
             l1[j] = load<4>(p0 + c0 * w[14] + c1);
           }
-        } else {
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < 1; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
           for (int q = 0; q < 4; q++) if (e + q < n) {
             const long long c1 = e + q;
@@ -155,15 +163,19 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
 #pragma unroll 1
     for (; base + 8192 <= to; base += 8192) {
       pack<s4, 4> l1[4] = {};
+      if (vector) {
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const long long e = base + (j * 512 + lane) * 4;
-        if (vector) {
+        for (int j = 0; j < 4; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
           {
             const long long c1 = e;
             l1[j] = load<4>(p0 + c0 * w[14] + c1);
           }
-        } else {
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
           for (int q = 0; q < 4; q++) {
             const long long c1 = e + q;
@@ -186,15 +198,19 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(const __grid_con
 #pragma unroll 1
     for (; base < to; base += 2048) {
       pack<s4, 4> l1[1] = {};
+      if (vector) {
 #pragma unroll
-      for (int j = 0; j < 1; j++) {
-        const long long e = base + (j * 512 + lane) * 4;
-        if (vector) {
+        for (int j = 0; j < 1; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
           if (e < n) {
             const long long c1 = e;
             l1[j] = load<4>(p0 + c0 * w[14] + c1);
           }
-        } else {
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < 1; j++) {
+          const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
           for (int q = 0; q < 4; q++) if (e + q < n) {
             const long long c1 = e + q;

@@ -75,16 +75,20 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) dropout_norm(const
   const int base = 0;
   pack<s4, 4> l4[3] = {};
   pack<s4, 4> l5[3] = {};
+  if (vector) {
 #pragma unroll
-  for (int j = 0; j < 3; j++) {
-    const int e = base + (j * 32 + lane) * 4;
-    if (vector) {
+    for (int j = 0; j < 3; j++) {
+      const int e = base + (j * 32 + lane) * 4;
       {
         const long long c1 = e;
         l4[j] = load<4>(p0 + c0 * w[14] + c1);
         l5[j] = load<4>(p1 + c0 * w[16] + c1);
       }
-    } else {
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+      const int e = base + (j * 32 + lane) * 4;
 #pragma unroll
       for (int q = 0; q < 4; q++) {
         const long long c1 = e + q;

@@ -71,15 +71,19 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(const __grid_consta
   const float v1 = (float)__longlong_as_double(w[24]);
   const int base = 0;
   pack<s4, 4> l2[6] = {};
+  if (vector) {
 #pragma unroll
-  for (int j = 0; j < 6; j++) {
-    const int e = base + (j * 32 + lane) * 4;
-    if (vector) {
+    for (int j = 0; j < 6; j++) {
+      const int e = base + (j * 32 + lane) * 4;
       {
         const long long c1 = e;
         l2[j] = load<4>(p0 + c0 * w[14] + c1);
       }
-    } else {
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+      const int e = base + (j * 32 + lane) * 4;
 #pragma unroll
       for (int q = 0; q < 4; q++) {
         const long long c1 = e + q;
@@ -125,16 +129,20 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(const __grid_consta
   pack<s4, 4> l4[6] = {};
 #pragma unroll
   for (int jb = 0; jb < 6; jb += 2) {
+    if (vector) {
 #pragma unroll
-    for (int j = jb; j < jb + 2; j++) {
-      const int e = base + (j * 32 + lane) * 4;
-      if (vector) {
+      for (int j = jb; j < jb + 2; j++) {
+        const int e = base + (j * 32 + lane) * 4;
         {
           const long long c1 = e;
           l3[j] = load<4>(p1 + c1);
           l4[j] = load<4>(p2 + c1);
         }
-      } else {
+      }
+    } else {
+#pragma unroll
+      for (int j = jb; j < jb + 2; j++) {
+        const int e = base + (j * 32 + lane) * 4;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
           const long long c1 = e + q;

@@ -64,15 +64,19 @@ extern "C" __global__ void __launch_bounds__(512, MIN_BLOCKS) softmax(const __gr
   __shared__ R_sum_f32::A h4[16];
   const int base = 0;
   pack<s4, 4> l0[4] = {};
+  if (vector) {
 #pragma unroll
-  for (int j = 0; j < 4; j++) {
-    const int e = base + (j * 512 + lane) * 4;
-    if (vector) {
+    for (int j = 0; j < 4; j++) {
+      const int e = base + (j * 512 + lane) * 4;
       {
         const long long c1 = e;
         l0[j] = load<4>(p0 + c0 * w[14] + c1);
       }
-    } else {
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int e = base + (j * 512 + lane) * 4;
 #pragma unroll
       for (int q = 0; q < 4; q++) {
         const long long c1 = e + q;

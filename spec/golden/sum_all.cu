@@ -29,15 +29,19 @@ extern "C" __global__ void __launch_bounds__(512) sum_all(const __grid_constant_
 #pragma unroll 1
   for (; base + 8192 <= to; base += 8192) {
     pack<s4, 4> l0[4] = {};
+    if (vector) {
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const long long e = base + (j * 512 + lane) * 4;
-      if (vector) {
+      for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
         {
           const long long c0 = e;
           l0[j] = load<4>(p0 + c0);
         }
-      } else {
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
           const long long c0 = e + q;
@@ -58,15 +62,19 @@ extern "C" __global__ void __launch_bounds__(512) sum_all(const __grid_constant_
 #pragma unroll 1
   for (; base < to; base += 2048) {
     pack<s4, 4> l0[1] = {};
+    if (vector) {
 #pragma unroll
-    for (int j = 0; j < 1; j++) {
-      const long long e = base + (j * 512 + lane) * 4;
-      if (vector) {
+      for (int j = 0; j < 1; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
         if (e < n) {
           const long long c0 = e;
           l0[j] = load<4>(p0 + c0);
         }
-      } else {
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 1; j++) {
+        const long long e = base + (j * 512 + lane) * 4;
 #pragma unroll
         for (int q = 0; q < 4; q++) if (e + q < n) {
           const long long c0 = e + q;

@@ -305,9 +305,11 @@ describe("the cache of plans", function()
     flame.empty_cache()
     flame.internal.forget_plans()
     for n = 2, 60 do
-      local x = flame.ones(n, 3)
-      for k = 1, n % 7 + 1 do x = (x * k + x:sum(2, { keepdim = true })):tanh() end
-      x:sum():item()
+      for _ = 1, n % 5 == 0 and 6 or 1 do               -- on a GPU the third run is recorded
+        local x = flame.ones(n, 3)
+        for k = 1, n % 7 + 1 do x = (x * k + x:sum(2, { keepdim = true })):tanh() end
+        x:sum():item()
+      end
     end
     collectgarbage()
     collectgarbage()

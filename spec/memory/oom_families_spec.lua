@@ -169,6 +169,40 @@ describe("a failing allocation #oom", function()
     end
     return csv, text.ids, text.decode(text.ids), sum
   end, function() return ramp(4, 6) end)
+  family("training of a tokenizer", function()
+    local t = flame.tokenizers.train_bpe({ "abc abc abd", "abd \u{E9}\u{4F60}" }, 264,
+      { special_tokens = { "<s>" }, max_token_length = 4 })
+    t:save(file .. ".json")
+    local again = flame.tokenizers.load(file .. ".json")
+    os.remove(file .. ".json")
+    local stream, out = again:stream(), {}
+    for i, id in ipairs(t:encode("abc abd<s> \u{4F60}", { list = true })) do
+      out[i] = stream:put(id)
+    end
+    return t:encode_batch({ "abc", "abd abc" }, { pad = 0 }), out, stream:finish()
+  end)
+  for kind, model in pairs {
+    BPE = '"vocab":{"<u>":0,"a":1,"b":2,"ab":3},"merges":["a b"],"unk_token":"<u>"',
+    Unigram = '"vocab":[["<u>",-9],["a",-2.5],["b",-1],["ab",-1e0]],"unk_id":0',
+    WordPiece = '"vocab":{"<u>":0,"a":1,"##b":2,"ab":3},"unk_token":"<u>"',
+    WordLevel = '"vocab":{"<u>":0,"a":1,"b":2,"ab":3},"unk_token":"<u>"' } do
+    family("a tokenizer of " .. kind, function()
+      local t = flame.tokenizers.from_string(([=[{"added_tokens":[{"id":9,"content":"<s>"},
+        {"id":8,"content":"<t>","special":true}],"normalizer":{"type":"Sequence","normalizers":[
+        {"type":"BertNormalizer"},{"type":"NFKC"},{"type":"Lowercase"},{"type":"Prepend","prepend":" "},
+        {"type":"Replace","pattern":{"Regex":"(?i:C|d)+[^\\p{L}&&[x-z]]"},"content":"b"},
+        {"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAA="}]},
+        "pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Metaspace","replacement":"_"},
+        {"type":"Whitespace"},{"type":"ByteLevel"},{"type":"BertPreTokenizer"}]},
+        "post_processor":{"type":"BertProcessing","sep":["<t>",8],"cls":["<s>",9]},
+        "decoder":{"type":"Sequence","decoders":[{"type":"WordPiece","prefix":"##","cleanup":true},
+        {"type":"ByteFallback"},{"type":"Replace","pattern":{"String":"u"},"content":"v"},
+        {"type":"Fuse"},{"type":"ByteLevel"},{"type":"Strip","content":" ","start":1,"stop":0}]},
+        "model":{"type":"%s",%s}}]=]):format(kind, model))
+      local ids = t:encode("Ab a\u{301}\u{323}<s>cdb\xFF \u{4F60}<t>", "b", { list = true })
+      return ids, t:decode(ids), t:id "<s>", t:token(3)
+    end)
+  end
   family("other optimisers", function(x)
     local out = {}
     for _, name in ipairs { "SGD", "Adam", "RMSprop", "Adagrad", "Lion" } do

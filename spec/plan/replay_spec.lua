@@ -6,12 +6,23 @@ local nn, optim = require "flame.nn", require "flame.optim"
 local budget = flame.internal.budget
 local on_gpu = flame.default_device() ~= "cpu"
 
+--- NaN in freed memory, so that what a run did not write is not the value of the run before it.
+local function scribble()
+  local junk = {}
+  for i, n in ipairs { 5, 60, 96, 300, 1600, 2500, 4096 } do
+    for k = 1, 24 do junk[i * 24 + k - 24] = flame.full({ n }, 0 / 0) end
+  end
+  flame.eval(junk)
+end
+
 --- What f gives with evaluation after each op and with whole plans, each from one seed. On a GPU
 -- the second must have replayed 'least' runs.
 local function both(f, least, bug)
   local before = budget()
   local results = {}
   for k, b in ipairs { 1, before } do
+    scribble()
+    collectgarbage()
     budget(b)
     flame.internal.plant(k == 2 and bug or 0)
     flame.seed(7)

@@ -21,6 +21,13 @@ typedef struct fl_mem {
   struct fl_mem *outer; /* counts the same bytes, and may refuse them; NULL: none */
 } fl_mem;
 
+/* Bytes now, and the most there were. */
+typedef struct fl_level { int64_t now, peak; } fl_level;
+static inline void fl_level_add(fl_level *l, int64_t n) {
+  l->now += n;
+  if (l->now > l->peak) l->peak = l->now;
+}
+
 /* Under ASan: these bytes may not be touched until they are opened again. Blocks are closed behind
 ** the bytes asked for, so that the rounding hides no access past them. gcc says by a macro that
 ** ASan is on, clang by a feature. */

@@ -7,6 +7,7 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int fl_print(char *out, size_t size, const char *fmt, va_list args) {
@@ -18,6 +19,17 @@ int fl_print(char *out, size_t size, const char *fmt, va_list args) {
   uselocale(before);
   freelocale(plain);
   return n;
+}
+
+/* strtod and strtof look for a terminating character, and for the point of the host's locale. */
+int fl_read_number(const char *s, size_t n, int is_f32, double *v) {
+  char copy[128], *end, *point;
+  if (n == 0 || n >= sizeof copy) return 0;
+  memcpy(copy, s, n);
+  copy[n] = 0;
+  if ((point = strchr(copy, '.'))) *point = *nl_langinfo(RADIXCHAR);
+  *v = is_f32 ? strtof(copy, &end) : strtod(copy, &end);
+  return end == copy + n;
 }
 
 void fl_text_init(fl_text *t, fl_mem *m) {

@@ -9,6 +9,10 @@
 int fl_print(char *out, size_t size, const char *fmt, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* The number that the n bytes at s are, as in the C locale; as an f32 rounded once. 0: they are
+** none, or too many. */
+int fl_read_number(const char *s, size_t n, int is_f32, double *v);
+
 typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;
 void fl_text_init(fl_text *t, fl_mem *m);
 void fl_text_add(fl_text *t, const char *s, size_t n);

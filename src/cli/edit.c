@@ -2,6 +2,7 @@
 ** What keys do to the entry. Positions are bytes; the cursor stands before a character with the
 ** marks over it, never inside.
 */
+#include "base/utf8.h"
 #include "cli/edit.h"
 #include <signal.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ static int paste(fl_edit *e) {
   while ((key = fl_terminal_key()) != KEY_PASTED && key != KEY_GONE) {
     const int c = key == '\r' ? '\n' : key;
     if ((c < 32 && c != '\n' && c != '\t') || c == 0x7f || c >= KEY_META) continue;
-    fl_edit_insert(e, bytes, fl_utf8_put(c, bytes));
+    fl_edit_insert(e, bytes, fl_utf8_put(bytes, (uint32_t)c));
   }
   while (e->cursor > 0 && e->text.at[e->cursor - 1] == '\n') erase(e, e->cursor - 1, e->cursor, 0);
   return key;
@@ -155,7 +156,7 @@ static int search_key(fl_edit *e, int key) {
     if (k >= 0) splice(e, &e->query, k, e->query.n - k, "", 0);
     search_from(e, n);
   } else if (key >= 32 && key < KEY_META) {
-    if (splice(e, &e->query, e->query.n, 0, bytes, fl_utf8_put(key, bytes)))
+    if (splice(e, &e->query, e->query.n, 0, bytes, fl_utf8_put(bytes, (uint32_t)key)))
       search_from(e, e->at < n ? e->at + 1 : n);
   } else if (key == KEY_RESIZE || key == KEY_NONE) {
     return key == KEY_NONE;
@@ -243,7 +244,7 @@ static int take_key(fl_edit *e, int key) {
     fl_terminal_write("\33[H\33[2J", 7);
     e->row = 0;
   } else if (key >= 32 && key < KEY_META && key != 0x7f) {
-    fl_edit_insert(e, bytes, fl_utf8_put(key, bytes));
+    fl_edit_insert(e, bytes, fl_utf8_put(bytes, (uint32_t)key));
   } else {
     change_key(e, key);
   }

@@ -3,6 +3,7 @@
 ** waited for; a resize and an interrupt are keys, and a signal that ends the process does so when
 ** the terminal is as it was.
 */
+#include "base/utf8.h"
 #include "cli/edit.h"
 #include <errno.h>
 #include <poll.h>
@@ -149,28 +150,10 @@ int fl_terminal_key(void) {
 
 /* ---- characters ------------------------------------------------------------------------------ */
 int fl_utf8(const char *p, int64_t n, int *length) {
-  static const int least[] = { 0, 0x80, 0x800, 0x10000 };
-  const unsigned char *s = (const unsigned char *)p;
-  const int more = *s >= 0xf8 ? 0 : *s >= 0xf0 ? 3 : *s >= 0xe0 ? 2 : *s >= 0xc0 ? 1 : 0;
-  int c = more ? *s & (0x3f >> more) : *s;
+  *length = fl_utf8_length(p, p + n);
+  if (*length > 0) return (int)fl_utf8_get(p, length);
   *length = 1;
-  if (*s < 0x80) return c;
-  if (!more || more >= n) return 0xfffd;
-  for (int i = 1; i <= more; i++) {
-    if ((s[i] & 0xc0) != 0x80) return 0xfffd;
-    c = c << 6 | (s[i] & 0x3f);
-  }
-  if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return 0xfffd;
-  *length = more + 1;
-  return c;
-}
-
-int fl_utf8_put(int c, char out[4]) {
-  const int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  static const int head[] = { 0, 0xc0, 0xe0, 0xf0 };
-  for (int i = more; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
-  out[0] = (char)(head[more] | c);
-  return more + 1;
+  return 0xfffd;
 }
 
 typedef struct range { int first, last; } range;

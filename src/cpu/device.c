@@ -29,22 +29,34 @@ static fl_cpu *cpu_of(const fl_device *d) { return d->state; }
 /* ---- memory --------------------- */
 
 static void *cpu_alloc(fl_device *d, int64_t bytes) {
-  return fl_blocks_alloc(cpu_of(d)->blocks, bytes);
+  fl_cpu *s = cpu_of(d);
+  void *p = fl_blocks_alloc(s->blocks, bytes);
+  if (p) fl_cpu_count(s, bytes);
+  return p;
 }
 
 static void cpu_free(fl_device *d, void *p, int64_t bytes) {
-  fl_blocks_free(cpu_of(d)->blocks, p, bytes);
+  fl_cpu *s = cpu_of(d);
+  fl_blocks_free(s->blocks, p, bytes);
+  if (p) fl_cpu_count(s, -bytes);
 }
 
 static void cpu_trim(fl_device *d) {
   fl_blocks_trim(cpu_of(d)->blocks);
   fl_fft_close(cpu_of(d), &d->ctx->mem);
+  fl_cpu_count(cpu_of(d), 0);
 }
 
-static void cpu_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
+static void cpu_memory(fl_device *d, fl_usage *u) {
+  const fl_cpu *s = cpu_of(d);
   const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  *free_bytes = pages > 0 && size > 0 ? (int64_t)pages * size : 0;
-  *reserved = fl_blocks_kept(cpu_of(d)->blocks) + d->ctx->live_bytes[d->index];
+  *u = (fl_usage){ pages > 0 && size > 0 ? (int64_t)pages * size : 0, s->used, s->reserved };
+}
+
+static void cpu_reset_peak(fl_device *d) {
+  fl_cpu *s = cpu_of(d);
+  s->used.peak = s->used.now;
+  s->reserved.peak = s->reserved.now;
 }
 
 static flame_status cpu_transfer(fl_device *d, void *dst, const void *src, int64_t bytes) {
@@ -261,7 +273,8 @@ static void cpu_close(fl_device *d) {
 }
 
 static const fl_device_table cpu_table = {
-  .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .trim = cpu_trim, .memory = cpu_memory,
+  .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .trim = cpu_trim,
+  .memory = cpu_memory, .reset_peak = cpu_reset_peak,
   .upload = cpu_transfer, .download = cpu_transfer, .copy = cpu_transfer,
   .prepare = cpu_prepare, .ready = fl_cpu_ready, .run = cpu_run, .sync = cpu_sync,
   .close = cpu_close,

@@ -5,6 +5,7 @@
 */
 #include "cuda/cuda.h"
 #include "cuda/call/call.h"
+#include "cuda/driver/explain.h"
 #include "cuda/library/blas.h"
 #include "cuda/library/cudnn.h"
 #include "cuda/library/cufft.h"
@@ -45,14 +46,19 @@ static void cuda_trim(fl_device *d) {
   fl_cuda_leave(s);
 }
 
-static void cuda_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
+static void cuda_memory(fl_device *d, fl_usage *u) {
   fl_cuda *s = d->state;
   size_t left = 0, total = 0;
-  *free_bytes = 0;
-  *reserved = s->pool.reserved;
+  *u = (fl_usage){ 0, s->pool.used, s->pool.reserved };
   if (s->dead || s->pid != getpid() || s->cu->CtxPush(s->context) != FL_CU_OK) return;
-  if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) *free_bytes = (int64_t)left;
+  if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) u->free = (int64_t)left;
   fl_cuda_leave(s);
+}
+
+static void cuda_reset_peak(fl_device *d) {
+  fl_cuda *s = d->state;
+  s->pool.used.peak = s->pool.used.now;
+  s->pool.reserved.peak = s->pool.reserved.now;
 }
 
 /* ---- copies and waiting, for the table ---- */
@@ -189,6 +195,9 @@ static flame_status find_device(fl_cuda *s) {
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "no device cuda:%d, this machine has %d",
                    s->ordinal, n);
   CHECK(s->cu->DriverGetVersion(&s->driver_version), "cuDriverGetVersion");
+  char why[300];
+  if (!fl_cuda_fits_driver(s->driver_version, why, sizeof why))
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "%s", why);
   CHECK(s->cu->DeviceGet(&s->device, s->ordinal), "cuDeviceGet");
   CHECK(s->cu->DeviceGetName(s->name, (int)sizeof s->name, s->device), "cuDeviceGetName");
   CHECK(s->cu->DeviceGetAttribute(&major, FL_CU_MAJOR, s->device),
@@ -246,7 +255,6 @@ flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
   s->cu = cu;
   s->ordinal = ordinal;
   s->pid = getpid();
-  s->sync_each = fl_env_int(FL_ENV_DEBUG_CUDA) || fl_env_lists(FL_ENV_FLAME_CHECK, "sync");
   fl_disk_open(&s->disk, s->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
   flame_status e = find_device(s);
   if (e == FLAME_OK) e = fl_cuda_enter(s);
@@ -281,14 +289,15 @@ int fl_cuda_count(char *reason, size_t size) {
     call = "cuDeviceGetCount";
     r = cu->DeviceGetCount(&n);
   }
-  if (r != FL_CU_OK)
-    snprintf(reason, size, "%s: %s (%s)", call, fl_cuda_error_name(cu, r),
-             fl_cuda_error_text(cu, r));
-  else if (n == 0) snprintf(reason, size, "the NVIDIA driver sees no device");
+  int version = 0;
+  if (r != FL_CU_OK) fl_cuda_explain(cu, r, call, reason, size);
+  else if (n == 0) fl_cuda_explain_none(reason, size);
+  else if (cu->DriverGetVersion(&version) == FL_CU_OK &&
+           !fl_cuda_fits_driver(version, reason, size)) return 0;
   return r == FL_CU_OK ? n : 0;
 }
 
 static const fl_device_table cuda_table = {
-  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_upload, cuda_download, cuda_copy,
-  fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
+  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_reset_peak, cuda_upload,
+  cuda_download, cuda_copy, fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
 };

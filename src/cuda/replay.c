@@ -56,7 +56,7 @@ struct fl_replay {                /* hangs on a plan */
   uint8_t *plain;                 /* of each step: it cannot be captured */
   int32_t nstep, turn, made;
   struct { int32_t *at; int64_t n, cap; } frozen;      /* inputs, and results from ~0 down */
-  int64_t clock;
+  int64_t clock, counted;         /* bytes that p->total_bytes has of this */
   uint64_t seen[SEEN];            /* bindings of the last runs, and how often each came */
   uint8_t times[SEEN];
   fl_recording *recording[RECORDINGS];
@@ -126,6 +126,29 @@ void fl_replay_let_go(fl_cuda *s, int driver) {
   s->replays = NULL;
 }
 
+/* ---- host memory ---- */
+
+static size_t bytes_of(const fl_recording *w) {
+  size_t bytes = sizeof *w + (size_t)(w->nfrozen + 1) * sizeof *w->frozen +
+                 (size_t)(w->nbound + 1) * sizeof *w->bound +
+                 (size_t)(w->nscalar + 1) * sizeof *w->scalar +
+                 (size_t)w->spans.cap * sizeof *w->spans.at +
+                 (size_t)w->nodes.cap * sizeof *w->nodes.at +
+                 (size_t)w->tables.cap * sizeof *w->tables.at;
+  for (int64_t i = 0; i < w->nodes.n; i++) bytes += (size_t)w->nodes.at[i].words * 8;
+  for (int64_t i = 0; i < w->tables.n; i++)
+    bytes += (size_t)w->tables.at[i].group->n * (size_t)w->tables.at[i].group->words * 8;
+  return bytes;
+}
+
+static void count_bytes(fl_plan *p) {
+  fl_replay *r = p->replay;
+  size_t bytes = sizeof *r + (size_t)r->nstep + 1 + (size_t)r->frozen.cap * sizeof *r->frozen.at;
+  for (int i = 0; i < RECORDINGS; i++) if (r->recording[i]) bytes += bytes_of(r->recording[i]);
+  p->total_bytes += (int64_t)bytes - r->counted;
+  r->counted = (int64_t)bytes;
+}
+
 /* ---- what a plan's recordings have in common ---- */
 
 static int freeze(fl_replay *r, const fl_place *p) {
@@ -162,6 +185,7 @@ flame_status fl_replay_open(fl_cuda *s, fl_plan *p) {
   }
   int fine = r && r->plain;
   for (int32_t i = 0; fine && i < p->nstep; i++) fine = freeze_step(r, &p->step[i]);
+  if (fine) count_bytes(p);
   return fine ? FLAME_OK
               : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to prepare a plan");
 }
@@ -378,7 +402,7 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
   fl_replay *r = p->replay;
   const int how = fl_env_int(FL_ENV_FLAME_REPLAY);
   *w = NULL;
-  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->sync_each ||
+  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
       s->ctx->kernel_checks) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);
@@ -397,7 +421,7 @@ static int has_graph(const fl_recording *w) {
   return 0;
 }
 
-void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole) {
+void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
   fl_replay *r = p->replay;
   if (!w || !w->making) {
     if (w && whole && has_graph(w)) s->ctx->stats.replays++;
@@ -405,10 +429,12 @@ void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole) {
   }
   w->making = 0;
   w->b = NULL;
-  if (whole) return;
-  for (int i = 0; i < RECORDINGS; i++)
-    if (r->recording[i] == w) r->recording[i] = NULL;
-  free_recording(r->mem, w, 1);
+  if (!whole) {
+    for (int i = 0; i < RECORDINGS; i++)
+      if (r->recording[i] == w) r->recording[i] = NULL;
+    free_recording(r->mem, w, 1);
+  }
+  count_bytes(p);
 }
 
 /* ---- spans ---- */

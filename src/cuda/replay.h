@@ -21,7 +21,8 @@
 
 typedef struct fl_recording fl_recording;
 
-/* What hangs on a plan, made when it is prepared. */
+/* What hangs on a plan, made when it is prepared. Its host memory, and later that of recordings, is
+** part of p->total_bytes. */
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 /* Closing. driver: graphs are given back; else only host memory is. */
@@ -35,5 +36,5 @@ flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32
                             int32_t *to, int *ran);
 /* After the run; whole: all spans were queued. Else a recording that was
 ** being filled is dropped. */
-void fl_replay_end(fl_cuda *s, const fl_plan *p, fl_recording *w, int whole);
+void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole);
 #endif

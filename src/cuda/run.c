@@ -144,12 +144,16 @@ flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
   if (p->prepared) return FLAME_OK;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
+  const int64_t before = p->total_bytes;
   e = fl_prepared_make(s, p);
   if (e == FLAME_OK) e = fl_replay_open(s, p);
   fl_cuda_leave(s);
   p->unprepare = unprepare;
   p->prepared = e == FLAME_OK;
-  if (e != FLAME_OK) unprepare(p);
+  if (e != FLAME_OK) {
+    unprepare(p);
+    p->total_bytes = before;
+  }
   return e;
 }
 

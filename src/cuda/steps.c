@@ -25,7 +25,7 @@ static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t 
   const flame_status e = fl_cuda_check(
     s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params,
                            NULL), "cuLaunchKernel");
-  if (e != FLAME_OK || !s->sync_each) return e;
+  if (e != FLAME_OK || !s->ctx->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream),
                        "the kernel just launched");
 }

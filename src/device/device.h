@@ -40,6 +40,10 @@ typedef struct fl_device {
   fl_trace *trace;              /* NULL: no profile is on */
 } fl_device;
 
+/* Of a device, in bytes. used: by tensors, intermediate values and scratch, as they lie in memory;
+** reserved: taken from the driver or the system, and kept blocks too. Peaks: since reset_peak. */
+typedef struct fl_usage { int64_t free; fl_level used, reserved; } fl_usage;
+
 typedef struct fl_device_table {
   const char *name;                                             /* "cpu", "cuda" */
   /* Device memory; NULL when there is none (the error is left to the caller, who collects,
@@ -47,7 +51,8 @@ typedef struct fl_device_table {
   void *(*alloc)(fl_device *d, int64_t bytes);
   void (*free)(fl_device *d, void *p, int64_t bytes);
   void (*trim)(fl_device *d);                                   /* give cached memory back */
-  void (*memory)(fl_device *d, int64_t *free_bytes, int64_t *reserved);
+  void (*memory)(fl_device *d, fl_usage *u);
+  void (*reset_peak)(fl_device *d);                             /* both peaks start again */
   flame_status (*upload)(fl_device *d, void *dst, const void *src, int64_t bytes);
   flame_status (*download)(fl_device *d, void *dst, const void *src, int64_t bytes);   /* waits */
   /* on the device, queued */

@@ -23,6 +23,7 @@
 */
 #include "base/num.h"
 #include "engine/evaluate.h"
+#include "engine/memory.h"
 #include <time.h>
 
 enum {

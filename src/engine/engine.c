@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "base/env.h"
 #include "engine/evaluate.h"
+#include "engine/memory.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stddef.h>
@@ -45,9 +46,9 @@ int fl_device_index(flame_context *c, const char *name) {
 
 /* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
 static void note_room(fl_engine *e, fl_device *d) {
-  int64_t left = 0, reserved = 0;
-  d->table->memory(d, &left, &reserved);
-  if (left / 128 > e->roomy) e->roomy = left / 128;
+  fl_usage u;
+  d->table->memory(d, &u);
+  if (u.free / 128 > e->roomy) e->roomy = u.free / 128;
 }
 
 fl_device *fl_engine_device(flame_context *c, int index) {
@@ -66,29 +67,17 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int64_t fl_engine_live_bytes(const flame_context *c) {
-  int64_t b = 0;
-  for (int i = 0; i < FL_MAX_DEVICES; i++) b += c->live_bytes[i];
-  return b;
-}
-
 static void *device_alloc(flame_context *c, int device, int64_t bytes) {
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
   void *p = d->table->alloc(d, bytes);
-  if (p || c->dead) return p;
+  if (p || fl_is_lost(c, device)) return p;
   fl_engine_collect(c);
   fl_engine_drop_arena(c, device);
   d->table->trim(d);
   p = d->table->alloc(d, bytes);
-  if (p) return p;
-  int64_t unused = 0, reserved = 0;
-  char name[16];
-  fl_device_name(device, name);
-  d->table->memory(d, &unused, &reserved);
-  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "%s: asked for %lld bytes, %lld free, %lld live in tensors",
-          name, (long long)bytes, (long long)unused, (long long)c->live_bytes[device]);
-  return NULL;
+  if (!p) fl_engine_no_memory(c, device, bytes, "its value");
+  return p;
 }
 
 static void device_free(flame_context *c, int device, void *p, int64_t bytes) {
@@ -144,6 +133,7 @@ static const fl_upcalls calls = {
   .collect = fl_engine_collect,
   .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download, .host = host,
+  .no_memory = fl_engine_no_memory,
 };
 
 static void gone(flame_context *c) { free(c); }
@@ -156,12 +146,24 @@ static flame_status check_environment(flame_context *c) {
   return FLAME_OK;
 }
 
+static unsigned checks_of_environment(const flame_context *c) {
+  static const struct { const char *word; unsigned check; } known[] = {
+    { "bounds", FL_LANE_BOUNDS }, { "race", FL_LANE_RACE }, { "uninit", FL_LANE_UNINIT } };
+  unsigned checks = 0;
+  for (int i = 0; i < 3; i++)
+    if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, known[i].word)) checks |= known[i].check;
+  return checks;
+}
+
+void fl_engine_debug_cuda(flame_context *c, int on) {
+  const int limited = c->limits.any || c->limits.deny;
+  c->sync_each = on != 0;
+  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on || limited ? FL_LANE_BOUNDS : 0));
+}
+
 static void configure_checks(flame_context *c) {
-  if (c->sim || c->limits.any || c->limits.deny || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") ||
-      fl_env_int(FL_ENV_DEBUG_CUDA))
-    c->kernel_checks |= FL_LANE_BOUNDS;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
+  fl_engine_debug_cuda(c, fl_env_int(FL_ENV_DEBUG_CUDA) ||
+                          fl_env_lists(FL_ENV_FLAME_CHECK, "sync"));
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
 }
 
@@ -194,11 +196,11 @@ static flame_status read_options(flame_context *c, const flame_options *from, fl
                  (unsigned)o->allow);
 }
 
-/* What was to be limited and can not be must not be used without: the context is as good as
+/* What was to be limited and can not be must not be used without: its devices are as good as
 ** lost. */
 static flame_status refuse(flame_context *c) {
-  c->dead = 1;
-  c->lost = c->err;
+  c->dead = (UINT32_C(1) << FL_MAX_DEVICES) - 1;
+  for (int d = 0; d < FL_MAX_DEVICES; d++) c->lost[d] = c->err;
   return c->err.code;
 }
 

@@ -23,6 +23,7 @@ typedef struct fl_engine {
   uint8_t open[FL_MAX_DEVICES];
   void *arena[FL_MAX_DEVICES];
   int64_t arena_bytes[FL_MAX_DEVICES];
+  const fl_node *making;                          /* what memory is reserved for; NULL: not known */
   fl_program spare;                               /* empty: the last evaluation's memory */
   int threads;
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of kernel structures that have a text */
@@ -37,6 +38,9 @@ typedef struct fl_engine {
                                                   ** largest GPU in use */
 } fl_engine;
 
+/* The debug switch of CUDA: launches are waited for, and user kernels' indices checked. FLAME_CHECK
+** keeps its own checks when it is off. */
+void fl_engine_debug_cuda(flame_context *c, int on);
 /* opens at first use; NULL: error kept */
 fl_device *fl_engine_device(flame_context *c, int index);
 /* flame_open, with memory that 'outer' counts as well; NULL: none does. */

@@ -126,6 +126,16 @@ static int count_uses(flame_context *c, const run *r, int32_t **inner) {
   return *inner != NULL;
 }
 
+/* Memory of n's value: if there is none, the error names n. */
+static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int64_t bytes) {
+  fl_engine *e = c->engine;
+  e->making = n;
+  fl_buffer *b = fl_buffer_new(c, device, bytes);
+  e->making = NULL;
+  if (b) b->site = n->site;
+  return b;
+}
+
 /* Old values that somebody still holds get memory of their own: the writer keeps its address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
@@ -138,7 +148,7 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
     for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext)
       keep = survives(r, x, whole, inner);
     if (!keep) continue;
-    r->saved[h] = fl_buffer_new(c, p->device, p->homes.at[h]->bytes);
+    r->saved[h] = new_buffer(c, p->homes.at[h]->nodes, p->device, p->homes.at[h]->bytes);
     if (!r->saved[h]) e = c->err.code;
   }
   fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
@@ -151,7 +161,7 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
   if (!lay_out(c, r)) return no_host(c);
   for (int32_t i = 0; i < plan->nout; i++) {
     if (plan->out[i].home >= 0) { r->out[i] = p->homes.at[plan->out[i].home]->ptr; continue; }
-    r->made[i] = fl_buffer_new(c, p->device, plan->out[i].bytes);
+    r->made[i] = new_buffer(c, p->nodes.at[plan->out[i].node], p->device, plan->out[i].bytes);
     if (!r->made[i]) return c->err.code;
     r->out[i] = r->made[i]->ptr;
   }
@@ -159,10 +169,13 @@ static flame_status reserve(flame_context *c, run *r, int whole) {
     const fl_node *x = p->ext.at[i];
     r->ext[i] = (char *)x->buffer->ptr + x->offset * fl_dtype_size(x->dtype);
   }
-  if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes))
-    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate",
-                   "%lld bytes for intermediate values, %lld live in tensors",
-                   (long long)plan->arena_bytes, (long long)c->live_bytes[p->device]);
+  if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes)) {
+    fl_engine *g = c->engine;
+    g->making = plan->widest >= 0 ? p->nodes.at[plan->widest] : NULL;
+    fl_out_of_memory(c, p->device, plan->arena_bytes, "intermediate values, its own the largest");
+    g->making = NULL;
+    return c->err.code;
+  }
   return reserve_snapshots(c, r, whole);
 }
 
@@ -380,13 +393,14 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
       const int64_t before = r.plan->total_bytes;
       s = d->table->prepare(d, r.plan);
       r.plan->prepared = s == FLAME_OK;
-      fl_plans_prepared(&((fl_engine *)c->engine)->plans, r.plan, before);
+      fl_plans_resized(&((fl_engine *)c->engine)->plans, r.plan, before);
     }
     if (s == FLAME_OK) {
       const double start = debug >= 2 ? fl_trace_now() : 0;
       *effects = 1;
-      const int64_t nodes = r.program.nodes.n;
+      const int64_t nodes = r.program.nodes.n, before = r.plan->total_bytes;
       s = execute(c, &r, d, roots == NULL);
+      fl_plans_resized(&((fl_engine *)c->engine)->plans, r.plan, before);
       if (debug >= 2) fl_debug_run(c, nodes, r.plan, fl_trace_now() - start);
     }
   }
@@ -417,8 +431,20 @@ static int pending_on(const flame_context *c, int device) {
   return 0;
 }
 
-static flame_status check_alive(flame_context *c) {
-  return c->dead ? (c->err.code ? c->err.code : FLAME_DEVICE_LOST) : FLAME_OK;
+static flame_status check_alive(flame_context *c, int device) {
+  if (!fl_is_lost(c, device)) return FLAME_OK;
+  if (c->err.code == FLAME_OK) c->err = c->lost[device];
+  return FLAME_DEVICE_LOST;
+}
+
+/* What was still to be computed on a lost device. */
+static void fail_lost(flame_context *c, int device) {
+  char why[600];
+  fl_error_text(&c->lost[device], why, sizeof why);
+  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+    fl_node *n = c->win.nodes.at[i];
+    if (n && n->state == FL_PENDING && n->device == device) fl_node_fail(n, why, 0);
+  }
 }
 
 /* After a failed check the values that do not rest on it are still to be run. Each failure is
@@ -442,11 +468,12 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
 }
 
 flame_status fl_evaluate_all(flame_context *c) {
-  flame_status s = check_alive(c);
-  if (s != FLAME_OK || c->win.live == 0) return s;
+  flame_status s = FLAME_OK;
+  if (c->win.live == 0) return s;
   fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
+    if (fl_is_lost(c, d)) fail_lost(c, d);
     if (!pending_on(c, d)) continue;
     const flame_status e = run_window(c, d, &effects);
     if (s == FLAME_OK) s = e;
@@ -472,7 +499,7 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
 
 flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (n->state != FL_PENDING) return state_of(c, n);
-  flame_status s = check_alive(c);
+  flame_status s = check_alive(c, n->device);
   if (s != FLAME_OK) return s;
   fl_node_hold(n);
   const fl_error before = c->err;
@@ -481,14 +508,15 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (n->state != FL_PENDING) s = FLAME_OK;
   else if (c->cut) s = run_with_retry(c, n->device, &n, 1, &effects);
   else s = run_window(c, n->device, &effects);
-  if (s != FLAME_OK && !effects && n->state == FL_PENDING && s != FLAME_INTERRUPTED && !c->dead) {
+  const int stopped = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device);
+  if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
     c->err = before;                       /* the rest may be impossible: this alone, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s != FLAME_OK && n->state == FL_STORED && s == FLAME_BAD_VALUE) {
     c->err = before;                       /* another value's fault: told when that is read */
   }
   fl_window_compact(c);
-  s = s == FLAME_INTERRUPTED || c->dead ? s : state_of(c, n);
+  s = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device) ? s : state_of(c, n);
   fl_node_drop(n);
   return s;
 }

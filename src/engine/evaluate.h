@@ -10,7 +10,6 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
 ** is due before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
-int64_t fl_engine_live_bytes(const flame_context *c);
 /* at least so large; NULL: none left */
 void *fl_engine_arena(flame_context *c, int device, int64_t bytes);
 void fl_engine_drop_arena(flame_context *c, int device);

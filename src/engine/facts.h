@@ -4,7 +4,15 @@
 #include "engine/engine.h"
 
 /* Calls say for each fact. name: "driver", "nvrtc", …; ok: found; text: version, or what is wrong
-** and what to do. deep: also opens libraries that are large (cuDNN, NCCL) and tries the cache. */
+** and what to do; a name may come twice, as "cuda:0" with a card and with what is wrong with it.
+** deep: also opens libraries that a machine without a GPU does not need, and tries the cache. */
 void fl_facts(flame_context *c, int deep,
               void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
+
+typedef struct fl_teller {
+  void (*say)(void *arg, const char *name, int ok, const char *text);
+  void *arg;
+} fl_teller;
+void fl_tell(const fl_teller *t, const char *name, int ok, const char *text);   /* without FL_DO */
+void fl_facts_cuda(const fl_teller *t, int deep);
 #endif

@@ -3,6 +3,7 @@
 ** strings, lone surrogates and leading zeros are mistakes.
 */
 #include "io/json.h"
+#include "base/utf8.h"
 #include <string.h>
 
 void fl_json_init(fl_json *j, char *text, size_t n) {
@@ -22,15 +23,14 @@ static void space(fl_json *j) {
     j->at++;
 }
 
-/* The next character that is not space, 0 at the end. */
-static char peek(fl_json *j) {
+char fl_json_peek(fl_json *j) {
   space(j);
   return j->at < j->end ? *j->at : 0;
 }
 
 static int expect(fl_json *j, char what, const char *wrong) {
   if (j->wrong) return 0;
-  if (peek(j) != what || j->at >= j->end) return fl_json_fail(j, wrong);
+  if (fl_json_peek(j) != what || j->at >= j->end) return fl_json_fail(j, wrong);
   j->at++;
   return 1;
 }
@@ -42,7 +42,7 @@ int fl_json_open(fl_json *j, char bracket) {
 
 int fl_json_more(fl_json *j, char bracket, int *first) {
   if (j->wrong) return 0;
-  const char next = peek(j);
+  const char next = fl_json_peek(j);
   if (next == (bracket == '{' ? '}' : ']')) {
     j->at++;
     return 0;
@@ -68,25 +68,6 @@ static int hex4(fl_json *j, uint32_t *v) {
     j->at++;
   }
   return 1;
-}
-
-static char *put_utf8(char *out, uint32_t v) {
-  if (v < 0x80) {
-    *out++ = (char)v;
-  } else if (v < 0x800) {
-    *out++ = (char)(0xC0 | v >> 6);
-    *out++ = (char)(0x80 | (v & 63));
-  } else if (v < 0x10000) {
-    *out++ = (char)(0xE0 | v >> 12);
-    *out++ = (char)(0x80 | (v >> 6 & 63));
-    *out++ = (char)(0x80 | (v & 63));
-  } else {
-    *out++ = (char)(0xF0 | v >> 18);
-    *out++ = (char)(0x80 | (v >> 12 & 63));
-    *out++ = (char)(0x80 | (v >> 6 & 63));
-    *out++ = (char)(0x80 | (v & 63));
-  }
-  return out;
 }
 
 /* After "\u": one code point, of two escapes when it is a surrogate pair. */
@@ -115,19 +96,8 @@ static int escape(fl_json *j, char **out) {
   uint32_t v = 0;
   if (e != 'u') return fl_json_fail(j, "no such escape");
   if (!code_point(j, &v)) return 0;
-  *out = put_utf8(*out, v);
+  *out += fl_utf8_put(*out, v);
   return 1;
-}
-
-/* Length of the UTF-8 sequence at p, 0 when it is not one. */
-static int utf8_length(const unsigned char *p, const unsigned char *end) {
-  const int n = p[0] < 0x80 ? 1 : p[0] >= 0xC2 && p[0] < 0xE0 ? 2 : p[0] >= 0xE0 && p[0] < 0xF0 ? 3
-                : p[0] >= 0xF0 && p[0] < 0xF5 ? 4 : 0;
-  if (n == 0 || end - p < n) return 0;
-  for (int i = 1; i < n; i++) if ((p[i] & 0xC0) != 0x80) return 0;
-  if (n == 3 && ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0))) return 0;
-  if (n == 4 && ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90))) return 0;
-  return n;
 }
 
 int fl_json_string(fl_json *j, fl_span *s) {
@@ -147,8 +117,8 @@ int fl_json_string(fl_json *j, fl_span *s) {
       if (!escape(j, &out)) return 0;
       continue;
     }
-    const int n = utf8_length((const unsigned char *)j->at, (const unsigned char *)j->end);
-    if (n == 0) return fl_json_fail(j, "a string that is not UTF-8");
+    const int n = fl_utf8_length(j->at, j->end);
+    if (n < 0) return fl_json_fail(j, "a string that is not UTF-8");
     memmove(out, j->at, (size_t)n);
     out += n;
     j->at += n;
@@ -218,7 +188,7 @@ static int skip_word(fl_json *j) {
 static int skip(fl_json *j, int depth) {
   fl_span s;
   if (j->wrong) return 0;
-  const char next = peek(j);
+  const char next = fl_json_peek(j);
   if (next == '"') return fl_json_string(j, &s);
   if (next == '-' || (next >= '0' && next <= '9')) return skip_number(j);
   if (next != '{' && next != '[') return skip_word(j);

@@ -21,6 +21,7 @@ int fl_json_more(fl_json *j, char bracket, int *first);
 int fl_json_key(fl_json *j, fl_span *key);           /* a string and its colon */
 int fl_json_string(fl_json *j, fl_span *s);
 int fl_json_integer(fl_json *j, int64_t *v);         /* 0 … 2^63 - 1, digits only */
+char fl_json_peek(fl_json *j);                       /* the next that is not space; 0 at the end */
 int fl_json_skip(fl_json *j);                        /* any value, at most FL_IO_MAX_DEPTH deep */
 int fl_json_end(fl_json *j);                         /* only space may follow */
 int fl_json_fail(fl_json *j, const char *what);

@@ -369,7 +369,9 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
 
 int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   fl_text t;
-  if (k->checked || k->binary || !k->f->has_body) return 1;
+  if ((k->checked && k->checked_for == checks) || k->binary || !k->f->has_body) return 1;
+  fl_kfunction_release(k->checked);
+  k->checked_for = checks;
   fl_text_init(&t, k->mem);
   fl_ktext_checked(&t, k->f, checks);
   const char *s = fl_text_str(&t);

@@ -41,9 +41,11 @@ typedef struct fl_kfunction {
   fl_lane_code *lanes;   /* NULL: not compiled yet */
   struct fl_kfunction *checked;  /* the same with its checks compiled in, for CUDA;
                                  ** NULL: not made */
+  unsigned checked_for;  /* FL_LANE_*: which */
   uint8_t guarded;       /* it is that: its text wants the prelude and kernels/check.cu before it */
   fl_kcover *cover;      /* which outputs launches write whole; NULL: none */
-  uint32_t ready;        /* bit d: device d has compiled it */
+  uint32_t ready;        /* bit d: device d has compiled it … */
+  unsigned ready_for;    /* … with these FL_LANE_* checks */
   uint8_t sums;          /* exact sums (kernel/text/text.h): two parameters more, two launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* 1 + number of the sum that a parameter is, or 0 */
   int32_t registers, spilled;   /* as the last device reported; -1: unknown */

@@ -4,6 +4,7 @@
 #include "lua/binding.h"
 #include "base/env.h"
 #include "engine/facts.h"
+#include "engine/memory.h"
 #include "engine/profile.h"
 #include <stdio.h>
 #include <time.h>
@@ -17,12 +18,6 @@ static flame_context *context(lua_State *L) {
 static void set_int(lua_State *L, const char *name, int64_t v) {
   lua_pushinteger(L, v);
   lua_setfield(L, -2, name);
-}
-
-static int64_t live_bytes(const flame_context *c) {
-  int64_t sum = 0;
-  for (int i = 0; i < FL_MAX_DEVICES; i++) sum += c->live_bytes[i];
-  return sum;
 }
 
 static int x_stats(lua_State *L) {
@@ -47,34 +42,7 @@ static int x_stats(lua_State *L) {
   set_int(L, "syncs", s->syncs);
   set_int(L, "live_tensors", c->tensors.live);
   set_int(L, "live_nodes", c->nodes.live);
-  set_int(L, "live_bytes", live_bytes(c));
-  return 1;
-}
-
-/* flame.memory([device]): of the default device; ("reset_peak") starts the peak again. */
-static int x_memory(lua_State *L) {
-  flame_context *c = context(L);
-  int d = c->default_device;
-  fl_args(L);
-  if (!lua_isnil(L, 1) && strcmp(lua_tostring(L, 1), "reset_peak") == 0) {
-    memcpy(c->peak_bytes, c->live_bytes, sizeof c->peak_bytes);
-    c->mem.peak_bytes = c->mem.live_bytes;
-    return 0;
-  }
-  if (!lua_isnil(L, 1)) d = fl_arg_device(L, 1, "memory");
-  fl_engine *e = (fl_engine *)c->engine;
-  int64_t unused = 0, reserved = c->live_bytes[d];
-  if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d],
-      &unused, &reserved);
-  lua_createtable(L, 0, 8);
-  set_int(L, "allocated", c->live_bytes[d]);
-  set_int(L, "reserved", reserved);
-  set_int(L, "peak", c->peak_bytes[d]);
-  set_int(L, "free", unused);
-  set_int(L, "live_tensors", c->tensors.live);
-  set_int(L, "host", c->mem.live_bytes);
-  set_int(L, "host_peak", c->mem.peak_bytes);
-  set_int(L, "plans", e->plans.bytes);
+  set_int(L, "live_bytes", fl_engine_live_bytes(c));
   return 1;
 }
 
@@ -154,14 +122,6 @@ static int x_synchronize(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-static int x_empty_cache(lua_State *L) {
-  flame_context *c = context(L);
-  fl_engine *g = (fl_engine *)c->engine;
-  fl_args(L);
-  for (int i = 0; i < FL_MAX_DEVICES; i++) if (g->open[i]) g->device[i].table->trim(&g->device[i]);
-  return 0;
-}
-
 static int x_seed(lua_State *L) {
   flame_context *c = context(L);
   fl_args(L);
@@ -232,15 +192,23 @@ static int x_deterministic(lua_State *L) {
   return 1;
 }
 
-/* flame.debug(level | true | false) -> the level before. */
+/* flame.debug(level) -> the level before; (true | false): the switch of CUDA, as it was before. */
 static int x_debug(lua_State *L) {
-  fl_engine *e = (fl_engine *)context(L)->engine;
+  flame_context *c = context(L);
+  fl_engine *e = (fl_engine *)c->engine;
   fl_args(L);
-  const int before = e->debug;
   if (self_of(L)->bounded && !lua_isnil(L, 1))
     return fl_lua_fail(L, "debug", "a state with limits writes nothing to the standard error");
-  if (lua_isboolean(L, 1)) e->debug = lua_toboolean(L, 1) ? 1 : 0;
-  else if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
+  if (lua_isboolean(L, 1)) {
+    const int before = c->sync_each, on = lua_toboolean(L, 1);
+    fl_engine_debug_cuda(c, on);
+    lua_settop(L, 0);
+    if (on && !before) fl_core_call(L, self_of(L), "debug_block");
+    lua_pushboolean(L, before);
+    return 1;
+  }
+  const int before = e->debug;
+  if (!lua_isnil(L, 1)) e->debug = (int)lua_tointeger(L, 1);
   lua_pushinteger(L, before);
   return 1;
 }
@@ -504,9 +472,6 @@ const fl_lua_reg fl_reg_inspect[] = {
   { ".stats(what?: \"reset\") -> table\n"
     "--- counters of the session; \"reset\" zeroes them",
     x_stats, 0 },
-  { ".memory(device?: \"reset_peak\"|device) -> table\n"
-    "--- allocated, reserved, peak, live tensors; \"reset_peak\" starts the peak again",
-    x_memory, 0 },
   { ".info() -> str\n"
     "--- versions, devices, memory",
     x_info, 0 },
@@ -516,9 +481,6 @@ const fl_lua_reg fl_reg_inspect[] = {
   { ".synchronize(device?: device)\n"
     "--- computes all and waits for the devices",
     x_synchronize, 0 },
-  { ".empty_cache()\n"
-    "--- gives cached memory back",
-    x_empty_cache, 0 },
   { ".seed(seed: int)\n"
     "--- starts the generator anew",
     x_seed, 0 },
@@ -536,8 +498,9 @@ const fl_lua_reg fl_reg_inspect[] = {
     "kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's "
     "gradient in shared memory always do: k:report() names them",
     x_deterministic, 0 },
-  { ".debug(level?: int|bool) -> int\n"
-    "--- prints plans and kernels as they are made; gives the level before",
+  { ".debug(level?: int|bool) -> int|bool\n"
+    "--- a level prints plans and kernels as they are made, as FLAME_DEBUG; true: the debug switch "
+    "of CUDA, as DEBUG_CUDA=1, false: off. Gives what was set before",
     x_debug, 0 },
   { ".last_error() -> table\n"
     "--- {code =, op =, message =, hint =} of the last error",

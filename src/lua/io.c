@@ -326,6 +326,22 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
+/* (path, op, text): writes a file as a whole; where that fails the old one stays. */
+static int io_write(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *op = luaL_checkstring(L, 2), *path = arg_path(L, 1, op);
+  size_t n;
+  const char *text = luaL_checklstring(L, 3, &n);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  fl_writer o;
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = fl_writer_open(&o, b->c, op, path);
+  if (e == FLAME_OK) e = fl_writer_write(&o, text, n);
+  if (e == FLAME_OK) e = fl_writer_commit(&o);
+  fl_writer_close(&o);
+  return fl_lua_leave_status(L, b, m, e);
+}
+
 /* (path, op) -> the open file, its bytes: for io_read_at. It is closed by the collector. */
 static int io_open_at(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -475,7 +491,8 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
   { "io_png_bytes", io_png_bytes, 0 },
   { "io_open_at", io_open_at, 0 }, { "io_read_at", io_read_at, 0 },
-  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_make_folder", io_make_folder, 0 },
+  { "io_read", io_read, 0 }, { "io_write", io_write, 0 }, { "io_list", io_list, 0 },
+  { "io_make_folder", io_make_folder, 0 },
   { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }

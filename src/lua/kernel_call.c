@@ -112,6 +112,8 @@ static int64_t numel_of(const fl_sizes *s) {
 }
 
 static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
+  if (k->ready_for != b->c->kernel_checks) k->ready = 0;
+  k->ready_for = b->c->kernel_checks;
   if (k->ready >> p->device & 1) return 0;
   const int64_t m = fl_lua_enter(L, b);
   fl_device *d = fl_engine_device(b->c, p->device);

@@ -244,7 +244,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 const char *const fl_chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "models", NULL };
+  "distributions", "diffusion", "models", "tokenizers", NULL };
 enum { CHAPTERS = sizeof fl_chapters / sizeof *fl_chapters - 1 };
 
 static int is_chapter(const char *name) {
@@ -479,11 +479,12 @@ static void add_group(lua_State *L, fl_lua *b, const char *group) {
 static int build(lua_State *L) {
   static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape,
       fl_reg_index, fl_reg_neural, fl_reg_grad,
-                                           fl_reg_value, fl_reg_inspect, fl_reg_scope,
+                                           fl_reg_value, fl_reg_inspect,
+                                               fl_reg_memory, fl_reg_scope,
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
-                                               fl_reg_slip, fl_reg_crew, fl_reg_sandbox,
-                                               fl_reg_files };
+                                               fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
+                                               fl_reg_sandbox, fl_reg_files };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -515,6 +516,24 @@ static int build(lua_State *L) {
   return 1;
 }
 
+static fl_lua *state_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return b;
+}
+
+static int debug_block(lua_State *L) { return fl_core_call(L, state_of(L), "debug_block"); }
+
+/* The debug switch was set by the environment. Not in the states of a loader's workers. */
+static void show_debug_block(lua_State *L) {
+  const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (worker) return;
+  lua_pushcfunction(L, debug_block);
+  lua_call(L, 0, 0);
+}
+
 int luaopen_flame(lua_State *L) {
   luaL_checkversion(L);
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA) {
@@ -524,17 +543,11 @@ int luaopen_flame(lua_State *L) {
   }
   lua_pushcfunction(L, build);
   lua_call(L, 0, 1);
+  if (state_of(L)->c->sync_each) show_debug_block(L);
   return 1;
 }
 
 /* ---- for hosts ------------------------------------------------------------------------------- */
-static fl_lua *state_of(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
-  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  return b;
-}
-
 flame_context *flame_lua_context(lua_State *L) {
   const fl_lua *b = state_of(L);
   return b ? b->c : NULL;

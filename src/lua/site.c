@@ -246,10 +246,6 @@ void fl_lua_enter_thread(lua_State *L, fl_lua *b) {
 
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b) {
   if (b->c == NULL) fl_lua_raise(L, b);
-  if (b->c->dead) {
-    b->c->err = b->c->lost;
-    fl_lua_raise(L, b);
-  }
   fl_error_clear(&b->c->err);
   return fl_lua_enter(L, b);
 }

@@ -119,7 +119,7 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }
 
-void fl_plans_prepared(fl_plans *t, const fl_plan *p, int64_t before) {
+void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before) {
   t->bytes += p->total_bytes - before;
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }

@@ -109,6 +109,16 @@ static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int
   }
 }
 
+static int32_t widest(const fl_planner *P) {
+  int32_t most = -1;
+  for (int32_t t = 0; t < P->p->nodes.n; t++) {
+    const fl_cell *c = &P->cell.at[t];
+    if (c->place.where != FL_AT_ARENA || !c->stored || c->last < 0) continue;
+    if (most < 0 || c->bytes > P->cell.at[most].bytes) most = t;
+  }
+  return most;
+}
+
 /* Two steps of equal stage never share an address that either frees: a cell is given back
 ** after the last step of its last stage only, so merged launches stay independent. */
 static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
@@ -141,6 +151,7 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
   if (next) fl_free(P->mem, next, sizeof *next * (size_t)(2 * P->cell.n + 2));
   FL_DROP(P->mem, &a.holes);
   plan->arena_bytes = a.top;
+  plan->widest = widest(P);
   return ok;
 }
 

@@ -87,6 +87,7 @@ typedef struct fl_plan {
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;           /* intermediates at planned offsets, 256-byte aligned */
+  int32_t widest;                /* the program's node that is the largest of them, -1: none */
   int64_t total_bytes;           /* host memory of the plan, and of what a device prepared for it */
   int64_t used;                  /* LRU clock */
   struct fl_plan *chain;
@@ -142,8 +143,9 @@ void fl_plans_close(fl_plans *t);
 /* The cached plan of this program that keeps the fewest values beyond 'live'; NULL: none.
 ** Then, if four variants are cached, p->live becomes the union of all of theirs and its own. */
 fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
-/* p, which is in the cache, was prepared and had 'before' bytes; may drop old ones. */
-void fl_plans_prepared(fl_plans *t, const fl_plan *p, int64_t before);
+/* p, which is in the cache, had 'before' bytes: it was prepared, or runs were recorded. May drop
+** old ones. */
+void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);
 void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
 /* Drop the plans of callees that nothing else holds: no program can name them again. */
 void fl_plans_sweep(fl_plans *t);

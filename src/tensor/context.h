@@ -51,6 +51,8 @@ typedef struct fl_upcalls {
   struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src,
                            int64_t bytes);
+  /* Says that so many bytes for 'what' were not to be had. NULL: said in short. */
+  flame_status (*no_memory)(struct flame_context *c, int device, int64_t bytes, const char *what);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
   /* "train.lua:8" for a line of the script, "" for none. NULL: lines are not known. */
@@ -82,7 +84,8 @@ typedef struct flame_context {
   fl_window win;
   fl_rng rng;
   fl_stats stats;
-  int64_t live_bytes[FL_MAX_DEVICES], peak_bytes[FL_MAX_DEVICES];  /* of buffers */
+  fl_level tensors_of[FL_MAX_DEVICES];      /* bytes of buffers, by device */
+  struct fl_buffer *buffer;      /* all of them, linked through next */
   struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
@@ -93,8 +96,8 @@ typedef struct flame_context {
                                  ** are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
-  uint8_t dead;                  /* a device was lost: 'lost' says how, for ever */
-  fl_error lost;
+  uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
+  fl_error lost[FL_MAX_DEVICES];
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
@@ -103,6 +106,7 @@ typedef struct flame_context {
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
+  uint8_t sync_each;             /* wait after each launch: fl_engine_debug_cuda */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
@@ -123,6 +127,12 @@ typedef struct flame_context {
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* Was the device lost? Then whatever needs it fails with the first cause; the others go on. */
+static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }
+
+/* Device memory for 'what' was not to be had. */
+flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what);
 
 /* Before a new path through the graph: the host's collector does not know it. */
 static inline void fl_anchor(flame_context *c) {

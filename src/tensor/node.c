@@ -29,7 +29,7 @@ flame_status fl_node_raise(const fl_node *n) {
     text = colon + 2;
   }
   if (c->err.code == FLAME_OK) c->err.site = n->failed_site;
-  return FL_FAIL(c, FLAME_BAD_VALUE, op, "%s", text);
+  return FL_FAIL(c, fl_is_lost(c, n->device) ? FLAME_DEVICE_LOST : FLAME_BAD_VALUE, op, "%s", text);
 }
 
 /* An input without a value to come: its failure is the failure of what reads it. */
@@ -47,12 +47,13 @@ static void *no_memory(flame_context *c) {
   return NULL;
 }
 
-/* May this call record? Room in the window and in the scope is made before anything.
+/* May this call record a node of the device? Room in the window and in the scope is made before.
 ** A layout that could not be made is the caller's way to run out of memory. */
-static int may_record(flame_context *c, const fl_layout *shape) {
+static int may_record(flame_context *c, int device, const fl_layout *shape) {
   assert(!c->evaluating);
-  if (c->dead && c->err.code == FLAME_OK) c->err = c->lost;
-  if (c->dead || c->err.code == FLAME_INTERRUPTED) return 0;
+  const int lost = fl_is_lost(c, device);
+  if (lost && c->err.code == FLAME_OK) c->err = c->lost[device];
+  if (lost || c->err.code == FLAME_DEVICE_LOST || c->err.code == FLAME_INTERRUPTED) return 0;
   if (!shape) {
     no_memory(c);
     return 0;
@@ -124,7 +125,7 @@ __attribute__((noinline)) static void inherit_lost(fl_node *n) {
 
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
-  int ok = may_record(c, shape);
+  int ok = may_record(c, device, shape);
   for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(in[i]);
   if (!ok) {
     fl_layout_release(&c->layouts, shape);
@@ -170,6 +171,7 @@ static void join_buffer(fl_node *n, fl_buffer *b) {
   n->bnext = b->nodes;
   if (b->nodes) b->nodes->bprev = n;
   b->nodes = n;
+  if (b->site == 0) b->site = n->site;
 }
 
 static void leave_buffer(fl_node *n) {
@@ -209,7 +211,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
 fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
                       int64_t offset, const fl_attr *how, int track) {
   flame_context *c = parent->ctx;
-  if (!may_record(c, shape ? layout : NULL) || !usable(parent)) {
+  if (!may_record(c, parent->device, shape ? layout : NULL) || !usable(parent)) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
     return NULL;
@@ -222,7 +224,7 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
 }
 
 fl_node *fl_node_number(flame_context *c, int isint, fl_scalar v) {
-  if (!may_record(c, c->scalar_shape)) return NULL;
+  if (!may_record(c, 0, c->scalar_shape)) return NULL;
   fl_node *n = born(c, FL_OP_fill, isint ? FLAME_I64 : FLAME_F32, c->default_device,
                     fl_layout_retain(c->scalar_shape), fl_layout_retain(c->scalar_shape));
   if (!n) return NULL;
@@ -236,7 +238,7 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
                         int64_t offset) {
   fl_layout *shape = NULL;
   fl_node *n = NULL;
-  if (buf && may_record(c, layout)) {
+  if (buf && may_record(c, buf->device, layout)) {
     shape = layout->contiguous
               ? fl_layout_retain(layout)
               : fl_layout_of(&c->layouts, layout->rank, layout->size, NULL);
@@ -448,10 +450,18 @@ void fl_window_compact(flame_context *c) {
 
 /* ---- buffers ----------------------------------------------------------------------- */
 
-static void count_bytes(flame_context *c, const fl_buffer *b, int64_t sign) {
-  int64_t *live = &c->live_bytes[b->device];
-  *live += sign * b->bytes;
-  if (*live > c->peak_bytes[b->device]) c->peak_bytes[b->device] = *live;
+static void count_in(flame_context *c, fl_buffer *b) {
+  fl_level_add(&c->tensors_of[b->device], b->bytes);
+  b->next = c->buffer;
+  if (c->buffer) c->buffer->prev = b;
+  c->buffer = b;
+}
+
+static void count_out(flame_context *c, const fl_buffer *b) {
+  fl_level_add(&c->tensors_of[b->device], -b->bytes);
+  if (b->next) b->next->prev = b->prev;
+  if (b->prev) b->prev->next = b->next;
+  else c->buffer = b->next;
 }
 
 static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
@@ -464,18 +474,22 @@ static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
   return b;
 }
 
+flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what) {
+  if (c->up && c->up->no_memory) return c->up->no_memory(c, device, bytes, what);
+  return FL_FAIL(c, FLAME_NO_MEMORY, "memory", "asked for %lld bytes for %s", (long long)bytes,
+                 what);
+}
+
 fl_buffer *fl_buffer_new(flame_context *c, int device, int64_t bytes) {
   fl_buffer *b = buffer_struct(c, device, bytes);
   if (!b) return NULL;
   b->ptr = c->up->device_alloc(c, device, bytes);
   if (!b->ptr) {
     fl_slab_free(&c->buffers, b);
-    FL_FAIL(c, FLAME_NO_MEMORY, "memory",
-            "no device memory: asked for %lld bytes, %lld live", (long long)bytes,
-            (long long)c->live_bytes[device]);
+    fl_out_of_memory(c, device, bytes, "a value");
     return NULL;
   }
-  count_bytes(c, b, 1);
+  count_in(c, b);
   return b;
 }
 
@@ -501,7 +515,7 @@ void fl_buffer_release(flame_context *c, fl_buffer *b) {
   if (b->foreign) {
     if (b->release) b->release(b->ptr, b->arg);
   } else {
-    count_bytes(c, b, -1);
+    count_out(c, b);
     c->up->device_free(c, b->device, b->ptr, b->bytes);
   }
   fl_slab_free(&c->buffers, b);

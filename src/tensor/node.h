@@ -37,8 +37,10 @@ typedef struct fl_buffer {
   uint8_t foreign;         /* memory of the host: never written, release() at the end */
   uint8_t homed;           /* a pending write will end here: there is one at most */
   int32_t slot;            /* among the homes of the program that was made last (fl_program_home) */
+  uint32_t site;           /* script line of the first value in it, 0: there was none yet */
   int64_t bytes;
   void *ptr;               /* device address */
+  struct fl_buffer *next, *prev;    /* all that are counted (c->buffer) */
   struct fl_node *nodes;   /* STORED nodes living here, linked by bnext/bprev */
   void (*release)(void *p, void *arg);
   void *arg;

@@ -67,7 +67,7 @@ static void flush(flame_context *c) {
   c->flushing = 1;                /* a finaliser may record during the collector step */
   const flame_status e = c->up->evaluate_all(c);
   c->flushing = 0;
-  if (e != FLAME_OK && e != FLAME_INTERRUPTED && !c->dead) c->err = before;
+  if (e != FLAME_OK && e != FLAME_INTERRUPTED && e != FLAME_DEVICE_LOST) c->err = before;
 }
 
 /* Near the limit of nodes: what is recorded is computed and what is dead collected, but not again

@@ -321,12 +321,11 @@ flame_status flame_error_code(flame_context *c) {
   return fl_held_elsewhere(c) ? FLAME_BAD_ARGUMENT : c->err.code;
 }
 
-/* The first cause of a lost device stays for ever. */
 void flame_clear_error(flame_context *c) {
   FL_HOLD(c, );
   uintptr_t me = atomic_load(&c->holder);
   atomic_compare_exchange_strong(&c->refused, &me, 0);
-  if (!c->dead) fl_error_clear(&c->err);
+  fl_error_clear(&c->err);
 }
 
 void flame_seed(flame_context *c, uint64_t seed) {

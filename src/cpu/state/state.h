@@ -25,6 +25,7 @@ typedef struct fl_cpu {
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
+  fl_level used, reserved;            /* blocks and scratch; with the blocks that are kept */
   fl_vm_fault *fault;                 /* one a worker */
   const atomic_int *stop;             /* of the step now run: the interrupt flag, or
                                       ** one that stays 0 */
@@ -32,6 +33,8 @@ typedef struct fl_cpu {
 
 /* scratch.c: at least so many bytes for each worker and for all; 0: no memory. */
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
+/* So many bytes more are used; what is kept may have changed. */
+void fl_cpu_count(fl_cpu *s, int64_t bytes);
 /* 1 when the step is to be cut short (the flag stays for the caller of run to take). */
 static inline int fl_stopped(const fl_device *dev) {
   const fl_cpu *cpu = dev->state;

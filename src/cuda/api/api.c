@@ -1,14 +1,17 @@
 /*
 ** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS and cuDNN with dlopen
 ** at first use and looks up every entry point of the .def files beside it. This is the only
-** process-wide state of the library: tables filled once under pthread_once, then only read. Handles
+** process-wide state of the library: tables filled once under a lock, then only read. Handles
 ** are never closed: other contexts, and threads of the driver itself, may still be using them.
 */
 #include "cuda/api/cudnn_api.h"
 #include "base/error.h"
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
+#include "cuda/api/nvml_api.h"
+#include "base/machine.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,37 +56,43 @@ static const symbol dnn_symbols[] = {
 #define DNN(name, params) { #name, offsetof(fl_cudnn, name), 0 },
 #include "cuda/api/cudnn.def"
 };
+static const symbol ml_symbols[] = {
+#define NVML(name, params, args) { #name, offsetof(fl_nvml, name), 1 },
+#include "cuda/api/nvml.def"
+};
 
-/* File names to try: by the loader's search path first, then where the toolkit installs. */
-static const char *const driver_files[] = { "libcuda.so.1", NULL };
-static const char *const nvrtc_files[] = {
-  "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13",
-  "/usr/local/cuda/lib64/libnvrtc.so.12", "libnvrtc.so", NULL };
-static const char *const blaslt_files[] = {
-  "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
-  "/usr/local/cuda/lib64/libcublasLt.so.12", "libcublasLt.so", NULL };
-
-static const char *const fft_files[] = {
-  "libcufft.so.12", "libcufft.so.11", "/usr/local/cuda/lib64/libcufft.so.12",
-  "/usr/local/cuda/lib64/libcufft.so.11", "libcufft.so", NULL };
-static const char *const solver_files[] = {
-  "libcusolver.so.12", "libcusolver.so.11", "/usr/local/cuda/lib64/libcusolver.so.12",
-  "/usr/local/cuda/lib64/libcusolver.so.11", "libcusolver.so", NULL };
-static const char *const blas_files[] = {
-  "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
-  "/usr/local/cuda/lib64/libcublas.so.12", "libcublas.so", NULL };
-
+/* File names to try: by the loader's search path first, then where the toolkit installs; of CUDA
+** 13 before those of CUDA 12, but for a driver of CUDA 12, which does not take what 13 makes. */
+#define TOOLKIT(new, old, plain) \
+  { new, old, "/usr/local/cuda/lib64/" new, "/usr/local/cuda/lib64/" old, plain, NULL }
+#define TOOLKIT_FILES 5
+static const char *const driver_files[] = { "libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", NULL };
+static const char *const nvrtc_files[] = TOOLKIT("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so");
+static const char *const blaslt_files[] =
+  TOOLKIT("libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so");
+static const char *const fft_files[] = TOOLKIT("libcufft.so.12", "libcufft.so.11", "libcufft.so");
+static const char *const solver_files[] =
+  TOOLKIT("libcusolver.so.12", "libcusolver.so.11", "libcusolver.so");
+static const char *const blas_files[] =
+  TOOLKIT("libcublas.so.13", "libcublas.so.12", "libcublas.so");
 static const char *const dnn_files[] = { "libcudnn.so.9",
                                          "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
+static const char *const nccl_files[] = { "libnccl.so.2",
+                                          "/usr/local/cuda/lib64/libnccl.so.2", NULL };
+static const char *const ml_files[] = { "libnvidia-ml.so.1",
+                                        "/usr/lib/wsl/lib/libnvidia-ml.so.1", NULL };
 
 typedef struct library {
+  const char *name;
   const char *const *files;
   const char *advice;             /* what to install */
+  const char *old;                /* the same of one that lacks a symbol; NULL: advice */
   const symbol *symbols;
   size_t n;
-  void *table;
-  int ok;
-  char reason[240];               /* why ok is 0 */
+  void *table, *handle;
+  uint8_t toolkit;                /* files is a TOOLKIT */
+  uint8_t tried, ok;
+  char reason[320];               /* why ok is 0 */
 } library;
 
 static fl_driver driver_table;
@@ -92,46 +101,83 @@ static fl_blaslt blaslt_table;
 static fl_cufft fft_table;
 static fl_cusolver solver_table;
 static fl_cudnn dnn_table;
+static fl_nvml ml_table;
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-static library driver_library = { driver_files, "no NVIDIA driver" FL_DO ": install one",
-  driver_symbols, COUNT(driver_symbols), &driver_table, 0, "" };
-static library nvrtc_library = { nvrtc_files,
-  FL_DO "install the CUDA toolkit's NVRTC (package cuda-nvrtc), version 12 or 13",
-  nvrtc_symbols, COUNT(nvrtc_symbols), &nvrtc_table, 0, "" };
-static library blaslt_library = { blaslt_files,
-  FL_DO "install cuBLAS (package libcublas), version 12 or 13",
-  blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, 0, "" };
+enum { DRIVER, NVRTC, BLASLT, FFT, SOLVER, BLAS, DNN, NCCL, ML, LIBRARIES };
+static library libraries[LIBRARIES] = {
+  [DRIVER] = { "driver", driver_files, NULL, FL_DO "install NVIDIA driver 525 or later",
+    driver_symbols, COUNT(driver_symbols), &driver_table, NULL, 0, 0, 0, "" },
+  [NVRTC] = { "nvrtc", nvrtc_files,
+    FL_DO "install the CUDA toolkit's NVRTC (package cuda-nvrtc), version 12 or 13", NULL,
+    nvrtc_symbols, COUNT(nvrtc_symbols), &nvrtc_table, NULL, 1, 0, 0, "" },
+  [BLASLT] = { "cublaslt", blaslt_files,
+    FL_DO "install cuBLAS (package libcublas), version 12 or 13", NULL,
+    blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, NULL, 1, 0, 0, "" },
+  [FFT] = { "cufft", fft_files, FL_DO "install cuFFT (package libcufft); our own kernels serve", NULL,
+    fft_symbols, COUNT(fft_symbols), &fft_table, NULL, 1, 0, 0, "" },
+  [SOLVER] = { "cusolver", solver_files,
+    FL_DO "install cuSOLVER (package libcusolver); matrix calls go over the host", NULL,
+    solver_symbols, COUNT(solver_symbols), &solver_table, NULL, 1, 0, 0, "" },
+  [BLAS] = { "cublas", blas_files,
+    FL_DO "install cuBLAS (package libcublas); matrix calls go over the host", NULL,
+    blas_symbols, COUNT(blas_symbols), &solver_table, NULL, 1, 0, 0, "" },
+  [DNN] = { "cudnn", dnn_files, FL_DO "install cuDNN (package libcudnn9); our own kernels serve", NULL,
+    dnn_symbols, COUNT(dnn_symbols), &dnn_table, NULL, 0, 0, 0, "" },
+  [NCCL] = { "nccl", nccl_files,
+    FL_DO "install NCCL (package libnccl2); several GPUs alone need it", NULL,
+    NULL, 0, NULL, NULL, 0, 0, 0, "" },
+  [ML] = { "nvml", ml_files, FL_DO "install the driver's NVML (package libnvidia-ml1)", NULL,
+    ml_symbols, COUNT(ml_symbols), &ml_table, NULL, 0, 0, 0, "" },
+};
 
-static library fft_library = { fft_files,
-                               FL_DO "install cuFFT (package libcufft); our own kernels serve",
-  fft_symbols, COUNT(fft_symbols), &fft_table, 0, "" };
-static library solver_library = { solver_files,
-  FL_DO "install cuSOLVER (package libcusolver); matrix calls go over the host",
-  solver_symbols, COUNT(solver_symbols), &solver_table, 0, "" };
-static library blas_library = { blas_files,
-  FL_DO "install cuBLAS (package libcublas); matrix calls go over the host",
-  blas_symbols, COUNT(blas_symbols), &solver_table, 0, "" };
-static library dnn_library = { dnn_files,
-                               FL_DO "install cuDNN (package libcudnn9); our own kernels serve",
-  dnn_symbols, COUNT(dnn_symbols), &dnn_table, 0, "" };
+/* What to do about a missing driver depends on whose machine it is. */
+static const char *driver_advice(void) {
+  switch (fl_machine_kind()) {
+    case FL_MACHINE_WSL:
+      return "no NVIDIA driver in WSL2" FL_DO ": install the NVIDIA driver in Windows, none here, "
+             "and look that /usr/lib/wsl/lib is there";
+    case FL_MACHINE_CONTAINER:
+      return "no NVIDIA driver in this container" FL_DO ": start it with the GPU, as docker run "
+             "--gpus all does, with the NVIDIA Container Toolkit on the host";
+    default: return fl_machine_has("/proc/driver/nvidia/version")
+      ? "the driver's kernel module is there, its library is not" FL_DO
+        ": install the library (package libcuda1) of the same version"
+      : "no NVIDIA driver" FL_DO ": install one";
+  }
+}
 
-static void load(library *l) {
-  void *h = NULL;
-  const char *file = l->files[0];
-  for (const char *const *f = l->files; *f && !h; f++) {
-    h = dlopen(*f, RTLD_NOW | RTLD_LOCAL);
-    if (h) file = *f;
-  }
-  if (!h) {
-    snprintf(l->reason, sizeof l->reason, "%s not found (%s)", file, l->advice);
-    return;
-  }
+/* 0: not there. What is there and does not open says why: that is told instead. */
+static int open_file(library *l, const char *file) {
+  char path[512];
+  const char *at = fl_machine_path(file, path, sizeof path);
+  l->handle = dlopen(at, RTLD_NOW | RTLD_LOCAL);
+  if (l->handle) return 1;
+  const char *why = dlerror();
+  const size_t n = strlen(at);
+  if (why && !l->reason[0] && (strncmp(why, at, n) != 0 || !strstr(why + n, "No such file")))
+    snprintf(l->reason, sizeof l->reason, "%s can not be loaded: %.150s", file, why);
+  return 0;
+}
+
+static int open_library(library *l, int driver) {
+  if (l->toolkit && driver == 12)
+    for (int i = 1; i < TOOLKIT_FILES; i += 2) if (open_file(l, l->files[i])) return 1;
+  for (const char *const *f = l->files; *f; f++) if (open_file(l, *f)) return 1;
+  const char *advice = l->advice ? l->advice : driver_advice();
+  const size_t n = strlen(l->reason);
+  if (n) snprintf(l->reason + n, sizeof l->reason - n, " (%s)", l->old ? l->old : advice);
+  else snprintf(l->reason, sizeof l->reason, "%s not found (%s)", l->files[0], advice);
+  return 0;
+}
+
+static void load(library *l, int driver) {
+  if (!open_library(l, driver)) return;
   for (size_t i = 0; i < l->n; i++) {
-    void *p = dlsym(h, l->symbols[i].name);
+    void *p = dlsym(l->handle, l->symbols[i].name);
     if (!p && l->symbols[i].maybe) continue;
     if (!p) {
-      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", file,
-               l->symbols[i].name, l->advice);
+      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", l->files[0],
+               l->symbols[i].name, l->old ? l->old : l->advice);
       return;
     }
     memcpy((char *)l->table + l->symbols[i].at, &p, sizeof p);   /* ISO C has no such cast */
@@ -139,59 +185,63 @@ static void load(library *l) {
   l->ok = 1;
 }
 
-static void load_driver(void) { load(&driver_library); }
-static void load_nvrtc(void) { load(&nvrtc_library); }
-static void load_blaslt(void) { load(&blaslt_library); }
-static void load_fft(void) { load(&fft_library); }
-static void load_dnn(void) { load(&dnn_library); }
-static void load_solver(void) {
-  load(&blas_library);
-  if (blas_library.ok) load(&solver_library);
+/* The library, opened once; NULL: it can not be, and the reason. */
+static const library *opened(int which, const char **reason) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  library *l = &libraries[which];
+  int version = 0;
+  if (l->toolkit && opened(DRIVER, NULL)) driver_table.DriverGetVersion(&version);
+  pthread_mutex_lock(&lock);
+  if (!l->tried) load(l, version / 1000);
+  l->tried = 1;
+  pthread_mutex_unlock(&lock);
+  if (!l->ok && reason) *reason = l->reason;
+  return l->ok ? l : NULL;
 }
 
-/* The library's table, or NULL and the reason. */
-static const void *opened(const library *l, const char **reason) {
-  if (l->ok) return l->table;
-  if (reason) *reason = l->reason;
-  return NULL;
+static const void *table(int which, const char **reason) {
+  const library *l = opened(which, reason);
+  return l ? l->table : NULL;
 }
 
-static const fl_driver *get_driver(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_driver);
-  return opened(&driver_library, reason);
-}
-
-static const fl_nvrtc *get_nvrtc(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_nvrtc);
-  return opened(&nvrtc_library, reason);
-}
-
-static const fl_blaslt *get_blaslt(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_blaslt);
-  return opened(&blaslt_library, reason);
-}
-
-static const fl_cufft *get_fft(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_fft);
-  return opened(&fft_library, reason);
-}
+static const fl_driver *get_driver(const char **reason) { return table(DRIVER, reason); }
+static const fl_nvrtc *get_nvrtc(const char **reason) { return table(NVRTC, reason); }
+static const fl_blaslt *get_blaslt(const char **reason) { return table(BLASLT, reason); }
+static const fl_cufft *get_fft(const char **reason) { return table(FFT, reason); }
+static const fl_cudnn *get_dnn(const char **reason) { return table(DNN, reason); }
+static const fl_nvml *get_ml(const char **reason) { return table(ML, reason); }
 
 /* Both libraries, or neither. */
 static const fl_cusolver *get_solver(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_solver);
-  return opened(blas_library.ok ? &solver_library : &blas_library, reason);
-}
-
-static const fl_cudnn *get_dnn(const char **reason) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, load_dnn);
-  return opened(&dnn_library, reason);
+  return opened(BLAS, reason) ? table(SOLVER, reason) : NULL;
 }
 
 const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt, get_fft, get_solver,
-                                        get_dnn };
+                                        get_dnn, get_ml };
+
+static int find_library(const char *name) {
+  int i = 0;
+  while (strcmp(libraries[i].name, name) != 0) i++;
+  return i;
+}
+
+int fl_cuda_library_place(const char *name, char *text, size_t size) {
+  const char *why = "";
+  const library *l = opened(find_library(name), &why);
+  struct link_map *map = NULL;
+  if (l) {
+    dlinfo(l->handle, RTLD_DI_LINKMAP, &map);
+    snprintf(text, size, "%s", map ? map->l_name : l->files[0]);
+    return 1;
+  }
+  size_t n = (size_t)snprintf(text, size, "%s; looked for: ", why);
+  for (const char *const *f = libraries[find_library(name)].files; *f && n < size; f++)
+    n += (size_t)snprintf(text + n, size - n, "%s%s", *f, f[1] ? ", " : "");
+  return 0;
+}
+
+void fl_cuda_library_function(const char *name, const char *symbol, void *out) {
+  const library *l = opened(find_library(name), NULL);
+  void *p = l ? dlsym(l->handle, symbol) : NULL;
+  memcpy(out, &p, sizeof p);
+}

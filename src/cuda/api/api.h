@@ -43,8 +43,11 @@ typedef struct fl_lt_found {            /* one answer of the heuristic */
 
 enum {                                  /* results of the driver that we tell apart */
   FL_CU_OK = 0, FL_CU_INVALID_VALUE = 1, FL_CU_OUT_OF_MEMORY = 2, FL_CU_NOT_INITIALIZED = 3,
-  FL_CU_DEINITIALIZED = 4, FL_CU_NO_DEVICE = 100, FL_CU_INVALID_DEVICE = 101,
-  FL_CU_INVALID_IMAGE = 200, FL_CU_INVALID_CONTEXT = 201, FL_CU_NO_BINARY = 209,
+  FL_CU_DEINITIALIZED = 4, FL_CU_STUB = 34, FL_CU_UNAVAILABLE = 46, FL_CU_NO_DEVICE = 100,
+  FL_CU_INVALID_DEVICE = 101, FL_CU_NOT_LICENSED = 102, FL_CU_INVALID_PTX = 218,
+  FL_CU_UNSUPPORTED_PTX = 222, FL_CU_OPERATING_SYSTEM = 304, FL_CU_NOT_PERMITTED = 800,
+  FL_CU_SYSTEM_NOT_READY = 802, FL_CU_COMPAT = 804, FL_CU_INVALID_IMAGE = 200,
+  FL_CU_INVALID_CONTEXT = 201, FL_CU_NO_BINARY = 209,
   FL_CU_ECC_UNCORRECTABLE = 214, FL_CU_NVLINK_UNCORRECTABLE = 220, FL_CU_CONTAINED = 226,
   FL_CU_NOT_FOUND = 500, FL_CU_NOT_READY = 600, FL_CU_ILLEGAL_ADDRESS = 700,
   FL_CU_LAUNCH_OUT_OF_RESOURCES = 701, FL_CU_LAUNCH_TIMEOUT = 702,
@@ -96,6 +99,12 @@ typedef struct fl_cuda_lib {
   const struct fl_cufft *(*fft)(const char **reason);           /* cufft_api.h */
   const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver_api.h, with cuBLAS */
   const struct fl_cudnn *(*dnn)(const char **reason);     /* cudnn_api.h; a test may leave it out */
+  const struct fl_nvml *(*ml)(const char **reason);       /* nvml_api.h; the same */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
+/* Of "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and
+** the file that serves, or 0 with why there is none (with FL_DO) and the files looked for. */
+int fl_cuda_library_place(const char *name, char *text, size_t size);
+/* A function of it that no table has, in *out (a function pointer); NULL: absent. */
+void fl_cuda_library_function(const char *name, const char *symbol, void *out);
 #endif

@@ -4,6 +4,7 @@
 ** together, so that they compile in parallel. Text is made only for a kernel that is not
 ** in memory. The hand-written entries of kernels/steps.cu are one more module.
 */
+#include "cuda/driver/explain.h"
 #include "cuda/compile/module.h"
 #include "cuda/text/embedded.h"
 #include "cuda/compile/headers.h"
@@ -301,7 +302,7 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
   option[n++] = ours[0];
   option[n++] = "-default-device";
   n += fl_include_options(option + n, path);
-  if (s->sync_each) option[n++] = "-lineinfo";
+  if (s->ctx->sync_each) option[n++] = "-lineinfo";
   for (int32_t i = 0; i < u->noption && n < most; i++) option[n++] = u->option[i];
   return n;
 }
@@ -328,9 +329,31 @@ static int digest(fl_cuda *s, fl_module *m) {
   return all != NULL;
 }
 
+/* The driver takes no image of this kind: which GPU it is, and what the image is for. */
+static flame_status no_image(fl_cuda *s, const fl_module *m, fl_cu_result r, const char *op) {
+  const int arch = fl_cuda_image_arch(m->image, m->image_bytes), own = !m->user || !m->user->binary;
+  char made[32] = "another architecture or version", driver[64];
+  if (arch) snprintf(made, sizeof made, "sm_%d", arch);
+  snprintf(driver, sizeof driver, "install a driver of CUDA %d.%d or later", s->modules.rtc_major,
+           s->modules.rtc_minor);
+  const char *remedy = !own ? "compile it for this GPU, or give its source"
+    : arch && arch != s->arch ? "install the NVRTC of a newer CUDA toolkit" : driver;
+  return FL_FAIL(s->ctx, own ? FLAME_NO_DEVICE : FLAME_BAD_ARGUMENT, op,
+                 "no kernel image for this device (%s): GPU sm_%d, compiled for %s, the driver serves "
+                 "CUDA %d.%d" FL_DO "; %s", fl_cuda_error_name(s->cu, r), s->arch, made,
+                 s->driver_version / 1000, s->driver_version % 1000 / 10,
+                 remedy);
+}
+
+static int is_image_error(fl_cu_result r) {
+  return r == FL_CU_NO_BINARY || r == FL_CU_INVALID_PTX || r == FL_CU_UNSUPPORTED_PTX ||
+         r == FL_CU_INVALID_IMAGE;
+}
+
 static flame_status load_image(fl_cuda *s, fl_module *m) {
-  flame_status e = fl_cuda_check(s, s->cu->ModuleLoadData(&m->handle, m->image),
-                                 "cuModuleLoadData");
+  const fl_cu_result r = s->cu->ModuleLoadData(&m->handle, m->image);
+  flame_status e = is_image_error(r) ? no_image(s, m, r, "cuda")
+                                     : fl_cuda_check(s, r, "cuModuleLoadData");
   if (e != FLAME_OK) m->handle = NULL;
   if (e == FLAME_OK && !m->steps) e = fl_module_entry(s, m, ENTRY, &m->function);
   return e;
@@ -398,9 +421,7 @@ static flame_status load_binary(fl_cuda *s, fl_module *m) {
   const fl_cu_result r = s->cu->ModuleLoadData(&m->handle, m->image);
   if (r == FL_CU_OK) return FLAME_OK;
   m->handle = NULL;
-  if (r == FL_CU_NO_BINARY)
-    return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "cuda.load",
-                   "the binary is for another architecture than this device's sm_%d", s->arch);
+  if (is_image_error(r) && r != FL_CU_INVALID_IMAGE) return no_image(s, m, r, "cuda.load");
   return fl_cuda_check(s, r, "cuModuleLoadData");
 }
 

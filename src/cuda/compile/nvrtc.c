@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "cuda/compile/headers.h"
 #include "cuda/compile/module.h"
+#include "cuda/driver/explain.h"
 #include "cuda/text/text.h"
 #include <errno.h>
 #include <pthread.h>
@@ -30,6 +31,11 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
   if (r != FL_RTC_OK)
     return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "nvrtcVersion: %s",
                    rtc->nvrtcGetErrorString(r));
+  char why[300];
+  const int major = s->modules.rtc_major, minor = s->modules.rtc_minor;
+  if (!fl_cuda_fits_arch(rtc, major, minor, s->arch, why, sizeof why) ||
+      !fl_cuda_fits_version(major, minor, s->driver_version, why, sizeof why))
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "cuda:%d: %s", s->ordinal, why);
   s->modules.rtc = rtc;
   return FLAME_OK;
 }
@@ -41,7 +47,7 @@ void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVR
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
   option[n++] = "--ptxas-options=-v";               /* the log tells what was spilled */
-  if (s->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
+  if (s->ctx->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
   option[n] = NULL;
 }
 

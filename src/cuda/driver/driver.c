@@ -6,6 +6,7 @@
 ** first cause is kept and repeated by every later call, and no more work is given to the
 ** driver but for the releases of close. A forked child may not use the device at all.
 */
+#include "cuda/driver/explain.h"
 #include "cuda/driver/state.h"
 #include <stdio.h>
 #include <time.h>
@@ -27,16 +28,6 @@ static int is_sticky(fl_cu_result r) {
   }
 }
 
-const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r) {
-  const char *name = NULL;
-  return cu->GetErrorName(r, &name) == FL_CU_OK && name ? name : "CUDA_ERROR";
-}
-
-const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r) {
-  const char *text = NULL;
-  return cu->GetErrorString(r, &text) == FL_CU_OK && text ? text : "no description";
-}
-
 flame_status fl_cuda_lost(fl_cuda *s) {
   return FL_FAIL(s->ctx, FLAME_DEVICE_LOST, OP, "%s", s->cause);
 }
@@ -44,22 +35,23 @@ flame_status fl_cuda_lost(fl_cuda *s) {
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (r == FL_CU_OK) return FLAME_OK;
   if (s->dead) return fl_cuda_lost(s);
-  const char *name = fl_cuda_error_name(s->cu, r), *text = fl_cuda_error_text(s->cu, r);
-  if (is_sticky(r)) {
+  char why[400];
+  if (is_sticky(r) && s->context) {
+    const char *more = fl_cuda_explain_lost(r);
+    if (!more && !s->ctx->sync_each)
+      more = "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it";
     snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s",
-             s->ordinal, name, text, call, s->sync_each ? "" : "; the fault may be of earlier work"
-             FL_DO ": run with DEBUG_CUDA=1 to find it");
+             s->ordinal, fl_cuda_error_name(s->cu, r), fl_cuda_error_text(s->cu, r), call,
+             more ? more : "");
     s->dead = 1;
-    s->ctx->dead = 1;
-    fl_error *lost = &s->ctx->lost;
-    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
-    if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
-    return FLAME_DEVICE_LOST;
+    s->ctx->dead |= 1u << (s->ordinal + 1);
+    fl_fail(&s->ctx->lost[s->ordinal + 1], FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    return fl_cuda_lost(s);
   }
+  fl_cuda_explain(s->cu, r, call, why, sizeof why);
   const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
-    : r == FL_CU_NO_DEVICE || r == FL_CU_INVALID_DEVICE || r == FL_CU_DRIVER_MISMATCH ||
-      r == FL_CU_NOT_INITIALIZED ? FLAME_NO_DEVICE : FLAME_INTERNAL;
-  return FL_FAIL(s->ctx, code, OP, "%s: %s (%s)", call, name, text);
+    : !s->context ? FLAME_NO_DEVICE : FLAME_INTERNAL;
+  return FL_FAIL(s->ctx, code, OP, "%s", why);
 }
 
 int fl_cuda_spoils(fl_cuda *s) {
@@ -136,8 +128,7 @@ flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *wh
   *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (*p) return FLAME_OK;
   if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
-  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no device memory for %lld bytes of %s",
-                 (long long)bytes, what);
+  return fl_out_of_memory(s->ctx, s->ordinal + 1, bytes, what);
 }
 
 void fl_cuda_release(fl_cuda *s, void *p) {
@@ -166,7 +157,7 @@ flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3]
     e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0],
                                              block[1], block[2], shared, s->stream, params, NULL),
                       "cuLaunchKernel");
-  if (e != FLAME_OK || !s->sync_each) return e;
+  if (e != FLAME_OK || !s->ctx->sync_each) return e;
   return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
 }
 

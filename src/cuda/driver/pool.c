@@ -116,6 +116,7 @@ static void use(fl_pool *p, fl_block *b) {
   b->next = *c;
   *c = b;
   p->nused++;
+  fl_level_add(&p->used, b->size);
 }
 
 static fl_block *unuse(fl_pool *p, fl_cu_ptr at) {
@@ -126,6 +127,7 @@ static fl_block *unuse(fl_pool *p, fl_cu_ptr at) {
   *c = b->next;
   b->next = NULL;
   p->nused--;
+  fl_level_add(&p->used, -b->size);
   return b;
 }
 
@@ -144,13 +146,13 @@ static fl_block *segment_new(fl_pool *p, int large, int64_t size, fl_cu_result *
     fl_slab_free(&p->blocks, b);
     return NULL;
   }
-  p->reserved += size;
+  fl_level_add(&p->reserved, size);
   return b;
 }
 
 static fl_cu_result segment_free(fl_pool *p, fl_block *b) {
   const fl_cu_result r = p->cu->MemFree(b->at);
-  p->reserved -= b->size;
+  fl_level_add(&p->reserved, -b->size);
   if (p->room) fl_mem_count(p->room, -b->size);
   fl_slab_free(&p->blocks, b);
   return r;
@@ -195,12 +197,12 @@ int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream s
 
 /* Free segments are given back before giving up. */
 static fl_block *segment_or_trim(fl_pool *p, int large, int64_t size, fl_cu_result *r) {
-  const int64_t before = p->reserved;
+  const int64_t before = p->reserved.now;
   fl_block *b = segment_new(p, large, size, r);
   if (b || *r != FL_CU_OUT_OF_MEMORY) return b;
   const fl_cu_result trimmed = fl_cuda_pool_trim(p);
   if (trimmed != FL_CU_OK) *r = trimmed;
-  return trimmed == FL_CU_OK && p->reserved < before ? segment_new(p, large, size, r) : NULL;
+  return trimmed == FL_CU_OK && p->reserved.now < before ? segment_new(p, large, size, r) : NULL;
 }
 
 static int possible(int64_t bytes) { return bytes >= 0 && bytes <= INT64_MAX / 4; }
@@ -287,7 +289,7 @@ void fl_cuda_pool_close(fl_pool *p, int host_only) {
   for (int64_t i = 0; i < p->ntable && !host_only; i++) free_starts(p, p->table[i]);
   for (int i = 0; i < 2 * FL_POOL_BINS && !host_only; i++)
     free_starts(p, p->bin[i / FL_POOL_BINS][i % FL_POOL_BINS]);
-  if (p->room) fl_mem_count(p->room, -p->reserved);
+  if (p->room) fl_mem_count(p->room, -p->reserved.now);
   fl_slab_close(&p->blocks);
   fl_free(p->mem, p->table, (size_t)p->ntable * sizeof *p->table);
   memset(p, 0, sizeof *p);

@@ -45,7 +45,7 @@ typedef struct fl_blas {
   const fl_blaslt *lt;
   fl_lt_handle handle;
   uint8_t tried;                        /* opened, or found missing (handle NULL) */
-  uint8_t tf32;                         /* FLAME_TF32 */
+  uint8_t tf32, tune;                   /* FLAME_TF32, FLAME_TUNE */
   void *space;                          /* workspace */
   fl_gemm *bin[256];                    /* descriptors and algorithms by shape */
   int64_t n;
@@ -84,7 +84,7 @@ typedef struct fl_cuda {
   fl_cu_event done;               /* for fl_cuda_wait_all */
   int ordinal, arch, multiprocessors, driver_version;
   pid_t pid;                      /* that opened it: a fork may not use it */
-  uint8_t dead, sync_each;
+  uint8_t dead;
   uint8_t left;                   /* a wait was interrupted: what is queued may never end */
   char name[96];
   char cause[400];                /* dead: the first cause */
@@ -122,8 +122,6 @@ flame_status fl_cuda_enter(fl_cuda *s);
 void fl_cuda_leave(fl_cuda *s);
 /* A driver result as a status; a sticky one marks device and context dead. */
 flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call);
-const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
-const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
 /* Dead already: repeat the first cause. */
 flame_status fl_cuda_lost(fl_cuda *s);
 /* What can not be part of a graph begins with this: 1 while one is captured, which it spoils. */

@@ -2,7 +2,8 @@
 ** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
 ** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
 ** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
-** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
+** Descriptors and algorithms are kept by shape, strides and alignment. The algorithm is the
+** heuristic's first answer or, of large products with FLAME_TUNE, the fastest of its answers.
 ** What the library can not take (integers, odd strides, no library) is left to steps.cu.
 **
 ** Pitch. Large products of half types take the library six times as long on an H200 where a size
@@ -14,10 +15,14 @@
 #include "base/env.h"
 #include "base/num.h"
 #include "cuda/compile/module.h"
+#include "cuda/library/tune.h"
 #include <string.h>
 
-enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256, PITCH = 8 /* elements */,
+/* ALIGN_MAX: no algorithm wants more, so that all addresses of our own are alike. */
+enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 16, PITCH = 8 /* elements */,
        PITCH_LEAST = 256 };
+/* Products and sums below which none is tuned: what is won is less than a launch. */
+static const double TUNE_LEAST = 1e10;
 
 /* One library call: operands in its order, so 'a' is our B. Compared bytewise. */
 typedef struct call {
@@ -31,8 +36,9 @@ struct fl_gemm {
   call key;
   fl_lt_desc desc;
   fl_lt_layout a, b, c;
-  fl_lt_algo algo;
-  uint8_t ok;                       /* the library has an algorithm */
+  fl_lt_algo algo[FL_TUNE_MOST];
+  int n;                            /* answers; 0: the library has no algorithm */
+  int best;                         /* which is taken, -1: not tuned yet */
 };
 
 /* ---- what is asked of the library ---- */
@@ -167,7 +173,11 @@ static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
   return r;
 }
 
-/* The first answer of the heuristic into g->algo; g->ok 0 when it has none. */
+static int is_large(const call *x) {
+  return 2.0 * (double)x->m * (double)x->n * (double)x->k * x->batch >= TUNE_LEAST;
+}
+
+/* The heuristic's answers into g->algo: the first, or all of them if g is to be tuned. */
 static fl_lt_status choose(fl_cuda *s, fl_gemm *g) {
   const fl_blaslt *lt = s->blas.lt;
   const uint64_t space = SPACE;
@@ -175,7 +185,8 @@ static fl_lt_status choose(fl_cuda *s, fl_gemm *g) {
                               (uint32_t)g->key.alignc, (uint32_t)g->key.alignc };
   const uint32_t reduction = FL_LT_REDUCTION_COMPUTE_TYPE;     /* or none: one rounding */
   fl_lt_preference p = NULL;
-  fl_lt_found found;
+  const int wanted = s->blas.tune && is_large(&g->key) ? FL_TUNE_MOST : 1;
+  fl_lt_found found[FL_TUNE_MOST];
   int n = 0;
   fl_lt_status r = lt->cublasLtMatmulPreferenceCreate(&p);
   if (r != FL_LT_OK) return r;
@@ -187,11 +198,13 @@ static fl_lt_status choose(fl_cuda *s, fl_gemm *g) {
     r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_ALIGN_A + i, &align[i],
                                                  sizeof align[i]);
   if (r == FL_LT_OK) {
-    memset(&found, 0, sizeof found);
+    memset(found, 0, sizeof found);
     const fl_lt_status h = lt->cublasLtMatmulAlgoGetHeuristic(s->blas.handle, g->desc, g->a, g->b,
-                                                              g->c, g->c, p, 1, &found, &n);
-    g->ok = h == FL_LT_OK && n > 0 && found.state == FL_LT_OK && found.space <= SPACE;
-    g->algo = found.algo;
+                                                              g->c, g->c, p, wanted, found, &n);
+    for (int i = 0; h == FL_LT_OK && i < n; i++)
+      if (found[i].state == FL_LT_OK && found[i].space <= SPACE) g->algo[g->n++] = found[i].algo;
+      else if (i == 0) break;
+    g->best = g->n > 1 ? -1 : 0;
   }
   lt->cublasLtMatmulPreferenceDestroy(p);
   return r;
@@ -240,6 +253,7 @@ static flame_status open_library(fl_cuda *s) {
   if (q->tried) return FLAME_OK;
   q->lt = s->lib->blaslt(NULL);
   q->tf32 = fl_env_int(FL_ENV_FLAME_TF32) != 0;
+  q->tune = fl_env_int(FL_ENV_FLAME_TUNE) != 0;
   if (q->lt) {
     const flame_status e = failed(s, q->lt->cublasLtCreate(&q->handle), "cublasLtCreate");
     if (e != FLAME_OK) {
@@ -336,31 +350,89 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   if (e == FLAME_OK && *scratch && !fl_cuda_want_file(s, "pitch.cu", "", 0)) e = s->ctx->err.code;
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
-  if (e == FLAME_OK) *yes = g->ok;
+  if (e == FLAME_OK) *yes = g->n > 0;
   return e;
+}
+
+/* ---- which algorithm ---- */
+
+typedef struct product { fl_gemm *g; const char *a, *b; char *c; } product;
+
+static fl_lt_status run_algo(fl_cuda *s, const product *p, int i) {
+  static const double one_d = 1, zero_d = 0;
+  static const float one_f = 1, zero_f = 0;
+  const fl_gemm *g = p->g;
+  const int wide = g->key.dtype == FLAME_F64;
+  return s->blas.lt->cublasLtMatmul(
+    s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, p->a, g->a, p->b, g->b,
+    wide ? (const void *)&zero_d : &zero_f, p->c, g->c, p->c, g->c, &g->algo[i], s->blas.space,
+    SPACE, s->stream);
+}
+
+static flame_status try_algo(fl_cuda *s, void *arg, int i) {
+  return failed(s, run_algo(s, arg, i), "cublasLtMatmul");
+}
+
+/* What a choice rests on. */
+static void digest_of(const fl_cuda *s, const call *x, uint8_t digest[32]) {
+  struct {
+    char what[16], device[sizeof s->name];
+    uint64_t library;
+    int64_t arch, tf32;
+    call key;
+  } k;
+  memset(&k, 0, sizeof k);
+  memcpy(k.what, "product way 1", 13);
+  memcpy(k.device, s->name, sizeof s->name);
+  k.library = s->blas.lt->cublasLtGetVersion();
+  k.arch = s->arch;
+  k.tf32 = s->blas.tf32;
+  k.key = *x;
+  fl_sha256(&k, sizeof k, digest);
+}
+
+static int from_disk(fl_cuda *s, fl_gemm *g, const uint8_t digest[32]) {
+  size_t size = 0;
+  fl_lt_algo *kept = fl_disk_get(&s->disk, digest, &size);
+  for (int i = 0; kept && size == sizeof *kept && i < g->n; i++)
+    if (memcmp(kept, &g->algo[i], sizeof *kept) == 0) g->best = i;
+  fl_free(s->mem, kept, size);
+  return g->best >= 0;
+}
+
+/* The product is made with each algorithm, again and again: the result is the same but for its
+** last bits, and the caller makes it once more. */
+static flame_status choose_way(fl_cuda *s, product *p) {
+  fl_gemm *g = p->g;
+  uint8_t digest[32];
+  int best = 0;
+  digest_of(s, &g->key, digest);
+  if (from_disk(s, g, digest)) return FLAME_OK;
+  if (fl_cuda_spoils(s)) return FLAME_INTERNAL;
+  const flame_status e = fl_tune(s, g->n, try_algo, p, &best);
+  if (e != FLAME_OK) return e;
+  g->best = best;
+  fl_disk_put(&s->disk, digest, &g->algo[best], sizeof g->algo[best]);
+  return FLAME_OK;
 }
 
 /* One library call. An unlucky alignment without an answer falls back on the one asked for
 ** in fl_blas_prepare. */
 static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const char *b,
                              char *c) {
-  static const double one_d = 1, zero_d = 0;
-  static const float one_f = 1, zero_f = 0;
-  const int wide = x->dtype == FLAME_F64;
   fl_gemm *g;
   x->aligna = alignment(a, x->batch > 1 ? x->sa : 0, size);
   x->alignb = alignment(b, x->batch > 1 ? x->sb : 0, size);
   x->alignc = alignment(c, x->batch > 1 ? x->sc : 0, size);
   flame_status e = find(s, x, &g);
-  if (e == FLAME_OK && !g->ok) {
+  if (e == FLAME_OK && !g->n) {
     x->aligna = x->alignb = x->alignc = size;
     e = find(s, x, &g);
   }
+  product p = { g, a, b, c };
+  if (e == FLAME_OK && g->best < 0) e = choose_way(s, &p);
   if (e != FLAME_OK) return e;
-  const fl_lt_status r = s->blas.lt->cublasLtMatmul(
-    s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE,
-    s->stream);
+  const fl_lt_status r = run_algo(s, &p, g->best);
   if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
     e = fl_cuda_wait_all(s);
     if (e != FLAME_OK) return e;

@@ -139,7 +139,7 @@ flame_status fl_cufft_run(fl_cuda *s, const fl_cufft_plan *p, void *x, void *y, 
       case FL_CUFFT_C2R: r = lib->cufftExecC2R(p->handle, x, y); break;
       default: r = lib->cufftExecZ2D(p->handle, x, y); break;
     }
-  if (r == FL_CUFFT_OK && s->sync_each) return fl_cuda_wait_all(s);
+  if (r == FL_CUFFT_OK && s->ctx->sync_each) return fl_cuda_wait_all(s);
   if (r == FL_CUFFT_OK) return FLAME_OK;
   const flame_status e = fl_cuda_wait_all(s);
   return e != FLAME_OK ? e

@@ -215,6 +215,15 @@ static int held_bytes(const text_form *f, int loads) {
   return loads;
 }
 
+/* Instructions, roughly, for what the elements of a row share. Of a group the sizes may differ. */
+static int shared_weight(const text_form *f) {
+  int sum = 0;
+  for (int v = 0; !f->multi && f->inner >= 0 && v < f->k->ninstr; v++)
+    if (f->vary[v] == V_UNIFORM)
+      sum += f->k->instr[v].code == FL_I_LOAD ? 4 : fl_text_value_weight(f, v);
+  return sum;
+}
+
 /* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come
 ** by fours, or erf of f64, which takes a fifth longer by twos. */
 static void plan_map(text_form *f) {
@@ -232,6 +241,8 @@ static void plan_map(text_form *f) {
   f->unroll = 4;
   while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;
+  f->runs = shared_weight(f) >= 12 && f->unroll > 1 &&
+            f->k->size[f->inner] >= 4 * MAP_THREADS * f->unroll * f->vector;
 }
 
 /* One sweep, and no full-level store that needs its results: chunks on blocks of their own. */
@@ -322,7 +333,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   put(out, FL_TEXT_VERSION, 1);
   put(out, k->kind | multi << 4, 1);
   put(out, k->nkept | k->nred << 4, 1);
-  put(out, f.cls | f.wide << 4, 1);
+  put(out, f.cls | f.wide << 4 | f.runs << 5, 1);
   put(out, f.lanes, 2);
   put(out, f.steps | f.full << 8, 2);
   put(out, k->ninstr, 2);

@@ -30,6 +30,7 @@ typedef struct text_form {
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
   int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
+  int runs;                                 /* MAP: what rows share is worth a path of its own */
   int lanes, steps, persist;                /* ROW: T, vectors a lane, rows stay in registers */
   int blocks;                               /* blocks a multiprocessor should hold, 0: any */
   int full;                                 /* ROW: rows fill their lanes, no guard needed */

@@ -5,7 +5,8 @@
 ** traffic: each operand once.
 **
 ** A vector lies in one run of the innermost dim (its size is a multiple of V then), so the
-** outer coordinates, and what depends on them alone, are computed once a vector.
+** outer coordinates, and what depends on them alone, are computed once a vector. Where that is much
+** and runs are long, it is computed once for the U vectors of a thread that lie in one run.
 */
 #include "cuda/text/text_form.h"
 #include <stdio.h>
@@ -17,9 +18,11 @@ static void put_load(text_writer *w, const path *p, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int in = f->in[i->arg], each = p->vector > 1 && in == 2;
   if (each)
-    fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[u].put(q, p%d[", p->vector, v, i->arg);
-  else if (f->vary[v] == V_UNIFORM) fl_text_printf(w->out, "l%d[u].x = p%d[", v, i->arg);
-  else fl_text_printf(w->out, "l%d[u] = load<%d>(p%d + ", v, p->vector, i->arg);
+    fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d%s.put(q, p%d[", p->vector, v, w->slot,
+                   i->arg);
+  else if (f->vary[v] == V_UNIFORM)
+    fl_text_printf(w->out, "l%d%s.x = p%d[", v, w->slot, i->arg);
+  else fl_text_printf(w->out, "l%d%s = load<%d>(p%d + ", v, w->slot, p->vector, i->arg);
   w->plus = each ? "q" : NULL;
   fl_text_offset(w, i->arg);
   if (i->code == FL_I_GATHER) fl_text_printf(w->out, " + v%d * w[%d]", i->a, f->gather[i->arg]);
@@ -35,13 +38,11 @@ static void put_vector_head(text_writer *w, const path *p) {
 
 static void put_loads(text_writer *w, const path *p) {
   const text_form *f = w->f;
-  put_vector_head(w, p);
   for (int v = 0; v < f->k->ninstr; v++) {
     if (!p->need[v]) continue;
     if (fl_text_packed(f, v)) put_load(w, p, v);
     if (p->early[v] && f->vary[v] == V_UNIFORM) fl_text_value(w, v);
   }
-  fl_text_puts(w->out, "}\n");
 }
 
 static int packed_store(const text_form *f, const path *p, int s) {
@@ -66,8 +67,6 @@ static void put_store(text_writer *w, const path *p, int s) {
 
 static void put_compute(text_writer *w, const path *p) {
   const text_form *f = w->f;
-  put_vector_head(w, p);
-  fl_text_values(w, p->need, V_UNIFORM, V_UNIFORM);
   for (int s = 0; s < f->k->nstore; s++) {
     const int o = f->k->store[s].operand;
     if (packed_store(f, p, s))
@@ -86,7 +85,42 @@ static void put_compute(text_writer *w, const path *p) {
     fl_text_offset(w, f->k->store[s].operand);
     fl_text_printf(w->out, ", o%d);\n", s);
   }
+}
+
+static void put_run_head(text_writer *w, const path *p) {
+  fl_text_printf(w->out, "#pragma unroll\nfor (int u = 0; u < %d; u++) {\n"
+                 "const long long c%d = run + u * %d;\n", p->unroll, w->f->inner,
+                 MAP_THREADS * p->vector);
+}
+
+/* All U vectors of the thread, if they lie in one run. */
+static void put_run(text_writer *w, const path *p) {
+  const text_form *f = w->f;
+  const int inner = f->inner, span = (p->unroll - 1) * MAP_THREADS * p->vector;
+  uint8_t shared[FL_MAX_INSTR], own[FL_MAX_INSTR], late[FL_MAX_INSTR];
+  for (int v = 0; v < f->k->ninstr; v++) {
+    shared[v] = p->need[v] && f->vary[v] == V_UNIFORM;
+    own[v] = p->need[v] && f->vary[v] == V_ELEMENT;
+    late[v] = shared[v] && !p->early[v];
+  }
+  const path rows = { 1, 1, shared, p->early }, row = { p->vector, p->unroll, own, p->early };
+  fl_text_printf(w->out, "{\nconst long long e = at + tid * %d;\n", p->vector);
+  fl_text_coords(w, 0, f->ndim, "e");
+  fl_text_printf(w->out, "if (e + %d < end && c%d + %d < w[%d]) {\n"
+                 "const long long run = c%d;\n", span, inner, span, f->size[inner], inner);
+  w->slot = "[0]";
+  put_loads(w, &rows);
+  w->slot = "[u]";
+  put_run_head(w, &row);
+  put_loads(w, &row);
   fl_text_puts(w->out, "}\n");
+  w->slot = "[0]";
+  fl_text_values(w, late, V_UNIFORM, V_UNIFORM);
+  w->slot = "[u]";
+  put_run_head(w, &row);
+  put_compute(w, &row);
+  w->slot = NULL;
+  fl_text_puts(w->out, "}\ncontinue;\n}\n}\n");
 }
 
 static void put_path(text_writer *w, const path *p) {
@@ -94,9 +128,15 @@ static void put_path(text_writer *w, const path *p) {
   snprintf(count, sizeof count, "%d", p->unroll);
   fl_text_printf(w->out, "for (; at < end; at += %d) {\n", MAP_THREADS * p->unroll * p->vector);
   fl_text_packs(w, p->need, p->vector, count);
+  if (p->vector > 1 && w->f->runs) put_run(w, p);
   w->slot = "[u]";
+  put_vector_head(w, p);
   put_loads(w, p);
+  fl_text_puts(w->out, "}\n");
+  put_vector_head(w, p);
+  fl_text_values(w, p->need, V_UNIFORM, V_UNIFORM);
   put_compute(w, p);
+  fl_text_puts(w->out, "}\n");
   w->slot = NULL;
   fl_text_puts(w->out, "}\n");
 }

@@ -151,16 +151,21 @@ static void put_vector_head(row_writer *r, int count) {
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
 }
 
+/* All vectors one way or all the other: a branch, where a choice for each vector would be made of
+** predicated loads, which take their turn also where they do nothing. */
 static void put_loads(row_writer *r, const uint8_t *need, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   if (!loads_of(f, need)) return;
+  fl_text_puts(w->out, "if (vector) {\n");
   put_vector_head(r, count);
-  fl_text_printf(w->out, "if (vector) {\n%s{\n", f->full ? "" : "if (e < n) ");
+  fl_text_printf(w->out, "%s{\n", f->full ? "" : "if (e < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int v = 0; v < f->k->ninstr; v++)
     if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 1);
-  fl_text_printf(w->out, "}\n} else {\n#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
+  fl_text_puts(w->out, "}\n}\n} else {\n");
+  put_vector_head(r, count);
+  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
                  f->full ? "" : "if (e + q < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int v = 0; v < f->k->ninstr; v++)

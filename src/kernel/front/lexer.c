@@ -3,6 +3,7 @@
 ** and the parser refuses whatever contains it.
 */
 #include "kernel/front/lexer.h"
+#include "base/text.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,35 +99,18 @@ static void integer(fl_ktok *t, const char *s, const char *end) {
   t->value.i = (int64_t)v;
 }
 
-/* strtod and strtof read a copy, for they look for a terminating character; the digits of C,
-** '.' as in the C locale: a host program's locale must not change a kernel. */
-static double read_float(const char *s, size_t n, int is_f32, int *ok) {
-  char copy[128], *end;
-  if (n >= sizeof copy) return *ok = 0, 0;
-  memcpy(copy, s, n);
-  copy[n] = 0;
-  double v = is_f32 ? strtof(copy, &end) : strtod(copy, &end);
-  if (*end == '.' && strchr(copy, '.')) {            /* a locale with another point */
-    char point[2] = { 0 }, probe[8];
-    const double half = 0.5;
-    const int digits = snprintf(probe, sizeof probe, "%.1f", half);
-    if (digits >= 2) point[0] = probe[1];
-    *strchr(copy, '.') = point[0];
-    v = is_f32 ? strtof(copy, &end) : strtod(copy, &end);
-  }
-  *ok = *end == 0;
-  return v;
-}
-
 static void floating(fl_ktok *t, const char *s, const char *end, int hex) {
-  int is_f32 = 0, ok = 0;
+  int is_f32 = 0;
   const char *stop = end;
   if (!hex || memchr(s, 'p', (size_t)(end - s)) || memchr(s, 'P', (size_t)(end - s))) {
     if (stop[-1] == 'f' || stop[-1] == 'F') is_f32 = 1, stop--;
     else if (stop[-1] == 'l' || stop[-1] == 'L') stop--;
   }
-  t->value.d = read_float(s, (size_t)(stop - s), is_f32, &ok);
-  if (!ok) { bad(t, "malformed number"); return; }
+  /* the point of a host program's locale must not change a kernel */
+  if (!fl_read_number(s, (size_t)(stop - s), is_f32, &t->value.d)) {
+    bad(t, "malformed number");
+    return;
+  }
   t->kind = FL_TOK_FLOAT;
   t->type = is_f32 ? FL_KT_F32 : FL_KT_F64;
   t->bare = stop == end;

@@ -1,0 +1,324 @@
+--- Tokenizers of Hugging Face's tokenizer.json: texts to ids and back, and training of a BPE. The
+-- work is src/text; here are its arguments and tensors. Ids are the file's, from 0, unchanged; a
+-- layer that wants positions gets ids + 1.
+local flame = require "flame"
+local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
+
+local tokenizers = {}
+
+--- Raises with the script's line, however deep in the library it is called.
+local function fail(op, message, ...) internal.fail(op, message:format(...)) end
+local function declare(text, f)
+  tokenizers[text:match("^([%w_]+)")] = internal.declare(text, "", f)
+end
+
+---@class flame.Tokenizer
+---@field model string        "BPE", "Unigram", "WordPiece" or "WordLevel"
+---@field vocab_size integer  how many tokens there are, added ones too
+---@field top_id integer      the largest id
+local Tokenizer = { __name = "Tokenizer" }
+---@class flame.TokenStream
+local TokenStream = { __name = "TokenStream" }
+tokenizers.Tokenizer, tokenizers.TokenStream = Tokenizer, TokenStream
+internal.named_classes.Tokenizer, internal.named_classes.TokenStream = Tokenizer, TokenStream
+--- Puts a method with its declaration into a class.
+local function put(class, text, f)
+  class[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
+end
+Tokenizer.__index, Tokenizer.__newindex = internal.closed("Tokenizer", Tokenizer,
+  { model = true, vocab_size = true, top_id = true, core = true, text = true, pad = true })
+TokenStream.__index, TokenStream.__newindex = internal.closed("TokenStream", TokenStream,
+  { tokenizer = true, skip_special = true, ids = true, shown = true, read = true })
+function Tokenizer:__tostring()
+  return ("Tokenizer(%s, %d tokens)"):format(self.model, self.vocab_size)
+end
+function TokenStream.__tostring() return "TokenStream" end
+
+-- ---- opening ------------------------------------------------------------------------------------
+
+local function open(text)
+  local core = internal.tok_open(text)
+  local size, _, top, model, pad = internal.tok_facts(core)
+  return setmetatable({ core = core, text = text, vocab_size = size, top_id = top, model = model,
+    pad = pad }, Tokenizer)
+end
+
+--- The tokenizer of a file, or of a folder's tokenizer.json.
+declare("load(path: str) -> Tokenizer", function(path)
+  if internal.io_list(path) then path = path .. "/tokenizer.json" end
+  return open(internal.io_read(path, "load"))
+end)
+
+--- The tokenizer of a text that is a tokenizer.json.
+declare("from_string(text: str) -> Tokenizer", open)
+
+-- ---- texts to ids -------------------------------------------------------------------------------
+
+--- ids and types as strings of i64.
+local function encode(self, text, pair, o)
+  if o.max_length and o.max_length < 1 then
+    fail("encode", "max_length is %d, need a positive integer", o.max_length)
+  end
+  return internal.tok_encode(self.core, text, pair, not o.special, not o.special_in_text,
+    o.max_length, o.side == "left")
+end
+
+local function list_of(bytes)
+  local list = {}
+  for i = 1, #bytes // 8 do list[i] = string.unpack("i8", bytes, 8 * i - 7) end
+  return list
+end
+
+--- The ids of a text, or of a pair of texts: i64 of one axis, or a list. special = false leaves out
+--- the tokens that the file's template puts around a text; with special_in_text = false, special
+--- tokens that are written in the text are text. At most max_length ids, cut at the side.
+put(Tokenizer, [[Tokenizer:encode(text: str, pair?: str, *, special = true, special_in_text = true,
+  max_length?: int, side: "right"|"left" = "right", list = false, device?: device) -> T|table]],
+  function(self, text, pair, special, special_in_text, max_length, side, list, device)
+    local ids = encode(self, text, pair, { special = special, special_in_text = special_in_text,
+      max_length = max_length, side = side })
+    if list then return list_of(ids) end
+    local x = flame.from_bytes(ids, { #ids // 8 }, "i64")
+    return device and x:to(device) or x
+  end)
+
+--- The id that fills short rows.
+local function pad_of(self, pad, needed)
+  if type(pad) == "string" then
+    local id = internal.tok_id(self.core, pad)
+    return id or fail("encode_batch", "there is no token '%s'", pad)
+  end
+  pad = pad or self.pad or internal.tok_id(self.core, "<pad>")
+    or internal.tok_id(self.core, "[PAD]")
+  if not pad and needed then
+    fail("encode_batch", "the texts have different lengths and the file names no token to fill " ..
+      "them with\1; use pad = a token or an id")
+  end
+  return pad or 0
+end
+
+--- Rows of equal length and what is filled in them: strings of i64 and of bytes.
+local function fill(rows, length, pad, left)
+  local ids, mask, unit = {}, {}, string.pack("i8", pad)
+  for i, row in ipairs(rows) do
+    local n = #row // 8
+    local rest, on, off = unit:rep(length - n), ("\1"):rep(n), ("\0"):rep(length - n)
+    ids[i] = left and rest .. row or row .. rest
+    mask[i] = left and off .. on or on .. off
+  end
+  return table.concat(ids), table.concat(mask)
+end
+
+--- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
+--- filled, types = the same, i64, what the template says of the two texts of a pair }. Rows are as
+--- long as the longest, or length; pad is a token or an id, by default the file's.
+put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special = true,
+  special_in_text = true, max_length?: int, side: "right"|"left" = "right", length?: int,
+  pad?: int|str, pad_side: "right"|"left" = "right", device?: device) -> table]],
+  function(self, texts, seconds, special, special_in_text, max_length, side, length, pad, pad_side,
+      device)
+    local op = "encode_batch"
+    if seconds and #seconds ~= #texts then fail(op, "%d texts and %d pairs", #texts, #seconds) end
+    local o = { special = special, special_in_text = special_in_text, max_length = max_length,
+      side = side }
+    local rows, types, longest, shortest = {}, {}, 0, math.huge
+    for i, text in ipairs(texts) do
+      rows[i], types[i] = encode(self, text, seconds and seconds[i], o)
+      longest = math.max(longest, #rows[i] // 8)
+      shortest = math.min(shortest, #rows[i] // 8)
+    end
+    if length and longest > length then
+      fail(op, "a text has %d ids, and length is %d\1; use max_length = %d", longest, length,
+        length)
+    end
+    longest = length or longest
+    local id = pad_of(self, pad, #texts > 0 and shortest < longest)
+    local left, shape = pad_side == "left", { #texts, longest }
+    local ids, mask = fill(rows, longest, id, left)
+    local batch = { ids = flame.from_bytes(ids, shape, "i64"),
+      mask = flame.from_bytes(mask, shape, "bool"),
+      types = flame.from_bytes(fill(types, longest, 0, left), shape, "i64") }
+    for k, x in pairs(device and batch or {}) do batch[k] = x:to(device) end
+    return batch
+  end)
+
+-- ---- ids to texts -------------------------------------------------------------------------------
+
+local function need_integers(op, ids)
+  if flame.is_tensor(ids) and not ids.dtype:find("^[iu]%d") then
+    fail(op, "ids have dtype %s, need integers", ids.dtype)
+  end
+end
+
+--- Ids as a string of i64: a tensor, an integer or a list of them.
+local function bytes_of(op, ids)
+  if flame.is_tensor(ids) then
+    need_integers(op, ids)
+    return ids:cpu():long():flatten():bytes()
+  end
+  local list = {}
+  for i, id in ipairs(type(ids) == "table" and ids or { ids }) do
+    if math.type(id) ~= "integer" then fail(op, "an id must be an integer, got a %s", type(id)) end
+    list[i] = string.pack("i8", id)
+  end
+  return table.concat(list)
+end
+
+--- The text of ids; skip_special leaves out special tokens.
+put(Tokenizer, "Tokenizer:decode(ids: T|int|int[], *, skip_special = true) -> str",
+  function(self, ids, skip_special)
+    return internal.tok_decode(self.core, bytes_of("decode", ids), skip_special)
+  end)
+
+--- The texts of the rows of ids (rows, length), or of a list of what decode takes.
+put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> table",
+  function(self, ids, skip_special)
+    local list = {}
+    if flame.is_tensor(ids) and ids.ndim ~= 2 then
+      fail("decode_batch", "ids have %d axes, need 2", ids.ndim)
+    end
+    for i = 1, #ids do
+      list[i] = internal.tok_decode(self.core, bytes_of("decode_batch", ids[i]), skip_special)
+    end
+    return list
+  end)
+
+-- A token's text may end within a character, and what it becomes may depend on the token before (a
+-- space at the beginning of all is none). So the text of the ids that were read last is taken with
+-- and without the new id, and what that adds is given, but for a character's beginning at its end.
+
+--- A decoder of one id after another: stream:put(id) gives the text that is certain by now,
+--- stream:finish() the rest.
+put(Tokenizer, "Tokenizer:stream(*, skip_special = true) -> TokenStream",
+  function(self, skip_special)
+    return setmetatable({ tokenizer = self, skip_special = skip_special, ids = {}, shown = "",
+      read = 0 }, TokenStream)
+  end)
+
+--- The text that is certain after one more id; "" while a character is incomplete.
+put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
+  local ids = self.ids
+  need_integers("put", id)
+  ids[#ids + 1] = flame.is_tensor(id) and id:item() or id
+  local core = self.tokenizer.core
+  local ok, text = pcall(internal.tok_decode, core, bytes_of("put", ids), self.skip_special, true)
+  if not ok then
+    ids[#ids] = nil
+    error(text, 0)
+  end
+  local open_bytes = internal.tok_open_bytes(text)
+  if open_bytes > 0 or #text <= #self.shown then return "" end
+  local new = internal.tok_mend(core, text:sub(#self.shown + 1))
+  self.ids = table.move(ids, self.read + 1, #ids, 1, {})
+  self.shown = internal.tok_decode(core, bytes_of("put", self.ids), self.skip_special, true)
+  self.read = #self.ids
+  return new
+end)
+
+--- The rest of the text, an incomplete character as U+FFFD; the stream is as new.
+put(TokenStream, "TokenStream:finish() -> str", function(self)
+  local core = self.tokenizer.core
+  local text = internal.tok_decode(core, bytes_of("finish", self.ids), self.skip_special, true)
+  local new = internal.tok_mend(core, text:sub(#self.shown + 1))
+  self.ids, self.shown, self.read = {}, "", 0
+  return new
+end)
+
+-- ---- tokens -------------------------------------------------------------------------------------
+
+--- A token's id; nil: there is no such token.
+put(Tokenizer, "Tokenizer:id(token: str) -> int", function(self, token)
+  return internal.tok_id(self.core, token)
+end)
+
+--- An id's token, as the file spells it; nil: no token has the id.
+put(Tokenizer, "Tokenizer:token(id: int) -> str", function(self, id)
+  return (internal.tok_token(self.core, id))
+end)
+
+--- Is the id a special token's, which decode leaves out?
+put(Tokenizer, "Tokenizer:is_special(id: int) -> bool", function(self, id)
+  local _, special = internal.tok_token(self.core, id)
+  return special or false
+end)
+
+--- Writes the tokenizer.json.
+put(Tokenizer, "Tokenizer:save(path: str)", function(self, path)
+  internal.io_write(path, "save", self.text)
+end)
+
+-- ---- training -----------------------------------------------------------------------------------
+
+local function quote(text)
+  return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
+end
+
+--- The file of a byte-level BPE with the model's part.
+local function file_of(model, specials, pattern, prefix)
+  local added = {}
+  for i, token in ipairs(specials) do
+    added[i] = ('{"id":%d,"content":%s,"single_word":false,"lstrip":false,"rstrip":false,' ..
+      '"normalized":false,"special":true}'):format(i - 1, quote(token))
+  end
+  local level = ('{"type":"ByteLevel","add_prefix_space":%s,"trim_offsets":true,"use_regex":%s}')
+  local cut = level:format(prefix, not pattern)
+  if pattern then
+    cut = ('{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":%s},' ..
+      '"behavior":"Isolated","invert":false},%s]}'):format(quote(pattern), cut)
+  end
+  return ('{"version":"1.0","truncation":null,"padding":null,"added_tokens":[%s],' ..
+    '"normalizer":null,"pre_tokenizer":%s,"post_processor":null,"decoder":%s,' ..
+    '"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,' ..
+    '"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":false,%s}}')
+    :format(table.concat(added, ","), cut, level:format(true, true), model)
+end
+
+--- Special tokens get ids by their place, so each may occur once.
+local function check_specials(op, specials)
+  local seen = {}
+  for i, token in ipairs(specials) do
+    if not utf8.len(token) then fail(op, "special_tokens[%d] is not UTF-8", i) end
+    if seen[token] then fail(op, "special_tokens[%d] is '%s' again", i, token) end
+    seen[token] = true
+  end
+end
+
+--- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
+--- one text after another and then nil. Pairs that occur fewer than min_frequency times stay apart.
+--- Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
+  special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
+  -> Tokenizer]],
+  function(texts, size, least, specials, pattern, prefix, longest)
+    local op, i = "train_bpe", 0
+    specials = specials or {}
+    check_specials(op, specials)
+    if pattern and not utf8.len(pattern) then fail(op, "the pattern is not UTF-8") end
+    if longest and longest < 1 then
+      fail(op, "max_token_length is %d, need a positive integer", longest)
+    end
+    if size < 256 + #specials then
+      fail(op, "vocab_size is %d, need %d or more: 256 bytes and the special tokens", size,
+        256 + #specials)
+    end
+    local shape = open(file_of('"vocab":{},"merges":[]', {}, pattern, prefix)).core
+    local function next_text()
+      i = i + 1
+      return texts[i]
+    end
+    if type(texts) == "function" then next_text = texts
+    elseif type(texts) ~= "table" then
+      fail(op, "texts are %s, need a list or a function", type(texts))
+    end
+    local count = 0
+    for text in next_text do
+      count = count + 1
+      if type(text) ~= "string" then fail(op, "text %d is a %s", count, type(text)) end
+      internal.tok_feed(shape, text)
+    end
+    local model = internal.tok_train(shape, size, least, longest or 0, specials)
+    return open(file_of(model, specials, pattern, prefix))
+  end)
+
+return internal.namespace(tokenizers, "tokenizers")

@@ -1,0 +1,121 @@
+/*
+** The fake driver as a file: a shared object that holds every entry point of src/cuda/api, for
+** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE. What
+** it is like stands in FAKE_CUDA, words of "name=number" (see 'settings'); "fail=MemAlloc:2:700"
+** lets the second call of cuMemAlloc, and all after it, fail with 700. Memory is
+** zero, and kernels write nothing.
+*/
+#include "fake_driver.c"
+#include "cuda/api/cudnn_api.h"
+#include "cuda/api/nvml_api.h"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define SHOWN __attribute__((visibility("default")))
+
+static struct {
+  int mig, processes, ecc, hidden;      /* hidden: bytes that other processes have, in MiB */
+} card;
+
+static const struct { const char *name; int *at; } settings[] = {
+  { "devices", &fake.devices }, { "version", &fake.version }, { "arch", &fake.arch },
+  { "nvrtc", &fake.nvrtc }, { "image", &fake.image }, { "mig", &card.mig },
+  { "processes", &card.processes }, { "ecc", &card.ecc }, { "hidden", &card.hidden },
+};
+
+static void set(const char *name, const char *value) {
+  static char only[40];
+  int at = 0, code = 0;
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    if (strcmp(settings[i].name, name) == 0) *settings[i].at = atoi(value);
+  if (strcmp(name, "fail") != 0 || sscanf(value, "%39[^:]:%d:%d", only, &at, &code) != 3) return;
+  fake.only = only;
+  fake.fail_at = at;
+  fake.forever = 1;
+  fake.code = (fl_cu_result)code;
+}
+
+__attribute__((constructor)) static void read_settings(void) {
+  const char *text = getenv("FAKE_CUDA");
+  char name[40], value[60];
+  int n = 0;
+  fake.cleared = 1;
+  for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
+    set(name, value);
+}
+
+/* ---- the entry points, by their exported names ---- */
+
+#define DRIVER(name, symbol, params, args) \
+  SHOWN fl_cu_result shown_##name params __asm__(symbol); \
+  fl_cu_result shown_##name params { return fake_driver.name args; }
+#define NVRTC(name, params, args) \
+  SHOWN fl_rtc_result name params; \
+  fl_rtc_result name params { return fake_nvrtc.name args; }
+#define NVRTC_VALUE(type, name, params, args) \
+  SHOWN type name params; \
+  type name params { return fake_nvrtc.name args; }
+#define BLASLT(name, params, args) \
+  SHOWN fl_lt_status name params; \
+  fl_lt_status name params { return fake_blaslt.name args; }
+#define BLASLT_VALUE(type, name, params, args) \
+  SHOWN type name params; \
+  type name params { return fake_blaslt.name args; }
+#include "cuda/api/api.def"
+#define CUFFT(name, params, args) \
+  SHOWN fl_cufft_status name params; \
+  fl_cufft_status name params { return fake_cufft.name args; }
+#include "cuda/api/cufft.def"
+#define CUSOLVER(name, params, args) \
+  SHOWN fl_sol_status name params; \
+  fl_sol_status name params { return fake_cusolver.name args; }
+#define CUBLAS CUSOLVER
+#include "cuda/api/cusolver.def"
+
+/* Not made yet: a device that asks for a plan is refused, and takes our own kernels. */
+#define DNN(name, params) \
+  SHOWN fl_dnn_status name params; \
+  fl_dnn_status name params { return 1; }
+#include "cuda/api/cudnn.def"
+SHOWN size_t cudnnGetVersion(void);
+size_t cudnnGetVersion(void) { return 91002; }
+SHOWN int ncclGetVersion(int *v);
+int ncclGetVersion(int *v) { *v = 22703; return 0; }
+
+/* ---- NVML ---- */
+
+static fl_ml_status fake_nvmlInit_v2(void) { return FL_ML_OK; }
+static fl_ml_status fake_nvmlShutdown(void) { return FL_ML_OK; }
+static fl_ml_status fake_nvmlSystemGetDriverVersion(char *text, unsigned size) {
+  snprintf(text, size, "580.65.06");
+  return FL_ML_OK;
+}
+static fl_ml_status fake_nvmlDeviceGetHandleByPciBusId_v2(const char *id, fl_ml_device *d) {
+  *d = (fl_ml_device)(void *)&card;
+  return strncmp(id, "0000:", 5) == 0 ? FL_ML_OK : 2;
+}
+static fl_ml_status fake_nvmlDeviceGetMemoryInfo(fl_ml_device d, fl_ml_memory *m) {
+  const unsigned long long hidden = (unsigned long long)card.hidden << 20;
+  const unsigned long long total = (unsigned long long)fake.capacity;
+  *m = (fl_ml_memory){ total, total - hidden, hidden };
+  return FL_ML_OK;
+}
+static fl_ml_status fake_nvmlDeviceGetComputeRunningProcesses_v3(fl_ml_device d, unsigned *n,
+                                                                 fl_ml_process *p) {
+  const unsigned room = *n, there = (unsigned)card.processes;
+  *n = there;
+  if (there > room) return FL_ML_TOO_SMALL;
+  for (unsigned i = 0; i < there; i++) p[i] = (fl_ml_process){ 4000 + i, 1 << 20, ~0u, ~0u };
+  return FL_ML_OK;
+}
+static fl_ml_status fake_nvmlDeviceGetMigMode(fl_ml_device d, unsigned *now, unsigned *next) {
+  *now = *next = (unsigned)card.mig;
+  return FL_ML_OK;
+}
+static fl_ml_status fake_nvmlDeviceGetTotalEccErrors(fl_ml_device d, unsigned kind, unsigned since,
+                                                     unsigned long long *n) {
+  *n = kind == FL_ML_UNCORRECTED && since == FL_ML_SINCE_LOAD ? (unsigned)card.ecc : 0;
+  return FL_ML_OK;
+}
+#define NVML(name, params, args) \
+  SHOWN fl_ml_status name params; \
+  fl_ml_status name params { return fake_##name args; }
+#include "cuda/api/nvml.def"

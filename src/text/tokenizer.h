@@ -1,0 +1,53 @@
+/*
+** Tokenizers of Hugging Face's tokenizer.json. A text goes through
+**   added tokens that are found in it as it is, a normaliser, added tokens that are found in what
+**   that gives, pre-tokenizers, which cut it into words, the model, which makes ids of a word, and
+**   a template, which puts special tokens around them.
+** Ids are the file's: from 0. Everything is counted memory of the context; failures are its errors.
+*/
+#ifndef FL_TEXT_TOKENIZER_H
+#define FL_TEXT_TOKENIZER_H
+#include "base/text.h"
+#include "io/io.h"
+
+typedef struct fl_tokenizer fl_tokenizer;
+typedef struct fl_ids { int32_t *at; int64_t n, cap; } fl_ids;
+
+/* Copies the text. NULL with an error. */
+fl_tokenizer *fl_tokenizer_open(flame_context *c, const char *text, size_t n);
+void fl_tokenizer_close(fl_tokenizer *t);
+
+typedef struct fl_tok_how {
+  int plain;                    /* without the template */
+  int specials_as_text;         /* special tokens in the text are text */
+  int64_t most;                 /* ids, those of the template included; 0: no bound */
+  int left;                     /* cut at the left */
+} fl_tok_how;
+/* pair.at NULL: one text. ids and, of the same length, types: 0, 1 or what the template says. */
+flame_status fl_tokenizer_encode(fl_tokenizer *t, fl_span text, fl_span pair, const fl_tok_how *how,
+                                 fl_ids *ids, fl_ids *types);
+/* raw: bytes as they are, also those that are not UTF-8. An id that is not known is an error. */
+flame_status fl_tokenizer_decode(fl_tokenizer *t, const int64_t *ids, int64_t n, int skip_special,
+                                 int raw, fl_text *out);
+int64_t fl_tokenizer_id(const fl_tokenizer *t, fl_span token);         /* -1: there is none */
+int fl_tokenizer_token(const fl_tokenizer *t, int64_t id, fl_span *token, int *special);
+int64_t fl_tokenizer_size(const fl_tokenizer *t, int added);           /* tokens */
+int64_t fl_tokenizer_top(const fl_tokenizer *t);                       /* the largest id + 1 */
+const char *fl_tokenizer_model(const fl_tokenizer *t);                 /* "BPE", … */
+int64_t fl_tokenizer_pad(const fl_tokenizer *t);                       /* -1: the file names none */
+
+/* ---- training of a BPE (train.c) ------------------------------------------------------------- */
+typedef struct fl_trainer fl_trainer;
+typedef struct fl_train_how {
+  int64_t vocabulary, least;    /* tokens in all; how often a pair must occur to be merged */
+  const fl_span *special;
+  int64_t nspecial;
+  int64_t longest;              /* characters of a token; 0: no bound */
+} fl_train_how;
+/* Words are what 'shape' cuts texts into; it stays the caller's and must outlive the trainer. */
+fl_trainer *fl_trainer_open(flame_context *c, fl_tokenizer *shape);
+void fl_trainer_close(fl_trainer *r);
+flame_status fl_trainer_feed(fl_trainer *r, fl_span text);
+/* Adds "vocab":{…},"merges":[…] to out, as in tokenizer.json. */
+flame_status fl_trainer_finish(fl_trainer *r, const fl_train_how *how, fl_text *out);
+#endif

@@ -1,0 +1,34 @@
+/*
+** Unicode as tokenizers need it: properties of characters, lower case, normal forms.
+** The tables (unicode.def) are written by tools/unicode.lua. Texts are UTF-8 that is valid;
+** fl_utf8_mend makes it so.
+*/
+#ifndef FL_TEXT_UNICODE_H
+#define FL_TEXT_UNICODE_H
+#include "base/utf8.h"
+
+enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
+/* what fl_uc_is asks: bits of general categories, or one of the properties above them */
+#define FL_UC_MARK      0x000001C0u
+#define FL_UC_NUMBER    0x00000E00u
+#define FL_UC_PUNCT     0x0007F000u
+#define FL_UC_OTHER     0x3C000000u             /* Cc, Cf, Cs, Co; not what is unassigned */
+
+int fl_uc_category(uint32_t c);                 /* 0 … 29, in the order of fl_uc_named */
+static inline int fl_uc_is(uint32_t c, uint32_t categories) {
+  return (int)(categories >> fl_uc_category(c) & 1);
+}
+int fl_uc_space(uint32_t c);                    /* White_Space */
+int fl_uc_word(uint32_t c);                     /* \w */
+int fl_uc_extends(uint32_t c);                  /* continues a grapheme */
+int fl_uc_punct(uint32_t c);                    /* category P, or ASCII but letters and digits */
+/* Bits of the categories that a name stands for (L, Lu, …), 0: none. */
+uint32_t fl_uc_named(const char *name, size_t n);
+int fl_uc_script(const char *name, size_t n);   /* 0: not known */
+/* The first run of equal properties is number 0; *last: its last character. 0: no more. */
+int fl_uc_run(int number, uint32_t *first, uint32_t *last, int *category, int *script, int *word);
+
+void fl_uc_lower(fl_text *out, uint32_t c);
+typedef enum fl_uc_form { FL_NFD, FL_NFC, FL_NFKD, FL_NFKC } fl_uc_form;
+void fl_uc_normal(fl_text *out, const char *p, size_t n, fl_uc_form form);
+#endif
