@@ -36,7 +36,7 @@ static const char usage_text[] =
   "  --info        devices, libraries and memory\n"
   "  --doctor      look for what is missing or wrong, and say what to do\n"
   "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
-  "  --sandbox[=P] run the script with limits and without rights; P: memory=64M,time=5,read,…\n"
+  "  --sandbox     run the script with limits, without rights (--sandbox=memory=64M,time=5,read)\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
