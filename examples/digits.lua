@@ -3,9 +3,12 @@
 --   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device
 --   auto|cpu|cuda] [--epochs N]
 -- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
--- Without --data it draws digits of its own, so that it always runs.
+-- Without --data it draws digits of its own, so that it always runs. With several processes
+-- (mpirun -n 4 flame-lua examples/digits.lua) each has its part of a step of n * batch images.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
+local distributed = require "flame.distributed"
+local rank, ranks = distributed.init()
 
 local options = data.options(arg, {
   { "data", "", "folder with images-idx3-ubyte[.gz] and labels-idx1-ubyte[.gz]" },
@@ -18,7 +21,7 @@ local options = data.options(arg, {
 })
 local device = options.device == "auto" and flame.best_device() or options.device
 flame.default_device(device)
-flame.seed(options.seed)
+flame.seed(options.seed + rank - 1)                      -- each rank drops values of its own
 math.randomseed(options.seed)
 
 local images, labels
@@ -55,14 +58,15 @@ end
 local net = cnn and convolutions()
   or nn.Sequential { nn.Linear(images:size(2), 256), nn.ReLU(), nn.Dropout(0.2),
     nn.Linear(256, 10) }
-net:to(device)
+net = distributed.data_parallel(net:to(device))
 local opt = optim.AdamW(net:parameters(), { lr = options.rate, weight_decay = 0.05 })
-local steps = options.epochs * ((n - held + options.batch - 1) // options.batch)
+local steps = options.epochs * (((n - held) // ranks + options.batch - 1) // options.batch)
 local plan = optim.schedule.cosine { opt = opt, steps = steps }
 
 for epoch = 1, options.epochs do
   local total, count
-  for _, x, y in data.batches({ train_x, train_y }, { size = options.batch, shuffle = true }) do
+  for _, x, y in data.batches({ train_x, train_y }, { size = options.batch, shuffle = true,
+    shard = true }) do
     local loss = flame.cross_entropy(net(cnn and moved(x) or x), y)
     opt:zero_grad()
     loss:backward()
@@ -70,9 +74,9 @@ for epoch = 1, options.epochs do
     plan:step()
     total, count = (total or 0) + loss:detach(), (count or 0) + 1
   end
-  print(("epoch %d  loss %.4f"):format(epoch, total:item() / count))
+  if rank == 1 then print(("epoch %d  loss %.4f"):format(epoch, total:item() / count)) end
 end
 
 net:eval()
 local right = flame.no_grad(function() return net(test_x):argmax(2):eq(test_y):sum():item() end)
-print(("test accuracy %.1f %%"):format(100 * right / held))
+if rank == 1 then print(("test accuracy %.1f %%"):format(100 * right / held)) end

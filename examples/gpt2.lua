@@ -2,9 +2,12 @@
 --   flame-lua examples/gpt2.lua [--data FOLDER] [--size gpt2|tiny] [--batch N] [--steps N] …
 -- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes.
 -- Without one the bytes of the machine's own licence texts are the tokens. --help lists all
--- options.
+-- options. With several processes (mpirun -n 2 flame-lua examples/gpt2.lua) each trains on
+-- sequences of its own, so a step is of n * accumulate * batch.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
+local distributed = require "flame.distributed"
+local rank, ranks = distributed.init()
 
 local options = data.options(arg, {
   { "data", "", "folder with train.bin and val.bin" },
@@ -40,7 +43,7 @@ local context, batch, steps = given(options.context, size.context),
 local every, warmup = given(options.every, math.max(1, steps // 10)),
   given(options.warmup, math.min(700, steps // 10))
 flame.default_device(device)
-flame.seed(options.seed)
+flame.seed(options.seed + rank - 1)                      -- each rank draws sequences of its own
 
 -- ---- tokens: ids from 1 ------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ function GPT:forward(x, caches, seen)
   return flame.linear(self.norm(h), self.token.weight)
 end
 
-local net = GPT()
+local net = distributed.data_parallel(GPT())
 local matrices, vectors = {}, {}
 for _, p in ipairs(net:parameters()) do
   local list = p.ndim >= 2 and matrices or vectors
@@ -152,17 +155,20 @@ if options.resume ~= "" then
   net:load_state_dict(saved.model)
   opt:load_state_dict(saved.optimizer)
   plan:load_state_dict(saved.schedule)
-  flame.rng_state(saved.random)
+  if rank == 1 then flame.rng_state(saved.random)
+  else flame.seed(options.seed + rank - 1 + ranks * saved.step) end
   done = saved.step
 end
 
 -- ---- training -----------------------------------------------------------------------------------
 
-print(("%d tokens, %d different; %d parameters; %d steps of %d x %d x %d on %s"):format(
-  train:numel(), vocabulary,
-  net:count(), steps, options.accumulate, batch, context, device))
+if rank == 1 then
+  print(("%d tokens, %d different; %d parameters; %d steps of %d x %d x %d on %s"):format(
+    train:numel(), vocabulary,
+    net:count(), steps, ranks * options.accumulate, batch, context, device))
+end
 local progress = data.progress { steps = steps, from = done, unit = "tokens",
-  each = options.accumulate * batch * context }
+  each = ranks * options.accumulate * batch * context }
 local last = options.stop > 0 and math.min(options.stop, steps) or steps
 for step = done + 1, last do
   local loss = 0
@@ -176,17 +182,17 @@ for step = done + 1, last do
   opt:step()
   plan:step()
   done = step
-  if step % every == 0 or step == last then
+  if rank == 1 and (step % every == 0 or step == last) then
     progress:line(step, ("loss %.3f  validation %.3f"):format(loss:item(), validate()))
     save()
-  else
+  elseif rank == 1 then
     progress:tick(step, loss)
   end
 end
 
 -- ---- writing ------------------------------------------------------------------------------------
 
-if options.sample > 0 then
+if options.sample > 0 and rank == 1 then
   local caches, out = {}, {}
   net:eval()
   for k, block in ipairs(net.blocks) do caches[k] = block.attention:cache(1, context) end

@@ -229,6 +229,9 @@ section("Models", "`local models = require \"flame.models\"`: [models](models.md
   function(e) return e.name:match("^models%.") ~= nil end)
 section("Methods of models", "`local m = models.from_pretrained(folder)`, then `m:name(…)`.",
   methods_of "CausalLM")
+section("Several processes",
+  "`local distributed = require \"flame.distributed\"`: [distributed](distributed.md).",
+  function(e) return e.name:match("^distributed%.") ~= nil end)
 section("Images", "`local image = require \"flame.image\"`.",
   function(e) return e.name:match("^image%.") ~= nil end)
 

@@ -1,7 +1,7 @@
 --- layers: every file of src/ includes only headers of its own folder and of earlier layers,
 -- and only src/lua and src/cli include Lua's headers. Prints what is wrong; exit code 1 then.
 
-local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "cpu", "cuda",
+local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "group", "cpu", "cuda",
                 "engine", "io", "text", "lua", "cli" }
 local rank = {}
 for i, name in ipairs(order) do rank[name] = i end

@@ -64,7 +64,9 @@ local function named(v, name, list)
       if p.grad then named(p.grad, (name and name .. "." or "") .. k .. ".grad", list) end
     end
   elseif type(v) == "table" then
-    local keys = {}
+    local keys, seen = {}, list.seen or {}
+    if seen[v] then return end                      -- a table that holds itself, or one twice
+    list.seen, seen[v] = seen, true
     for k in pairs(v) do keys[#keys + 1] = k end
     table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
     for _, k in ipairs(keys) do named(v[k], (name and name .. "." or "") .. tostring(k), list) end

@@ -66,7 +66,7 @@ add("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d
   local size, parts, first = x.shape[d], {}, 0
   if size == nil then fail("tensor_split", "a 0-d tensor has no axes") end
   if flame.is_tensor(n) then
-    if n:is_floating_point() or n.ndim > 1 then
+    if n:is_floating_point() or n.dtype == "bool" or n.ndim > 1 then
       fail("tensor_split", "n is %s of %d axes, need integers, one axis at most", n.dtype, n.ndim)
     end
     n = n:totable()

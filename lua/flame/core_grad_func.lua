@@ -84,7 +84,7 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
   local spec, proven = { name = name, forward = forward, backward = backward }, {}
   local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
     not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
-  return function(...)
+  local function call(...)
     local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
     for i = 1, args.n do if is_tensor(args[i]) then inputs[#inputs + 1] = args[i] end end
     local values = table.pack(flame.no_grad(forward, ctx, ...))
@@ -116,6 +116,10 @@ def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, 
     end, hand_over(ctx, results)))
     for k, i in ipairs(at) do values[i] = made[k] end
     return table.unpack(values, 1, n)
+  end
+  return function(...)
+    if internal.noting then return internal.noting(name, call, ...) end      -- core_swap.lua
+    return call(...)
   end
 end)
 

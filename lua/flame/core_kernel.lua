@@ -394,11 +394,13 @@ local function list_set(list)
   return set
 end
 
---- The arguments by parameter; those of tensors as they are now.
-local function values_of(params, args, n)
+--- The arguments by parameter; those of tensors as they are now. memory: what k:constant has set.
+local function values_of(params, args, n, memory)
   local values, at = {}, 0
   for i, q in ipairs(params) do
-    if q.role ~= "out" then
+    if q.hidden then
+      values[i] = q.role == "in" and internal.snapshot(memory[q.name]) or nil
+    elseif q.role ~= "out" then
       at = at + 1
       local v = args[at]
       if v == nil then v = n end
@@ -421,10 +423,14 @@ end
 
 local function given_gradient(p, config, values, active, result, g, out_params, which)
   local seeds = {}
-  for k, i in ipairs(out_params) do seeds[k] = k == which and g or flame.zeros_like(result[i]) end
+  for k, i in ipairs(out_params) do
+    if not p.params[i].hidden then
+      seeds[#seeds + 1] = k == which and g or flame.zeros_like(result[i])
+    end
+  end
   local plain, at = {}, 0
   for i, q in ipairs(p.params) do
-    if q.role ~= "out" then
+    if q.role ~= "out" and not q.hidden then
       at = at + 1
       plain[at] = values[i]
     end
@@ -434,7 +440,7 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
     local grads, by = table.pack(config.vjp(table.unpack(list, 1, #seeds + at))), {}
     local n, last = 0, 0                             -- last: of the arguments that are tensors
     for i, q in ipairs(p.params) do
-      if q.role ~= "out" then
+      if q.role ~= "out" and not q.hidden then
         n = n + 1
         by[i] = grads[n]
         if is_tensor(values[i]) then last = n end
@@ -497,15 +503,15 @@ local function outputs_of(params, results)
   return by_param, order
 end
 
---- Called for a result that is to be tracked (src/lua/kernel_call.c).
-function internal.kernel_track(k, results, args, geometry, n)
+-- Results of all outputs, those of hidden ones too.
+local function track_all(k, results, args, geometry, n)
   local p = program_of(k)
   local config = internal.kernel_info(k).config
   local outputs = 0
   for _, q in ipairs(p.params) do outputs = outputs + (is_output(q) and 1 or 0) end
   local recorded = p.replays and #results > outputs and table.remove(results)
   if p.replays and not recorded then p = program_of(k, true) end
-  local values = values_of(p.params, args, n)
+  local values = values_of(p.params, args, n, config.memory)
   if recorded then values[#p.params] = recorded end
   local active, inputs = active_of(p.params, values, config)
   for _, name in ipairs(config.nodiff or {}) do
@@ -537,6 +543,17 @@ function internal.kernel_track(k, results, args, geometry, n)
   local tracked_results = { table.unpack(results) }
   for m, j in ipairs(floats) do tracked_results[j] = made[m] end
   return table.unpack(tracked_results)
+end
+
+--- Called for a result that is to be tracked (src/lua/kernel_call.c).
+function internal.kernel_track(k, results, args, geometry, n)
+  local list, at = table.pack(track_all(k, results, args, geometry, n)), 0
+  for _, q in ipairs(internal.kernel_info(k).params) do
+    if is_output(q) then
+      if q.hidden then table.remove(list, at + 1) else at = at + 1 end
+    end
+  end
+  return table.unpack(list, 1, at)
 end
 
 -- For core_kernel_show.lua.

@@ -1,5 +1,5 @@
 --- flame.kernel: what a script gives, and the kernel it gets.
-local _, _, internal = ...
+local flame, _, internal = ...
 local fail, def = internal.failf, internal.def
 
 -- ---- flame.kernel -------------------------------------------------------------------------------
@@ -43,7 +43,12 @@ local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, n
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
   local config = { derived = {}, vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
-    block = block, shared = shared }
+    block = block, shared = shared, memory = {} }
+  for _, q in ipairs(internal.kernel_info(k).params) do
+    if q.hidden and q.zeros and q.role == "in" then
+      config.memory[q.name] = flame.zeros(q.count, { dtype = q.dtype })
+    end
+  end
   if type(vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(vjp) end
   if not vjp then
     config.recorder, config.replay, config.records = internal.kernel_record(k)
@@ -71,7 +76,43 @@ function Kernel:with(o)
   local config = {}
   for name, v in pairs(internal.kernel_info(self).config) do config[name] = v end
   for name, v in pairs(o) do config[name] = v end
+  local memory = config.memory or {}
+  config.memory = {}
+  for name, v in pairs(memory) do config.memory[name] = v end
   return internal.kernel_with(self, config)
+end
+
+-- The variable of file scope that the script may set, in the kernel's parameters.
+local function constant_of(k, name)
+  local known = {}
+  for _, q in ipairs(internal.kernel_info(k).params) do
+    if q.hidden and q.role == "in" then
+      if q.name == name then return q end
+      known[q.name] = true
+    end
+  end
+  fail("constant", "there is no constant '%s' to set, the kernel has: %s", tostring(name),
+    next(known) and names(known) or "none")
+end
+
+---Sets a __constant__ or __device__ array of file scope that the kernel reads and no text gives a
+---value: to a tensor of its elements, or a number. Launches that are recorded from now on take it,
+---as an argument that has a gradient. Returns the kernel.
+---@param name string
+---@param value flame.Tensor|number
+---@return flame.Kernel
+function Kernel:constant(name, value)
+  local q = constant_of(self, name)
+  if type(value) == "number" then value = flame.tensor({ value }, { dtype = q.dtype }) end
+  if not flame.is_tensor(value) then
+    fail("constant", "%s must be a tensor or a number, got %s", name, internal.word(value))
+  end
+  if value.dtype ~= q.dtype or value:numel() ~= q.count then
+    fail("constant", "%s has %d elements of %s, got %d of %s", name, q.count, q.dtype,
+      value:numel(), value.dtype)
+  end
+  internal.kernel_info(self).config.memory[name] = value
+  return self
 end
 
 internal.kernel_program.methods = Kernel                  -- for core_kernel_show.lua

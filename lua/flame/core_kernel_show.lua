@@ -9,7 +9,7 @@ local function adjoint_for_show(self)
   local p = program.of(self)
   local wants = {}
   for i, q in ipairs(p.params) do
-    wants[i] = program.is_output(q) and q.float and OUTPUT or 0
+    wants[i] = program.is_output(q) and q.float and not q.hidden and OUTPUT or 0
     if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then
       wants[i] = wants[i] + INPUT
     end

@@ -42,6 +42,11 @@ end
 function internal.vjp_from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params
+  for _, q in ipairs(params) do
+    if q.hidden then
+      fail("kernel", "vjp: variable '%s' of file scope\1: make it a parameter or a local", q.name)
+    end
+  end
   return function(p, plain, n, seeds, active, values)
     local args = table.move(plain, 1, n, 1, {})
     for j = 1, #seeds do args[n + j] = seeds[j]:contiguous() end

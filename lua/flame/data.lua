@@ -166,6 +166,65 @@ local function order_on(self, device)
   return self.order[device]
 end
 
+-- ---- shards -------------------------------------------------------------------------------------
+-- Rank k of n has the k-th part of each n * size items in the order of the epoch, so that all
+-- together go through the batches of one process with that size. Each has as many items as the
+-- others: the last n_items % n of an epoch are left out.
+
+--- {k, n} of an option 'shard', and the seed: true is this rank of the group, whose ranks must
+--- agree on a seed that is given, and have rank 1's otherwise.
+local function shard_of(op, shard, s, given)
+  if not shard then return { 1, 1 }, s.seed end
+  if shard == true then
+    local distributed = require "flame.distributed"
+    local k, n, seed = distributed.rank(), distributed.size(), s.seed
+    if given then internal.same_on_ranks(op, seed)
+    elseif n > 1 then
+      seed = distributed.broadcast(flame.tensor(seed, { dtype = "i64", device = "cpu" })):item()
+    end
+    return { k, n }, seed
+  end
+  local k, n = shard[1], shard[2]
+  if #shard ~= 2 or n < 1 or k < 1 or k > n then
+    fail(op, "shard is {%s}, need {k, n} with k from 1 to n", table.concat(shard, ", "))
+  end
+  return { k, n }, s.seed
+end
+
+--- First item, in the order of the epoch, and number of items of batch b (from 1 on); nil: there
+--- is none.
+local function span(self, b)
+  local k, n = self.shard[1], self.shard[2]
+  local start = (b - 1) * self.size
+  local count = math.min(self.size, self.n // n - start)
+  if count < 1 or (self.drop_last and count < self.size) then return nil end
+  return start * n + (k - 1) * count + 1, count
+end
+
+--- Batches of an epoch.
+local function batches_of(self)
+  local n = self.n // self.shard[2]
+  return self.drop_last and n // self.size or (n + self.size - 1) // self.size
+end
+
+--- The position as it is saved. Of a shard also the items that a step takes on all ranks, so that
+--- another number of ranks can go on from there.
+local function state_of(self)
+  local n = self.shard[2]
+  return { seed = self.seed, epoch = self.epoch, at = self.at,
+    each = n > 1 and n * self.size or nil }
+end
+
+--- Batches done, where a step takes 'each' items.
+local function position(op, s, each)
+  local done = s.at * (s.each or each)
+  if done % each ~= 0 then
+    fail(op, "state: %d items of the epoch are done, which is not a multiple of the %d of a step",
+      done, each)
+  end
+  return done // each
+end
+
 local function part(self, x, first, count)
   local y
   if self.shuffle then y = x:index_select(1, order_on(self, x.device):narrow(1, first, count))
@@ -175,9 +234,8 @@ end
 
 -- The batch behind the last one made: {number, part, …}; nil at the end of the epoch.
 local function make(self)
-  local first = self.made * self.size + 1
-  local count = math.min(self.size, self.n - first + 1)
-  if count < 1 or (self.drop_last and count < self.size) then return nil end
+  local first, count = span(self, self.made + 1)
+  if not first then return nil end
   self.made = self.made + 1
   local out = { self.made }
   for k, x in ipairs(self.list) do out[k + 1] = part(self, x, first, count) end
@@ -204,14 +262,11 @@ end)
 function Batches:__call() return self:next() end
 
 --- Batches of an epoch.
-function Batches:__len()
-  return self.drop_last and self.n // self.size or (self.n + self.size - 1) // self.size
-end
+function Batches:__len() return batches_of(self) end
 
 --- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
 --- was made ahead is not counted.
-put(Batches, "Batches:state() -> table",
-  function(self) return { seed = self.seed, epoch = self.epoch, at = self.at } end)
+put(Batches, "Batches:state() -> table", state_of)
 
 local function check_state(s, op)
   for _, key in ipairs { "seed", "epoch", "at" } do
@@ -228,18 +283,20 @@ Batches.state_dict = Batches.state
 --- Goes to a position that state() gave.
 put(Batches, "Batches:load_state_dict(state: table)", function(self, s)
   check_state(s, "batches")
+  local at = position("batches", s, self.size * self.shard[2])
   self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch,
-    s.at, s.at, {}, {}
+    at, at, {}, {}
 end)
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
---- 'state' is a position that state() gave.
+--- 'state' is a position that state() gave. shard = true: of each size * n items this rank has its
+--- part of 'size', in a group of n ranks (flame.distributed); shard = {k, n}: the k-th of n.
 put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, drop_last = false,
-  prefetch: int = 0, device?: device, seed?: int, state?: table) -> Batches]],
-  function(tensors, size, shuffle, drop_last, prefetch, device, seed, state)
+  prefetch: int = 0, device?: device, seed?: int, state?: table, shard?: bool|int[]) -> Batches]],
+  function(tensors, size, shuffle, drop_last, prefetch, device, seed, state, shard)
   if flame.is_tensor(tensors) then tensors = { tensors } end
   if #tensors == 0 then fail("batches", "need a list of tensors, got an empty one") end
   if size < 1 then fail("batches", "size must be a positive integer, got %d", size) end
@@ -256,13 +313,17 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
   end
   local s = check_state(
     state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 }, "batches")
+  shard, seed = shard_of("batches", shard, s, seed or state)
+  local at = position("batches", s, size * shard[2])
   return setmetatable(
     { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = size, shuffle = shuffle,
     drop_last = drop_last, prefetch = prefetch, device = device, ahead = {},
-    seed = s.seed, epoch = s.epoch, at = s.at, made = s.at, order = {} }, Batches)
+    seed = seed, epoch = s.epoch, at = at, made = at, order = {}, shard = shard }, Batches)
 end)
 
-local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state }
+local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state,
+  shard_of = shard_of, span = span, batches_of = batches_of, state_of = state_of,
+  position = position }
 require "flame.data_csv"(data, shared)
 require "flame.data_loader"(data, shared)
 require "flame.data_files"(data, shared)

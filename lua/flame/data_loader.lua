@@ -155,9 +155,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
 
   --- Numbers of the items of batch k, counted from 1; nil: there is none.
   local function items_of(self, k)
-    local first = (k - 1) * self.size + 1
-    local count = math.min(self.size, self.n - first + 1)
-    if count < 1 or (self.drop_last and count < self.size) then return nil end
+    local first, count = shared.span(self, k)
+    if not first then return nil end
     if self.shuffle and not self.order then
       self.order = items.order(self.n, items.generator(items.mix(self.seed) + self.epoch))
     end
@@ -253,19 +252,17 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   function Loader:__call() return self:next() end
 
   --- Batches of an epoch.
-  function Loader:__len()
-    return self.drop_last and self.n // self.size or (self.n + self.size - 1) // self.size
-  end
+  function Loader:__len() return shared.batches_of(self) end
 
   --- The position, to be saved: load_state, or {state = it}, goes on from there, bit for bit and
   --- with any number of workers. What workers made ahead is not counted.
-  put(Loader, "Loader:state() -> table",
-    function(self) return { seed = self.seed, epoch = self.epoch, at = self.at } end)
+  put(Loader, "Loader:state() -> table", shared.state_of)
   Loader.state_dict = Loader.state
   --- Goes to a position that state() gave.
   put(Loader, "Loader:load_state(state: table)", function(self, s)
     shared.check_state(s, "load_state")
-    self.seed, self.epoch, self.at, self.order = s.seed, s.epoch, s.at, false
+    self.at = shared.position("load_state", s, self.size * self.shard[2])
+    self.seed, self.epoch, self.order = s.seed, s.epoch, false
     forget(self)
   end)
   Loader.load_state_dict = Loader.load_state
@@ -278,7 +275,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
 
   --- The state of a loader that keeps nothing of its own; false stands for nil.
   local function new_loader(o, s)
-    o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, s.at, s.at
+    local at = shared.position("loader", s, o.size * o.shard[2])
+    o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, at, at
     for _, name in ipairs { "crew", "order", "get", "how", "closed" } do o[name] = false end
     o.tickets, o.ticket = {}, 0
     return setmetatable(o, Loader)
@@ -290,11 +288,12 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
   --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
   --- must then use no local of the script but modules, which are required again, and no global of
-  --- its own; what it needs is 'given', which each worker gets a copy of.
+  --- its own; what it needs is 'given', which each worker gets a copy of. shard: as data.batches.
   put(data, [[data.loader(dataset: Dataset|table, size: int = 32, *, shuffle = false,
     drop_last = false, workers: int = 0, prefetch: int = 2, collate?: fn|str, device?: device,
-    seed?: int, state?: table) -> Loader]],
-    function(dataset, size, shuffle, drop_last, workers, prefetch, collate, device, seed, state)
+    seed?: int, state?: table, shard?: bool|int[]) -> Loader]],
+    function(dataset, size, shuffle, drop_last, workers, prefetch, collate, device, seed, state,
+      shard)
     dataset = need_dataset("loader", dataset)
     if size < 1 then fail("loader", "size must be a positive integer, got %d", size) end
     if workers < 0 or workers > 256 then
@@ -303,8 +302,10 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     if prefetch < 1 then fail("loader", "prefetch must be a positive integer, got %d", prefetch) end
     local s = shared.check_state(
       state or { seed = seed or (shuffle and shared.own_seed() or 0), epoch = 0, at = 0 }, "loader")
+    shard, seed = shared.shard_of("loader", shard, s, seed or state)
     return new_loader({ recipe = dataset.recipe, size = size, shuffle = shuffle,
       drop_last = drop_last, workers = workers, prefetch = prefetch, collate = collate or false,
-      device = device or false }, s)
+      device = device or false, shard = shard },
+      { seed = seed, epoch = s.epoch, at = s.at, each = s.each })
   end)
 end

@@ -45,6 +45,8 @@ flame.cuda = {}
 local data = {}
 ---@class flame.diffusion
 local diffusion = {}
+---@class flame.distributed
+local distributed = {}
 ---@class flame.distributions
 local distributions = {}
 ---@class flame.image
@@ -2742,7 +2744,7 @@ Tensor.bernoulli = flame.bernoulli
 ---@return flame.Tensor
 function Tensor:bernoulli_(p) end
 
---- "cuda" where one works, else "cpu"
+--- "cuda" where one works, else "cpu"; in a group of processes (flame.distributed) each of a host has a GPU of its own
 ---@return string
 function flame.best_device() end
 
@@ -2816,6 +2818,26 @@ Tensor.bincount = flame.bincount
 ---@return flame.Tensor
 function flame.binomial(n, p) end
 Tensor.binomial = flame.binomial
+
+---@class flame.options.bisect
+---@field reference? table
+---@field batch? flame.Tensor|table
+---@field rtol? number
+---@field atol? number
+---@field bits? boolean  false
+---@field backward? boolean  true
+
+--- Where a model parts from its reference on a batch (a tensor, or a list of arguments): the first
+--- layer, by names that both have, whose result differs. That layer is then run on what the
+--- reference gave its own, and compared: it says which op of it differs, or that it only passes on
+--- what it was given. Without a difference in forward, gradients are compared. true; or false and
+--- that as a sentence.
+---@param model table
+---@param reference table
+---@param batch flame.Tensor|table
+---@return boolean same
+---@return string where
+function flame.bisect(model, reference, batch) end
 
 ---@class flame.options.bitwise_and
 ---@field y? flame.Tensor|number
@@ -3338,6 +3360,32 @@ function flame.column_stack(tensors) end
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
 
+---@class flame.options.compare
+---@field g? function
+---@field inputs? flame.Tensor|table
+---@field rtol? number
+---@field atol? number
+---@field bits? boolean  false
+---@field backward? boolean  true
+---@field eager? boolean  false
+---@field device? string
+---@field dtype? string
+
+--- Do f and g give the same on these inputs (a tensor, or a list of arguments), and the same
+--- gradients? If not, the second result names the first op or layer that differs, in forward or
+--- backward, with its line, and says where and by how much; so assert(flame.compare(…)) does. f and
+--- g are functions, modules or kernels; where both run the same ops, or have layers of the same
+--- names, these are compared one by one. Without g it is f once more: on another device, in another
+--- dtype (a module is copied there), or, eager, with each op computed when it is recorded. bits:
+--- equal to the bit; else by rtol and atol, which follow from the coarser dtype and the largest
+--- value.
+---@param f function
+---@param g? function|flame.options.compare
+---@param inputs flame.Tensor|table
+---@return boolean same
+---@return string where
+function flame.compare(f, g, inputs) end
+
 ---@class flame.options.concat
 ---@field dim? integer  1
 
@@ -3795,12 +3843,14 @@ Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 ---@field device? string
 ---@field seed? integer
 ---@field state? table
+---@field shard? boolean|integer[]
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
 --- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
 --- together with the work of the batch before; it changes no value and no random number.
---- 'state' is a position that state() gave.
+--- 'state' is a position that state() gave. shard = true: of each size * n items this rank has its
+--- part of 'size', in a group of n ranks (flame.distributed); shard = {k, n}: the k-th of n.
 ---@param tensors flame.Tensor|flame.Tensor[]
 ---@param size? integer|flame.options.data.batches  32
 ---@return flame.Batches
@@ -3886,6 +3936,7 @@ function data.licences() end
 ---@field device? string
 ---@field seed? integer
 ---@field state? table
+---@field shard? boolean|integer[]
 
 --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
 --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
@@ -3893,7 +3944,7 @@ function data.licences() end
 --- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
 --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
 --- must then use no local of the script but modules, which are required again, and no global of
---- its own; what it needs is 'given', which each worker gets a copy of.
+--- its own; what it needs is 'given', which each worker gets a copy of. shard: as data.batches.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
 ---@return flame.Loader
@@ -4280,6 +4331,128 @@ function Tensor:dim() end
 ---@return flame.Tensor
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
+
+---@class flame.options.distributed.all_gather
+---@field sizes? integer[]
+
+--- The x of all ranks, joined along the first axis; of 0-d ones a vector. sizes: the rows of each
+--- rank, where they differ.
+---@param x flame.Tensor
+---@param sizes? integer[]|flame.options.distributed.all_gather
+---@return flame.Tensor
+function distributed.all_gather(x, sizes) end
+
+---@class flame.options.distributed.all_reduce
+---@field reduce? "sum"|"mean"|"max"|"min"  "sum"
+
+--- Each element over all ranks, on every rank, summed in the order of ranks. Of a maximum, ranks
+--- that attain it share the gradient.
+---@param x flame.Tensor
+---@param reduce? "sum"|"mean"|"max"|"min"|flame.options.distributed.all_reduce  "sum"
+---@return flame.Tensor
+function distributed.all_reduce(x, reduce) end
+
+--- Part r of the first axis of every rank's x, on rank r, joined in the order of ranks.
+---@param x flame.Tensor
+---@return flame.Tensor
+function distributed.all_to_all(x) end
+
+--- Waits until all ranks have come here.
+function distributed.barrier() end
+
+---@class flame.options.distributed.broadcast
+---@field from? integer  1
+
+--- The x of rank 'from', on every rank; all give one of its shape and dtype.
+---@param x flame.Tensor
+---@param from? integer|flame.options.distributed.broadcast  1
+---@return flame.Tensor
+function distributed.broadcast(x, from) end
+
+---@class flame.options.distributed.data_parallel
+---@field net? flame.Module
+---@field bucket? integer  25000000
+---@field find_unused? boolean  false
+---@field reduce? "mean"|"sum"  "mean"
+
+--- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
+--- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
+--- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
+--- find_unused says that it may happen, which costs a wait in each backward.
+---@param net flame.Module
+---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
+---@return flame.Module
+function distributed.data_parallel(net) end
+
+---@class flame.options.distributed.init
+---@field timeout? number  600
+
+--- Meets the other ranks that torchrun, mpirun or srun has started; without a launcher the group
+--- has one rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
+---@overload fun(options: flame.options.distributed.init): integer rank
+---@return integer rank
+---@return integer size
+function distributed.init() end
+
+--- Has init met a group?
+---@return boolean
+function distributed.is_initialized() end
+
+--- Number of this process among those of its host, from 1 on: that of its GPU.
+---@return integer
+function distributed.local_rank() end
+
+--- f(…) without bringing gradients together: they add up on each rank till a backward outside,
+--- as for all but the last of several batches of a step.
+---@param f function
+---@param ... any
+---@return any ...
+function distributed.no_sync(f, ...) end
+
+--- Number of this process, from 1 on.
+---@return integer
+function distributed.rank() end
+
+---@class flame.options.distributed.receive
+---@field from? integer
+
+--- What a rank sends, in the shape and dtype of x, of which nothing else is read. If x is
+--- tracked so is the result, and its gradient goes back.
+---@param x flame.Tensor
+---@param from integer
+---@return flame.Tensor
+function distributed.receive(x, from) end
+
+---@class flame.options.distributed.reduce_scatter
+---@field reduce? "sum"|"mean"|"max"|"min"  "sum"
+---@field sizes? integer[]
+
+--- Part r of the first axis of the sum over all ranks, on rank r. sizes: the rows of each rank,
+--- where they differ.
+---@param x flame.Tensor
+---@param reduce? "sum"|"mean"|"max"|"min"|flame.options.distributed.reduce_scatter  "sum"
+---@param sizes? integer[]|flame.options.distributed.reduce_scatter
+---@return flame.Tensor
+function distributed.reduce_scatter(x, reduce, sizes) end
+
+---@class flame.options.distributed.send
+---@field to? integer
+
+--- Sends x to a rank, which calls receive. The result is a 0-d zero: added to the loss it makes the
+--- gradient of x come back from there.
+---@param x flame.Tensor
+---@param to integer
+---@return flame.Tensor
+function distributed.send(x, to) end
+
+--- Processes in the group.
+---@return integer
+function distributed.size() end
+
+--- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
+--- waited for others.
+---@return table
+function distributed.stats() end
 
 ---@class flame.options.distributions.AffineTransform
 ---@field scale? flame.Tensor|number
@@ -15140,6 +15313,18 @@ Tensor.upsample_bilinear = flame.upsample_bilinear
 ---@return flame.Tensor
 function flame.upsample_nearest(x, size, scale_factor) end
 Tensor.upsample_nearest = flame.upsample_nearest
+
+---@class flame.options.use
+---@field reference? function
+
+--- From now on reference stands in the place of the op: in flame, as a method and as an operator,
+--- in scripts and in the library's layers. Calls in reference itself are those of the op as it was,
+--- so it may call it. Until it is closed: local swap <close> = flame.use("gelu", f), or
+--- swap:close().
+---@param op string
+---@param reference function
+---@return flame.Guard
+function flame.use(op, reference) end
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 ---@param f function

@@ -125,7 +125,7 @@ local OWN = {
 local WITHOUT = {}
 for name in ([[allclose arange autocast backward bartlett_window best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
-  broadcast_shapes bytes can_cast cosine_window cuda debug default_device default_dtype
+  bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
   deterministic device dim element_size empty empty_cache enable_grad equal exponential_window eye
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients graph hamming_window
@@ -135,7 +135,7 @@ for name in ([[allclose arange autocast backward bartlett_window best_device bin
   ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint
   randn randperm register_hook result_type rfftfreq rng_state save scalar_tensor scope seed
   set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary why
-  synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index
+  synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index use
   value_and_grad vhp vjp warmup zeros free]]):gmatch "%S+" do WITHOUT[name] = "no float in" end
 for name in ([[all any argmax argmin argsort argwhere bool bucketize byte char count_nonzero eq ge
   greater greater_equal gt int isclose isfinite isin isinf isnan isneginf isposinf isreal le less

@@ -256,7 +256,10 @@ static void array(gen *g) {
   static const char *const where[] = {"__shared__ double", "extern __shared__ double", "double"};
   const int n = size_of_array(g);
   line(g);
-  if (g->place == GLOBAL_ROW)
+  if (g->place >= GLOBAL_ROW && g->layout == ROWS)
+    say(g, "double (*s)[%d] = (double (*)[%d])(z + %d * %s);", WIDTH, WIDTH, n,
+        g->place == GLOBAL_ROW ? "i" : "blockIdx.x");
+  else if (g->place == GLOBAL_ROW)
     say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
   else if (g->place == GLOBAL_BLOCK)
     say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
@@ -282,7 +285,6 @@ static void choose(gen *g) {
   g->place = pick(g, 2) ? pick(g, 2) : pick(g, PLACES);
   g->layout = pick(g, LAYOUTS);
   if (g->place >= GLOBAL_ROW && g->layout > POINTERS) g->layout = FLAT;
-  if (g->place >= GLOBAL_ROW && g->layout == ROWS) g->layout = WOVEN;
   if (g->place == DYNAMIC && (g->layout == ROWS || g->layout > POINTERS)) g->layout = FLAT;
   g->fresh = g->place >= GLOBAL_ROW && pick(g, 2);
   g->counter = -1;
@@ -337,6 +339,6 @@ static void launch(gen *g, problem *p) {
        WIDTH * BLOCKS * (int)size_of_array(g), g->fresh ? "oz" : "io", WIDTH, WIDTH);
 }
 
-static const fuzzer fuzz = {"parts_fuzz", 0x2468ace, sizeof(gen), program, launch, 0};
+static const fuzzer fuzz = {"parts_fuzz", 0x2468ace, sizeof(gen), program, launch, 0, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

@@ -1,6 +1,6 @@
 /*
 ** Random kernels, proved one after another: what their generators (kernel_fuzz.c, parts_fuzz.c,
-** stencil_fuzz.c) write with, and the loop over seeds. Each program is checked by
+** forms_fuzz.c, stencil_fuzz.c) write with, and the loop over seeds. Each program is checked by
 ** kernel_problem.h, and of every fifth a derived kernel once more: its adjoint for every third
 ** seed, its tangent for the others and where the adjoint's derivative is refused.
 **
@@ -58,6 +58,7 @@ typedef struct fuzzer {
   void (*program)(gen *);
   void (*launch)(gen *, problem *);      /* arguments, grid, block and what is asked */
   int gathered;                  /* one program of so many has sums that are inverted; 0: any */
+  const char *(*twin)(const gen *);      /* a text with the same values; NULL: there is none */
 } fuzzer;
 
 typedef struct tally {
@@ -115,6 +116,35 @@ static inline void prove(tally *t, fl_mem *m, fl_ksource *s, gen *g, int second)
   free_args(p.arg, p.n);
 }
 
+/* Are the floats that the twin gives the same to the bit? */
+static inline int same_values(problem *p, const fl_kfunc *other) {
+  argument a[MAX_ARGS] = {{0}}, b[MAX_ARGS] = {{0}};
+  copy_args(p, a);
+  copy_args(p, b);
+  int same = run_args(p, p->f, a, p->n, p->shared) && run_args(p, other, b, p->n, p->shared);
+  for (int i = 0; i < p->n && same; i++) {
+    same = !memcmp(a[i].at, b[i].at, (size_t)(a[i].n * size_of(a[i].type)));
+    if (!same) snprintf(p->why, sizeof p->why, "the twin has other values of argument %d", i + 1);
+  }
+  free_args(a, p->n);
+  free_args(b, p->n);
+  return same;
+}
+
+static inline void prove_twin(tally *t, fl_mem *m, const fl_ksource *s, gen *g, uint64_t r) {
+  const char *text = t->f->twin(g), *why;
+  fl_ksource *o = read_kernel(m, text, &why);
+  problem p = {.f = s->kernels[0], .mem = m, .races = 1, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+  ((writer *)g)->r = r;
+  t->f->launch(g, &p);
+  if (why) fault(t, " (twin)", why, g);
+  else if (o->kernels[0]->n_params != p.n || p.f->n_params != p.n)
+    fault(t, " (twin)", "numbers of parameters", g);
+  else count(t, same_values(&p, o->kernels[0]), &p, g, " (twin)");
+  free_args(p.arg, p.n);
+  fl_ksource_free(o);
+}
+
 static inline void one_program(tally *t, int second, int show) {
   fl_mem m = {0};
   gen *g = calloc(1, t->f->bytes);
@@ -125,8 +155,10 @@ static inline void one_program(tally *t, int second, int show) {
   t->f->program(g);
   if (show) puts(w->text);
   fl_ksource *s = read_kernel(&m, w->text, &why);
+  const uint64_t r = w->r;
   if (why) fault(t, "", why, g);
   else prove(t, &m, s, g, second);
+  if (!why && t->f->twin) prove_twin(t, &m, s, g, r);
   fl_ksource_free(s);
   if (m.live_bytes) fault(t, "", "memory is left", g);
   free(g);

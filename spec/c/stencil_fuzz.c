@@ -265,6 +265,6 @@ static void launch(gen *g, problem *p) {
 }
 
 /* Of all programs, a third at least has sums that are inverted. */
-static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3};
+static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

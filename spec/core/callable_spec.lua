@@ -42,10 +42,16 @@ local cases = {
   end },
   autocast = { function(x) return x:matmul(x):float() end,
     function(f) return flame.autocast("bf16", f, x3()) end },
+  no_sync = { square, function(f) return flame.distributed.no_sync(f, x3()) end },
   scope = { function() return square(x3()) end, function(f) return flame.scope(f) end },
   profile = { square, function(f) return select(2, flame.profile(f, x3())) end },
   leakcheck = { function() square(x3()):item() end,
     function(f) return flame.leakcheck(f, 2) and 1 end },
+  compare = { square, function(f) return flame.compare(f, f, x3()) and 1 end },
+  use = { function(x) return x * 1 end, function(f)
+    local _ <close> = flame.use("neg", f)
+    return flame.neg(x3())
+  end },
   grad = { square, function(f) return flame.grad(f)(x3()) end },
   value_and_grad = { square, function(f) return flame.value_and_grad(f)(x3()) end },
   vjp = { square, function(f) return flame.vjp(f, x3(), flame.tensor(2)) end },

@@ -249,6 +249,11 @@ describe("parts and lists", function()
     assert.same({ { 1 }, { 2, 3 }, { 4, 5 } },
       { parts[1]:totable(), parts[2]:totable(), parts[3]:totable() })
     assert.equal(2, #flame.arange(5.0):tensor_split(T(2):long()))
+    for _, n in ipairs { flame.tensor { true, false }, flame.tensor(true) } do
+      local ok, why = pcall(flame.tensor_split, flame.arange(5.0), n)
+      assert.is_false(ok)
+      assert.matches("tensor_split: n is bool of %d axes, need integers", tostring(why))
+    end
     local up = flame.atleast_2d { T(1), T { 1, 2 } }
     assert.same({ { 1, 1 }, { 1, 2 } }, { up[1].shape, up[2].shape })
   end)

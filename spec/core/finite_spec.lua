@@ -31,6 +31,13 @@ describe("flame.check_finite", function()
       message(flame.check_finite, { a = 3 }), 1, true)
     assert.is_false((pcall(flame.check_finite, "x")))
   end)
+  it("goes once through a table that holds itself", function()
+    local state = { x = flame.ones(2) }
+    state.again, state.list = state, { state }
+    assert.equal(state, (flame.check_finite(state)))
+    state.list.bad = flame.tensor(INF)
+    assert.matches("check_finite: [%w.]*list.bad has 1 values", message(flame.check_finite, state))
+  end)
   it("warns of values above 1e10", function()
     local script = os.tmpname()
     local f <close> = assert(io.open(script, "w"))

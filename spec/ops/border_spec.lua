@@ -50,7 +50,7 @@ end
 -- Not called with nonsense: they end the process, read files, ask for input or change the session.
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
   rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
-  enable_grad = true, timer = true, info = true, leakcheck = true,
+  enable_grad = true, timer = true, info = true, leakcheck = true, use = true,
   autocast = true, profile = true }
 
 describe("a call with strange arguments", function()

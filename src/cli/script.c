@@ -8,6 +8,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
+#include "group/group.h"
 #include "lua/heap.h"
 #include "lua/hook.h"
 #include <lauxlib.h>
@@ -23,7 +24,7 @@
 /* Both for the signal handler; NULL: no script runs. */
 static struct fl_lua *volatile computing;
 static flame_context *volatile interrupted;
-static struct sigaction unarmed;                 /* what SIGINT did before the call */
+static struct sigaction unarmed, unarmed_end;    /* what SIGINT and SIGTERM did before the call */
 static volatile int64_t first_ms;                /* when SIGINT came in this call, 0: it did not */
 enum { SAME_PRESS_MS = 100 };
 
@@ -47,6 +48,16 @@ static void on_interrupt(int number) {
   flame_interrupt(interrupted);
 }
 
+/* A launcher ends all ranks so when one has died: who waits for it says where. Else as ever. */
+static void on_terminate(int number) {
+  if (computing && interrupted && fl_group_terminate(interrupted)) {
+    flame_interrupt(interrupted);
+    return;
+  }
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 static void arm(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -57,11 +68,15 @@ static void arm(lua_State *L) {
   if (computing) fl_hook_begin(L, computing);
   first_ms = 0;
   sigaction(SIGINT, &action, &unarmed);
+  action.sa_handler = on_terminate;
+  sigaction(SIGTERM, &action, &unarmed_end);
+  if (unarmed_end.sa_handler == SIG_IGN) sigaction(SIGTERM, &unarmed_end, NULL);
 }
 
 static void disarm(lua_State *L) {
   struct fl_lua *b = computing;
   sigaction(SIGINT, &unarmed, NULL);
+  sigaction(SIGTERM, &unarmed_end, NULL);
   computing = NULL;
   if (b) fl_hook_end(L, b);
 }

@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "engine/evaluate.h"
 #include "engine/memory.h"
+#include "group/group.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
 #include <stddef.h>
@@ -255,6 +256,7 @@ void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
   fl_limits_close(c);
+  if (e) fl_group_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {
     fl_profile_free(c);

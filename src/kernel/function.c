@@ -331,12 +331,18 @@ static int names_groups(const fl_kunit *u) {
   return named;
 }
 
+static int has_memory(const fl_kfunc *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file;
+  return n;
+}
+
 /* As it is written; cooperative groups, whose headers are rarely where NVRTC
-** finds them, as they were read. */
+** finds them, and variables of file scope, as they were read. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
-  if (f && f->has_body && names_groups(u)) {
+  if (f && f->has_body && (has_memory(f) || names_groups(u))) {
     put_prelude(&t, f);
     fl_ktext_kernel(&t, f);
   } else {

@@ -104,7 +104,7 @@ typedef struct fl_lua {
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
-  uint8_t core_loaded;
+  uint8_t core_loaded, after_backward;      /* there is a function for after a backward (grad.c) */
   uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
   uint8_t autocast;           /* what products are cast to, dtype + 1; 0: off (declare_cast.c) */
@@ -337,7 +337,7 @@ fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
   fl_reg_internal[], fl_reg_io[], fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[],
   fl_reg_cast[], fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_sandbox[],
-  fl_reg_files[];
+  fl_reg_files[], fl_reg_group[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);

@@ -7,6 +7,8 @@
 #include "autograd/why.h"
 #include <assert.h>
 
+static const char key_after_backward;         /* in the registry: a function */
+
 /* ---- backward -------------------------------------------------------------------------- */
 static fl_backward how_of(lua_State *L, int opts, const char *op) {
   fl_backward h = { 0 };
@@ -26,7 +28,31 @@ static int g_backward(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = node_of(b, x) && (!seed || node_of(b, seed)) ? FLAME_OK : b->c->err.code;
   if (e == FLAME_OK) e = fl_backward_into_leaves(x->t, seed ? seed->t : NULL, how);
-  return fl_lua_leave_status(L, b, m, e);
+  fl_lua_leave_status(L, b, m, e);
+  if (b->after_backward && !b->calling) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &key_after_backward);
+    lua_call(L, 0, 0);
+  }
+  return 0;
+}
+
+/* (leaf): has the last backward brought it a gradient? */
+static int g_reached(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  const fl_box *x = fl_arg_tensor(L, 1, "backward", "x");
+  const fl_entry *e = x->t->node->entry;
+  lua_pushboolean(L, e && b->c->walked.number && e->walk == (b->c->walked.number << 1 | 1));
+  return 1;
+}
+
+/* (f): called after each backward of the script. For distributed_parallel.lua. */
+static int g_after_backward(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_after_backward);
+  b->after_backward = 1;
+  return 0;
 }
 
 /* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where
@@ -543,5 +569,6 @@ const fl_lua_reg fl_reg_internal[] = {
   { "call", fl_lua_call_op, 0 }, { "along", fl_lua_call_along, 0 },
   { "attention", fl_lua_attention, 0 }, { "form", fl_lua_form, 0 }, { "snapshot", g_snapshot, 0 },
   { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { "here", g_here, 0 },
-  { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
+  { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 },
+  { "after_backward", g_after_backward, 0 }, { "reached", g_reached, 0 }, { NULL, NULL, 0 }
 };

@@ -6,6 +6,7 @@
 #include "engine/facts.h"
 #include "engine/memory.h"
 #include "engine/profile.h"
+#include "group/group.h"
 #include <stdio.h>
 #include <time.h>
 
@@ -161,8 +162,12 @@ static int x_default_device(lua_State *L) {
 }
 
 static int x_best_device(lua_State *L) {
+  const flame_context *c = self_of(L)->c;
   fl_args(L);
-  lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 && !self_of(L)->c->sim ? "cuda" : "cpu");
+  const int n = c->sim ? 0 : fl_cuda_count(NULL, 0), own = c->group ? c->group->launch.local : 0;
+  char name[16];
+  fl_device_name(n > 0 ? 1 + own % n : 0, name);
+  lua_pushstring(L, n > 0 && own % n == 0 ? "cuda" : name);
   return 1;
 }
 
@@ -359,6 +364,14 @@ static int is_view(lua_State *L) {
   return 1;
 }
 
+/* core.metamethod(name[, f]): an operator of tensors; sets it. */
+static int metamethod(lua_State *L) {
+  lua_settop(L, 2);
+  if (!lua_isnil(L, 2)) lua_setfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));
+  else lua_getfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));
+  return 1;
+}
+
 /* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those of the tape ----------- */
 static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
@@ -491,7 +504,8 @@ const fl_lua_reg fl_reg_inspect[] = {
     "--- the device of new tensors, or sets it",
     x_default_device, 0 },
   { ".best_device() -> str\n"
-    "--- \"cuda\" where one works, else \"cpu\"",
+    "--- \"cuda\" where one works, else \"cpu\"; in a group of processes (flame.distributed) each "
+    "of a host has a GPU of its own",
     x_best_device, 0 },
   { ".deterministic(on?: bool) -> bool\n"
     "--- are results the same bits at each run (true, the default)? false: gradients of "
@@ -530,5 +544,6 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
   { "unpin", unpin, 0 }, { "callable", callable, 0 }, { "is_view", is_view, 0 },
   { "facts", facts, 0 }, { "settings", settings, 0 }, { "profile_start", profile_start, 0 },
-  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 }, { NULL, NULL, 0 }
+  { "profile_stop", profile_stop, 0 }, { "graph", recorded, 0 },
+  { "metamethod", metamethod, 0 }, { NULL, NULL, 0 }
 };

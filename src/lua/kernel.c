@@ -72,10 +72,42 @@ static int is_integer(const fl_kparam *q) {
          q->type <= FL_KT_U64;
 }
 
+/* Is the name in the list at 'at' (0: there is none)? */
+static int is_listed(lua_State *L, int at, const char *text) {
+  int found = 0;
+  for (int j = 1; at && lua_istable(L, at) && j <= (int)lua_rawlen(L, at) && !found; j++) {
+    lua_rawgeti(L, at, j);
+    const char *name = lua_tostring(L, -1);
+    found = name && strcmp(name, text) == 0;
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+/* A variable of file scope that other kernels use as well is set by the script where it is only
+** read, and an argument where it is named in inout; else the kernel is only the compiler's. */
+static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
+  for (int i = 0; i < s->n_kernels; i++) {
+    fl_kfunc *f = s->kernels[i];
+    int own = f->n_params;
+    while (own > 0 && f->params[own - 1].of_file) own--;
+    for (int k = own; k < f->n_params && f->has_body; k++) {
+      fl_kparam *q = &f->params[k];
+      if (!q->shared || is_listed(L, inout, q->name)) continue;
+      if (q->is_const) { q->of_file = 1; continue; }       /* the script says what others left */
+      f->refusal = fl_karena_printf(&s->arena, "'%s' is used by another kernel, too" FL_DO
+                                    ": name it in inout, or make it a parameter", q->name);
+      f->refusal_line = q->line;
+      f->has_body = 0;
+    }
+    if (!f->has_body) f->n_params = own;
+  }
+}
+
 /* Roles of the parameters; those named in the list at 'inout' keep their contents. */
 static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
   const fl_kfunc *f = k->k->f;
-  int integers = 0;
+  int integers = 0, last = -1;
   k->nparam = f->n_params;
   if (f->n_params > FL_KP_MAX_ARGS)
     fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d are possible",
@@ -88,18 +120,15 @@ static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
     if (!q->is_pointer && !q->known)
       fl_lua_fail(L, "kernel", "'%s', parameter %s: a value of type %s can not be passed", f->name,
                   q->name, q->type_name);
-    for (int j = 1; inout && lua_istable(L, inout) && j <= (int)lua_rawlen(L, inout); j++) {
-      lua_rawgeti(L, inout, j);
-      const char *name = lua_tostring(L, -1);
-      if (name && strcmp(name, q->name) == 0 && k->role[i] == FL_KROLE_OUT)
-        k->role[i] = FL_KROLE_INOUT;
-      lua_pop(L, 1);
-    }
+    if (k->role[i] == FL_KROLE_OUT && is_listed(L, inout, q->name)) k->role[i] = FL_KROLE_INOUT;
+    k->hidden[i] = inout && q->of_file && k->role[i] != FL_KROLE_INOUT;
+    k->nhidden += k->hidden[i];
+    if (k->hidden[i]) continue;
     k->nout += k->role[i] == FL_KROLE_OUT || k->role[i] == FL_KROLE_INOUT;
     k->taken += k->role[i] != FL_KROLE_OUT;
+    last = i;
   }
-  if (integers == 1 && f->n_params > 0 && is_integer(&f->params[f->n_params - 1]))
-    k->omit = f->n_params - 1;
+  if (integers == 1 && last >= 0 && is_integer(&f->params[last])) k->omit = last;
 }
 
 /* An output whose old contents would be read: it has none. */
@@ -110,7 +139,8 @@ static void find_unread(fl_lua *b, fl_kernel_box *k) {
   if (access && fl_kaccess_find(&b->c->mem, f, access))
     for (int i = 0; i < f->n_vars && k->unread_output < 0; i++) {
       const fl_kvar *v = &f->vars[i];
-      if (v->kind != FL_KV_POINTER || v->param < 0 || k->role[v->param] != FL_KROLE_OUT) continue;
+      if (v->kind != FL_KV_POINTER || v->param < 0 || k->role[v->param] != FL_KROLE_OUT ||
+          k->hidden[v->param]) continue;
       if (!access[i].reads_first || fl_kaccess_class(&access[i]) == 'a') continue;
       k->unread_output = v->param;
       k->unread_line = access[i].read_line ? access[i].read_line : access[i].unwritten_line;
@@ -207,6 +237,7 @@ static int kernel_new(lua_State *L) {
     fl_interrupted(b->c, "kernel");
   }
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
+  if (u) settle_memory(L, s, 4);
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
@@ -528,6 +559,17 @@ static int is_kernel(lua_State *L) {
   return 1;
 }
 
+/* core.kernel_call([f]): what a call of a kernel runs; sets it. */
+static int kernel_call_by(lua_State *L) {
+  lua_settop(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
+  if (lua_isnil(L, -1)) return 1;
+  lua_pushvalue(L, 1);
+  if (lua_isnil(L, 1)) lua_getfield(L, 2, "__call");
+  else lua_setfield(L, 2, "__call");
+  return 1;
+}
+
 /* (methods): the table behind k:with and the rest; called once by core_kernel.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -554,7 +596,8 @@ static int kernel_methods(lua_State *L) {
 const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 },
   { "kernel_info", fl_kernel_info, 0 },
-  { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
+  { "checks_gradients", checks_gradients, 0 },
+  { "kernel_call", kernel_call_by, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
   { "kernel_image", fl_kernel_image, 0 },
   { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 },
   { "kernel_ready", kernel_ready, 0 },

@@ -21,7 +21,8 @@ typedef struct fl_kernel_box {
   uint64_t magic;
   fl_kfunction *k;                     /* a reference; NULL: closed */
   uint8_t role[FL_KP_MAX_ARGS];
-  int nparam, nout, taken;             /* taken: arguments of a call, outputs left out */
+  uint8_t hidden[FL_KP_MAX_ARGS];      /* a variable of file scope, which no argument stands for */
+  int nparam, nout, taken, nhidden;    /* nout, taken: of results and arguments of a call */
   int omit;                            /* the only integer parameter, if it is the
                                        ** last: may be left out; else -1 */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
@@ -63,6 +64,8 @@ fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
 /* Raise what the context keeps about a kernel. */
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
+/* Push the value that the script has set for hidden parameter q of the kernel at 1; raises. */
+void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 int fl_kernel_map(lua_State *L);           /* internal.map_text */

@@ -132,3 +132,15 @@ void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
   put_scalar(L, p, q->name, q->type, take_slots(L, p, arg, fl_ktypes[q->type].size));
   lua_pop(L, 1);
 }
+
+void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q) {
+  lua_getiuservalue(L, 1, 1);
+  lua_getfield(L, -1, "memory");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, q->name);
+  else lua_pushnil(L);
+  if (lua_isnil(L, -1))
+    fl_lua_fail(L, kernel, "constant '%s' has no value" FL_DO ": set it by k:constant(\"%s\", x)",
+                q->name, q->name);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}

@@ -5,7 +5,6 @@
 ** does: the kernel works on copies, which become the handles' values.
 */
 #include "lua/kernel.h"
-#include <assert.h>
 #include <stdio.h>
 
 enum { SECTION = 256 };
@@ -206,7 +205,7 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   char list[400] = "";
   size_t n = 0;
   for (int i = 0; i < k->nparam; i++) {
-    if (k->role[i] == FL_KROLE_OUT) continue;
+    if (k->role[i] == FL_KROLE_OUT || k->hidden[i]) continue;
     const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                            k->k->f->params[i].name);
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
@@ -258,6 +257,21 @@ static int is_first_tensor(const fl_kernel_box *k, int arg) {
   return 1;
 }
 
+/* A variable of file scope: what the script has set, or zeros whose last contents nobody gets. */
+static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, int first) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const fl_sizes size = { .n = 1, .at = { q->count } };
+  if (k->role[i] == FL_KROLE_OUT) {
+    add_output(L, p, i, fl_kt_held_as(q->type), &size, q->count, -1);
+    return;
+  }
+  fl_kernel_push_constant(L, p->name, q);
+  fl_box *x = tensor_arg(L, p, k, q, lua_gettop(L), first);
+  if (x->t->node->entry) p->tracked = 1;
+  p->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)add_input(L, p, x);
+  lua_pop(L, 1);                                 /* the configuration holds it */
+}
+
 /* Inputs of the call at stack 2 …; returns the first tensor argument's box or NULL. */
 static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given) {
   const fl_kfunc *f = k->k->f;
@@ -265,7 +279,9 @@ static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int
   int at = 2;
   for (int i = 0; i < k->nparam; i++) {
     const fl_kparam *q = &f->params[i];
-    if (k->role[i] == FL_KROLE_OUT) continue;
+    if (k->hidden[i] && k->role[i] == FL_KROLE_IN)
+      hidden_argument(L, p, k, i, is_first_tensor(k, i));
+    if (k->role[i] == FL_KROLE_OUT || k->hidden[i]) continue;
     if (i == k->omit && given < k->taken) continue;
     if (k->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
     else if (k->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
@@ -293,6 +309,8 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
                 FL_DO ": use :with{shape = {…}}");
   for (int i = 0; i < k->nparam; i++) {
     const fl_kparam *q = &f->params[i];
+    if (k->hidden[i] && k->role[i] == FL_KROLE_OUT) hidden_argument(L, p, k, i, 0);
+    if (k->hidden[i]) continue;
     if (k->role[i] == FL_KROLE_INOUT) {
       const int input = (int)(p->p[FL_KP_ARGS + 2 * i] >> 3);
       fl_sizes own;
@@ -310,9 +328,20 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
     } else continue;
     if (n < 0) n = numel_of(&p->out[p->nout - 1].shape) / (q->width > 1 ? q->width : 1);
   }
-  if (p->nout == 0)
+  if (k->nout == 0)
     fl_lua_fail(L, p->name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
   return n;
+}
+
+/* The results on top, without those of hidden parameters: how many are left. */
+static int visible(lua_State *L, const fl_kernel_box *k, int nout) {
+  int at = lua_gettop(L) - nout + 1;
+  for (int i = 0; i < k->nparam; i++) {
+    if (k->role[i] != FL_KROLE_OUT && k->role[i] != FL_KROLE_INOUT) continue;
+    if (k->hidden[i]) lua_remove(L, at);
+    else at++;
+  }
+  return k->nout;
 }
 
 /* Push a table of n values that stand at 'first'. */
@@ -385,7 +414,7 @@ int fl_kernel_call(lua_State *L) {
   fl_kfunction *f = tracked && k->recorder ? recorder(L, &p, k) : k->k;
   make_ready(L, b, &p, f);
   const int nout = results(L, b, &p, f);
-  if (!tracked) return nout;
+  if (!tracked) return k->nhidden ? visible(L, k, nout) : nout;
   return track(L, b, &p, given, n, nout);
 }
 
@@ -467,7 +496,7 @@ static flame_status write_targets(fl_lua *b, plan *p, fl_kfunction *k, fl_box **
     if (!value[i]) return b->c->err.code;
   }
   for (int i = 0; i < nout; i++) {
-    assert(target[i]);                    /* one for each output, see launch_pointer */
+    if (!target[i]) continue;             /* of a hidden parameter */
     const flame_status e = fl_tensor_write(target[i]->t, value[i], p->name);
     if (e != FLAME_OK) return e;
   }
@@ -480,36 +509,39 @@ int fl_kernel_launch(lua_State *L) {
   const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };
-  const int given = lua_gettop(L) - 2;
+  const int given = lua_gettop(L) - 2, wanted = k->nparam - k->nhidden;
   int first = 1;
   begin(b, &p, k);
-  if (given != k->nparam)
+  if (given != wanted)
     return fl_lua_fail(L, p.name,
                        "launch: %d arguments after the geometry, the kernel has %d parameters",
-                                             given < 0 ? 0 : given, k->nparam);
+                                             given < 0 ? 0 : given, wanted);
   launch_geometry(L, &p, k);
-  for (int i = 0; i < k->nparam; i++) {
+  for (int i = 0, at = 3; i < k->nparam; i++) {
     const fl_kparam *q = &f->params[i];
-    if (q->is_pointer) launch_pointer(L, &p, k, i, i + 3, &first, target);
-    else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, i + 3);
-    else fl_kplan_scalar(L, &p, q, i, i + 3);
+    if (k->hidden[i]) { hidden_argument(L, &p, k, i, first); continue; }
+    if (q->is_pointer) launch_pointer(L, &p, k, i, at, &first, target);
+    else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, at);
+    else fl_kplan_scalar(L, &p, q, i, at);
+    at++;
   }
-  if (p.nout == 0)
+  if (k->nout == 0)
     return fl_lua_fail(L, p.name, "launch: no parameter is written (all pointers are const)");
   make_ready(L, b, &p, k->k);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, write_targets(b, &p, k->k, target));
+  int pushed = 0;
   for (int o = 0; o < p.nout; o++)
-    for (int i = 3; i < 3 + k->nparam; i++)
+    for (int i = 3; target[o] && i < 3 + wanted; i++)
       if (box_at(L, i) == target[o]) {
         lua_pushvalue(L, i);
+        pushed++;
         break;
       }
-  return p.nout;
+  return pushed;
 }
 
 /* ---- internal.kernel_run(kernel, geometry, kinds, values): for derived kernels ---- */
-
 /* kinds: a letter for each parameter: i input, c copy that is written (a result), o zeros that
 ** are written (a result; value: sizes), v scalar, s struct, 0 nothing. */
 static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind,

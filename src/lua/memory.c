@@ -1,6 +1,6 @@
 /*
-** Memory: how much there is, and who holds it. A census counts what is alive by the line that recorded
-** it, values that only a history keeps included; flame.leakcheck compares two.
+** Memory: how much there is, and who holds it. A census counts what is alive by the line that
+** recorded it, values that only a history keeps included; flame.leakcheck compares two.
 */
 #include "lua/binding.h"
 #include "engine/evaluate.h"

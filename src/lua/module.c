@@ -7,6 +7,7 @@
 ** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
 #include "lua/bounded.h"
+#include "group/group.h"
 #include "lua/crew.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -87,6 +88,7 @@ static int state_gc(lua_State *L) {
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
   fl_sandboxes_end(b);
+  fl_group_close(c);                  /* while lines of the script are known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -244,7 +246,8 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 
 /* The parts of the library that are modules of their own. */
 const char *const fl_chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "models", "tokenizers", NULL };
+  "distributions", "diffusion", "models", "tokenizers", "distributed",
+  NULL };
 enum { CHAPTERS = sizeof fl_chapters / sizeof *fl_chapters - 1 };
 
 static int is_chapter(const char *name) {
@@ -484,7 +487,7 @@ static int build(lua_State *L) {
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
                                                fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
-                                               fl_reg_sandbox, fl_reg_files };
+                                               fl_reg_group, fl_reg_sandbox, fl_reg_files };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);

@@ -225,7 +225,7 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
 /* Inputs are row-major already (n_call): they only have to be in memory. */
 int fl_place_call(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
-  const int faults = fl_calls[n->attr->call->kind].faults == FL_FAULTS_RUN;
+  const int faults = fl_call_reports(n->attr->call);
   fl_ref reads[FL_CALL_INPUTS];
   int64_t off;
   for (int i = 0; i < n->nin; i++) {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static int is_root(const fl_node *n) {
-  return n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
+  return n->effect || n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
 }
 
 static int64_t slot_of(fl_program *p, fl_node *n) {    /* of a node already in the program, or -1 */

@@ -98,15 +98,31 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   fl_node *n = fl_node_new(c, FL_OP_call, k->dtype, device, shape, k->nin, in);
   fl_attr *a = n ? fl_node_attr(n) : NULL;
   if (!a) return fl_no_memory(c, k->what);
-  if (fl_calls[k->kind].faults == FL_FAULTS_RUN) n->checks = 1;
+  if (fl_call_reports(k)) n->checks = 1;
   a->call = k;
+  if (fl_calls[k->kind].faults == FL_FAULTS_EFFECT) fl_node_effect(n);
   return n;
+}
+
+/* An effect on this device comes after the pending one: that is its last input. One of another
+** device has to run first. NULL: there is none. */
+static fl_node *effect_before(flame_context *c, int device) {
+  fl_node *before = c->effect;
+  if (before && before->device != device) c->up->evaluate_all(c);
+  return c->effect && c->effect->device == device ? c->effect : NULL;
 }
 
 fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
                 int device, int dtype, int rank, const int64_t *size, int np, const int64_t *p,
                 fl_callee *callee, int nscalar, const fl_scalar *scalar) {
-  fl_node *made[FL_CALL_INPUTS];
+  fl_node *made[FL_CALL_INPUTS], *with[FL_CALL_INPUTS];
+  const int effect = fl_calls[kind].faults == FL_FAULTS_EFFECT;
+  fl_node *before = effect ? effect_before(c, device) : NULL;
+  if (before && nin < FL_CALL_INPUTS) {
+    if (nin) memcpy(with, in, sizeof *in * (size_t)nin);
+    with[nin++] = before;
+    in = with;
+  }
   if (nin > FL_CALL_INPUTS || np > FL_CALL_PARAMS) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, what,
             "%d inputs and %d parameters; at most %d and %d are possible", nin, np, FL_CALL_INPUTS,
@@ -116,7 +132,7 @@ fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *
   fl_call *k = describe(c, kind, what, np, p, callee, nscalar, scalar);
   if (!k) return NULL;
   k->dtype = (uint8_t)dtype;
-  if (fl_calls[kind].faults == FL_FAULTS_LATE) {
+  if (effect || fl_calls[kind].faults == FL_FAULTS_LATE) {
     k->few[0].i = c->site;
     k->nscalar = 1;
   }

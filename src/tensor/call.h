@@ -57,9 +57,9 @@ typedef struct fl_call_run {
                                          ** "matrix 3 is singular" */
 } fl_call_run;
 
-/* LATE: nobody waits for the report, which the next read or sync raises; scalar[0].i is the site
-** that recorded the call. */
-enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE };
+/* LATE: nobody waits for the report, which the next read or sync raises. EFFECT: an effect
+** (node.h), which reports as RUN does. Of both scalar[0].i is the site that recorded the call. */
+enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE, FL_FAULTS_EFFECT };
 typedef struct fl_call_info {
   const char *name, *doc;
   uint8_t faults;                        /* FL_FAULTS_*: may it report bad values? */
@@ -67,6 +67,10 @@ typedef struct fl_call_info {
   int (*fits)(const fl_call *call);
 } fl_call_info;
 extern const fl_call_info fl_calls[FL_CALL_COUNT];
+/* May the step report a fault that the run waits for? */
+static inline int fl_call_reports(const fl_call *k) {
+  return fl_calls[k->kind].faults == FL_FAULTS_RUN || fl_calls[k->kind].faults == FL_FAULTS_EFFECT;
+}
 int fl_call_of_name(const char *name);   /* -1: none */
 
 /* Record a call. in: tensors of one device, made row-major here. p: np integers. what: name in

@@ -82,6 +82,10 @@ typedef struct flame_context {
   fl_rule_needs rules[FL_OP_COUNT];
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
+  fl_node *effect;               /* the newest that is PENDING: borrowed */
+  /* An effect will not run: told before it is gone. NULL: nobody asks. */
+  void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
+  struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;
   fl_stats stats;
   fl_level tensors_of[FL_MAX_DEVICES];      /* bytes of buffers, by device */

@@ -259,7 +259,7 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
 /* ---- ends -------------------------------------------------------------------------- */
 
 static int needed(const fl_node *n) {
-  return n->held > 0 || n->uses > 0 || n->guards > 0 ||
+  return (n->effect && n->state == FL_PENDING) || n->held > 0 || n->uses > 0 || n->guards > 0 ||
          (n->grefs > 0 && n->entry && n->entry->reads_out);
 }
 
@@ -311,6 +311,7 @@ void fl_node_forget_inputs(fl_node *n) {
 /* A PENDING node becomes 'state': out of the window, its inputs' uses given back. */
 static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
+  if (n->ctx->effect == n) n->ctx->effect = NULL;
   n->state = (uint8_t)state;
   forget_home(n);
   forget_before(n);
@@ -403,8 +404,24 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   n->failed_site = site ? site : n->site;
   n->held++;
   n->error = fl_strdup(&n->ctx->mem, message);
+  if (n->effect && n->ctx->effect_failed) n->ctx->effect_failed(n->ctx, message, n->failed_site);
   end_pending(n, FL_FAILED);
   fl_node_drop(n);
+}
+
+void fl_node_effect(fl_node *n) {
+  n->effect = 1;
+  n->ctx->effect = n;
+}
+
+/* Each holds the one before it: the newest first. */
+void fl_effects_drop(flame_context *c) {
+  for (int64_t i = c->win.nodes.n; i > 0; i--) {
+    fl_node *n = i <= c->win.nodes.n ? c->win.nodes.at[i - 1] : NULL;
+    if (!n || !n->effect) continue;
+    n->effect = 0;
+    if (!needed(n)) fl_node_settle(n);
+  }
 }
 
 void fl_node_guard(fl_node *n, fl_node *before) {

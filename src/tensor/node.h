@@ -11,8 +11,10 @@
 **   uses   PENDING consumers in the window (each input position counts)
 **   grefs  entries that name it as an input: they keep the struct and its entry, not its value
 **   guards PENDING writes that may fail, whose target it was
-** The value is needed while  held > 0 || uses > 0 || guards > 0 || (entry reads own value &&
-** grefs > 0).
+** An effect does something besides its value. It runs although nobody may want that, and after
+** the effect before it, which is among its inputs if that was PENDING.
+** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
+** (entry reads own value && grefs > 0).
 ** A PENDING node whose value is not needed leaves the window and gives back its inputs'
 ** uses. The struct dies when all counts are 0. Both happen in fl_node_settle, without
 ** recursion (a chain of 100,000 nodes must not need C stack).
@@ -85,6 +87,7 @@ typedef struct fl_node {
   uint8_t checks;             /* PENDING: an index that may be out of range is in its making */
   uint8_t named;              /* a handle has named it: a write may not take it over */
   uint8_t rests;              /* engine scratch: does it rest on the check that failed */
+  uint8_t effect;             /* needed while it is PENDING, see above */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
   uint32_t site;              /* script line that recorded it */
   union {
@@ -158,6 +161,10 @@ void fl_node_refuse(fl_node *n);
 /* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
 ** offset stays; the node takes a reference of its own. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
+/* n, just made, is an effect: the context's newest. */
+void fl_node_effect(fl_node *n);
+/* A context closes: effects that did not run need not. */
+void fl_effects_drop(struct flame_context *c);
 void fl_window_compact(struct flame_context *c);
 
 /* through the engine; refs = 1 */

@@ -147,6 +147,7 @@ static void shut_all(flame_context *c) {
 int fl_tensor_close(flame_context *c) {
   shut_all(c);
   fl_scope_end(c, 0);
+  fl_effects_drop(c);
   FL_DROP(&c->mem, &c->win.nodes);
   FL_DROP(&c->mem, &c->borrowed);
   fl_slab_close(&c->nodes);
@@ -233,7 +234,7 @@ static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; 
 
 /* Made in this call and seen by nobody else: the scope alone holds it. */
 static int fresh(const fl_node *n) {
-  return n->state == FL_PENDING && !n->named && n->held == 1 && n->uses == 0 &&
+  return n->state == FL_PENDING && !n->named && !n->effect && n->held == 1 && n->uses == 0 &&
          n->grefs == 0 && !is_guest(n);
 }
 

@@ -11,7 +11,8 @@ local number = 0
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "fields", "fusion", "models", "motion", "groups", "pictures", "chance", "layers",
-    "sums", "grids", "words", "programs" } do
+    "sums", "grids", "words", "programs",
+    "ported" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -21,6 +22,9 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
         end)
+        if file == "ported" then
+          it(case[1] .. " compiles", function() run.compiles(case) end)
+        end
       end
     end
   end)
@@ -63,14 +67,14 @@ describe("a user is told the line and the reason of", function()
       "the bits of a real number" },
     { "the address of a float as an int's", "int v = *(int *)&x[i] - 1;\ny[i] = *(float *)&v;", 4,
       "the bits of a real number" },
-    { "a pointer to numbers of another size",
-      "const char *p = (const char *)x;\ny[i] = x[i] + p[i];", 4, "memory keeps its type" },
+    { "a part of a number in memory", "char *p = (char *)y;\np[4 * i] = (char)x[i];", 5,
+      "a part of an element of 'y' is written" },
+    { "an atomic on two numbers at once",
+      "if (n < 0) atomicAdd((unsigned long long *)&y[0], 1ull);\ny[i] = x[i];", 4,
+      "an atomic on 'y' seen as a type of another size" },
     { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]));", 4,
       "the bits of a real number" },
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
-    { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4,
-      "volatile memory" },
-    { "a volatile pointer", "volatile float *p = y;\np[i] = x[i];", 4, "volatile memory" },
     { "an overload of what is not read", "y[i] = f(x[i]);", 4,
       "templates as arguments of templates",
       "template <template <class> class T> __device__ float f(T<int> v) { return 2; }  __device__ float f(int v) { return 1; }\n" },
@@ -112,7 +116,9 @@ describe("a user is told the line and the reason of", function()
     { "a reference to one or another",
       "float a = x[i], b = 2.f;\nfloat &r = a > b ? a : b;\ny[i] = r;", 5, "needs a variable" },
     { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
-    { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },
+    { "memset to what is not constant", "memset(&y[i], n, 4);", 4,
+      "memset to a value that is not constant" },
+    { "null that is read", "const float *p = 0;\ny[i] = p[i];", 4, "pointer 'p' is set to null" },
     { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4,
       "atomicExch on 'y' cannot be differentiated" },
     { "bits", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4, "the bits of a real number" },

@@ -602,8 +602,16 @@ __global__ void q8(const int *w, const float *scale, const int *xq, const float 
   for (int k = 0; k < words; ++k) acc = dp4a(w[r * words + k], xq[k], acc);
   y[r] = (float)acc * scale[r] * xs[0];
 }]=],
-    outside = "a pointer is cast to 'char4 *'", args = function(t)
-      return { t.i { 1, 2, 3, 4 }, t.f { 2 }, t.i { 1, 2 }, t.f { 1 }, 2, 2 }
+    shape = { 2 }, args = function(t)
+      return { t.i { 0x01ff7f80, -2, 3, 0x7f010203 }, t.f { 2 }, t.i { 0x05fb0301, -77 }, t.f { 1 },
+        2, 2 }
+    end, want = function(w, scale, xq, xs, rows, words)
+      local function byte(v, j) return string.unpack("<i1", string.pack("<i4", v), j + 1) end
+      return each(rows, function(r)
+        return scale[r] * xs[0] * sum(4 * words, function(k)
+          return byte(w[r * words + k // 4], k % 4) * byte(xq[k // 4], k % 4)
+        end)
+      end)
     end },
 
   { "bytes packed in words by shifts, times a vector", [=[

@@ -199,4 +199,14 @@ function run.gradients(case)
     ("f32: <J v, u> = %.9g, <v, J' u> = %.9g"):format(forward, reverse))
 end
 
+--- NVRTC, where there is one, compiles the kernel's text and its adjoint's.
+function run.compiles(case)
+  local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
+  local k = run.make(case, "f32")
+  local adjoint, there = k:report().adjoint, plain:report().registers > 0
+  assert((k:report().registers > 0) == there, "the kernel does not compile")
+  if case.refuses or case.outside then return end
+  assert((adjoint.registers or 0) > 0 == there, "its adjoint does not compile")
+end
+
 return run

@@ -99,8 +99,8 @@ __global__ void reduce(const float *x, float *y, int n) {
   if (tid < 32) warpReduce(sdata, tid);
   if (tid == 0) y[0] = sdata[0];
 }]=],
-    outside = "volatile memory is outside the language", block = { 64 }, grid = { 1 },
-    shape = { 1 }, args = squares(40) },
+    block = { 64 }, grid = { 1 }, shape = { 1 }, args = squares(40),
+    want = function(x, n) return { [0] = sum(n, function(i) return x[i] end) } end },
 
   { "reduction 5: shuffles twice, the remainder of the grid", [=[
 template <class T> __device__ __forceinline__ T warpReduceSum(unsigned int mask, T mySum) {

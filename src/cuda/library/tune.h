@@ -1,8 +1,8 @@
 /*
 ** Which of several ways to make one result is the fastest here (FLAME_TUNE): each is run on the
 ** operands at hand, in turn, five times; the first, which the library would take, stays unless
-** another's median is 3 % below its. The caller keeps the answer, also on disk: ways differ in their
-** bits, and equal calls shall give equal bits in this and later processes.
+** another's median is 3 % below its. The caller keeps the answer, also on disk: ways differ in
+** their bits, and equal calls shall give equal bits in this and later processes.
 */
 #ifndef FL_CUDA_TUNE_H
 #define FL_CUDA_TUNE_H

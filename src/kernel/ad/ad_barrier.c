@@ -25,7 +25,7 @@ static int one(widen *w, fl_kstmt *s, int together, int in_loop) {
   }
   case FL_KS_BREAK: case FL_KS_CONTINUE: case FL_KS_LEAVE: case FL_KS_RETURN: return together;
   case FL_KS_BARRIER:
-    if (!dry && together && in_loop && s->op == FL_KBAR_WARP) {
+    if (!dry && together && in_loop && (s->op == FL_KBAR_WARP || s->op == FL_KBAR_HERE)) {
       s->op = FL_KBAR_BLOCK;
       s->x[0] = NULL;
       w->f->uses_barrier = w->changed = 1;

@@ -82,7 +82,11 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   if (p->failed) return;
   const int moves = reassigned(p, body, f->name);
   int offset = -1;
-  if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
+  if (v.null) {                               /* it stays that, so that tests of it are known */
+    fl_symbol *null = fl_front_add(p, f->name, FL_SYM_POINTER);
+    if (null) null->v = v;
+    return;
+  }
   const int fits = p->turning && fl_turn_fits(p, v.type, &v);
   const int turns = fits && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
   fl_kexpr *const begin = v.idx;
@@ -488,7 +492,7 @@ static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
     if (out.kind != FL_V_NONE || p->failed) return out;
   }
   if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
-      fl_call_half(p, name, args, n, &out))
+      fl_call_bytes(p, name, args, n, &out) || fl_call_half(p, name, args, n, &out))
     return out;
   if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) &&
       n == 2)

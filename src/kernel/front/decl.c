@@ -221,6 +221,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     else fl_refuse(p, t->line, "a type is needed");
   }
   if (p->failed) s.type = NULL;
+  if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }
 
@@ -233,9 +234,18 @@ int fl_decl_depth(fl_front *p, const fl_ctype *t) {
   return !p->failed;
 }
 
+/* "(*f)(": at the tokens. */
+static int is_function_pointer(fl_front *p) {
+  int k = 2;
+  if (!fl_front_is(p, '(') || !(fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&'))) return 0;
+  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
+  return !(fl_front_is_at(p, k, ')') && fl_front_is_at(p, k + 1, '['));
+}
+
 static int pointer_qualifier(fl_front *p) {
   return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
-         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict");
+         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict") ||
+         fl_front_word(p, "volatile");
 }
 
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
@@ -251,18 +261,12 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       *ref = 1;
     } else if (fl_front_take(p, FL_PU_LAND)) {             /* of a variable, or a copy of a value */
       *ref = 2;
-    } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
-      fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
     } else if (!pointer_qualifier(p)) {
       break;
     }
   }
-  if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
-    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; "
-              "__syncwarp() or a barrier orders what threads write");
-  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
-    fl_refuse(p, fl_front_tok(p)->line,
-              "function pointers and pointers to arrays are outside the language");
+  if (is_function_pointer(p))
+    fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
   return p->failed ? NULL : t;
 }
 
@@ -312,12 +316,45 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   return p->failed ? NULL : t;
 }
 
+const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const) {
+  const int32_t line = fl_front_tok(p)->line;
+  if (!t || p->failed) return NULL;
+  if (fl_front_is(p, '[')) {                         /* whose first size says nothing */
+    fl_front_skip(p);
+    t = fl_decl_arrays(p, t);
+    if (t && t->kind == FL_C_ARRAY && !t->count)
+      fl_refuse(p, line, "only the first size of an array may be left out");
+  } else if (t->kind != FL_C_ARRAY) {
+    return t;
+  } else {
+    t = t->of;
+  }
+  t = p->failed ? NULL : fl_ctype_pointer(p->a, t, is_const);
+  fl_decl_depth(p, t);
+  return t;
+}
+
+const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const char **name) {
+  *ref = fl_front_is_at(p, 1, '&');
+  *name = NULL;
+  if (!t || p->failed || !fl_front_is(p, '(') || !(*ref || fl_front_is_at(p, 1, '*'))) return NULL;
+  p->at += 2;
+  while (pointer_qualifier(p)) continue;
+  if (fl_front_tok(p)->kind == FL_TOK_NAME) *name = fl_front_name(p);
+  fl_front_need(p, ')');
+  if (!fl_front_is(p, '['))
+    fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
+  return fl_decl_arrays(p, t);
+}
+
 const fl_ctype *fl_decl_type_name(fl_front *p) {
   int ref;
+  const char *name;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type) return NULL;
   if (s.is_auto) fl_refuse(p, fl_front_tok(p)->line, "auto is no type here");
-  return fl_decl_pointers(p, &s, &ref);
+  const fl_ctype *t = fl_decl_pointers(p, &s, &ref), *of = fl_decl_of_array(p, t, &ref, &name);
+  return p->failed ? NULL : of && !ref ? fl_ctype_pointer(p->a, of, s.is_const) : of ? of : t;
 }
 
 /* ---- structs and enums ----------------------------------------------------------------------- */

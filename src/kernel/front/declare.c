@@ -38,14 +38,15 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
                            const char *name, int32_t line) {
   p->f->uses_shared = 1;
   if (!s->is_extern) {
-    const int64_t align = fl_ctype_align(t),
-                  at = (p->shared_at + align - 1) / align * align;
     fl_cvalue v;
     /* pointers to it may turn */
     const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
     if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
-    for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
-      p->f->vars[v.var + i].offset = at;
+    if (p->failed) return;
+    const int own = v.linear ? fl_kt_size(p->f->vars[v.var].type) : 1;
+    const int64_t align = fl_ctype_align(t) > own ? fl_ctype_align(t) : own,
+                  at = (p->shared_at + align - 1) / align * align;
+    for (int i = 0; i < (v.linear ? 1 : fl_ctype_leaves(t)); i++) p->f->vars[v.var + i].offset = at;
     p->shared_at = at + fl_ctype_size(t);
     if (fl_front_is(p, '=') || fl_front_is(p, '{'))
       fl_refuse(p, line, "shared memory cannot be initialised");
@@ -243,22 +244,24 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   bind_object(p, name, v, fixed, line);
 }
 
-/* "T (*name)[N]", "T (&name)[N]" with its initialiser: of an array. 0: this is neither. */
+/* "T (*name)[N]", "T (&name)[N]": of an array. 0: this is neither. */
 static int of_array(fl_front *p, const fl_specifiers *s) {
-  const int ref = fl_front_is_at(p, 1, '&');
-  const int is = fl_front_is(p, '(') && (ref || fl_front_is_at(p, 1, '*')) &&
-                 fl_front_is_at(p, 3, ')') && fl_front_is_at(p, 4, '[');
-  if (!is || !s->type || s->is_auto || s->is_typedef || s->is_shared) return 0;
-  p->at += 2;
   const int32_t line = fl_front_tok(p)->line;
-  const char *name = fl_front_name(p);
-  fl_front_need(p, ')');
-  const fl_ctype *t = fl_decl_arrays(p, s->type);
-  if (!t || p->failed) return 1;
+  const char *name;
+  int ref;
+  const fl_ctype *t = s->is_auto || s->is_shared ? NULL : fl_decl_of_array(p, s->type, &ref, &name);
+  if (!t) return p->failed;
+  if (!name) fl_refuse(p, line, "a name expected");
+  if (p->failed) return 1;
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = fl_ctype_pointer(p->a, t, s->is_const);
+    return 1;
+  }
   if (ref) { declare_reference(p, t, 0, s->is_const, 1, name, line); return 1; }
-  fl_front_need(p, '=');
-  fl_cvalue v = fl_parse_assign(p);
-  if (!p->failed) declare_pointer(p, t, s->is_const, name, &v, line);
+  const int set = fl_front_take(p, '=');
+  fl_cvalue v = set ? fl_parse_assign(p) : fl_val_none();
+  if (!p->failed) declare_pointer(p, t, s->is_const, name, set ? &v : NULL, line);
   return 1;
 }
 
@@ -409,6 +412,22 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (c) c->v = fl_val_expr(e);
 }
 
+/* Is the variable one that begins as zeros, behind '=' or at '{'? Others are constants, which are
+** read and not written. */
+static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
+  if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
+  for (int k = 0; set || list; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';')) break;
+    const int zero = (t->kind == FL_TOK_INT && !t->value.i) ||
+                     (t->kind == FL_TOK_FLOAT && t->value.d == 0) || fl_ktok_is(t, "false");
+    if (!zero && !fl_front_is_at(p, k, '{') && !fl_front_is_at(p, k, '}') &&
+        !fl_front_is_at(p, k, ',')) return 0;
+    if (!list && fl_front_is_at(p, k, ',')) break;
+  }
+  return 1;
+}
+
 static void global(fl_front *p, const fl_specifiers *s) {
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
@@ -425,12 +444,14 @@ static void global(fl_front *p, const fl_specifiers *s) {
     if (sym) sym->type = t, sym->line = line;
   } else if (s->is_shared) {
     wrong(p, name, "declare shared memory inside the kernel");
-  } else if (!s->is_const && !s->is_constant) {
-    wrong(p, name, "variables of file scope that are not const are outside the language");
-  } else if (!set && !list) {
-    wrong(p, name, "has no initialiser, and nobody could set it");
+  } else if (t->kind != FL_C_POINTER && !ref && is_memory(p, s, set, list)) {
+    fl_memory_declare(p, t, name, s->is_constant, line);
+  } else if (!s->is_const && !s->is_constant && !s->is_device) {
+    wrong(p, name, "variables of the host that are not const are outside the language");
   } else if (t->kind == FL_C_POINTER || ref) {
     wrong(p, name, "pointers at file scope are outside the language");
+  } else if (!set && !list) {
+    wrong(p, name, "has no initialiser, and nobody could set it");
   } else if (list && t->kind != FL_C_SCALAR) {
     t = fl_decl_sized(p, t, line);
     if (t && !p->failed) fl_decl_table(p, t, name, line);

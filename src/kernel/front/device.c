@@ -142,35 +142,18 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* "T (&name)[N]" and "T (*name)[N]" */
-static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kformal *f) {
-  const int pointer = fl_front_is_at(p, 1, '*');
-  p->at += 2;
-  f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
-  fl_front_need(p, ')');
-  f->by_reference = (uint8_t)!pointer;
-  if (!fl_front_is(p, '['))
-    fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
-  t = fl_decl_arrays(p, t);
-  return t && pointer ? fl_ctype_pointer(p->a, t, 0) : t;
-}
-
 static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
   int ref = 0;
-  const fl_ctype *t = s->type;
-  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*')))
-    return array_reference(p, t, f);
+  const fl_ctype *t = s->type, *of = fl_decl_of_array(p, t, &ref, &f->name);
+  if (!f->name) f->name = "unnamed";
+  f->by_reference = (uint8_t)ref;
+  if (of || p->failed) return of && !ref ? fl_ctype_pointer(p->a, of, s->is_const) : of;
   t = fl_decl_pointers(p, s, &ref);
   const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   if (packed) f->name = fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1);
   f->by_reference = (uint8_t)ref;
-  if (t && fl_front_is(p, '[')) {
-    fl_front_skip(p);
-    t = fl_front_is(p, '[') ? fl_decl_arrays(p, t) : t;
-    t = t ? fl_ctype_pointer(p->a, t, s->is_const) : NULL;
-  }
-  return t;
+  return ref || s->is_auto ? t : fl_decl_decayed(p, t, s->is_const);
 }
 
 static void formal(fl_front *p, fl_kformal *f) {

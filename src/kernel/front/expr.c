@@ -85,6 +85,7 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
     return fl_val_expr(fl_front_check(p, op == FL_KO_EQ
                                       ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
   }
+  fl_view_meet(p, &x, &y);
   if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) ||
       (op == FL_KO_SUB && x.member)) {
     if (x.member || y.member) p->turn_wanted = 2;
@@ -94,9 +95,8 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
   fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
   fl_kexpr *a = x.idx ? x.idx : zero, *b = y.idx ? y.idx : zero,
            *e = fl_arith(p, op, a, b, line);
-  int64_t n = 1;
   if (op == FL_KO_SUB && x.linear) {
-    fl_ctype_element(x.type, &n);
+    const int64_t n = fl_view_units(p, &x, x.type, line);
     if (n > 1) e = fl_arith(p, FL_KO_DIV, e, fl_kexpr_int(p->a, FL_KT_I64, n), line);
   } else if (op < FL_KO_LT && op != FL_KO_SUB) {
     fl_refuse(p, line, "'%s' of pointers", spelling(op));
@@ -280,6 +280,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   x = fl_val_pointer(p, x, line);
   y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
+  fl_view_meet(p, &x, &y);
   const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
   if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
     return fl_turn_choose(p, c, x, y, line);
@@ -335,16 +336,20 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
   if (p->failed) return r;
   const int type =
       a && b ? a->type == b->type ? a->type : fl_arith_type(a->type, b->type) : 0;
-  const int t = a && b ? fl_front_temp(p, type, line) : -1;
+  if (a && b) r = fl_view_chosen(p, type, line);
   fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
   if (!s) return r;
   s->line = line;
   s->body = sides[0];
   s->other = sides[1];
-  if (t < 0) return r;
-  put(p, &s->body, t, fl_val_convert(p, a, type), line);
-  put(p, &s->other, t, fl_val_convert(p, b, type), line);
-  return fl_val_expr(fl_kexpr_var(p->f, t));
+  if (r.kind == FL_V_NONE) return r;
+  fl_kblock *out = fl_front_into(p, &s->body);
+  fl_val_store(p, r, a, 0, line);
+  fl_front_into(p, &s->other);
+  fl_val_store(p, r, b, 0, line);
+  fl_front_into(p, out);
+  r.rvalue = 1;
+  return p->f->vars[r.var].kind == FL_KV_LOCAL ? fl_val_expr(fl_kexpr_var(p->f, r.var)) : r;
 }
 
 static fl_cvalue parse_ternary(fl_front *p) {
@@ -380,6 +385,8 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   fl_symbol *s = &p->syms.at[to.sym - 1];
   from = fl_val_pointer(p, from, line);
   if (p->failed) return to;
+  if (s->v.type && s->v.unit) fl_view_meet(p, &from, &(fl_cvalue){ .linear = 1, .var = s->v.var,
+                                                                  .unit = s->v.unit });
   if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
     s->v = from; /* the first value of a pointer without one */
     s->v.idx = NULL;
@@ -397,7 +404,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
     fl_turn_set(p, turn, from, line);
     put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
-  } else if ((s->v.var != from.var || s->v.linear != from.linear ||
+  } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type)) && (fl_turn_wanted(p, &s->v, &from) || 1))
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               s->name);

@@ -235,8 +235,6 @@ static const struct { const char *word, *why; } reserved[] = {
   { "curandState_t", "curand is outside the language" },
   { "curand_init", "curand is outside the language" },
   { "alloca", "alloca is outside the language" },
-  { "memcpy", "memcpy is outside the language" FL_DO "; copy elements" },
-  { "memset", "memset is outside the language" FL_DO "; assign elements" },
   { "wmma", "matrix fragments are outside the language" },
   { "nvcuda", "matrix fragments are outside the language" },
   { "__nanosleep", "__nanosleep is outside the language" },

@@ -32,6 +32,7 @@ typedef struct fl_cvalue {
   uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to;
                              ** to read it gives 'e' or 'parts', what it held; NULL: it may not be
                              ** read */
+  uint8_t unit;              /* LINEAR: bytes that idx counts, 0: those of an element (view.c) */
   uint8_t member;            /* not LINEAR: a member of an element, what lies behind
                              ** it is in another variable */
   int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
@@ -52,6 +53,7 @@ typedef enum {
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
+  FL_SYM_MEMORY,    /* a variable of file scope: one parameter more of who uses it (memory.c) */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
@@ -114,6 +116,7 @@ typedef struct fl_kmembers {
                                  ** types, template arguments */
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
   int has_inits;
+  int plain;                     /* there is "V() = default" */
   const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
   int n_args;                    /* these, and the parameters of a partial specialisation */
 } fl_kmembers;
@@ -176,6 +179,8 @@ enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
 enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call; of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
+typedef struct fl_kstored fl_kstored;
+
 typedef struct fl_front {
   fl_karena *a;
   fl_ksource *src;
@@ -208,6 +213,8 @@ typedef struct fl_front {
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + which element names of packs stand for; 0: none */
+  fl_kstored *stored;        /* objects of other elements than they are declared with (view.c) */
+  int restored, as_declared; /* the body is to be read again with them; they are asked no more */
   int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
@@ -276,6 +283,12 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* '*' and qualifiers behind the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+/* Of a parameter of that type, behind its name, with its sizes: an array is a pointer to its
+** elements. */
+const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
+/* "(*name)[N]", "(&name)[N]" of elements t at the tokens, taken: the array, *ref: 1 for the second.
+** *name NULL: it has none. NULL: this is neither, nothing taken; or refused. */
+const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const char **name);
 /* 0: types in it are nested too deep, refused */
 int fl_decl_depth(fl_front *p, const fl_ctype *t);
 const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
@@ -375,7 +388,7 @@ fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, 
 /* into a new object */
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 /* the constructor that converts; NULL: none */
-fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);
+fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 /* its one operator to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
 /* as a pointer where it converts to one */
@@ -427,13 +440,44 @@ fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
-int fl_val_views(int to, int from);                 /* may memory of type 'from' be seen as 'to'? */
 /* Of an atomic; *type is what the pointer says. */
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);        /* in a temporary unless constant */
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
 int fl_promote_type(int a);
+
+/* ---- memory.c: variables of file scope ------------------------------------------------------- */
+
+/* Of type t; constant: the script sets it before launches. */
+void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int constant,
+                       int32_t line);
+fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
+void fl_memory_settle(fl_kfunc *f);          /* its body is read: what it only reads is constant */
+void fl_memory_compare(fl_ksource *s);                       /* all are */
+
+/* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
+
+/* Elements that the object declared at the tokens is made of; VOID: its own. */
+int fl_view_stored(const fl_front *p, const char *name);
+/* Variables from 'var' on are an object of type t that is declared at the tokens. */
+void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
+fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
+/* The object of "var" should have elements of type "want"; leaf: it is a variable per leaf, CAST:
+** and a pointer to it is cast. 1: it will, when the body is read again. */
+enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
+int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
+/* What v.idx counts: in a t, in 'bytes'. */
+int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line);
+int64_t fl_view_units_in(const fl_front *p, const fl_cvalue *v, int64_t bytes);
+void fl_view_meet(fl_front *p, fl_cvalue *x, fl_cvalue *y);   /* they count the same */
+void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* scalars of it count */
+fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
+fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
+void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
+/* An object copied whole: 1: it is, by its elements. 0: it has others, or is of its own type. */
+int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
+fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 
@@ -503,6 +547,8 @@ fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for t
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+/* bytes.c: memcpy, memset */
+int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
 int fl_atomic_known(const fl_ktok *t);                        /* fl_katomic; -1: it is none */
 int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
@@ -512,5 +558,6 @@ void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
+void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the threads of a warp in step */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */
 #endif

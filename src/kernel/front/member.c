@@ -55,7 +55,7 @@ typedef struct body {            /* of a struct being read */
   const char *name;
   fl_cfield *fields;
   int64_t *inits;
-  int n, has_inits;
+  int n, has_inits, plain;
   pending *first, *last;
 } body;
 
@@ -159,6 +159,12 @@ static int destructor(fl_front *p) {
   return 1;
 }
 
+static int takes_nothing(const fl_front *p, const fl_kdevice *d) {
+  const fl_ktok *t = &p->toks.at[d->open + 1];
+  t += fl_ktok_is(t, "void");
+  return t->kind == FL_TOK_PUNCT && t->punct == ')';
+}
+
 static int function(fl_front *p, body *b, int is_friend) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
@@ -173,7 +179,10 @@ static int function(fl_front *p, body *b, int is_friend) {
   d->n_tparams = n;
   if (is_friend) d->is_static = 2;
   const int plain = d->is_maker || !strcmp(d->name, "operator=");
-  if (plain && !params && d->body < 1 && !d->why) return 1;  /* = default */
+  if (plain && !params && d->body < 1 && !d->why) {          /* = default */
+    b->plain |= d->is_maker && !d->body && takes_nothing(p, d);
+    return 1;
+  }
   pending *one = fl_karena_new(p->a, sizeof *one);
   if (!one) return 1;
   one->d = d;
@@ -252,11 +261,15 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   else fl_val_assign(p, to, from, line);
 }
 
-fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from) {
+fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) {
+  const fl_ctype *const from = v->type;
   const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
-  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
-    const fl_ctype *q = d->n_params ? d->params[0].type : NULL;
-    if (!q || d->n_tparams || d->is_explicit || (d->n_params > 1 && !d->params[1].init)) continue;
+  const fl_kcall c = { .args = v, .n = 1 };
+  for (fl_kdevice *d = s ? s->device : NULL; d && !p->failed; d = d->next) {
+    if (d->is_explicit) continue;
+    const fl_kdevice *one = d->n_tparams ? fl_template_instance(p, s->device, d, &c) : d;
+    const fl_ctype *q = one && one->n_params ? one->params[0].type : NULL;
+    if (!q || (one->n_params > 1 && !one->params[1].init)) continue;
     if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) ||
         (fl_ctype_same(q, from) && !fl_ctype_same(q, t)))
       return d;
@@ -319,6 +332,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   m->n_inner = n_args;
   m->inits = b->inits;
   m->has_inits = b->has_inits;
+  m->plain = b->plain;
   for (pending *q = b->first; q && !p->failed; q = q->next) {
     signature(p, q->d, type);
     if (!p->failed) fl_device_list(p, q->d, mark);
@@ -471,13 +485,14 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
   if (s) {
     const fl_kcall c = { .self = &place, .args = args, .n = n, .line = line };
     fl_kdevice *d = fl_overload(p, s->device, &c, NULL);
+    const int own = !d && n == 1 && args[0].type && fl_ctype_same(args[0].type, place.type);
     if (d) fl_inline(p, d, &c);
-    else
+    else if (own) fl_val_assign(p, place, args[0], line);
+    else if (n || !place.type->s->members->plain)
       fl_refuse(p, line, "no constructor of '%s' takes these %d arguments",
                 fl_ctype_text(p->a, place.type), n);
-    return;
-  }
-  if (n)
+    if (d || own || n || p->failed) return;
+  } else if (n)
     fl_refuse(p, line, "'%s' has no constructor" FL_DO "; write {…}",
               fl_ctype_text(p->a, place.type));
   for (int i = 0; i < place.type->s->n_fields && !p->failed; i++)

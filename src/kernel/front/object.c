@@ -27,6 +27,20 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
+/* Of elements of another type (view.c). */
+static fl_cvalue stored_as(fl_front *p, const fl_ctype *t, int type, const char *name,
+                           fl_kvkind kind, int32_t line) {
+  const int64_t n = fl_ctype_size(t) / fl_kt_size(type);
+  const fl_kfield f = { .path = name, .type = (uint8_t)type, .rank = 1, .count = n, .dims = { n },
+                        .stride = { fl_kt_size(type) } };
+  fl_cvalue v = { .kind = FL_V_PLACE, .linear = 1, .type = t };
+  v.var = make_leaf(p, &f, kind, line);
+  if (v.var < 0 || p->failed) return fl_val_none();
+  fl_view_as(p, &v, t);
+  fl_view_settle(p, t, name, v.var, 1);
+  return v;
+}
+
 fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
                        int32_t line) {
   if (p->failed) return fl_val_none();
@@ -38,6 +52,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
     fl_refuse(p, line, "'%s' has no size", name);
     return fl_val_none();
   }
+  const int stored = fl_view_stored(p, name);
+  if (stored != FL_KT_VOID) return stored_as(p, t, stored, name, kind, line);
   const int n = fl_ctype_leaves(t);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   if (!fields) return fl_val_none();
@@ -51,7 +67,9 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
     const int var = make_leaf(p, &fields[i], kind, line);
     if (!i) v.var = var;
   }
-  return p->failed ? fl_val_none() : v;
+  if (p->failed) return fl_val_none();
+  fl_view_settle(p, t, name, v.var, n);
+  return v;
 }
 
 /* Structs of numbers of one type as one array of these; 0: they are none. */
@@ -65,6 +83,7 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
   *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
   out->linear = 1;
   out->type = t;
+  if (!p->failed) fl_view_settle(p, t, name, out->var, 1);
   return 1;
 }
 

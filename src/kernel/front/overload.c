@@ -18,6 +18,9 @@ static int rank_scalar(int to, int from) {
 static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   const int array = v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY;
   const int place = v->kind == FL_V_PLACE && v->type->kind == FL_C_POINTER;
+  const int zero = v->kind == FL_V_EXPR && v->e->kind == FL_KX_CONST &&
+                   fl_kt_is_int(v->e->type) && !v->e->value.i;
+  if (zero) return CONVERTED;
   if (v->kind != FL_V_POINTER && !array && !place) return -1;
   if (v->null) return CONVERTED;
   const fl_ctype *of = array || place ? v->type->of : v->type;
@@ -26,7 +29,7 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
 }
 
 /* -1: cannot be. */
-static int rank(const fl_kformal *f, const fl_cvalue *v) {
+static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
   if (v->kind == FL_V_NONE || !v->type) return -1;
@@ -38,7 +41,7 @@ static int rank(const fl_kformal *f, const fl_cvalue *v) {
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
     return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
-  if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
+  if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(p, t, v) ? BY_A_FUNCTION : -1;
   if (v->type->kind == FL_C_STRUCT) {
     const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
     return d && !d->is_explicit ? BY_A_FUNCTION : -1;
@@ -50,7 +53,7 @@ static int rank(const fl_kformal *f, const fl_cvalue *v) {
 }
 
 /* ranks[0]: of the object, then of the arguments. 0: cannot be called so. */
-static int ranks_of(const fl_kdevice *d, const fl_kcall *c, int *ranks) {
+static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ranks) {
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;
   for (int i = c->n; i < d->n_params; i++)
@@ -61,7 +64,7 @@ static int ranks_of(const fl_kdevice *d, const fl_kcall *c, int *ranks) {
     ranks[0] = !c->self->is_const && d->is_const ? PROMOTED : EXACT;
   }
   for (int i = 0; i < c->n; i++)
-    if ((ranks[i + 1] = rank(&d->params[i], &c->args[i])) < 0) return 0;
+    if ((ranks[i + 1] = rank(p, &d->params[i], &c->args[i])) < 0) return 0;
   return 1;
 }
 
@@ -81,7 +84,7 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     int whole = !d->n_tparams;
     for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
-    if (!one || !ranks_of(one, c, now)) continue;
+    if (!one || !ranks_of(p, one, c, now)) continue;
     int wins = best ? better(now, top, c->n + 1) : 1;
     /* a pack comes after */
     if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;

@@ -20,7 +20,7 @@ static void return_place(fl_front *p, int32_t line) {
     const int t = v.idx ? fl_front_temp(p, FL_KT_I64, line) : -1;
     fl_front_into(p, in);
     r->idx = t < 0 ? NULL : fl_kexpr_var(p->f, t);
-  } else if (r->var != v.var || r->linear != v.linear || !r->idx != !v.idx ||
+  } else if (r->var != v.var || r->linear != v.linear || r->unit != v.unit || !r->idx != !v.idx ||
              !fl_ctype_same(r->type, v.type)) {
     fl_refuse(p, line, "a function that returns one variable or another by reference");
   }

@@ -52,8 +52,9 @@ static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t 
   const fl_ktok *name = NULL, *type = NULL;
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (t->kind == FL_TOK_PUNCT && (t->punct == '=' || t->punct == '[')) break;
-    if (t->kind == FL_TOK_PUNCT && t->punct == '*') out->is_pointer = 1;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '=') break;
+    if (t->kind == FL_TOK_PUNCT && (t->punct == '*' || t->punct == '[')) out->is_pointer = 1;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '[') break;
     if (fl_ktok_is(t, "const")) out->is_const = 1;
     if (t->kind == FL_TOK_NAME) {
       if (!type && !fl_ktok_is(t, "const") && !fl_ktok_is(t, "volatile")) type = t;
@@ -81,7 +82,7 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   out->type_name = type_name(p, t);
   out->is_struct = of->kind == FL_C_STRUCT && !of->s->width;
   out->type = (uint8_t)fl_ctype_element(of, &n);
-  out->width = (uint8_t)(out->type == FL_KT_VOID || n > 255 ? 1 : n);
+  out->width = (int32_t)(out->type == FL_KT_VOID ? 1 : n);
   out->size = fl_ctype_size(t);
   out->align = fl_ctype_align(t);
   out->pointee_size = out->is_pointer ? fl_ctype_size(of) : 0;
@@ -93,24 +94,25 @@ static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   }
 }
 
+/* The type behind the specifiers, with its name; an array is a pointer to its elements. */
+static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
+                                      int *ref) {
+  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
+  if (of) return fl_ctype_pointer(p->a, of, s->is_const);
+  if (p->failed) return NULL;
+  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
+  return *ref ? t : fl_decl_decayed(p, t, s->is_const);
+}
+
 static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   const int64_t from = p->at;
-  int ref;
+  int ref = 0;
+  const char *name = NULL;
   out->line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
-  const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  const fl_ctype *t = s.type ? parameter_type(p, &s, &name, &ref) : NULL;
   if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
   if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
-  const char *name = p->failed                              ? NULL
-                     : fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p)
-                                                            : "unnamed";
-  if (t && fl_front_is(p, '[')) {
-    const fl_ctype *a = NULL;
-    fl_front_skip(p);
-    if (!fl_front_is(p, '[')) a = fl_ctype_pointer(p->a, t, s.is_const);
-    else fl_refuse(p, out->line, "pointers to arrays are outside the language");
-    t = a;
-  }
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
   if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
     fl_refuse(p, out->line, "pointers to pointers are outside the language");
@@ -120,7 +122,7 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
     fl_refuse(p, out->line, "a parameter that is not understood");
   if (p->a->failed) return NULL;
   if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
-  out->name = name;
+  out->name = name ? name : "unnamed";
   describe_parameter(p, out, t);
   return t;
 }
@@ -427,6 +429,7 @@ static void finish_body(fl_front *p, fl_kfunc *f) {
   if (!u.at) return;
   fl_kwalk_block(&(fl_kvisitor){ NULL, see_var, &u }, f->body);
   fl_kwalk_block(&(fl_kvisitor){ drop_result, NULL, &u }, f->body);
+  fl_memory_settle(f);
   f->shared_bytes = (p->shared_at + 15) / 16 * 16;
   if (f->shared_bytes > FL_K_MAX_SHARED)
     fl_refuse(p, f->line, "%lld bytes of static shared memory, a block has %d; more is to be had "
@@ -457,6 +460,7 @@ static void read_once(fl_front *p, pending *k) {
   if (!p->failed && !p->a->failed) finish_body(p, f);
   fl_front_check(p, NULL);
   if (p->failed) refuse_body(p, f);
+  for (int32_t i = 0; i < f->n_vars; i++) f->vars[i].note = NULL;
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
   for (int64_t i = 0; i < scope; i++)
     for (fl_kdevice *d = p->syms.at[i].device; d; d = d->next) d->busy = 0;
@@ -466,21 +470,41 @@ static void read_once(fl_front *p, pending *k) {
   p->globals = p->frame = 0;
 }
 
-/* Again with pointers to one or another array, and to structs of numbers,
-** where it fails for want of them. */
+static void read_again(fl_front *p, pending *k, const fl_kfunc *before) {
+  for (int64_t i = 0; i < p->syms.n; i++)
+    if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
+  *k->f = *before;
+  k->f->names = NULL;
+  k->f->n_names = k->f->cap_names = 0;
+  for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
+  p->restored = 0;
+  read_once(p, k);
+}
+
+enum { MOST_READINGS = 16 };
+
+/* Again with objects of other elements (view.c) where there are such, as declared if that ends in
+** nothing; with pointers to one or another array, and to structs of numbers, where it fails for
+** want of them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
-  p->turning = p->turn_wanted = 0;
+  int left = MOST_READINGS, good = 0;
+  p->turning = p->turn_wanted = p->restored = p->as_declared = 0;
+  p->stored = NULL;
   read_once(p, k);
-  while (p->turn_wanted > p->turning && !k->f->has_body && !p->a->failed) {
-    for (int64_t i = 0; i < p->syms.n; i++)
-      if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
-    *k->f = before;
-    k->f->names = NULL;
-    k->f->n_names = k->f->cap_names = 0;
-    for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
-    p->turning = p->turn_wanted;
-    read_once(p, k);
+  while (!p->a->failed) {
+    const int other = p->restored && left-- > 0,
+              turns = p->turn_wanted > p->turning && !k->f->has_body,
+              back = !other && !turns && good && !k->f->has_body && !p->as_declared;
+    if (!other && !turns && !back) break;
+    good |= k->f->has_body;
+    if (turns && !other) p->turning = p->turn_wanted;
+    if (back) {
+      p->as_declared = 1;
+      p->stored = NULL;
+      p->turning = p->turn_wanted = 0;
+    }
+    read_again(p, k, &before);
   }
   p->turning = 0;
 }
@@ -508,6 +532,7 @@ static void read_all(reader *r) {
     if (!p->a->failed && !k->f->has_body) fl_kpass_tell(k->f, k->f->refusal);
     s->kernels[n++] = k->f;
   }
+  if (s->kernels && !p->a->failed) fl_memory_compare(s);
   if (!n && !p->a->failed) {
     s->error = p->why ? p->why : "there is no __global__ function";
     s->error_line = p->why ? p->line : 1;

@@ -105,9 +105,12 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   const int which = fl_deduce_index(d, &p->toks.at[name]);
   const fl_ctype *type = element_of(p, d, fl_deduce_meet(p, v, stars, array, ref), size, n);
   if (which >= 0) fl_deduce_type(d, which, type);
-  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n)
-                                 : NULL;
-  if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
+  const fl_ktok *const open = &p->toks.at[name + 1];
+  const fl_symbol *s = which < 0 && open->kind == FL_TOK_PUNCT && open->punct == '<'
+                       ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
+  if (fl_scope_is_template(s))                    /* inside itself it is the instance */
+    fl_deduce_struct(p, d, s->kind == FL_SYM_TEMPLATE ? s->structs : s->type->s->members->of,
+                     name + 1, type);
 }
 
 /* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */

@@ -36,6 +36,15 @@ fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count) {
   return t;
 }
 
+const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t) {
+  if (t->is_volatile || (t->kind != FL_C_SCALAR && t->kind != FL_C_STRUCT)) return t;
+  fl_ctype *v = fl_karena_new(a, sizeof *v);
+  if (!v) return NULL;
+  *v = *t;
+  v->is_volatile = 1;
+  return v;
+}
+
 /* ---- layout ------------------------------------------------------------------------------- */
 
 int64_t fl_ctype_size(const fl_ctype *t) {
@@ -244,7 +253,14 @@ const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
       const char *of = t->of->kind == FL_C_POINTER ? "pointer" : fl_ctype_text(a, t->of);
       return fl_karena_printf(a, "%s%s *", t->const_of ? "const " : "", of ? of : "?");
     }
-    case FL_C_ARRAY: return "array";
+    case FL_C_ARRAY: {
+      const fl_ctype *e = t;
+      const char *sizes = "";
+      for (; e->kind == FL_C_ARRAY && sizes; e = e->of)
+        sizes = fl_karena_printf(a, "%s[%lld]", sizes, (long long)e->count);
+      const char *of = fl_ctype_text(a, e);
+      return fl_karena_printf(a, "%s%s", of ? of : "?", sizes ? sizes : "[]");
+    }
     default: return "void";
   }
 }

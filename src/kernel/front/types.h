@@ -12,6 +12,7 @@ typedef enum { FL_C_VOID, FL_C_SCALAR, FL_C_POINTER, FL_C_ARRAY, FL_C_STRUCT } f
 typedef struct fl_ctype {
   uint8_t kind, scalar;          /* fl_ckind; SCALAR: fl_ktype */
   uint8_t const_of;              /* POINTER: what it points to is const */
+  uint8_t is_volatile;           /* SCALAR, STRUCT: what is stored there is seen at once */
   uint16_t depth;                /* 1 + deepest part; the parser bounds it (fl_decl_depth) */
   const struct fl_ctype *of;     /* POINTER, ARRAY */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
@@ -42,6 +43,7 @@ const fl_ctype *fl_ctype_scalar(int type);                     /* static */
 const fl_ctype *fl_ctype_void(void);
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);
+const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t);     /* numbers and structs */
 /* Fields have names and types; the rest is filled in. NULL: no memory, or too large. */
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align);
 /* Built-in scalar or vector type of one word ("float4", "uint", "__half"); NULL: none. */

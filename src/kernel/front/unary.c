@@ -26,10 +26,15 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
                              int32_t line) {
   int64_t n;
   v = fl_val_pointer(p, v, line);
+  if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
+  if (v.null) v.type = to;
   if (p->failed || v.null) return v;
   v.sym = 0;
   v.is_const |= (uint8_t)const_of;
-  if (fl_ctype_same(v.type, to)) return v;
+  if (fl_ctype_same(v.type, to)) {
+    v.type = to;
+    return v;
+  }
   if (fl_member_derives(v.type, to)) {
     v.kind = FL_V_PLACE;
     v = fl_member_as(p, v, to, line);
@@ -43,15 +48,22 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
-  const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
+  const int size = want > FL_KT_BOOL && var->type > FL_KT_BOOL && !fl_turn_of(p, v.var)
+                   ? fl_kt_size(want) : 0,
+            views = size && size == fl_kt_size(var->type);
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
-  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views && !v.member)
+  if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member &&
+      (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
     v.linear = 1;                                         /* elements of one array, counted alike */
-  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
+  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
     v = view_shared(p, v, want);
-  else if (!views || (!v.linear && to->kind != FL_C_SCALAR))
+  } else if (v.linear && (size || var->type == want)) {
+    fl_view_as(p, &v, to);
+  } else if (!views || to->kind != FL_C_SCALAR) {
+    if (size) fl_view_note(p, v.var, want, FL_VIEW_CAST);
     fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
               fl_ctype_text(p->a, to));
+  }
   v.type = to;
   return v;
 }
@@ -155,6 +167,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       }
       if (s->of != p->f) bring_table(p, s);
       return s->v;
+    case FL_SYM_MEMORY: return fl_memory_use(p, s, t->line);
     case FL_SYM_DYNAMIC: {
       if (!p->f) {
         fl_refuse(p, t->line, "shared memory in a constant expression");
@@ -464,11 +477,17 @@ static fl_cvalue c_cast(fl_front *p) {
 
 /* "(type)" and not "(type(x) + 1)". */
 static int cast_starts(fl_front *p) {
-  int k = 1;
+  int k = 1, angle;
   if (!fl_decl_starts(p, k)) return 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') ||
-         fl_front_is_at(p, k, FL_PU_SCOPE))
+         fl_front_is_at(p, k, FL_PU_SCOPE)) {
     k++;
+    if (fl_front_is_at(p, k, '<') && (angle = fl_template_angle(p, k)) > 0) k += angle;
+  }
+  if (fl_front_is_at(p, k, '(') && fl_front_is_at(p, k + 1, '*')) {      /* "T (*)[N]" */
+    for (k += 2; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++) continue;
+    return fl_front_is_at(p, k, ')') && fl_front_is_at(p, k + 1, '[');
+  }
   return fl_front_is_at(p, k, ')');
 }
 

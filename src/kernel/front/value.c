@@ -28,16 +28,6 @@ static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
       p, fl_kexpr_binary(p->a, FL_KO_MUL, x, fl_kexpr_int(p->a, FL_KT_I64, k)));
 }
 
-static int64_t scalars_of(fl_front *p, const fl_ctype *t, int32_t line) {
-  int64_t n;
-  if (fl_ctype_element(t, &n) == FL_KT_VOID) {
-    fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
-              fl_ctype_text(p->a, t));
-    return 1;
-  }
-  return n;
-}
-
 /* ---- conversions ----------------------------------------------------------------------------- */
 
 int fl_promote_type(int t) { return t >= FL_KT_BOOL && t < FL_KT_I32 ? FL_KT_I32 : t; }
@@ -64,58 +54,25 @@ fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type) {
   return fl_front_check(p, fl_kexpr_cast(p->a, type, e));
 }
 
-/* ---- memory seen as another type ---- */
-
-int fl_val_views(int to, int from) {
-  const int halves = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
-  return to == from ||
-         (to > FL_KT_BOOL && from > FL_KT_BOOL && !halves && fl_kt_size(to) == fl_kt_size(from));
-}
-
-/* The bits of e as a number of another type of its size. */
-static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
-  if (!e || p->failed || e->type == to) return e;
-  const fl_kexpr *of = e;                       /* bits of a real that go back into one: the real */
-  while (of->kind == FL_KX_CAST && fl_kt_is_int(of->x[0]->type) &&
-         fl_kt_size(of->x[0]->type) == fl_kt_size(to))
-    of = of->x[0];
-  const int bits = of->kind == FL_KX_CALL &&
-                   (of->op == FL_KB_FLOAT_BITS || of->op == FL_KB_DOUBLE_BITS);
-  if (bits && of->x[0]->type == to) return of->x[0];
-  if (fl_kt_is_float(e->type)) {
-    const int wide = e->type == FL_KT_F64, whole = wide ? FL_KT_I64 : FL_KT_I32;
-    e = fl_kexpr_call(p->a, wide ? FL_KB_DOUBLE_BITS : FL_KB_FLOAT_BITS, whole, 1, &e);
-  }
-  if (fl_kt_is_float(to)) {
-    const int wide = to == FL_KT_F64;
-    e = fl_val_convert(p, e, wide ? FL_KT_I64 : FL_KT_I32);
-    return e ? fl_kexpr_call(p->a, wide ? FL_KB_BITS_DOUBLE : FL_KB_BITS_FLOAT, to, 1, &e) : NULL;
-  }
-  return fl_val_convert(p, e, to);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
 
 static fl_kexpr *read_place(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kvar *var = &p->f->vars[v.var];
+  const int64_t i = v.idx && v.idx->kind == FL_KX_CONST ? v.idx->value.i : v.idx ? -1 : 0;
   fl_kexpr *e;
   if (var->kind == FL_KV_LOCAL) {
-    e = fl_kexpr_var(p->f, v.var);
+    e = fl_view_bits(p, fl_kexpr_var(p->f, v.var), v.type->scalar);
+  } else if (var->kind == FL_KV_TABLE && i >= 0 && i < var->count && !v.unit &&
+             fl_kt_size(var->type) == fl_kt_size(v.type->scalar)) {
+    const fl_kvalue k = var->data[i];
+    e = fl_kt_is_float(var->type) ? fl_kexpr_float(p->a, var->type, k.d)
+                                  : fl_kexpr_int(p->a, var->type, k.i);
+    e = fl_view_bits(p, e, v.type->scalar);
   } else {
-    fl_kexpr *i = v.idx ? v.idx : zero_index(p);
-    if (var->kind == FL_KV_TABLE && i && i->kind == FL_KX_CONST && i->value.i >= 0 &&
-        i->value.i < var->count) {
-      const fl_kvalue k = var->data[i->value.i];
-      e = fl_kt_is_float(var->type) ? fl_kexpr_float(p->a, var->type, k.d)
-                                    : fl_kexpr_int(p->a, var->type, k.i);
-    } else {
-      e = fl_kexpr_load(p->f, v.var, i);
-    }
+    e = fl_view_read(p, &v, line);
   }
-  if (e) e->line = line;
-  e = bits_as(p, e, v.type->scalar);
   if (e) e->line = line;
   return fl_front_check(p, e);
 }
@@ -196,7 +153,8 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
     return fl_val_none();
   }
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
-  v.type = f->type;
+  v.type = v.type->is_volatile ? fl_ctype_volatile(p->a, f->type) : f->type;
+  if (p->a->failed) return fl_val_none();
   if (v.torn && v.parts) v.kind = FL_V_PARTS;
   if (v.kind == FL_V_PARTS) {
     assert(v.parts);
@@ -204,7 +162,7 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
     return f->type->kind == FL_C_SCALAR ? fl_val_expr(v.parts[0]) : v;
   }
   if (!v.linear) v.var += f->leaf;
-  else v.idx = add64(p, v.idx, fl_kexpr_int(p->a, FL_KT_I64, f->scalar));
+  else v.idx = add64(p, v.idx, fl_kexpr_int(p->a, FL_KT_I64, fl_view_units_in(p, &v, f->offset)));
   return v;
 }
 
@@ -235,7 +193,7 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
                         int32_t line) {
   v.sym = 0;
-  if (p->failed || !by) return v;
+  if (p->failed || !by || v.null) return v;
   if (!fl_kt_is_int(by->type)) {
     fl_refuse(p, line, "an index must be an integer");
     return v;
@@ -243,7 +201,7 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   by = fl_val_convert(p, by, FL_KT_I64);
   if (negative) by = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, by));
   if (v.linear) {
-    v.idx = add64(p, v.idx, mul64(p, by, scalars_of(p, v.type, line)));
+    v.idx = add64(p, v.idx, mul64(p, by, fl_view_units(p, &v, v.type, line)));
   } else if (v.idx && !v.member) {
     v.idx = add64(p, v.idx, by);
   } else if (by && (by->kind != FL_KX_CONST || by->value.i)) {
@@ -253,9 +211,21 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   return v;
 }
 
+/* Behind a pointer that is null: a test stands before it, or who comes there is stopped. */
+static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
+  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, line);
+  if (!s) return fl_val_none();
+  s->x[0] = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
+  s->text = "a pointer that is followed is not null";
+  const fl_cvalue v = fl_decl_object(p, t, "null", line);
+  if (!p->failed) fl_decl_zero(p, v, line);
+  return v;
+}
+
 fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   if (p->failed) return v;
+  if (v.null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
   if (v.null) fl_refuse(p, line, "the null pointer is read");
   if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
   if (v.type->kind == FL_C_POINTER)
@@ -275,7 +245,7 @@ fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   const int64_t count = v.type->count;
   v.type = v.type->of;
   v.member = 0;
-  if (v.linear) v.idx = add64(p, v.idx, mul64(p, i, scalars_of(p, v.type, line)));
+  if (v.linear) v.idx = add64(p, v.idx, mul64(p, i, fl_view_units(p, &v, v.type, line)));
   else v.idx = v.idx ? add64(p, mul64(p, v.idx, count), i) : i;
   return v;
 }
@@ -322,20 +292,42 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   return !p->failed;
 }
 
+/* Volatile memory of a block: the threads of a warp that go in step have read what they read before
+** any of them stores, and see it stored. */
+static fl_kexpr *in_step(fl_front *p, fl_cvalue *to, fl_kexpr *e, int32_t line) {
+  to->idx = fl_val_stable(p, to->idx);
+  e = fl_val_stable(p, e);
+  fl_emit_here(p, line);
+  return e;
+}
+
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line) {
   if (!writable(p, to, line) || !e) return;
-  const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
-  if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
-  if (seen || !accumulate) e = bits_as(p, fl_val_convert(p, e, to.type->scalar), own);
-  if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
-    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, own));
-    if (s) s->line = line;
+  const int kind = p->f->vars[to.var].kind,
+            step = to.type->is_volatile && (kind == FL_KV_SHARED || fl_turn_of(p, to.var));
+  if (step) {
+    if (accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
+    e = in_step(p, &to, fl_val_convert(p, e, to.type->scalar), line);
+    to.type = fl_ctype_scalar(to.type->scalar);
+    fl_val_store(p, to, e, 0, line);
+    fl_emit_here(p, line);
     return;
   }
-  fl_kexpr *i = to.idx ? to.idx : zero_index(p);
-  fl_kstmt *s = accumulate && !seen ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
-                                    : fl_kstmt_store(p->f, p->b, to.var, i, e);
-  if (s) s->line = line;
+  const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
+  if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
+  if (seen || !accumulate) e = fl_val_convert(p, e, to.type->scalar);
+  if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
+    e = seen ? fl_view_bits(p, e, own) : e;
+    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, own));
+    if (s) s->line = line;
+  } else if (seen) {
+    fl_view_write(p, &to, e, line);
+  } else {
+    fl_kexpr *i = fl_view_element(p, &to);
+    fl_kstmt *s = accumulate ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
+                             : fl_kstmt_store(p->f, p->b, to.var, i, e);
+    if (s) s->line = line;
+  }
   fl_front_check(p, e);
 }
 
@@ -399,7 +391,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   from = fl_member_as(p, from, to.type, line);
   const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type &&
                     !fl_ctype_same(to.type, from.type);
-  if (makes && fl_member_makes(to.type, from.type)) {
+  if (makes && fl_member_makes(p, to.type, &from)) {
     fl_member_make(p, to, &from, 1, line);
     return;
   }
@@ -407,6 +399,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   if (!p->failed && is_empty(to.type))
     fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
   if (p->failed || !to.type || !writable(p, to, line)) return;
+  if (fl_view_copy(p, &to, &from, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
   } else if (!from.type || !fl_ctype_same(to.type, from.type)) {
@@ -445,7 +438,9 @@ int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int
               var->source);
   else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
   if (p->failed) return -1;
-  *index = v.idx ? v.idx : zero_index(p);
+  if (fl_kt_size(v.type->scalar) != fl_kt_size(var->type))
+    fl_refuse(p, line, "an atomic on '%s' seen as a type of another size", var->source);
+  *index = fl_view_element(p, &v);
   *type = v.type->scalar;
   return v.var;
 }

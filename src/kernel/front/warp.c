@@ -118,6 +118,13 @@ static void barrier(fl_front *p, const fl_ktok *t, int op) {
   if (op == FL_KBAR_WARP) p->f->uses_warp = 1;
 }
 
+void fl_emit_here(fl_front *p, int32_t line) {
+  fl_kstmt *s = p->failed ? NULL : fl_emit(p, FL_KS_BARRIER, line);
+  if (!s) return;
+  s->op = FL_KBAR_HERE;
+  p->f->uses_warp = 1;
+}
+
 static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   if (arguments(p, t, x, 3, 4) < 0) return fl_val_none();

@@ -181,7 +181,8 @@ typedef enum {
   FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
 } fl_kskind;
 
-typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE } fl_kbarrier;
+/* HERE: of the threads of a warp that come together, whoever they are */
+typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE, FL_KBAR_HERE } fl_kbarrier;
 typedef enum { FL_KSH_IDX, FL_KSH_UP, FL_KSH_DOWN, FL_KSH_XOR } fl_kshuffle;
 typedef enum { FL_KVOTE_BALLOT, FL_KVOTE_ANY, FL_KVOTE_ALL, FL_KVOTE_ACTIVE } fl_kvote;
 typedef enum {
@@ -233,10 +234,14 @@ typedef struct fl_kparam {
   uint8_t known;             /* 0: a type that we cannot read (then the body is refused too) */
   uint8_t type;              /* scalar, or scalar of a vector; element type of pointers; VOID for
                              ** structs with mixed leaves and for void* */
-  uint8_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
+  int32_t width;             /* scalars per element: 1, 2 to 4 for vectors, leaves of a struct */
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
+  uint8_t of_file;           /* a variable of file scope, which no argument of the text stands for;
+                             ** 2: that begins as zeros */
+  uint8_t shared;            /* it is, other kernels have it, and one of them writes it */
+  int64_t count;             /* of_file: its elements */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
   int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */

@@ -1,0 +1,696 @@
+--- Collectives: each case runs a script in 2 or 4 processes, over MPI under mpirun, and over TCP as
+-- torchrun starts them.
+require "spec.support.helper"
+local flame = require "flame"
+local distributed = require "flame.distributed"
+local ranks = require "spec.support.ranks"
+
+local by                                                 -- what the case runs over
+
+local function run(n, text, o)
+  local how = { by = by }
+  for key, v in pairs(o or {}) do how[key] = v end
+  return ranks.run(n, text, how)
+end
+
+--- Runs the text in n processes; all must end well and have printed 'expected' (of one rank: a
+--- list of texts, one for each).
+local function agree(n, expected, text, o)
+  local out = run(n, text, o)
+  for k = 1, n do
+    assert.equal(type(expected) == "table" and expected[k] or expected, out[k])
+  end
+  assert.equal(0, out.status, out.mpirun)
+  return out
+end
+
+--- Runs the text, which fails on the ranks of 'expected': pieces that rank's output has.
+local function fails(n, expected, text, o)
+  local out = run(n, text, o)
+  assert.are_not.equal(0, out.status)
+  for k, pieces in pairs(expected) do
+    for _, piece in ipairs(type(pieces) == "table" and pieces or { pieces }) do
+      assert.is_truthy(out[k]:find(piece, 1, true), ("rank %d: %s"):format(k, out[k]))
+    end
+  end
+  return out
+end
+
+local function over_mpi(name, f)
+  it(name .. " (MPI)", function()
+    if not ranks.there then return pending("no mpirun (apt-get install openmpi-bin)") end
+    by = "mpi"
+    f()
+  end)
+end
+local function over_tcp(name, f)
+  it(name .. " (TCP)", function()
+    by = "tcp"
+    f()
+  end)
+end
+local function over_both(name, f)
+  over_mpi(name, f)
+  over_tcp(name, f)
+end
+
+describe("a group of one", function()
+  it("needs a group", function()
+    assert.has_error(function() distributed.rank() end)
+  end)
+  it("gives what there is to each collective", function()
+    assert.equal(1, (distributed.init()))
+    assert.is_true(distributed.is_initialized())
+    assert.same({ 1, 1, 1 }, { distributed.rank(), distributed.size(), distributed.local_rank() })
+    local x = flame.tensor { 1.0, 2.0, 3.0 }
+    for _, reduce in ipairs { "sum", "mean", "max", "min" } do
+      assert.same({ 1, 2, 3 }, distributed.all_reduce(x, reduce):totable())
+      assert.same({ 1, 2, 3 }, distributed.reduce_scatter(x, reduce):totable())
+    end
+    assert.same({ 1, 2, 3 }, distributed.all_gather(x):totable())
+    assert.same({ 1, 2, 3 }, distributed.all_gather(x, { 3 }):totable())
+    assert.same({ 1, 2, 3 }, distributed.reduce_scatter(x, "sum", { 3 }):totable())
+    assert.same({ 1, 2, 3 }, distributed.broadcast(x):totable())
+    assert.same({ 1, 2, 3 }, distributed.all_to_all(x):totable())
+    distributed.barrier()
+    assert.equal(4, distributed.all_gather(flame.tensor(4.0)):item())
+  end)
+  it("gives their gradients", function()
+    distributed.init()
+    local x = flame.tensor({ 1.0, 2.0, 3.0 }, { dtype = "f64", requires_grad = true })
+    for _, name in ipairs { "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+      "all_to_all" } do
+      assert.is_true(flame.gradcheck(function(v) return distributed[name](v):sin() end, { x }))
+      assert.is_true(flame.gradcheck(function(v) return distributed[name](v):sin() end, { x },
+        { order = 2 }))
+    end
+  end)
+  it("names what is wrong with arguments", function()
+    distributed.init()
+    local x = flame.ones(3)
+    for _, case in ipairs {
+      { "reduce must be", distributed.all_reduce, x, "product" },
+      { "which has no sum", distributed.all_reduce, flame.ones(2):gt(0) },
+      { "the mean of i64", distributed.all_reduce, x:long(), "mean" },
+      { "need a rank from 1 to 1", distributed.broadcast, x, 2 },
+      { "this rank itself", distributed.send, x, 1 },
+      { "need a rank from 1 to 1", distributed.receive, x, 0 },
+      { "2 sizes for 1 ranks", distributed.all_gather, x, { 1, 2 } },
+      { "sizes[1] is 2", distributed.all_gather, x, { 2 } },
+      { "a sum of 4", distributed.reduce_scatter, x, "sum", { 4 } },
+      { "a first axis", distributed.all_to_all, flame.tensor(1) },
+      { "need seconds above 0", distributed.init, { timeout = 0 } },
+    } do
+      local ok, why = pcall(table.unpack(case, 2))
+      assert.is_false(ok)
+      assert.is_truthy(tostring(why):find(case[1], 1, true), tostring(why))
+    end
+  end)
+  it("runs a collective that nobody reads, once", function()
+    distributed.init()
+    local before = distributed.stats().calls
+    distributed.all_reduce(flame.ones(3))
+    collectgarbage()
+    collectgarbage()
+    flame.eval()
+    assert.equal(before + 1, distributed.stats().calls)
+    local y = distributed.all_reduce(flame.ones(3))
+    assert.equal(3, (y + y):sum():item() / 2)
+    assert.equal(3, y:sum():item())
+    assert.equal(before + 2, distributed.stats().calls)
+    assert.is_true(distributed.stats().bytes > 0 and distributed.stats().seconds >= 0
+      and distributed.stats().waited >= 0)
+  end)
+  it("goes by what the launcher says", function()
+    local program = dofile("spec/support/interpreter.lua")
+    local function said_with(with, text)
+      local pipe = assert(io.popen(("env %s %s -e '%s' 2>&1"):format(with, program, text)))
+      local said = pipe:read("a")
+      pipe:close()
+      return said
+    end
+    local show = "local d = require(\"flame.distributed\") print(d.init(), d.local_rank())"
+    assert.equal("1\t1\n", said_with("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", show))
+    assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", show))
+    assert.is_truthy(said_with("RANK=2 WORLD_SIZE=2", show):find(
+      "RANK='2' WORLD_SIZE='2' LOCAL_RANK='': need a rank from 0, below the size", 1, true))
+    assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
+  end)
+end)
+
+describe("collectives", function()
+  over_both("give what their names say in each dtype, with 2 and 4 ranks", function()
+    for _, n in ipairs { 2, 4 } do
+      agree(n, "good\n", [[
+        local function same(want, x) assert(flame.equal(flame.tensor(want, {dtype = x.dtype}), x)) end
+        for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+          local x = flame.tensor({ r, 2 * r, 3, 4 - r, 5 }, { dtype = dtype })
+          local t = n * (n + 1) // 2
+          same({ t, 2 * t, 3 * n, 4 * n - t, 5 * n }, distributed.all_reduce(x))
+          same({ n, 2 * n, 3, 3, 5 }, distributed.all_reduce(x, "max"))
+          same({ 1, 2, 3, 4 - n, 5 }, distributed.all_reduce(x, "min"))
+          same({ n, 2 * n, 3, 4 - n, 5 }, distributed.broadcast(x, n))
+          local all, whole, turned = {}, {}, {}
+          for k = 1, n do
+            for _, v in ipairs { k, 2 * k, 3, 4 - k, 5 } do all[#all + 1] = v end
+            whole[k], turned[k] = { k, r }, { r, k }
+          end
+          same(all, distributed.all_gather(x))
+          same({ { r * n, t } }, distributed.reduce_scatter(flame.tensor(whole, {dtype = dtype}) +
+            flame.tensor({ 0, 0 }, {dtype = dtype})))
+          same(whole, distributed.all_to_all(flame.tensor(turned, {dtype = dtype})))
+        end
+        local b = flame.tensor { r == 1, r > 0, r > 9 }
+        same({ true, true, false }, distributed.all_reduce(b, "max"))
+        same({ false, true, false }, distributed.all_reduce(b, "min"))
+        same({ 1.5 }, distributed.all_reduce(flame.tensor { 1.5 }, "mean"))
+        print "good"]])
+    end
+  end)
+  over_both("take arrays of any size, none and more rows than ranks among them", function()
+    agree(4, "good\n", [[
+      for _, m in ipairs { 0, 1, 2, 3, 5, 7, 1000, 100003 } do
+        local x = flame.arange(m):float() * r
+        assert(flame.equal(distributed.all_reduce(x), flame.arange(m):float() * 10))
+        assert(distributed.all_gather(x):size(1) == 4 * m)
+        assert(flame.equal(distributed.broadcast(x, 3), flame.arange(m):float() * 3))
+      end
+      local y = flame.ones(2, 6):t() * r                          -- not contiguous
+      assert(distributed.all_reduce(y):sum():item() == 120)
+      assert(distributed.all_reduce(flame.tensor(1.0)):item() == 4)
+      print "good"]])
+  end)
+  over_both("take as many rows of each rank as 'sizes' says", function()
+    agree(4, "good\n", [[
+      local sizes = { 3, 0, 1, 2 }
+      local x = flame.full({ sizes[r], 2 }, r):requires_grad_()
+      local all = distributed.all_gather(x, sizes)
+      assert(flame.equal(all, flame.tensor {{1,1},{1,1},{1,1},{3,3},{4,4},{4,4}}));
+      (all * r):sum():backward()
+      assert(flame.equal(x.grad, flame.full({ sizes[r], 2 }, 10)))
+      local z = distributed.reduce_scatter(flame.arange(6) * r, "sum", sizes)
+      assert(flame.equal(z, flame.arange(6):split(sizes)[r] * 10))
+      print "good"]])
+  end)
+  over_both("send to one rank, and bring the gradient back", function()
+    agree(2, { "4 9\n", "0\n" }, [[
+      local x = flame.tensor({ 2.0, 3.0 }, { requires_grad = true })
+      local loss
+      if r == 1 then loss = distributed.send(x, 2)
+      else loss = (distributed.receive(x, 1) ^ flame.tensor { 2, 2 } * flame.tensor { 1, 1.5 }):sum() end
+      loss:backward()
+      if r == 1 then print(("%g %g"):format(x.grad[1]:item(), x.grad[2]:item()))
+      else print(x.grad == nil and 0 or x.grad:sum():item()) end]])
+  end)
+  over_both("have the gradients that differences give, over all ranks", function()
+    agree(2, "good\n", [[
+      local functions = {
+        function(x) return distributed.all_reduce(x) end,
+        function(x) return distributed.all_reduce(x, "mean") end,
+        function(x) return distributed.all_reduce(x, "max") end,
+        function(x) return distributed.all_reduce(x, "min") end,
+        function(x) return distributed.all_gather(x) end,
+        function(x) return distributed.reduce_scatter(x) end,
+        function(x) return distributed.reduce_scatter(x, "mean") end,
+        function(x) return distributed.reduce_scatter(x, "max") end,
+        function(x) return distributed.broadcast(x, 2) end,
+        function(x) return distributed.all_to_all(x) end }
+      local values = { { 0.3, -0.2, 0.8, 0.1 }, { 0.5, 0.4, -0.6, 0.2 } }
+      for k, f in ipairs(functions) do
+        local function loss(x) return (f(x):sin() * r):sum() end
+        local x = flame.tensor(values[r], { dtype = "f64", requires_grad = true })
+        loss(x):backward()
+        for owner = 1, n do
+          for i = 1, 4 do
+            local at = {}
+            for side = 1, 2 do
+              local v = { table.unpack(values[r]) }
+              if r == owner then v[i] = v[i] + (side == 1 and 1e-6 or -1e-6) end
+              at[side] = distributed.all_reduce(loss(flame.tensor(v, { dtype = "f64" }))):item()
+            end
+            local d = (at[1] - at[2]) / 2e-6
+            if r == owner then assert(math.abs(d - x.grad[i]:item()) < 1e-6, k) end
+          end
+        end
+      end
+      print "good"]])
+  end)
+  over_both("have gradients of gradients", function()
+    agree(2, "good\n", [[
+      local x = flame.tensor({ 0.5 * r }, { dtype = "f64", requires_grad = true })
+      local y = distributed.all_reduce(x ^ 3)
+      local g = (y * y):sum():gradients({ x }, { create_graph = true })[x]
+      local s = 0.125 + 1                     -- L = 2 s^2: dL / dx = 4 s 3 x^2
+      assert(math.abs(g:item() - 12 * s * (0.5 * r) ^ 2) < 1e-12)
+      local h = g:sum():gradients { x }[x]    -- of the sum of both ranks' g
+      local g1, g2 = 12 * 0.25, 12 * 1
+      local want = 24 * s * 0.5 * r + 3 * (0.5 * r) ^ 2 * (g1 + g2)
+      assert(math.abs(h:item() - want) < 1e-12, h:item() - want)
+      print "good"]])
+  end)
+  over_both("sum in the order of ranks, so that every rank has the bits of one loop", function()
+    agree(4, "good\n", [[
+      for _, dtype in ipairs { "f32", "bf16", "f16" } do
+        local parts, total = {}, nil
+        for k = 1, n do
+          flame.seed(k)
+          parts[k] = (flame.randn(1001) * 10 ^ (k % 3)):to(dtype)
+          total = total and total + parts[k] or parts[k]
+        end
+        local y = distributed.all_reduce(parts[r])
+        assert(flame.equal(y, total))
+        local z = distributed.reduce_scatter(parts[r]:narrow(1, 1, 1000))
+        assert(flame.equal(z, total:narrow(1, (r - 1) * 250 + 1, 250)))
+      end
+      print "good"]])
+  end)
+  over_both("are not lost where one rank reads less, or draws, or evaluates more often", function()
+    agree(2, { "6 2\n", "2\n" }, [[
+      local x = flame.tensor { 1.0 * r, 2.0 * r }
+      local loss = distributed.all_reduce(x * 2)
+      if r == 1 then io.write(("%g "):format(loss[1]:item())) end
+      loss = nil
+      for _ = 1, 20 do
+        x = distributed.all_reduce(x, "mean")
+        if r == 2 then flame.eval(x) collectgarbage() end
+      end
+      distributed.all_reduce(x)
+      print(n)]])
+    agree(2, "4\n", [[
+      local x = distributed.all_reduce(flame.ones(2)) + distributed.all_reduce(flame.ones(2))
+      print(("%g"):format(x[1]:item()))]], { with = "FLAME_EAGER=1" })
+    agree(2, "4\n", [[
+      local x = distributed.all_reduce(flame.ones(2)) + distributed.all_reduce(flame.ones(2))
+      print(("%g"):format(x[1]:item()))]], { with = "FLAME_BUDGET=$((OMPI_COMM_WORLD_RANK + 1))" })
+  end)
+  over_both("run 1,000 steps without growth", function()
+    agree(2, "good\n", [[
+      local w = flame.zeros(300):requires_grad_()
+      local opt = flame.optim.SGD({ w }, { lr = 15 })
+      local plans, bytes
+      for step = 1, 1000 do
+        opt:zero_grad()
+        local loss = ((w - r) ^ 2):mean()
+        loss:backward()
+        w.grad = distributed.all_reduce(w.grad, "mean")
+        opt:step()
+        if step % 10 == 0 then distributed.all_reduce(loss:detach(), "mean"):item() end
+        if step == 100 then
+          collectgarbage() collectgarbage()
+          plans, bytes = flame.stats().plans, flame.memory().allocated
+        end
+      end
+      collectgarbage() collectgarbage()
+      assert(flame.stats().plans == plans, flame.stats().plans .. " plans, were " .. plans)
+      assert(flame.memory().allocated <= bytes)
+      assert(flame.allclose(w, flame.full({ 300 }, 1.5), 1e-4, 1e-4))
+      print "good"]])
+  end)
+end)
+
+describe("a group in which something is wrong", function()
+  over_both("raises on all ranks where they call different things, with rank and line", function()
+    local same = "the ranks disagree: rank 1 calls all_reduce (sum) of f32 (3) at train.lua:2, "
+      .. "rank 2 all_gather of f32 (3) at train.lua:2"
+    fails(2, { "train.lua:2: all_reduce: " .. same, "train.lua:2: all_gather: " .. same }, [[
+
+      local y = distributed[r == 1 and "all_reduce" or "all_gather"](flame.ones(3))
+      print(y)]])
+  end)
+  over_both("tells shapes, dtypes, reductions, roots and tracking apart", function()
+    for _, case in ipairs {
+      { "all_reduce(r == 1 and flame.ones(3) or flame.ones(2, 2))", "f32 (3)", "f32 (2, 2)" },
+      { "all_reduce(r == 1 and flame.ones(3) or flame.ones(3):double())", "f32 (3)", "f64 (3)" },
+      { "all_reduce(flame.ones(3), r == 1 and 'sum' or 'mean')", "(sum)", "(mean)" },
+      { "broadcast(flame.ones(3), r)", "broadcast from 1", "broadcast from 2" },
+      { "all_reduce(r == 1 and flame.ones(3):requires_grad_() or flame.ones(3))",
+        "tracked f32 (3)", "of f32 (3)" },
+      { "all_gather(flame.ones(r == 1 and 2 or 1), r == 1 and { 2, 3 } or { 4, 1 })",
+        "all_gather of f32 (3)", "all_gather of f32 (4)" },
+      { "all_gather(flame.ones(2), r == 1 and { 2, 1 } or { 1, 2 })",
+        "rank 2 all_gather of f32 (2)", "with other sizes or names" },
+    } do
+      fails(2, { { "rank 1 calls", case[2], case[3] }, { "rank 1 calls", case[2], case[3] } },
+        "print(distributed." .. case[1] .. ")")
+    end
+  end)
+  over_both("raises where what is sent is not what is received", function()
+    fails(2, { { "send to 2 of f32 (3)", "receive from 1 of f32 (4)" },
+      { "send to 2 of f32 (3)", "receive from 1 of f32 (4)" } }, [[
+      if r == 1 then print(distributed.send(flame.ones(3), 2))
+      else print(distributed.receive(flame.ones(4), 1)) end]])
+  end)
+  over_both("stays broken, and says since when", function()
+    agree(2, "good\n", [[
+      local y = distributed.all_reduce(flame.ones(r))
+      assert(not pcall(y.totable, y))
+      local ok, why = pcall(distributed.barrier)
+      assert(not ok and tostring(why):find("the group has ended: the ranks disagree", 1, true), why)
+      print "good"]])
+  end)
+  over_both("gives up a rank that hangs when the time is over, and names it", function()
+    fails(2, { { "train.lua:2: all_reduce: waited 1 s for rank 2: the time limit of init" } }, [[
+
+      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("sleep 4") end]],
+      { timeout = 1 })
+  end)
+  over_both("names all ranks that are missing", function()
+    fails(4, { "waited 1 s for ranks 2 and 4", [3] = "ranks 2 and 4" }, [[
+      if r % 2 == 1 then distributed.barrier() else os.execute("sleep 4") end]],
+      { timeout = 1, with = "FLAME_THREADS=1" })
+  end)
+  over_both("waits for a rank that is slow", function()
+    agree(2, "good\n", [[
+      if r == 2 then os.execute("sleep 1") end
+      assert(distributed.all_reduce(flame.ones(1)):item() == 2)
+      if r == 1 then os.execute("sleep 1") end
+      assert(distributed.all_reduce(flame.ones(1)):item() == 2)
+      print "good"]])
+  end)
+  over_both("ends with a rank that is killed, with the line that waits for it", function()
+    fails(2, { { "train.lua:2: all_reduce: ", by == "mpi" and "while it waited for rank 2"
+      or "the connection to rank 2 has ended" } }, [[
+
+      if r == 1 then print(distributed.all_reduce(flame.ones(3))) else os.execute("kill -9 $PPID") end]],
+      { grace = 5 })
+  end)
+  over_both("ends with a rank whose script raises", function()
+    fails(2, { { "rank 2 has ended, and rank 1 calls all_reduce (sum) of f32 (3) at train.lua:3" },
+      { "train.lua:2: mine" } }, [[
+
+      if r == 2 then error("mine") end
+      print(distributed.all_reduce(flame.ones(3)))]])
+  end)
+  over_both("raises everywhere for a check that fails on one rank, and writes nothing", function()
+    agree(2, "good\n", [[
+      local w = flame.zeros(3)
+      flame.eval(w)
+      local at = flame.tensor({ r == 2 and 9 or 1 }, { dtype = "i64" })
+      w:add_(distributed.all_reduce(flame.ones(3)[at]))
+      local ok, why = pcall(flame.eval, w)
+      local _, told = pcall(distributed.barrier)
+      why = tostring(why) .. tostring(told)
+      assert(why:find("index 9 at position 1 is out of range", 1, true), why)
+      assert(r == 2 or why:find("rank 2 failed at train.lua:4", 1, true), why)
+      assert(flame.equal(w, flame.zeros(3)))
+      print "good"]])
+  end)
+  over_both("ends on all ranks when one is interrupted", function()
+    local out = run(2, [[
+
+      if r == 2 then print(distributed.all_reduce(flame.ones(3)))
+      else os.execute("touch here; sleep 2") print(distributed.all_reduce(flame.ones(3))) end]], {
+      signal = function(folder)
+      for _ = 1, 500 do
+        local f = io.open(folder .. "/here")
+        if f then f:close() break end
+        os.execute("sleep 0.02")
+      end
+      os.execute(("sleep 0.5; kill -INT $(cat %s/2.pid)"):format(folder))
+    end })
+    assert.are_not.equal(0, out.status)
+    assert.is_truthy(out[2]:find("interrupted!", 1, true), out[2])
+    assert.is_truthy(out[1]:find("rank 2 gave up in all_reduce (sum) of f32 (3) at train.lua:2: interrupted", 1,
+      true), out[1])
+  end)
+  it("says which package has MPI, where there is none, and of another what it lacks", function()
+    local program = dofile("spec/support/interpreter.lua")
+    for library, want in pairs {
+      ["libnowhere.so"] =
+        "init: MPI: libnowhere.so not found (Debian: apt-get install openmpi-bin libopenmpi3)",
+      ["libm.so.6"] = "init: MPI: libm.so.6 has no MPI_Initialized: it is not OpenMPI, which alone "
+        .. "is supported (Debian: apt-get install openmpi-bin libopenmpi3)",
+    } do
+      local pipe = assert(io.popen(("env FLAME_MPI=%s SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 %s -e '%s' 2>&1"):format(
+        library, program, "print(pcall(require(\"flame.distributed\").init))")))
+      local said = pipe:read("a")
+      pipe:close()
+      assert.is_truthy(said:find(want, 1, true), said)
+    end
+  end)
+  over_mpi("says so where the launcher and MPI count differently", function()
+    local program = dofile("spec/support/interpreter.lua")
+    local pipe = assert(io.popen(("env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 LSAN_OPTIONS=detect_leaks=0 %s -e '%s' 2>&1")
+      :format(program, "print(pcall(require(\"flame.distributed\").init))")))
+    local said = pipe:read("a")
+    pipe:close()
+    assert.is_truthy(said:find("srun says 2 ranks and MPI 1", 1, true), said)
+  end)
+end)
+
+describe("ranks that meet over TCP", function()
+  --- What each of the processes says that are started with these variables, a list of texts.
+  local function meet(processes, limit)
+    local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
+    for k, with in ipairs(processes) do
+      local text = ("print(pcall(require(\"flame.distributed\").init, { timeout = %g }))"):format(
+        limit or 20)
+      pipes[k] = assert(io.popen(("env MASTER_ADDR=127.0.0.1 %s %s -e '%s' 2>&1"):format(with,
+        program, text)))
+    end
+    for k, pipe in ipairs(pipes) do
+      out[k] = pipe:read("a")
+      pipe:close()
+    end
+    return out
+  end
+  local function has(text, piece) assert.is_truthy(text:find(piece, 1, true), text) end
+
+  it("refuse another number of ranks, and another job", function()
+    local out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18211",
+      "RANK=1 WORLD_SIZE=3 MASTER_PORT=18211" }, 1)
+    has(out[1], "did not come within the time limit: rank 2")
+    has(out[2], "rank 1 was started with another number of ranks")
+    out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18231",
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18231 TORCHELASTIC_RUN_ID=other" }, 1)
+    has(out[2], "another job is at this address and port")
+  end)
+  it("say who is not there when the time is over", function()
+    local out = meet({ "RANK=0 WORLD_SIZE=4 MASTER_PORT=18251",
+      "RANK=2 WORLD_SIZE=4 MASTER_PORT=18251" }, 1)
+    has(out[1], "did not come within the time limit: rank 2, 4")
+    has(meet({ "RANK=1 WORLD_SIZE=2 MASTER_PORT=18271" }, 0.5)[1],
+      "rank 1 is not at MASTER_ADDR and MASTER_PORT: Connection refused")
+  end)
+  it("pass by a port that something else has", function()
+    local file = os.tmpname()
+    local other = assert(io.popen(("python3 -c 'import socket, time; s = socket.socket(); " ..
+      "s.setsockopt(1, 2, 1); s.bind((\"127.0.0.1\", 18291)); s.listen(); " ..
+      "open(%q, \"w\").write(\"x\"); time.sleep(6)' 2>&1"):format(file)))
+    for _ = 1, 200 do
+      local f <close> = assert(io.open(file))
+      if f:read("a") == "x" then break end
+      os.execute("sleep 0.02")
+    end
+    local out = meet { "RANK=0 WORLD_SIZE=2 MASTER_PORT=18291",
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18291" }
+    assert.same({ "true\t1\t2\n", "true\t2\t2\n" }, out)
+    other:close()
+    os.remove(file)
+  end)
+  it("need an address and a port", function()
+    has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=" })[1],
+      "MASTER_ADDR='127.0.0.1' MASTER_PORT='': need where rank 1 is met")
+    has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18300 MASTER_ADDR=no.such.host.invalid" })[1],
+      "can not listen at MASTER_ADDR and MASTER_PORT: no.such.host.invalid")
+  end)
+end)
+
+describe("data_parallel", function()
+  -- Both have the same batches: each rank its part of one, the reference all parts in turn.
+  local TRAINED = [[
+    local nn, optim = flame.nn, flame.optim
+    local function make()
+      return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.BatchNorm1d(7), nn.Linear(7, 3) }
+    end
+    flame.seed(r)                                       -- parameters of rank 1 are everyone's
+    local net, alone = distributed.data_parallel(make():eval(), OPTIONS), make():eval()
+    flame.seed(100)
+    alone:load_state_dict(net:state_dict())
+    local a, b = net:parameters(), alone:parameters()
+    local opt = optim.AdamW(a, { lr = 0.01 })
+    local other = optim.AdamW(b, { lr = 0.01 })
+    for step = 1, 200 do
+      local xs, ys = flame.randn(n, 6, 5), flame.randn(n, 6, 3)
+      opt:zero_grad()
+      other:zero_grad()
+      local loss = ((net(xs[r]) - ys[r]) ^ 2):mean()
+      loss:backward()
+      for k = 1, n do (((alone(xs[k]) - ys[k]) ^ 2):mean() / n):backward() end
+      for k = 1, #a do assert(flame.equal(a[k].grad, b[k].grad), step) end
+      opt:step()
+      other:step()
+    end
+    for k = 1, #a do assert(flame.equal(a[k], b[k])) end
+    print(distributed.stats().calls)]]
+
+  over_both("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
+    -- a comparison of names, 6 parameters and 3 buffers; then a bucket a step
+    agree(2, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
+    agree(4, "210\n", (TRAINED:gsub("OPTIONS", "{}")))
+  end)
+  over_both("does so with buckets of any size", function()
+    agree(2, "1210\n", (TRAINED:gsub("OPTIONS", "{ bucket = 1 }")))         -- one a parameter
+    agree(2, "610\n", (TRAINED:gsub("OPTIONS", "{ bucket = 120 }")))
+  end)
+  over_both("adds up without it in no_sync, and brings the sum together after it", function()
+    agree(2, "good\n", [[
+      local net = distributed.data_parallel(flame.nn.Linear(2, 1))
+      local w = net.weight
+      local function pass(x) net(flame.tensor { x }):sum():backward() end
+      distributed.no_sync(pass, { 1, r })
+      assert(flame.equal(w.grad, flame.tensor {{ 1, r }}))
+      assert(not pcall(distributed.no_sync, error, "mine"))
+      pass { 10, 10 * r }
+      assert(flame.equal(w.grad, flame.tensor {{ 11, 16.5 }}))
+      w.grad:mul_(2)                                    -- no view of a bucket
+      assert(flame.equal(w.grad, flame.tensor {{ 22, 33 }}))
+      print "good"]])
+  end)
+  over_both("names parameters that no gradient reaches, or finds them", function()
+    fails(2, { "data_parallel: no gradient has reached b.weight, b.bias", "b.weight" }, [[
+      local net = flame.nn.Module.extend("Net")()
+      net.a, net.b = flame.nn.Linear(2, 2), flame.nn.Linear(2, 2)
+      distributed.data_parallel(net)
+      net.a(flame.ones(1, 2)):sum():backward()]])
+    agree(2, "good\n", [[
+      local net = flame.nn.Module.extend("Net")()
+      for _, name in ipairs { "a", "b", "c" } do net[name] = flame.nn.Linear(2, 2) end
+      distributed.data_parallel(net, { find_unused = true, reduce = "sum" })
+      for step = 1, 3 do
+        for _, p in ipairs(net:parameters()) do p.grad = nil end
+        local y = net.a(flame.ones(1, 2))
+        if r == 2 then y = y + net.b(flame.ones(1, 2)) end
+        y:sum():backward()
+        assert(flame.equal(net.a.bias.grad, flame.tensor { 2, 2 }))
+        assert(flame.equal(net.b.bias.grad, flame.tensor { 1, 1 }))
+        assert(net.c.bias.grad == nil)
+      end
+      print "good"]])
+  end)
+  over_both("leaves other networks, frozen parameters and gradients{} alone", function()
+    agree(2, "good\n", [[
+      local net = distributed.data_parallel(flame.nn.Linear(2, 1))
+      local other = flame.nn.Linear(2, 1)
+      other:load_state_dict(net:state_dict())
+      other(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(other.weight.grad, flame.full({ 1, 2 }, r)))
+      assert(net.weight.grad == nil)
+      local g = net(flame.ones(1, 2) * r):sum():gradients { net.weight }[net.weight]
+      assert(flame.equal(g, flame.full({ 1, 2 }, r)))
+      net.bias:requires_grad_(false)
+      net(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(net.weight.grad, flame.full({ 1, 2 }, 1.5)) and net.bias.grad == nil)
+      net.bias:requires_grad_(true):requires_grad_(false):requires_grad_(true)
+      net.weight.grad = nil
+      net(flame.ones(1, 2) * r):sum():backward()
+      assert(flame.equal(net.weight.grad, flame.full({ 1, 2 }, 1.5)))
+      assert(net.bias.grad:item() == 1)
+      print "good"]])
+  end)
+  over_both("raises where the networks of the ranks differ", function()
+    fails(2, { "with other sizes or names", "with other sizes or names" }, [[
+      distributed.data_parallel(flame.nn.Linear(2, 2, { bias = r == 1 }))
+      flame.eval()]])
+  end)
+  it("is the network itself in a group of one", function()
+    distributed.init()
+    local net = flame.nn.Linear(2, 1)
+    assert.equal(net, distributed.data_parallel(net))
+    assert.equal(7, distributed.no_sync(function(a, b) return a + b end, 3, 4))
+  end)
+end)
+
+describe("shards of data", function()
+  local data = require "flame.data"
+  local function epoch(batches)
+    local list = {}
+    for _, x in batches do list[#list + 1] = x:totable() end
+    return list
+  end
+  it("are what one process with all ranks' sizes goes through", function()
+    local x = flame.arange(24)
+    for _, shuffle in ipairs { false, true } do
+      local one = data.batches(x, { size = 8, shuffle = shuffle, seed = 5 })
+      local parts = {}
+      for k = 1, 4 do
+        parts[k] = data.batches(x, { size = 2, shuffle = shuffle, seed = 5, shard = { k, 4 } })
+        assert.equal(3, #parts[k])
+      end
+      for _ = 1, 2 do
+        local whole, of = epoch(one), {}
+        for k = 1, 4 do of[k] = epoch(parts[k]) end
+        for b = 1, 3 do
+          local joined = {}
+          for k = 1, 4 do table.move(of[k][b], 1, 2, #joined + 1, joined) end
+          assert.same(whole[b], joined)
+        end
+      end
+    end
+  end)
+  it("are of equal size, without repeats", function()
+    local x, seen = flame.arange(23), {}
+    for k = 1, 4 do
+      local list = epoch(data.batches(x, { size = 3, shuffle = true, seed = 1, shard = { k, 4 } }))
+      assert.equal(2, #list)
+      assert.equal(2, #list[2])
+      for _, b in ipairs(list) do
+        for _, v in ipairs(b) do
+          assert.is_nil(seen[v])
+          seen[v] = true
+        end
+      end
+    end
+  end)
+  it("go on from where 2 ranks stopped with 4, or with one", function()
+    local x = flame.arange(48)
+    local function make(size, k, n, state)
+      return data.batches(x, { size = size, shuffle = true, seed = 3, state = state,
+        shard = n and { k, n } })
+    end
+    local two, one = make(4, 1, 2), make(8)
+    two() two()
+    one() one()
+    local _, want = one()
+    local got = {}
+    for k = 1, 4 do
+      local _, b = make(2, k, 4, two:state())()
+      table.move(b:totable(), 1, 2, #got + 1, got)
+    end
+    assert.same(want:totable(), got)
+    local _, alone = make(8, nil, nil, two:state())()
+    assert.same(want:totable(), alone:totable())
+    local ok, why = pcall(make, 5, 1, 2, two:state())
+    assert.is_false(ok)
+    assert.is_truthy(tostring(why):find("16 items of the epoch are done", 1, true), tostring(why))
+  end)
+  it("are those of a loader, too", function()
+    local set = data.dataset (24, function(i) return i end)
+    local b = data.loader(set, { size = 3, shard = { 2, 2 } })
+    assert.equal(4, #b)
+    assert.same({ 4, 5, 6 }, select(2, b()):totable())
+    assert.same({ 10, 11, 12 }, select(2, b()):totable())
+    assert.same({ 7 + 12, 8 + 12, 9 + 12 }, select(2, data.loader(set,
+      { size = 3, shard = { 1, 2 }, state = { seed = 0, epoch = 0, at = 3,
+        each = 6 } })()):totable())
+  end)
+  it("say what is wrong with the option", function()
+    for _, shard in ipairs { { 3, 2 }, { 0, 2 }, { 1 }, { 1, 2, 3 } } do
+      local ok, why = pcall(data.batches, flame.ones(4), { shard = shard })
+      assert.is_false(ok)
+      assert.is_truthy(tostring(why):find("need {k, n} with k from 1 to n", 1, true), tostring(why))
+    end
+  end)
+  over_both("take their place from the group, whose ranks must have one seed", function()
+    agree(2, { "1 2 5 6\n", "3 4 7 8\n" }, [[
+      local all = {}
+      for _, x in flame.data.batches(flame.arange(8), { size = 2, shard = true }) do
+        for _, v in ipairs(x:totable()) do all[#all + 1] = v end
+      end
+      print(table.concat(all, " "))]])
+    fails(2, { "the ranks disagree", "the ranks disagree" }, [[
+      local b = flame.data.batches(flame.arange(8), { size = 2, shuffle = true, seed = r, shard = true })
+      print(b())
+      distributed.barrier()]])
+  end)
+end)

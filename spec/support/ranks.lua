@@ -1,0 +1,73 @@
+--- run(n, text, {by = "mpi" | "tcp", with = "VARIABLE=value …", timeout =, grace =, signal =})
+-- runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
+-- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
+-- with a time limit of 20 s), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
+-- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
+-- process id to folder/RANK.pid. ranks.there: is there an mpirun?
+local program = dofile("spec/support/interpreter.lua")
+
+local PRELUDE = [[
+local flame, distributed = require "flame", require "flame.distributed"
+distributed.init { timeout = %g }
+local r, n = distributed.rank(), distributed.size()
+]]
+
+local function all_of(path)
+  local f = io.open(path)
+  if not f then return "" end
+  local text = f:read("a")
+  f:close()
+  return text
+end
+
+local ranks = { started = 0 }
+
+ranks.there = os.execute("command -v mpirun >/dev/null 2>&1") == true
+
+--- The line that starts the ranks, each with its output in RANK.out. Status: 0 if all ended well.
+local function command(count, o)
+  local run = ("env %s %s train.lua"):format(o.with or "FLAME_THREADS=1",
+    program:find("^/") and program or "$TOP/" .. program)
+  if o.by ~= "tcp" then
+    return ([[OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 100 mpirun --allow-run-as-root ]]
+      .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
+      .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
+      o.grace or 0, count, run)
+  end
+  -- as torchrun starts them; a port that is taken is no matter, the next ones are tried
+  local port = 20000 + (ranks.started * 37 + os.time() * 101) % 20000
+  ranks.started = ranks.started + 1
+  return ([[bad=0; for k in $(seq 1 %d); do MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]
+    .. [[LOCAL_RANK=$((k - 1)) WORLD_SIZE=%d K=$k timeout -k 5 100 sh -c 'echo $$ >$K.pid; exec %s ]]
+    .. [[>$K.out 2>&1' </dev/null & started="$started $!"; done; ]]
+    .. [[for k in $started; do wait $k || bad=1; done; exit $bad]]):format(count, port, count,
+    run:gsub("OMPI_COMM_WORLD_RANK", "RANK"))
+end
+
+function ranks.run(count, text, o)
+  o = o or {}
+  local folder = os.tmpname()
+  os.remove(folder)
+  assert(os.execute("mkdir " .. folder))
+  local f <close> = assert(io.open(folder .. "/train.lua", "w"))
+  f:write((PRELUDE:format(o.timeout or 20):gsub("\n", " ")), text)
+  f:close()
+  local start = ("TOP=$PWD; export TOP ASAN_OPTIONS=detect_leaks=0; cd %s && (%s)"):format(folder,
+    command(count, o))
+  if o.signal then
+    local done = folder .. "/done"
+    os.execute(("(%s; echo $? >%s) 2>/dev/null &"):format(start, done))
+    o.signal(folder)
+    for _ = 1, 3000 do
+      if all_of(done) ~= "" then break end
+      os.execute("sleep 0.02")
+    end
+  else start = start .. " 2>/dev/null" end
+  local out = { status = o.signal and tonumber(all_of(folder .. "/done"))
+    or select(3, os.execute(start)), mpirun = all_of(folder .. "/mpirun.out") }
+  for k = 1, count do out[k] = all_of(folder .. "/" .. k .. ".out") end
+  os.execute("rm -rf " .. folder)
+  return out
+end
+
+return ranks

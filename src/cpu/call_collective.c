@@ -1,0 +1,12 @@
+/* Collectives of a group of processes (group/group.h): on the caller's thread, others wait. */
+#include "cpu/calls.h"
+#include "group/group.h"
+
+int64_t fl_cpu_scratch_collective(const fl_call *call, int workers) {
+  (void)workers;
+  return fl_group_room(call);
+}
+
+flame_status fl_cpu_call_collective(fl_device *d, const fl_call_run *r) {
+  return fl_group_run(d->ctx, r);
+}

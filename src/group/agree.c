@@ -1,0 +1,121 @@
+/*
+** Agreement: before bytes move, ranks compare what they call. Each sends every other its header, so
+** all see the same and where two differ all raise the same text.
+*/
+#include "group/wait.h"
+#include <stdio.h>
+#include <string.h>
+
+static const char *reduce_name(int64_t reduce) {
+  static const char *const names[FL_REDUCE_COUNT] = { "sum", "mean", "max", "min" };
+  return names[reduce];
+}
+
+static int has_array(const fl_header *h) {
+  return h->p[FL_COLLECT_WHAT] != FL_COLLECT_BARRIER && h->p[FL_COLLECT_WHAT] != FL_COLLECT_END;
+}
+
+static size_t put_shape(const fl_header *h, char *out, size_t bytes, size_t at) {
+  const int64_t n = h->p[FL_COLLECT_NDIM];
+  for (int64_t a = 0; a < n && at < bytes; a++)
+    at += (size_t)snprintf(out + at, bytes - at, a ? ", %lld" : "%lld",
+                           (long long)h->p[FL_COLLECT_SIZES + a]);
+  return at < bytes ? at : bytes;
+}
+
+void fl_group_text(const fl_header *h, char *out, size_t bytes) {
+  const int64_t what = h->p[FL_COLLECT_WHAT], peer = h->p[FL_COLLECT_PEER] + 1;
+  size_t at = (size_t)snprintf(out, bytes, "%s", h->what);
+  if (what == FL_COLLECT_ALL_REDUCE || what == FL_COLLECT_REDUCE_SCATTER)
+    at += (size_t)snprintf(out + at, bytes - at, " (%s)", reduce_name(h->p[FL_COLLECT_REDUCE]));
+  if (what == FL_COLLECT_BROADCAST || what == FL_COLLECT_RECEIVE || what == FL_COLLECT_SEND)
+    at += (size_t)snprintf(out + at, bytes - at, " %s %lld",
+                           what == FL_COLLECT_SEND ? "to" : "from", (long long)peer);
+  if (has_array(h)) {
+    at += (size_t)snprintf(out + at, bytes - at, " of %s%s (",
+                           h->p[FL_COLLECT_TRACKED] ? "tracked " : "",
+                           fl_dtype_name((int)h->dtype));
+    at = put_shape(h, out, bytes, at);
+    if (at < bytes) at += (size_t)snprintf(out + at, bytes - at, ")");
+  }
+  if (at < bytes && h->place[0]) snprintf(out + at, bytes - at, " at %s", h->place);
+}
+
+/* Is it a header of this version, which its text may be made of? */
+static int is_sound(const fl_header *h) {
+  const int64_t what = h->p[FL_COLLECT_WHAT], n = h->p[FL_COLLECT_NDIM],
+                reduce = h->p[FL_COLLECT_REDUCE];
+  return what >= 0 && what <= FL_COLLECT_END && n >= 0 && n <= FL_MAX_AXES && h->dtype >= 0 &&
+         h->dtype < FLAME_DTYPE_COUNT && reduce >= 0 && reduce < FL_REDUCE_COUNT &&
+         memchr(h->what, 0, sizeof h->what) && memchr(h->place, 0, sizeof h->place);
+}
+
+static int same(const fl_header *a, const fl_header *b) {
+  return a->dtype == b->dtype && a->number == b->number && !memcmp(a->p, b->p, sizeof a->p);
+}
+
+/* All see this, so nobody is told. */
+static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
+  char x[116], y[116];
+  const fl_header *h[2] = { a, b };
+  const int rank[2] = { ra, rb };
+  for (int i = 0; i < 2; i++)
+    if (h[i]->p[FL_COLLECT_WHAT] == FL_COLLECT_END) {
+      fl_group_text(h[1 - i], x, sizeof x);
+      snprintf(t->fault, FL_CALL_FAULT, "rank %d has ended, and rank %d calls %s", rank[i] + 1,
+               rank[1 - i] + 1, x);
+      fl_group_break(t->g, t->fault, NULL);
+      return 0;
+    }
+  fl_group_text(a, x, sizeof x);
+  fl_group_text(b, y, sizeof y);
+  snprintf(t->fault, FL_CALL_FAULT, "the ranks disagree: rank %d calls %s, rank %d %s%s", ra + 1,
+           x, rb + 1, y, a->p[FL_COLLECT_NOTE] == b->p[FL_COLLECT_NOTE] ? "" :
+           ", with other sizes or names");
+  fl_group_break(t->g, t->fault, NULL);
+  return 0;
+}
+
+static int unsound(fl_turn *t, int rank) {
+  snprintf(t->fault, FL_CALL_FAULT, "rank %d runs another version of flame", rank + 1);
+  fl_group_break(t->g, t->fault, NULL);
+  return 0;
+}
+
+int fl_group_agree(fl_turn *t) {
+  fl_group *g = t->g;
+  const int n = g->launch.size;
+  for (int r = 0; r < n; r++) {
+    if (r == g->launch.rank) continue;
+    fl_group_send(g, r, FL_WIRE_HEADER, t->mine, sizeof *t->mine);
+    fl_group_receive(g, r, FL_WIRE_HEADER, &g->header[r], sizeof *g->header);
+  }
+  if (!fl_group_wait(t)) return 0;
+  for (int r = 0; r < n; r++) if (g->header[r].form != t->mine->form || !is_sound(&g->header[r]))
+    return unsound(t, r);
+  for (int r = 1; r < n; r++)
+    if (!same(&g->header[0], &g->header[r]))
+      return disagree(t, &g->header[0], 0, &g->header[r], r);
+  return 1;
+}
+
+/* What one sends the other receives. */
+static int fit(const fl_header *a, const fl_header *b) {
+  return a->p[FL_COLLECT_WHAT] + b->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND + FL_COLLECT_RECEIVE &&
+         a->dtype == b->dtype &&
+         !memcmp(a->p + FL_COLLECT_TRACKED, b->p + FL_COLLECT_TRACKED,
+                 sizeof *a->p * (FL_COLLECT_SIZES - FL_COLLECT_TRACKED + FL_MAX_AXES));
+}
+
+int fl_group_agree_pair(fl_turn *t, int peer) {
+  fl_group *g = t->g;
+  fl_header *theirs = &g->header[peer];
+  const int me = g->launch.rank;
+  fl_group_send(g, peer, FL_WIRE_PAIR, t->mine, sizeof *t->mine);
+  fl_group_receive(g, peer, FL_WIRE_PAIR, theirs, sizeof *theirs);
+  if (!fl_group_wait(t)) return 0;
+  if (theirs->form != t->mine->form || !is_sound(theirs)) return unsound(t, peer);
+  if (fit(t->mine, theirs)) return 1;
+  if (me < peer) return disagree(t, t->mine, me, theirs, peer);
+  return disagree(t, theirs, peer, t->mine, me);
+}

@@ -1,0 +1,296 @@
+/*
+** Groups: opening and closing, and the collectives (group.h). What a collective moves goes straight
+** from each rank to each: with n ranks an all_reduce of b bytes sends 2 b (n - 1) / n per rank.
+*/
+#include "group/tcp.h"
+#include "base/num.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LAST_WAIT = 5 };            /* seconds that a broken group waits for its ranks at the end */
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void free_group(flame_context *c) {
+  fl_group *g = c->group;
+  const size_t n = (size_t)g->launch.size;
+  fl_free(&c->mem, g->letter, sizeof *g->letter * 2 * n);
+  fl_free(&c->mem, g->header, sizeof *g->header * n);
+  fl_free(&c->mem, g->told, sizeof *g->told * n);
+  fl_free(&c->mem, g, sizeof *g);
+  c->group = NULL;
+  c->effect_failed = NULL;
+}
+
+/* An effect failed before it ran: here it never will, so the others wait in vain. */
+static void effect_failed(flame_context *c, const char *message, uint32_t site) {
+  char word[FL_CALL_FAULT], place[96] = "";
+  fl_group *g = c->group;
+  if (!g || g->broken[0]) return;
+  if (c->up->place) c->up->place(c, site, place);
+  snprintf(word, sizeof word, "rank %d failed%s%s: %.180s", g->launch.rank + 1,
+           place[0] ? " at " : "", place, message);
+  fl_error_plain(word);
+  fl_group_break(g, word, word);
+}
+
+static flame_status no_memory(flame_context *c) {
+  return FL_FAIL(c, FLAME_NO_MEMORY, "init", "out of host memory");
+}
+
+static flame_status open_wire(flame_context *c, fl_group *g) {
+  char why[400];
+  g->wire = g->launch.mpi ? fl_mpi_open(&g->launch, why, sizeof why)
+                          : fl_tcp_open(c, &g->launch, g->limit, why, sizeof why);
+  if (!g->wire && fl_take_interrupt(c)) return fl_interrupted(c, "init");
+  if (!g->wire) return FL_FAIL(c, FLAME_NO_DEVICE, "init", "%s", why);
+  g->launch.rank = g->wire->rank;
+  return FLAME_OK;
+}
+
+flame_status fl_group_open(flame_context *c, double limit) {
+  char why[300];
+  fl_launch l;
+  if (c->group) return FLAME_OK;
+  if (!fl_launch_read(&l, why, sizeof why))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "init", "%s", why);
+  const size_t n = (size_t)l.size;
+  fl_group *g = c->group = fl_zalloc(&c->mem, sizeof *g);
+  if (!g) return no_memory(c);
+  *g = (fl_group){ .c = c, .launch = l, .limit = limit };
+  g->letter = fl_zalloc(&c->mem, sizeof *g->letter * 2 * n);
+  g->header = fl_zalloc(&c->mem, sizeof *g->header * n);
+  g->told = fl_zalloc(&c->mem, sizeof *g->told * n);
+  const flame_status e = !g->letter || !g->header || !g->told ? no_memory(c)
+                       : n > 1 ? open_wire(c, g) : FLAME_OK;
+  if (e != FLAME_OK) free_group(c);
+  else c->effect_failed = effect_failed;
+  return e;
+}
+
+/* ---- breaking and closing -------------------------------------------------------------------- */
+
+void fl_group_break(fl_group *g, const char *why, const char *word) {
+  if (g->broken[0]) return;
+  snprintf(g->broken, sizeof g->broken, "%s", why[0] ? why : "interrupted");
+  if (!g->wire || !word || g->stuck) return;
+  snprintf(g->word, sizeof g->word, "%s", word);
+  for (int r = 0; r < g->launch.size; r++) {
+    g->told[r] = (fl_letter){ .at = g->word, .left = sizeof g->word, .peer = r,
+                              .channel = FL_WIRE_BREAK, .out = 1 };
+    if (r != g->launch.rank) g->wire->table->post(g->wire, &g->told[r]);
+  }
+}
+
+static fl_header *head(fl_group *g, const char *what) {
+  fl_header *h = &g->header[g->launch.rank];
+  memset(h, 0, sizeof *h);
+  h->form = (int64_t)sizeof *h << 32 | FLAME_DTYPE_COUNT << 16 | FL_COLLECT_COUNT;
+  h->number = g->number;
+  snprintf(h->what, sizeof h->what, "%s", what);
+  return h;
+}
+
+/* All ranks say that they are done; one that calls something else sees it, and raises. */
+static int all_end(fl_group *g) {
+  char fault[FL_CALL_FAULT] = "";
+  fl_header *h = head(g, "the end of the script");
+  h->p[FL_COLLECT_WHAT] = FL_COLLECT_END;
+  fl_turn t = { g, h, fault };
+  return fl_group_agree(&t);
+}
+
+/* A broken group's ranks wait a little for each other, so that each gets to say why it ended. */
+static int all_gone(fl_group *g) {
+  static char byte;
+  static char sink;
+  const double end = fl_group_now() + LAST_WAIT;
+  int r = g->stuck || g->terminated ? -1 : 0;
+  for (int peer = 0; r == 0 && peer < g->launch.size; peer++) {
+    if (peer == g->launch.rank) continue;
+    fl_group_send(g, peer, FL_WIRE_BYE, &byte, 1);
+    fl_group_receive(g, peer, FL_WIRE_BYE, &sink, 1);
+  }
+  while (r == 0 && fl_group_now() < end) {
+    r = fl_group_look(g);
+    if (r == 0) fl_group_rest();
+  }
+  if (r != 1 && !g->stuck) fl_group_cancel(g);
+  return r == 1;
+}
+
+/* What was recorded still happens, unless the script was cut short. */
+static void run_effects(flame_context *c) {
+  const fl_error before = c->err;
+  if (c->cut) fl_group_break(c->group, "interrupted", "a rank was interrupted");
+  else if (c->effect && !c->dead && !c->group->broken[0]) c->up->evaluate_all(c);
+  c->err = before;
+}
+
+void fl_group_close(flame_context *c) {
+  fl_group *g = c->group;
+  if (!g) return;
+  run_effects(c);
+  if (g->wire) {
+    const int orderly = (!g->broken[0] && all_end(g)) || all_gone(g);
+    g->wire->table->close(g->wire, orderly);
+  }
+  free_group(c);
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+/* One that runs: n ranks, of which this is 'me'; bytes of an element. */
+typedef struct job {
+  fl_turn turn;
+  const fl_call *k;
+  char *out, *in, *scratch;
+  int n, me;
+  int64_t size;
+} job;
+
+/* Part j of so many elements begins here; of n = 4 parts of 6: 0, 2, 4, 5, 6. */
+static int64_t part(const job *b, int64_t numel, int j) {
+  const int64_t more = numel % b->n;
+  return numel / b->n * j + (j < more ? j : more);
+}
+
+static int64_t part_size(int64_t numel, int64_t n) { return (numel + n - 1) / n; }
+
+int64_t fl_group_room(const fl_call *k) {
+  const int64_t n = k->p[FL_COLLECT_RANKS], what = k->p[FL_COLLECT_WHAT];
+  if (what != FL_COLLECT_ALL_REDUCE && what != FL_COLLECT_REDUCE_SCATTER) return 0;
+  return (n - 1) * fl_dtype_size(k->dtype) *
+         (what == FL_COLLECT_ALL_REDUCE ? part_size(k->numel, n) : k->numel);
+}
+
+/* Into 'sum': part 'me' of the arrays of all ranks, combined in the order of ranks. */
+static int reduce_part(job *b, int64_t numel, char *sum) {
+  fl_group *g = b->turn.g;
+  const int64_t mine = part(b, numel, b->me), count = part(b, numel, b->me + 1) - mine;
+  char *room = b->scratch;
+  for (int r = 0; r < b->n; r++) {
+    if (r == b->me) continue;
+    const int64_t from = part(b, numel, r), to = part(b, numel, r + 1);
+    fl_group_send(g, r, FL_WIRE_DATA, b->in + from * b->size, (to - from) * b->size);
+    fl_group_receive(g, r, FL_WIRE_DATA, room, count * b->size);
+    room += count * b->size;
+  }
+  if (!fl_group_wait(&b->turn)) return 0;
+  room = b->scratch;
+  for (int r = 0; r < b->n; r++) {
+    char *x = r == b->me ? b->in + mine * b->size : room;
+    if (r != b->me) room += count * b->size;
+    if (r == 0 && count) memcpy(sum, x, (size_t)(count * b->size));
+    else if (count) fl_group_combine(b->k->dtype, (int)b->k->p[FL_COLLECT_REDUCE], sum, x, count);
+  }
+  return 1;
+}
+
+/* Part 'me' of the result goes to all, and theirs come. */
+static int gather_parts(job *b, int64_t numel) {
+  fl_group *g = b->turn.g;
+  const int64_t mine = part(b, numel, b->me), end = part(b, numel, b->me + 1);
+  for (int r = 0; r < b->n; r++) {
+    if (r == b->me) continue;
+    const int64_t from = part(b, numel, r), to = part(b, numel, r + 1);
+    fl_group_send(g, r, FL_WIRE_DATA, b->out + mine * b->size, (end - mine) * b->size);
+    fl_group_receive(g, r, FL_WIRE_DATA, b->out + from * b->size, (to - from) * b->size);
+  }
+  return fl_group_wait(&b->turn);
+}
+
+static int all_reduce(job *b) {
+  const int64_t n = b->k->numel;
+  return reduce_part(b, n, b->out + part(b, n, b->me) * b->size) && gather_parts(b, n);
+}
+
+static int all_gather(job *b) {
+  const int64_t bytes = b->k->in_numel[0] * b->size;
+  if (bytes) memcpy(b->out + b->me * bytes, b->in, (size_t)bytes);
+  return gather_parts(b, b->k->numel);
+}
+
+static int broadcast(job *b) {
+  fl_group *g = b->turn.g;
+  const int from = (int)b->k->p[FL_COLLECT_PEER];
+  const int64_t bytes = b->k->numel * b->size;
+  for (int r = 0; r < b->n && from == b->me; r++)
+    if (r != b->me) fl_group_send(g, r, FL_WIRE_DATA, b->in, bytes);
+  if (from != b->me) fl_group_receive(g, from, FL_WIRE_DATA, b->out, bytes);
+  else if (bytes) memcpy(b->out, b->in, (size_t)bytes);
+  return fl_group_wait(&b->turn);
+}
+
+static int all_to_all(job *b) {
+  fl_group *g = b->turn.g;
+  const int64_t bytes = b->k->numel / b->n * b->size;
+  for (int r = 0; r < b->n; r++) {
+    if (r == b->me) continue;
+    fl_group_send(g, r, FL_WIRE_DATA, b->in + r * bytes, bytes);
+    fl_group_receive(g, r, FL_WIRE_DATA, b->out + r * bytes, bytes);
+  }
+  if (bytes) memcpy(b->out + b->me * bytes, b->in + b->me * bytes, (size_t)bytes);
+  return fl_group_wait(&b->turn);
+}
+
+static int pair(job *b) {
+  fl_group *g = b->turn.g;
+  const int peer = (int)b->k->p[FL_COLLECT_PEER];
+  if (b->k->p[FL_COLLECT_WHAT] == FL_COLLECT_SEND)
+    fl_group_send(g, peer, FL_WIRE_PAIRED, b->in, b->k->in_numel[0] * b->size);
+  else fl_group_receive(g, peer, FL_WIRE_PAIRED, b->out, b->k->numel * b->size);
+  return fl_group_wait(&b->turn);
+}
+
+static int move(job *b) {
+  switch (b->k->p[FL_COLLECT_WHAT]) {
+    case FL_COLLECT_ALL_REDUCE: return all_reduce(b);
+    case FL_COLLECT_ALL_GATHER: return all_gather(b);
+    case FL_COLLECT_REDUCE_SCATTER: return reduce_part(b, b->k->in_numel[0], b->out);
+    case FL_COLLECT_BROADCAST: return broadcast(b);
+    case FL_COLLECT_ALL_TO_ALL: return all_to_all(b);
+    case FL_COLLECT_SEND: case FL_COLLECT_RECEIVE: return pair(b);
+    default: return 1;
+  }
+}
+
+static int agree(job *b) {
+  const int64_t what = b->k->p[FL_COLLECT_WHAT];
+  if (!b->turn.g->wire) return 1;
+  if (what == FL_COLLECT_SEND || what == FL_COLLECT_RECEIVE)
+    return fl_group_agree_pair(&b->turn, (int)b->k->p[FL_COLLECT_PEER]);
+  b->turn.g->number++;
+  return fl_group_agree(&b->turn);
+}
+
+static fl_header *describe(fl_group *g, const fl_call_run *r) {
+  const fl_call *k = r->call;
+  fl_header *h = head(g, k->what);
+  h->dtype = k->dtype;
+  memcpy(h->p, k->p, sizeof *k->p * (size_t)(FL_COLLECT_SIZES + k->p[FL_COLLECT_NDIM]));
+  if (g->c->up->place) g->c->up->place(g->c, (uint32_t)r->scalar[0].i, h->place);
+  return h;
+}
+
+flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
+  fl_group *g = c->group;
+  const fl_call *k = r->call;
+  if (!g || g->launch.size != k->p[FL_COLLECT_RANKS]) {
+    snprintf(r->fault, FL_CALL_FAULT, "the group that it was recorded for has ended");
+    return FLAME_OK;
+  }
+  if (g->broken[0]) {
+    snprintf(r->fault, FL_CALL_FAULT, "the group has ended: %.280s", g->broken);
+    return FLAME_OK;
+  }
+  job b = { { g, describe(g, r), r->fault }, k, r->out, r->in[0], r->scratch, g->launch.size,
+            g->launch.rank, fl_dtype_size(k->dtype) };
+  const double start = fl_group_now();
+  const int ok = agree(&b) && move(&b);
+  g->stats.calls++;
+  g->stats.bytes += (k->p[FL_COLLECT_ARRAYS] ? k->in_numel[0] : k->numel) * b.size;
+  g->stats.busy += fl_group_now() - start;
+  if (ok || r->fault[0]) return FLAME_OK;
+  return fl_interrupted(c, "eval");
+}

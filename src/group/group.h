@@ -1,0 +1,132 @@
+/*
+** Groups: the processes that train one model together. Each has a context and a rank; what they do
+** together are collectives.
+**
+** Who holds what. A context has at most one group (c->group), opened by fl_group_open and closed
+** with the context. The group has a wire, which carries bytes between ranks, and on a GPU it will
+** have a communicator of NCCL besides. Ranks count from 0 here and from 1 in scripts and messages.
+**
+** A collective in the window. It is a call (tensor/call.h) of kind 'collective', and an effect:
+** - a root: while it is PENDING it is needed, whoever holds its result, so it is never dropped, and
+**   its result is a result of the plan: a run that is cut and goes on finds it done;
+** - in order: its last input is the effect recorded before it, as long as that is PENDING. So
+**   the planner, an evaluation of some values alone, and the rule for what rests on a failure know
+**   nothing but inputs, and calls are never merged;
+** - checked: it may report a fault, so writes of the plan come after it, and none of them happens
+**   when it fails (FL_FAULTS_RUN in tensor/call.h).
+**
+** One all_reduce: flame.distributed records sum(x) as such a call, flame.func gives its gradient,
+** another all_reduce. The planner makes a step of it whose input lies in memory. The CPU runs the
+** step by fl_group_run, on the context's thread, which
+** 1. agrees: each rank sends every other a header (op, dtype, shape, line) and compares what
+**    came: where two differ, all ranks see it and raise the same text;
+** 2. moves bytes: rank r gets part r of everyone's array, adds the parts in the order of ranks (so
+**    the bits do not depend on who was first), and sends its sum to all.
+** On CUDA a kind of call without an entry in cuda/call/calls.def runs over the host, with copies.
+** NCCL takes that entry: it needs from here the unique id (sent over the wire by rank 0 when the
+** group opens) and the headers, which go over the wire as well; its work is queued on a stream, and
+** wait() below, which polls, becomes a poll of an event.
+**
+** Waiting. Nothing blocks: messages are posted, then tested in turn with an interrupt, SIGTERM, the
+** time limit and a word from a rank that gave up. Who gives up for whatever reason tells all
+** others (fl_group_break), and they raise when they wait next, at the line where they do. A
+** broken group stays broken: the first cause is repeated.
+**
+** What a transport must offer is fl_wire_table: messages between two ranks in order, on a few
+** channels, posted and tested, on host memory: MPI (mpi.c), for what mpirun and srun start, and TCP
+** (tcp.c), for what torchrun starts.
+*/
+#ifndef FL_GROUP_GROUP_H
+#define FL_GROUP_GROUP_H
+#include "tensor/call_collective.h"
+#include "tensor/context.h"
+#include <signal.h>
+
+/* ---- wires ------------------------------------------------------------------------------- */
+
+/* Channels: messages of one do not overtake each other between two ranks. Those from PAIRED on
+** carry arrays; the bytes of the others lie in the group, as long as it lives. */
+enum { FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE, FL_WIRE_PAIRED, FL_WIRE_DATA };
+enum { FL_WIRE_PIECE = 1 << 30 };        /* messages are sent in pieces of so many bytes */
+
+/* A message under way. The bytes belong to who posted it, and must live until it is done. */
+typedef struct fl_letter {
+  char *at;                              /* of the piece under way */
+  int64_t left;                          /* bytes from there on */
+  void *request;                         /* the wire's own; NULL: none under way */
+  int peer, channel;
+  uint8_t out, done;                     /* out: sent, not received */
+} fl_letter;
+
+typedef struct fl_wire {
+  const struct fl_wire_table *table;
+  int rank, size;
+  char error[160];                       /* why a function failed */
+} fl_wire;
+
+typedef struct fl_wire_table {
+  const char *name;
+  /* Begin the letter's next piece; 0: failed. Returns at once. */
+  int (*post)(fl_wire *w, fl_letter *l);
+  /* Is the piece done? *done; 0: failed. Returns at once. */
+  int (*test)(fl_wire *w, fl_letter *l, int *done);
+  /* Is a message waiting from this rank? -1: failed. */
+  int (*probe)(fl_wire *w, int from, int channel);
+  /* Give up a letter that was posted. Its bytes may be freed if it gives 1. */
+  int (*cancel)(fl_wire *w, fl_letter *l);
+  /* orderly: all ranks are here, and nothing is under way. Else no rank is waited for. */
+  void (*close)(fl_wire *w, int orderly);
+} fl_wire_table;
+
+/* ---- who am I: launchers --------------------------------------------------------------------- */
+
+typedef struct fl_launch {
+  const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
+  int rank, size, local;                 /* 0-based; local: on this host */
+  int mpi;                               /* MPI's launcher or Slurm has started it */
+} fl_launch;
+/* From the environment. 0: its variables make no sense, as why says. */
+int fl_launch_read(fl_launch *l, char *why, size_t bytes);
+/* MPI, opened at run time, once in a process. NULL: it is not there, as why says with what to
+** install, or has not as many ranks as the launcher said. */
+fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+typedef struct fl_group_stats { int64_t calls, bytes; double wait, busy; } fl_group_stats;
+
+typedef struct fl_group {
+  flame_context *c;
+  fl_launch launch;
+  fl_wire *wire;                         /* NULL: a group of one */
+  double limit;                          /* seconds that a collective may wait */
+  int64_t number;                        /* collectives so far */
+  fl_letter *letter;                     /* those under way, at most 2 size */
+  int nletter;
+  struct fl_header *header;              /* of all ranks; its own is what this one sends */
+  fl_letter *told;                       /* to each rank, once the group broke */
+  char broken[FL_CALL_FAULT];            /* why; empty: it is not */
+  char word[FL_CALL_FAULT];              /* what the others were told of it */
+  uint8_t stuck;                         /* bytes of ours may still be written to: no more calls */
+  volatile sig_atomic_t waiting, terminated;     /* in a collective; SIGTERM came meanwhile */
+  fl_group_stats stats;
+} fl_group;
+
+/* Reads the environment and opens what it says. limit: seconds. */
+flame_status fl_group_open(flame_context *c, double limit);
+/* Runs effects that are pending, says goodbye, frees. Does nothing where there is none. */
+void fl_group_close(flame_context *c);
+/* Run a collective on host memory. 'room': fl_group_room bytes. fault: FL_CALL_FAULT bytes, set
+** where ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
+flame_status fl_group_run(flame_context *c, const fl_call_run *r);
+int64_t fl_group_room(const fl_call *call);
+/* The group can not go on, as 'why' says; the other ranks are told 'word' (NULL: they know). */
+void fl_group_break(fl_group *g, const char *why, const char *word);
+
+/* For a handler of SIGTERM: 1: a collective of c waits, it will raise. Async-signal-safe. */
+int fl_group_terminate(flame_context *c);
+
+/* combine.c: acc[i] = acc[i] + x[i], or the larger or smaller, in the dtype: each result is
+** rounded, NaN wins. */
+void fl_group_combine(int dtype, int reduce, void *acc, const void *x, int64_t n);
+#endif

@@ -1,0 +1,46 @@
+/*
+** Launchers: which of a group's processes this is, from the variables that torchrun, OpenMPI's
+** mpirun and Slurm's srun set. What stands nearest counts: torchrun may itself run under srun.
+*/
+#include "group/group.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { const char *by, *rank, *size, *local; } variables;
+static const variables known[] = {
+  { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK" },
+  { "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK" },
+  { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID" },
+};
+
+/* A count in the environment: -1: not set, -2: no count. */
+static long count_of(const char *name) {
+  const char *s = getenv(name);
+  char *end;
+  if (!s || !*s) return -1;
+  const long v = strtol(s, &end, 10);
+  return *end || v < 0 || v > 1 << 20 ? -2 : v;
+}
+
+static int refuse(char *why, size_t bytes, const variables *v) {
+  const char *rank = getenv(v->rank), *size = getenv(v->size), *local = getenv(v->local);
+  snprintf(why, bytes, "%s='%.20s' %s='%.20s' %s='%.20s': need a rank from 0, below the size",
+           v->rank, rank, v->size, size, v->local, local ? local : "");
+  return 0;
+}
+
+int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
+  const int mpi = count_of(known[1].size) != -1 || count_of(known[2].size) != -1;
+  *l = (fl_launch){ NULL, 0, 1, 0, 0 };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const variables *v = &known[i];
+    const long rank = count_of(v->rank), size = count_of(v->size), local = count_of(v->local);
+    if (rank == -1 || size == -1) continue;
+    if (rank < 0 || size < 1 || rank >= size || local == -2) return refuse(why, bytes, v);
+    *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local),
+                        mpi };
+    return 1;
+  }
+  return 1;
+}

@@ -1,0 +1,177 @@
+/*
+** Messages under way, and the one place that waits for them (group.h, "Waiting").
+*/
+#include "group/wait.h"
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { BUSY_LOOKS = 2000, PROBE_EVERY = 64, LONGEST_NAP = 500000 };     /* nanoseconds */
+
+double fl_group_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void post(fl_group *g, int peer, int channel, char *p, int64_t bytes, int out) {
+  if (bytes == 0) return;
+  fl_letter *l = &g->letter[g->nletter++];
+  *l = (fl_letter){ .at = p, .left = bytes, .peer = peer, .channel = channel, .out = (uint8_t)out };
+}
+
+void fl_group_send(fl_group *g, int to, int channel, const void *p, int64_t bytes) {
+  post(g, to, channel, (char *)(uintptr_t)p, bytes, 1);
+}
+
+void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes) {
+  post(g, from, channel, p, bytes, 0);
+}
+
+/* 1: the letter has arrived; 0: not yet; -1: the wire failed. */
+static int look(fl_wire *w, fl_letter *l) {
+  int done = 0;
+  if (l->done) return 1;
+  if (!l->request) return w->table->post(w, l) ? 0 : -1;
+  if (!w->table->test(w, l, &done)) return -1;
+  if (!done) return 0;
+  const int64_t piece = l->left < FL_WIRE_PIECE ? l->left : FL_WIRE_PIECE;
+  l->request = NULL;
+  l->at += piece;
+  l->left -= piece;
+  l->done = l->left == 0;
+  return l->done;
+}
+
+int fl_group_look(fl_group *g) {
+  int all = 1;
+  for (int i = 0; i < g->nletter; i++) {
+    const int r = look(g->wire, &g->letter[i]);
+    if (r < 0) return -1;
+    all &= r;
+  }
+  if (all) g->nletter = 0;
+  return all;
+}
+
+void fl_group_cancel(fl_group *g) {
+  for (int i = 0; i < g->nletter; i++) {
+    fl_letter *l = &g->letter[i];
+    if (l->done || !l->request || (l->out && l->channel < FL_WIRE_PAIRED)) continue;
+    if (!g->wire->table->cancel(g->wire, l)) g->stuck = 1;
+  }
+  g->nletter = 0;
+}
+
+/* "rank 2", "ranks 2 and 3": those from whom nothing has come. */
+static void missing(const fl_group *g, char *out, size_t bytes) {
+  int n = 0, last = -1;
+  size_t at = 0;
+  for (int i = 0; i < g->nletter; i++) n += !g->letter[i].out && !g->letter[i].done;
+  snprintf(out, bytes, n ? n > 1 ? "ranks" : "rank" : "the other ranks to take what is sent");
+  at = strlen(out);
+  for (int i = 0; i < g->nletter && at < bytes; i++) {
+    const fl_letter *l = &g->letter[i];
+    if (l->out || l->done) continue;
+    n--;
+    snprintf(out + at, bytes - at, last < 0 ? " %d" : n ? ", %d" : " and %d", l->peer + 1);
+    last = l->peer;
+    at = strlen(out);
+  }
+}
+
+static int give_up(fl_turn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The group breaks for what happened here: the others are told. Returns 0. */
+static int give_up(fl_turn *t, const char *fmt, ...) {
+  char word[FL_CALL_FAULT], place[160];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(t->fault, FL_CALL_FAULT, fmt, args);
+  va_end(args);
+  fl_group_text(t->mine, place, sizeof place);
+  snprintf(word, sizeof word, "rank %d gave up in %.130s: %.140s", t->g->launch.rank + 1, place,
+           t->fault);
+  fl_group_break(t->g, t->fault, word);
+  fl_group_cancel(t->g);
+  return 0;
+}
+
+/* A rank gave up: its word, which it posts whole, is the fault. */
+static int hear(fl_turn *t, int from) {
+  fl_group *g = t->g;
+  fl_letter l = { .at = g->word, .left = sizeof g->word, .peer = from, .channel = FL_WIRE_BREAK };
+  const double end = fl_group_now() + 1;
+  int r = 0;
+  while (r == 0 && fl_group_now() < end) r = look(g->wire, &l);
+  if (r != 1) {
+    if (l.request && !g->wire->table->cancel(g->wire, &l)) g->stuck = 1;
+    snprintf(g->word, sizeof g->word, "rank %d gave up", from + 1);
+  }
+  g->word[sizeof g->word - 1] = 0;
+  snprintf(t->fault, FL_CALL_FAULT, "%s", g->word);
+  fl_group_cancel(g);
+  fl_group_break(g, t->fault, NULL);
+  return 0;
+}
+
+/* What ends the waiting besides what is waited for: 0: something did. */
+static int may_wait(fl_turn *t, double start, double now) {
+  fl_group *g = t->g;
+  char who[120];
+  missing(g, who, sizeof who);
+  for (int r = 0; r < g->launch.size; r++) {
+    if (r == g->launch.rank) continue;
+    const int there = g->wire->table->probe(g->wire, r, FL_WIRE_BREAK);
+    if (there < 0) return give_up(t, "%s", g->wire->error);
+    if (there) return hear(t, r);
+  }
+  if (g->terminated)
+    return give_up(t, "ended by SIGTERM while it waited for %s (a launcher ends all ranks when one"
+                   " has ended)", who);
+  if (now - start > g->limit)
+    return give_up(t, "waited %.6g s for %s: the time limit of init", g->limit, who);
+  return 1;
+}
+
+static void nap(int64_t looks) {
+  const int64_t ns = (looks - BUSY_LOOKS) * 100;
+  if (looks < BUSY_LOOKS) sched_yield();
+  else nanosleep(&(struct timespec){ .tv_nsec = ns < LONGEST_NAP ? ns : LONGEST_NAP }, NULL);
+}
+
+void fl_group_rest(void) { nap(BUSY_LOOKS + 1000); }
+
+int fl_group_wait(fl_turn *t) {
+  fl_group *g = t->g;
+  const double start = fl_group_now();
+  int ok = 1;
+  g->waiting = 1;
+  for (int64_t looks = 0; ok; looks++) {
+    const int r = fl_group_look(g);
+    if (r == 1) break;
+    if (r < 0) {
+      ok = give_up(t, "%s", g->wire->error);
+    } else if (fl_take_interrupt(g->c) && !g->terminated) {
+      ok = give_up(t, "interrupted");
+      t->fault[0] = 0;
+    } else if (g->terminated || looks % PROBE_EVERY == PROBE_EVERY - 1 || looks >= BUSY_LOOKS) {
+      ok = may_wait(t, start, fl_group_now());
+      nap(looks);
+    } else {
+      sched_yield();
+    }
+  }
+  g->waiting = 0;
+  g->stats.wait += fl_group_now() - start;
+  return ok;
+}
+
+int fl_group_terminate(flame_context *c) {
+  fl_group *g = c->group;
+  if (!g || !g->waiting) return 0;
+  g->terminated = 1;
+  return 1;
+}

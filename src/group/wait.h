@@ -1,0 +1,35 @@
+/* Inside group/: posting messages and waiting for them (wait.c), what ranks compare (agree.c). */
+#ifndef FL_GROUP_WAIT_H
+#define FL_GROUP_WAIT_H
+#include "group/group.h"
+
+/* What a rank calls, as the others see it. */
+typedef struct fl_header {
+  int64_t form;                          /* of this struct and what is sent after it */
+  int64_t number, dtype;
+  int64_t p[FL_COLLECT_SIZES + FL_MAX_AXES];
+  char what[32], place[96];
+} fl_header;
+
+/* A collective that runs: its text for messages is header[rank]'s. fault: FL_CALL_FAULT bytes. */
+typedef struct fl_turn { fl_group *g; fl_header *mine; char *fault; } fl_turn;
+
+double fl_group_now(void);
+void fl_group_rest(void);                /* between two looks */
+/* Put a message under way; nothing where bytes is 0. */
+void fl_group_send(fl_group *g, int to, int channel, const void *p, int64_t bytes);
+void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes);
+/* Till all that is under way has arrived. 1: it has. 0: the group broke, t->fault says why (or,
+** when it is empty, the script was interrupted). */
+int fl_group_wait(fl_turn *t);
+/* Test without waiting: 1: all has arrived; 0: not yet; -1: the wire failed. */
+int fl_group_look(fl_group *g);
+/* Give up what is under way. */
+void fl_group_cancel(fl_group *g);
+
+/* "all_reduce of f32 (2, 3) at train.lua:8" */
+void fl_group_text(const fl_header *h, char *out, size_t bytes);
+/* Exchange headers with all ranks, or with one. 1: they agree; else as fl_group_wait. */
+int fl_group_agree(fl_turn *t);
+int fl_group_agree_pair(fl_turn *t, int peer);
+#endif

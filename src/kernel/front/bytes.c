@@ -1,0 +1,119 @@
+/* memcpy and memset: element by element of the type that the memory has. */
+#include "kernel/front/front.h"
+#include <string.h>
+
+enum { WRITTEN_OUT = 16 };       /* elements; more go through a loop */
+
+typedef struct copied { fl_cvalue to, from; int pattern; const fl_ctype *type; } copied;
+
+static int is_byte(const fl_ctype *t) {
+  return t->kind == FL_C_VOID ||
+         (t->kind == FL_C_SCALAR && (t->scalar == FL_KT_I8 || t->scalar == FL_KT_U8));
+}
+
+static int divides(const fl_ctype *t, const fl_kexpr *bytes) {
+  const int64_t size = fl_ctype_size(t);
+  return size > 0 && (bytes->kind != FL_KX_CONST || bytes->value.i % size == 0);
+}
+
+static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
+  return fl_val_deref(p, fl_val_advance(p, v, i, 0, line), line);
+}
+
+/* Bytes of 0, whatever a constructor would do. */
+static void zero(fl_front *p, fl_cvalue v, int32_t line) {
+  const fl_ctype *t = v.type, *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  if (of->kind != FL_C_STRUCT) { fl_decl_zero(p, v, line); return; }
+  for (int64_t i = 0; t->kind == FL_C_ARRAY && i < t->count && !p->failed; i++)
+    zero(p, fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line), line);
+  for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields && !p->failed; i++) {
+    const char *name = t->s->fields[i].name;
+    zero(p, fl_val_member(p, v, name, (int32_t)strlen(name), line), line);
+  }
+}
+
+static void element(fl_front *p, const copied *c, fl_kexpr *i, int32_t line) {
+  const fl_cvalue to = at(p, c->to, i, line);
+  if (p->failed) return;
+  if (c->from.kind == FL_V_POINTER) fl_val_assign(p, to, at(p, c->from, i, line), line);
+  else if (!c->pattern) zero(p, to, line);
+  else {
+    const uint64_t all = UINT64_C(0x0101010101010101) * (uint64_t)(c->pattern & 255);
+    fl_val_store(p, to, fl_kexpr_int(p->a, to.type->scalar, (int64_t)all), 0, line);
+  }
+}
+
+static void elements(fl_front *p, const copied *c, fl_kexpr *bytes, int32_t line) {
+  fl_kexpr *size = fl_kexpr_int(p->a, FL_KT_I64, fl_ctype_size(c->type)),
+           *n = fl_arith(p, FL_KO_DIV, fl_val_convert(p, bytes, FL_KT_I64), size, line);
+  if (p->failed || !n) return;
+  if (n->kind == FL_KX_CONST && n->value.i <= WRITTEN_OUT) {
+    for (int64_t i = 0; i < n->value.i && !p->failed; i++)
+      element(p, c, fl_kexpr_int(p->a, FL_KT_I64, i), line);
+    return;
+  }
+  n = fl_val_stable(p, n);
+  const int t = fl_front_temp(p, FL_KT_I64, line);
+  if (t < 0) return;
+  fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, 0));
+  fl_kexpr *i = fl_kexpr_var(p->f, t), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
+  fl_kstmt *loop = fl_kstmt_loop(p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, n));
+  if (!loop) return;
+  loop->line = line;
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  element(p, c, i, line);
+  fl_front_into(p, out);
+  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, i, one));
+}
+
+static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  return fl_cast_to(p, fl_ctype_pointer(p->a, t, v.is_const), v, line);
+}
+
+/* The type to copy by: what is there, numbers where bytes are asked for. */
+static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
+  const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
+  if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);
+  c->type = t;
+  c->to = as(p, t, c->to, line);
+  c->from = as(p, t, c->from, line);
+  if (!p->failed) elements(p, c, bytes, line);
+}
+
+static void set(fl_front *p, copied *c, fl_kexpr *value, fl_kexpr *bytes, int32_t line) {
+  int64_t n;
+  const int element = fl_ctype_element(c->to.type, &n), size = fl_kt_size(element);
+  if (value->kind != FL_KX_CONST || !fl_kt_is_int(value->type)) {
+    fl_refuse(p, line, "memset to a value that is not constant" FL_DO ": write a loop");
+    return;
+  }
+  c->pattern = (int)(value->value.i & 255);
+  const int number = size == 8 ? FL_KT_U64 : size == 4 ? FL_KT_U32 : size == 2 ? FL_KT_U16
+                   : FL_KT_U8;
+  c->type = c->to.type;
+  if (c->pattern || !divides(c->type, bytes)) c->type = fl_ctype_scalar(number);
+  if (!divides(c->type, bytes)) c->type = fl_ctype_scalar(FL_KT_U8);
+  c->to = as(p, c->type, c->to, line);
+  if (!p->failed) elements(p, c, bytes, line);
+}
+
+int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out) {
+  const int copies = fl_ktok_is(t, "memcpy");
+  if (!copies && !fl_ktok_is(t, "memset")) return 0;
+  *out = fl_val_none();
+  if (n != 3) {
+    fl_refuse(p, t->line, "%.*s takes 3 arguments", (int)t->n, t->text);
+    return 1;
+  }
+  copied c = { .to = fl_val_pointer(p, args[0], t->line) };
+  fl_kexpr *bytes = fl_val_scalar(p, args[2], t->line), *value = NULL;
+  if (copies) c.from = fl_val_pointer(p, args[1], t->line);
+  else value = fl_val_scalar(p, args[1], t->line);
+  if (p->failed || !bytes || !(copies || value)) return 1;
+  if (!fl_kt_is_int(bytes->type))
+    fl_refuse(p, t->line, "%.*s: a number of bytes is an integer", (int)t->n, t->text);
+  else if (copies) copy(p, &c, bytes, t->line);
+  else set(p, &c, value, bytes, t->line);
+  return 1;
+}

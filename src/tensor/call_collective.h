@@ -1,0 +1,30 @@
+/*
+** Collectives as calls of kind 'collective': what the parameters say. in[0] is the array, where
+** there is one (ARRAYS is 1), then comes the effect that was recorded before, if that was
+** PENDING; scalar[0].i is the site that recorded it. What is done with them is group/'s.
+*/
+#ifndef FL_TENSOR_CALL_COLLECTIVE_H
+#define FL_TENSOR_CALL_COLLECTIVE_H
+#include "tensor/call.h"
+
+/* n ranks. Sizes of the result: */
+enum {
+  FL_COLLECT_BARRIER,        /* 0 */
+  FL_COLLECT_ALL_REDUCE,     /* the array's; each element over all ranks */
+  FL_COLLECT_ALL_GATHER,     /* n times the array's: the arrays of all ranks */
+  FL_COLLECT_REDUCE_SCATTER, /* 1 / n of the array's: part r of the reduced array */
+  FL_COLLECT_BROADCAST,      /* the array's: that of rank 'peer' */
+  FL_COLLECT_ALL_TO_ALL,     /* the array's: part r of every rank's */
+  FL_COLLECT_SEND,           /* 0; to 'peer' */
+  FL_COLLECT_RECEIVE,        /* any; from 'peer' */
+  FL_COLLECT_COUNT,
+  FL_COLLECT_END = FL_COLLECT_COUNT      /* no call: the rank's script is over */
+};
+/* MEAN: the sum; who recorded it divides. */
+enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };
+/* indices of p[], on all of which ranks must agree. TRACKED: will there be a gradient, which is a
+** collective too? NOTE: of the caller, such as a hash of what else must be equal. From SIZES on:
+** the array's shape. */
+enum { FL_COLLECT_WHAT, FL_COLLECT_REDUCE, FL_COLLECT_PEER, FL_COLLECT_RANKS, FL_COLLECT_ARRAYS,
+       FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };
+#endif
