@@ -1,15 +1,15 @@
 /*
 ** flame.h: the C interface of flame-lua. The one public header.
 **
-** A context holds everything; it is entered by one thread at a time, by any thread, and
-** contexts share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor
-** stays) and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are
-** not checked. Tensors are owned by the caller and freed with flame_free; a context may be closed
-** before its tensors are (they then answer with errors), but not used. Functions that make a tensor
-** return NULL on failure; NULL in (a context, too) gives NULL out, so calls can be chained and
-** checked once: flame_error(c) gives the first message since the last flame_clear_error(c). Axes
-** and positions are 0-based here, also in messages; negative axes count from the end. The values
-** inside index tensors count from 1, as in Lua.
+** A context holds everything; it is entered by one thread at a time, by any thread, and contexts
+** share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor stays)
+** and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are not
+** checked. Tensors are owned by the caller and freed with flame_free; a context may be closed
+** before its tensors are (they then answer with errors), but not used. Functions that make a
+** tensor return NULL on failure; NULL in (a context, too) gives NULL out, so calls can be
+** chained and checked once: flame_error(c) gives the first message since the last
+** flame_clear_error(c). Axes and positions are 0-based here, also in messages; negative axes
+** count from the end. The values inside index tensors count from 1, as in Lua.
 */
 #ifndef FLAME_H
 #define FLAME_H
@@ -37,7 +37,7 @@ typedef enum flame_status {
   FLAME_NO_MEMORY,        /* host or device; the message says which, asked, free and live */
   FLAME_NO_DEVICE,        /* no such device, driver or library */
   FLAME_DEVICE_LOST,      /* sticky: the first cause is repeated from now on */
-  FLAME_INTERRUPTED,
+  FLAME_INTERRUPTED,      /* by flame_interrupt, or a limit is used up: the message says which */
   FLAME_IO,
   FLAME_NOT_SUPPORTED,
   FLAME_INTERNAL          /* a bug of ours */
@@ -48,20 +48,72 @@ typedef enum flame_dtype {
   FLAME_U8, FLAME_BOOL, FLAME_DTYPE_COUNT
 } flame_dtype;
 
+/* ---- limits and permissions: docs/security.md ----------------------------------------- */
+/* Of the first four so many are in use at once: what would go over the limit fails, as out of
+** memory does, and nothing else changes. The others are used up: then every call that records or
+** computes fails with FLAME_INTERRUPTED, and Lua raises at each instruction, until
+** flame_lua_pcall or flame_limit_restart. */
+typedef enum flame_limit {
+  FLAME_HOST_BYTES,       /* memory of the context, of its Lua state and of its sandboxes */
+  FLAME_DEVICE_BYTES,     /* memory held from the drivers of GPUs, that kept for later included */
+  FLAME_NODES,            /* recorded values that are still wanted */
+  FLAME_COROUTINES,       /* of a state that flame_lua_new made */
+  FLAME_CALL_NS,          /* of one flame_lua_pcall, or function of flame.h called by the host */
+  FLAME_TOTAL_NS,         /* of all of them */
+  FLAME_LUA_STEPS,        /* instructions, and what functions of C do instead of them */
+  FLAME_KERNEL_STEPS,     /* instructions of user kernels, one for all threads of a block */
+  FLAME_OUTPUT_BYTES,     /* written by print, io.write and to files */
+  FLAME_LIMITS = 16
+} flame_limit;
+
+/* What a context may not do; ~0u: all of it, and what later versions can do besides. */
+typedef enum flame_permission {
+  FLAME_READ = 1,         /* open files for reading */
+  FLAME_WRITE = 2,        /* make, change and remove files */
+  FLAME_KERNELS = 4,      /* compile kernels of the user's */
+  FLAME_CODE = 8,         /* Lua's load */
+  FLAME_WORKERS = 16,     /* threads of loaders: never in a state with limits */
+  FLAME_DEVICES = 32,     /* devices but the default one */
+  FLAME_LIBRARIES = 64,   /* the host's BLAS and LAPACK, which can not be stopped half-way */
+  FLAME_CLOCK = 128       /* os.time, os.clock, os.date */
+} flame_permission;
+
+/* All zero is as NULL: no limits, everything allowed. Written by FLAME_OPTIONS, which sets the
+** size; size 0 is refused, as is what this version does not know. A context whose options are
+** refused fails in every call. */
 typedef struct flame_options {
+  size_t size;
   const char *device;           /* default device, NULL: FLAME_DEVICE or "cpu" */
   int threads;                  /* CPU threads, 0: FLAME_THREADS or one per core */
-  int64_t max_host_bytes;       /* 0: no limit */
+  uint32_t deny;                /* bits of flame_permission */
+  const char *folder;           /* files are opened beneath it alone, links are not followed out of
+                                ** it; NULL: anywhere */
+  int64_t limit[FLAME_LIMITS];  /* by flame_limit; 0: none */
+  void (*print)(void *arg, const char *s, size_t n);   /* of a limited state; NULL: stdout */
+  void (*warn)(void *arg, const char *s);  /* slips, once for a line; NULL: Lua's warn */
+  void *arg;
+  uint32_t allow;               /* FLAME_LIBRARIES: also where a limit can be used up */
 } flame_options;
+#define FLAME_OPTIONS(...) (&(flame_options){ .size = sizeof(flame_options), __VA_ARGS__ })
 
 /* ---- contexts ------------------------------------------------------------------ */
-FLAME_API flame_context *flame_open(const flame_options *options);   /* NULL: no memory */
+/* NULL: no memory. Options that are refused, a bad device: the first error of the context. */
+FLAME_API flame_context *flame_open(const flame_options *options);
 FLAME_API void flame_close(flame_context *c);               /* NULL is fine */
 /* "op: message", "" if none; c's, till its next call */
 FLAME_API const char *flame_error(flame_context *c);
 FLAME_API flame_status flame_error_code(flame_context *c);
 FLAME_API void flame_clear_error(flame_context *c);
 FLAME_API void flame_interrupt(flame_context *c);           /* async-signal-safe, any thread */
+/* The limit before, 0: none; most < 0 only asks. Allowed in a call: it holds from then on. -1: no
+** such limit. */
+FLAME_API int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most);
+FLAME_API int64_t flame_limit_used(flame_context *c, flame_limit which);
+/* What is used up counts from 0 again, and the context is usable again. */
+FLAME_API void flame_limit_restart(flame_context *c);
+/* Keep an error, as functions of this header do: for what the library calls. Gives the code. */
+FLAME_API flame_status flame_fail(flame_context *c, flame_status code, const char *op,
+                                  const char *message);
 FLAME_API const char *flame_version(void);
 
 /* ---- making tensors (shape: ndim sizes, at most 8) ---------------------------------- */
@@ -74,8 +126,9 @@ FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndi
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim,
                                      const int64_t *shape, void *data,
                                      void (*release)(void *data, void *arg), void *arg);
-/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and its
-** deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can use. */
+/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and
+** its deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can
+** use. */
 FLAME_API flame_tensor *flame_from_dlpack(flame_context *c, void *managed);
 /* A DLManagedTensor * for another library, which calls its deleter: a copy, unless give_away is
 ** true (then x is freed, and handed over as it is where nothing else uses its memory). Copies of

@@ -81,7 +81,7 @@ local function trace_of(events)
 end
 
 local function write(path, text)
-  local file, why = io.open(path, "wb")
+  local file, why = internal.open(path, "wb")
   if not file then fail("profile", "%s", why) end
   local ok, reason = file:write(text)
   if ok then ok, reason = file:close() else file:close() end
@@ -125,7 +125,7 @@ function Profile:close()
   return self
 end
 Profile.__close = finish
-Profile.__gc = finish
+if not internal.bounded then Profile.__gc = finish end      -- there it stays on until it is closed
 
 local function profiled(path, f, ...)
   local self = new(path)

@@ -156,7 +156,7 @@ end)
 function Writer:__close() self:close() end
 
 local function exists(path)
-  local f = io.open(path, "rb")
+  local f = internal.open(path, "rb")
   if f then f:close() end
   return f ~= nil
 end
@@ -170,7 +170,7 @@ local function open(folder, time)
   local base = ("%s/events.out.tfevents.%010d.flame"):format(folder, math.floor(time()))
   local path, k = base, 1
   while exists(path) do path, k = base .. "." .. k, k + 1 end
-  local file, wrong = io.open(path, "wb")
+  local file, wrong = internal.open(path, "wb")
   if not file then refuse("%s", wrong) end
   local self = setmetatable({ path = path, file = file, time = function() return time() + 0.0 end },
     Writer)

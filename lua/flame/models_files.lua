@@ -170,7 +170,7 @@ return function(parts, build)
   end
 
   local function write(path, text)
-    local f, why = io.open(path, "wb")
+    local f, why = internal.open(path, "wb")
     if not f then fail(SAVE, "%s", why) end
     local ok, wrong = f:write(text)
     if not f:close() or not ok then fail(SAVE, "%s: %s", path, wrong or "cannot be written") end
@@ -207,14 +207,14 @@ return function(parts, build)
     end
     for file in pairs(internal.io_list(folder) or {}) do   -- of an earlier model
       if file:find "^model%-%d+%-of%-%d+%.safetensors$" and not written[file] then
-        os.remove(folder .. "/" .. file)
+        internal.remove(folder .. "/" .. file)
       end
     end
     local index = folder .. "/" .. INDEX
     if #shards > 1 then
       write(index, json.write { metadata = { total_size = total }, weight_map = map })
-      os.remove(folder .. "/" .. WHOLE)
-    else os.remove(index) end
+      internal.remove(folder .. "/" .. WHOLE)
+    else internal.remove(index) end
     write(folder .. "/" .. CONFIG, json.write(config))
   end
   return files

@@ -432,7 +432,7 @@ shown("save(path: str, *, scale: num = 2) -> self", function(self, path, factor)
   if ending ~= "svg" and ending ~= "txt" then
     fail("save", "%s: plots are written as .svg, .png or .txt, by the ending of the path", path)
   end
-  local f, why = io.open(path, "wb")
+  local f, why = internal.open(path, "wb")
   if not f then fail("save", "%s", why) end
   local ok, wrong = f:write(ending == "svg" and self:svg() or self:text { colour = false } .. "\n")
   local closed, late = f:close()

@@ -1774,6 +1774,34 @@ function Progress:tick(step, loss) end
 ---@return number
 function ReduceOnPlateau:step(metrics) end
 
+---@class flame.options.Sandbox:call
+---@field name? string
+
+--- Calls the global function of this name that an earlier chunk has defined.
+---@param name string
+---@param ... any
+---@overload fun(options: flame.options.Sandbox:call): ...
+---@return any ...
+function Sandbox:call(name, ...) end
+
+--- Ends it and gives back its memory. A sandbox may be a <close> variable.
+function Sandbox:close() end
+
+---@class flame.options.Sandbox:run
+---@field text? string
+
+--- Runs the text as a chunk with these arguments: its results. Numbers, strings, booleans, plain
+--- tables and tensors cross, as copies. An error in it is raised here.
+---@param text string
+---@param ... any
+---@overload fun(options: flame.options.Sandbox:run): ...
+---@return any ...
+function Sandbox:run(text, ...) end
+
+--- What is in use and what the last call has used up, by the names of the limits.
+---@return table
+function Sandbox:used() end
+
 ---@class flame.options.Schedule:apply
 ---@field count? number
 
@@ -13632,6 +13660,32 @@ flame.rsqrt_ = flame.rsqrt
 ---@return flame.Tensor
 function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
+
+---@class flame.options.sandbox
+---@field memory? number  268435456
+---@field device_memory? integer  1073741824
+---@field nodes? number  1000000
+---@field coroutines? number  1000
+---@field time? number  10
+---@field total_time? number  0
+---@field steps? number  0
+---@field kernel_steps? number  0
+---@field output? number  1048576
+---@field allow? string[]
+---@field folder? string  "."
+---@field print? function
+---@field device? string
+---@field threads? number  1
+
+--- A state of its own for scripts that nobody has read, with limits and without the rights of this
+--- program: no files, processes, threads and modules but flame's. memory and device_memory in
+--- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
+--- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
+--- "code" (load), "devices", "libraries", "clock". print gets what scripts print, else it goes to
+--- this program's output. Limits of this state hold inside too. See docs/security.md.
+---@overload fun(options: flame.options.sandbox): flame.Sandbox
+---@return flame.Sandbox
+function flame.sandbox() end
 
 ---@class flame.options.save
 ---@field value? flame.Tensor|table

@@ -19,7 +19,7 @@ static void check_at(int ok, const char *what, int line) {
 #define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 static flame_context *open_context(void) {
-  const flame_options o = { .device = "cpu", .threads = 1 };
+  const flame_options o = { .size = sizeof(flame_options), .device = "cpu", .threads = 1 };
   flame_context *c = flame_open(&o);
   fl_engine *e = c->engine;
   fl_device *d = &e->device[1];
@@ -119,7 +119,7 @@ static void two_axes(void) {
   CHECK(call(c, FL_CALL_fft, FLAME_F64, 120, numbers, 120, once, 9, both) == FLAME_OK &&
         fake.transforms == 1);
   CHECK(fake.nlaunch == 0);
-  flame_context *host = flame_open(&(flame_options){ .device = "cpu", .threads = 1 });
+  flame_context *host = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, numbers, 120, first, 8, one) == FLAME_OK);
   CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, first, 120, second, 8, other) == FLAME_OK);
   for (int i = 0; i < 120; i++) CHECK(fabs(once[i] - second[i]) < 1e-12);

@@ -135,7 +135,7 @@ static void one_write(flame_context *c, const char *name, maker make, double del
 }
 
 static void writes_are_whole(int turns) {
-  const flame_options o = { .device = "cpu", .threads = 2 };
+  const flame_options o = { .size = sizeof(flame_options), .device = "cpu", .threads = 2 };
   flame_context *c = flame_open(&o);
   float *host = malloc(sizeof *host * ROWS * COLS);
   for (size_t w = 0; w < sizeof writes / sizeof *writes; w++) {
@@ -159,7 +159,7 @@ static void writes_are_whole(int turns) {
 /* A product that would take long, interrupted after 50 ms: how long until it gives up. */
 static void a_long_product_gives_up(double most) {
   enum { N = 3000 };
-  flame_context *c = flame_open(&(flame_options){ .device = "cpu" });
+  flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
   flame_tensor *a = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 0.5), *b[8];
   CHECK(flame_eval(c) == FLAME_OK, "long product");
   b[0] = flame_matmul(a, a);
@@ -186,7 +186,7 @@ static void a_long_product_gives_up(double most) {
 /* A product written into a value that lives: not in place when it is long. */
 static void a_long_written_product_gives_up(double most) {
   enum { N = 2000 };
-  flame_context *c = flame_open(&(flame_options){ .device = "cpu" });
+  flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
   flame_tensor *a = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 0.5),
                *x = flame_full(c, FLAME_F64, 2, (int64_t[]){ N, N }, 7);
   CHECK(flame_eval(c) == FLAME_OK, "written product");

@@ -118,20 +118,22 @@ static void warnings_go_to_the_host_or_to_lua(void) {
     "for _ = 1, 3 do flame.cross_entropy(w:softmax(2), y) end\n";
   static const char text[] = "slip:4: cross_entropy: input is the result of softmax, which "
     "cross_entropy takes itself; give it the scores before";
-  lua_State *L = open_state(), *bare = luaL_newstate();
-  flame_lua_set_warn(L, take_warning, &warnings);
+  lua_State *L = luaL_newstate(), *other = open_state();
+  luaL_openlibs(L);
+  CHECK(flame_lua_open(L, FLAME_OPTIONS(.warn = take_warning, .arg = &warnings)) == FLAME_OK);
+  lua_setglobal(L, "flame");
+  luaL_requiref(L, "flame", luaopen_flame, 0);
   CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
   CHECK(warnings == 1 && strcmp(warned, text) == 0);
-  flame_lua_set_warn(L, NULL, NULL);
-  lua_setwarnf(L, take_lua_warning, &warnings);
-  warned[0] = 0;
   CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=slip") == LUA_OK && !lua_pcall(L, 0, 0, 0));
   CHECK(warnings == 1);                                   /* the line was told before */
-  CHECK(luaL_loadbuffer(L, slip, sizeof slip - 1, "=other") == LUA_OK && !lua_pcall(L, 0, 0, 0));
+  lua_setwarnf(other, take_lua_warning, &warnings);
+  warned[0] = 0;
+  CHECK(luaL_loadbuffer(other, slip, sizeof slip - 1, "=other") == LUA_OK &&
+        !lua_pcall(other, 0, 0, 0));
   CHECK(warnings == 2 && strncmp(warned, "flame: other:4: cross_entropy: ", 31) == 0);
-  flame_lua_set_warn(bare, take_warning, NULL);           /* no module: nothing */
   lua_close(L);
-  lua_close(bare);
+  lua_close(other);
 }
 
 int main(void) {

@@ -130,8 +130,7 @@ static void operands_of_a_closed_context(flame_context *c, flame_tensor *x) {
 }
 
 int main(void) {
-  flame_context *c = flame_open(&(flame_options){ .device = "cpu",
-                                                  .threads = -5, .max_host_bytes = -1 });
+  flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = -5));
   flame_tensor *x = flame_full(c, FLAME_F32, 2, two_three, 1);
   CHECK(x && flame_error_code(c) == FLAME_OK);
   lists_that_are_not_there(c, x);

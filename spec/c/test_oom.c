@@ -114,7 +114,7 @@ static const struct { const char *name; double (*run)(flame_context *c); } famil
 };
 
 static flame_context *open_context(void) {
-  const flame_options options = { .device = "cpu", .threads = 1 };
+  const flame_options options = { .size = sizeof(flame_options), .device = "cpu", .threads = 1 };
   return flame_open(&options);
 }
 

@@ -27,7 +27,7 @@ static void check_at(int ok, const char *what, const char *name, int64_t k, int 
 /* ---- a context on the fake device ----------------------------------------------------------- */
 
 static flame_context *open_context(void) {
-  const flame_options o = { .device = "cpu", .threads = 1 };
+  const flame_options o = { .size = sizeof(flame_options), .device = "cpu", .threads = 1 };
   flame_context *c = flame_open(&o);
   if (c) c->default_device = 1;
   return c;

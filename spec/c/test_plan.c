@@ -23,7 +23,7 @@ static void check(int ok, const char *text, int line) {
 enum { N = 6 };
 
 static flame_context *open_with(int bug) {
-  flame_context *c = flame_open(&(flame_options){ .device = "cpu" });
+  flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
   if (c) {
     c->planted = (uint8_t)bug;
     c->budget = 1 << 20;

@@ -34,7 +34,30 @@ static void count(fl_mem *m, int64_t bytes, int64_t blocks) {
   m->live_bytes += bytes;
   m->live_blocks += blocks;
   if (m->live_bytes > m->peak_bytes) m->peak_bytes = m->live_bytes;
+  if (m->outer) {
+    m->outer->foreign += bytes;
+    count(m->outer, bytes, 0);
+  }
 }
+
+/* The request is noted in the memory that was asked, whichever limit refuses. */
+static int refuses(fl_mem *m, int64_t bytes) {
+  for (const fl_mem *o = m; o; o = o->outer) {
+    if (o->limit <= 0 || bytes <= o->limit - o->live_bytes) continue;
+    m->refused = bytes > 0 ? bytes : 1;
+    return 1;
+  }
+  return 0;
+}
+
+int fl_mem_count(fl_mem *m, int64_t bytes) {
+  if (bytes > 0 && refuses(m, bytes)) return 0;
+  m->foreign += bytes;
+  count(m, bytes, 0);
+  return 1;
+}
+
+void fl_mem_put_inside(fl_mem *m, fl_mem *outer) { m->outer = outer; }
 
 /* 'size' as rounded. The advice may be refused: then pages are small. */
 static void *obtain(size_t size) {
@@ -52,7 +75,7 @@ static void *obtain(size_t size) {
 void *fl_alloc(fl_mem *m, size_t bytes) {
   const size_t size = rounded(bytes);
   if (must_fail(m) || size == 0) return NULL;
-  if (m->limit > 0 && (int64_t)bytes > m->limit - m->live_bytes) return NULL;
+  if (refuses(m, (int64_t)bytes)) return NULL;
   void *p = obtain(size);
   if (!p) return NULL;
   count(m, (int64_t)bytes, 1);
@@ -71,7 +94,8 @@ void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes) {
   if (!p) return fl_alloc(m, bytes);
   const size_t size = rounded(bytes);
   if (size != 0 && size == rounded(old_bytes)) {         /* fits where it is */
-    if (must_fail(m)) return NULL;
+    if (must_fail(m) || (bytes > old_bytes && refuses(m, (int64_t)(bytes - old_bytes))))
+      return NULL;
     count(m, (int64_t)bytes - (int64_t)old_bytes, 0);
     fl_mem_open(p, bytes);
     fl_mem_close((char *)p + bytes, size - bytes);

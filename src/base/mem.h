@@ -16,6 +16,9 @@ typedef struct fl_mem {
   int64_t fail_at;      /* with test hooks, this call number fails (counted by 'calls'); 0: none */
   int fail_forever;     /* and all after it too */
   int64_t limit;        /* live bytes that may not be exceeded; 0: none */
+  int64_t foreign;      /* of the live bytes, those of a Lua state and of memories inside this */
+  int64_t refused;      /* the last request that a limit refused, until that is told; 0: none */
+  struct fl_mem *outer; /* counts the same bytes, and may refuse them; NULL: none */
 } fl_mem;
 
 /* Bytes now, and the most there were. */
@@ -49,6 +52,10 @@ void *fl_zalloc(fl_mem *m, size_t bytes);
 /* Grow or shrink p (old_bytes long, may be NULL with 0); on failure p is untouched. */
 void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes);
 void fl_free(fl_mem *m, void *p, size_t bytes);       /* p may be NULL */
+/* Bytes that another allocator takes (gives back, < 0): 0 if a limit refuses them. */
+int fl_mem_count(fl_mem *m, int64_t bytes);
+/* This memory is inside 'outer' from now on: before its first allocation. */
+void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
 
 /* count * size into *out; 0 when that overflows (callers report a size error). */

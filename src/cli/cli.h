@@ -1,8 +1,8 @@
 /*
-** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame
-** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), coroutine.c
-** (which coroutine Ctrl-C is for), repl.c (the prompt), edit.h (its line editor). Apart from what
-** signal handlers need there is no state outside fl_cli.
+** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame loaded.
+** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c (--sandbox), repl.c
+** (the prompt), edit.h (its line editor). Apart from what signal handlers need there is no state
+** outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
 #define FL_CLI_CLI_H
@@ -30,13 +30,10 @@ int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mo
 int fl_cli_init(const fl_cli *c);                              /* LUA_INIT_5_4 or LUA_INIT */
 void fl_cli_make_arg(const fl_cli *c, int script);             /* the global table 'arg' */
 
-/* Ctrl-C is for 'co', which is about to run; gives the one that it was for.
-** Leave is told that again. */
-lua_State *fl_cli_enter(lua_State *co);
-void fl_cli_leave(lua_State *co, lua_State *outer);
-
-/* ---- coroutine.c ------------------------------------------------------------------------ */
-void fl_cli_coroutines(lua_State *L);                    /* puts its functions into Lua's library */
+/* ---- sandbox.c ------------------------------------------------------------------------ */
+/* Run the script at argv[script], or standard input, in a state with limits; the policy is what
+** stands behind --sandbox=, NULL: nothing. Reports what goes wrong; returns success. */
+int fl_cli_sandbox(const fl_cli *c, const char *policy, int script);
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "flame.h"
 #include "lua/embedded.h"
-#include "lua/flame_lua.h"
+#include "lua/hook.h"
 #include <lauxlib.h>
 #include <locale.h>
 #include <lualib.h>
@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
-       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512, SIM = 1024 };
+       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512,
+       SIM = 1024, SANDBOX = 2048 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"
@@ -35,6 +36,7 @@ static const char usage_text[] =
   "  --info        devices, libraries and memory\n"
   "  --doctor      look for what is missing or wrong, and say what to do\n"
   "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
+  "  --sandbox     run the script with limits, without rights (--sandbox=memory=64M,time=5,read)\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
@@ -52,6 +54,7 @@ static int long_option(const char *text) {
     { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
     { "--debug-cuda", DEBUG_CUDA }, { "--sim", SIM }, { "--doctor", DOCTOR },
   };
+  if (!strcmp(text, "--sandbox") || !strncmp(text, "--sandbox=", 10)) return SANDBOX;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!strcmp(text, known[i].text)) return known[i].flag;
   }
@@ -143,15 +146,17 @@ static void open_libraries(lua_State *L, int flags) {
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
   luaL_openlibs(L);
-  fl_cli_coroutines(L);
   lua_pushlightuserdata(L, (void *)fl_embedded_code);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
   lua_setfield(L, -2, "flame");
-  luaL_requiref(L, "flame", luaopen_flame, 1);
-  flame_lua_set_warn(L, print_warning, NULL);
-  lua_pop(L, 2);
+  if (flame_lua_open(L, FLAME_OPTIONS(.warn = print_warning)) != FLAME_OK) lua_error(L);
+  lua_setglobal(L, "flame");
+  luaL_requiref(L, "flame", luaopen_flame, 0);
+  lua_getglobal(L, "coroutine");
+  fl_lua_coroutines(L, fl_hook_of(L));
+  lua_pop(L, 3);
 }
 
 /* What is left to do once the options are carried out. Returns success. */
@@ -172,6 +177,14 @@ static int run_rest(fl_cli *c, int flags, int script) {
   return 1;
 }
 
+/* What stands behind --sandbox=; NULL: nothing. */
+static const char *policy_of(const fl_cli *c, int script) {
+  const char *policy = NULL;
+  for (int i = 1; i < script; i++)
+    if (!strncmp(c->argv[i], "--sandbox=", 10)) policy = c->argv[i] + 10;
+  return policy;
+}
+
 /* The protected part: (fl_cli *) -> success. */
 static int protected_main(lua_State *L) {
   fl_cli *c = lua_touserdata(L, 1);
@@ -189,6 +202,12 @@ static int protected_main(lua_State *L) {
   }
   if (flags & DEBUG_CUDA) setenv("DEBUG_CUDA", "1", 1);
   if (flags & SIM) setenv("FLAME_SIM", "1", 1);
+  if (flags & SANDBOX) {
+    if (!(flags & (INTERACTIVE | STRINGS | INFO | DOCTOR)))
+      return fl_cli_sandbox(c, policy_of(c, script), script);
+    fl_cli_message(c->name, "--sandbox runs a script: it goes with no other option that runs something");
+    return 0;
+  }
   if (flags & SHOW_VERSION) print_banner(flags & INTERACTIVE);
   c->bare = (flags & NO_ENVIRONMENT) != 0;
   open_libraries(L, flags);

@@ -2,15 +2,15 @@
 ** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
 ** file, script with arguments, library, LUA_INIT).
 **
-** Ctrl-C: the first sets a hook on the coroutine that runs, which stops it at its next
-** instruction, and tells the library, which stops what it is computing; a second press of the keys
-** ends the process. Whatever of the two did not strike is taken back after the call.
+** Ctrl-C: the first strikes (lua/hook.h) what runs, which stops at its next instruction, and
+** tells the library, which stops what it is computing; a second press of the keys ends the
+** process. Whatever of the two found nothing to end is taken back after the call.
 */
 #include "cli/cli.h"
 #include "flame.h"
 #include "group/group.h"
-#include "lua/flame_lua.h"
-#include "tensor/context.h"
+#include "lua/heap.h"
+#include "lua/hook.h"
 #include <lauxlib.h>
 #include <lualib.h>
 #include <signal.h>
@@ -21,26 +21,12 @@
 
 /* --- Ctrl-C ------------------------------------------------------------------------- */
 
-/* Both for the signal handler: the coroutine that runs, NULL while nothing of the script does. */
-static lua_State *volatile running;
-static flame_context *volatile computing;
+/* Both for the signal handler; NULL: no script runs. */
+static struct fl_lua *volatile computing;
+static flame_context *volatile interrupted;
 static struct sigaction unarmed, unarmed_end;    /* what SIGINT and SIGTERM did before the call */
 static volatile int64_t first_ms;                /* when SIGINT came in this call, 0: it did not */
 enum { SAME_PRESS_MS = 100 };
-
-static void stop(lua_State *L, lua_Debug *where) {
-  (void)where;
-  lua_sethook(L, NULL, 0, 0);
-  luaL_error(L, "interrupted!");
-}
-
-static void hook(lua_State *L) {
-  lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
-}
-
-static void unhook(lua_State *L) {
-  if (lua_gethook(L) == stop) lua_sethook(L, NULL, 0, 0);
-}
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -57,14 +43,15 @@ static void on_interrupt(int number) {
     return;
   }
   if (!first_ms) first_ms = now_ms();
-  if (running) hook(running);
-  if (computing) flame_interrupt(computing);
+  if (!computing) return;
+  fl_hook_strike(computing);
+  flame_interrupt(interrupted);
 }
 
 /* A launcher ends all ranks so when one has died: who waits for it says where. Else as ever. */
 static void on_terminate(int number) {
-  if (computing && fl_group_terminate(computing)) {
-    flame_interrupt(computing);
+  if (computing && interrupted && fl_group_terminate(interrupted)) {
+    flame_interrupt(interrupted);
     return;
   }
   signal(number, SIG_DFL);
@@ -76,8 +63,9 @@ static void arm(lua_State *L) {
   memset(&action, 0, sizeof action);
   sigemptyset(&action.sa_mask);
   action.sa_handler = on_interrupt;
-  computing = flame_lua_context(L);
-  running = L;
+  interrupted = flame_lua_context(L);
+  computing = fl_hook_of(L);
+  if (computing) fl_hook_begin(L, computing);
   first_ms = 0;
   sigaction(SIGINT, &action, &unarmed);
   action.sa_handler = on_terminate;
@@ -86,28 +74,11 @@ static void arm(lua_State *L) {
 }
 
 static void disarm(lua_State *L) {
+  struct fl_lua *b = computing;
   sigaction(SIGINT, &unarmed, NULL);
   sigaction(SIGTERM, &unarmed_end, NULL);
-  unhook(L);
-  if (computing) atomic_store(&computing->interrupted, 0);
-  running = NULL;
   computing = NULL;
-}
-
-/* A coroutine made while its maker had the hook has it too: that was for the maker. */
-lua_State *fl_cli_enter(lua_State *co) {
-  lua_State *outer = running;
-  unhook(co);
-  if (outer) running = co;
-  return outer;
-}
-
-/* What came for the coroutine and did not strike is for who runs on. */
-void fl_cli_leave(lua_State *co, lua_State *outer) {
-  running = outer;
-  if (lua_gethook(co) != stop) return;
-  unhook(co);
-  if (outer) hook(outer);
+  if (b) fl_hook_end(L, b);
 }
 
 /* --- calls ------------------------------------------------------------------------------ */
@@ -129,7 +100,9 @@ int fl_cli_call(lua_State *L, int narg, int nres) {
   lua_insert(L, base);
   arm(L);
   const int status = lua_pcall(L, narg, nres, base);
+  struct fl_lua *b = computing;
   disarm(L);
+  if (b) fl_heap_tell(L, b, status);
   lua_remove(L, base);
   return status;
 }

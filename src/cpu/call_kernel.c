@@ -102,6 +102,7 @@ static void say(const fl_call_run *r, const fl_lane_report *report, fl_mem *m) {
 static flame_status finish(fl_device *d, const fl_call_run *r, launch *x, int width) {
   fl_lane_report all = { 0 };
   for (int i = 0; i < width; i++) if (x->report[i].kind) fl_lane_report_join(&all, &x->report[i]);
+  if (x->l.used) fl_use(d->ctx, FLAME_KERNEL_STEPS, 0);
   if (all.kind && all.kind != FL_LANE_STOPPED) say(r, &all, &d->ctx->mem);
   return FLAME_OK;                       /* a stop is taken by the device's own loop */
 }
@@ -114,6 +115,10 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   x->code = function_of(c)->lanes;
   x->l.stop = cpu->stop;
   x->l.max_steps = d->ctx->kernel_steps;
+  if (d->ctx->limits.most[FLAME_KERNEL_STEPS] > 0) {
+    x->l.used = &d->ctx->limits.used[FLAME_KERNEL_STEPS];
+    x->l.most = d->ctx->limits.most[FLAME_KERNEL_STEPS];
+  }
   x->scratch = (char *)r->scratch + fl_round_up(sizeof *x, 64);
   atomic_init(&x->worst, INT64_MAX);
   set_geometry(c, &x->l);

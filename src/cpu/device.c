@@ -206,11 +206,6 @@ static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b
 
 static const atomic_int never;
 
-static int take_interrupt(fl_device *d) {
-  return atomic_load_explicit(&d->ctx->interrupted, memory_order_relaxed) != 0 &&
-         atomic_exchange(&d->ctx->interrupted, 0) != 0;
-}
-
 /* The lowest report of all workers. */
 static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
   fault->site = -1;
@@ -235,7 +230,7 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
   *fault = (fl_fault){ .site = -1 };
   for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
   for (int32_t i = 0; i < p->nstep && !st && fault->site < 0; i++) {
-    if (i > whole && take_interrupt(d)) {
+    if (i > whole && fl_take_interrupt(d->ctx)) {
       st = FLAME_INTERRUPTED;
       break;
     }
@@ -245,13 +240,13 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
     const double start = d->trace ? fl_trace_now() : 0;
     st = run_step(d, &p->step[i], b, fault->text);
     if (d->trace) d->trace->step(d->trace, d, p, i, start, fl_trace_now() - start);
-    if (!st && i > whole && take_interrupt(d)) st = FLAME_INTERRUPTED;
+    if (!st && i > whole && fl_take_interrupt(d->ctx)) st = FLAME_INTERRUPTED;
     if (fault->text[0]) fault->site = p->step[i].call->fault;
     else if (p->nfault) lowest_fault(cpu, fault);
     if (!st && fault->site < 0) *done = i + 1;
   }
-  if (!st && fault->site < 0 && take_interrupt(d)) st = FLAME_INTERRUPTED;      /* after the last */
-  if (st == FLAME_INTERRUPTED) FL_FAIL(d->ctx, st, "eval", "interrupted");
+  if (!st && fault->site < 0 && fl_take_interrupt(d->ctx)) st = FLAME_INTERRUPTED;  /* after all */
+  if (st == FLAME_INTERRUPTED) fl_interrupted(d->ctx, "eval");
   return st;
 }
 
@@ -323,7 +318,8 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
   s->stop = &never;
   s->width = thread_count(threads);
   choose_loops(s);
-  snprintf(s->blas_name, sizeof s->blas_name, "%s", fl_env(FL_ENV_FLAME_BLAS));
+  snprintf(s->blas_name, sizeof s->blas_name, "%s",
+           c->limits.deny & FLAME_LIBRARIES ? "off" : fl_env(FL_ENV_FLAME_BLAS));
   s->pool = fl_threads_open(&c->mem, s->width);
   s->blocks = fl_blocks_open(&c->mem, fl_env_int(FL_ENV_FLAME_POOL) ? kept_limit : 0);
   s->fault = fl_zalloc(&c->mem, sizeof *s->fault * (size_t)s->width);

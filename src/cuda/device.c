@@ -220,6 +220,7 @@ static flame_status make_objects(fl_cuda *s) {
                          fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
       !fl_modules_open(s))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no host memory");
+  s->pool.room = &s->ctx->room;
   flame_status e = fl_stage_open(s);
   if (e != FLAME_OK) return e;
   void *p = NULL;

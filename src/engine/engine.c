@@ -1,6 +1,7 @@
 /*
-** Contexts and their devices: opening, closing, names, and memory with the policy of docs/design.md
-** 1.11 (out of memory: collect twice, trim, retry once, then an error with asked, free, live).
+** Contexts and their devices: opening, closing, names, and memory with the policy of
+** docs/design.md 1.11 (out of memory: collect twice, trim, retry once, then an error with asked,
+** free, live).
 */
 #include "engine/engine.h"
 #include "base/env.h"
@@ -9,10 +10,11 @@
 #include "group/group.h"
 #include "kernel/lanes/lane.h"
 #include "engine/profile.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUDGET = 32768 };
+enum { DEFAULT_BUDGET = 32768, PLANS_SHARE = 8 };      /* an 8th of limited memory for plans */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -24,7 +26,7 @@ void fl_device_name(int index, char buf[16]) {
   else { buf[5] = (char)('0' + n); buf[6] = 0; }
 }
 
-int fl_device_index(flame_context *c, const char *name) {
+static int named_device(flame_context *c, const char *name) {
   if (!strcmp(name, "cpu")) return 0;
   if (!strcmp(name, "cuda")) return c->sim ? 0 : 1;
   if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
@@ -36,6 +38,11 @@ int fl_device_index(flame_context *c, const char *name) {
           "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"", name,
           FL_MAX_DEVICES - 2);
   return -1;
+}
+
+int fl_device_index(flame_context *c, const char *name) {
+  const int d = named_device(c, name);
+  return d < 0 || d == c->default_device || fl_may(c, FLAME_DEVICES, "device") ? d : -1;
 }
 
 /* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
@@ -92,6 +99,13 @@ static flame_status download(flame_context *c, int device, void *dst, const void
   return d ? d->table->download(d, dst, src, bytes) : c->err.code;
 }
 
+void fl_engine_spare(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (c->evaluating || !e || !e->open[0]) return;
+  fl_engine_drop_arena(c, 0);
+  e->device[0].table->trim(&e->device[0]);
+}
+
 static fl_device *host(flame_context *c) { return fl_engine_device(c, 0); }
 
 void fl_engine_drop_arena(flame_context *c, int device) {
@@ -117,6 +131,7 @@ void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
 
 static const fl_upcalls calls = {
   .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
+  .collect = fl_engine_collect,
   .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download, .host = host,
   .no_memory = fl_engine_no_memory,
@@ -142,8 +157,9 @@ static unsigned checks_of_environment(const flame_context *c) {
 }
 
 void fl_engine_debug_cuda(flame_context *c, int on) {
+  const int limited = c->limits.any || c->limits.deny;
   c->sync_each = on != 0;
-  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on ? FL_LANE_BOUNDS : 0));
+  c->kernel_checks = (uint8_t)(checks_of_environment(c) | (on || limited ? FL_LANE_BOUNDS : 0));
 }
 
 static void configure_checks(flame_context *c) {
@@ -152,11 +168,52 @@ static void configure_checks(flame_context *c) {
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
 }
 
-static flame_status configure(flame_context *c, const flame_options *o) {
+static int all_zero(const void *p, size_t n) {
+  const unsigned char *s = p;
+  while (n > 0 && s[n - 1] == 0) n--;
+  return n == 0;
+}
+
+/* The options as this version has them: what a shorter struct lacks is 0, what a longer one has
+** more must be. */
+static flame_status read_options(flame_context *c, const flame_options *from, flame_options *o) {
+  *o = (flame_options){ .size = sizeof *o };
+  if (!from) return FLAME_OK;
+  const size_t n = from->size < sizeof *o ? from->size : sizeof *o;
+  if (from->size < offsetof(flame_options, limit))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options have size %zu" FL_DO
+                   "; write FLAME_OPTIONS(.device = \"cpu\")", from->size);
+  memcpy(o, from, n);
+  if (from->size > n && !all_zero((const char *)from + n, from->size - n))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options are of a later version than %s, "
+                   "and have settings that it does not know", FLAME_VERSION);
+  for (int k = 0; k < FLAME_LIMITS; k++)
+    if (o->limit[k] < 0 || (k > FLAME_OUTPUT_BYTES && o->limit[k]))
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "limit %d is %lld, need %s", k,
+                     (long long)o->limit[k],
+                     k > FLAME_OUTPUT_BYTES ? "0: there is no such limit" : "0 (none) or more");
+  if (!(o->allow & ~(uint32_t)FLAME_LIBRARIES)) return FLAME_OK;
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "allow is %#x, need 0 or FLAME_LIBRARIES",
+                 (unsigned)o->allow);
+}
+
+/* What was to be limited and can not be must not be used without: its devices are as good as
+** lost. */
+static flame_status refuse(flame_context *c) {
+  c->dead = (UINT32_C(1) << FL_MAX_DEVICES) - 1;
+  for (int d = 0; d < FL_MAX_DEVICES; d++) c->lost[d] = c->err;
+  return c->err.code;
+}
+
+static flame_status configure(flame_context *c, const flame_options *given) {
   fl_engine *e = c->engine;
-  const char *device = o && o->device ? o->device : fl_env(FL_ENV_FLAME_DEVICE);
-  e->threads = o ? o->threads : 0;
-  c->mem.limit = o ? o->max_host_bytes : 0;
+  flame_options o;
+  if (read_options(c, given, &o) != FLAME_OK) return refuse(c);
+  if (!fl_limits_open(c, &o)) return FLAME_NO_MEMORY;
+  const char *device = o.device ? o.device : fl_env(FL_ENV_FLAME_DEVICE);
+  e->threads = o.threads;
+  if (c->mem.limit > 0 && c->mem.limit / PLANS_SHARE < e->plans.limit)
+    e->plans.limit = c->mem.limit / PLANS_SHARE;
   c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
@@ -169,15 +226,19 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   c->deterministic = 1;
   c->rng.seed = 0;
   if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";
-  const int index = fl_device_index(c, device);
+  const int index = named_device(c, device);
   if (index < 0) return FLAME_BAD_ARGUMENT;
   c->default_device = (uint8_t)index;
   return FLAME_OK;
 }
 
-flame_context *flame_open(const flame_options *options) {
+flame_context *fl_open_inside(const flame_options *options, flame_context *outer) {
   flame_context *c = calloc(1, sizeof *c);
   if (!c) return NULL;
+  if (outer) {
+    fl_mem_put_inside(&c->mem, &outer->mem);
+    fl_mem_put_inside(&c->room, &outer->room);
+  }
   c->up = &calls;
   if (!fl_tensor_init(c)) { free(c); return NULL; }
   c->engine = fl_zalloc(&c->mem, sizeof(fl_engine));
@@ -189,9 +250,12 @@ flame_context *flame_open(const flame_options *options) {
   return c;                      /* a bad FLAME_DEVICE is kept as the first error */
 }
 
+flame_context *flame_open(const flame_options *options) { return fl_open_inside(options, NULL); }
+
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
+  fl_limits_close(c);
   if (e) fl_group_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {

@@ -43,6 +43,10 @@ typedef struct fl_engine {
 void fl_engine_debug_cuda(flame_context *c, int on);
 /* opens at first use; NULL: error kept */
 fl_device *fl_engine_device(flame_context *c, int index);
+/* flame_open, with memory that 'outer' counts as well; NULL: none does. */
+flame_context *fl_open_inside(const flame_options *options, flame_context *outer);
+/* Give back host memory that is kept for later. Not while a plan runs: then nothing. */
+void fl_engine_spare(flame_context *c);
 /* "cpu", "cuda", "cuda:1"; -1: error kept */
 int fl_device_index(flame_context *c, const char *name);
 void fl_device_name(int index, char buf[16]);

@@ -357,7 +357,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   count_run(c, r->plan, done);
   if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
   if (fault.site >= 0) s = fault_error(c, r, &fault);
-  else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
+  else if (s == FLAME_INTERRUPTED) fl_interrupted(c, "evaluate");
   char why[600];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);

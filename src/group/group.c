@@ -42,8 +42,7 @@ static flame_status open_wire(flame_context *c, fl_group *g) {
   char why[400] = "";
   g->wire = g->launch.mpi ? fl_mpi_open(&g->launch, why, sizeof why)
                           : fl_tcp_open(c, &g->launch, g->limit, why, sizeof why);
-  if (!g->wire && atomic_exchange(&c->interrupted, 0))
-    return FL_FAIL(c, FLAME_INTERRUPTED, "init", "interrupted!");
+  if (!g->wire && fl_take_interrupt(c)) return fl_interrupted(c, "init");
   if (!g->wire) return FL_FAIL(c, FLAME_NO_DEVICE, "init", "%s", why);
   g->launch.rank = g->wire->rank;
   return FLAME_OK;
@@ -293,5 +292,5 @@ flame_status fl_group_run(flame_context *c, const fl_call_run *r) {
   g->stats.bytes += (k->p[FL_COLLECT_ARRAYS] ? k->in_numel[0] : k->numel) * b.size;
   g->stats.busy += fl_group_now() - start;
   if (ok || r->fault[0]) return FLAME_OK;
-  return FL_FAIL(c, FLAME_INTERRUPTED, "eval", "interrupted");
+  return fl_interrupted(c, "eval");
 }

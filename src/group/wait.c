@@ -154,7 +154,7 @@ int fl_group_wait(fl_turn *t) {
     if (r == 1) break;
     if (r < 0) {
       ok = give_up(t, "%s", g->wire->error);
-    } else if (atomic_exchange(&g->c->interrupted, 0) && !g->terminated) {
+    } else if (fl_take_interrupt(g->c) && !g->terminated) {
       ok = give_up(t, "interrupted");
       t->fault[0] = 0;
     } else if (g->terminated || looks % PROBE_EVERY == PROBE_EVERY - 1 || looks >= BUSY_LOOKS) {

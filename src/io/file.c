@@ -201,11 +201,9 @@ flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, cons
   struct stat s;
   unsigned char magic[2];
   *f = (fl_reader){ .c = c, .op = op, .path = path, .fd = -1 };
-  f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);       /* do not wait on a pipe */
-  if (f->fd < 0) return fl_reader_fail(f, "%s", strerror(errno));
+  f->fd = fl_file_open(c, path, O_RDONLY, 0);
+  if (f->fd < 0) return fl_reader_fail(f, "%s", fl_file_error(errno));
   if (fstat(f->fd, &s) != 0) return fl_reader_fail(f, "%s", strerror(errno));
-  if (S_ISDIR(s.st_mode)) return fl_reader_fail(f, "is a folder");
-  if (!S_ISREG(s.st_mode)) return fl_reader_fail(f, "is not a regular file");
   f->size = s.st_size;
   if (pread(f->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) return unzip_open(f);
   return FLAME_OK;
@@ -279,7 +277,9 @@ void fl_reader_close(fl_reader *f) {
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static flame_status out_fail(fl_writer *o, const char *what) {
-  return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: %s", o->path ? o->path : "", what);
+  const char *name = o->path ? o->path : "", *last = strrchr(name, '/');
+  if (o->parent >= 0 && last) name = last + 1;
+  return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: %s", name, what);
 }
 
 static flame_status no_memory(fl_writer *o) {
@@ -345,10 +345,35 @@ static flame_status open_temp(fl_writer *o, mode_t mode) {
   return out_fail(o, strerror(why));
 }
 
+/* Forbidden, or outside the folder: told before anything is made. */
+static int may_write(fl_writer *o, const char *path) {
+  const char *name = "";
+  struct stat s;
+  if (!o->c->limits.folder && !(o->c->limits.deny & FLAME_WRITE)) return 1;
+  o->parent = fl_file_parent(o->c, path, &name);
+  if (o->parent >= 0 && strlen(name) > 255) errno = ENAMETOOLONG;
+  else if (o->parent >= 0 && fstatat(o->parent, name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISLNK(s.st_mode)) errno = EXDEV;
+  else if (o->parent >= 0) return 1;
+  FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: %s", path, fl_file_error(errno));
+  if (o->parent >= 0) close(o->parent);
+  o->parent = -1;
+  return 0;
+}
+
+/* The file by way of its open folder, wherever that is moved meanwhile. */
+static const char *name_inside(const fl_writer *o, const char *path, char out[300]) {
+  const char *slash = strrchr(path, '/');
+  snprintf(out, 300, "/proc/self/fd/%d/%s", o->parent, slash ? slash + 1 : path);
+  return out;
+}
+
 flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, const char *path) {
   mode_t mode;
-  *o = (fl_writer){ .c = c, .op = op, .fd = -1 };
-  flame_status e = settle_path(o, path, &mode);
+  char inside[300];
+  *o = (fl_writer){ .c = c, .op = op, .fd = -1, .parent = -1 };
+  if (!may_write(o, path)) return c->err.code;
+  flame_status e = settle_path(o, c->limits.folder ? name_inside(o, path, inside) : path, &mode);
   if (e != FLAME_OK) return e;
   o->buffer = fl_alloc(&c->mem, CHUNK);
   if (!o->buffer) return no_memory(o);
@@ -358,14 +383,13 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
 }
 
 flame_status fl_writer_poll(fl_writer *o) {
-  if (!atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) return FLAME_OK;
-  atomic_store(&o->c->interrupted, 0);
-  return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
+  return fl_take_interrupt(o->c) ? fl_interrupted(o->c, o->op) : FLAME_OK;
 }
 
 /* In parts, so that an interrupt ends a long write; the temporary file then goes. */
 static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
   enum { PART = 8 << 20 };
+  if (!fl_use(o->c, FLAME_OUTPUT_BYTES, (int64_t)n)) return fl_interrupted(o->c, o->op);
   while (n > 0) {
     if (n > PART && fl_writer_poll(o) != FLAME_OK) return o->c->err.code;
     const ssize_t k = fl_write(o->fd, p, n < PART ? n : PART);
@@ -436,7 +460,8 @@ void fl_writer_close(fl_writer *o) {
     fl_free(m, o->temp, temp_size(o));
   }
   if (o->fd >= 0) close(o->fd);
-  o->fd = -1;
+  if (o->parent >= 0) close(o->parent);
+  o->fd = o->parent = -1;
   fl_free(m, o->buffer, CHUNK);
   if (o->path) fl_free(m, o->path, strlen(o->path) + 1);
   o->temp = o->buffer = o->path = NULL;
@@ -450,7 +475,12 @@ static char kind_of(int folder, const char *name) {
   return S_ISLNK(s.st_mode) ? 'l' : S_ISDIR(s.st_mode) ? 'd' : S_ISREG(s.st_mode) ? 'f' : 'o';
 }
 
-void *fl_folder_open(const char *path) { return opendir(path); }
+void *fl_folder_open(flame_context *c, const char *path) {
+  const int fd = fl_file_open(c, path, O_RDONLY | O_DIRECTORY, 0);
+  DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+  if (fd >= 0 && !d) close(fd);
+  return d;
+}
 
 const char *fl_folder_next(void *folder, char *kind) {
   const struct dirent *e;

@@ -59,6 +59,7 @@ typedef struct fl_writer {
   flame_context *c;
   const char *op;
   int fd;
+  int parent;                   /* of a context with a folder: where the file goes; else -1 */
   int64_t at;                   /* bytes written so far */
   char *path, *temp;            /* final and temporary name */
   char *buffer;
@@ -80,8 +81,18 @@ int fl_temp_lock(int fd);
 /* Now and then: remove those whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
 
+/* ---- opening (open.c) ------------------------------------------------------------------------ */
+/* As open(2), for regular files and (O_DIRECTORY) folders, as c's permissions say. -1 with
+** errno, of which fl_file_error knows the words. */
+int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode);
+const char *fl_file_error(int e);
+/* The folder in which the path's last part, *name, is to be written: open, for the *at calls. */
+int fl_file_parent(flame_context *c, const char *path, const char **name);
+int fl_file_remove(flame_context *c, const char *path);            /* 0 with errno */
+int fl_file_make_folder(flame_context *c, const char *path);
+
 /* ---- folders (file.c) ------------------------------------------------------------------------ */
-void *fl_folder_open(const char *path);                 /* NULL with errno */
+void *fl_folder_open(flame_context *c, const char *path);      /* NULL with errno */
 /* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
 ** 'o' other. NULL: the end, or with errno set a failure. */
 const char *fl_folder_next(void *folder, char *kind);
@@ -98,8 +109,9 @@ uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);   /* of zip; 0 at fir
 void fl_io_swap(void *p, size_t bytes, int element);         /* reverse the bytes of each element */
 /* The node's bytes into a block of fl_alloc (bytes long), NULL with an error. */
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
-/* Unsigned integers that flame has not are read as the next wider: u16 as i32, u32 and u64 as i64.
-** packed: the bytes of one of them in the file, 0: elements lie in it as they are. bytes: at p. */
+/* Unsigned integers that flame has not are read as the next wider: u16 as i32, u32 and u64 as
+** i64. packed: the bytes of one of them in the file, 0: elements lie in it as they are. bytes:
+** at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
 /* in the file; -1: too many */
 int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
@@ -168,14 +180,14 @@ flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl
 
 /* ---- deflate (deflate.c) --------------------------------------------------------------------- */
 enum { FL_DEFLATE_WORK = 65536 };               /* values that it works with */
-/* n bytes, in rows of 'row' that resemble the ones before (at least 1), packed to at most 'most' at
-** 'to'. Returns how many, 0 where there is no room. */
+/* n bytes, in rows of 'row' that resemble the ones before (at least 1), packed to at most 'most'
+** at 'to'. Returns how many, 0 where there is no room. */
 size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char *to, size_t most,
                   uint32_t *work);
 
 /* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
-/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w), channels
-** 1 to 4: grey, grey with alpha, colour, colour with alpha. */
+/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w),
+** channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
 /* a file: n bytes in a block of 'held' */
 typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
 /* The file of an image; 'name' is for messages. The caller drops it; after a

@@ -20,6 +20,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <signal.h>
 #include <string.h>
 
 #define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
@@ -67,6 +68,7 @@ typedef struct fl_callback {
 } fl_callback;
 
 typedef struct fl_crew fl_crew;
+typedef struct fl_sandbox fl_sandbox;
 
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
@@ -93,6 +95,7 @@ typedef struct fl_lua {
                                ** innermost first */
   fl_callback *callbacks;     /* all that live */
   fl_crew *crews;            /* workers of loaders (crew.c) */
+  fl_sandbox *sandboxes;     /* sandbox.c */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
                                                  ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
@@ -108,8 +111,14 @@ typedef struct fl_lua {
   uint8_t inside;             /* in an op that was cast, whose own ops are not */
   int64_t casts;              /* blocks of flame.autocast that are open */
   int64_t walks, tracked_reads;   /* slip.c: backwards and gradients; tracked values read */
-  void (*warn)(void *arg, const char *text);   /* the host's; NULL: Lua's warn */
-  void *warn_arg;
+  lua_State *volatile running; /* hook.c: the coroutine that runs */
+  struct fl_lua *volatile inner;   /* of the sandbox that runs in a call of this state */
+  volatile sig_atomic_t struck;    /* what runs is to end at the next instruction */
+  int each;                   /* instructions between two looks of the hook; 0: it does not stand */
+  int calls;                  /* by the host, nested */
+  uint8_t ending;             /* the hook has raised, and no protected call took it yet */
+  struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: nobody does */
+  uint8_t bounded;            /* a state of ours with limits: state.c */
 } fl_lua;
 
 static inline fl_lua *self_of(lua_State *L) {
@@ -327,7 +336,8 @@ extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_inde
 fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
   fl_reg_internal[], fl_reg_io[], fl_reg_kernel[], fl_reg_explain[], fl_reg_declare[],
-  fl_reg_cast[], fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_group[];
+  fl_reg_cast[], fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_sandbox[],
+  fl_reg_files[], fl_reg_group[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
@@ -343,6 +353,7 @@ int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_form(lua_State *L);                 /* internal.form */
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
+void fl_sandboxes_end(fl_lua *b);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);

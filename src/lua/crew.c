@@ -1,18 +1,20 @@
 /*
-** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context of its
-** own. Requests and answers cross as messages, lists of strings that are copied; what they mean is
-** data_items.lua's business. Requests are taken in order; an answer is asked for by its ticket.
+** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context of
+** its own. Requests and answers cross as messages, lists of strings that are copied; what they
+** mean is data_items.lua's business. Requests are taken in order; an answer is asked for by its
+** ticket.
 **
-** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua frees
-** that without calling its finaliser where it has no memory for the call, and threads would go on
-** in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
+** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua
+** frees that without calling its finaliser where it has no memory for the call, and threads
+** would go on in it. Messages have an fl_mem of the crew's, which is used under its lock alone.
 **
-** The end: 'quit' is set, contexts are interrupted, and a hook that looks each 1000 instructions
-** raises in the scripts of the workers. One that waits in C (a pipe, sleep) ends when that does.
+** The end: 'quit' is set, and contexts are stuck as if a limit were used up, so that what
+** computes ends and the hook raises in the scripts of the workers. One that waits in C (a pipe,
+** sleep) ends when that does.
 */
 #include "lua/crew.h"
 #include "lua/embedded.h"
-#include "lua/flame_lua.h"
+#include "lua/hook.h"
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,7 +25,7 @@
 /* A host may link Lua without it. */
 extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
-enum { HOOK_EACH = 1000, WAIT_NS = 20000000, MOST_THREADS = 256 };
+enum { WAIT_NS = 20000000, MOST_THREADS = 256 };
 
 /* Behind it: n sizes, then the bytes of n strings. */
 typedef struct message {
@@ -114,24 +116,10 @@ static void message_push(lua_State *L, const message *m) {
 }
 
 /* ---- a worker -------------------------------------------------------------------------------- */
-static worker *worker_of(lua_State *L) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker);
-  worker *w = (worker *)lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  return w;
-}
-
-static void look(lua_State *L, lua_Debug *where) {
-  (void)where;
-  if (!atomic_load_explicit(&worker_of(L)->crew->quit, memory_order_relaxed)) return;
-  lua_sethook(L, look, LUA_MASKCOUNT, 1);          /* a pcall of the script does not stop it */
-  luaL_error(L, "the loader is closed");
-}
-
 static void show_context(worker *w, flame_context *c) {
   pthread_mutex_lock(&w->crew->lock);
   w->context = c;
-  if (c && atomic_load(&w->crew->quit)) flame_interrupt(c);
+  if (c && atomic_load(&w->crew->quit)) fl_stick(c, FL_STUCK_CLOSED);
   pthread_mutex_unlock(&w->crew->lock);
 }
 
@@ -141,11 +129,11 @@ static int boot(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_worker);
   if (!luaL_openlibs) return luaL_error(L, "this program has no luaL_openlibs, which workers need");
   luaL_openlibs(L);
-  lua_sethook(L, look, LUA_MASKCOUNT, HOOK_EACH);
   lua_pushlightuserdata(L, (void *)(uintptr_t)w->crew->code);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_requiref(L, "flame", luaopen_flame, 1);
   show_context(w, flame_lua_context(L));
+  fl_hook_stand(L, fl_hook_of(L));
   lua_getglobal(L, "require");
   lua_pushliteral(L, "flame.data_items");
   lua_call(L, 1, 1);
@@ -241,7 +229,8 @@ static void crew_end(fl_crew *q) {
   if (q->pid != getpid()) return;           /* after a fork: the threads are the parent's */
   pthread_mutex_lock(&q->lock);
   atomic_store(&q->quit, 1);
-  for (int i = 0; i < q->started; i++) if (q->at[i].context) flame_interrupt(q->at[i].context);
+  for (int i = 0; i < q->started; i++)
+    if (q->at[i].context) fl_stick(q->at[i].context, FL_STUCK_CLOSED);
   pthread_cond_broadcast(&q->work);
   pthread_mutex_unlock(&q->lock);
   for (int i = 0; i < q->started; i++) pthread_join(q->at[i].thread, NULL);
@@ -306,7 +295,7 @@ static int crew_open(lua_State *L) {
   fl_lua *b = self_of(L);
   const int threads = (int)luaL_checkinteger(L, 1);
   luaL_argcheck(L, threads > 0 && threads <= MOST_THREADS, 1, "1 to 256");
-  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (b->c == NULL || !fl_may(b->c, FLAME_WORKERS, "loader")) return fl_lua_raise(L, b);
   fl_crew **slot = (fl_crew **)lua_newuserdatauv(L, sizeof *slot, 0);
   *slot = NULL;
   lua_createtable(L, 0, 2);
@@ -375,8 +364,8 @@ static int crew_take(lua_State *L) {
   if (!q->given && pthread_cond_timedwait(&q->done, &q->lock, &until) == 0)
     q->given = take_made(q, ticket);
   pthread_mutex_unlock(&q->lock);
-  if (atomic_exchange(&b->c->interrupted, 0)) {
-    FL_FAIL(b->c, FLAME_INTERRUPTED, "loader", "interrupted!");
+  if (fl_take_interrupt(b->c)) {
+    fl_interrupted(b->c, "loader");
     return fl_lua_raise(L, b);
   }
   if (!q->given) return lua_pushboolean(L, 1), 1;

@@ -40,6 +40,7 @@ const fl_declared *fl_declared_here(lua_State *L) {
 ** error in one of flame's files. Raised again with the function's name and its forms. */
 static int misfit(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
+  if (self_of(L)->c != NULL && fl_is_stuck(self_of(L)->c)) return lua_error(L);
   if (strncmp(text, "attempt to ", 11) == 0) rest = text;
   else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL)
     rest = strstr(text, ": ") + 2;

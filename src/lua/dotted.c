@@ -6,6 +6,8 @@
 ** said where the line can not be read.
 */
 #include "lua/binding.h"
+#include "io/io.h"
+#include "lua/hook.h"
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@ enum { LINE = 400, PATH = 80 };
 
 /* caller: the script's frame; callee: what it calls, whose name is 'name'. */
 typedef struct search {
+  flame_context *c;
   lua_Debug *caller, *callee;
   char line[LINE], path[PATH];
   int found;                           /* 1; 2: its first argument may be meant as the second */
@@ -36,7 +39,7 @@ static void line_of_text(search *s, const char *p) {
 static void line_of_file(search *s, const char *path) {
   char part[4096];
   struct stat facts;
-  const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int fd = fl_file_open(s->c, path, O_RDONLY, 0);
   int number = 1, n = 0;
   if (fd < 0) return;
   ssize_t got = fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) ? 1 : 0;
@@ -176,11 +179,11 @@ static void tell(fl_error *e, const search *s) {
 }
 
 void fl_lua_dotted(lua_State *L, fl_error *e, lua_Debug *caller, lua_Debug *callee) {
-  search s = { .caller = caller, .callee = callee };
+  search s = { .c = fl_hook_of(L)->c, .caller = caller, .callee = callee };
   if (!lua_getinfo(L, "n", callee) || callee->name == NULL ||
       strcmp(callee->namewhat, "method") == 0 || !lua_getinfo(L, "Sl", caller)) return;
-  if (caller->source[0] == '@') line_of_file(&s, caller->source + 1);
-  else if (caller->source[0] != '=') line_of_text(&s, caller->source);
+  if (s.c != NULL && caller->source[0] == '@') line_of_file(&s, caller->source + 1);
+  else if (caller->source[0] != '=' && caller->source[0] != '@') line_of_text(&s, caller->source);
   const char *p = s.line;
   while (!s.found && (p = next_call(&s, p)) != NULL) {
     lua_pushcfunction(L, examine);

@@ -24,10 +24,17 @@ FLAME_API void flame_lua_push(struct lua_State *L, flame_tensor *x);
 /* The tensor of the box at idx; NULL when there is none. Borrowed: valid while the box is. */
 FLAME_API flame_tensor *flame_lua_get(struct lua_State *L, int idx);
 
-/* Where warnings of L's module go: slips of a script that are no errors, each once for a line, as
-** "train.lua:12: cross_entropy: …". NULL, as at first: to Lua's warn. No module: nothing. */
-FLAME_API void flame_lua_set_warn(struct lua_State *L,
-                                  void (*warn)(void *arg, const char *text), void *arg);
+/* ---- states with limits: docs/security.md ---- */
+/* A new state with bounded libraries and the module loaded as the global 'flame', ended by
+** lua_close. Else *L is NULL and the status says why. */
+FLAME_API flame_status flame_lua_new(const flame_options *o, struct lua_State **L);
+/* The module in a state of the host's, with options: pushes the module, or a message. Never raises.
+** Once a state, before luaopen_flame. Limits count what Lua does too; its libraries stay as they
+** are, so what is denied holds for functions of flame alone. */
+FLAME_API flame_status flame_lua_open(struct lua_State *L, const flame_options *o);
+/* lua_pcall, with what a call uses up counted from 0: FLAME_CALL_NS, FLAME_LUA_STEPS,
+** FLAME_KERNEL_STEPS and FLAME_OUTPUT_BYTES. Inside another it is lua_pcall alone. */
+FLAME_API int flame_lua_pcall(struct lua_State *L, int narg, int nresult, int handler);
 
 #ifdef __cplusplus
 }

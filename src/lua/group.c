@@ -17,6 +17,7 @@ static int push_group(lua_State *L, const fl_group *g) {
 static int group_open(lua_State *L) {
   fl_lua *b = self_of(L);
   const double limit = luaL_checknumber(L, 1);
+  if (b->c == NULL || !fl_may(b->c, FLAME_WORKERS, "init")) return fl_lua_raise(L, b);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, fl_group_open(b->c, limit));
   b->c->group->limit = limit;

@@ -207,6 +207,8 @@ static int x_debug(lua_State *L) {
   flame_context *c = context(L);
   fl_engine *e = (fl_engine *)c->engine;
   fl_args(L);
+  if (self_of(L)->bounded && !lua_isnil(L, 1))
+    return fl_lua_fail(L, "debug", "a state with limits writes nothing to the standard error");
   if (lua_isboolean(L, 1)) {
     const int before = c->sync_each, on = lua_toboolean(L, 1);
     fl_engine_debug_cuda(c, on);

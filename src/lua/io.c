@@ -382,10 +382,12 @@ static int io_read_at(lua_State *L) {
 
 /* (path) -> {name = "f" | "d" | "l" | "o"}, or nil and why. */
 static int io_list(lua_State *L) {
+  fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "list");
+  if (b->c == NULL) return fl_lua_raise(L, b);
   holder *h = holder_new(L, close_folder);
   lua_newtable(L);
-  h->of.folder = fl_folder_open(path);
+  h->of.folder = fl_folder_open(b->c, path);
   int ok = h->of.folder != NULL;
   char kind;
   for (const char *name; ok && (name = fl_folder_next(h->of.folder, &kind)) != NULL;) {
@@ -397,14 +399,16 @@ static int io_list(lua_State *L) {
   holder_close(h);
   if (ok) return 1;
   lua_pushnil(L);
-  lua_pushstring(L, strerror(why));
+  lua_pushstring(L, fl_file_error(why));
   return 2;
 }
 
 /* (path) -> true: the folder is there, made with those above it where they
 ** were not; or nil and why. */
 static int io_make_folder(lua_State *L) {
+  fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "make_folder");
+  if (b->c == NULL) return fl_lua_raise(L, b);
   const size_t n = strlen(path);
   char *part = (char *)lua_newuserdatauv(L, n + 1, 0);
   memcpy(part, path, n + 1);
@@ -412,15 +416,15 @@ static int io_make_folder(lua_State *L) {
   for (size_t i = 1; i <= n; i++) {
     if (part[i] != '/' && part[i] != 0) continue;
     part[i] = 0;
-    failed = mkdir(part, 0777) != 0 && errno != EEXIST ? errno : 0;
+    failed = !fl_file_make_folder(b->c, part) && errno != EEXIST ? errno : 0;
     part[i] = path[i];
   }
-  void *folder = failed ? NULL : fl_folder_open(path);           /* it may be a file */
+  void *folder = failed ? NULL : fl_folder_open(b->c, path);           /* it may be a file */
   if (!failed && folder == NULL) failed = errno;
   fl_folder_close(folder);
   if (!failed) return lua_pushboolean(L, 1), 1;
   lua_pushnil(L);
-  lua_pushstring(L, strerror(failed));
+  lua_pushstring(L, fl_file_error(failed));
   return 2;
 }
 

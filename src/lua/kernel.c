@@ -201,6 +201,16 @@ static int take_function(fl_kernel_box *k, fl_kfunc *f) {
   return 1;
 }
 
+/* Where there are limits no text of a script is compiled as it is, only what is printed from a
+** tree. */
+static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
+  char text[480];
+  if ((!b->c->limits.any && !b->c->limits.deny) || !k || k->f->has_body) return;
+  const char *why = fl_ksource_refusal(k->unit->source, k->f);
+  fl_kunit_message(k->unit, why ? why : "not understood", text, sizeof text);
+  fl_lua_fail(L, "kernel", "a context with limits runs only what it understands: %s", text);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -209,7 +219,7 @@ static int kernel_new(lua_State *L) {
   char label[LUA_IDSIZE];
   int noption = 0;
   luaL_checktype(L, 3, LUA_TTABLE);
-  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
   const int first = fl_kernel_place(L, text, label);
   const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
   if (given > most)
@@ -219,7 +229,13 @@ static int kernel_new(lua_State *L) {
     option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
+  fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
+                                         &b->c->interrupted);
+  if (!s && b->c->err.code == FLAME_INTERRUPTED) {
+    fl_take_interrupt(b->c);
+    fl_error_clear(&b->c->err);
+    fl_interrupted(b->c, "kernel");
+  }
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
   /* a first function owns the unit from here on, whichever is chosen */
@@ -229,6 +245,7 @@ static int kernel_new(lua_State *L) {
     FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
   if (!parsed) { fl_kunit_release(u); return fl_lua_raise(L, b); }
+  need_understood(L, b, k->k);
   if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
   if (s->error) return source_error(L, u, s->error_line, s->error);
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
@@ -402,7 +419,7 @@ static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request
   a->failed = 0;
   a->most = 0;
   a->stop = NULL;
-  if (d.failed == FL_KARENA_STOPPED) atomic_store(&b->c->interrupted, 0);
+  if (d.failed == FL_KARENA_STOPPED) fl_take_interrupt(b->c);
   return d;
 }
 
@@ -434,7 +451,7 @@ static int kernel_derive(lua_State *L) {
   }
   const derivation d = derive(self_of(L), k->k, *what == 'a', &r, lua_toboolean(L, 6));
   if (d.failed == FL_KARENA_STOPPED)
-    FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "kernel", "interrupted!");
+    fl_interrupted(self_of(L)->c, "kernel");
   if (d.failed == FL_KARENA_STOPPED) return fl_lua_raise(L, self_of(L));
   if (!k->k->f->has_body || (d.ad && !d.ad->func)) return push_refusal(L, k->k, d.ad);
   if (d.failed || !d.ad) return fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
@@ -460,8 +477,8 @@ static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int r
   return out;
 }
 
-/* kernel -> the kernel that records what atomics return, the one that reads it, how many there are;
-** or nothing where there are none (kernel/ad/record.h). */
+/* kernel -> the kernel that records what atomics return, the one that reads it, how many there
+** are; or nothing where there are none (kernel/ad/record.h). */
 static int kernel_record(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);
@@ -511,6 +528,7 @@ static int kernel_load(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n, m;
   const char *image = luaL_checklstring(L, 1, &n), *text = luaL_checklstring(L, 2, &m);
+  if (b->bounded) return fl_lua_fail(L, "kernel", "a state with limits runs no binaries");
   fl_kernel_box *k = push_kernel(L);
   const int64_t mark = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, m);

@@ -2,6 +2,8 @@
 ** Where the text of a user kernel stands in the script, so that messages name its lines.
 */
 #include "lua/kernel.h"
+#include "io/io.h"
+#include "lua/hook.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -26,7 +28,7 @@ static int find_text(const char *script, const char *text, int line) {
 static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
   enum { MOST = 1 << 20 };
   struct stat st;
-  const int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  const int fd = fl_file_open(fl_hook_of(L)->c, name, O_RDONLY, 0);
   if (fd < 0) return 0;
   int at = 0;
   if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= MOST) {

@@ -4,6 +4,7 @@
 */
 #include "lua/embedded.h"
 #include "lua/binding.h"
+#include "lua/state.h"
 #include <string.h>
 #ifdef FL_HAVE_ZLIB
 #include <zlib.h>
@@ -56,6 +57,8 @@ static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   lua_remove(L, -2);
   lua_remove(L, -2);
   if (status != LUA_OK) lua_error(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library) == LUA_TTABLE) lua_setupvalue(L, -2, 1);
+  else lua_pop(L, 1);
 }
 
 static int load_embedded(lua_State *L) {

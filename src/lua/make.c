@@ -54,9 +54,8 @@ static void measure(lua_State *L, nest *s) {
 /* Lua's hook does not run in here, so an interrupt is looked for. */
 static void poll_interrupt(lua_State *L) {
   fl_lua *b = self_of(L);
-  if (!b->c || !atomic_load_explicit(&b->c->interrupted, memory_order_relaxed)) return;
-  atomic_store(&b->c->interrupted, 0);
-  FL_FAIL(b->c, FLAME_INTERRUPTED, "tensor", "interrupted!");
+  if (!b->c || !fl_take_interrupt(b->c)) return;
+  fl_interrupted(b->c, "tensor");
   fl_lua_raise(L, b);
 }
 

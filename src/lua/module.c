@@ -6,11 +6,13 @@
 ** while the state closes get no finaliser any more: the list of all boxes finds them. The functions
 ** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
 */
-#include "lua/binding.h"
+#include "lua/bounded.h"
 #include "group/group.h"
 #include "lua/crew.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
+#include "lua/heap.h"
+#include "lua/state.h"
 #include <stdio.h>
 
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
@@ -85,6 +87,7 @@ static int state_gc(lua_State *L) {
   b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
+  fl_sandboxes_end(b);
   fl_group_close(c);                  /* while lines of the script are known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
@@ -98,6 +101,7 @@ static int state_gc(lua_State *L) {
   FL_DROP(&c->mem, &b->tracked);
   FL_DROP(&c->mem, &b->scopes);
   fl_sites_close(b);
+  fl_heap_close(L, b);
   if (b->engine_up != NULL) c->up = b->engine_up;
   flame_close(c);
   b->c = NULL;
@@ -118,12 +122,21 @@ static fl_lua *state_new(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
   lua_pop(L, 1);
-  b->c = flame_open(worker ? &(flame_options){ .device = "cpu", .threads = 1 } : NULL);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_options);
+  const fl_lua_start *start = (const fl_lua_start *)lua_touserdata(L, -1);
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_options);
+  lua_pop(L, 1);
+  b->c = fl_open_inside(worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1)
+                               : start ? start->options : NULL, start ? start->outer : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */
   }
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
+  b->running = b->main;
+  if (b->c->limits.any && !fl_heap_open(L, b))
+    luaL_error(L, "flame: the limit of host memory is below what the state has already");
   b->c->host = b;
   b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full,
                                     fl_cycles_anchor, b, 0 };
@@ -232,14 +245,17 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
 }
 
 /* The parts of the library that are modules of their own. */
-static const char *const chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
-  "distributions", "diffusion", "models", "tokenizers", "distributed" };
-enum { CHAPTERS = sizeof chapters / sizeof *chapters };
+const char *const fl_chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
+  "distributions", "diffusion", "models", "tokenizers", "distributed",
+  NULL };
+enum { CHAPTERS = sizeof fl_chapters / sizeof *fl_chapters - 1 };
 
 static int is_chapter(const char *name) {
-  for (int i = 0; i < CHAPTERS; i++) if (strcmp(name, chapters[i]) == 0) return 1;
+  for (int i = 0; i < CHAPTERS; i++) if (strcmp(name, fl_chapters[i]) == 0) return 1;
   return 0;
 }
+
+enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
 /* The table on top has no such key, which is at 2: core_names.lua says so. */
 static int unknown_name(lua_State *L, const char *what) {
@@ -248,12 +264,31 @@ static int unknown_name(lua_State *L, const char *what) {
   return fl_core_call(L, self_of(L), "unknown_name");
 }
 
+/* One of the three tables that travel in the registry, pushed. */
+static void push_table(lua_State *L, int which) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
+  lua_getiuservalue(L, -1, 1);
+  lua_rawgeti(L, -1, which);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Does one of flame's own files index? In a state with limits these alone see the internals. */
+static int asked_by_library(lua_State *L) {
+  lua_Debug ar;
+  return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && fl_is_library(ar.source);
+}
+
 /* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
 ** among the methods. */
 static int module_index(lua_State *L) {
   size_t n = 0;
   const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &n) : NULL;
   fl_core_load(L, self_of(L));
+  if (name && self_of(L)->bounded && strcmp(name, "internal") == 0 && asked_by_library(L)) {
+    push_table(L, AT_INTERNAL);
+    return 1;
+  }
   if (n > 1 && name[0] != '_' && name[n - 1] == '_') {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
     lua_getiuservalue(L, -1, 1);
@@ -292,9 +327,17 @@ static int group_pairs(lua_State *L) {
   return 3;
 }
 
-/* ---- registration ---------------------------------------------------------------------------- */
-enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
+void fl_hide_internals(lua_State *L) {
+  push_table(L, AT_MODULE);
+  lua_pushnil(L);
+  lua_setfield(L, -2, "internal");
+  push_table(L, AT_INTERNAL);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -2, "bounded");
+  lua_pop(L, 2);
+}
 
+/* ---- registration ---------------------------------------------------------------------------- */
 /* The function of a declaration, to where its head says: nothing of it is parsed but that. */
 static void add_declared(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
   const char *head = r->name, *end = strchr(head, '('), *name = end;
@@ -444,7 +487,7 @@ static int build(lua_State *L) {
                                                fl_reg_internal, fl_reg_io, fl_reg_kernel,
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
                                                fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
-                                               fl_reg_group };
+                                               fl_reg_group, fl_reg_sandbox, fl_reg_files };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -461,7 +504,7 @@ static int build(lua_State *L) {
   lua_pushcfunction(L, fl_library_text);
   lua_setfield(L, AT_INTERNAL, "embedded");
   lua_createtable(L, CHAPTERS, 0);
-  for (int i = 0; i < CHAPTERS; i++) lua_pushstring(L, chapters[i]), lua_rawseti(L, -2, i + 1);
+  for (int i = 0; i < CHAPTERS; i++) lua_pushstring(L, fl_chapters[i]), lua_rawseti(L, -2, i + 1);
   lua_setfield(L, AT_INTERNAL, "chapters");
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");

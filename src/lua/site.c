@@ -8,13 +8,14 @@
 ** compared as well, since a chunk may have been collected and its memory used again.
 */
 #include "lua/declare.h"
+#include "lua/state.h"
 #include "base/hash.h"
 #include <stdarg.h>
 #include <stdio.h>
 
 enum { MAX_SITES = 1 << 16 };        /* scripts that make code without end get site 0 */
 
-static int is_library(const char *source) {
+int fl_is_library(const char *source) {
   if (source[0] == '=') return strncmp(source, "=flame", 6) == 0 || strncmp(source,
       "=[flame", 7) == 0;
   if (source[0] != '@') return 0;
@@ -64,7 +65,7 @@ static uint32_t intern(fl_lua *b, const lua_Debug *ar) {
     id = (uint32_t)b->sites.n;
     memcpy(s->src, ar->short_src, sizeof s->src);
     s->line = ar->currentline;
-    s->library = (uint8_t)is_library(ar->source);
+    s->library = (uint8_t)fl_is_library(ar->source);
     b->bins[h & (uint64_t)(b->nbins - 1)] = id;
   }
   s->source = ar->source;
@@ -115,7 +116,7 @@ static void here_text(lua_State *L, char buf[96]) {
   lua_Debug ar;
   buf[0] = 0;
   for (int level = 1; level < 200 && lua_getstack(L, level, &ar); level++) {
-    if (!lua_getinfo(L, "Sl", &ar) || ar.currentline < 0 || is_library(ar.source)) continue;
+    if (!lua_getinfo(L, "Sl", &ar) || ar.currentline < 0 || fl_is_library(ar.source)) continue;
     snprintf(buf, 96, "%s:%d", ar.short_src, ar.currentline);
     return;
   }
@@ -136,7 +137,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
     if (ours && lua_tostring(L, -1) != NULL)
       snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
     lua_pop(L, 1 + ours);
-    if (ar.currentline >= 0 && !is_library(ar.source)) {
+    if (ar.currentline >= 0 && !fl_is_library(ar.source)) {
       if (level > 0) fl_lua_dotted(L, e, &ar, &inner);
       return;
     }
@@ -174,6 +175,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
     lua_pushfstring(L, "%s%sflame: the Lua state is closing", here, here[0] ? ": " : "");
     throw_top(L);
   }
+  fl_tell_refused(b->c);
   b->last = b->c->err;
   if (b->last.code == FLAME_OK) {
     b->last.code = FLAME_NO_MEMORY;
@@ -183,7 +185,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   name_outermost(L, &b->last);
   fl_site_text(b, b->last.site, there);
   if (b->last.code == FLAME_INTERRUPTED) {
-    lua_pushfstring(L, "%s%sinterrupted!", here, here[0] ? ": " : "");
+    lua_pushfstring(L, "%s%s%s", here, here[0] ? ": " : "", b->last.message);
     throw_top(L);
   }
   const int elsewhere = there[0] != 0 && strcmp(there, here) != 0;

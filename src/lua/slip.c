@@ -5,16 +5,6 @@
 ** not be told apart, nothing is said.
 */
 #include "lua/binding.h"
-#include "lua/flame_lua.h"
-
-void flame_lua_set_warn(lua_State *L, void (*warn)(void *arg, const char *text), void *arg) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
-  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  if (b == NULL) return;
-  b->warn = warn;
-  b->warn_arg = arg;
-}
 
 void fl_lua_slip(lua_State *L, fl_lua *b, const char *text) {
   char place[96];
@@ -28,8 +18,8 @@ void fl_lua_slip(lua_State *L, fl_lua *b, const char *text) {
     lua_pushvalue(L, top + 1);
     lua_pushboolean(L, 1);
     lua_rawset(L, top + 2);
-    if (b->warn != NULL) {
-      b->warn(b->warn_arg, lua_tostring(L, top + 1));
+    if (b->c != NULL && b->c->limits.warn != NULL) {
+      b->c->limits.warn(b->c->limits.arg, lua_tostring(L, top + 1));
     } else {
       lua_warning(L, "flame: ", 1);
       lua_warning(L, lua_tostring(L, top + 1), 0);

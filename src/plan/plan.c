@@ -35,8 +35,8 @@ fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
   fl_plan *plan = NULL;
   if (fl_plan_classify(&P) && fl_plan_place(&P)) plan = fl_plan_finish(&P);
   close_planner(&P);
-  if (!plan && atomic_exchange(&c->interrupted, 0)) {
-    FL_FAIL(c, FLAME_INTERRUPTED, "evaluate", "interrupted!");
+  if (!plan && fl_take_interrupt(c)) {
+    fl_interrupted(c, "evaluate");
     return NULL;
   }
   if (!plan) {

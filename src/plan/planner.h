@@ -197,7 +197,7 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
 /* Looked at for each of many: has an interrupt come? Then planning ends, and
 ** fl_plan_make says why. */
 static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
-  return (i & 255) == 255 && atomic_load_explicit(&P->c->interrupted, memory_order_relaxed);
+  return (i & 255) == 255 && fl_must_end(P->c);
 }
 /* Is it written by pieces? */
 static inline int fl_is_pieced(const fl_cell *t) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/philox.h"
+#include "tensor/limits.h"
 #include "tensor/node.h"
 #include <stdatomic.h>
 
@@ -42,6 +43,7 @@ typedef struct fl_upcalls {
   /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
   flame_status (*evaluate)(struct flame_context *c, fl_node *n);
   flame_status (*evaluate_all)(struct flame_context *c);
+  void (*collect)(struct flame_context *c);       /* in full; NULL: there is no collector */
   void *(*device_alloc)(struct flame_context *c, int device, int64_t bytes);
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
   flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src,
@@ -72,6 +74,7 @@ typedef struct fl_collector {
 
 typedef struct flame_context {
   fl_mem mem;
+  fl_mem room;                   /* counts what is held from the drivers of GPUs */
   fl_error err;
   fl_slab nodes, tensors, entries, attrs, calls, buffers;
   fl_layouts layouts;
@@ -114,7 +117,8 @@ typedef struct flame_context {
   atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until
                                  ** it clears that */
   int32_t holds;                 /* how often the holder is inside */
-  atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
+  atomic_int interrupted;        /* FL_INTERRUPT_*: not 0, and what computes ends soon */
+  fl_limits limits;
   const fl_upcalls *up;
   void *engine;
   fl_collector collector;
@@ -148,6 +152,11 @@ int fl_held_elsewhere(const flame_context *c);
 #define FL_HOLD(c, otherwise) \
   __attribute__((cleanup(fl_unhold))) flame_context *const fl_held_ = fl_hold(c); \
   if (!fl_held_) return otherwise
+
+/* Is the work to end? */
+static inline int fl_must_end(const flame_context *c) {
+  return atomic_load_explicit(&c->interrupted, memory_order_relaxed) != 0;
+}
 
 /* Begin and end of a public call: sets the borrowing scope, flushes a full window first. */
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)

@@ -71,7 +71,13 @@ static int may_record(flame_context *c, int device, const fl_layout *shape) {
 ** one reference each of shape and layout, also on failure: every node has both. */
 static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      fl_layout *layout) {
-  fl_node *n = fl_slab_new(&c->nodes);
+  const int64_t most = c->limits.most[FLAME_NODES];
+  const int full = most > 0 && c->nodes.live >= most;
+  if (full)
+    FL_FAIL(c, FLAME_NO_MEMORY, "memory", "one more value can not be recorded; the limit of the "
+            "context is %lld nodes, and %lld are in use", (long long)most,
+            (long long)c->nodes.live);
+  fl_node *n = full ? NULL : fl_slab_new(&c->nodes);
   if (!n) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
@@ -105,8 +111,8 @@ static void enter_window(flame_context *c, fl_node *n) {
   c->stats.recorded++;
 }
 
-/* What n has lost if it stays untracked: the tracking of an input now, else what the first of them
-** that had lost something had. Apart, since most nodes have no such input. */
+/* What n has lost if it stays untracked: the tracking of an input now, else what the first of
+** them that had lost something had. Apart, since most nodes have no such input. */
 __attribute__((noinline)) static void inherit_lost(fl_node *n) {
   const flame_context *c = n->ctx;
   for (int i = 0; i < n->nin; i++) {

@@ -20,14 +20,16 @@ flame_context *fl_hold(flame_context *c) {
     atomic_store_explicit(&c->refused, me, memory_order_relaxed);
     return NULL;
   }
-  c->holds++;
+  if (c->holds++ == 0 && c->limits.timed) fl_time_begin(c);
   fl_anchor(c);
   return c;
 }
 
 void fl_unhold(flame_context *const *held) {
   flame_context *c = *held;
-  if (c && --c->holds == 0) atomic_store_explicit(&c->holder, 0, memory_order_release);
+  if (!c || --c->holds > 0) return;
+  if (c->limits.timed) fl_time_end(c);
+  atomic_store_explicit(&c->holder, 0, memory_order_release);
 }
 
 /* Now, or when this thread called last. */
@@ -68,8 +70,22 @@ static void flush(flame_context *c) {
   if (e != FLAME_OK && e != FLAME_INTERRUPTED && e != FLAME_DEVICE_LOST) c->err = before;
 }
 
+/* Near the limit of nodes: what is recorded is computed and what is dead collected, but not again
+** before half of the room that this left is taken. */
+static void enter_limited(flame_context *c) {
+  enum { NEAR = 64 };
+  const int64_t most = c->limits.most[FLAME_NODES];
+  if (fl_is_stuck(c)) fl_interrupted(c, "");
+  if (most <= 0 || c->nodes.live + NEAR < most || c->nodes.live < c->limits.collect_at ||
+      c->flushing || c->evaluating || !c->up) return;
+  flush(c);
+  if (c->up->collect) c->up->collect(c);
+  c->limits.collect_at = c->nodes.live + (most - c->nodes.live) / 2;
+}
+
 int64_t fl_enter(flame_context *c) {
   fl_anchor(c);
+  if (c->limits.any) enter_limited(c);
   if (c->win.live >= c->budget + c->cut && c->win.live > 0 && !c->flushing && !c->evaluating &&
       c->up && c->up->evaluate_all)
     flush(c);

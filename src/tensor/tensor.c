@@ -310,6 +310,7 @@ const char *flame_error(flame_context *c) {
   if (fl_held_elsewhere(c))
     return "context is in use by another thread: let one thread in at a time";
   const fl_error *e = &c->err;
+  fl_tell_refused(c);
   if (e->code == FLAME_OK) return "";
   snprintf(c->error_text, sizeof c->error_text, "%s%s%s", e->op, e->op[0] ? ": " : "",
            e->message);
@@ -326,10 +327,6 @@ void flame_clear_error(flame_context *c) {
   uintptr_t me = atomic_load(&c->holder);
   atomic_compare_exchange_strong(&c->refused, &me, 0);
   fl_error_clear(&c->err);
-}
-
-void flame_interrupt(flame_context *c) {
-  if (c) atomic_store_explicit(&c->interrupted, 1, memory_order_relaxed);
 }
 
 void flame_seed(flame_context *c, uint64_t seed) {

@@ -203,6 +203,7 @@ flame_status fl_cuda_call_checked(fl_cuda *s, const fl_kfunction *k, const fl_ca
   }
   x.head.checks = (uint32_t)c->p[FL_KP_CHECKS];
   x.head.steps = s->ctx->kernel_steps;
+  if (!x.head.steps) x.head.steps = s->ctx->limits.most[FLAME_KERNEL_STEPS];      /* of a thread */
   if (!fl_kcheck_open(&x.text, &s->ctx->mem, k->f, x.head.checks))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
   x.head.fences = x.text.fences;

@@ -76,9 +76,7 @@ void fl_cuda_leave(fl_cuda *s) {
 }
 
 flame_status fl_cuda_poll(fl_cuda *s) {
-  if (!atomic_load_explicit(&s->ctx->interrupted, memory_order_relaxed)) return FLAME_OK;
-  atomic_store(&s->ctx->interrupted, 0);
-  return FL_FAIL(s->ctx, FLAME_INTERRUPTED, OP, "interrupted");
+  return fl_take_interrupt(s->ctx) ? fl_interrupted(s->ctx, OP) : FLAME_OK;
 }
 
 /* Nanoseconds since 'from'. */

@@ -139,8 +139,10 @@ static fl_block *segment_new(fl_pool *p, int large, int64_t size, fl_cu_result *
   *r = FL_CU_OUT_OF_MEMORY;
   if (!b) return NULL;
   *b = (fl_block){ .size = size, .large = (uint8_t)large };
-  *r = p->cu->MemAlloc(&b->at, (size_t)size);
-  if (*r != FL_CU_OK) {
+  const int refused = p->room && !fl_mem_count(p->room, size);
+  if (!refused) *r = p->cu->MemAlloc(&b->at, (size_t)size);
+  if (refused || *r != FL_CU_OK) {
+    if (!refused && p->room) fl_mem_count(p->room, -size);
     fl_slab_free(&p->blocks, b);
     return NULL;
   }
@@ -151,6 +153,7 @@ static fl_block *segment_new(fl_pool *p, int large, int64_t size, fl_cu_result *
 static fl_cu_result segment_free(fl_pool *p, fl_block *b) {
   const fl_cu_result r = p->cu->MemFree(b->at);
   fl_level_add(&p->reserved, -b->size);
+  if (p->room) fl_mem_count(p->room, -b->size);
   fl_slab_free(&p->blocks, b);
   return r;
 }
@@ -286,6 +289,7 @@ void fl_cuda_pool_close(fl_pool *p, int host_only) {
   for (int64_t i = 0; i < p->ntable && !host_only; i++) free_starts(p, p->table[i]);
   for (int i = 0; i < 2 * FL_POOL_BINS && !host_only; i++)
     free_starts(p, p->bin[i / FL_POOL_BINS][i % FL_POOL_BINS]);
+  if (p->room) fl_mem_count(p->room, -p->reserved.now);
   fl_slab_close(&p->blocks);
   fl_free(p->mem, p->table, (size_t)p->ntable * sizeof *p->table);
   memset(p, 0, sizeof *p);

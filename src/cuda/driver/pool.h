@@ -20,6 +20,7 @@ typedef struct fl_pool {
   fl_block **table;               /* blocks in use, by address */
   int64_t ntable, nused;
   fl_level reserved, used;        /* bytes held from the driver, and of them in blocks in use */
+  fl_mem *room;                   /* counts them, and may refuse; NULL: none */
   fl_block *bin[2][FL_POOL_BINS]; /* free blocks of small and of large segments, by size */
   uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
 } fl_pool;

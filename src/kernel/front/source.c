@@ -545,6 +545,12 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 
 fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
                                   const char *const *option, int n_options) {
+  return fl_ksource_parse_until(m, e, text, n, option, n_options, NULL);
+}
+
+fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
+                                   const char *const *option, int n_options,
+                                   const atomic_int *stop) {
   fl_ksource *s = fl_zalloc(m, sizeof *s);
   reader r;
   memset(&r, 0, sizeof r);
@@ -554,6 +560,7 @@ fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size
   }
   fl_karena_init(&s->arena, m);
   s->mem = m;
+  s->arena.stop = stop;
   s->text = fl_karena_str(&s->arena, text, n);
   r.p.a = &s->arena;
   r.p.src = s;
@@ -564,8 +571,14 @@ fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size
       && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
   FL_DROP(m, &r.p.toks);
   FL_DROP(m, &r.p.syms);
-  if (!s->arena.failed) return s;
+  const int failed = s->arena.failed;
+  s->arena.stop = NULL;
+  if (!failed) return s;
   fl_ksource_free(s);
+  if (failed == FL_KARENA_STOPPED) {
+    fl_fail(e, FLAME_INTERRUPTED, "kernel", "interrupted!");
+    return NULL;
+  }
   fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the source");
   return NULL;
 }

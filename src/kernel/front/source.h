@@ -6,6 +6,7 @@
 #ifndef FL_KERNEL_SOURCE_H
 #define FL_KERNEL_SOURCE_H
 #include "kernel/tree/tree.h"
+#include <stdatomic.h>
 
 typedef struct fl_ksource {
   fl_mem *mem;
@@ -26,6 +27,10 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 /* The same as a compiler sees it that has these options: -D, -U and their long forms count. */
 fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
                                   const char *const *option, int n_options);
+/* The same until *stop is not 0: then it fails with FLAME_INTERRUPTED. */
+fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
+                                   const char *const *option, int n_options,
+                                   const atomic_int *stop);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */
 /* "kernel 'k', line N: reason" of a kernel without body, in s's arena; "" if it has one. */

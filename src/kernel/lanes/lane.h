@@ -56,6 +56,8 @@ typedef struct fl_lane_launch {
   unsigned checks;
   const atomic_int *stop;         /* not 0: give up soon (kind STOPPED); may be NULL */
   int64_t max_steps;              /* instructions of one block (kind STEPS); 0: no limit */
+  atomic_llong *used;             /* counts those of all blocks; NULL: nothing */
+  int64_t most;                   /* with 'used': at most so many (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
   void *print_arg;
   fl_lane_shadow *shadow;         /* of global memory; needed for FL_LANE_RACE, see below */

@@ -288,10 +288,16 @@ static int load(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
+/* So many more instructions: 0 if all that may be used are. */
+static int may_use(const fl_lane_launch *l, int64_t n) {
+  return !l->used || atomic_fetch_add_explicit(l->used, n, memory_order_relaxed) + n < l->most;
+}
+
 /* Once a round: has somebody had enough? */
 static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
   const fl_lane_launch *l = s->launch;
   s->steps += length;
+  if (!may_use(l, length)) return fl_lane_fault(s, p, FL_LANE_STOPPED, fl_lane_first(s));
   if (l->max_steps && s->steps > l->max_steps)
     return fl_lane_fault(s, p, FL_LANE_STEPS, fl_lane_first(s));
   if (l->stop && atomic_load_explicit((atomic_int *)(uintptr_t)l->stop, memory_order_relaxed))
@@ -352,6 +358,7 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
   begin_block(s);
   if (l->stop && atomic_load_explicit((atomic_int *)(uintptr_t)l->stop, memory_order_relaxed))
     return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
+  if (!may_use(l, c->ins.n)) return fl_lane_fault(s, end, FL_LANE_STOPPED, 0);
   return run(s);
 }
 

@@ -1,0 +1,156 @@
+/*
+** States with limits, from C: flame_lua_new, flame_lua_open and flame_lua_pcall. What scripts do
+** against their limits is spec/limits/hostile_spec.lua.
+*/
+#include "lua/flame_lua.h"
+#include "tensor/context.h"
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <string.h>
+
+static int passed, failed;
+
+#define CHECK(x) check((x) != 0, #x, __LINE__)
+static void check(int ok, const char *text, int line) {
+  if (ok) passed++; else failed++;
+  if (!ok) printf("test_lua_limits.c:%d: %s\n", line, text);
+}
+
+static const int64_t MIB = 1 << 20, MS = 1000000;
+
+/* Runs text by flame_lua_pcall: does it fail with a message that has 'part'? NULL: it must not
+** fail. */
+static int run_at(lua_State *L, const char *text, const char *part, int line) {
+  int status = luaL_loadbuffer(L, text, strlen(text), "=script");
+  if (status == LUA_OK) status = flame_lua_pcall(L, 0, 0, 0);
+  const char *message = status == LUA_OK ? "" : lua_tostring(L, -1);
+  const int good = part ? status != LUA_OK && message && strstr(message, part) : status == LUA_OK;
+  if (!good) printf("test_lua_limits.c:%d: got '%s'\n", line, message ? message : "no text");
+  lua_settop(L, 0);
+  return good;
+}
+#define RUNS(L, text) CHECK(run_at(L, text, NULL, __LINE__))
+#define FAILS(L, text, part) CHECK(run_at(L, text, part, __LINE__))
+
+static void a_new_state_has_bounded_libraries(void) {
+  lua_State *L;
+  CHECK(flame_lua_new(NULL, &L) == FLAME_OK && L);
+  RUNS(L, "assert(flame.ones(3):sum():item() == 3)");
+  RUNS(L, "assert(require 'flame' == flame and require('flame.nn').Linear)");
+  RUNS(L, "for _, name in ipairs { 'debug', 'package', 'dofile', 'loadfile' } do\n"
+          "  assert(_G[name] == nil, name) end\n"
+          "assert(not string.dump and not os.exit and not os.execute and not os.getenv)\n"
+          "assert(rawget(flame, 'internal') == nil)\n"
+          "assert(not pcall(function() return flame.internal end))");
+  FAILS(L, "require 'socket'", "module 'socket' is not there");
+  FAILS(L, "setmetatable({}, { __gc = print })", "there are no finalisers");
+  FAILS(L, "assert(load('\\27Lua'))", "attempt to load a binary chunk");
+  FAILS(L, "load('x', '=flame/core.lua')", "the name of one of flame's own files");
+  lua_close(L);
+  CHECK(flame_lua_new(NULL, NULL) == FLAME_BAD_ARGUMENT);
+  CHECK(flame_lua_new(&(flame_options){ .device = "cpu" }, &L) == FLAME_BAD_ARGUMENT && !L);
+  CHECK(flame_lua_new(FLAME_OPTIONS(.limit[FLAME_HOST_BYTES] = 1000), &L) != FLAME_OK && !L);
+}
+
+static void the_module_opens_once_with_options(void) {
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  CHECK(flame_lua_open(L, FLAME_OPTIONS(.limit[FLAME_LUA_STEPS] = 100000)) == FLAME_OK);
+  CHECK(lua_istable(L, -1));
+  CHECK(flame_lua_open(L, NULL) == FLAME_BAD_ARGUMENT);
+  CHECK(strstr(lua_tostring(L, -1), "already open in this state"));
+  lua_settop(L, 0);
+  RUNS(L, "assert(debug and io and require)");         /* the libraries are the host's */
+  FAILS(L, "while true do end", "the limit of 100000 instructions of Lua is used up");
+  FAILS(L, "coroutine.wrap(function() while true do end end)()", "instructions of Lua is used up");
+  RUNS(L, "local x = 1");
+  lua_close(L);
+}
+
+static void steps_and_time_are_used_up(void) {
+  static const char *const loops[] = {
+    "while true do end", "while true do pcall(error) end",
+    "while true do pcall(function() while true do end end) end",
+    "local function f() return pcall(f) or f() end f()",
+    "repeat until xpcall(function() while true do end end, function() while true do end end)",
+    "coroutine.wrap(function() while true do pcall(coroutine.wrap(function() while true do end end))"
+    " end end)()",
+    "local x <close> = setmetatable({}, {__close = function() while true do end end}) while true do end",
+    "table.move({}, 1, math.maxinteger - 1, 2)",
+    "table.insert(setmetatable({}, {__len = function() return 1 << 50 end}), 1, 1)",
+    "table.concat(setmetatable({}, {__index = rawlen, __len = function() return 1 << 50 end}))",
+    "local p = ('.-'):rep(12) .. 'b' return (('a'):rep(100)):find(p)",
+    "local s = ('x'):rep(1 << 22) while true do local t = s .. 'y' end",
+    "local s = '0x' .. ('1'):rep(1 << 22) while true do local t = s + 0 end",
+    "local s, t = ('x'):rep(1 << 24), ('x'):rep(1 << 24 - 1) t = t .. 'x' while true do local t = s < t end",
+    "while true do coroutine.create(print) end",
+    "load(function() return ' ' end)",
+  };
+  for (int time = 0; time < 2; time++) {
+    lua_State *L;
+    const flame_options *o = FLAME_OPTIONS(.limit[FLAME_HOST_BYTES] = 64 * MIB,
+                                           .limit[FLAME_CALL_NS] = time ? 50 * MS : 0,
+                                           .limit[FLAME_LUA_STEPS] = time ? 0 : 300000);
+    CHECK(flame_lua_new(o, &L) == FLAME_OK);
+    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
+      if (time || !strstr(loops[i], "s < t"))            /* to compare strings costs no steps */
+        CHECK(run_at(L, loops[i], "is used up", __LINE__));
+    }
+    RUNS(L, "return 1");
+    lua_close(L);
+  }
+}
+
+static void memory_raises_and_names_the_limit(void) {
+  lua_State *L;
+  CHECK(flame_lua_new(FLAME_OPTIONS(.limit[FLAME_HOST_BYTES] = 64 * MIB), &L) == FLAME_OK);
+  FAILS(L, "local t = {} for i = 1, math.huge do t[i] = {} end",
+        "the limit of the context is 64 MiB");
+  FAILS(L, "local s = 'x' while true do s = s .. s end", "Lua and sandboxes");
+  FAILS(L, "flame.eval(flame.ones(1 << 30))", "the limit of the context is 64 MiB");
+  FAILS(L, "local t = {} for i = 1, 1e6 do t[i] = flame.ones(1000) flame.eval(t[i]) end",
+        "the limit of the context is 64 MiB");
+  RUNS(L, "local n, ok = 1 << 26\n"
+          "repeat n = n // 2 ok = pcall(function() return flame.ones(n):exp():sum():item() end)\n"
+          "until ok assert(n >= 1 << 20)");
+  RUNS(L, "local ok, why = pcall(function() return ('x'):rep(1 << 30) end)\n"
+          "assert(not ok and why:find('the limit of the context is 64 MiB'), why)");
+  flame_context *c = flame_lua_context(L);
+  CHECK(flame_limit_used(c, FLAME_HOST_BYTES) <= 64 * MIB);
+  CHECK(c->mem.peak_bytes <= 64 * MIB + MIB / 16);             /* and the text of a message */
+  lua_gc(L, LUA_GCCOLLECT);
+  CHECK(flame_limit_used(c, FLAME_HOST_BYTES) >= (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024);
+  flame_tensor *x = flame_number(c, 1);
+  lua_close(L);
+  CHECK(c->mem.live_bytes < 1 << 20);
+  flame_free(x);
+}
+
+static char printed[100];
+static void take(void *arg, const char *s, size_t n) {
+  (void)arg;
+  const size_t had = strlen(printed);
+  if (had + n < sizeof printed) memcpy(printed + had, s, n), printed[had + n] = 0;
+}
+
+static void output_goes_to_the_host(void) {
+  lua_State *L;
+  const flame_options *o = FLAME_OPTIONS(.print = take, .limit[FLAME_OUTPUT_BYTES] = 50);
+  CHECK(flame_lua_new(o, &L) == FLAME_OK);
+  RUNS(L, "print('a', 1, nil)");
+  CHECK(strcmp(printed, "a\t1\tnil\n") == 0);
+  FAILS(L, "while true do print('xxxxxxxxx') end", "the limit of 50 bytes of output is used up");
+  lua_close(L);
+}
+
+int main(void) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  a_new_state_has_bounded_libraries();
+  the_module_opens_once_with_options();
+  steps_and_time_are_used_up();
+  memory_raises_and_names_the_limit();
+  output_goes_to_the_host();
+  printf("lua_limits: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

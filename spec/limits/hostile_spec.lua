@@ -1,0 +1,42 @@
+-- Scripts that nobody should run, in sandboxes: each ends by the limit that it aims at, and leaves
+-- the process as it was. They run in a child for each way of attack, which is ended if it hangs.
+-- FLAME_HOSTILE_TIMES=1 prints what took long. (flame.sandbox)
+local program = dofile("spec/support/interpreter.lua")
+local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
+local RESIDENT = 64 * 1024 + 64 * 1024     -- KB: the limit of the sandboxes and 64 MB
+
+local function child(arguments)
+  local pipe = assert(io.popen(("timeout -s KILL %d %s spec/support/hostile_run.lua %s 2>&1"):format(
+    sanitized and 600 or 240, program, arguments)))
+  local out = pipe:read("a")
+  pipe:close()
+  if os.getenv("FLAME_HOSTILE_TIMES") then io.write(arguments, ": ", out) end
+  return out
+end
+
+describe("hostile scripts", function()
+  local count = {}
+  for _, s in ipairs(dofile("spec/limits/hostile_scripts.lua")) do
+    count[s.way] = (count[s.way] or 0) + 1
+  end
+  for way, n in pairs(count) do
+    it(("end by the limit they aim at: %s"):format(way), function()
+      local out = child(("'%s'"):format(way))
+      assert.is_true(n >= 15)
+      local runs, bad, kb = out:match("done: (%d+) runs, (%d+) bad, .- (%d+) KB")
+      assert.truthy(runs, out)
+      assert.equal("0", bad, out)
+      assert.is_nil(out:find("bad:", 1, true), out)
+      assert.is_true(tonumber(runs) >= n, out)
+      assert.is_true(sanitized or tonumber(kb) < RESIDENT, out)
+    end)
+  end
+  for _, limit in ipairs { "time", "steps", "memory", "nodes", "coroutines", "output",
+    "kernel_steps" } do
+    it(("are seen where the limit is off: %s"):format(limit), function()
+      local tried, seen = child("without " .. limit):match("done: (%d+) tried, (%d+) seen")
+      assert.is_true(tonumber(tried or 0) > 0)
+      assert.equal(tried, seen)
+    end)
+  end
+end)

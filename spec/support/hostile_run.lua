@@ -1,0 +1,105 @@
+-- Runs hostile scripts, each in a sandbox: flame-lua spec/support/hostile_run.lua WAY, or
+-- "without LIMIT" for scripts that aim at the limit, with that switched off. A line for each that
+-- did not end as it must, then how many there were, the most time over a limit and resident memory.
+local flame = require "flame"
+local scripts = dofile("spec/limits/hostile_scripts.lua")
+
+local says = {
+  time = "for a call is used up", steps = "instructions of Lua is used up",
+  memory = "of host memory; the limit of the context",
+  nodes = "the limit of the context is %d+ nodes",
+  coroutines = "the limit of the context is %d+ coroutines", output = "of output is used up",
+  kernel_steps = "instructions of kernels is used up",
+}
+local MEMORY = 64 << 20
+
+-- The folder of docs in hostile_scripts.lua; gone at the end.
+local function make_folder()
+  local base = os.tmpname()
+  os.remove(base)
+  assert(os.execute(([[mkdir -p %s/in/folder && cd %s && echo secret >outside && cd in && echo hello >inside &&
+    mkfifo pipe && ln -s ../outside link && ln -s ../outside link.npy &&
+    ln -s .. up]]):format(base, base)))
+  return base
+end
+
+local function open(limits, folder, allow)
+  local o = { memory = MEMORY, time = 0.2, output = 100000, coroutines = 1000, nodes = 10000,
+    allow = allow or { "read", "write", "kernels", "code" }, folder = folder,
+    print = function() end }
+  for name, most in pairs(limits) do o[name] = most end
+  return flame.sandbox(o)
+end
+
+-- One run: true, or what was wrong; seconds over the limit of time.
+local function run(s, aim, limits, folder)
+  local box <close> = open(limits, folder)
+  local start = flame.timer()
+  local ok, why = pcall(box.run, box, s.text)
+  local over = aim == "time" and start() - (limits.time or 0.2) or 0
+  if os.getenv("FLAME_HOSTILE_TIMES") and start() > 2 then print(start(), aim, s.text) end
+  if aim == "ends" then return ok or why, over end
+  if ok then return "it ran to its end", over end
+  for text in (says[aim] or aim):gmatch("[^|]+") do
+    if tostring(why):find(says[aim] and text or text, 1, not says[aim]) then return true, over end
+  end
+  return tostring(why), over
+end
+
+-- The limits with which a script must end by its aim.
+local function limits_for(aim)
+  if aim == "time" then return {} end
+  if aim == "steps" then return { steps = 1000000, time = 60 } end
+  if aim == "kernel_steps" then return { kernel_steps = 10000000, time = 60 } end
+  return { time = 60, nodes = aim == "memory" and 0 or nil }
+end
+
+local function resident()
+  for line in io.lines("/proc/self/status") do
+    local kb = line:match("^VmHWM:%s*(%d+)")
+    if kb then return tonumber(kb) end
+  end
+  return 0
+end
+
+local function way(name)
+  local folder, n, bad, worst = make_folder(), 0, 0, 0
+  for _, s in ipairs(scripts) do
+    if s.way == name then
+      for _, aim in ipairs(s.aim == "loop" and { "time", "steps" } or { s.aim }) do
+        local good, over = run(s, aim, limits_for(aim), folder .. "/in")
+        n, worst = n + 1, math.max(worst, over)
+        if good ~= true then
+          bad = bad + 1
+          print(("bad: must end by %s, got %s: %s"):format(aim, good, s.text))
+        end
+        if os.getenv("FLAME_HOSTILE_TIMES") and over > 0.05 then print(over, s.text) end
+      end
+    end
+  end
+  local secret = io.open(folder .. "/outside"):read("a")
+  if secret ~= "secret\n" then print("bad: a file outside was written") end
+  os.execute("rm -r " .. folder)
+  print(("done: %d runs, %d bad, %.3f s over the limit at most, %d KB resident"):format(n, bad,
+    worst, resident()))
+end
+
+-- Does the harness see that a limit is off?
+local function without(limit)
+  local off = limits_for(limit)
+  off[limit] = 0
+  if limit == "time" then off.steps = 3000000 else off.time = 0.5 end
+  if limit == "memory" then off.steps = 300000 end
+  local tried, seen = 0, 0
+  for _, s in ipairs(scripts) do
+    if (s.aim == limit or (s.aim == "loop" and (limit == "time" or limit == "steps"))) and tried < 3
+        and s.way ~= "nested" then
+      tried = tried + 1
+      local good = run(s, limit, off)
+      if good ~= true then seen = seen + 1 end
+    end
+  end
+  print(("done: %d tried, %d seen"):format(tried, seen))
+end
+
+if arg[1] == "without" then without(arg[2]) else way(arg[1]) end

@@ -1,0 +1,418 @@
+/*
+** The libraries of a state with limits. Scripts see a table of globals in which nothing runs
+** long, or takes memory, unseen by the hook: functions of C that take time of their own poll
+** (table.c, string.c), the others are called through one that polls first. Not there: debug,
+** package, string.dump, what ends the process or starts another, finalisers, binary chunks, the
+** collector's controls.
+**
+** Files of the library see other globals (fl_key_library): these, and Lua's own io, os, debug,
+** package and require behind the permissions of the context.
+*/
+#include "lua/bounded.h"
+#include "lua/hook.h"
+#include <stdio.h>
+
+const char fl_key_library;
+
+enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64 };
+
+/* ---- functions that poll first --------------------------------------------------------------- */
+
+/* Such a function takes a time in proportion to its strings. */
+static void charge_arguments(lua_State *L, fl_lua *b) {
+  size_t bytes = 0;
+  for (int i = lua_gettop(L); i > 0; i--)
+    if (lua_type(L, i) == LUA_TSTRING) bytes += lua_rawlen(L, i);
+  fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
+}
+
+/* Upvalues: the binding, the function of Lua's own, which has none. */
+static int polled(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
+  if (b->c != NULL && b->c->limits.most[FLAME_LUA_STEPS] > 0) charge_arguments(L, b);
+  else if (b->c != NULL && (fl_must_end(b->c) || b->struck)) fl_hook_look(L, b);
+  return f(L);
+}
+
+void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names) {
+  const int to = lua_gettop(L);
+  from = lua_absindex(L, from);
+  for (const char *p = names, *end; *p; p = *end ? end + 1 : end) {
+    end = p + strcspn(p, " ");
+    lua_pushlstring(L, p, (size_t)(end - p));
+    lua_pushlightuserdata(L, b);
+    lua_pushvalue(L, -2);
+    if (lua_rawget(L, from) != LUA_TFUNCTION) luaL_error(L, "Lua's library lacks %s", p);
+    lua_pushcclosure(L, polled, 2);
+    lua_rawset(L, to);
+  }
+}
+
+void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list) {
+  lua_pushlightuserdata(L, b);
+  luaL_setfuncs(L, list, 1);
+}
+
+/* ---- protected calls ------------------------------------------------------------------------- */
+
+/* What ended the work is no error of the function called: it goes on upwards. 'base': where the
+** results begin. */
+static int ended(lua_State *L, int status, lua_KContext base) {
+  fl_lua *b = self_of(L);
+  b->ending = 0;
+  if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - (int)base;
+  fl_hook_charge(L, b, FAILED_STEPS);           /* Lua goes through its stack then */
+  if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
+  fl_heap_tell(L, b, status);
+  lua_pushboolean(L, 0);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int b_pcall(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  return ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, ended), 0);
+}
+
+/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised
+** it, that is where no hook runs, and the message stays as it is. */
+static int handled(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->ending || b->c == NULL || fl_must_end(b->c)) return 1;
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+/* (f, handler, …): on the stack then handler, true, f, … */
+static int b_xpcall(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  const int n = lua_gettop(L) - 2;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, handled, 2);
+  lua_replace(L, 2);
+  lua_pushvalue(L, 1);
+  lua_insert(L, 3);
+  lua_remove(L, 1);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 2);
+  return ended(L, lua_pcallk(L, n, LUA_MULTRET, 1, 1, ended), 1);
+}
+
+/* ---- setmetatable, collectgarbage ------------------------------------------------------------ */
+
+/* A finaliser runs where no hook does: there are none, flame's own files have none here either. */
+static int b_setmetatable(lua_State *L) {
+  const int t = lua_type(L, 2);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_argexpected(L, t == LUA_TNIL || t == LUA_TTABLE, 2, "nil or table");
+  if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL)
+    return luaL_error(L, "cannot change a protected metatable");
+  if (t == LUA_TTABLE) {
+    lua_pushliteral(L, "__gc");
+    if (lua_rawget(L, 2) != LUA_TNIL)
+      return luaL_error(L, "setmetatable: there are no finalisers (__gc) in a state with limits; "
+                        "use local x <close>");
+  }
+  lua_settop(L, 2);
+  lua_setmetatable(L, 1);
+  return 1;
+}
+
+static int b_collectgarbage(lua_State *L) {
+  const char *what = luaL_optstring(L, 1, "collect");
+  if (strcmp(what, "count") == 0) {
+    lua_pushnumber(L, (lua_Number)lua_gc(L, LUA_GCCOUNT) +
+                      (lua_Number)lua_gc(L, LUA_GCCOUNTB) / 1024);
+    return 1;
+  }
+  if (strcmp(what, "collect") != 0)
+    return luaL_error(L, "collectgarbage: a state with limits knows \"collect\" and \"count\", "
+                      "got \"%s\"", what);
+  fl_hook_charge(L, self_of(L), lua_gc(L, LUA_GCCOUNT));
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_pushinteger(L, 0);
+  return 1;
+}
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+/* Text is given to the parser in parts, so that its own loops are looked at; 'at' is where the
+** string or the function stands. */
+typedef struct source { fl_lua *b; int at, piece; const char *next; size_t left; } source;
+
+static const char *read_part(lua_State *L, void *arg, size_t *size) {
+  source *s = (source *)arg;
+  if (s->left == 0 && s->piece) {
+    luaL_checkstack(L, 2, "too many nested functions");
+    lua_pushvalue(L, s->at);
+    lua_call(L, 0, 1);
+    if (!lua_isnil(L, -1) && !lua_isstring(L, -1))
+      luaL_error(L, "reader function must return a string");
+    lua_replace(L, s->piece);
+    s->next = lua_tolstring(L, s->piece, &s->left);
+    if (s->next == NULL) s->left = 0;
+  }
+  const size_t n = s->left < READ_PART ? s->left : READ_PART;
+  fl_hook_charge(L, s->b, (long long)n / BYTES_A_STEP);
+  const char *part = s->next;
+  s->next += n;
+  s->left -= n;
+  *size = n;
+  return n ? part : NULL;
+}
+
+/* Errors name lines by the chunk: a script's is none of flame's own files. */
+static const char *chunk_name(lua_State *L, int i, const char *otherwise) {
+  const char *name = luaL_optstring(L, i, otherwise);
+  if (fl_is_library(name)) luaL_argerror(L, i, "the name of one of flame's own files");
+  return name;
+}
+
+int fl_bounded_load(lua_State *L, fl_lua *b, int at, const char *name) {
+  source s = { .b = b, .at = lua_absindex(L, at) };
+  if (lua_type(L, at) == LUA_TSTRING) s.next = lua_tolstring(L, at, &s.left);
+  else {
+    lua_pushnil(L);
+    s.piece = lua_gettop(L);
+  }
+  return lua_load(L, read_part, &s, name, "t");
+}
+
+static int b_load(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *text = lua_tostring(L, 1), *mode = luaL_optstring(L, 3, "t");
+  const int environment = !lua_isnone(L, 4);
+  if (!text) luaL_checktype(L, 1, LUA_TFUNCTION);
+  const char *name = chunk_name(L, 2, text ? text : "=(load)");
+  if (b->c != NULL && !fl_may(b->c, FLAME_CODE, "load")) return fl_lua_raise(L, b);
+  if (strchr(mode, 't') == NULL) {
+    lua_pushnil(L);
+    lua_pushliteral(L, "load: a state with limits takes text alone (mode is not 't')");
+    return 2;
+  }
+  lua_settop(L, 4);
+  const int status = fl_bounded_load(L, b, 1, name);
+  if (status != LUA_OK) {
+    fl_hook_look(L, b);
+    fl_heap_tell(L, b, status);
+    lua_pushnil(L);
+    lua_insert(L, -2);
+    return 2;
+  }
+  if (environment) {
+    lua_pushvalue(L, 4);
+    if (lua_setupvalue(L, -2, 1) == NULL) lua_pop(L, 1);
+  }
+  return 1;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n) {
+  const fl_limits *l = b->c ? &b->c->limits : NULL;
+  if (l == NULL || n == 0) return;
+  if (!fl_use(b->c, FLAME_OUTPUT_BYTES, (int64_t)n)) fl_hook_look(L, b);
+  if (l->print != NULL) l->print(l->arg, s, n);
+  else fwrite(s, 1, n, stdout);
+}
+
+static int b_print(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int n = lua_gettop(L);
+  luaL_Buffer line;
+  for (int i = 1; i <= n; i++) {
+    luaL_tolstring(L, i, NULL);
+    lua_replace(L, i);
+  }
+  luaL_buffinit(L, &line);
+  for (int i = 1; i <= n; i++) {
+    if (i > 1) luaL_addchar(&line, '\t');
+    lua_pushvalue(L, i);
+    luaL_addvalue(&line);
+  }
+  luaL_addchar(&line, '\n');
+  luaL_pushresult(&line);
+  fl_bounded_write(L, b, lua_tostring(L, -1), lua_rawlen(L, -1));
+  if (b->c != NULL && b->c->limits.print == NULL) fflush(stdout);
+  return 0;
+}
+
+static int b_warn(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int n = lua_gettop(L);
+  luaL_checkstring(L, 1);
+  for (int i = 2; i <= n; i++) luaL_checkstring(L, i);
+  lua_concat(L, n);
+  if (!fl_use(b->c, FLAME_OUTPUT_BYTES, (int64_t)lua_rawlen(L, 1))) fl_hook_look(L, b);
+  if (b->c->limits.warn != NULL && lua_tostring(L, 1)[0] != '@')
+    b->c->limits.warn(b->c->limits.arg, lua_tostring(L, 1));
+  return 0;
+}
+
+/* ---- require --------------------------------------------------------------------------------- */
+
+static int is_module(const char *name) {
+  for (const char *const *m = fl_chapters; *m; m++)
+    if (strncmp(name, "flame.", 6) == 0 && strcmp(name + 6, *m) == 0) return 1;
+  return strcmp(name, "flame") == 0;
+}
+
+/* flame and its parts, through the library's require, which keeps them. */
+static int b_require(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  if (!is_module(name))
+    return luaL_error(L, "module '%s' is not there: a state with limits has flame and its parts",
+                      name);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_library);
+  lua_getfield(L, -1, "require");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+static int b_clock(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const lua_CFunction f = lua_tocfunction(L, lua_upvalueindex(2));
+  if (b->c == NULL || !fl_may(b->c, FLAME_CLOCK, "os")) return fl_lua_raise(L, b);
+  return f(L);
+}
+
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+/* The field 'name' of the library's globals, a table, pushed. */
+static void push_own(lua_State *L, int own, const char *name) {
+  if (lua_getfield(L, own, name) != LUA_TTABLE) luaL_error(L, "Lua's library lacks %s", name);
+}
+
+/* A new table for the library 'name' of the globals at 'to', which takes over 'kept' from Lua's
+** own: Lua's is on the stack, the new one on top. */
+static void begin(lua_State *L, fl_lua *b, int own, const char *name, const char *kept) {
+  push_own(L, own, name);
+  lua_newtable(L);
+  fl_bounded_poll(L, b, -2, kept);
+}
+
+static void end(lua_State *L, int to, const char *name) {
+  lua_setfield(L, to, name);
+  lua_pop(L, 1);
+}
+
+static void fill_base(lua_State *L, fl_lua *b, int own, int to) {
+  static const luaL_Reg list[] = { { "pcall", b_pcall }, { "xpcall", b_xpcall },
+    { "setmetatable", b_setmetatable }, { "collectgarbage", b_collectgarbage }, { "load", b_load },
+    { "print", b_print }, { "warn", b_warn }, { "require", b_require }, { NULL, NULL } };
+  static const char *const constants[] = { "_VERSION", "ipairs", NULL };
+  lua_pushvalue(L, to);
+  fl_bounded_add(L, b, list);
+  fl_bounded_poll(L, b, own, "assert error getmetatable next pairs rawequal rawget rawlen rawset "
+                  "select tonumber tostring type");
+  lua_pop(L, 1);
+  for (int i = 0; constants[i]; i++) {
+    lua_getfield(L, own, constants[i]);
+    lua_setfield(L, to, constants[i]);
+  }
+  lua_pushvalue(L, to);
+  lua_setfield(L, to, "_G");
+}
+
+static void fill_coroutine(lua_State *L, fl_lua *b, int own, int to) {
+  begin(L, b, own, "coroutine", "yield status isyieldable running");
+  fl_lua_coroutines(L, b);
+  end(L, to, "coroutine");
+}
+
+static void fill_utf8(lua_State *L, fl_lua *b, int own, int to) {
+  begin(L, b, own, "utf8", "char codepoint codes len offset");
+  lua_getfield(L, -2, "charpattern");
+  lua_setfield(L, -2, "charpattern");
+  end(L, to, "utf8");
+}
+
+static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
+  static const char *const clocks[] = { "time", "clock", "date", NULL };
+  begin(L, b, own, "os", "difftime");
+  for (int i = 0; clocks[i]; i++) {
+    lua_pushlightuserdata(L, b);
+    lua_getfield(L, -3, clocks[i]);
+    lua_pushcclosure(L, b_clock, 2);
+    lua_setfield(L, -2, clocks[i]);
+  }
+  end(L, to, "os");
+}
+
+/* math is taken as it is: each function of it takes a moment. */
+static void fill_math(lua_State *L, int own, int to) {
+  push_own(L, own, "math");
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, -3) != 0;) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  end(L, to, "math");
+}
+
+/* What scripts see, for the library as well: no file of it goes round a limit. */
+static void share(lua_State *L, int own, int to) {
+  static const char *const names[] = { "pcall", "xpcall", "setmetatable", "print", "warn", "string",
+    "table", "coroutine", "utf8", NULL };
+  for (int i = 0; names[i]; i++) {
+    lua_getfield(L, to, names[i]);
+    lua_setfield(L, own, names[i]);
+  }
+}
+
+static void no_files(lua_State *L, int own) {
+  static const char *const paths[] = { "path", "cpath", NULL };
+  static const char *const readers[] = { "dofile", "loadfile", NULL };
+  push_own(L, own, "package");
+  for (int i = 0; paths[i]; i++) {
+    lua_pushliteral(L, "");
+    lua_setfield(L, -2, paths[i]);
+  }
+  lua_pushnil(L);
+  lua_setfield(L, -2, "loadlib");
+  lua_pop(L, 1);
+  for (int i = 0; readers[i]; i++) {
+    lua_pushnil(L);
+    lua_setfield(L, own, readers[i]);
+  }
+}
+
+void fl_bounded_open(lua_State *L, fl_lua *b) {
+  const int module = lua_gettop(L);
+  luaL_checkstack(L, 20, "flame");
+  b->bounded = 1;
+  lua_pushglobaltable(L);
+  const int own = lua_gettop(L);
+  lua_newtable(L);
+  const int to = lua_gettop(L);
+  fill_base(L, b, own, to);
+  fill_coroutine(L, b, own, to);
+  fill_utf8(L, b, own, to);
+  fill_os(L, b, own, to);
+  fill_math(L, own, to);
+  fl_bounded_table(L, b, own, to);
+  fl_bounded_string(L, b, own, to);
+  fl_bounded_io(L, b, own, to);
+  no_files(L, own);
+  share(L, own, to);
+  lua_pushvalue(L, module);
+  lua_setfield(L, to, "flame");
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushvalue(L, module);
+  lua_setfield(L, -2, "flame");
+  lua_pop(L, 1);
+  lua_pushvalue(L, own);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_library);
+  lua_pushvalue(L, to);
+  lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_settop(L, module - 1);
+  fl_hide_internals(L);
+}

@@ -1,0 +1,21 @@
+/* What the files of the bounded libraries share: see bounded.c. */
+#ifndef FL_LUA_BOUNDED_H
+#define FL_LUA_BOUNDED_H
+#include "lua/binding.h"
+#include "lua/heap.h"
+#include "lua/state.h"
+
+/* Into the table on top: the functions of these names, with blanks between, of the table at 'from',
+** which poll before each call. */
+void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
+/* Into the table on top: functions with the binding as upvalue 1. */
+void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
+/* Text to where the script's output goes; counted, raises at the limit. */
+void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n);
+/* The libraries of the globals at 'to', with Lua's own at 'own'. */
+void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
+void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);
+void fl_bounded_io(lua_State *L, fl_lua *b, int own, int to);
+
+extern const char *const fl_chapters[];      /* parts of the library that are modules, then NULL */
+#endif

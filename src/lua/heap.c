@@ -1,0 +1,141 @@
+/*
+** What Lua allocates, counted with what the context does. The state's allocator is wrapped while
+** the context lives, and put back by its finaliser. What is counted here lies in the context's
+** memory, not in Lua's, which is freed while this is still asked.
+**
+** Where the hook stands, a large block costs steps and is a moment to look whether the work is
+** to end: an instruction that copies megabytes takes as long as thousands of others. Strings of
+** megabytes make the hook look more often, because reading one as a number, or comparing it,
+** allocates nothing.
+*/
+#include "lua/heap.h"
+#include "lua/binding.h"
+#include "lua/hook.h"
+
+enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 1 << 20, LOOKS = 300, SLACK = 64 << 10,
+       PATIENCE = 4 };
+
+struct fl_lua_heap {
+  lua_Alloc f;
+  void *ud;
+  flame_context *c;
+  int64_t bytes;                    /* that are counted; lua_gc says nothing in a finaliser */
+  fl_lua *b;                        /* not for frees: it may be gone before its state is */
+  uint8_t making_room, refusals, deny;
+};
+
+static void note_large(fl_lua *b, int is_string, size_t bytes) {
+  if (b->each == 0 || b->c == NULL) return;
+  if (is_string && bytes >= LONG_STRING) {
+    const int64_t each = (int64_t)LOOKS * LONG_STRING / (int64_t)bytes;
+    if (each < b->each) b->each = each > 4 ? (int)each : 4;
+    fl_hook_stand(b->running, b);
+  }
+  if (b->c->limits.most[FLAME_LUA_STEPS] > 0)
+    fl_use(b->c, FLAME_LUA_STEPS, (int64_t)(bytes / STEP_BYTES));
+  if (fl_is_stuck(b->c)) fl_hook_stand(b->running, b);
+}
+
+static void give(fl_lua_heap *h, int64_t bytes) {
+  h->bytes -= bytes;
+  fl_mem_count(&h->c->mem, -bytes);
+}
+
+/* Refused. Lua collects in full and asks once more, and goes on without where it can (its table
+** of strings), to collect again at the next string: some such collections later it gets nothing,
+** so that the script is told. */
+static int refuse(fl_lua_heap *h) {
+  fl_lua *b = h->b;
+  if (++h->refusals >= 2 * PATIENCE) {
+    h->refusals = 0;
+    h->deny = 2;
+  }
+  if (b->each > 0 && b->c != NULL && fl_is_stuck(b->c)) fl_hook_stand(b->running, b);
+  return 0;
+}
+
+/* Memory that is kept for later goes first. */
+static int take(fl_lua_heap *h, int64_t bytes) {
+  flame_context *c = h->c;
+  if (h->deny > 0) {
+    h->deny--;
+    c->mem.refused = bytes;
+    return 0;
+  }
+  int taken = fl_mem_count(&c->mem, bytes);
+  if (!taken && !h->making_room && !c->evaluating) {
+    h->making_room = 1;
+    fl_engine_spare(c);
+    h->making_room = 0;
+    taken = fl_mem_count(&c->mem, bytes);
+  }
+  if (!taken) return refuse(h);
+  h->bytes += bytes;
+  return 1;
+}
+
+/* Lua has loops that call no hook and end where the stack can not grow (a table whose __call it
+** is itself). So a call that is to end gets no large block. */
+static int must_end(const fl_lua *b) {
+  return b->each > 0 && b->calls > 0 && b->c != NULL && fl_is_stuck(b->c);
+}
+
+static void *counted(void *ud, void *p, size_t old, size_t size) {
+  fl_lua_heap *h = (fl_lua_heap *)ud;
+  const size_t had = p != NULL ? old : 0;
+  const int is_string = p == NULL && old == LUA_TSTRING;
+  if (size > had && size - had >= LARGE && must_end(h->b)) return NULL;
+  if (size > had && !take(h, (int64_t)(size - had))) return NULL;
+  void *q = h->f(h->ud, p, old, size);
+  if (size > had && q == NULL) give(h, (int64_t)(size - had));
+  if (size <= had && (q != NULL || size == 0)) give(h, (int64_t)(had - size));
+  if (size > had && size - had >= LARGE && q != NULL) note_large(h->b, is_string, size);
+  return q;
+}
+
+int fl_heap_open(lua_State *L, fl_lua *b) {
+  fl_lua_heap *h = (fl_lua_heap *)fl_zalloc(&b->c->mem, sizeof *h);
+  const int64_t bytes = (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
+  if (h == NULL || !fl_mem_count(&b->c->mem, bytes)) {
+    fl_free(&b->c->mem, h, sizeof *h);
+    return 0;
+  }
+  h->b = b;
+  h->c = b->c;
+  h->bytes = bytes;
+  h->f = lua_getallocf(L, &h->ud);
+  lua_setallocf(L, counted, h);
+  b->heap = h;
+  return 1;
+}
+
+void fl_heap_close(lua_State *L, fl_lua *b) {
+  fl_lua_heap *h = b->heap;
+  if (h == NULL) return;
+  lua_setallocf(L, h->f, h->ud);
+  give(h, h->bytes);
+  fl_free(&b->c->mem, h, sizeof *h);
+  b->heap = NULL;
+}
+
+/* (text) -> (text): the string is made in memory beyond the limit. */
+static int push_text(lua_State *L) {
+  lua_pushstring(L, (const char *)lua_touserdata(L, 1));
+  return 1;
+}
+
+void fl_heap_tell(lua_State *L, fl_lua *b, int status) {
+  char why[400];
+  if (status != LUA_ERRMEM || b->c == NULL || !lua_checkstack(L, 4)) return;
+  if (fl_is_stuck(b->c)) fl_stuck_text(b->c, why, sizeof why);
+  else if (!fl_refused_text(b->c, why, sizeof why)) return;
+  if (b->heap) b->heap->refusals = b->heap->deny = 0;
+  const int64_t limit = b->c->mem.limit;
+  if (limit > 0) b->c->mem.limit += SLACK;
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, why);
+  if (lua_pcall(L, 1, 1, 0) == LUA_OK) lua_replace(L, -2);
+  else lua_pop(L, 1);
+  b->c->mem.limit = limit;
+  b->c->mem.refused = 0;
+}

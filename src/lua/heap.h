@@ -1,0 +1,15 @@
+/* What Lua allocates, counted with what its context does: see heap.c. */
+#ifndef FL_LUA_HEAP_H
+#define FL_LUA_HEAP_H
+#include "lua/flame_lua.h"
+
+struct fl_lua;
+typedef struct fl_lua_heap fl_lua_heap;
+
+/* 0: the limit is below what the state has already, or there is no memory. */
+int fl_heap_open(struct lua_State *L, struct fl_lua *b);
+void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* the state's own allocator again */
+/* After a call that failed with this status: if a limit refused memory, the message on top says
+** which and who has it. Never raises. */
+void fl_heap_tell(struct lua_State *L, struct fl_lua *b, int status);
+#endif

@@ -1,0 +1,122 @@
+/* The hook: see hook.h. */
+#include "lua/hook.h"
+#include "lua/binding.h"
+
+enum { ALL = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT };
+
+static void hook(lua_State *L, lua_Debug *ar);
+
+fl_lua *fl_hook_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return b;
+}
+
+/* L's hook as it is while nothing is asked for. A hook of the script's own is let be where ours
+** does not stand. A strike of just now goes before it. */
+static void settle(lua_State *L, const fl_lua *b) {
+  const int each = fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
+  if (b->each == 0 && ours) lua_sethook(L, NULL, 0, 0);
+  if (b->each > 0 && (!ours || lua_gethookmask(L) != LUA_MASKCOUNT || lua_gethookcount(L) != each))
+    lua_sethook(L, hook, LUA_MASKCOUNT, each);
+  if (b->struck) lua_sethook(L, hook, ALL, 1);
+}
+
+static _Noreturn void end_work(lua_State *L, const char *why) {
+  lua_Debug ar;
+  int level = 0;                              /* the innermost frame that has a line */
+  while (level < 9 && lua_getstack(L, level, &ar) && lua_getinfo(L, "l", &ar) &&
+         ar.currentline < 0)
+    level++;
+  luaL_where(L, level);
+  lua_pushstring(L, why);
+  lua_concat(L, 2);
+  for (;;) lua_error(L);
+}
+
+void fl_hook_look(lua_State *L, fl_lua *b) {
+  char why[160];
+  if (b->c == NULL || (!b->struck && !fl_must_end(b->c))) return;
+  if (fl_is_stuck(b->c)) {
+    settle(L, b);
+    fl_stuck_text(b->c, why, sizeof why);
+    end_work(L, why);
+  }
+  b->struck = 0;
+  fl_take_interrupt(b->c);
+  settle(L, b);
+  end_work(L, "interrupted!");
+}
+
+void fl_hook_charge(lua_State *L, fl_lua *b, long long n) {
+  if (b->c == NULL) return;
+  if (b->c->limits.most[FLAME_LUA_STEPS] > 0) fl_use(b->c, FLAME_LUA_STEPS, n);
+  fl_hook_look(L, b);
+}
+
+/* While it runs Lua calls no hook, also in message handlers for what it raises: they must know. */
+static void hook(lua_State *L, lua_Debug *ar) {
+  fl_lua *b = fl_hook_of(L);
+  if (b == NULL || b->c == NULL) {
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
+  const int n = ar->event == LUA_HOOKCOUNT && lua_gethookmask(L) == LUA_MASKCOUNT
+                ? lua_gethookcount(L) : 0;
+  b->ending = 1;
+  fl_hook_charge(L, b, n);
+  b->ending = 0;
+  settle(L, b);
+}
+
+void fl_hook_stand(lua_State *L, fl_lua *b) {
+  if (b->each == 0) b->each = FL_HOOK_EACH;
+  settle(b->running, b);
+  if (L != b->running) settle(L, b);
+}
+
+void fl_hook_begin(lua_State *L, fl_lua *b) {
+  if (b->calls++ > 0 || b->c == NULL) return;
+  fl_limits_restart_call(b->c);
+  b->running = L;
+  b->struck = b->ending = 0;
+  for (int k = FLAME_CALL_NS; k <= FLAME_OUTPUT_BYTES; k++)
+    if (b->c->limits.most[k] > 0 && b->each == 0) b->each = FL_HOOK_EACH;
+  settle(L, b);
+  fl_time_begin(b->c);
+}
+
+/* A strike that found nothing to end is taken back. */
+
+void fl_hook_end(lua_State *L, fl_lua *b) {
+  if (--b->calls > 0 || b->c == NULL) return;
+  fl_time_end(b->c);
+  b->struck = 0;
+  fl_take_interrupt(b->c);
+  b->running = b->main;
+  settle(L, b);
+}
+
+void fl_hook_strike(fl_lua *b) {
+  for (; b != NULL; b = b->inner) {
+    b->struck = 1;
+    if (b->running != NULL) lua_sethook(b->running, hook, ALL, 1);
+  }
+}
+
+lua_State *fl_hook_enter(fl_lua *b, lua_State *co) {
+  lua_State *outer = b->running;
+  if (b->c == NULL) return outer;
+  b->running = co;
+  settle(co, b);
+  return outer;
+}
+
+/* What came for the coroutine and did not strike is for who runs on. */
+void fl_hook_leave(fl_lua *b, lua_State *co, lua_State *outer) {
+  if (b->c == NULL) return;
+  b->running = outer;
+  if (!b->struck && b->each == 0) settle(co, b);
+  settle(outer, b);
+}

@@ -1,0 +1,36 @@
+/*
+** The hook of a state: one function that owns the slot, for limits, interrupts and the end of
+** workers.
+**
+** A hook is of one coroutine, so who resumes one (coroutine.c) tells which runs. Where a limit
+** can be used up the hook stands: it looks each so many instructions. Elsewhere it is set by a
+** strike alone, at the instruction that comes next, and costs nothing before.
+*/
+#ifndef FL_LUA_HOOK_H
+#define FL_LUA_HOOK_H
+#include "lua/flame_lua.h"
+
+struct fl_lua;
+
+enum { FL_HOOK_EACH = 1000 };
+
+/* The binding of L's state; NULL without the module. */
+struct fl_lua *fl_hook_of(struct lua_State *L);
+/* From now on it stands in L, in what runs and in coroutines that are resumed. */
+void fl_hook_stand(struct lua_State *L, struct fl_lua *b);
+/* Raise if the work is to end; else go on. What a function of C polls by. */
+void fl_hook_look(struct lua_State *L, struct fl_lua *b);
+/* The same after n more steps. */
+void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
+/* A call by the host begins in L; between the two a strike ends it. Nested calls are of one. */
+void fl_hook_begin(struct lua_State *L, struct fl_lua *b);
+void fl_hook_end(struct lua_State *L, struct fl_lua *b);
+/* End what runs in b and in its sandboxes at the next instruction. In the thread of the state,
+** from a signal handler or an allocator. */
+void fl_hook_strike(struct fl_lua *b);
+/* co runs instead of what did, which is given, until the end of the resume. */
+struct lua_State *fl_hook_enter(struct fl_lua *b, struct lua_State *co);
+void fl_hook_leave(struct fl_lua *b, struct lua_State *co, struct lua_State *outer);
+/* Into the coroutine library on top: those of its functions that know the hook (coroutine.c). */
+void fl_lua_coroutines(struct lua_State *L, struct fl_lua *b);
+#endif

@@ -1,0 +1,32 @@
+/* States with limits: what state.c, bounded.c and sandbox.c share. */
+#ifndef FL_LUA_STATE_H
+#define FL_LUA_STATE_H
+#include "lua/flame_lua.h"
+
+struct fl_lua;
+
+/* What luaopen_flame opens the context with: light userdata under fl_key_options, while it runs. */
+typedef struct fl_lua_start {
+  const flame_options *options;
+  flame_context *outer;
+  const void *code;                 /* the library as Lua's code (embedded.h); NULL: none */
+} fl_lua_start;
+extern const char fl_key_options;
+
+enum { FL_LUA_WHY = 500 };
+/* flame_lua_new with a context inside 'outer' (NULL: none), whose limits hold for both. why: the
+** message where it fails. */
+flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,
+                               struct lua_State **L, char why[FL_LUA_WHY]);
+/* The libraries of a state with the module on top: those that scripts see are bounded, those that
+** flame's own files see are beneath fl_key_library. Pops the module. */
+void fl_bounded_open(struct lua_State *L, struct fl_lua *b);
+/* Push the function of the text, or of what the function at 'at' gives; or a message. As
+** lua_load. */
+int fl_bounded_load(struct lua_State *L, struct fl_lua *b, int at, const char *name);
+extern const char fl_key_library;
+/* The module has no field 'internal' any more that a script sees. */
+void fl_hide_internals(struct lua_State *L);
+/* Is this the source of one of flame's own files? */
+int fl_is_library(const char *source);
+#endif

@@ -1,0 +1,224 @@
+/*
+** The table library of a state with limits. Each loop over positions costs a step for a
+** position, so that a range of 2^60 of them ends where the script's own loop would. Fields are
+** read and written with metamethods, as in Lua's library; sort is a heap sort, which needs no
+** memory and no care about functions that are no order.
+*/
+#include "lua/bounded.h"
+#include "lua/hook.h"
+
+enum { LOOK_EACH = 256 };
+
+/* Steps of a loop: charged in parts. */
+typedef struct steps { fl_lua *b; int n; } steps;
+
+static void step(lua_State *L, steps *s) {
+  if (++s->n < LOOK_EACH) return;
+  s->n = 0;
+  fl_hook_charge(L, s->b, LOOK_EACH);
+}
+
+static void pay(lua_State *L, steps *s) {
+  if (s->n) fl_hook_charge(L, s->b, s->n);
+  s->n = 0;
+}
+
+/* What has these metamethods is as good as a table. */
+static void need_table(lua_State *L, int i, const char *const *needs) {
+  if (lua_type(L, i) == LUA_TTABLE) return;
+  if (!lua_getmetatable(L, i)) luaL_checktype(L, i, LUA_TTABLE);
+  for (; *needs; needs++) {
+    lua_pushstring(L, *needs);
+    if (lua_rawget(L, -2) == LUA_TNIL) luaL_checktype(L, i, LUA_TTABLE);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static lua_Integer length(lua_State *L, int i) {
+  static const char *const all[] = { "__index", "__newindex", "__len", NULL };
+  need_table(L, i, all);
+  return luaL_len(L, i);
+}
+
+static int t_insert(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  const lua_Integer n = length(L, 1);
+  const lua_Integer end = (lua_Integer)((lua_Unsigned)n + 1);
+  lua_Integer at = end;
+  const int args = lua_gettop(L);
+  if (args != 2 && args != 3) return luaL_error(L, "wrong number of arguments to 'insert'");
+  if (args == 3) {
+    at = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, (lua_Unsigned)at - 1 < (lua_Unsigned)end, 2, "position out of bounds");
+    for (lua_Integer i = end; i > at; i--) {
+      step(L, &s);
+      lua_geti(L, 1, i - 1);
+      lua_seti(L, 1, i);
+    }
+  }
+  lua_seti(L, 1, at);
+  pay(L, &s);
+  return 0;
+}
+
+static int t_remove(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  const lua_Integer n = length(L, 1);
+  lua_Integer at = luaL_optinteger(L, 2, n);
+  if (lua_gettop(L) > 1)
+    luaL_argcheck(L, (lua_Unsigned)n + 1 == (lua_Unsigned)at ||
+                  (lua_Unsigned)at - 1 < (lua_Unsigned)n + (n == 0), 2, "position out of bounds");
+  lua_geti(L, 1, at);
+  for (; at < n; at++) {
+    step(L, &s);
+    lua_geti(L, 1, at + 1);
+    lua_seti(L, 1, at);
+  }
+  lua_pushnil(L);
+  lua_seti(L, 1, at);
+  pay(L, &s);
+  return 1;
+}
+
+/* (from, first, last, at, to or nil) */
+static int t_move(lua_State *L) {
+  static const char *const reads[] = { "__index", NULL }, *const writes[] = { "__newindex", NULL };
+  steps s = { self_of(L), 0 };
+  const lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3),
+                    at = luaL_checkinteger(L, 4);
+  const int to = lua_isnoneornil(L, 5) ? 1 : 5;
+  need_table(L, 1, reads);
+  need_table(L, to, writes);
+  if (last >= first) {
+    luaL_argcheck(L, first > 0 || last < LUA_MAXINTEGER + first, 3, "too many elements to move");
+    const lua_Integer n = last - first + 1;
+    luaL_argcheck(L, at <= LUA_MAXINTEGER - n + 1, 4, "destination wrap around");
+    const int upwards = at > last || at <= first || (to != 1 && !lua_compare(L, 1, to, LUA_OPEQ));
+    for (lua_Integer i = 0; i < n; i++) {
+      const lua_Integer k = upwards ? i : n - 1 - i;
+      step(L, &s);
+      lua_geti(L, 1, first + k);
+      lua_seti(L, to, at + k);
+    }
+  }
+  pay(L, &s);
+  lua_pushvalue(L, to);
+  return 1;
+}
+
+static void add_field(lua_State *L, luaL_Buffer *out, lua_Integer i) {
+  lua_geti(L, 1, i);
+  if (!lua_isstring(L, -1))
+    luaL_error(L, "invalid value (at index %I) in table for 'concat'", (LUAI_UACINT)i);
+  luaL_addvalue(out);
+}
+
+static int t_concat(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  luaL_Buffer out;
+  size_t n;
+  const lua_Integer last_default = length(L, 1);
+  const char *between = luaL_optlstring(L, 2, "", &n);
+  const lua_Integer first = luaL_optinteger(L, 3, 1), last = luaL_optinteger(L, 4, last_default);
+  luaL_buffinit(L, &out);
+  for (lua_Integer i = first; i <= last; i++) {
+    step(L, &s);
+    add_field(L, &out, i);
+    if (i == last) break;                     /* the largest integer has no successor */
+    luaL_addlstring(&out, between, n);
+  }
+  pay(L, &s);
+  luaL_pushresult(&out);
+  return 1;
+}
+
+static int t_unpack(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  const lua_Integer first = luaL_optinteger(L, 2, 1);
+  const lua_Integer last = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
+  if (first > last) return 0;
+  const lua_Unsigned more = (lua_Unsigned)last - (lua_Unsigned)first;
+  if (more >= (lua_Unsigned)INT_MAX || !lua_checkstack(L, (int)more + 1))
+    return luaL_error(L, "too many results to unpack");
+  for (lua_Unsigned i = 0; i <= more; i++) {
+    step(L, &s);
+    lua_geti(L, 1, (lua_Integer)((lua_Unsigned)first + i));
+  }
+  pay(L, &s);
+  return (int)more + 1;
+}
+
+/* ---- sort ------------------------------------------------------------------------------------ */
+
+/* Are the values at i and j in this order? By the function at 2, or by '<'. */
+static int less(lua_State *L, int i, int j) {
+  if (lua_isnil(L, 2)) return lua_compare(L, i, j, LUA_OPLT);
+  i = lua_absindex(L, i);
+  j = lua_absindex(L, j);
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, i);
+  lua_pushvalue(L, j);
+  lua_call(L, 2, 1);
+  const int is = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return is;
+}
+
+/* The value on top goes down from 'at' in the heap of the first n, and is popped. */
+static void sink(lua_State *L, steps *s, lua_Integer at, lua_Integer n) {
+  while (at <= n / 2) {
+    lua_Integer child = 2 * at;
+    step(L, s);
+    lua_geti(L, 1, child);
+    if (child < n) {
+      lua_geti(L, 1, child + 1);
+      if (less(L, -2, -1)) {
+        lua_replace(L, -2);
+        child++;
+      } else {
+        lua_pop(L, 1);
+      }
+    }
+    if (!less(L, -2, -1)) {
+      lua_pop(L, 1);
+      break;
+    }
+    lua_seti(L, 1, at);
+    at = child;
+  }
+  lua_seti(L, 1, at);
+}
+
+static int t_sort(lua_State *L) {
+  steps s = { self_of(L), 0 };
+  const lua_Integer n = length(L, 1);
+  if (n < 2) return 0;
+  luaL_argcheck(L, n < INT_MAX, 1, "array too big");
+  if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 2);
+  for (lua_Integer i = n / 2; i > 0; i--) {
+    lua_geti(L, 1, i);
+    sink(L, &s, i, n);
+  }
+  for (lua_Integer i = n; i > 1; i--) {
+    lua_geti(L, 1, i);
+    lua_geti(L, 1, 1);
+    lua_seti(L, 1, i);
+    sink(L, &s, 1, i - 1);
+  }
+  pay(L, &s);
+  return 0;
+}
+
+void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to) {
+  static const luaL_Reg list[] = { { "insert", t_insert }, { "remove", t_remove },
+    { "move", t_move }, { "unpack", t_unpack }, { "concat", t_concat }, { "sort", t_sort },
+    { NULL, NULL } };
+  lua_getfield(L, own, "table");
+  lua_newtable(L);
+  fl_bounded_poll(L, b, -2, "pack");
+  fl_bounded_add(L, b, list);
+  lua_setfield(L, to, "table");
+  lua_pop(L, 1);
+}
