@@ -508,21 +508,6 @@ static int kernel_ready(lua_State *L) {
   return 0;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of
-** kernels that are gone go, too. */
-static int kernel_cache(lua_State *L) {
-  fl_lua *b = self_of(L);
-  int64_t entries, bytes;
-  if (b->c == NULL) return fl_lua_raise(L, b);
-  fl_cuda_cache_usage(b->c, lua_toboolean(L, 1), &entries, &bytes);
-  if (lua_toboolean(L, 1)) fl_plans_sweep(&((fl_engine *)b->c->engine)->plans);
-  lua_pushinteger(L, entries);
-  lua_pushinteger(L, bytes);
-  lua_pushinteger(L, b->c->stats.cache_hits);
-  lua_pushinteger(L, b->c->stats.cache_misses);
-  return 4;
-}
-
 /* (image, source with the signature, entry) -> kernel of a binary */
 static int kernel_load(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -540,7 +525,6 @@ static int kernel_load(lua_State *L) {
   set_roles(L, k, 0);
   return 1;
 }
-
 
 static int kernel_tostring(lua_State *L) {
   const fl_kernel_box *k = fl_kernel_at(L, 1);
@@ -604,6 +588,6 @@ const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
-  { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 },
+  { "kernel_cache", fl_kernel_cache, 0 }, { "kernel_load", kernel_load, 0 },
   { NULL, NULL, 0 }
 };

@@ -74,4 +74,5 @@ int fl_kernel_info(lua_State *L);       /* internal.kernel_info, _lines, _image 
 int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
+int fl_kernel_cache(lua_State *L);         /* internal.kernel_cache */
 #endif

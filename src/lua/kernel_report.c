@@ -1,6 +1,6 @@
 /*
-** What kernels say about themselves: signature, text, what their derivatives cost, and where in
-** the script each addition to memory comes from.
+** What kernels say about themselves: signature, text, what their derivatives cost, where in the
+** script each addition to memory comes from, and what is kept of them on disk.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -159,4 +159,19 @@ int fl_kernel_image(lua_State *L) {
   const int pushed = fl_lua_push_copy(L, image, bytes);
   fl_free(&b->c->mem, image, bytes);
   return pushed ? 1 : lua_error(L);
+}
+
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of
+** kernels that are gone go, too. */
+int fl_kernel_cache(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t entries, bytes;
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_cuda_cache_usage(b->c, lua_toboolean(L, 1), &entries, &bytes);
+  if (lua_toboolean(L, 1)) fl_plans_sweep(&((fl_engine *)b->c->engine)->plans);
+  lua_pushinteger(L, entries);
+  lua_pushinteger(L, bytes);
+  lua_pushinteger(L, b->c->stats.cache_hits);
+  lua_pushinteger(L, b->c->stats.cache_misses);
+  return 4;
 }

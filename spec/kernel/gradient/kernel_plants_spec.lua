@@ -117,7 +117,9 @@ __global__ void k(const float *x, float *y, int n) {
   atomicAdd(&s, x[i % n]);                                          // HERE
   __syncthreads();
   if (i == 0) y[0] = s;
-}]=] },
+}]=],
+    either = { "race: atomic change of index 0 of 's' (1 element)",
+      "but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 4" } },
   { "a sum by atomics that its last thread reads",
     "race: read of index 1 of 'y' (100 elements) by thread (127, 0, 0) " ..
     "of block (0, 0, 0), but thread (126, 0, 0) of block (0, 0, 0) changed it atomically at line 3", [=[

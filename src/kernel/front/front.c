@@ -250,3 +250,26 @@ const char *fl_front_reserved(const fl_ktok *t) {
     if (fl_ktok_is(t, reserved[i].word)) return reserved[i].why;
   return NULL;
 }
+
+/* ---- what was read --------------------------------------------------------------------------- */
+
+void fl_ksource_free(fl_ksource *s) {
+  if (!s) return;
+  fl_mem *m = s->mem;
+  fl_karena_close(&s->arena);
+  fl_free(m, s, sizeof *s);
+}
+
+fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name) {
+  for (int i = 0; i < s->n_kernels; i++)
+    if (!strcmp(s->kernels[i]->name, name)) return s->kernels[i];
+  return NULL;
+}
+
+const char *fl_ksource_refusal(fl_ksource *s, const fl_kfunc *f) {
+  if (f->has_body) return "";
+  const char *t =
+      fl_karena_printf(&s->arena, "kernel '%s', line %d: %s", f->name,
+                       (int)f->refusal_line, f->refusal ? f->refusal : "it has no body");
+  return t ? t : "";
+}
