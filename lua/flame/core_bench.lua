@@ -119,10 +119,13 @@ local function summarise(self, times)
   for _, ms in ipairs(times) do sum = sum + ms end
   self.times, self.n, self.mean = times, #times, sum / #times
   self.min, self.max = sorted[1], sorted[#sorted]
-  self.low, self.ms, self.high = quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75)
+  self.low, self.ms = quantile(sorted, 0.25), quantile(sorted, 0.5)
+  self.high = quantile(sorted, 0.75)
   self.spread = self.ms > 0 and (self.high - self.low) / self.ms or 0
   local all = self.n * self.calls
-  for _, name in ipairs { "launches", "replays", "bytes_moved" } do self[name] = self[name] / all end
+  for _, name in ipairs { "launches", "replays", "bytes_moved" } do
+    self[name] = self[name] / all
+  end
 end
 
 --- Time of f(), all that it records computed: after 'warmup' calls it is run n times, or for

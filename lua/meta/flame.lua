@@ -13172,8 +13172,10 @@ function flame.prod(x, dim, keepdim) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
---- device, bytes, launches, device, site}), and ms, device_ms, recorded, plans, compiles, launches,
---- bytes_moved, copies, syncs; then f's results. It prints as a table.
+--- device, host_ms until it was queued, bytes, flops (0: not known), launches, replayed (launches
+--- that are graphs without a profile), device, site, sites, shapes}), and ms, device_ms, plan_ms,
+--- compile_ms, upload_ms, download_ms, wait_ms, recorded, plans, compiles, launches, bytes_moved,
+--- copies, syncs; then f's results. It prints as a table.
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param f function

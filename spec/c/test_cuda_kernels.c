@@ -29,14 +29,16 @@ static void a_structure_is_compiled_once(void) {
   close_rig(r);
 }
 
-typedef struct teller { fl_trace trace; int32_t steps; double ms; } teller;
+typedef struct teller { fl_trace trace; int32_t steps; double ms, end; } teller;
 
 static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
-                      double start, double ms) {
+                      const fl_timing *w) {
   teller *x = (teller *)t;
-  CHECK(d->index == 1 && p != NULL && i == x->steps && start > 0);
+  CHECK(d->index == 1 && p != NULL && i == x->steps && w->start > 0);
+  CHECK(w->host > 0 && w->host_ms >= 0 && w->start >= x->end && !w->replayed);
   x->steps++;
-  x->ms += ms;
+  x->ms += w->ms;
+  x->end = w->start + w->ms;
 }
 
 /* With or without events to measure with, the run is the same. */

@@ -67,6 +67,64 @@ describe("a profile", function()
     os.remove(path)
   end)
 
+  it("has the host's time, arithmetic, shapes and lines of a row, and compiling apart", function()
+    local w = flame.ones(3, 2, 3, 3)
+    local p = flame.profile(function()
+      local x = flame.ones(32, 16)
+      flame.eval(x:matmul(x:t()), flame.ones(5, 2, 8, 8):conv2d(w))
+      flame.eval(flame.ones(32, 8):matmul(flame.ones(8, 4)))
+    end)
+    assert.equal(2 * 32 * 16 * 32 + 2 * 32 * 8 * 4, p.matmul.flops)
+    assert.same({ "32x16 . 16x32 f32", "32x8 . 8x4 f32" }, p.matmul.shapes)
+    assert.equal(2, #p.matmul.sites)
+    assert.equal(p.matmul.ms, p.matmul.host_ms)
+    assert.equal(0, p.matmul.replayed)
+    local conv
+    for _, row in ipairs(p) do if row.op:find("conv") then conv = row end end
+    assert.equal(2 * 5 * 3 * 2 * 9 * 36, conv.flops)
+    assert.same({ "(5, 3, 6, 6) f32" }, conv.shapes)
+    for _, name in ipairs { "plan", "compile", "upload", "download", "wait" } do
+      assert.is_true(p[name .. "_ms"] >= 0 and p[name .. "_ms"] <= p.ms)
+    end
+    assert.is_true(p.plan_ms > 0)
+    assert.truthy(tostring(p):find("32x16 . 16x32 f32 and 1 more", 1, true))
+  end)
+
+  it("writes tracks of the host, steps and copies, whose events nest", function()
+    local path = os.tmpname()
+    flame.profile(path, function()
+      for _ = 1, 5 do work() end
+    end)
+    local f = assert(io.open(path))
+    local text = f:read("a")
+    f:close()
+    os.remove(path)
+    local names, tracks = {}, {}
+    for line in text:gmatch("[^\n]+") do
+      local tid, name = line:match('^{"ph":"M","pid":1,"tid":(%d+),"name":"thread_name","args":{"name":"(.-)"}},?$')
+      if tid then
+        names[tid], tracks[tid] = name, {}
+      elseif line:find('^{"ph"') then
+        local at, ts, dur = line:match('^{"ph":"X","pid":1,"tid":(%d+),"name":".-","cat":"%l+","ts":([%d.]+),"dur":([%d.]+),"args":{"bytes":%d+,"calls":%d+,"shape":".-","line":".-"}},?$')
+        assert.truthy(at, line)
+        table.insert(tracks[at], { tonumber(ts), tonumber(ts) + tonumber(dur) })
+      end
+    end
+    local found = {}
+    for tid, list in pairs(tracks) do
+      found[#found + 1] = names[tid]
+      table.sort(list, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] > b[2] end)
+      local open = {}
+      for _, e in ipairs(list) do                      -- 0.001: times are rounded to 0.0001
+        while open[1] and open[#open][2] <= e[1] + 0.001 do open[#open] = nil end
+        assert.is_true(not open[1] or e[2] <= open[#open][2] + 0.001)
+        open[#open + 1] = e
+      end
+    end
+    table.sort(found)
+    assert.same({ "cpu", "cpu copies", "host" }, found)
+  end)
+
   it("is one at a time, ends with an error of f, and says what it can not do", function()
     local p = flame.profile()
     refused("one is on already", flame.profile, work)

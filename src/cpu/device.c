@@ -239,7 +239,10 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
     cpu->stop = i <= whole ? &never : &d->ctx->interrupted;
     const double start = d->trace ? fl_trace_now() : 0;
     st = run_step(d, &p->step[i], b, fault->text);
-    if (d->trace) d->trace->step(d->trace, d, p, i, start, fl_trace_now() - start);
+    if (d->trace) {
+      const double ms = fl_trace_now() - start;
+      d->trace->step(d->trace, d, p, i, &(fl_timing){ start, ms, start, ms, 0 });
+    }
     if (!st && i > whole && fl_take_interrupt(d->ctx)) st = FLAME_INTERRUPTED;
     if (fault->text[0]) fault->site = p->step[i].call->fault;
     else if (p->nfault) lowest_fault(cpu, fault);

@@ -97,6 +97,12 @@ static void drop_recordings(fl_replay *r, int driver) {
   }
 }
 
+int fl_replay_has(const fl_plan *p) {
+  const fl_replay *r = p->replay;
+  for (int i = 0; r && i < RECORDINGS; i++) if (r->recording[i]) return 1;
+  return 0;
+}
+
 void fl_replay_free(fl_plan *p) {
   fl_replay *r = p->replay;
   if (!r) return;

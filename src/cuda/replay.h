@@ -25,6 +25,7 @@ typedef struct fl_recording fl_recording;
 ** part of p->total_bytes. */
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
+int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
 /* Closing. driver: graphs are given back; else only host memory is. */
 void fl_replay_let_go(fl_cuda *s, int driver);
 /* Before the first step. *w: the recording that serves this run, or an empty one, which the run

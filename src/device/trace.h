@@ -11,10 +11,17 @@
 struct fl_device;
 struct fl_plan;
 
+/* Of a step, in milliseconds; starts are those of fl_trace_now. A device that computes on the
+** host's time has host == start and host_ms == ms. */
+typedef struct fl_timing {
+  double start, ms;              /* on the device */
+  double host, host_ms;          /* until the host had queued it */
+  int replayed;                  /* its plan is launched as graphs when no profile is on */
+} fl_timing;
+
 typedef struct fl_trace {
-  /* Step i of p ran from 'start' (milliseconds of fl_trace_now) for 'ms'. */
   void (*step)(struct fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
-               double start, double ms);
+               const fl_timing *w);
 } fl_trace;
 
 static inline double fl_trace_now(void) {

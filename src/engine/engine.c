@@ -60,7 +60,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   d->index = index;
   const flame_status s = index == 0 ? fl_cpu_open(c, d, e->threads) : fl_cuda_open(c, d, index - 1);
   if (s != FLAME_OK) return NULL;
-  d->trace = e->profile ? &e->profile->trace : NULL;
+  if (e->profile) fl_profile_attach(e->profile, d);
   e->open[index] = 1;
   if (index > 0) note_room(e, d);
   return d;

@@ -388,7 +388,10 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
   if (r.program.nodes.n) {
     const int debug = ((const fl_engine *)c->engine)->debug;
     if (debug >= 5) fl_debug_window(c, &r.program);
+    fl_profile *f = ((const fl_engine *)c->engine)->profile;
+    const double begin = f ? fl_trace_now() : 0;
     s = find_plan(c, &r);
+    if (f) fl_profile_span(f, FL_EVENT_PLAN, device, begin, 0);
     if (s == FLAME_OK) s = reserve(c, &r, roots == NULL);
     if (s == FLAME_OK && !r.plan->prepared) {
       const int64_t before = r.plan->total_bytes;

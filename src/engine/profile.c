@@ -5,7 +5,7 @@
 */
 #include "engine/profile.h"
 #include "tensor/build_util.h"
-#include "tensor/call.h"
+#include "tensor/call_conv.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -61,15 +61,25 @@ static int64_t bytes_of(const fl_step *s) {
   return n * fl_dtype_size(m->dtype);
 }
 
-/* A value that step i completes; the program's last when it makes none that is kept. */
-static const fl_node *value_of(const fl_program *g, const fl_plan *p, int32_t i) {
+/* A value that step i completes; NULL when it makes none that is kept. */
+static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) {
   for (int32_t k = 0; k < p->nout; k++)
     if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node];
-  return g->nodes.at[g->nodes.n - 1];
+  return NULL;
 }
 
-static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i) {
-  return g == NULL || g->nodes.n == 0 ? 0 : value_of(g, p, i)->site;
+/* The same, or the program's last. */
+static const fl_node *value_of(const fl_program *g, const fl_plan *p, int32_t i) {
+  const fl_node *n = made_by(g, p, i);
+  return n ? n : g->nodes.at[g->nodes.n - 1];
+}
+
+/* The line of that. *own: the value that the step completes, or NULL. */
+static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i, const fl_node **own) {
+  *own = NULL;
+  if (g == NULL || g->nodes.n == 0) return 0;
+  *own = made_by(g, p, i);
+  return value_of(g, p, i)->site;
 }
 
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i) {
@@ -87,22 +97,84 @@ void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int3
   c->err = named;
 }
 
-static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
-                      double start, double ms) {
-  fl_profile *f = (fl_profile *)t;
-  fl_profile_event *e = FL_PUSH(&f->ctx->mem, &f->events);
-  if (e == NULL) {
-    f->lost++;
+/* Multiplications and additions of a step; 0: not known. */
+static int64_t flops_of(const fl_step *s) {
+  if (s->kind == FL_S_MATMUL) {
+    const fl_matmul *m = s->matmul;
+    int64_t n = 2 * m->m * m->k * m->n;
+    for (int i = 0; i < m->nbatch; i++) n *= m->batch[i];
+    return n;
+  }
+  if (s->kind != FL_S_CALL) return 0;
+  const fl_call *q = &s->call->call;
+  fl_conv v;
+  if (strncmp(fl_calls[q->kind].name, "conv", 4) != 0 || !fl_conv_read(q, &v)) return 0;
+  return 2 * v.n * v.o * (v.c / v.groups) * fl_volume3(v.k) * fl_volume3(v.out);
+}
+
+static void note_shape(fl_profile_event *e, const fl_step *s, const fl_node *n) {
+  char text[192] = "";
+  const fl_matmul *m = s->matmul;
+  e->dtype = n ? n->dtype : s->kind == FL_S_MATMUL ? m->dtype : FLAME_F32;
+  if (s->kind == FL_S_MATMUL) {
+    int64_t batch = 1;
+    for (int i = 0; i < m->nbatch; i++) batch *= m->batch[i];
+    e->dtype = m->dtype;
+    const int k = batch > 1 ? snprintf(text, sizeof text, "%lld of ", (long long)batch) : 0;
+    snprintf(text + k, sizeof text - (size_t)k, "%lldx%lld . %lldx%lld", (long long)m->m,
+             (long long)m->k, (long long)m->k, (long long)m->n);
+  } else if (n) {
+    fl_shape_text(text, n->shape->rank, n->shape->size);
+  } else if (s->kind == FL_S_KERNEL) {
+    fl_shape_text(text, s->kernel->nkept + s->kernel->nred, s->kernel->size);
+    snprintf(e->shape, sizeof e->shape, "%.71s", text);
+    return;
+  } else {
     return;
   }
+  snprintf(e->shape, sizeof e->shape, "%.60s %.8s", text, fl_dtype_name(e->dtype));
+}
+
+static fl_profile_event *new_event(fl_profile *f) {
+  fl_profile_event *e = FL_PUSH(&f->ctx->mem, &f->events);
+  if (e) memset(e, 0, sizeof *e);
+  else f->lost++;
+  return e;
+}
+
+static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
+                      const fl_timing *w) {
+  fl_profile *f = (fl_profile *)t;
+  fl_profile_event *e = new_event(f);
+  if (e == NULL) return;
   const fl_step *s = &p->step[i];
+  const fl_node *own;
   fl_step_name(s, e->op, sizeof e->op);
-  e->site = site_of(f->program, p, i);
+  e->site = site_of(f->program, p, i, &own);
+  note_shape(e, s, own);
   e->device = (uint8_t)d->index;
+  e->replayed = (uint8_t)w->replayed;
   e->calls = s->kind == FL_S_KERNEL ? s->count : 1;
   e->bytes = bytes_of(s);
-  e->start = start - f->origin;
-  e->ms = ms;
+  e->flops = flops_of(s);
+  e->at = *w;
+  e->at.start -= f->origin;
+  e->at.host -= f->origin;
+}
+
+void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double start,
+                     int64_t bytes) {
+  static const char *const names[FL_EVENT_KINDS] = { "op", "plan", "compile", "run", "upload",
+                                                     "download", "wait" };
+  fl_profile_event *e = new_event(f);
+  if (e == NULL) return;
+  snprintf(e->op, sizeof e->op, "%s", names[kind]);
+  e->kind = (uint8_t)kind;
+  e->device = (uint8_t)device;
+  e->calls = 1;
+  e->bytes = bytes;
+  e->at.start = e->at.host = start - f->origin;
+  e->at.ms = e->at.host_ms = fl_trace_now() - start;
 }
 
 int fl_profile_start(flame_context *c) {
@@ -113,13 +185,14 @@ int fl_profile_start(flame_context *c) {
   e->profile->trace.step = note_step;
   e->profile->ctx = c;
   e->profile->origin = fl_trace_now();
-  for (int i = 0; i < FL_MAX_DEVICES; i++) e->device[i].trace = &e->profile->trace;
+  for (int i = 0; i < FL_MAX_DEVICES; i++)
+    if (e->open[i]) fl_profile_attach(e->profile, &e->device[i]);
   return 1;
 }
 
 void fl_profile_stop(flame_context *c) {
   fl_engine *e = c->engine;
-  for (int i = 0; i < FL_MAX_DEVICES; i++) e->device[i].trace = NULL;
+  for (int i = 0; i < FL_MAX_DEVICES; i++) fl_profile_detach(e->profile, &e->device[i]);
 }
 
 void fl_profile_free(flame_context *c) {

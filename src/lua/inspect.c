@@ -329,8 +329,40 @@ static int profile_start(lua_State *L) {
   return 1;
 }
 
-/* core.profile_stop(): the list of what ran: op, device, site, calls, bytes, start, ms; and how
-** many events there was no memory for. */
+static void set_text(lua_State *L, const char *name, const char *text) {
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e) {
+  char text[96];
+  lua_createtable(L, 0, 15);
+  set_text(L, "op", e->op);
+  fl_device_name(e->device, text);
+  set_text(L, "device", text);
+  set_text(L, "site", fl_site_text(b, e->site, text));
+  set_text(L, "shape", e->shape);
+  set_text(L, "dtype", fl_dtype_name(e->dtype));
+  set_int(L, "calls", e->calls);
+  set_int(L, "bytes", e->bytes);
+  set_int(L, "flops", e->flops);
+  set_number(L, "start", e->at.start);
+  set_number(L, "ms", e->at.ms);
+  set_number(L, "host", e->at.host);
+  set_number(L, "host_ms", e->at.host_ms);
+  lua_pushboolean(L, e->replayed);
+  lua_setfield(L, -2, "replayed");
+  lua_pushboolean(L, e->kind != FL_EVENT_OP);
+  lua_setfield(L, -2, "span");
+}
+
+/* core.profile_stop(): the list of what ran, steps of devices and spans of the host; and how many
+** events there was no memory for. */
 static int profile_stop(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context(L);
@@ -339,22 +371,7 @@ static int profile_stop(lua_State *L) {
   fl_profile_stop(c);
   lua_createtable(L, (int)(p->events.n < 1 << 20 ? p->events.n : 1 << 20), 0);
   for (int64_t i = 0; i < p->events.n; i++) {
-    const fl_profile_event *e = &p->events.at[i];
-    char text[96];
-    lua_createtable(L, 0, 7);
-    lua_pushstring(L, e->op);
-    lua_setfield(L, -2, "op");
-    fl_device_name(e->device, text);
-    lua_pushstring(L, text);
-    lua_setfield(L, -2, "device");
-    lua_pushstring(L, fl_site_text(b, e->site, text));
-    lua_setfield(L, -2, "site");
-    set_int(L, "calls", e->calls);
-    set_int(L, "bytes", e->bytes);
-    lua_pushnumber(L, e->start);
-    lua_setfield(L, -2, "start");
-    lua_pushnumber(L, e->ms);
-    lua_setfield(L, -2, "ms");
+    push_event(L, b, &p->events.at[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_pushinteger(L, p->lost);
