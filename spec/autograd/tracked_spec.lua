@@ -133,7 +133,7 @@ for name in ([[allclose arange autocast backward bartlett_window bench best_devi
   is_grad_enabled is_nonzero is_same_size is_signed is_tensor item jacobian jvp kaiser_window kernel
   kernel_cache last_error lcm leakcheck linspace load logspace manual_seed map memory nbytes
   ndimension nelement no_grad numel nuttall_window one_hot ones profile promote_types rand randint
-  randn randperm register_hook result_type rfftfreq rng_state save scalar_tensor scope seed
+  randn randperm register_hook result_type rfftfreq rng_state sandbox save scalar_tensor scope seed
   set_default_device set_default_dtype set_grad_enabled set_rng_state size stats stride summary why
   synchronize tensor timer tolist totable tril_indices triu_indices uniform unravel_index use
   value_and_grad vhp vjp warmup zeros free]]):gmatch "%S+" do WITHOUT[name] = "no float in" end

@@ -113,6 +113,8 @@ static int box_open(lua_State *L) {
   char why[FL_LUA_WHY];
   if (b->c == NULL) return fl_lua_raise(L, b);
   lua_settop(L, 2);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  if (!lua_isnil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   flame_options o = { .size = sizeof o, .print = print,
                       .threads = (int)integer_field(L, 1, "threads"),
                       .deny = (uint32_t)integer_field(L, 1, "deny") | b->c->limits.deny,
