@@ -36,7 +36,7 @@ end
 
 --- Output and status of flame-lua there. fake: FAKE_CUDA; environment: further variables.
 local function run(arguments, fake, environment)
-  local pipe = assert(io.popen(("env -u CUDA_VISIBLE_DEVICES FLAME_CACHE_DIR=off %s "
+  local pipe = assert(io.popen(("env -u CUDA_VISIBLE_DEVICES -u FLAME_DEVICE FLAME_CACHE_DIR=off %s "
     .. "FLAME_TEST_MACHINE=%s FAKE_CUDA=%s %s %s 2>&1"):format(environment or "", root,
     quote(fake or ""), quote(interpreter), arguments)))
   local text = pipe:read "a"
