@@ -99,8 +99,9 @@ describe("memory that is out", function()
       flame.eval(x)
     end)
     assert.matches("usage_spec%.lua:" .. recorded .. ": add: out of memory on "
-      .. flame.default_device() .. ": asked for " .. huge * huge * 4
-      .. " bytes for its value, %d+ free, %d+ reserved, %d+ live in tensors; most is held by [^ ]*usage_spec%.lua:" .. at .. " %(3%.8 MiB%)", why)
+      .. flame.default_device() .. ": asked for " .. huge * huge * 4 .. " bytes for its value, "
+      .. "%d+ free, %d+ reserved, %d+ live in tensors; most is held by [^ ]*usage_spec%.lua:" .. at
+      .. " %(3%.8 MiB%)", why)
     local e = flame.last_error()
     assert.same({ "no memory", "add" }, { e.code, e.op })
   end)
