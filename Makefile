@@ -55,7 +55,7 @@ docs: all ## write the generated pages of docs/ and the pictures of all pages
 site: ## docs/ as HTML in build/site, to be opened without a server
 	@tools/site
 
-golden: ## write spec/golden/ anew; review the diff
+golden: ## write spec/golden/ again; review the diff
 	@tools/build test specs
 	@tools/golden build-test
 

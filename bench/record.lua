@@ -26,7 +26,7 @@ local function measure(name, make, longer)
     record[k], run[k] = done - start, clock() - done
   end
   local plan = {}
-  for k = 1, 10 do                     -- windows of other lengths: they are planned anew
+  for k = 1, 10 do                     -- windows of other lengths: each needs a new plan
     local x = make()
     flame.eval(x)
     local y = chain(x)

@@ -45,7 +45,7 @@ if read "tokenizer.json" then
 end
 
 -- ---- the form of a conversation -----------------------------------------------------------------
--- Templates are programs in a language of their own; those in use are of few forms, each told by a
+-- Templates are programs in a separate language; those in use are of few forms, each told by a
 -- mark that it contains. begin: before all; turn: role and text; answer: what the model goes on
 -- from; stop: what ends its turn.
 local FORMS = {

@@ -3,7 +3,7 @@
 --   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device
 --   auto|cpu|cuda] [--epochs N]
 -- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
--- Without --data it draws digits of its own, so that it always runs. With several processes
+-- Without --data it draws digits itself, so that it always runs. With several processes
 -- (mpirun -n 4 flame-lua examples/digits.lua) each has its part of a step of n * batch images.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
@@ -21,7 +21,7 @@ local options = data.options(arg, {
 })
 local device = options.device == "auto" and flame.best_device() or options.device
 flame.default_device(device)
-flame.seed(options.seed + rank - 1)                      -- each rank drops values of its own
+flame.seed(options.seed + rank - 1)                      -- each rank drops different values
 math.randomseed(options.seed)
 
 local images, labels

@@ -3,7 +3,7 @@
 -- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes.
 -- Without one the bytes of the machine's own licence texts are the tokens. --help lists all
 -- options. With several processes (mpirun -n 2 flame-lua examples/gpt2.lua) each trains on
--- sequences of its own, so a step is of n * accumulate * batch.
+-- different sequences, so a step is of n * accumulate * batch.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local distributed = require "flame.distributed"
@@ -43,7 +43,7 @@ local context, batch, steps = given(options.context, size.context),
 local every, warmup = given(options.every, math.max(1, steps // 10)),
   given(options.warmup, math.min(700, steps // 10))
 flame.default_device(device)
-flame.seed(options.seed + rank - 1)                      -- each rank draws sequences of its own
+flame.seed(options.seed + rank - 1)                      -- each rank draws different sequences
 
 -- ---- tokens: ids from 1 ------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 -- A convolutional variational autoencoder of handwritten digits: learns to draw them, and writes
--- a PNG with given digits, what it makes of them, and digits of its own.
+-- a PNG with given digits, what it makes of them, and new digits.
 --   flame-lua examples/vae.lua --data FOLDER [--out vae.png] [--epochs N] [--device auto|cpu|cuda]
 -- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not); without it digits are drawn.
 local flame = require "flame"

@@ -35,7 +35,7 @@ enum { FL_BOUNDS = 1, FL_RACE = 2, FL_UNINIT = 4 };
 enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4, FL_GUESS = 8 };  /* src/kernel/facts/guess.h */
 enum { FL_RUNS, FL_AT_BARRIER, FL_WAITS, FL_LEFT, FL_ENDED };       /* left: returned early */
 
-/* block + 1; 0: nobody */
+/* block + 1; 0: no thread */
 struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how; };
 struct fl_cell { unsigned lock, set; fl_touch write, change, changer, read, reader; };
 struct fl_place { long long block; unsigned thread, line, write, atomic; };
@@ -383,7 +383,7 @@ FL_NI void fl_settle(const fl_thread &t) {
   }
   if (!b->ended && !others) {
     for (unsigned k = 0; k < t.n; k++)
-      if (b->state[k] == FL_AT_BARRIER) {                     /* nobody else runs */
+      if (b->state[k] == FL_AT_BARRIER) {                     /* no other thread runs */
         b->state[k] = FL_RUNS;
         b->warp_stopped[k / 32]--;
       }
@@ -431,7 +431,7 @@ FL_NI void fl_barrier(fl_thread &t, int line) {
   __threadfence();
 }
 
-/* The thread goes: by 'return', or behind the last statement. */
+/* The thread goes: by 'return', or after the last statement. */
 FL_NI void fl_leave(fl_thread &t, bool early) {
   volatile fl_block *b = t.b;
   if (!b) return;

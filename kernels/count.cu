@@ -100,7 +100,7 @@ KERNEL histogram_add(const long long *id, u64 *count, long long n, long long bin
     if (h[b]) atomicAdd(&count[b], (u64)h[b]);
 }
 
-/* ---- nonzero: a warp a chunk, blocks of 8 warps ---- */
+/* ---- nonzero: one warp per chunk, blocks of 8 warps ---- */
 
 FN bool is_set(S b) {
 #if KIND == 0
@@ -148,7 +148,7 @@ KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk
   if ((threadIdx.x & 31) == 31) counts[1 + w] = all;
 }
 
-/* One block of 32 warps, 8 chunks a thread. */
+/* One block of 32 warps, 8 chunks per thread. */
 KERNEL nonzero_before(long long *counts, long long chunks) {
   __shared__ long long words[32];
   const int warp = threadIdx.x / 32;

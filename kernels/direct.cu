@@ -1,13 +1,13 @@
 /*
-** Convolutions of f32 that cuDNN does badly without atomics, summed in an order of their own that
+** Convolutions of f32 that cuDNN does badly without atomics, summed in an order that
 ** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) come
 ** by definition, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
-**   direct_y, direct_x   a depthwise convolution and the gradient of its x: a
-**                        thread an element of the
+**   direct_y, direct_x   a depthwise convolution and the gradient of its x:
+**                        one thread per element of the
 **                  result. Bytes: the other side KX KY / strides times from
 **                  the caches, the result once.
 **   direct_w       the weight's gradient. A row is a channel and a place of the kernel but for x;
-**                  32 rows and 32 outputs a block of 256, a thread one row, 4 outputs and all KX,
+**                  32 rows and 32 outputs per block of 256, a thread one row, 4 outputs and all KX,
 **                  over its share of the output's lines, WIDE positions at a time through shared
 **                  memory.
 **   direct_w_sum   the sum of the shares. Bytes of both: x and y's gradient once for each block of

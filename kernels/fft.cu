@@ -279,7 +279,7 @@ template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length
   }
 }
 
-/* rows (outer, inner, length) to y (outer, size_out, inner), zeros behind the last. */
+/* rows (outer, inner, length) to y (outer, size_out, inner), zeros after the last. */
 template <class E> FN void from_rows(const job &q, const E *rows, E *y, i64 length) {
   if (q.inner == 1) {
     for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * q.size_out;

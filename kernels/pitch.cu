@@ -1,7 +1,7 @@
 /*
 ** Rows of 16-bit elements moved to another distance, with zeros after them, for matrix products:
 ** the library's fast kernels want sizes and distances that are multiples of 16 bytes. 2048
-** elements of a row a block of 256 threads. Bytes: each element read once and written once.
+** elements of a row per block of 256 threads. Bytes: each element read once and written once.
 */
 typedef unsigned short u16;
 

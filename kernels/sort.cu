@@ -14,7 +14,7 @@
 ** moves its elements, sorted by the digit within the tile so that stores are coalesced. Blocks
 ** take tiles in the order in which they start, so whom a block waits for is running. The first
 ** pass reads the row itself, the last writes positions (and values): with 32-bit keys 4, 12, 16, 16
-** and 16 (20) bytes an element are moved.
+** and 16 (20) bytes per element are moved.
 ** Selecting: the k-th key is found digit by digit from the highest (select_count,
 ** select_pick); then either its first place is looked up (kth_*), or what is below it and the
 ** first of its equals are collected in the order of positions and sorted as short rows.
@@ -336,7 +336,7 @@ THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_
     digit[i] = e >= n ? 255 : (u32)(k[i] >> shift) & 255;
   }
   place_of<ITEMS>(digit, place, ITEMS, ranks, start, words, &sum);
-  /* of the last tile nobody asks: its surplus is no harm */
+  /* the last tile's is not used: its surplus is no harm */
   said[tile * 256 + t] = (tile ? OWN : SO_FAR) | sum;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -463,7 +463,7 @@ KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long l
   equal[blockIdx.x] = all_b;
 }
 
-/* A warp a row, 8 a block: sums of the chunks before. */
+/* One warp per row, 8 per block: sums of the chunks before. */
 KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
   const long long r = blockIdx.x * 8ll + threadIdx.x / 32;
   u32 a = 0, b = 0, all_a, all_b;

@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(256) turn(const u16 *from, u16 *to,
   u16 *tile = (u16 *)words;
   const long long tall = (rows + TILE - 1) / TILE, wide = (cols + TILE - 1) / TILE;
   const bool pairs = (cols & 1) == 0 && ((unsigned long long)from & 3) == 0;   /* 'to' is aligned */
-  const int x = threadIdx.x & 31, y = threadIdx.x >> 5;               /* a warp a row of the tile */
+  const int x = threadIdx.x & 31, y = threadIdx.x >> 5;        /* one warp per row of the tile */
   for (long long i = blockIdx.x; i < count * tall * wide; i += gridDim.x) {
     const long long matrix = i / (tall * wide), r0 = i / wide % tall * TILE, c0 = i % wide * TILE;
     const u16 *a = from + matrix * rows * cols;

@@ -12,7 +12,8 @@ local function set(words)
 end
 
 -- "bytes an element", "a thread an element" are refused; "words a lane loads" is right.
-local parts = set "block channel chunk element group lane multiprocessor row thread tile unit warp worker"
+local parts = set [[block channel chunk element group lane multiprocessor row thread tile unit warp
+  worker]]
 local counted = set [[bits bytes blocks channels chunks elements groups indices instructions matrices
   outputs panels registers results rounds rows systems threads vectors workers]]
 
@@ -40,7 +41,7 @@ local refused = {
   { "its fellows",                   "the others",               "The file a.c and its fellows." },
   { "of its own",                    "separate, its, own",       "A file of\n-- its own." },
   { "of their own",                  "separate, their, own",     "Names of their own." },
-  { "turn%a* round",                 "transposed, reversed, …",  "A row turned round, to turn round" },
+  { "turn%a* round",                 "transposed, reversed, …",  "A row turned round." },
   { "there and back",                "forward and reverse",      "Loops, there\n** and back." },
   { "behind the last",               "after the last",           "Behind the last write." },
   { "whose is",                      "which … owns",             "Whose is an element?" },
@@ -48,9 +49,9 @@ local refused = {
   { "no whole multiple",             "not a multiple",           "No whole multiple of 4." },
   { "stands? twice",                 "appears twice",            "The axis stands twice." },
   { "at most [%w%%]+ %a* ?possible", "at most N",                "At most 62 are possible." },
-  { "what asks",                     "its client",               "The search, and what asks with it." },
-  { "stands? where %a+ %a+ is",      "expected …, got …",        "It stands where a tensor is needed." },
-  { per,                             "per",                      "Few outputs a group, bytes an element." },
+  { "what asks",                     "its client",               "The search, what asks." },
+  { "stands? where %a+ %a+ is",      "expected …, got …",        "It stands where a sum is." },
+  { per,                             "per",                      "Few outputs a group." },
   { each,                            "one … per …",              "A thread an element." },
 }
 local right = { "A renewal of its owner, latest, possible, as at most one is.",
@@ -98,10 +99,11 @@ for i, text in ipairs(right) do
   for _, fault in ipairs(faults_of(text)) do complain("right", i, fault[2] .. " in: " .. text) end
 end
 
-local folders = "src lua/flame kernels docs spec tools examples bench README.md CMakeLists.txt Makefile"
+local folders = "src lua/flame kernels docs spec tools examples bench README.md CMakeLists.txt "
+  .. "Makefile"
 -- Written by other files; or full of these phrases, to refuse them.
-local other = { "^spec/golden/", "^docs/ops%.md$", "^tools/words%.lua$", "^spec/docs/words_spec%.lua$",
-  "%.svg$", "%.png$" }
+local other = { "^spec/golden/", "^docs/ops%.md$", "^tools/words%.lua$",
+  "^spec/docs/words_spec%.lua$", "%.svg$", "%.png$" }
 
 local function is_checked(name)
   for _, pattern in ipairs(other) do if name:find(pattern) then return false end end

@@ -10,7 +10,7 @@ local data, optim, plot = require "flame.data", require "flame.optim", require "
 
 local options = data.options(arg, {
   { "device", "auto", "auto, cpu or cuda" },
-  { "pendulums", 16, "pendulums, each with a mass of its own" },
+  { "pendulums", 16, "pendulums, each with its own mass" },
   { "time", 250, "steps of the simulation, of 6 s together" },
   { "steps", 150, "steps of the optimiser" },
   { "rate", 5e-2, "learning rate" },

@@ -270,7 +270,7 @@ end)
 --- y_j over the pairs of blades whose product is c times the component's. Axes after the first
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
---- features meet their like, and each has weights of its own. Half types are computed in f32.
+--- features meet their like, and each has its own weights. Half types are computed in f32.
 --- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
 --- features).
 put("Algebra:product(x: T, y: T, weight?: T) -> T", function(self, x, y, weight)

@@ -21,7 +21,7 @@ function internal.with_casts(f)
   return function(...) return autocast(dtype, f, ...) end
 end
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
---- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
+--- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 internal.def(".autocast() -> dtype", function() return cast_dtype() end,
   '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,

@@ -65,7 +65,7 @@ local function quantile(sorted, q)
 end
 
 --- One run: the milliseconds of 'calls' calls until all is done, and their results. These are
---- held until then: what nobody wants is not computed. Each call is evaluated by itself, or equal
+--- held until then: what is not wanted is not computed. Each call is evaluated by itself, or equal
 --- work of several would be one launch.
 local function run(f, calls)
   local results = {}

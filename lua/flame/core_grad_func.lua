@@ -1,4 +1,4 @@
---- flame.func: functions of the script with gradients of their own.
+--- flame.func: functions of the script with their own gradients.
 local flame, _, internal = ...
 local fail, def = internal.failf, internal.def
 local is_tensor = flame.is_tensor
@@ -78,7 +78,7 @@ local function check_gradients(name, gradients, shapes)
   end
 end
 
---- A function with a gradient of its own: func {forward =, backward =}. backward gives one gradient
+--- A function with its own gradient: func {forward =, backward =}. backward gives one gradient
 --- (or nil) for each tensor argument of forward, in order.
 def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, forward, backward)
   local spec, proven = { name = name, forward = forward, backward = backward }, {}

@@ -145,7 +145,7 @@ end
 local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true,
   gguf = true, onnx = true }
 
---- What stands behind the last dot of the file's name, in small letters; "" without one.
+--- What follows the last dot of the file's name, in small letters; "" without one.
 local function extension(path)
   return (path:match("[^/]%.([^./]*)$") or ""):lower()
 end
@@ -245,7 +245,7 @@ local function take_table(r, depth)
   if next_char(r) == "[" then take_list(r, t, depth + 1) end
   while next_char(r) ~= "}" do
     local key = take_scalar(r)
-    if key ~= key or t[key] ~= nil then bad(r, "a key that can not be or stands twice") end
+    if key ~= key or t[key] ~= nil then bad(r, "a key that can not be or appears twice") end
     t[key] = take_value(r, depth + 1)
   end
   r.at = r.at + 1

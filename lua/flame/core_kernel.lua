@@ -77,8 +77,8 @@ local function holds(limits, p, call)
 end
 
 --- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what
--- can not be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of
--- its own. call: the launch, which proofs may use; nil: any.
+-- can not be derived. An adjoint may be two kernels if 'gather' allows the one
+-- with its own geometry. call: the launch, which proofs may use; nil: any.
 local function derive(p, what, wants, call, gather)
   local bits = call and flat_bits(call.geometry) or 15
   local key = wants_key(what, wants, bits, gather)

@@ -84,7 +84,8 @@ local function report_text(r)
   for _, q in ipairs(r.parameters) do list[#list + 1] = "  " .. q end
   if a and a.refusal then list[#list + 1] = "no gradient: " .. tostring(a.refusal) end
   if not a or a.refusal then return table.concat(list, "\n") end
-  list[#list + 1] = ("adjoint: %s, %d bytes a thread for loops"):format(usage_text(a), a.slot_bytes)
+  local text = "adjoint: %s, %d bytes per thread for loops"
+  list[#list + 1] = text:format(usage_text(a), a.slot_bytes)
   for _, line in ipairs(a.lines) do
     local counts = {}
     for _, kind in ipairs(KINDS) do

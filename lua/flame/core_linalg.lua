@@ -76,7 +76,7 @@ local function parts(flat, ...)
   return table.unpack(out)
 end
 
---- Results that are views of something of ours: handles of their own, row-major, open to writes.
+--- Results that are views of something of ours: new handles, row-major, open to writes.
 local function own(first, ...)
   if first == nil then return end
   return first:clone(), own(...)

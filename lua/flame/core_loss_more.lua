@@ -242,7 +242,7 @@ local function bags_of(op, ids, w, offsets, include_last)
     least = i
   end
   local bags, at, now = #first - (include_last and 1 or 0), {}, 0
-  -- behind the last offset: in no bag
+  -- after the last offset: in no bag
   for i = 1, include_last and least - 1 or ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now

@@ -1,4 +1,4 @@
---- Compositions that are seldom hot: norms with running statistics, rearrange, and the tools that
+--- Compositions that are rarely hot: norms with running statistics, rearrange, and the tools that
 -- look at what is recorded.
 local flame, _, internal = ...
 local fail, need_int, def = internal.failf, internal.need_int, internal.def

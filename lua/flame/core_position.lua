@@ -200,7 +200,7 @@ local function strided(op, x, size, stride, first)
   return y
 end
 --- Elements of x, counted row by row, at the given strides, from
---- storage_offset on: a value of its own, as every view.
+--- storage_offset on: its own value, as every view.
 def("as_strided(x: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
   function(x, size, stride, first) return x:take(strided("as_strided", x, size, stride, first)) end)
 --- x with the elements that as_strided gives replaced by src.

@@ -1,4 +1,4 @@
---- flame.sandbox: scripts that nobody has read, in a state of their own (src/lua/sandbox.c).
+--- flame.sandbox: scripts that you have not read, in a separate state (src/lua/sandbox.c).
 local _, _, internal = ...
 local fail = internal.failf
 
@@ -29,7 +29,7 @@ local function bits(allow)
   return denied
 end
 
---- A state of its own for scripts that nobody has read, with limits and without the rights of this
+--- A separate state for scripts that you have not read, with limits and without the rights of this
 --- program: no files, processes, threads and modules but flame's. memory and device_memory in
 --- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
 --- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",

@@ -68,7 +68,7 @@ end)
 
 -- ---- einsum -------------------------------------------------------------------------------------
 -- Products of two at a time over one batched matmul, three and more in the order that multiplies
--- least. "..." becomes the digits 1 to 8, aligned at the right, as names of their own.
+-- least. "..." becomes the digits 1 to 8, aligned at the right, as separate names.
 local DIGITS = "12345678"
 
 --- The names of the axes of each tensor and of the result. xs: "..." axes are expanded here.
@@ -333,7 +333,7 @@ end
 --- Sums of products by letters: "ij,jk->ik".
 def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
   local xs = { ... }
-  if #xs > 62 then fail("einsum", "%d tensors, at most 62 are possible", #xs) end
+  if #xs > 62 then fail("einsum", "%d tensors, at most 62", #xs) end
   local terms, right = parse_einsum(spec, xs)
   for i = 1, #xs do xs[i], terms[i] = take_diagonals(xs[i], terms[i]) end
   local sizes = expand_dots(xs, terms)

@@ -1,5 +1,5 @@
 --- Sorting, selecting, counting and running sums. Positions come from calls (calls.def);
--- values are gathered by them, so their gradients are gather's. Scans have rules of their own,
+-- values are gathered by them, so their gradients are gather's. Scans have their own rules,
 -- in terms of scans, so that they can be differentiated as often as one likes.
 -- NaN is above everything; of equal values the first position wins; positions are 1-based.
 local flame, _, internal = ...
@@ -287,7 +287,7 @@ local logs = flame.func {
   end,
   backward = function(ctx, g)
     local x, y = ctx:saved()
-    local later = next_of(y, ctx.d, math.huge)    -- behind the last there is nothing: a weight of 0
+    local later = next_of(y, ctx.d, math.huge)    -- after the last there is nothing: a weight of 0
     local steps = where(later:detach():eq(-math.huge), 0, y - later):exp()
     local none = y:detach():eq(-math.huge)
     local weight = where(none, 0, where(none, 0, x - y):exp())

@@ -379,7 +379,7 @@ local function first_value(list, o, names)
   end
 end
 
---- Ops (or layers, where these alone are known) that read the tensor, the last first: whoever
+--- Ops (or layers, where these alone are known) that read the tensor, the last first. One that
 --- differs in backward is one of them.
 local function readers_of(list, tensor)
   local names, layers = {}, {}

@@ -164,7 +164,7 @@ end)
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 def("kron(x: T, y: T) -> T @neutral", function(x, y)
   local n = math.max(x.ndim, y.ndim)
-  if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
+  if n > 4 then fail("kron", "x has %d axes and y %d, at most 4", x.ndim, y.ndim) end
   local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
   for d = 1, n do
     local p, q = rawget(s, d - n + #s) or 1, rawget(t, d - n + #t) or 1

@@ -1,6 +1,6 @@
 --- Data: readers of files (numbers come unchanged), batches, and small helpers for scripts.
 -- Event files are in data_tensorboard.lua. Nothing here touches the global random state: shuffling
--- and data.random have generators of their own. A gzip file is read wherever a file is.
+-- and data.random have separate generators. A gzip file is read wherever a file is.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
@@ -13,7 +13,7 @@ local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 --- Puts a function with its declaration (src/lua/declare.h) into a table; one for each form.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
--- ---- random numbers of its own -----------------------------------------------------------------
+-- ---- random numbers, apart from the script's -----------------------------------------------------------------
 
 local mix, generator = items.mix, items.generator
 local random = generator(0)
@@ -142,7 +142,7 @@ Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
     epoch = true })
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
--- starts anew when the script seeds anew.
+-- starts again when the script seeds again.
 local seedings, loaders = 0, 0
 local function own_seed()
   if internal.io_seedings() ~= seedings then seedings, loaders = internal.io_seedings(), 0 end
@@ -232,7 +232,7 @@ local function part(self, x, first, count)
   return self.device and y:to(self.device) or y
 end
 
--- The batch behind the last one made: {number, part, …}; nil at the end of the epoch.
+-- The batch after the last one made: {number, part, …}; nil at the end of the epoch.
 local function make(self)
   local first, count = span(self, self.made + 1)
   if not first then return nil end
@@ -378,7 +378,7 @@ end)
 
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
 --- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has a file of its own in it. time gives the seconds of events, by
+--- not there; each writer has its own file in it. time gives the seconds of events, by
 --- default os.time.
 put(data, "data.tensorboard(folder: str, *, time?: fn) -> EventWriter",
   function(...) return require("flame.data_tensorboard").open(...) end)

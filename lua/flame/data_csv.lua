@@ -1,4 +1,4 @@
---- CSV files: numbers as one tensor, or columns of their own types. Given the table of flame.data,
+--- CSV files: numbers as one tensor, or columns of different types. Given the table of flame.data,
 -- adds to it.
 local flame = require "flame"
 local internal = flame.internal

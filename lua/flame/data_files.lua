@@ -12,7 +12,7 @@ return function(data, shared)
     local kind = items.token_kinds[dtype]
     local bytes = internal.io_read(path, "tokens", header)
     if #bytes % kind[2] ~= 0 then
-      fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, dtype)
+      fail("tokens", "%s: %d bytes after the header are not a multiple of %s", path, #bytes, dtype)
     end
     local x = flame.from_bytes(bytes, { #bytes // kind[2] }, kind[1])
     if dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then
@@ -31,7 +31,7 @@ return function(data, shared)
       fail("tokens", "%s: ends %d bytes before the %d bytes of its header do", path, header - bytes,
         header)
     elseif (bytes - header) % size ~= 0 then
-      fail("tokens", "%s: %d bytes after the header are no whole number of %s", path,
+      fail("tokens", "%s: %d bytes after the header are not a multiple of %s", path,
         bytes - header, dtype)
     end
     local count = (bytes - header) // size

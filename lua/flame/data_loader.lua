@@ -273,7 +273,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end)
   function Loader:__close() self:close() end
 
-  --- The state of a loader that keeps nothing of its own; false stands for nil.
+  --- The state of a loader that keeps nothing; false stands for nil.
   local function new_loader(o, s)
     local at = shared.position("loader", s, o.size * o.shard[2])
     o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, at, at
@@ -285,10 +285,11 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
   --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
   --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
-  --- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
+  --- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states
   --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
-  --- must then use no local of the script but modules, which are required again, and no global of
-  --- its own; what it needs is 'given', which each worker gets a copy of. shard: as data.batches.
+  --- must then use no local of the script but modules, which are required again, and
+  --- no global that the script made; what it needs is 'given', of which each worker gets a copy.
+  --- shard: as data.batches.
   put(data, [[data.loader(dataset: Dataset|table, size: int = 32, *, shuffle = false,
     drop_last = false, workers: int = 0, prefetch: int = 2, collate?: fn|str, device?: device,
     seed?: int, state?: table, shard?: bool|int[]) -> Loader]],

@@ -191,7 +191,7 @@ return function(distributions, shared)
     end
     return flame.multinomial(rows, count, { replacement = true }):t():reshape(size):clone()
   end
-  --- The value's position among the classes, which holds values of its own for a mixture.
+  --- The value's position among the classes, which holds separate values for a mixture.
   function Categorical:log_prob(value)
     local log = self.logits
     local class = { text = "1 to " .. self.num_events, holds = function(x)

@@ -28,7 +28,7 @@ local function need_image(op, x)
   return x
 end
 
---- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a
+--- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits per
 --- channel, i32. With float = true f32 from 0 to 1.
 def("image.load(path: str, *, float = false, device?: device) -> T", function(path, float, device)
   local x = internal.io_load_png(path, device or flame.default_device())
@@ -36,7 +36,7 @@ def("image.load(path: str, *, float = false, device?: device) -> T", function(pa
   return x
 end)
 
---- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
+--- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits per channel), or floats from 0 to 1.
 def("image.save(path: str, x: T)", function(path, x)
   if not path:lower():find("%.png$") then
     fail("image.save", "%s: images are written as .png", path)

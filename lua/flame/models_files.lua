@@ -26,7 +26,7 @@ return function(parts, build)
     return parts.config(LOAD, path, value)
   end
 
-  --- The files with weights, each with the names that the list says it has; true: all of its own.
+  --- The files with weights, each with the names that the list gives it; true: all that it has.
   local function weight_files(folder, listing)
     if not listing[INDEX] then
       if listing[WHOLE] then return { [WHOLE] = true } end
@@ -154,7 +154,7 @@ return function(parts, build)
   local SIZES <const> = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2 }
   local TORCH <const> = { f64 = "float64", f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
 
-  --- Names and tensors in files of at most so many bytes, a larger tensor in one of its own.
+  --- Names and tensors in files of at most so many bytes, a larger tensor in a separate one.
   local function shards_of(state, most)
     local list, room, total = {}, 0, 0
     for _, name in ipairs(sorted(state)) do

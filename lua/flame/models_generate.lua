@@ -2,7 +2,7 @@
 -- table of flame.models; puts generate where flame.generate finds it.
 --
 -- All positions of a batch share one cache; shorter sequences begin later in it, behind positions
--- that nobody sees.
+-- that no reader sees.
 local flame = require "flame"
 local nn = require "flame.nn"
 local internal = flame.internal
@@ -126,7 +126,7 @@ return function(parts, models)
     return (at and at:gather(2, drawn) or drawn) - 1
   end
 
-  --- Runs the model over a batch: step(ids) gives the scores behind the last position. Without a
+  --- Runs the model over a batch: step(ids) gives the scores after the last position. Without a
   --- cache all ids so far go through the model again.
   local function runner(model, mask, cached, length, batch)
     local cache = cached and model:cache(batch, length) or nil
@@ -231,7 +231,7 @@ return function(parts, models)
   end
 
   local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
-  --- The mode of use, and a generator of its own under a seed, until the end of the call.
+  --- The mode of use, and a separate generator under a seed, until the end of the call.
   local function prepare(undo, model, seed)
     if model.training then
       local trained = {}

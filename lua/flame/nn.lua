@@ -33,7 +33,7 @@ local function put(t, text, f, name)
 end
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
---- a value of its own, since views can not be written.
+--- a separate value, since views can not be written.
 put(nn, "nn.Parameter(x: T, requires_grad = true) -> T", function(x, requires_grad)
   if not x.is_leaf then x = x:detach() end
   if flame.internal.is_view(x) then x = x:detach():clone() end
@@ -174,7 +174,7 @@ local function walk(self, visit, prefix, seen, again)
     visit(path, value)
     if not tensor then walk(value, visit, path .. ".", seen, again) end
   end
-  local met = {}                                       -- a key that was nil in between stands twice
+  local met = {}                                      -- a key that was nil in between appears twice
   for _, key in ipairs(order[self] or {}) do
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
@@ -471,7 +471,7 @@ put(Module, "Module:count() -> int", function(self)
   return n
 end)
 
---- The tree as text: "Name(extra)", and what is below in lines of its own.
+--- The tree as text: "Name(extra)", and what is below in separate lines.
 put(Module, "Module:describe() -> str", function(self)
   local extra = self.extra or self.extra_repr
   local head, lines = extra and extra(self) or "", {}

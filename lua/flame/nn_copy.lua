@@ -65,7 +65,7 @@ return function(nn, shared)
     return own
   end
 
-  --- A deep copy: modules, parameters and buffers of its own with the same values, shared ones
+  --- A deep copy: new modules, parameters and buffers with the same values, shared ones
   --- shared, hooks that run with the copy. Gradients are not copied; functions are shared.
   put(Module, "Module:clone() -> Module", function(self) return copy(self, {}) end)
 
@@ -168,7 +168,7 @@ return function(nn, shared)
   --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
   --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
   --- which a pattern is found in its name; a group without patterns takes those that are left,
-  --- else they make one of their own. Frozen parameters are left out.
+  --- else they make one. Frozen parameters are left out.
   put(Module, "Module:parameter_groups(groups: table[]) -> table[]", function(self, groups)
     if #groups == 0 then
       fail("parameter_groups", "need a list of groups, as {{\"bias$\", weight_decay = 0}}")

@@ -6,7 +6,7 @@ local flame = require "flame"
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- A second layer as the first, with values of its own that begin as the first's.
+  --- A second layer as the first, with separate values that begin as the first's.
   local function copies(name, layer, count)
     positive(name, "num_layers", count)
     if not layer.again then

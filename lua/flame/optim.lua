@@ -1,6 +1,6 @@
 --- Optimisers. A step is recorded like any other work and ends by evaluating parameters and
 -- state, so that forward, backward and update of a training step are planned together.
--- Learning rates and the like are scalars of the recorded step: changing them builds no plan.
+-- Learning rates, betas … are scalars of the recorded step: changing them builds no plan.
 --
 -- Names, defaults and rules are torch.optim's, and so is the order of options, which the
 -- declaration of a rule says (src/lua/declare.h). State has torch's names too (exp_avg,
@@ -40,7 +40,7 @@ end
 
 -- ---- options ------------------------------------------------------------------------------------
 
--- "differentiable" and the like choose among torch's implementations of one rule: no effect here.
+-- "differentiable" and similar options choose an implementation of a rule in torch: no effect here.
 local without_effect = { foreach = true, fused = true, capturable = true, differentiable = true }
 local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
 
@@ -268,7 +268,7 @@ local function update_in_scope(self)
 end
 
 --- One update from the parameters' gradients; those without one are left alone.
---- A closure computes the loss and its gradients anew; its result is returned.
+--- A closure computes the loss and its gradients again; its result is returned.
 put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local loss
   if closure then loss = flame.enable_grad(closure) end

@@ -107,7 +107,7 @@ return function(optim, shared)
       end)
     end)
 
-  --- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
+  --- Cosines that begin again: the first after T_0 steps, each next one T_mult times as long.
   put(schedule, [[optim.schedule.cosine_restarts(opt: Optimizer, T_0: num, T_mult = 1, eta_min = 0)
     -> Schedule]], function(opt, T_0, T_mult, eta_min)
     check("cosine_restarts", 1, "T_0", T_0, "T_mult", T_mult)

@@ -2,7 +2,7 @@
 -- src/cli/repl.c calls start once, then load and show (or failed) for each entry, and complete for
 -- Tab. It puts two functions of the terminal here: width(s) and size().
 --
--- Entries run in an environment of their own over the globals: assignments make globals, as ever;
+-- Entries run in a separate environment over the globals: assignments make globals, as ever;
 -- what an entry declares local at its outermost level, and '_', the last value, are fields of the
 -- environment alone.
 local prompt = {}

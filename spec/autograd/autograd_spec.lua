@@ -250,7 +250,7 @@ describe("functions of functions", function()
     assert.same({ { 6, 0 }, { 0, 12 } },
       flame.hessian(function(v) return (v ^ 3):sum() end, x):totable())
   end)
-  it("func defines a function with a gradient of its own", function()
+  it("func defines a function with its own gradient", function()
     local square = flame.func({
       name = "square",
       forward = function(ctx, x) ctx:save(x) return x * x end,
@@ -511,7 +511,7 @@ describe("gradcheck", function()
     local one = flame.tensor(-2.5, { requires_grad = true })
     assert.equal(0, flame.hessian(function(a) return a:softmin(1) * 3 end, one):item())
   end)
-  it("of softmax and the norms, which have rules of their own, agrees with the formula to the third order", function()
+  it("of softmax and the norms, which have their own rules, agrees with the formula to the third order", function()
     flame.seed(8)
     local function plain(x, axes)
       local c = x - x:mean(axes, { keepdim = true })

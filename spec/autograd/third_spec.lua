@@ -5,7 +5,7 @@ local flame = require "flame"
 local D = { dtype = "f64" }
 local tensor, linalg = flame.tensor, flame.linalg
 
---- One number of all elements of t, each with a weight of its own.
+--- One number of all elements of t, each with its own weight.
 local function mixed(t)
   return (t * (flame.arange(t:numel(), D):reshape(t.shape) * 0.37):cos()):sum()
 end

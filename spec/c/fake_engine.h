@@ -1,6 +1,6 @@
 /*
 ** What the tests of tensor/ share: a fake engine (device memory is host memory, evaluating stores
-** every root), makers of nodes, and the run of a file's tests. Every test has a context of its own,
+** every root), makers of nodes, and the run of a file's tests. Every test has its own context,
 ** and the accounting must be back at zero when it is closed: that is the leak check.
 */
 #ifndef FAKE_ENGINE_H
@@ -136,7 +136,7 @@ static inline flame_tensor *parameter(flame_context *c) {
 typedef struct test { const char *name; void (*run)(flame_context *c); } test;
 #define TEST(name) {#name, name}
 
-/* 'program' in contexts of its own, with every allocation failing once, and all from it on. */
+/* 'program' in separate contexts, with every allocation failing once, and all from it on. */
 static inline void survive_failing_allocations(void (*program)(flame_context *c)) {
   for (int forever = 0; forever < 2; forever++) {
     int clean = 0;

@@ -29,7 +29,7 @@ typedef struct problem {
   int deterministic, slot_bytes;
   double loose;                  /* not 0: no differences, and reverse = forward within this */
   int races;                     /* run with the race check: proves plain += right */
-  int gathered;                  /* sums that were turned round, in all checks so far */
+  int gathered;                  /* sums that were inverted, in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
   char why[400];                 /* what went wrong last */
@@ -424,7 +424,7 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   return ok && !smooth && p->loose == 0 ? -2 : ok;
 }
 
-/* The derived kernel as a problem of its own (tangent: reverse = 0). */
+/* The derived kernel as a separate problem (tangent: reverse = 0). */
 static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem *to) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);

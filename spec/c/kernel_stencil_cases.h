@@ -107,7 +107,7 @@
  "  if (i > 0 && i < n - 1) { v[i].x = u[i - 1].x * u[i + 1].y; v[i].y = u[i].x + u[i - 1].y; }\n}",
  4, 4, 1 + TURNED, NULL, 0, 0},
 /* ---- two dimensions -------------------------------------------------------------------------- */
-{"five points, a thread an element", "d35i d35oz I=7 I=5",
+{"five points, one thread per element", "d35i d35oz I=7 I=5",
  K("const double *u, double *v, int w, int h")
  "  if (i >= w * h) return;\n  int x = i % w, y = i / w;\n  double c = u[i];\n"
  "  double l = x > 0 ? u[i - 1] : c, r = x < w - 1 ? u[i + 1] : c;\n"
@@ -194,7 +194,7 @@
  "  if (x < 1 || x >= w - 1 || y < 1 || y >= h - 1) return;\n  int i = y * w + x;\n"
  "  v[i] = (u[i - 1] + u[i + 1]) * r[y];\n}", 2 | 3 << 8, 4 | 2 << 8, 1 + TURNED, NULL, 0, 0},
 /* ---- three dimensions ------------------------------------------------------------------------ */
-{"seven points, a thread an element", "d60i d60oz I=5 I=4 I=3",
+{"seven points, one thread per element", "d60i d60oz I=5 I=4 I=3",
  K("const double *u, double *v, int w, int h, int d")
  "  if (i >= w * h * d) return;\n  int x = i % w, y = (i / w) % h, z = i / (w * h);\n  double s = u[i];\n"
  "  if (x > 0) s += 2 * u[i - 1]; if (x < w - 1) s -= u[i + 1]; if (y > 0) s += u[i - w]; if (y < h - 1) s += u[i + w];\n"
@@ -218,7 +218,7 @@
  "      int xx = x + dx, yy = y + dy;\n      if (xx < 0 || xx >= w || yy < 0 || yy >= h) continue;\n"
  "      s += k[(dy + 1) * 3 + dx + 1] * u[yy * w + xx];\n    }\n  v[y * w + x] = s;\n}", 2 | 3 << 8,
  4 | 2 << 8, 2 + TURNED, NULL, 0, 0},
-{"a window, a thread an element, down from the end", "d35i d35oz I=7 I=5",
+{"a window, one thread per element, down from the end", "d35i d35oz I=7 I=5",
  K("const double *u, double *v, int w, int h")
  "  if (i >= w * h) return;\n  int x = i % w, y = i / w;\n  double s = 0;\n  int dx;\n  for (dx = 2; dx > -2; dx -= 2) {\n"
  "    for (int dy = 0; dy != 2; ++dy) { if (x + dx < w && y + dy < h) s += sin(u[i + dy * w + dx]) * (dx == 0 ? 2 : dy == 0 ? 3 : 1); }\n  }\n"
@@ -261,7 +261,7 @@
  K("const double *u, double *v, int n")
  "  if (i >= n) return;\n  v[i] = u[i > 0 ? i - 1 : 1] * u[i == n - 1 ? n - 2 : i + 1];\n}",
  6, 4, 1 + TURNED, NULL, 0, 0},
-{"periodic in two dimensions, a thread an element", "d35i d35oz I=7 I=5",
+{"periodic in two dimensions, one thread per element", "d35i d35oz I=7 I=5",
  K("const double *u, double *v, int w, int h")
  "  if (i >= w * h) return;\n  int x = i % w, y = i / w;\n  int l = (x + w - 1) % w, r = (x + 1) % w, t = (y + h - 1) % h, b = (y + 1) % h;\n"
  "  v[i] = u[y * w + l] * u[y * w + r] + u[t * w + x] - 2 * u[b * w + x] + u[i];\n}",

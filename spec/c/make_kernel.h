@@ -146,7 +146,7 @@ static inline int mk_store(maker *m, int v, int o) {
   return o;
 }
 
-/* A store to memory of its own over the dims of 'mask'. */
+/* A store to separate memory over the dims of 'mask'. */
 static inline int mk_out(maker *m, int v, unsigned mask) {
   return mk_store(m, v, mk_operand(m, m->instr[v].dtype, mask, NULL));
 }

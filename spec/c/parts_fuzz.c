@@ -5,7 +5,7 @@
 ** f64, all with the race check.
 **
 ** A program is a list of phases with barriers in between. In a phase a part is either written, each
-** thread at a place of its own, or read by all: so there is no race, and what a gradient needs of
+** thread at its own place, or read by all: so there is no race, and what a gradient needs of
 ** one part must outlive what is done to another. Of memory that is a thread's own (locals, a row of
 ** global memory) every element may be read and written.
 **
@@ -204,7 +204,7 @@ static void phase(gen *g) {
   barrier(g);
 }
 
-/* One part anew, which is then read beside the others. */
+/* One part again, which is then read beside the others. */
 static void tile(gen *g) {
   const int part = pick(g, g->parts);
   g->turn[part] = pick(g, 6);

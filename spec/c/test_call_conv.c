@@ -232,7 +232,7 @@ static fl_conv many_channels(void) {
   return c;
 }
 
-/* Few outputs a group (cpu/conv/conv_few.c): chunks of some rows of a plane,
+/* Few outputs per group (cpu/conv/conv_few.c): chunks of some rows of a plane,
 ** lines above and below the source. */
 static fl_conv few_outputs(void) {
   fl_conv c = random_conv(0);

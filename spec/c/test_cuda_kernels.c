@@ -76,7 +76,7 @@ static void a_table_is_sent_when_an_address_changes(void) {
   close_rig(r);
 }
 
-/* Prepare the sample in a context of its own; how many compiles that took. */
+/* Prepare the sample in a separate context; how many compiles that took. */
 static int64_t compiles_of_a_new_context(void) {
   rig *r = open_rig(0, 3);
   const int64_t n = r->c.stats.compiles;

@@ -15,7 +15,7 @@ typedef struct test_case {
   const char *name, *args, *source;
   uint32_t grid, block;          /* x | y << 8 | z << 16; no y, z: 1 */
   int second;                    /* also derive the derived kernels: 1 the tangent, 2 all; plus
-                                 ** TURNED: sums must be turned round, or STAYS: none may be */
+                                 ** TURNED: sums must be inverted, or STAYS: none may be */
   const char *refused;           /* expected text of the refusal */
   int slot_bytes;
   int64_t shared;

@@ -79,7 +79,7 @@ static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   fl_ktext_checked(t, ad->func, checks & ~(unsigned)FL_LANE_UNINIT);
 }
 
-/* All kernels of a source behind what is there, under names of their own. */
+/* All kernels of a source behind what is there, under separate names. */
 static void add(fl_text *t, const char *what, const char *source, unsigned checks) {
   fl_error e = { .code = FLAME_OK };
   fl_ksource *s = fl_ksource_parse(&mem, &e, source, strlen(source));

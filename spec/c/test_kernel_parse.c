@@ -331,7 +331,7 @@ static void check_map(void) {
   map_is("x, y -> x > y && x < 3 ? x : -y", 2, "(((x > y) && (x < 3.0f)) ? x : (-y))");
   map_is("x -> z", 1, "unknown name 'z'");
   map_is("x -> x = 1", 1, "'x' is const");
-  map_is("x, x -> x", 2, "the name 'x' stands twice");
+  map_is("x, x -> x", 2, "the name 'x' appears twice");
   map_is("x -> x x", 1, "'x' behind the expression");
   map_is("sinf(x)", 1, "write names, ->, and an expression: \"x, y -> x*y + 1\"");
   map_is("x, y -> x", 1, "2 names for 1 arguments");

@@ -262,7 +262,7 @@ static int open_files(void) {
 int main(void) {
   const int slow = getenv("FLAME_SANITIZE") != NULL;
   setenv("FLAME_THREADS", "1", 1);
-  for (int f = 0; f < FAMILIES; f++) once(f);     /* a device's libraries keep files of their own */
+  for (int f = 0; f < FAMILIES; f++) once(f);     /* a device's libraries keep files open */
   const int files = open_files();
   if (!getenv("FLAME_OOM_ONLY")) {
     opening("training", slow ? 61 : 13);

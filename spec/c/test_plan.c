@@ -186,7 +186,7 @@ static const hazard hazards[] = {
   { "a snapshot is copied before the write", snapshots, FL_PLANT_COPY },
   { "a held value is kept", kept_values, FL_PLANT_DEAD },
   { "scalars are no part of the key", scalars, FL_PLANT_SCALAR },
-  { "live intermediates have addresses of their own", addresses, FL_PLANT_ADDRESS },
+  { "live intermediates have separate addresses", addresses, FL_PLANT_ADDRESS },
   { "indexing is part of the key", indexing, FL_PLANT_STALE }
 };
 

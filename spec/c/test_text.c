@@ -392,7 +392,7 @@ static void test_geometry(void) {
   check(g.grid == 12 * 64 && g.counters == 12, "columns in tiles and chunks");
   softmax(&m);
   fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 16384 && g.block == 512, "a block a row");
+  check(g.grid == 16384 && g.block == 512, "one block per row");
   cross_entropy(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.faults == 1 && g.grid == 1024, "faults are asked for");

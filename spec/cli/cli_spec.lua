@@ -189,7 +189,7 @@ describe("flame-lua", function()
     end)
   end)
 
-  describe("options of its own", function()
+  describe("its own options", function()
     it("--version names the version", function()
       local out, status = run(absolute, { "--version" })
       assert.truthy(out:find("^flame%-lua %d+%.%d+%.%d+ %(Lua 5%.4"))

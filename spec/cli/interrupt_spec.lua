@@ -142,7 +142,7 @@ describe("Ctrl-C", function()
     "while true do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
   comes_back("a sort", keep .. " a = flame.rand(3000000, {device = 'cpu'})",
     "while true do a:sort():sum():item() end", look, "kept 30.0 7")
-  -- NVRTC has a handler of its own at times, which would end the process (base/signals.h)
+  -- NVRTC installs a handler at times, which would end the process (base/signals.h)
   local text = "source = '__global__ void k(const float *x, float *y, int n) "
     .. "{ if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * %d; }'"
   comes_back("compiling kernels", keep .. " i = 0 " .. text,

@@ -2,7 +2,7 @@
 -- A test collects all it finds wrong before it fails, so one run tells everything.
 local flame = require "flame"
 -- luacheck: ignore
-local eager = os.getenv "FLAME_EAGER" == "1"       -- an op is then a launch of its own
+local eager = os.getenv "FLAME_EAGER" == "1"       -- an op is then a separate launch
 
 local found
 

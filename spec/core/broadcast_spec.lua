@@ -21,7 +21,7 @@ local function same(a, b, what)
   assert.is_true(equal, what)
 end
 
---- f(x, m, k): m and k as they are, and expanded by a step of its own.
+--- f(x, m, k): m and k as they are, and expanded by a separate step.
 local function compare(shape, dtype, f, what)
   local x = flame.randn(shape, { dtype = dtype })
   for mask = 0, (1 << #shape) - 2 do
@@ -54,7 +54,7 @@ describe("work on broadcast operands", function()
     end)
   end
 
-  it("of indices a row, a line, an element", function()
+  it("of indices per row, per line, per element", function()
     for _, shape in ipairs { { 40, 300 }, { 700, 16 }, { 9, 2500 }, { 1100, 64 } } do
       local r, n = shape[1], shape[2]
       local x = flame.randn(shape)

@@ -184,7 +184,7 @@ describe("small instruments", function()
     assert.truthy(dot:find("^digraph flame {\n") and dot:find("n1 %-> n2;") and dot:find("}\n$"))
   end)
 
-  it("memory's peak starts anew", function()
+  it("memory's peak starts again", function()
     do local _ = (flame.ones(100000) * 2):sum():item() end
     collectgarbage()
     flame.memory("reset_peak")

@@ -4,7 +4,7 @@
 local flame = require "flame"
 
 describe("#smoke the module", function()
-  it("is one table, whoever asks", function()
+  it("is one table, for every caller", function()
     assert.equal("table", type(flame))
     assert.equal(flame, require "flame")
     assert.truthy(flame.version:match("^%d+%.%d+%.%d+$"))

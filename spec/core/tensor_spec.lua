@@ -356,7 +356,7 @@ describe("shapes", function()
 end)
 
 describe("values and writes", function()
-  it("gives each result a value of its own", function()
+  it("gives each result a separate value", function()
     local x = flame.tensor({ 1, 2, 3 })
     local y, z = x:contiguous(), x:reshape(3):clone()
     x:add_(1)

@@ -106,7 +106,7 @@ describe("a group of one", function()
       assert.is_truthy(tostring(why):find(case[1], 1, true), tostring(why))
     end
   end)
-  it("runs a collective that nobody reads, once", function()
+  it("runs a collective whose result is not read, once", function()
     distributed.init()
     local before = distributed.stats().calls
     distributed.all_reduce(flame.ones(3))

@@ -1,5 +1,5 @@
 -- The pages: README.md and docs/*.md say what is so. Of each page
---   * the ```lua blocks run in order, as one program in a process of its own, in an empty
+--   * the ```lua blocks run in order, as one program in a separate process, in an empty
 --     folder and on the CPU. What a line prints must be the comment behind it
 --         print(x.shape[1])        --> 2
 --     or, for several lines of output, the comment lines "--> …" below it. Blanks count as

@@ -133,7 +133,7 @@ describe("data.tokens", function()
     assert.same({ 1, 40000, 65535 }, x:totable())
     assert.same({ 255 }, data.tokens(write("u.bin", "\xff"), { dtype = "u8" }):totable())
     assert.truthy(message(data.tokens,
-      write("t.bin", "abc")):find("no whole number of u16", 1, true))
+      write("t.bin", "abc")):find("not a multiple of u16", 1, true))
   end)
 end)
 

@@ -316,7 +316,7 @@ describe("reading safetensors", function()
 
   it("refuses names twice, overlaps, unknown dtypes and missing fields", function()
     refused(safetensors("{" .. entry("w", one) .. "," .. entry("w", one) .. "}", ("x"):rep(8)),
-      "'w' stands twice")
+      "'w' appears twice")
     local later, small = '"dtype":"U8","shape":[2],"data_offsets":[7,9]',
       '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]'
     refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", later) .. "}", ("x"):rep(9)),
@@ -325,8 +325,8 @@ describe("reading safetensors", function()
     refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2]') .. "}", ("x"):rep(8)),
       "needs 'dtype', 'shape' and 'data_offsets'")
     refused(safetensors("{" .. entry("w", one .. ',"dtype":"F32"') .. "}", ("x"):rep(8)),
-      "a field stands twice")
-    refused(safetensors('{"__metadata__":{"a":"1","a":"2"}}'), "'a' stands twice")
+      "a field appears twice")
+    refused(safetensors('{"__metadata__":{"a":"1","a":"2"}}'), "'a' appears twice")
     refused(safetensors('{"__metadata__":{"a":1}}'), "a string must stand here")
     refused(
       safetensors("{" .. entry("w", '"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]')
@@ -371,7 +371,7 @@ describe("reading safetensors", function()
     refused(with("1:tw;"), "tensor 'w' is not in the file")
     refused(with("1:{sa;T}x"), "text after the end")
     refused(with("1:i99999999999999999999;"), "out of range")
-    refused(with("1:{sa;Tsa;F}"), "stands twice")
+    refused(with("1:{sa;Tsa;F}"), "appears twice")
     refused(with("2:{}"), "later flame")
   end)
 end)
@@ -402,7 +402,7 @@ describe("a model in several files", function()
     for map, pattern in pairs {
       ['"a": "one.safetensors"'] = "one.safetensors has no tensor 'a'",
       ['"a": 5'] = "a string must stand here",
-      ['"a": "one.safetensors", "a": "deep.safetensors"'] = "stands twice in the weight_map",
+      ['"a": "one.safetensors", "a": "deep.safetensors"'] = "appears twice in the weight_map",
     } do
       raises(pattern, flame.load, list(map))
     end

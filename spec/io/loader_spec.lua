@@ -439,7 +439,7 @@ describe("data.tokens by blocks", function()
   it("says when the file is too short, cut off, or packed", function()
     assert.matches("tokens.bin: 3 tokens, a block of 3 needs 4",
       message(data.tokens, file(3), { block = 3 }))
-    assert.matches("tokens.bin: 5 bytes after the header are no whole number of u16",
+    assert.matches("tokens.bin: 5 bytes after the header are not a multiple of u16",
       message(data.tokens, write("tokens.bin", "abcde"), { block = 1 }))
     assert.matches("ends 5 bytes before the 10 bytes of its header do",
       message(data.tokens, path("tokens.bin"), { block = 1, header = 10 }))
@@ -507,7 +507,7 @@ end)
 describe("data.csv with types", function()
   local text = 'name,age,size,kind\n"Ann, B.",31,1.5,b\n"two\nlines ""x""",7,,a\n\nC,8,3,b\n'
 
-  it("gives columns of their own types", function()
+  it("gives columns of different types", function()
     local t, names, classes = data.csv(write("a.csv", text), { types = "auto" })
     assert.same({ "name", "age", "size", "kind" }, names)
     assert.same({ "Ann, B.", 'two\nlines "x"', "C" }, t.name)

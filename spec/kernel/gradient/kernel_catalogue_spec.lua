@@ -44,7 +44,7 @@ describe("what Warp documents as wrong:", function()
       { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })
   end)
 
-  it("the loop in a function of its own, with what is not linear inside and outside of it", function()
+  it("the loop in a separate function, with what is not linear inside and outside of it", function()
     for _, last in ipairs { { "sum / norm", "v" }, { "sum", "1.0 / (v + 40.0)" },
         { "sum * sum / norm", "v * v" } } do
       local k = flame.kernel { source = ([[

@@ -1,5 +1,5 @@
 --- Kernels that rewrite rows of global memory in place, by chance: loops upwards and downwards,
--- halves of a row, pairs, a row turned round, states that go from round to round. <J v, u> = <v,
+-- halves of a row, pairs, a row reversed, states that go from round to round. <J v, u> = <v,
 -- J' u> and central differences; what the compiler can not see through is refused. FLAME_FUZZ: how
 -- many programs, FLAME_FUZZ_SEED: from which seed.
 local flame = require "flame"
@@ -13,7 +13,7 @@ local LOOPS = {                            -- header, elements before and behind
   { "for (int j = n / 2 - 1; j >= 0; --j)", 0, 0, true },
   { "for (int j = 0; j < n; j += 2)", 0, 0 },
 }
-local SHARED_LOOPS = {                       -- of a block's threads, each with places of its own
+local SHARED_LOOPS = {                       -- of a block's threads, each with its own places
   { "for (int j = t; j < n; j += w)", { "j" } },
   { "for (int j = n - 1 - t; j >= 0; j -= w)", { "j" } },
   { "for (int j = t + 1; j < n; j += w)", { "j" } },
@@ -66,7 +66,7 @@ local function block_loop(random)
   return l[1] .. " " .. steps(random, l[2]) .. " __syncthreads();"
 end
 
---- A thread a row, or a block a row.
+--- One thread per row, or one block per row.
 local function program(random)
   local by_block = random(3) == 1
   local loop, list = by_block and block_loop or row_loop, {}

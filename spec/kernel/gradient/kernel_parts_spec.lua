@@ -103,7 +103,7 @@ describe("the gradient of a kernel with an array in parts:", function()
   end)
 end)
 
-describe("the adjoint of a loop that writes its tile anew", function()
+describe("the adjoint of a loop that writes its tile again", function()
   it("keeps no copy of it for a later loop that writes the same elements", function()
     local function barriers(index)
       local body = [[ extern __shared__ double s[];

@@ -95,7 +95,7 @@ local right = {
   { "downwards", "for (int t = n - 1 - t0; t >= 0; t -= w) s[t] = row[t]; for (int t = n - 1 - t0; t >= 0; t -= w) { s[t] = " ..
     "exp(s[t]); " ..
     "sum += s[t]; } for (int t = n - 1 - t0; t >= 0; t -= w) out[t] = s[t] * sum;" },
-  { "a state of its own", "for (int t = t0; t < n; t += w) s[t] = row[t]; T z = 0.3; for (int t = t0; t < n; t += w) { z = sin(z * " ..
+  { "a separate state", "for (int t = t0; t < n; t += w) s[t] = row[t]; T z = 0.3; for (int t = t0; t < n; t += w) { z = sin(z * " ..
     "s[t]) + z; s[t] *= z; } " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t] * z;", 4 },
   { "long counters", "for (long long t = t0; t < n; t += w) s[t] = row[t]; for (unsigned t = threadIdx.x; t < n; t += blockDim.x) " ..

@@ -103,7 +103,7 @@ local rewritten = {
   { "squares in a loop of one thread", "if (i == 0) for (int j = 0; j < n; ++j) y[j] = y[j] * y[j];" },
   { "squares in a loop with the stride of a block",
     "for (int j = threadIdx.x; j < n; j += blockDim.x) y[j] = y[j] * y[j];", 4 },
-  { "squares in a loop with a stride of its own",
+  { "squares in a loop with another stride",
     "for (int j = threadIdx.x; j < n; j += 4) y[j] = y[j] * y[j];", 4 },
   { "pairs",
     "for (int j = i; j < n / 2; j += 4) { double a = y[2 * j], b = y[2 * j + 1]; y[2 * j] = a * b; y[2 * j + 1] = a + b * b; }", 4 },

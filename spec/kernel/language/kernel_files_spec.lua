@@ -87,7 +87,7 @@ describe("a kernel's text", function()
     assert.truthy(k, plain)
   end)
 
-  it("says no other file's name for a line of its own", function()
+  it("says no other file's name for its own line", function()
     local why = said('#line 1 "' .. PATH .. '"\nint a = ;\n' .. ASKS)
     assert.is_nil(why:find("hidden_word", 1, true))
   end)

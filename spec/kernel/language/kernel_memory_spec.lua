@@ -1,5 +1,5 @@
 --- Variables of file scope in kernels: __constant__ arrays that the script sets, __device__
--- variables that begin anew with each launch. Values against plain Lua, gradients against central
+-- variables that begin again with each launch. Values against plain Lua, gradients against central
 -- differences.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")

@@ -131,7 +131,7 @@ __global__ void deviceReduce(const float *in, float *out, int N) {
       return out
     end },
 
-  { "softmax of a row a block", [[
+  { "softmax, one row per block", [[
 __global__ void softmax(const float *x, float *y, int cols) {
   extern __shared__ float buf[];
   const float *row = x + blockIdx.x * cols;
@@ -164,7 +164,7 @@ __global__ void softmax(const float *x, float *y, int cols) {
     args = function(t) return { t.f { 3, 13, low = -3, high = 3 }, 13 } end,
     want = function(x, w) return rows_of(x, 3, w, function(row) return softmax(row, w) end) end },
 
-  { "online softmax of a row a warp", [[
+  { "online softmax, one row per warp", [[
 __global__ void softmax_warp(const float *__restrict__ x, float *__restrict__ y, int rows, int cols) {
   int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   int lane = threadIdx.x & 31;

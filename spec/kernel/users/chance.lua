@@ -243,7 +243,7 @@ __global__ void hmc(const float *q0, const float *p0, const float *u, float *out
       return out
     end },
 
-  { "particles chosen anew by one draw, sums and a search in shared memory", [=[
+  { "particles chosen again by one draw, sums and a search in shared memory", [=[
 template <typename T> __device__ int upper(const T *a, int n, T v) {
   int lo = 0;
   for (int len = n; len > 0;) {

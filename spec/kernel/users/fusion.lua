@@ -177,7 +177,7 @@ __global__ void crf(const float *emit, const float *trans, const int *tags, floa
       end)
     end },
 
-  { "a selective state space, a channel a thread", [=[
+  { "a selective state space, one channel per thread", [=[
 #define D_STATE 3
 __global__ void selective_scan(const float *u, const float *delta, const float *A, const float *B, const float *C,
                                const float *D, float *y, int L, int channels) {
@@ -292,7 +292,7 @@ __global__ void alibi(const float *q, const float *k, const float *v, float *o, 
       return o
     end },
 
-  { "sums in a warp that begin anew at flags", [=[
+  { "sums in a warp that begin again at flags", [=[
 __global__ void segmented(const float *x, const int *head, float *y, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % warpSize;
   float v = i < n ? x[i] * x[i] : 0.f;

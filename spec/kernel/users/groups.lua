@@ -8,7 +8,7 @@ local each, sum = lists.each, lists.sum
 local cg = "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n#include <cooperative_groups/scan.h>\nnamespace cg = cooperative_groups;\n"
 
 return {
-  { "softmax of a row a tile, by groups", cg .. [=[
+  { "softmax, one row per tile, by groups", cg .. [=[
 template <unsigned N> __global__ void softmax(const float *x, float *y, int w, int rows) {
   const cg::thread_block block = cg::this_thread_block();
   const cg::thread_block_tile<N> tile = cg::tiled_partition<N>(block);
@@ -120,7 +120,7 @@ __global__ void by_key(const int *key, const float *x, float *out, int n) {
       end)
     end },
 
-  { "a product of tiles in two buffers, four results a thread", [=[
+  { "a product of tiles in two buffers, four results per thread", [=[
 #define BM 4
 #define BK 2
 template <int TM, int TN> __global__ void __launch_bounds__(4, 2)

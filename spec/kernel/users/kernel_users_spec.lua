@@ -98,7 +98,7 @@ describe("a user is told the line and the reason of", function()
       "struct A { virtual __device__ float f() { return 1; } };\n" },
     { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4,
       "member 'v' hides one of base 'A'", "struct A { float v; }; struct B : A { float v; };\n" },
-    { "a part that says how it is copied", "B b;\ny[i] = b.a.v * x[i];", 4, "copies of its own",
+    { "a part that says how it is copied", "B b;\ny[i] = b.a.v * x[i];", 4, "its own copies",
       "struct A { float v; __device__ A &operator=(const A &o) { v = -o.v; return *this; } }; struct B { A a; };\n" },
     { "an object of two numbers", "A a{x[i]};\ny[i] = a;", 5,
       "a number is needed here, this is a 'A'",

@@ -14,7 +14,7 @@ local function moments(x, r, C)
 end
 
 return {
-  { "tokens and places added, a thread a channel", [=[
+  { "tokens and places added, one thread per channel", [=[
 __global__ void encoder_forward(float* out, const int* inp, const float* wte, const float* wpe, int B, int T, int C) {
   int idx = blockIdx.x * blockDim.x + threadIdx.x;
   int N = B * T * C;

@@ -168,12 +168,12 @@ return {
     { "halves of a row turned, by a block", [[int h = n / 2; for (int j = t; j < h; j += blockDim.x) { double a =
       y[j], b = y[j + h], s = sin(x[j]), c = cos(x[j]); y[j] = a * c - b * s; y[j + h] = a * s + b * c; }]], inout = { "y" },
       block = { 4 } },
-    { "halves of rows turned, a row a thread", [[int h = n / 2; if (i < 3) for (int j = 0; j < h; ++j) { double a = y[i * n + j], b =
+    { "halves of rows turned, one row per thread", [[int h = n / 2; if (i < 3) for (int j = 0; j < h; ++j) { double a = y[i * n + j], b =
       y[i * n + j + h]; y[i * n + j] = a * x[j] - b * b; y[i * n + j + h] = a * b + sin(b) * x[j + h]; }]], inout = { "y" }, rest = { 4 } },
     { "halves of rows turned, unsigned counts", [[unsigned m = n, h = m / 2; if (i < 3) for (unsigned j = 0; j < h; ++j) {
       double a = y[i * m + j], b = y[i * m + j + h]; y[i * m + j] = a * x[j] - b * b; y[i * m + j + h] = a * b + sin(b) * x[j + h]; }]],
       inout = { "y" }, rest = { 4 } },
-    { "pairs of rows turned, a row a thread", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + 2 * j], b =
+    { "pairs of rows turned, one row per thread", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + 2 * j], b =
       y[i * n + 2 * j + 1]; y[i * n + 2 * j] = a * cos(x[j]) - b * sin(x[j]); y[i * n + 2 * j + 1] = a * sin(x[j]) + b * cos(x[j]) * b; }]],
       inout = { "y" }, rest = { 4 } },
     { "halves of many rows turned", [[int h = n / 2; for (int r = blockIdx.x; r < 3; r += gridDim.x) for (int j = t; j < h; j += blockDim.x)
@@ -182,7 +182,7 @@ return {
       refuses = "a loop in which 'y' is read and rewritten" },
     { "parts of a row that overlap", [[if (i == 0) for (int j = 0; j < 6; ++j) { double a = y[j], b = y[j + 3]; y[j] = a * x[j] - b * b;
       y[j + 3] = a * b + sin(b) * x[j + 3]; }]], inout = { "y" } },
-    { "a row turned round", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + j]; y[i * n + j] = y[i * n + n - 1 - j] *
+    { "a row reversed", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + j]; y[i * n + j] = y[i * n + n - 1 - j] *
       x[j]; y[i * n + n - 1 - j] = a * a; }]], inout = { "y" }, rest = { 4 } },
     { "a solver downwards and upwards in place", [[if (i < 3) { double *p = y + i * n; for (int j = 1; j < n; ++j) p[j] -= x[0] * p[j-1] *
       p[j-1]; for (int j = n - 2; j >= 0; --j) p[j] = (p[j] - x[1] * p[j+1]) / (2 + p[j] * p[j]); }]], inout = { "y" }, rest = { 4 } },
