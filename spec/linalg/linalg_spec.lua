@@ -212,7 +212,7 @@ describe("factorisations", function()
       end
     end
   end)
-  it("results are handles of their own: row-major, and open to writes", function()
+  it("results are new handles: row-major, and open to writes", function()
     local x = randn(4, 3)
     for _, f in ipairs { flame.svd, linalg.svd, flame.qr, flame.lstsq } do
       for _, y in ipairs { f(x, f == flame.lstsq and randn(4) or nil) } do

@@ -173,7 +173,7 @@ describe("a closed loop of work", function()
   end)
 end)
 
-describe("a graph that nobody differentiates", function()
+describe("a graph that is never differentiated", function()
   local square = flame.func { name = "square",
     forward = function(ctx, x) ctx:save(x, x * x, 3) return x * x end,
     backward = function(ctx, g) local x = ctx:saved() return g * 2 * x end }

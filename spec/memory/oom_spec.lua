@@ -103,7 +103,7 @@ describe("a failing allocation #oom", function()
   family("totable, item and print", function(x)
     return x:totable(), x[{ 2, 3 }]:item(), tostring(x), tostring(x:t()), x:summary(), x:bytes()
   end, function() return ramp(4, 6) end)
-  family("linear algebra and the like", function(x)
+  family("linear algebra and its neighbours", function(x)
     return x:sort(2), x:topk(2, 2), x:flip(1), x:roll(1, 2), x:tril(), x:diagonal(), x:norm(2, 2),
       flame.outer(x[1], x[2])
   end, function() return ramp(4, 6) end)

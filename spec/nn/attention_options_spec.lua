@@ -118,7 +118,7 @@ describe("options of attention", function()
     end
   end)
 
-  it("take other sizes of keys and values, and rows of their own", function()
+  it("take other sizes of keys and values, and separate rows", function()
     local m = nn.MultiheadAttention(8, 4, { kdim = 6, vdim = 5, num_kv_heads = 2, dtype = "f64",
       batch_first = true, add_bias_kv = true, add_zero_attn = true })
     assert.same({ 4, 6 }, { m.k_proj_weight:size(1), m.k_proj_weight:size(2) })

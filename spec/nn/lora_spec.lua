@@ -104,7 +104,7 @@ describe("adapters", function()
       nn.lora.load(base, saved)
       assert.is_true(flame.equal(acting, run(base)))
       assert.same(sorted(trained(net)), sorted(trained(base)))
-      -- a copy has adapters of its own
+      -- a copy has its own adapters
       local copy = net:clone()
       assert.is_true(flame.equal(acting, run(copy)))
       for _, p in ipairs(net:parameters()) do

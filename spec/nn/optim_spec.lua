@@ -80,7 +80,7 @@ describe("optimisers", function()
     refused("was given before", opt.add_param_group, opt, { params = { a } })
   end)
 
-  it("have lists of their own as settings", function()
+  it("have separate lists as settings", function()
     local one, other = optim.Adam(parameter({ 1 })), optim.Adam(parameter({ 1 }))
     one.groups[1].betas[1] = 0
     assert.same({ 0.9, 0.999 }, other.groups[1].betas)
@@ -393,7 +393,7 @@ describe("schedules", function()
     refused("opt must be an Optimizer, got nothing", optim.schedule.step, { step_size = 1 })
   end)
 
-  it("sequential counts anew at a milestone, chained multiplies", function()
+  it("sequential counts again at a milestone, chained multiplies", function()
     local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
     local s = optim.schedule
     local plan = s.sequential { opt = opt, milestones = { 2 },

@@ -12,7 +12,7 @@ local function ids(list) return T(list, { dtype = "i64" }) end
 local small = { dim_feedforward = 8, dropout = 0 }
 
 describe("transformer stacks", function()
-  it("hold layers of their own that begin alike, under PyTorch's names", function()
+  it("hold separate layers that begin alike, under PyTorch's names", function()
     local net = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, small), 2, nn.LayerNorm(4))
     local names = {}
     for name in net:named_parameters() do names[#names + 1] = name end

@@ -223,7 +223,7 @@ describe("names and classes", function()
     assert.same({ 1, 0, 3 }, { groups[1].lr, groups[2].weight_decay, groups[3].lr })
     local opt = optim.AdamW(groups, 0.5)
     assert.same({ 1, 0.5, 3 }, { opt.groups[1].lr, opt.groups[2].lr, opt.groups[3].lr })
-    assert.equal(2, #net:parameter_groups { { "bias$" } })           -- the rest is one of its own
+    assert.equal(2, #net:parameter_groups { { "bias$" } })           -- the rest is a group too
     assert.equal(1, #net:parameter_groups { { "^4%." },
       {} })        -- a group of frozen ones is none
     refused("group 1: a pattern is a string", net.parameter_groups, net, { { 3 } })

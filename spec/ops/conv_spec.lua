@@ -384,7 +384,7 @@ describe("resampling", function()
     assert.allclose(v(1, {}, -1, -1), corner(1, {}, 1, 1), { atol = 1e-5 })
   end)
 
-  it("shuffles pixels there and back", function()
+  it("shuffles pixels forward and back", function()
     local v = flame.randn(2, 8, 3, 3)
     assert.same({ 2, 2, 6, 6 }, v:pixel_shuffle(2).shape)
     assert.is_true(flame.equal(v, v:pixel_shuffle(2):pixel_unshuffle(2)))

@@ -181,7 +181,7 @@ describe("conjugates and parts", function()
     end
     for _, name in ipairs { "conj", "real", "resolve_conj", "resolve_neg" } do
       local y = z[name](z)
-      y:zero_()                                          -- a value of its own
+      y:zero_()                                          -- a separate value
     end
     assert.same({ 1, 2 }, z[1]:totable())
   end)

@@ -1,4 +1,4 @@
---- gelu's tanh form and cross entropy, which have gradients of their own: values and gradients
+--- gelu's tanh form and cross entropy, which have their own gradients: values and gradients
 -- against sums and exponentials of Lua's numbers, in each float dtype.
 local flame = require "flame"
 

@@ -1,4 +1,4 @@
-"""Arguments that torch's own samples of its operators use and random ones seldom meet: broadcasting where
+"""Arguments that torch's own samples of its operators use and random ones rarely meet: broadcasting where
 few expect it, options by name, batches of limits, 0-d inputs, several operands of einsum."""
 import torch
 import torch.nn.functional as F

@@ -2,7 +2,7 @@
 
 An input is a base tensor (what is handed over, bit for bit) and a chain of random views that
 both sides build from it; gradients are taken by the base. Positions are 1-based in the Lua
-text and 0-based in the torch function: whoever writes a sample writes both.
+text and 0-based in the torch function: a sample gives both.
 """
 import random
 import torch

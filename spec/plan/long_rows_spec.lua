@@ -1,5 +1,5 @@
 -- Rows of many elements that share what depends on the row alone: a thread of a GPU computes it
--- once for several vectors of a run (cuda/text/text_map.c), and anew where its vectors lie in two
+-- once for several vectors of a run (cuda/text/text_map.c), and again where its vectors lie in two
 -- rows. Against the formula in Lua's own arithmetic, at places all over the rows.
 local flame = require "flame"
 

@@ -52,7 +52,7 @@ describe("a launch count", function()
     assert.equal(8000, s.bytes_moved)
   end)
 
-  it("is one for softmax over rows, moving 8 bytes an element", function()
+  it("is one for softmax over rows, moving 8 bytes per element", function()
     local x, y = data(R, C), nil
     local s = counted(function() y = x:softmax(2); flame.eval(y) end)
     assert.equal(1, s.launches)
@@ -138,7 +138,7 @@ describe("a launch count", function()
 end)
 
 describe("AdamW", function()
-  it("reads p, g, m, v and writes p, m, v: 28 bytes an element, and copies nothing", function()
+  it("reads p, g, m, v and writes p, m, v: 28 bytes per element, and copies nothing", function()
     local n = 4096
     local p = nn.Parameter(flame.randn(n))
     local opt = optim.AdamW({ p }, { lr = 1e-3, weight_decay = 0.01 })

@@ -1,4 +1,4 @@
---- A loop in a process of its own: memory_spec.lua reads what it prints, the peaks of the bytes of
+--- A loop in a separate process: memory_spec.lua reads what it prints, the peaks of the bytes of
 -- tensors, of resident memory and of Lua's heap (both in KB) after some
 -- steps, when the collector has settled, and after all of them, and what is left of the first when
 -- all garbage is gone. arg: kind, collector mode, steps, those after which it has settled.

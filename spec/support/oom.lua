@@ -100,7 +100,7 @@ local function ramp(...)
   return flame.eval((flame.arange(1.0, n) * 0.37 - 1):sin():reshape(...):clone())
 end
 
---- family(name, f, make): an 'it' of busted that survives f at every k, or where nobody asked for
+--- family(name, f, make): an 'it' of busted that survives f at every k, or where no run asked for
 -- another stride at every stride-th. make: gives f's inputs.
 local function families(it, stride)
   stride = math.max(STRIDE, os.getenv "FLAME_OOM_STRIDE" and 1 or stride)

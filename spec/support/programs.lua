@@ -17,7 +17,7 @@
 -- writes; which values are alive, given up, or asked for together when the window is evaluated;
 -- where the window is cut; when the collector runs; special values (NaN, infinities, -0, the ends
 -- of integers). Not varied: scans, sorts,
--- convolutions, transforms, factorisations and user kernels, which are steps of their own; more
+-- convolutions, transforms, factorisations and user kernels, which are separate steps; more
 -- than 130 elements in a row, unless long; the gradients of long programs; second derivatives;
 -- layouts with a step in the reduced axis of a stored leaf, other than those of views; numbers of
 -- threads and instruction sets, which the environment sets (FLAME_THREADS, FLAME_ISA). Gradients of
@@ -115,7 +115,7 @@ local function add_leaf(g, shape, dtype, f)
 end
 
 --- A leaf of a long program: the axis of size LONG becomes as long as the
---- program says, with data of its own seed.
+--- program says, with data of a separate seed.
 local function stretch(g, s)
   if not g.long then return end
   s.long, s.seed = g.long, g.r.int(1, 1 << 30)

@@ -6,7 +6,7 @@
 **
 ** Rules. Explicit stacks only. A cotangent waits in node->grad with one 'held' count of
 ** the walk's own. Marks on nodes live only while collecting, since hooks and host
-** functions may evaluate. Each rule runs in a borrowing scope of its own, at the site of
+** functions may evaluate. Each rule runs in a borrowing separate scope, at the site of
 ** its entry, with the grad mode off unless create_graph. Entries are spent at the very
 ** end, so that a failure leaves everything as it was.
 */
@@ -464,14 +464,14 @@ flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t
 
 /* ---- into leaves ------------------------------------------------------------------- */
 
-/* A gradient handle owns memory of its own size: not a piece of something larger. */
+/* A gradient handle owns memory of exactly its size: not a piece of something larger. */
 static fl_node *own_value(fl_node *g) {
   const int piece = g->base && g->base->shape->numel != g->shape->numel;
   return piece ? n_copy(g) : n_contiguous(g);
 }
 
 static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
-  if (!h || h->closed || !h->node) return FLAME_OK; /* nobody can ask for it any more */
+  if (!h || h->closed || !h->node) return FLAME_OK; /* no handle can read it any more */
   if (h->grad) {
     fl_node *sum = h->grad->node ? n_add(h->grad->node, g) : NULL;
     const uint8_t used = h->grad->used;

@@ -1,5 +1,5 @@
 /*
-** A watch: sets bits of a word at a time, from a thread of its own, which sleeps otherwise. Setting
+** A watch: sets bits of a word at a time, from a separate thread, which sleeps otherwise. Setting
 ** a later time than the last costs no call of the system, so it may be set for each of many calls.
 */
 #ifndef FL_BASE_WATCH_H

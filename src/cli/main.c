@@ -61,7 +61,7 @@ static int long_option(const char *text) {
   return BAD;
 }
 
-/* One option at argv[*i]: its flags; an option with an argument of its own moves *i. */
+/* One option at argv[*i]: its flags; an option that takes an argument moves *i. */
 static int short_option(char **argv, int *i) {
   const char *text = argv[*i];
   switch (text[1]) {

@@ -13,7 +13,7 @@ typedef struct launch {
   fl_lane_launch l;
   fl_lane_arg arg[FL_KP_MAX_ARGS];
   fl_lane_memory memory[FL_KP_MAX_ARGS];
-  char *scratch;                     /* 'stride' bytes a worker */
+  char *scratch;                     /* 'stride' bytes per worker */
   int64_t stride;
   fl_lane_report report[256];        /* one a worker, as many as a device may have */
   uint8_t begun[256];

@@ -1,5 +1,5 @@
 /* Calls on the CPU: the table derived from tensor/calls.def, for device.c and for devices that
-** have no function of their own for a kind. */
+** have no function for a kind. */
 #ifndef FL_CPU_CALLS_H
 #define FL_CPU_CALLS_H
 #include "cpu/state/state.h"

@@ -2,7 +2,7 @@
 ** Scatter (plan/plan.h): all points in row-major order, so the last store to a place wins and
 ** sums have one order. Half types are summed in f32 and rounded once, at the end.
 **
-** The work is split over workers along a dim that is an axis of the target of its own, or, for
+** The work is split over workers along a dim that is a separate axis of the target, or, for
 ** narrow rows of a table, by ranges of the index: then no two workers meet, and each place
 ** still sees its terms in the same order.
 */

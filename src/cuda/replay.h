@@ -10,7 +10,7 @@
 **            memory that launches share (s->epoch) are as they were when the recording was made:
 **            they are compared before it is used;
 **   data     addresses and scalars of generated kernels: those that differ from the last run are
-**            set in the graphs (a launch of its own) or in the recording's tables.
+**            set in the graphs (a separate launch) or in the recording's tables.
 ** The third run with equal frozen addresses is recorded, for up to four sets of them
 ** (FLAME_REPLAY=2: the first already; 0: none). Owned by the plan (plan->replay), used on its
 ** device's thread; closing the device takes the graphs.

@@ -106,7 +106,7 @@ __global__ void layernorm_forward(float* __restrict__ out, float* __restrict__ m
       return out, mean, rstd
     end },
 
-  { "the norm's gradient by hand: rows a warp, sums of columns in shared memory", [=[
+  { "the norm's gradient by hand: rows per warp, sums of columns in shared memory", [=[
 __global__ void layernorm_backward(float* dinp, float* dweight, float* dbias, const float* dout, const float* inp,
                                    const float* weight, const float* mean, const float* rstd, int N, int C) {
   extern __shared__ float shared[];
@@ -252,7 +252,7 @@ __global__ void softmax_forward_kernel5(float* out, float inv_temperature, const
       end)
     end },
 
-  { "the gradient of that softmax by hand, a row a block", [=[
+  { "the gradient of that softmax by hand, one row per block", [=[
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;

@@ -73,7 +73,7 @@ __global__ void flash(const float *__restrict__ Q, const float *__restrict__ K, 
       return o
     end },
 
-  { "cross entropy of a row a warp", warp .. [=[
+  { "cross entropy, one row per warp", warp .. [=[
 __global__ void xent(const float *logits, const int *target, float *loss, int C, int rows) {
   const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;

@@ -134,7 +134,7 @@ __global__ void rnnt_alpha(const float *blank, const float *emit, float *loss, i
       end)
     end, tol = 1e-4 },
 
-  { "time mixed with a decay, a channel a thread", [=[
+  { "time mixed with a decay, one channel per thread", [=[
 #define MIN_VALUE (-1e38f)
 __global__ void wkv(const float *__restrict__ w, const float *__restrict__ u, const float *__restrict__ k,
                     const float *__restrict__ v, float *__restrict__ y, int T, int C) {
@@ -524,7 +524,7 @@ __global__ void decode(const float *q, const float *cache_k, const float *cache_
       end)
     end },
 
-  { "boxes that overlap, a word of bits a row", [=[
+  { "boxes that overlap, a word of bits per row", [=[
 struct Box { float x1, y1, x2, y2; };
 __device__ inline float iou(Box const *const a, Box const *const b) {
   const float left = max(a->x1, b->x1), right = min(a->x2, b->x2), top = max(a->y1, b->y1), bottom = min(a->y2, b->y2);

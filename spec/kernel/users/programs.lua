@@ -216,7 +216,7 @@ __global__ void pairs(const float *x, float *y, float cut, int m, int n) {
         end end
       return done and s * s or s end) end },
 
-  { "vectors by operators of their own, crossed and normalised", over([=[
+  { "vectors by the kernel's operators, crossed and normalised", over([=[
   float3 a = p[i], b = p[(i + 1) % n]; float3 c = cross(a, b); c += a * dot(a, b); c *= 0.5f; q[i] = normalize(-c) + b / 2.f;]=], [=[
 inline __device__ float3 operator+(float3 a, float3 b) { return make_float3(a.x + b.x, a.y + b.y, a.z + b.z); }
 inline __device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, a.y * s, a.z * s); }

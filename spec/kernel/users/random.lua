@@ -3,7 +3,7 @@
 -- and shuffles. random.compare runs one on two devices, random.agree proves forward against
 -- reverse mode on one.
 --
--- Half of the programs are 'exact': + - * / sqrt and the like, whose bits are the same on all
+-- Half of the programs are 'exact': + - * / sqrt and so on, whose bits are the same on all
 -- devices, so values and tangents must be; sums of atomics, and so adjoints, have an order.
 local flame = require "flame"
 

@@ -4,7 +4,7 @@ local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
 
 return {
-  { "sparse rows times a vector, a row a warp", [=[
+  { "sparse rows times a vector, one row per warp", [=[
 __global__ void spmv(const int *__restrict__ row_ptr, const int *__restrict__ col, const float *__restrict__ val,
                      const float *__restrict__ x, float *__restrict__ y, int rows) {
   const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -194,7 +194,7 @@ __global__ void lorenz(const S3 *from, S3 *to, float rho, float h, int steps, in
       return y
     end },
 
-  { "a filter of second order, a channel a thread", [=[
+  { "a filter of second order, one channel per thread", [=[
 struct Biquad {
   float b0, b1, b2, a1, a2;
   float z1 = 0.f, z2 = 0.f;

@@ -472,7 +472,7 @@ __global__ void oddeven(const float *x, float *y, int n) {
       return each(n, function(i) return s[i + 1] end)
     end },
 
-  { "a bitonic sort of a row a warp, in registers by shuffles", [=[
+  { "a bitonic sort of one row per warp, in registers by shuffles", [=[
 __global__ void bitonic(const float *x, float *y, int *at) {
   const int lane = threadIdx.x & 31, row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   float v = x[row * 32 + lane];
@@ -501,7 +501,7 @@ __global__ void bitonic(const float *x, float *y, int *at) {
       return y, at
     end },
 
-  { "ranks by counting, a thread an element", [=[
+  { "ranks by counting, one thread per element", [=[
 __global__ void rank_sort(const float *__restrict__ a, float *__restrict__ sorted, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     int rank = 0;

@@ -65,7 +65,7 @@ __global__ void named(const float *x, const int *src, float *y) {
     end,
     want = function(x, s) return each(32, function(i) return x[i] * x[s[i]] end) end },
 
-  { "lanes that shift by distances of their own", [[
+  { "lanes that shift by different distances", [[
 __global__ void distances(const float *x, const int *d, float *y) {
   float v = x[threadIdx.x];
   float a = __shfl_down_sync(0xffffffff, v, threadIdx.x & 3);

@@ -145,7 +145,7 @@ function S.custom(flame, views)
   double(x):sum():backward()
   same({ 2, 2 }, flat(views, x.grad))
 end
---- A step that is data (calls.def); each kind has specs of its own.
+--- A step that is data (calls.def); each kind has separate specs.
 function S.call(flame, views)
   same({ 1, 2, 3 }, flat(views, (flame.tensor({ 3, 1, 2 }):sort())))
   same({ 1, 3, 6 }, flat(views, flame.tensor({ 1, 2, 3 }):cumsum(1)))

@@ -10,9 +10,9 @@
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
 **   conv_lanes.c   a product the other way round: outputs are the lanes, pixels the rows, and a tap
 **                  is left out where it lies outside the source
-**   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
+**   conv_flat.c    few output channels per group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
-**   conv_few.c     the weight's gradient of few outputs a group: outputs times taps and channels
+**   conv_few.c     the weight's gradient of few outputs per group: outputs times taps and channels
 **   conv_weight.c  the weight's gradient as a product over all pixels
 ** Sums are taken in blocks that follow from shapes alone: results do not depend on workers.
 */
@@ -87,14 +87,14 @@ static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, 
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
 /* The pass of the forward convolution (src, w, dst left out). */
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
-void fl_conv_join_axes(fl_conv *s);     /* axes without a kernel of their own are joined */
+void fl_conv_join_axes(fl_conv *s);     /* axes without a separate kernel are joined */
 /* Sums of 'dtype' to memory: 'n' of them, 'hop' apart. */
 void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
                    int64_t n);
 
 /* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
-/* conv_gemm.c. Cut pixels first … first + count into segments that start anew at each multiple of
+/* conv_gemm.c. Cut pixels first … first + count into segments that start again at each multiple of
 ** 'width'; returns their number. start[i]: the first of part i; one more entry. */
 int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
                 fl_conv_seg *seg, int *start);
@@ -149,7 +149,7 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
 int fl_conv_flat_weight_fits(const fl_conv_pass *p);
 void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
 
-/* conv_few.c: the same, of few outputs a group. */
+/* conv_few.c: the same, of few outputs per group. */
 int fl_conv_few_fits(const fl_conv_pass *p);
 int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);

@@ -1,5 +1,5 @@
 /*
-** Passes with few outputs a group (conv.h), as depthwise and grouped convolutions have: too thin
+** Passes with few outputs per group (conv.h), as depthwise and grouped convolutions have: too thin
 ** for a product, which would spend its time packing. Source planes are copied into padded
 ** buffers, their rows and columns sorted by
 ** residue of the step, so that what a tap reads of a whole block of rows is one run of memory

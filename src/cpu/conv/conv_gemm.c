@@ -147,7 +147,7 @@ static void plan_units(product *q) {
          images * fl_ceil_div(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_ceil_div(all, q->width);
-  /* packing pixels anew for each unit would cost more than it evens out */
+  /* packing pixels again for each unit would cost more than it evens out */
   if (q->blocks <= FEW_BLOCKS) {
     const int64_t per = fl_ceil_div(q->job->workers, q->blocks * p->groups);
     q->row_panels = fl_min(q->row_panels, fl_ceil_div(q->panels, per));

@@ -159,7 +159,7 @@ static void find_taps(lanes *q) {
   }
 }
 
-/* Units of a block turn the source anew, unless it is shared. */
+/* Units of a block turn the source again, unless it is shared. */
 static void plan_units(lanes *q) {
   const int64_t want = UNITS * q->job->workers, least = q->fresh ? 1 : 3;
   q->panels = fl_ceil_div(q->p->rows, q->nr);

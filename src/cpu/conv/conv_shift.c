@@ -3,7 +3,7 @@
 ** source as there are taps, which costs as much as a few dozen rows of weights; here a block's
 ** source lies once in padded planes, and a tile reads of each term the run that its tap begins.
 **
-** Where rows of results are whole vectors ('whole'), nothing is computed in vain and tiles write
+** Where rows of results are whole vectors ('whole'), nothing is computed without use and tiles write
 ** results in place. Else vectors go on over the columns between rows, and sums are stored row by
 ** row, without those; that is for so few rows of weights that packing would cost more. A column is
 ** a pixel, a term a channel and a tap, taps innermost; whole channels are a part, of at most KC
@@ -87,7 +87,7 @@ int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers) {
   return plan(&q, p) ? fl_round_up(weights_bytes(&q), 64) + workers * worker_bytes(&q) : 0;
 }
 
-/* Fewer rows of results, then fewer panels a unit, until every worker has some. */
+/* Fewer rows of results, then fewer panels per unit, until every worker has some. */
 static void plan_units(shift *q) {
   const fl_conv_pass *p = q->p;
   const int64_t images = p->n * p->groups * p->ax[0].count, want = 3 * q->job->workers;

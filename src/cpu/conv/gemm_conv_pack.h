@@ -36,7 +36,7 @@ static inline void four_evens(float *to, const float *x) {
   typedef float four __attribute__((vector_size(16)));
   four a, b;
   memcpy(&a, x, sizeof a);
-  memcpy(&b, x + 3, sizeof b);                   /* not behind the last one */
+  memcpy(&b, x + 3, sizeof b);                   /* not after the last one */
 #ifdef __x86_64__
   __asm__("" : "+x"(a), "+x"(b));                /* whole loads, or it loads each value alone */
 #endif

@@ -27,7 +27,7 @@ void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
 int fl_blas_room(void *h, int callers);
 
 /* Around calls of a library, in pairs, with the threads that each call may use: 1, when several
-** workers call; more for a large factorisation, which gets them while nobody
+** workers call; more for a large factorisation, which gets them while no worker
 ** in the process needs 1. */
 void fl_blas_enter(int threads);
 void fl_blas_leave(int threads);

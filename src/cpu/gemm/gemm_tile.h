@@ -1,6 +1,6 @@
 /*
 ** The tile kernel, included once a type with
-**   T, V (vector of T), MR, NV (vectors a row), NAME, ONE(x) (all lanes x), FMA(a, b, c)
+**   T, V (vector of T), MR, NV (vectors per row), NAME, ONE(x) (all lanes x), FMA(a, b, c)
 ** MR * NV accumulators, NV rows of B and one element of A stay in registers.
 */
 static void NAME(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) {

@@ -2,7 +2,7 @@
 ** Matrix products: which way each takes.
 **   tiny ones and integers   plain loops (direct.c), spread over batches and rows
 **   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of them a call by
-**                            one worker to the library, which uses no thread of its own
+**                            one worker to the library, which uses no further thread
 **   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones,
 **                            and middle sizes of f32, where it is as fast and shares out better
 ** The choice and the parts follow from shapes, strides and dtype alone, never from the number of
@@ -28,7 +28,7 @@ typedef struct product {
   const fl_gemm *g;
   fl_gemm_shape shape;
   char *a, *b, *c, *scratch;
-  int64_t rows, units;         /* direct: rows a unit; units a batch */
+  int64_t rows, units;         /* direct: rows per unit; units per batch */
   const struct fl_blas *blas;
   struct form { int trans; int64_t ld; } fa, fb;
   cut cut;                     /* of a BLAS product: a unit is mb x nb of C, in calls of kb terms */

@@ -19,7 +19,7 @@ typedef struct job {
   fl_linalg_form f;
   fl_linalg_one one;
   const fl_call_run *run;
-  int64_t space, each, width;          /* bytes a worker; matrices a unit; bytes an element */
+  int64_t space, each, width;          /* bytes per worker; matrices per unit; bytes per element */
   atomic_llong bad;                    /* lowest position without a result, and why: report() */
 } job;
 

@@ -24,7 +24,7 @@ typedef struct fl_tile {
 /* An operand as the tile sees it: walk, first point in it, elements before the walk's origin. */
 typedef struct fl_view { const fl_walk *w; int64_t at, shift; } fl_view;
 
-void *fl_tile_own(const fl_tile *t, uint16_t v);        /* a register's place of its own */
+void *fl_tile_own(const fl_tile *t, uint16_t v);        /* a register's own place */
 fl_view fl_tile_view(fl_tile *t, int operand, int level);
 char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v);
 void fl_tile_run(fl_tile *t, const fl_section *s);

@@ -1,5 +1,5 @@
 /*
-** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and the like
+** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and so on
 ** whose results nothing else reads, and the sum of a product. A trip over a tile costs as much as
 ** its store; the bits stay, as each operation rounds in either form.
 */
@@ -26,7 +26,7 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link of an operation of its own on points, and of the same with
+/* The link of an operation by itself on points, and of the same with
 ** operands exchanged; 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
@@ -200,7 +200,7 @@ static void append_from(fl_chain *c, const fl_chain *more, int first) {
 static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
 /* What may become part of a chain that reads v: what that chain alone reads, or an operation that
-** only chains read: to make it anew costs less than a trip. */
+** only chains read: to make it again costs less than a trip. */
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0
@@ -327,7 +327,7 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
 }
 
 /* As many of the parts as there is room for; a test that others read too is
-** done anew, from registers. */
+** done again, from registers. */
 static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;

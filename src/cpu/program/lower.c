@@ -1,6 +1,6 @@
 /*
 ** Lowering: a kernel becomes a program (program.h). Instructions are taken in order; the kind of
-** each value and the round in which it is known are worked out anew from operands and strides.
+** each value and the round in which it is known are worked out again from operands and strides.
 ** LONG and COL emit, for each round of reductions, just the level-1 work that it needs.
 */
 #include "cpu/program/lower.h"

@@ -25,7 +25,7 @@ static int full_work(const fl_kernel *k, const uint8_t *kind) {
   return work;
 }
 
-/* Reductions of what is read, or nearly so: several rows or blocks a tile, whose sums do not wait
+/* Reductions of what is read, or nearly so: several rows or blocks per tile, whose sums do not wait
 ** for each other. */
 static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
   return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
@@ -54,7 +54,7 @@ static int is_taken(const uint8_t *kind, const fl_instr *x) {
          (x->op == FL_OP_mul && kind[x->a] == FL_KIND_FULL && kind[x->b] == FL_KIND_FULL);
 }
 
-/* Nothing but what memory holds as registers do: a tile takes no room of its own. */
+/* Nothing but what memory holds as registers do: a tile takes no room. */
 static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   int taken = 0, sums = 1;
   for (int i = 0; i < k->ninstr; i++) {
@@ -86,7 +86,7 @@ static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points)
   return g->dear && k->points <= UNIT_POINTS ? DEAR_POINTS : points;
 }
 
-/* Points of a unit. The processor begins anew to look ahead at each: those of light work are a few
+/* Points of a unit. The processor begins again to look ahead at each: those of light work are a few
 ** a worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
   return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS)

@@ -138,14 +138,14 @@ typedef struct fl_prog {
   void **address;                     /* of each operand, for this run */
   uint8_t *direct;                    /* per store, for this run */
   char *uni;                          /* 8 bytes a register */
-  int64_t batch;                      /* WHOLE: rows a tile; COL, boxes: rows of a tile */
+  int64_t batch;                      /* WHOLE: rows per tile; COL, boxes: rows of a tile */
   int64_t full, row;                  /* most elements of a FULL and of a ROW register */
   int64_t width;                      /* COL: columns of a block; boxes: of a tile; else 1 */
   int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size,
                                       ** blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
-  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups a block, reduced indices a group;
+  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices per group;
                                          groups of a unit where all workers share blocks */
   int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
   /* a worker's areas; one state of all reductions */

@@ -51,7 +51,7 @@ static void reads_at(placer *p, const fl_section *s, int64_t i) {
   for (int k = 0, n = fl_vop_reads(p->g, &s->at[i], v); k < n; k++) p->last[v[k]] = (int32_t)i;
 }
 
-/* A value nobody reads in its section keeps its buffer. */
+/* A value that is not read in its section keeps its buffer. */
 static void place_section(placer *p, const fl_section *s, int64_t base) {
   const fl_prog *g = p->g;
   for (int64_t i = 0; i < g->reg.n; i++) p->last[i] = -1;
@@ -162,7 +162,7 @@ static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
 }
 
 /* A register lies in one place, and the rounds of a row share no buffers: what a later round makes
-** again has registers of its own there. */
+** again has separate registers there. */
 static int part_rounds(fl_prog *g) {
   const int64_t n = g->reg.n;
   uint16_t *own = fl_alloc(g->mem, sizeof *own * ((size_t)n + 1));

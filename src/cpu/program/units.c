@@ -377,7 +377,7 @@ static void split_store(void *arg, int64_t unit, int worker) {
   fl_tile_run(&t, &s->g->sec[FL_SEC_STORE]);
 }
 
-/* Work on rows, of so many elements a block: little of it stays on the caller. */
+/* Work on rows, of so many elements per block: little of it stays on the caller. */
 static void run_rows(split *s, int64_t elements, fl_unit_fn fn, const atomic_int *stop) {
   if (s->batch * elements > FEW_ELEMENTS) fl_threads_run(s->d->pool, s->batch, fn, s, stop);
   else for (int64_t i = 0; i < s->batch; i++) fn(s, i, 0);

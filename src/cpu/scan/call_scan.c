@@ -4,7 +4,7 @@
 ** the loops are in vm_scan.h.
 **
 ** Long rows of sums are cut into blocks of BLOCK elements whose sums are taken first; then every
-** block starts from the sum of those before it, a block a lane. The order depends on the sizes
+** block starts from the sum of those before it, one block per lane. The order depends on the sizes
 ** alone. Products are not cut: the product of a block may overflow where the running one is 0.
 */
 #include "cpu/state/state.h"
@@ -24,8 +24,8 @@ typedef struct job {
   int dtype, in_size, in2_size, out_size, kind, reverse;
   const fl_scan_loops *loops;
   fl_scan_fn fn;
-  int64_t blocks, group;          /* cut rows: blocks of a row; else rows or column blocks a unit */
-  char *sums;                     /* 8 bytes a block */
+  int64_t blocks, group;          /* cut rows: blocks of a row; else rows or column blocks per unit */
+  char *sums;                     /* 8 bytes per block */
   const atomic_int *stop;
 } job;
 

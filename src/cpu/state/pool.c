@@ -120,7 +120,7 @@ static void *helper_main(void *arg) {
   }
 }
 
-/* Whoever waits for a job looks again. */
+/* Threads that wait for a job look again. */
 static void call_helpers(fl_threads *p) {
   atomic_fetch_add(&p->generation, 1);
   if (!atomic_load(&p->sleepers)) return;

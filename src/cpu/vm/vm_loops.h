@@ -207,7 +207,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
       y[i] = (v >= hi) & (lo < hi) ? below : v; \
     } \
   }
-/* Normals of f32: fl_random_normal_f32 by four, its steps in loops of their own, 64 blocks at a
+/* Normals of f32: fl_random_normal_f32 by four, its steps in separate loops, 64 blocks at a
 ** time, so that each vectorises and a pair's radius is found once. Of halves: the same, rounded. */
 #define NORMAL4 \
   static void four_normal_f32(float *z, int64_t first, int64_t n, const fl_vm_random *q) { \

@@ -42,7 +42,7 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     memcpy(out, lane, sizeof lane); \
   })
 /* Where the order can not be seen and a value may count twice (largest, any, …). The step is
-** a function of its own so that the loop in it is what is vectorised. */
+** a separate function so that the loop in it is what is vectorised. */
 #define LANES_ANY(name, init) \
   static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
     EACH lane[i] = FN(f_##name)(lane[i], x[i]); \

@@ -14,7 +14,7 @@
 #include "tensor/node.h"
 #include <string.h>
 
-/* CHEAP(op): 1 where a scalar operand deserves a loop of its own. */
+/* CHEAP(op): 1 where a scalar operand deserves a separate loop. */
 #define CHEAP_add ~, 1
 #define CHEAP_sub ~, 1
 #define CHEAP_mul ~, 1

@@ -50,7 +50,7 @@ static tiling tiling_of(const work *w, int entry) {
 
 typedef struct shape { int64_t blocks, threads, shared; } shape;
 
-/* Tensor cores: a block has 64 rows a tile, of q or of k, and of dout or of v backward; steps of
+/* Tensor cores: a block has 64 rows per tile, of q or of k, and of dout or of v backward; steps of
 ** 'width' rows of the other two, in two stages where there is room. */
 static shape half_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
@@ -70,7 +70,7 @@ static shape half_shape(const work *w, int entry) {
   }
 }
 
-/* f32: four threads a row, tiles of as many rows as columns. */
+/* f32: four threads per row, tiles of as many rows as columns. */
 static shape single_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const int64_t tile = w->head > 128 ? 16 : 32, row = w->head + 4,

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { ROOM = 64 * 1024, MODE_KERNEL = 3, THREADS = 256, BLOCKS = 132 * 16 };
-static const int64_t LOOP_WORK = 1 << 19;     /* elements for which a launch of its own pays */
+static const int64_t LOOP_WORK = 1 << 19;     /* elements for which a separate launch pays */
 
 /* struct job of kernels/fft.cu. */
 typedef struct job {
@@ -44,7 +44,7 @@ typedef struct library {
   job j;
   fl_cufft_key key;
   const fl_cufft_plan *plan;
-  int64_t length_in, length_out;        /* of a signal, in elements of its own type */
+  int64_t length_in, length_out;        /* of a signal, in elements of the signal's type */
   int64_t loops, next_in, next_out;     /* transforms of the plan, bytes from one to the next */
   int rows_in, rows_out;                /* through rows in scratch */
   int64_t at_out, at_space, bytes;      /* scratch: rows in, rows out, the plan's */

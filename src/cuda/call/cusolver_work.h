@@ -24,11 +24,11 @@ typedef struct fl_linalg_work {
   const fl_call *c;
   fl_linalg_form f;
   int wide;                    /* f64 */
-  int64_t width;               /* bytes an element */
+  int64_t width;               /* bytes per element */
   fl_sol_type type;
   fl_linalg_way way;
   int64_t shared;              /* SMALL: bytes of shared memory … */
-  unsigned threads;            /* … and threads a block */
+  unsigned threads;            /* … and threads per block */
   int lanes;                   /* … and threads for a pair of columns (svd_small) */
   const char *x, *y;           /* the call's inputs */
   char *part[3];               /* and the parts of its result */

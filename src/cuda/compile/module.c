@@ -365,7 +365,7 @@ static void unload(fl_cuda *s, fl_module *m) {
   m->function = NULL;
 }
 
-/* From disk, if it is there and the driver takes it: a cubin that it refuses is made anew,
+/* From disk, if it is there and the driver takes it: a cubin that it refuses is made again,
 ** so the refusal is no error. */
 static flame_status try_disk(fl_cuda *s, fl_module *m) {
   fl_error before = s->ctx->err;

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 8, MOST_SPILLED = 32 /* bytes a thread */ };
+enum { MAX_WORKERS = 8, MOST_SPILLED = 32 /* bytes per thread */ };
 
 flame_status fl_nvrtc_open(fl_cuda *s) {
   const char *reason = "";

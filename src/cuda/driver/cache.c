@@ -45,7 +45,7 @@ static void make_folders(char *path) {
   mkdir(path, 0700);
 }
 
-/* Ours, and nobody else may write it. */
+/* Ours, and no other user may write it. */
 static int trusted(int fd, mode_t type, struct stat *st) {
   return fstat(fd,
                st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&
@@ -143,7 +143,7 @@ static int is_entry(const char *name) {
   return strlen(name) == NAME - 1 && strcmp(name + 64, ".cubin") == 0;
 }
 
-/* A temporary file that nobody can still be writing. */
+/* A temporary file that no process can still be writing. */
 static int is_stale(const char *name, const struct stat *st) {
   return strncmp(name, "tmp-", 4) == 0 && st->st_mtime + 3600 < time(NULL);
 }
@@ -212,7 +212,7 @@ static int write_all(int fd, const void *p, size_t n) {
   return 1;
 }
 
-/* A new file under a name nobody uses; -1: none. */
+/* A new file under a name that is not used; -1: none. */
 static int open_temporary(fl_disk *d, char *name, size_t size) {
   for (int i = 0; i < 8; i++) {
     struct timespec t;

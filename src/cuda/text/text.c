@@ -31,7 +31,7 @@ static void put_entry(text_writer *w, const char *name) {
     fl_text_printf(w->out, "const batch b) {\n"
                    "const long long *const scalars = b.scalars;\n"
                    "const int2 at_chunk = b.chunk[blockIdx.x];\n"
-                   "__shared__ long long w[%d];\n"       /* of its own: no store can change it */
+                   "__shared__ long long w[%d];\n"       /* separate: no store can change it */
                    "#pragma unroll 1\n"
                    "for (int i = threadIdx.x; i < %d; i += %d) "
                    "w[i] = b.table[at_chunk.x * %dll + i];\n"

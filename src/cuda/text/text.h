@@ -52,7 +52,7 @@ typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
 typedef struct fl_text_aux { void *fault, *scratch, *counter; } fl_text_aux;
 
 typedef struct fl_text_geometry {
-  uint32_t grid, block;           /* blocks (x only), threads a block; no dynamic shared memory */
+  uint32_t grid, block;           /* blocks (x only), threads per block; no dynamic shared memory */
   int32_t words;                  /* parameter: words of 8 bytes */
   uint8_t faults;                 /* 1: needs aux.fault */
   int64_t scratch, counters;      /* bytes; number of uint32 */
@@ -77,7 +77,7 @@ void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *s
 /* Multi. Device memory holds, for a group of n instances:
 **   table   n * words * 8 bytes: instance i's words by fl_text_instance (no scalar in it but
 **           its index in the plan, so it changes only when an address does)
-**   chunk   8 bytes a block: fl_text_chunks; static for given sizes
+**   chunk   8 bytes per block: fl_text_chunks; static for given sizes
 **   scalar  the plan's scalars as they are, uploaded each run
 ** Launch with grid = sum of the instances' grids and one by-value fl_text_multi. Scratch and
 ** counters of the instances are disjoint: give each its own part (scratch parts 256-aligned). */

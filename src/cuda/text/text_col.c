@@ -1,5 +1,5 @@
 /*
-** Text of COL kernels: 64 columns by a chunk of reduced indices a block. A thread has four
+** Text of COL kernels: 64 columns by a chunk of reduced indices per block. A thread has four
 ** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16
 ** lanes are joined in shared memory; with more than one chunk the results wait in scratch
 ** and the last block of the tile joins them, 16 lanes again. Kept-level work is done by 64
