@@ -7,12 +7,12 @@
 **   VALUES 1: of an extreme its value, 0: its position
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping.
 ** States are joined in an order that the sizes alone decide; a join may not commute.
-**   inner 1: scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by blocks of
-**   256, one block per row or, of few long rows, one block per chunk: scan_chunks (states of chunks), then
-**   scan_rows, whose blocks first join the states of the chunks before. Bytes: 2 readings and 1
-**   writing, at least 1 and 1. inner > 1: a thread a column, or a segment of one when columns are
-**   few: scan_columns (states of segments), scan_before (of those before), scan_columns. Bytes: 2
-**   readings and 1 writing.
+**   inner 1: scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by
+**   blocks of 256, one per row or, of few long rows, one per chunk: scan_chunks (states of chunks),
+**   then scan_rows, whose blocks first join the states of the chunks before. Bytes: 2 readings and
+**   1 writing, at least 1 and 1. inner > 1: one thread per column, or a segment of one when columns
+**   are few: scan_columns (states of segments), scan_before (of those before), scan_columns. Bytes:
+**   2 readings and 1 writing.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -75,7 +75,7 @@ local subjects = read_subjects()
 for _, subject in ipairs(subjects) do
   for _, name in ipairs(subject.names) do
     if not made[name] then error("tools/subjects.txt: there is no " .. name, 0) end
-    if placed[name] then error("tools/subjects.txt: " .. name .. " stands twice", 0) end
+    if placed[name] then error("tools/subjects.txt: " .. name .. " appears twice", 0) end
     placed[name] = subject
   end
 end

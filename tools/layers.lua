@@ -1,4 +1,4 @@
---- layers: every file of src/ includes only headers of its own folder and of earlier layers,
+--- layers: every file of src/ includes only headers of the same folder and of earlier layers,
 -- and only src/lua and src/cli include Lua's headers. Prints what is wrong; exit code 1 then.
 
 local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "group", "cpu", "cuda",

@@ -378,7 +378,7 @@ end
 
 --- Modules that have not the name of their function.
 local function_of = { Unfold = "im2col" }
---- nn.ReLU and the like without a comment are modules of the function of that name.
+--- nn.ReLU and similar modules without a comment are modules of the function of that name.
 local function text_of_class(name)
   if function_of[name] then return "The module of flame." .. function_of[name] .. "." end
   local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU",
@@ -489,7 +489,7 @@ local function collect_functions(put)
   end
 end
 
---- Fields and methods of tensors. Writes (name_) come without text of their own.
+--- Fields and methods of tensors. Writes (name_) come without text.
 local function collect_methods(put)
   local methods = internal.methods
   for name, f in pairs(methods) do
@@ -534,7 +534,7 @@ local function entry_of_plot(name, f)
   return e
 end
 
---- What a declared class of modules has beside its constructor: its call, and methods of its own.
+--- What a declared class of modules has beside its constructor: its call, and further methods.
 local function put_class(put, e, class, prefix)
   local base = e.name:match("[%w_]+$")
   local call = rawget(class, "forward")

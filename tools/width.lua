@@ -74,7 +74,7 @@ local function is_wide(line, first, long)
   return true
 end
 
---- Does a line of C increment before the use of a value that nobody uses?
+--- Does a line of C increment before the use of a value that is not used?
 local function is_prefix(line)
   local code = line:gsub('"[^"]*"', '""'):gsub("/%*.*", "")
   if code:find("^%*%*") or code:find("^%s*#") or code:find("\\$") then return false end

@@ -13,7 +13,7 @@ local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 --- Puts a function with its declaration (src/lua/declare.h) into a table; one for each form.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
--- ---- random numbers, apart from the script's -----------------------------------------------------------------
+-- ---- random numbers, apart from the script's ----------------------------------------------------
 
 local mix, generator = items.mix, items.generator
 local random = generator(0)

@@ -1,4 +1,4 @@
--- Scripts that should never be run, in sandboxes: each ends by the limit that it aims at, and leaves
+-- Hostile scripts, in sandboxes: each ends by the limit that it aims at, and leaves
 -- the process as it was. They run in a child for each way of attack, which is ended if it hangs.
 -- FLAME_HOSTILE_TIMES=1 prints what took long. (flame.sandbox)
 local program = dofile("spec/support/interpreter.lua")

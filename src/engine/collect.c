@@ -5,7 +5,7 @@
 ** script, which the plan then need not store. It costs next to nothing, unless a large old table
 ** was written to, which it walks each time (a list of a million losses: a millisecond). So the time
 ** of some steps is taken (the one clock here). What can not be of the garbage that they found puts
-** the next one off, until as many values, or KB of them, were stored in vain as could have been
+** the next one off, until as many values, or KB of them, were stored without use as could have been
 ** recorded meanwhile ('kept'). In incremental mode the host's collector goes on at its own pace: a
 ** step would do a part of a cycle, and find what died only at the cycle's end.
 **

@@ -136,7 +136,7 @@ static fl_buffer *new_buffer(flame_context *c, const fl_node *n, int device, int
   return b;
 }
 
-/* Old values that somebody still holds get memory of their own: the writer keeps its address. */
+/* Old values that somebody still holds get separate memory: the writer keeps its address. */
 static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   int32_t *inner = NULL;
@@ -271,7 +271,7 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
-/* Whatever is read next after a refused write raises the error, lest it be lost. */
+/* Whatever is read next after a refused write raises the error, so that it is not lost. */
 static void note_refused(flame_context *c, const run *r) {
   fl_engine *e = c->engine;
   for (int64_t i = 0; i < r->program.nodes.n && !e->untold; i++) {
@@ -419,7 +419,7 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   const fl_error before = c->err;
   flame_status s = run_roots(c, device, roots, nroots, effects);
   if (s != FLAME_NO_MEMORY || *effects) return s;
-  fl_engine_collect(c);                    /* may drop nodes: the program is made anew */
+  fl_engine_collect(c);                    /* may drop nodes: the program is made again */
   fl_engine_drop_arena(c, device);
   fl_engine *e = c->engine;
   fl_program_free(&e->spare);
@@ -495,7 +495,7 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
   if (n->state == FL_FAILED) return fl_node_raise(n);
   if (n->state == FL_STORED && !untold) return FLAME_OK;
   if (n->state == FL_NUMBER)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "a number stands where a tensor is needed");
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "expected a tensor, got a number");
   if (untold && c->err.code == FLAME_OK) c->err = e->untold_error;
   return c->err.code != FLAME_OK
          ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");

@@ -11,7 +11,7 @@
 static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, int ndim,
                              const int64_t *shape) {
   if (ndim < 0 || ndim > FL_MAX_AXES) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", ndim, FL_MAX_AXES);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d", ndim, FL_MAX_AXES);
     return -1;
   }
   if (!fl_given(c, shape, ndim, op, "sizes")) return -1;

@@ -54,7 +54,7 @@ static int same(const fl_header *a, const fl_header *b) {
   return a->dtype == b->dtype && a->number == b->number && !memcmp(a->p, b->p, sizeof a->p);
 }
 
-/* All see this, so nobody is told. */
+/* All see this, so no rank is told. */
 static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
   char x[116], y[116];
   const fl_header *h[2] = { a, b };

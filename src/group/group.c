@@ -22,7 +22,7 @@ static void free_group(flame_context *c) {
   c->effect_failed = NULL;
 }
 
-/* An effect failed before it ran: here it never will, so the others wait in vain. */
+/* An effect failed before it ran: here it never will, so the others wait for nothing. */
 static void effect_failed(flame_context *c, const char *message, uint32_t site) {
   char word[FL_CALL_FAULT], place[96] = "";
   fl_group *g = c->group;

@@ -7,8 +7,8 @@
 ** have a communicator of NCCL besides. Ranks count from 0 here and from 1 in scripts and messages.
 **
 ** A collective in the window. It is a call (tensor/call.h) of kind 'collective', and an effect:
-** - a root: while it is PENDING it is needed, whoever holds its result, so it is never dropped, and
-**   its result is a result of the plan: a run that is cut and goes on finds it done;
+** - a root: while it is PENDING it is needed, even if no handle holds its result, so it is never
+**   dropped, and its result is a result of the plan: a run that is cut and goes on finds it done;
 ** - in order: its last input is the effect recorded before it, as long as that is PENDING. So
 **   the planner, an evaluation of some values alone, and the rule for what rests on a failure know
 **   nothing but inputs, and calls are never merged;

@@ -86,7 +86,7 @@ static int64_t piece(const fl_letter *l) {
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
-/* A head has come: where do its bytes go? 0: the stream is lost; -1: nobody has asked for them. */
+/* A head has come: where do its bytes go? 0: the stream is lost; -1: no call has asked for them. */
 static int place(fl_wire *w, int peer) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   const fl_tcp_frame *f = &p->head;

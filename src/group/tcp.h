@@ -17,7 +17,7 @@ typedef struct fl_tcp_frame { int32_t form, channel; int64_t bytes; } fl_tcp_fra
 
 typedef struct fl_tcp_peer {
   int fd;                                /* -1: none, or its end is known */
-  /* what comes: the head, then 'left' bytes to 'to' (NULL: nobody wants them) */
+  /* what comes: the head, then 'left' bytes to 'to' (NULL: no call wants them) */
   fl_tcp_frame head;
   size_t head_n;
   int64_t left;

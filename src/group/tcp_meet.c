@@ -1,11 +1,11 @@
 /*
 ** How ranks find each other over TCP. Rank 0 listens on the address that MASTER_ADDR names, on
-** MASTER_PORT or one of the next ports (the first is taken where torchrun has a store of its own).
-** Each other rank opens a port of its own, says hello with it, and is answered; when all are
+** MASTER_PORT or one of the next ports (the first is taken where torchrun has a separate store).
+** Each other rank opens a port, says hello with it, and is answered; when all are
 ** there rank 0 sends a list of addresses, and each connects to those of lower rank.
 **
-** There is no secret: whoever reaches the port can say hello. What is checked is that all are of
-** one job, of one version and of one size.
+** There is no secret: any process that reaches the port can say hello. What is checked is
+** that all are of one job, of one version and of one size.
 */
 #include "base/hash.h"
 #include "group/tcp.h"

@@ -3,9 +3,9 @@
 ** those of the DLPack standard (its unversioned DLManagedTensor, which every framework takes).
 **
 ** In: the memory is the producer's, unchanged until its deleter is called; flame never writes
-** it, the first write to the tensor makes memory of its own. Memory of a CUDA device is taken
+** it, the first write to the tensor allocates new memory. Memory of a CUDA device is taken
 ** when the context has that device; work queued there is waited for before the deleter runs.
-** Out: a copy in memory of its own, independent of the context, for a value on the CPU; for one
+** Out: a copy in separate memory, independent of the context, for a value on the CPU; for one
 ** on CUDA a device copy. A tensor that is given away is handed over as it is where nothing else
 ** uses its memory. What is not independent of the context must be deleted before flame_close,
 ** on a thread that has entered the context.
@@ -71,7 +71,7 @@ typedef struct extent { int64_t stride[FL_MAX_AXES], before, behind; } extent;
 static int measure(flame_context *c, const dl_tensor *t, extent *e) {
   const char *op = "from_dlpack";
   if (t->ndim < 0 || t->ndim > FL_MAX_AXES)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", (int)t->ndim,
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d", (int)t->ndim,
                    FL_MAX_AXES), 0;
   for (int i = 0; i < t->ndim; i++)
     if (t->shape[i] < 0)

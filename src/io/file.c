@@ -5,7 +5,7 @@
 ** The writer makes its temporary file beside the target, new and with the mode that the umask
 ** gives (or the mode of the file it replaces), so that a rename puts it in place in one step:
 ** whatever kills the process, the path names the old file or the complete new one. A link is
-** followed; what is no regular file is refused, so that nobody loses /dev/null.
+** followed; what is no regular file is refused, so that /dev/null is not lost.
 */
 #include "io/io.h"
 #include "base/write.h"
@@ -314,8 +314,8 @@ static size_t folder_length(const fl_writer *o) {
 }
 static size_t temp_size(const fl_writer *o) { return folder_length(o) + FL_IO_TEMP; }
 
-/* A name that nobody has, in the folder of the target. From the start nobody may open it who may
-** not open the file it replaces. */
+/* A name that is not taken, in the folder of the target. From the start it may be opened only by
+** users who may open the file it replaces. */
 static flame_status open_temp(fl_writer *o, mode_t mode) {
   const size_t folder = folder_length(o);
   char *temp = fl_zalloc(&o->c->mem, temp_size(o));

@@ -40,7 +40,7 @@ static flame_status read_head(fl_reader *f, head *h) {
                           "a type of 08 09 0b 0c 0d 0e and the number of axes",
                           magic[0], magic[1], magic[2], magic[3]);
   if (h->rank > FL_MAX_AXES)
-    return fl_reader_fail(f, "%d axes at offset 3, at most %d are possible", h->rank, FL_MAX_AXES);
+    return fl_reader_fail(f, "%d axes at offset 3, at most %d", h->rank, FL_MAX_AXES);
   e = read_sizes(f, h);
   if (e != FLAME_OK) return e;
   const int64_t bytes = fl_io_bytes(h->dtype, h->rank, h->size);

@@ -186,7 +186,7 @@ size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char 
                   uint32_t *work);
 
 /* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
-/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w),
+/* n: u8, or i32 from 0 to 65535 (16 bits per channel), of shape (h, w) or (channels, h, w),
 ** channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
 /* a file: n bytes in a block of 'held' */
 typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;

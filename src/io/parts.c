@@ -53,7 +53,7 @@ static flame_status check(fl_parts *p, int maps) {
   for (int64_t i = 1; i < p->files.n; i++) {
     const fl_span s = p->files.at[i].key;
     if (by_name(&p->files.at[i - 1], &p->files.at[i]) == 0)
-      return fl_reader_fail(&p->in, "the tensor '%.*s' stands twice in the weight_map",
+      return fl_reader_fail(&p->in, "the tensor '%.*s' appears twice in the weight_map",
                             s.n < 60 ? (int)s.n : 60, s.at);
   }
   return FLAME_OK;

@@ -1,5 +1,5 @@
 /*
-** PNG files of images, written: 8 or 16 bits a channel, grey or colour, with alpha or without.
+** PNG files of images, written: 8 or 16 bits per channel, grey or colour, with alpha or without.
 ** Pixels are packed by deflate.c, so that writing needs no library and gives the same bytes
 ** everywhere; where that does not make them shorter they are in deflate's stored blocks. Channels
 ** come as planes, as networks have them. png_read.c reads them.

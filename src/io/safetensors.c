@@ -89,7 +89,7 @@ static int read_field(fl_json *j, fl_archive *a, fl_saved *t, int *seen) {
   if (!fl_json_key(j, &key)) return 0;
   const int which = is(key, "dtype") ? HAS_DTYPE : is(key, "shape")
                     ? HAS_SHAPE : is(key, "data_offsets") ? HAS_OFFSETS : 0;
-  if (*seen & which) return fl_json_fail(j, "a field stands twice");
+  if (*seen & which) return fl_json_fail(j, "a field appears twice");
   *seen |= which;
   switch (which) {
     case HAS_DTYPE: return read_dtype(j, a, t);
@@ -158,7 +158,7 @@ static int by_name(const void *p, const void *q) {
 static int by_key(const void *p, const void *q) {
   return compare_spans(((const fl_pair *)p)->key, ((const fl_pair *)q)->key);
 }
-/* Empty tensors first, so that they are in nobody's way. */
+/* Empty tensors first, so that they are in no tensor's way. */
 static int by_place(const void *p, const void *q) {
   const fl_saved *a = p, *b = q;
   if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
@@ -172,13 +172,13 @@ static flame_status check_all(fl_archive *a) {
   if (a->meta.n > 1) qsort(a->meta.at, (size_t)a->meta.n, sizeof *a->meta.at, by_key);
   for (int64_t i = 1; i < a->meta.n; i++)
     if (compare_spans(a->meta.at[i - 1].key, a->meta.at[i].key) == 0)
-      return fl_reader_fail(&a->in, "the key '%s' stands twice in the metadata",
+      return fl_reader_fail(&a->in, "the key '%s' appears twice in the metadata",
                             shown(a->meta.at[i].key, one));
   if (a->tensors.n < 2) return FLAME_OK;
   qsort(a->tensors.at, (size_t)a->tensors.n, sizeof *a->tensors.at, by_name);
   for (int64_t i = 1; i < a->tensors.n; i++)
     if (compare_spans(a->tensors.at[i - 1].name, a->tensors.at[i].name) == 0)
-      return fl_reader_fail(&a->in, "the name '%s' stands twice in the header",
+      return fl_reader_fail(&a->in, "the name '%s' appears twice in the header",
                             shown(a->tensors.at[i].name, one));
   qsort(a->tensors.at, (size_t)a->tensors.n, sizeof *a->tensors.at, by_place);
   for (int64_t i = 1; i < a->tensors.n; i++) {
@@ -200,7 +200,7 @@ static flame_status parse(fl_archive *a) {
   while (ok && fl_json_more(&j, '{', &first)) {
     ok = fl_json_key(&j, &name);
     if (ok && is(name, "__metadata__")) {
-      ok = meta++ ? fl_json_fail(&j, "'__metadata__' stands twice") : read_metadata(&j, a);
+      ok = meta++ ? fl_json_fail(&j, "'__metadata__' appears twice") : read_metadata(&j, a);
     } else if (ok) {
       ok = read_entry(&j, a, name);
     }
@@ -227,7 +227,7 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
   for (int i = 7; i >= 0; i--) n = n << 8 | word[i];
   if (n > FL_IO_MAX_HEADER || n > (uint64_t)(a->in.size - 8))
     return fl_reader_fail(&a->in,
-        "the header length at offset 0 is %llu, the file has %lld bytes (at most %d are possible): "
+        "the header length at offset 0 is %llu, the file has %lld bytes (at most %d): "
                       "no safetensors file, or cut off", (unsigned long long)n,
                       (long long)a->in.size, FL_IO_MAX_HEADER);
   a->header = fl_alloc(&c->mem, (size_t)n);
@@ -334,7 +334,7 @@ static flame_status check_names(flame_context *c, int64_t n, const fl_to_save *t
       return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s…' has more than 64 KB",
                      shown(tensors[i].name, name));
     if (i && compare_spans(tensors[i - 1].name, tensors[i].name) == 0)
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s' stands twice",
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s' appears twice",
                      shown(tensors[i].name, name));
   }
   return FLAME_OK;
@@ -356,7 +356,7 @@ flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, 
   if (e == FLAME_OK && t.n > FL_IO_MAX_HEADER)
     e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
                 "%.150s: the names and values that are no tensors take %zu bytes, "
-                "at most %d are possible" FL_DO ": keep large data in tensors", path, t.n,
+                "at most %d" FL_DO ": keep large data in tensors", path, t.n,
                 FL_IO_MAX_HEADER);
   for (int i = 0; i < 8; i++) word[i] = (unsigned char)((uint64_t)t.n >> 8 * i);
   if (e == FLAME_OK) e = fl_writer_write(&o, word, 8);

@@ -1,8 +1,8 @@
 /*
 ** Temporary files that a killed process left. A writer holds a lock (flock) on its temporary file
 ** for as long as that has its name; the kernel drops the lock with the process, however it ends.
-** So a file of this kind whose lock can be had belongs to nobody and goes. Where a file system has
-** no locks, asking for one fails and everything stays.
+** So a file of this kind whose lock can be had belongs to no process and goes. Where a file system
+** has no locks, asking for one fails and everything stays.
 */
 #include "io/io.h"
 #include <dirent.h>

@@ -34,7 +34,7 @@ static flame_status bytes_at(fl_zip *z, int64_t at, void *p, size_t n) {
 
 typedef struct place { int64_t at, bytes, count; } place;
 
-/* Sizes of 2^32 and more stand in a record of their own before the end record. */
+/* Sizes of 2^32 and more stand in a separate record before the end record. */
 static flame_status find_wide(fl_zip *z, int64_t end, place *d) {
   unsigned char b[56] = { 0 };
   flame_status e = bytes_at(z, end - 20, b, 20);
@@ -190,7 +190,7 @@ static flame_status check_members(fl_zip *z) {
   for (int64_t i = 1; i < z->members.n; i++)
     if (by_name(&z->members.at[i - 1], &z->members.at[i]) == 0) {
       const fl_span s = z->members.at[i].name;
-      return fl_reader_fail(&z->in, "zip: the name '%.*s' stands twice",
+      return fl_reader_fail(&z->in, "zip: the name '%.*s' appears twice",
                             s.n < 60 ? (int)s.n : 60, s.at);
     }
   return FLAME_OK;

@@ -99,7 +99,7 @@ typedef struct fl_lua {
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last
                                                  ** survey, nodes in it */
   lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
-  int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders anew */
+  int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders again */
   const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
@@ -117,7 +117,7 @@ typedef struct fl_lua {
   int each;                   /* instructions between two looks of the hook; 0: it does not stand */
   int calls;                  /* by the host, nested */
   uint8_t ending;             /* the hook has raised, and no protected call took it yet */
-  struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: nobody does */
+  struct fl_lua_heap *heap;   /* heap.c: counts what Lua allocates; NULL: not counted */
   uint8_t bounded;            /* a state of ours with limits: state.c */
 } fl_lua;
 
@@ -125,7 +125,7 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* L is the thread that enters: a coroutine, which nobody but us may hold any more by the time that
+/* L is the thread that enters: a coroutine, which we alone may hold by the time that
 ** a host calls flame.h, and the collector or a hook runs. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
@@ -359,7 +359,7 @@ void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables 
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
-/* Userdata of one kind: mark, an address of its own, is a key of their metatable (on top for the
+/* Userdata of one kind: mark, a separate address, is a key of their metatable (on top for the
 ** first). The block of the userdata at i, NULL: it is not of that kind. */
 void fl_lua_mark(lua_State *L, const void *mark);
 void *fl_lua_marked(lua_State *L, int i, const void *mark);

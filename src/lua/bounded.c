@@ -1,6 +1,6 @@
 /*
 ** The libraries of a state with limits. Scripts see a table of globals in which nothing runs
-** long, or takes memory, unseen by the hook: functions of C that take time of their own poll
+** long, or takes memory, unseen by the hook: functions of C that take time themselves poll
 ** (table.c, string.c), the others are called through one that polls first. Not there: debug,
 ** package, string.dump, what ends the process or starts another, finalisers, binary chunks, the
 ** collector's controls.

@@ -19,7 +19,7 @@
 
 static int read_integers(lua_State *L, int at, const char *what, int most, int64_t *out) {
   const int n = (int)lua_rawlen(L, at);
-  if (n > most) fl_lua_fail(L, what, "%d integers, at most %d are possible", n, most);
+  if (n > most) fl_lua_fail(L, what, "%d integers, at most %d", n, most);
   for (int i = 0; i < n; i++) {
     int is = 0;
     lua_rawgeti(L, at, i + 1);

@@ -1,6 +1,6 @@
 /*
-** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context of
-** its own. Requests and answers cross as messages, lists of strings that are copied; what they
+** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context
+** . Requests and answers cross as messages, lists of strings that are copied; what they
 ** mean is data_items.lua's business. Requests are taken in order; an answer is asked for by its
 ** ticket.
 **

@@ -58,7 +58,7 @@ typedef struct fl_decl_atom {
 
 typedef enum fl_decl_default_kind {
   FL_DEFAULT_NONE, FL_DEFAULT_INT, FL_DEFAULT_NUM, FL_DEFAULT_BOOL, FL_DEFAULT_WORD,
-  FL_DEFAULT_PARAM, FL_DEFAULT_LIST          /* a list: each call gets one of its own */
+  FL_DEFAULT_PARAM, FL_DEFAULT_LIST          /* a list: each call gets a new one */
 } fl_decl_default_kind;
 
 typedef struct fl_decl_param {

@@ -16,7 +16,7 @@ extern const struct fl_embedded fl_embedded_lua[];
 extern const struct fl_embedded fl_embedded_code[];      /* in flame-lua alone */
 extern const char fl_key_code;
 
-/* require "flame.nn" finds the embedded text, unless the host has set a loader of its own. */
+/* require "flame.nn" finds the embedded text, unless the host has set a loader. */
 void fl_library_preload(lua_State *L);
 /* (flame, methods, internal): runs the files that add to these, lua/flame/core*.lua. May be called
 ** again where it raised. */

@@ -1,7 +1,7 @@
 /*
 ** Files of scripts and of flame's own Lua: handles as Lua's io library has them, opened by
 ** io/open.c. internal.open and internal.remove are io.open and os.remove for the files of
-** lua/flame. A state with limits has an io of its own: open, lines and type, and write, which
+** lua/flame. A state with limits has its own io: open, lines and type, and write, which
 ** goes where print goes; what its handles write is counted, and not many are open at once.
 */
 #include "lua/bounded.h"

@@ -374,7 +374,7 @@ static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, in
 
 /* (values, inputs, backward, kept | nil) -> tensors of those values whose gradients backward(which,
 ** g, remake, gradients, kept) gives, one for each input. kept: a list of tensors; backward gets it
-** with handles of its own. For core_grad.lua. */
+** with new handles. For core_grad.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 4);

@@ -522,7 +522,7 @@ const fl_lua_reg fl_reg_inspect[] = {
     "--- computes all and waits for the devices",
     x_synchronize, 0 },
   { ".seed(seed: int)\n"
-    "--- starts the generator anew",
+    "--- starts the generator again from this seed",
     x_seed, 0 },
   { ".rng_state(state?: table) -> table\n"
     "--- the generator's state, or sets it",
@@ -532,7 +532,7 @@ const fl_lua_reg fl_reg_inspect[] = {
     x_default_device, 0 },
   { ".best_device() -> str\n"
     "--- \"cuda\" where one works, else \"cpu\"; in a group of processes (flame.distributed) each "
-    "of a host has a GPU of its own",
+    "of a host has a different GPU",
     x_best_device, 0 },
   { ".deterministic(on?: bool) -> bool\n"
     "--- are results the same bits at each run (true, the default)? false: gradients of "

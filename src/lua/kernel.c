@@ -110,7 +110,7 @@ static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
   int integers = 0, last = -1;
   k->nparam = f->n_params;
   if (f->n_params > FL_KP_MAX_ARGS)
-    fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d are possible",
+    fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d",
                                                f->name, f->n_params, FL_KP_MAX_ARGS);
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
@@ -223,7 +223,7 @@ static int kernel_new(lua_State *L) {
   const int first = fl_kernel_place(L, text, label);
   const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
   if (given > most)
-    return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible",
+    return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d",
                        given, most);
   for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++)
     option[noption] = lua_tostring(L, -1);

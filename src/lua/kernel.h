@@ -51,7 +51,7 @@ void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
 
 /* kernel_geometry.c. Raises what no device takes. */
 int fl_kplan_check(lua_State *L, const fl_kplan *p, const fl_kfunc *f);
-/* Threads of a block of which nobody said how many. */
+/* Threads of a block whose number is not given. */
 int64_t fl_kplan_block(const fl_kfunc *f);
 /* n elements, in blocks of the usual size, unless the script said otherwise. */
 void fl_kplan_geometry(lua_State *L, fl_kplan *p, const fl_kernel_box *k, int64_t n);

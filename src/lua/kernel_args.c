@@ -86,7 +86,7 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
   snprintf(name, sizeof name, "%s.%s", q->name, f->path);
   if (f->is_pointer)
     fl_lua_fail(L, p->name, "%s is a pointer in a struct"
-                FL_DO ": pass the array as an argument of its own", name);
+                FL_DO ": pass the array as a separate argument", name);
   push_field(L, i, f->path, position);
   if (f->count == 1 && !lua_istable(L, -1)) put_scalar(L, p, name, f->type, to + f->offset);
   else {

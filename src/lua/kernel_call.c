@@ -63,7 +63,7 @@ static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const f
     bad(L, p, "%s of shape %s is not contiguous" FL_DO "; use %s:contiguous()", q->name,
         fl_lua_shape_of(shape, n), q->name);
   if (q->width > 1 && n->shape->numel % q->width)
-    bad(L, p, "%s has shape %s, which is no whole number of %s", q->name, fl_lua_shape_of(shape, n),
+    bad(L, p, "%s has shape %s, which is not a multiple of %s", q->name, fl_lua_shape_of(shape, n),
         q->type_name);
   if (n->shape->numel > INT32_MAX && narrow_index(k->k->f, k))
     bad(L, p, "%s has more elements than an %s can count" FL_DO "; give the kernel a long", q->name,
@@ -257,7 +257,7 @@ static int is_first_tensor(const fl_kernel_box *k, int arg) {
   return 1;
 }
 
-/* A variable of file scope: what the script has set, or zeros whose last contents nobody gets. */
+/* A variable of file scope: what the script has set, or zeros, dropped after the launch. */
 static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, int first) {
   const fl_kparam *q = &k->k->f->params[i];
   const fl_sizes size = { .n = 1, .at = { q->count } };
@@ -323,7 +323,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
                     FL_DO "; use :launch", q->name, q->type_name);
       add_output(L, p, i, dtype, &shape, numel_of(&shape), -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
-          "output %s of %lld elements is no whole number of %s", q->name,
+          "output %s of %lld elements is not a multiple of %s", q->name,
           (long long)numel_of(&shape), q->type_name);
     } else continue;
     if (n < 0) n = numel_of(&p->out[p->nout - 1].shape) / (q->width > 1 ? q->width : 1);

@@ -97,7 +97,7 @@ int fl_kernel_map(lua_State *L) {
   const int count = (int)lua_rawlen(L, 2);
   const int result = lua_isnoneornil(L, 3) ? FL_KT_VOID : ktype_of(fl_arg_dtype(L, 3, "map"));
   if (count > FL_KP_MAX_ARGS)
-    return fl_lua_fail(L, "map", "%d operands, at most %d are possible", count, FL_KP_MAX_ARGS);
+    return fl_lua_fail(L, "map", "%d operands, at most %d", count, FL_KP_MAX_ARGS);
   for (int i = 0; i < count; i++) {
     lua_rawgeti(L, 2, i + 1);
     types[i] = (uint8_t)ktype_of(fl_arg_dtype(L, lua_gettop(L), "map"));

@@ -212,7 +212,7 @@ static int box_newindex(lua_State *L) {
 /* ---- what is written in Lua ------------------------------------------------------------------ */
 /* The core chunks, called with (flame, methods, internal), add what is written in Lua. 1 when
 ** they ran now. They use names that they add, so the mark comes first; without memory for all of
-** them it goes, and the next use of such a name runs them anew. */
+** them it goes, and the next use of such a name runs them again. */
 int fl_core_load(lua_State *L, fl_lua *b) {
   if (b->core_loaded) return 0;
   luaL_checkstack(L, 12, "flame");
@@ -244,7 +244,7 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
   return lua_gettop(L);
 }
 
-/* The parts of the library that are modules of their own. */
+/* The parts of the library that are separate modules. */
 const char *const fl_chapters[] = { "nn", "optim", "data", "plot", "image", "clifford",
   "distributions", "diffusion", "models", "tokenizers", "distributed",
   NULL };

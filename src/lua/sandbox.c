@@ -1,7 +1,7 @@
 /*
 ** Sandboxes: flame.sandbox (lua/flame/core_sandbox.lua) is a state of flame_lua_new on the same
 ** thread, whose context's memory is counted by its caller's too. For each call its limits become
-** the smaller of its own and what its caller has left; what it used up its caller has used up.
+** its own limit or what its caller has left, if less; what it used up its caller has used up.
 ** An error in it is a text here, and nothing of it jumps over a state: calls are protected in
 ** their own.
 **

@@ -2,7 +2,7 @@
 ** The lists that x.shape, x:size() and x:stride() give: fresh tables of integers that a script may
 ** change and give to any function. One metatable, the state's own, adds what a plain list lacks:
 ** they print as (2, 3), join with text, compare by value, count negative positions from the end and
-** raise at 0. Its __metatable is false: whoever asks for a metatable (writers of files and JSON)
+** raise at 0. Its __metatable is false: code that asks for a metatable (writers of files and JSON)
 ** sees a plain list.
 */
 #include "lua/binding.h"

@@ -43,7 +43,7 @@ static int slip(lua_State *L) {
 }
 
 /* core.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to it
-** since a step of k read it before? Of 127 optimisers each has a number of its own. */
+** since a step of k read it before? Of 127 optimisers each has a different number. */
 static int gradient_used(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   const uint8_t reader = (uint8_t)(2 * (luaL_checkinteger(L, 2) % 127 + 1));

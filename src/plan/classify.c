@@ -61,7 +61,7 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
 }
 
-/* Which inputs of a step must lie in memory of their own. What is copied anyway may stay an
+/* Which inputs of a step must lie in separate memory. What is copied anyway may stay an
 ** expression: the copy computes it. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
@@ -106,8 +106,8 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* On the CPU a scatter checks its index itself where nobody else reads that and what it is made
-** from lies in memory: positions then take no memory of their own. A write in place may not fail
+/* On the CPU a scatter checks its index itself where no other step reads that and what it is made
+** from lies in memory: positions then take no memory. A write in place may not fail
 ** half way; one into no elements is no step, so its index is checked apart. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];

@@ -48,7 +48,7 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
 
 /* A product that takes longer than an interrupt may wait: steps that write a home are not cut. */
 static int is_long(const fl_planner *P, const fl_group *G) {
-  if (G->kind == FL_G_CALL) return 1;              /* nobody knows */
+  if (G->kind == FL_G_CALL) return 1;              /* not known */
   if (G->kind != FL_G_MATMUL) return 0;
   const fl_node *n = P->cell.at[G->cell].node, *a = n->nin ? n->in[0] : NULL;
   if (!a || a->shape->rank == 0) return 0;

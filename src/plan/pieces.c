@@ -51,7 +51,7 @@ int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, 
 int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m) {
   const fl_group *G = &P->group.at[g];
   int64_t low, high;
-  if (fl_numel(G->nd, G->size) == 0) return 0;           /* nobody reads it */
+  if (fl_numel(G->nd, G->size) == 0) return 0;           /* it is not read */
   return reach(P->cell.at[t].node, G->nd, G->size, m, &low, &high) && low == high ? (int)low : -1;
 }
 
@@ -209,7 +209,7 @@ static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   return fl_place_own(P, t, piece, &s, first);
 }
 
-/* The components of a form behind the first, which has a group of its own, in that. */
+/* The components of a form behind the first, which has a separate group, in that. */
 static int place_rest(fl_planner *P, int32_t t, int n) {
   const int32_t g = fl_plan_writer(P, t, 0);
   return P->cell.at[t].node->op == FL_OP_form && n > 1 && g >= 0 &&

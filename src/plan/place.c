@@ -3,7 +3,7 @@
 ** that it can join without breaking the order of stages, or into a new one.
 **
 ** Joining pays when something is shared: a load, or a value the group computes. Then the cell
-** costs no pass of its own. Equal groups without anything in common become instances of one
+** costs no separate pass. Equal groups without anything in common become instances of one
 ** launch later (finish.c).
 */
 #include "plan/place.h"
@@ -315,7 +315,7 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int32_t near[6];
   if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
-  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* worth no pass of its own: repeated after all */
+  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {    /* worth no separate pass: repeated after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }
@@ -334,7 +334,7 @@ static int place_one(fl_planner *P, int32_t t, int32_t *first) {
   }
 }
 
-/* Place t, first whatever turns out to need a group of its own before it. */
+/* Place t, first whatever turns out to need a separate group before it. */
 static int place(fl_planner *P, int32_t t) {
   int32_t *top = FL_PUSH(P->mem, &P->todo);
   if (!top) return 0;

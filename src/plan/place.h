@@ -30,7 +30,7 @@ int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, c
 /* Does the group take stores at each point (level 1) or once a row (level 0)? */
 int fl_place_takes(const fl_group *G, int level);
 
-/* Cell t, or piece 'piece' of it (-1: the cell), in a group of its own; and in group g, if it
+/* Cell t, or piece 'piece' of it (-1: the cell), in a separate group; and in group g, if it
 ** shares something with it and g's stage allows: then 1, else 0. n: so many pieces from 'piece'
 ** on, all or none; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);

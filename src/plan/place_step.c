@@ -95,7 +95,7 @@ int fl_place_setslice(fl_planner *P, int32_t t, int32_t *first) {
   return 1;
 }
 
-/* A step of its own that reads cells from memory. */
+/* A separate step that reads cells from memory. */
 static int step_group(fl_planner *P, int kind, int32_t t, const fl_ref *reads, int n) {
   const int32_t g = fl_place_group(P, kind, 0, NULL);
   if (g < 0) return -1;

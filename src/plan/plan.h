@@ -100,7 +100,7 @@ typedef struct fl_plan {
 
 /* The window's nodes needed for some roots, in recorded order, of one device; and what they
 ** bind. 'live' says which of them are kept; it is not part of the key: a cached plan that
-** keeps more serves too. Owned by whoever made it; borrows the nodes. */
+** keeps more serves too. Owned by its maker; borrows the nodes. */
 typedef struct fl_program {
   fl_mem *mem;
   uint8_t device;

@@ -8,8 +8,8 @@
 **   homes.c     writes in place and what they must wait for
 **   finish.c    order, memory, kernels -> fl_plan
 **
-** A deferred cell is elementwise work that is written into whoever needs it (recomputed where
-** several do). An anchored cell is computed in exactly one group: kept values, reductions,
+** A deferred cell is elementwise work that is written into the groups that need it (recomputed
+** where several do). An anchored cell is computed in exactly one group: kept values, reductions,
 ** inputs of library steps, sources of gathers, and expressions too long or too dear to repeat.
 ** It gets memory only if it is kept or another group reads it. What is made of a reduction and
 ** then broadcast (the inverse deviation of a row) becomes anchored when a group other than the

@@ -79,7 +79,7 @@ int fl_usable(fl_node *x, const char *op) {
   if (x->state == FL_FAILED) fl_node_raise(x);
   else if (x == &fl_none || x->state == FL_NUMBER) {
     if (x->ctx)
-      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a number stands where a tensor is needed");
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "expected a tensor, got a number");
   } else FL_FAIL(x->ctx, FLAME_INTERNAL, op, "a value that is needed was dropped");
   return 0;
 }
@@ -109,7 +109,7 @@ int fl_given(flame_context *c, const void *list, int n, const char *op, const ch
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op) {
   char s[FL_SHAPE_TEXT];
   if (rank < 0 || rank > FL_MAX_AXES) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", rank,
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d", rank,
             FL_MAX_AXES);
     return NULL;
   }

@@ -59,7 +59,7 @@ fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int6
 
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
 fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */
-/* x as a value of its own. What fills its memory is shared until one of both is written; a part of
+/* x as a separate value. What fills its memory is shared until one of both is written; a part of
 ** a larger value is copied, so that a clone of one row does not keep the whole. Row-major. */
 fl_node *n_clone(fl_node *x);
 fl_node *n_contiguous(fl_node *x);          /* x when its layout is contiguous from offset to end */

@@ -89,7 +89,7 @@ static fl_node *turned(fl_node *x) {
   return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL;
 }
 
-/* With the heads of a group on an axis of their own: x has 'group' of them
+/* With the heads of a group on a separate axis: x has 'group' of them
 ** for each head of k and v. */
 static fl_node *grouped(fl_node *x, int64_t group) {
   const int64_t *n = x->shape->size;

@@ -54,7 +54,7 @@ static int take_shape(fl_node *x, int axis, fl_node *idx, int64_t *size, const c
   const int r = x->shape->rank, k = idx->shape->rank;
   if (r - 1 + k > FL_MAX_AXES) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
-            "the result would have %d axes, at most %d are possible", r - 1 + k,
+            "the result would have %d axes, at most %d", r - 1 + k,
             FL_MAX_AXES);
     return -1;
   }

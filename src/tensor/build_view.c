@@ -50,7 +50,7 @@ static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out
   int64_t known = 1;
   int hole = -1, bad = rank > FL_MAX_AXES || rank < 0;
   if (bad) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "%d axes, at most %d are possible",
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "%d axes, at most %d",
             rank, FL_MAX_AXES);
     return 0;
   }
@@ -293,7 +293,7 @@ fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *c
   fl_node *v = n_detach(value);
   if (!v || !tracked || !c->grad_mode) return v;
   if (n > 255) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "custom", "%d inputs, at most 255 are possible", n);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "custom", "%d inputs, at most 255", n);
     return NULL;
   }
   fl_node **many = n > 3 ? fl_alloc(&c->mem, (size_t)n * sizeof *many) : v->in0;

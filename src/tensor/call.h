@@ -3,7 +3,7 @@
 ** transforms, convolutions and user kernels are all nodes of one op, FL_OP_call; a call is
 ** data: its kind (calls.def), integers, row-major inputs and one result. Plans copy it.
 **
-** A call has no gradient of its own: whoever records it (a composite in Lua through
+** A call has no gradient rule: what records it (a composite in Lua through
 ** flame.func, a user kernel) gives the rule in terms of other nodes. Several results are
 ** packed in one: the composite takes them apart with views.
 **
@@ -57,7 +57,7 @@ typedef struct fl_call_run {
                                          ** "matrix 3 is singular" */
 } fl_call_run;
 
-/* LATE: nobody waits for the report, which the next read or sync raises. EFFECT: an effect
+/* LATE: no run waits for the report, which the next read or sync raises. EFFECT: an effect
 ** (node.h), which reports as RUN does. Of both scalar[0].i is the site that recorded the call. */
 enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE, FL_FAULTS_EFFECT };
 typedef struct fl_call_info {

@@ -2,7 +2,7 @@
 ** Fourier transforms as a call: what its parameters mean. The input is (outer, size_in, inner),
 ** each element a complex number of two, or a real one; transforms of length n run along the
 ** middle, of an input cut or filled with zeros, and of whose result the first size_out elements
-** are wanted (zeros behind the last). across > 1: the input is (outer, across, n), of complex
+** are wanted (zeros after the last). across > 1: the input is (outer, across, n), of complex
 ** numbers, and the axis before is transformed first: two passes, or one of a library that knows two
 ** axes.
 */

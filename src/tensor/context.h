@@ -83,7 +83,7 @@ typedef struct flame_context {
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
   fl_node *effect;               /* the newest that is PENDING: borrowed */
-  /* An effect will not run: told before it is gone. NULL: nobody asks. */
+  /* An effect will not run: told before it is gone. NULL: no caller asks. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;

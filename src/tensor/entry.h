@@ -31,7 +31,7 @@ struct fl_entry {
 typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                 fl_node **gin);
 
-/* A function with a rule of its own: the host's (flame.func) or the library's. backward gets the
+/* A function with its own rule: the host's (flame.func) or the library's. backward gets the
 ** node y it hangs on, whose value may be gone, and its cotangent; released once with the entry. */
 typedef struct fl_custom {
   int32_t refs;

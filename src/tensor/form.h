@@ -6,7 +6,7 @@
 **
 ** with signs 1 and -1. The other axes broadcast. The list of groups is the form's code, integers
 ** that the planner writes out as ordinary operations (plan/form.c), a kernel for all components
-** where it fits. A form has no gradient of its own: that is made of forms as well.
+** where it fits. A form has no gradient rule: that is made of forms as well.
 **
 ** Code: factors, last, components; then of each component where its groups begin, in integers from
 ** the first of the code; there: the number of groups, and of each group its sign, its component of

@@ -36,7 +36,7 @@ void fl_row_major(int rank, const int64_t *size, int64_t *stride) {
   }
 }
 
-/* The sizes beside a 0 are multiplied as well: whoever computes strides and offsets of an empty
+/* The sizes beside a 0 are multiplied as well: code that computes strides and offsets of an empty
 ** array need not think of overflow. */
 int64_t fl_numel(int rank, const int64_t *size) {
   int64_t n = 1;
@@ -48,7 +48,7 @@ int64_t fl_numel(int rank, const int64_t *size) {
   return empty ? 0 : n;
 }
 
-/* Fill rank, sizes, strides in normal form, numel and contiguous. Strides that nobody can
+/* Fill rank, sizes, strides in normal form, numel and contiguous. Strides that no program can
 ** observe (size-1 axes; all axes of an empty array) are made those of the shape. */
 static void normalise(fl_layout *l, int rank, const int64_t *size,
                       const int64_t *stride) {

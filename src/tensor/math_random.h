@@ -149,7 +149,7 @@ FL_FN float fl_random_normal_f32(int64_t i, uint64_t base, uint64_t seed,
   return fmaf(fl_normal01_f32(i, base, seed), std, mean);
 }
 
-/* f64: a pair takes a block of its own, words 0 1 for the radius and 2 3 for the angle. */
+/* f64: a pair takes a separate block, words 0 1 for the radius and 2 3 for the angle. */
 FL_FN double fl_normal01_f64(int64_t i, uint64_t base, uint64_t seed) {
   const fl_u32x4 r = fl_philox(base + ((uint64_t)i >> 1), seed);
   const uint64_t a = (uint64_t)r.w[0] << 32 | r.w[1], b = (uint64_t)r.w[2] << 32 | r.w[3];

@@ -1,7 +1,7 @@
 /*
 ** Nodes: their birth, their counts and their end; the window; buffers.
 ** One rule decides everything (node.h): a value is needed while somebody holds it, a
-** PENDING consumer uses it, or its own entry reads it and a later entry names it. Whoever
+** PENDING consumer uses it, or its own entry reads it and a later entry names it. What
 ** lowers a count calls fl_node_settle when the value may have become unneeded.
 ** Settling works through an intrusive list, so it needs neither C stack nor memory and
 ** can not fail: a chain of a million nodes falls like one.
@@ -203,7 +203,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
   }
   if (track && !fl_entry_attach(n)) return 0;
   if (n->entry) return 1;
-  n->in[0] = n->base;              /* nobody keeps the parent */
+  n->in[0] = n->base;              /* the parent is not kept */
   n->nin = n->base ? 1 : 0;
   return 1;
 }
@@ -297,7 +297,7 @@ static int keeps_inputs(const fl_node *n) {
   return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
 }
 
-/* Nobody reads in[] and attr of a value neither PENDING nor explained by an entry. */
+/* in[] and attr of a value neither PENDING nor explained by an entry are not read. */
 void fl_node_forget_inputs(fl_node *n) {
   if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
   n->in = n->in0;

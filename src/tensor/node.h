@@ -11,7 +11,7 @@
 **   uses   PENDING consumers in the window (each input position counts)
 **   grefs  entries that name it as an input: they keep the struct and its entry, not its value
 **   guards PENDING writes that may fail, whose target it was
-** An effect does something besides its value. It runs although nobody may want that, and after
+** An effect does something besides its value. It runs even if its value is not wanted, and after
 ** the effect before it, which is among its inputs if that was PENDING.
 ** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
 ** (entry reads own value && grefs > 0).
@@ -148,7 +148,7 @@ void fl_node_drop(fl_node *n);                 /* held--, settle */
 void fl_node_gref(fl_node *n);
 void fl_node_ungref(fl_node *n);
 int fl_node_needed(const fl_node *n);          /* is the value needed: see above */
-void fl_node_settle(fl_node *n);               /* after a count fell: drop what nobody needs */
+void fl_node_settle(fl_node *n);               /* after a count fell: drop what is not needed */
 /* PENDING -> STORED: gives back the inputs, leaves the window. buf reference consumed. */
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 /* message: "op: what", site: the line that recorded the failing op (0: n's own). */
@@ -159,7 +159,7 @@ flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
 void fl_node_guard(fl_node *n, fl_node *before);
 void fl_node_refuse(fl_node *n);
 /* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
-** offset stays; the node takes a reference of its own. */
+** offset stays; the node takes a separate reference. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
 /* n, just made, is an effect: the context's newest. */
 void fl_node_effect(fl_node *n);

@@ -1,7 +1,7 @@
 /*
 ** What layer, group, batch and instance norm have in common: x less its mean, over its deviation,
-** times w, plus b, with a gradient of its own. The one that autograd derives sums what is 0 but for
-** rounding (the variance's share of the mean's gradient) in a pass of its own and keeps the centred
+** times w, plus b, with its own gradient. The one that autograd derives sums what is 0 but for
+** rounding (the variance's share of the mean's gradient) in a separate pass and keeps the centred
 ** values; this one keeps x, the means and the inverse deviations. It asks for the gradient of x
 ** first: those of w and b then find in its kernel what they read.
 */

@@ -1,5 +1,5 @@
 /*
-** Activations whose pieces meet at corners, with gradients of their own: those that autograd
+** Activations whose pieces meet at corners, with their own gradients: those that autograd
 ** derives from the comparisons are as many operations again. At a corner the slope is PyTorch's:
 ** that of the outer piece, of leaky_relu at 0 the lower one. In f32 at least, and rounded once.
 */

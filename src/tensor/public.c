@@ -270,7 +270,7 @@ flame_tensor *flame_slice(flame_tensor *x, int axis, int64_t first, int64_t coun
   return view_result(x->ctx, fl_mark_, n_slice(x->node, k, first, count, step), "slice");
 }
 
-/* ---- values of their own ----------------------------------------------------------- */
+/* ---- separate values ----------------------------------------------------------- */
 
 flame_tensor *flame_cast(flame_tensor *x, flame_dtype t) {
   FL_HOLD(x ? x->ctx : NULL, NULL);

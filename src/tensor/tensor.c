@@ -3,7 +3,7 @@
 ** A handle names a value; a write makes it name another (docs/design.md 1.3). The old value's
 ** memory becomes the home of the new one where the handle computed into it itself (a view
 ** or an alias is a guest there) and no other write has it, so that parameters keep their
-** address; whoever still holds the old value gets the copy, in the engine.
+** address; a handle that still holds the old value gets the copy, in the engine.
 ** Handles are linked in the context: closing takes their values and leaves the structs to
 ** their owners.
 */
@@ -16,7 +16,7 @@
 
 /* ---- life -------------------------------------------------------------------------- */
 
-/* A value that a handle has named already gets an identity of its own, so that leafhood,
+/* A value that a handle has named already gets a separate identity, so that leafhood,
 ** tracking and writes stay the handle's. Builders do return their operand. */
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n) {
   if (n && n->named && n->state != FL_NUMBER) n = n_alias(n);
@@ -232,13 +232,13 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
 /* Views, aliases and results of host functions look into the memory of another value. */
 static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; }
 
-/* Made in this call and seen by nobody else: the scope alone holds it. */
+/* Made in this call and seen by no other code: the scope alone holds it. */
 static int fresh(const fl_node *n) {
   return n->state == FL_PENDING && !n->named && !n->effect && n->held == 1 && n->uses == 0 &&
          n->grefs == 0 && !is_guest(n);
 }
 
-/* A stored value whose handle computed it into memory of its own. */
+/* A stored value whose handle computed it into separate memory. */
 static int owns_memory(const fl_node *n) {
   return n->state == FL_STORED && !is_guest(n) && n->layout == n->shape &&
          n->offset == 0 && !n->buffer->foreign && !n->buffer->homed &&

@@ -1,5 +1,5 @@
 /*
-** Handles: what a Lua box or a C caller holds. A write rebinds 'node'; nobody else sees it.
+** Handles: what a Lua box or a C caller holds. A write rebinds 'node'; no other handle sees it.
 ** A handle owns one 'held' count of its node and one reference of its gradient handle.
 */
 #ifndef FL_TENSOR_TENSOR_H

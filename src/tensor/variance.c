@@ -1,5 +1,5 @@
 /*
-** The variance, with a gradient of its own: 2 g (x - mean) / (n - correction), as PyTorch has it
+** The variance, with its own gradient: 2 g (x - mean) / (n - correction), as PyTorch has it
 ** where that is not above 0 too. The one that autograd derives also sums the mean's share, which is
 ** 0 but for rounding.
 */

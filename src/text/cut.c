@@ -129,7 +129,7 @@ static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece
 }
 
 /* ---- those that write ------------------------------------------------------------------------ */
-/* ByteLevel: a prefix, GPT-2's pattern, the spelling. The pattern is a pass of its own before. */
+/* ByteLevel: a prefix, GPT-2's pattern, the spelling. The pattern is a separate pass before. */
 static flame_status spell(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   fl_tok_empty(&s->out);
   fl_bytes_spell(&s->out, piece);

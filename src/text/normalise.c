@@ -1,4 +1,4 @@
-/* Normalisers: each makes a text of a text, in a buffer of its own. */
+/* Normalisers: each makes a text of a text, in a separate buffer. */
 #include "text/parts.h"
 
 enum { POLL = 1 << 16 };                         /* bytes between two looks for an interrupt */

@@ -2,7 +2,7 @@
 --
 --   order.read() -> list of { title =, { name = "guide.md", about = "…" }, … }; pages that are not
 --                   in docs/ are left out
---   lua5.4 tools/book/order.lua FILE -> the text of FILE, its lists written anew between the lines
+--   lua5.4 tools/book/order.lua FILE -> the text of FILE, its lists written again between the lines
 --                   "<!-- pages -->" and "<!-- end of pages -->"
 local order = {}
 

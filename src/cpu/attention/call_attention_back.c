@@ -3,7 +3,7 @@
 ** Where they meet, weights p are made again from the scores and their log-sum-exps, and with delta
 ** = sum of dout out along a row
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
-** Where there are heads enough for the workers a unit is a head of k and v with all rows that read
+** Where there are heads enough for the workers, a unit is a head of k and v with all rows that read
 ** it. Else there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which
 ** make p and ds once each. Both give the same bits: sums are in order of rows and of keys, by the
 ** same tiles.

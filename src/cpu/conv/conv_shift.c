@@ -3,10 +3,10 @@
 ** source as there are taps, which costs as much as a few dozen rows of weights; here a block's
 ** source lies once in padded planes, and a tile reads of each term the run that its tap begins.
 **
-** Where rows of results are whole vectors ('whole'), nothing is computed without use and tiles write
-** results in place. Else vectors go on over the columns between rows, and sums are stored row by
-** row, without those; that is for so few rows of weights that packing would cost more. A column is
-** a pixel, a term a channel and a tap, taps innermost; whole channels are a part, of at most KC
+** Where rows of results are whole vectors ('whole'), nothing is computed without use and tiles
+** write results in place. Else vectors go on over the columns between rows, and sums are stored row
+** by row, without those; that is for so few rows of weights that packing would cost more. A column
+** is a pixel, a term a channel and a tap, taps innermost; whole channels are a part, of at most KC
 ** terms.
 */
 #include "cpu/conv/conv.h"

@@ -145,8 +145,8 @@ typedef struct fl_prog {
                                       ** blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
-  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices per group;
-                                         groups of a unit where all workers share blocks */
+  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices
+                                         per group; of a unit where all workers share blocks */
   int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
   /* a worker's areas; one state of all reductions */
   int64_t full_bytes, row_bytes, line_bytes, state_bytes;

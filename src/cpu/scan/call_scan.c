@@ -24,7 +24,7 @@ typedef struct job {
   int dtype, in_size, in2_size, out_size, kind, reverse;
   const fl_scan_loops *loops;
   fl_scan_fn fn;
-  int64_t blocks, group;          /* cut rows: blocks of a row; else rows or column blocks per unit */
+  int64_t blocks, group;          /* cut rows: blocks of a row; else rows, column blocks per unit */
   char *sums;                     /* 8 bytes per block */
   const atomic_int *stop;
 } job;

@@ -83,7 +83,7 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* Rows in flight: 128 bytes a thread. */
+/* Rows in flight: 128 bytes per thread. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   int bytes = 0, rows = 16;

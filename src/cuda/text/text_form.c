@@ -208,7 +208,7 @@ static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   return bytes;
 }
 
-/* Bytes an element of a MAP's loads and stores, all of which wait in registers. */
+/* Bytes per element of a MAP's loads and stores, all of which wait in registers. */
 static int held_bytes(const text_form *f, int loads) {
   for (int s = 0; s < f->k->nstore; s++)
     loads += fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
@@ -245,7 +245,7 @@ static void plan_map(text_form *f) {
             f->k->size[f->inner] >= 4 * MAP_THREADS * f->unroll * f->vector;
 }
 
-/* One sweep, and no full-level store that needs its results: chunks on blocks of their own. */
+/* One sweep, and no full-level store that needs its results: chunks on separate blocks. */
 static int splits(const text_form *f) {
   if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
   for (int s = 0; s < f->k->nstore; s++) {

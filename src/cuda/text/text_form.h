@@ -12,7 +12,7 @@
 #include "tensor/node.h"
 
 typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
-/* C_GROUP: several rows a block, lanes <= 32; C_BLOCK: a block a row, at most 32768 elements;
+/* C_GROUP: several rows per block, lanes <= 32; C_BLOCK: one block per row, at most 32768 elements;
 ** C_CHUNKS: longer rows */
 
 /* Where a value changes: nowhere, with the kept index, with the vector, with the element.
@@ -30,11 +30,11 @@ typedef struct text_form {
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
   int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
-  int runs;                                 /* MAP: what rows share is worth a path of its own */
-  int lanes, steps, persist;                /* ROW: T, vectors a lane, rows stay in registers */
-  int blocks;                               /* blocks a multiprocessor should hold, 0: any */
+  int runs;                                 /* MAP: what rows share is worth a separate path */
+  int lanes, steps, persist;                /* ROW: T, vectors per lane, rows stay in registers */
+  int blocks;                               /* blocks that a multiprocessor should hold, 0: any */
   int full;                                 /* ROW: rows fill their lanes, no guard needed */
-  int split;                                /* C_CHUNKS: a block a chunk; else a block a row */
+  int split;                                /* C_CHUNKS: one block per chunk; else per row */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (an IOTA map does not) */

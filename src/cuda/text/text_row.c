@@ -1,10 +1,10 @@
 /*
 ** Text of ROW kernels. T lanes work on a row of n elements (text.h gives T and the order):
-** several rows a block up to n = 1024, a block a row up to 32768, chunks of 32768 above.
+** several rows per block up to n = 1024, one block per row up to 32768, chunks of 32768 above.
 **
 ** A round of reductions is one sweep over the row. Short rows stay in registers (each
 ** operand is loaded once), together with costly values that later sweeps read again; rows
-** whose operands need too many registers are loaded anew in each sweep, from cache.
+** whose operands need too many registers are loaded again in each sweep, from cache.
 ** Chunks leave their results in scratch: where one sweep is all, a block does a chunk and the
 ** last block of the row joins them; otherwise one block does all chunks of a row in turn.
 **
@@ -66,7 +66,7 @@ static void sweep_need(const row_writer *r, sweep *s) {
   for (int v = 0; v < f->k->ninstr; v++) if (f->vary[v] <= V_KEPT) s->need[v] = 0;
 }
 
-/* Loads of 'need' that a sweep of its own does: all but the early ones. */
+/* Loads of 'need' that a separate sweep does: all but the early ones. */
 static void late_loads(const row_writer *r, const uint8_t *need, uint8_t *late) {
   const text_form *f = r->w->f;
   for (int v = 0; v < f->k->ninstr; v++) late[v] = need[v] && fl_text_packed(f, v) && !r->early[v];
@@ -79,7 +79,7 @@ static int loads_of(const text_form *f, const uint8_t *need) {
   return bytes;
 }
 
-/* Instructions an element of the sweep, loads aside. */
+/* Instructions per element of the sweep, loads aside. */
 static int work_of(const row_writer *r, const sweep *s) {
   int sum = 0;
   for (int v = 0; v < r->w->f->k->ninstr; v++) {
@@ -365,7 +365,7 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   fl_text_puts(w->out, "}\n");
 }
 
-/* 'batch' vectors a lane at a time, without guards while all of them are in the chunk; then one
+/* 'batch' vectors per lane at a time, without guards while all of them are in the chunk; then one
 ** at a time. */
 static void put_chunk_run(row_writer *r, const sweep *s, int batch, int whole) {
   text_writer *w = r->w;
@@ -442,7 +442,7 @@ static void put_long_sweep(row_writer *r, const sweep *s) {
   put_combine(r, s->round);
 }
 
-/* A block a chunk; the last block of a row goes on. */
+/* One block per chunk; the last block of a row goes on. */
 static void put_split(row_writer *r, sweep *s) {
   text_writer *w = r->w;
   sweep_need(r, s);
@@ -541,7 +541,7 @@ static void begin(row_writer *r, text_writer *w) {
 }
 
 /* Does the row stay in registers: they must do, and the text, with all vectors written out,
-** must stay short. Then enough blocks to hide the barriers: 42 registers a thread where the
+** must stay short. Then enough blocks to hide the barriers: 42 registers per thread where the
 ** row takes few of them and the program is short, else 64. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;

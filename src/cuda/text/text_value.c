@@ -26,7 +26,7 @@ const char *fl_text_storage(int dtype) {
 
 /* ---- helper functions ------------------------------------------------------------------- */
 
-/* Each helper is guarded by a macro of its own name: kernels compiled together share it. */
+/* Each helper is guarded by a macro of the same name: kernels compiled together share it. */
 static void op_function(text_writer *w, int op, int reg) {
   static const char *const params[] = { "", "T x", "T x1, T x2", "T x1, T x2, T x3" };
   const fl_op_info *o = &fl_ops[op];

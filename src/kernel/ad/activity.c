@@ -5,7 +5,7 @@
 ** - marks of statements: REVERSE (has an adjoint); FORWARD (part of the replay): it makes a
 **   value that is read when the derivative is computed, in a partial derivative, an index or a
 **   condition, or from which such a value is made. All else is not replayed, not stored and not
-**   restored: linear code needs nothing. The code that goes back through a loop asks anew, for
+**   restored: linear code needs nothing. The code that goes back through a loop asks again, for
 **   the loop alone: what is only read after the loop is not made again in it.
 */
 #include "kernel/ad/ad_state.h"

@@ -318,7 +318,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
     if (!leaf) d->res->params[x->param].role = (uint8_t)role;
     else if (role == FL_KAD_SCRATCH)
       fl_kad_refuse(d, x->line, "'%s', which is read and written inside a struct (pass it as a "
-                    "parameter of its own),", x->source);
+                    "separate parameter),", x->source);
   }
 }
 

@@ -10,13 +10,13 @@
 **   the rest (binomial checkpoints), whatever the trip count.
 ** - A result is right or there is none: 'refusal' then says why, with the line.
 **
-** - fl_kad_gather: an adjoint that adds into neighbours, turned round: a thread for each element
+** - fl_kad_gather: an adjoint that adds into neighbours, inverted: a thread for each element
 **   of the gradient, which asks the threads that read the element.
 **
 ** Geometry: a derived kernel is launched with the grid, block and shared memory of the original
-** (dynamic shared memory: see FL_KAD_SHARED), a gather with FL_KAD_GATHER_BLOCK threads a block and
-** as many blocks as its largest FL_KAD_SIZE needs. All numbers of a request are per parameter of
-** the source's signature; structs count as one parameter, all their float leaves alike.
+** (dynamic shared memory: see FL_KAD_SHARED), a gather with FL_KAD_GATHER_BLOCK threads per block
+** and as many blocks as its largest FL_KAD_SIZE needs. All numbers of a request are per parameter
+** of the source's signature; structs count as one parameter, all their float leaves alike.
 */
 #ifndef FL_KERNEL_AD_H
 #define FL_KERNEL_AD_H
@@ -97,7 +97,7 @@ typedef struct fl_kad {
   fl_klimits limits;       /* of the launches that it is right for */
   int32_t n_slots;         /* for reports: snapshot bytes of all loops, per thread */
   int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
-  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums turned round, with */
+  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums inverted, with */
   int32_t n_gather;        /* their lines and parameters of the source; others: 0 */
   uint8_t *positive;       /* gather: not NULL: right where the source's scalar parameters that are
                            ** marked here are greater than 0; take the whole adjoint elsewhere */

@@ -1,6 +1,6 @@
 /*
-** Loops, there and back: which way is taken, and what both need. An iteration's state is what it
-** reads and an iteration assigns. Values from before the loop that are read when going back
+** Loops, forward and reverse: which way is taken, and what both need. An iteration's state is what
+** it reads and an iteration assigns. Values from before the loop that are read when going back
 ** through earlier statements are kept, and put back behind the loop's reverse code.
 */
 #include "kernel/ad/ad_loop.h"
@@ -219,7 +219,7 @@ fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
 
 /* ---- entry ------------------------------------------------------------------------------ */
 
-/* A loop with values that are needed but without an adjoint of its own. */
+/* A loop with values that are needed but without a separate adjoint. */
 static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kloop_save_before(l, keep, f);
   fl_kloop_replay_loop(l, f);

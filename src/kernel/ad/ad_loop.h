@@ -15,7 +15,7 @@ typedef struct fl_kloop {
   fl_kad_state *d;
   fl_kstmt *s;
   fl_kmarks outer;
-  int returns_step;              /* the step has an adjoint of its own */
+  int returns_step;              /* the step has a separate adjoint */
   fl_kset before;                /* variables assigned by the loop in the forward code */
   fl_kset writes;                /* ... when it is run again in the reverse code */
   fl_kset all;                   /* all variables assigned in the loop */

@@ -53,7 +53,7 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b
+/* Accesses of array v in the loop, each at a different index in each round. 'close': at m * e + b
 ** with one e, one m and all b within |m|, where e tells the rounds of the loop apart. */
 typedef struct same_index {
   const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close;

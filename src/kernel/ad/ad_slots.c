@@ -53,7 +53,7 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Is all that the loop stores in the shared array written anew in each iteration before the array
+/* Is all that the loop stores in the shared array written again in each iteration before the array
 ** is read? Its stores in the loop are at the same places in all iterations, for sure, and come
 ** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
@@ -66,7 +66,7 @@ static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
       && !fl_kreads(s->x[0], v);
 }
 
-static int written_anew(const fl_kloop *l, int v) {
+static int rewritten(const fl_kloop *l, int v) {
   fl_kusage u = {v, 0, 0, 0, 0, l->d};
   const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
   int begun = 0;
@@ -84,8 +84,8 @@ static int written_anew(const fl_kloop *l, int v) {
   return begun;
 }
 
-/* Is the place of s one that the loop writes anew? */
-static int is_written_anew(const fl_kloop *l, const fl_kstmt *s) {
+/* Is the place of s one that the loop writes again? */
+static int is_rewritten(const fl_kloop *l, const fl_kstmt *s) {
   for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
     for (const fl_kstmt *t = b->first; t; t = t->next)
       if (kills(l, t, s->var)) {
@@ -100,7 +100,7 @@ typedef struct later { const fl_kloop *l; int var, found; } later;
 static int see_later(void *arg, fl_kstmt *s) {
   later *c = arg;
   if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
-    c->found |= !is_written_anew(c->l, s);
+    c->found |= !is_rewritten(c->l, s);
   return !c->found;
 }
 
@@ -157,7 +157,7 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
     if (memory && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
-    if (x.kind == FL_KV_SHARED && written_anew(l, v)) {
+    if (x.kind == FL_KV_SHARED && rewritten(l, v)) {
       l->final[v] = (uint8_t)stored_later(l, &d->body, v);
       fl_kset_del(l->state, v);
     } else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);

@@ -1,5 +1,5 @@
 /*
-** Statements, there and back. For each one: 'forward' code, which redoes what the derivative
+** Statements, forward and reverse. For each one: 'forward' code, which redoes what the derivative
 ** needs and keeps values about to be lost, and 'reverse' code, which runs in the opposite order
 ** and finds the state as it was before the statement.
 **

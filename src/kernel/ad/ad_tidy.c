@@ -1,6 +1,6 @@
 /*
 ** The last step: statements without effect go, with the branches and loops they leave empty;
-** variables that nothing mentions any more go; variables, accesses and loops are numbered anew.
+** variables that nothing mentions any more go; variables, accesses and loops are numbered again.
 */
 #include "kernel/ad/ad_state.h"
 

@@ -136,7 +136,7 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
 }
 
 /* An array whose elements no other thread has where the proof says so, with a
-** parameter of its own. */
+** separate parameter. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0

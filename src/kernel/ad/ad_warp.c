@@ -1,5 +1,5 @@
 /*
-** Shuffles, there and back: all lanes that took this lane's value give their derivative to it.
+** Shuffles, forward and reverse: all lanes that took this lane's value give their derivative to it.
 ** A lane is asked only if it is there: named in the mask and not gone, as a ballot says.
 **
 ** Where all lanes shift by the same, the lane that took this one's value is known: one shuffle.

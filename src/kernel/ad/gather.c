@@ -1,5 +1,5 @@
 /*
-** Adjoints that add into neighbours, turned round. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
+** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds
 ** to grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j gets these
 ** sums from the threads j + 1 and j - 1, so a thread for each j can ask them: for each place of the
 ** source where the array is read (a "site", gather_site.c) it finds the thread that read j there,
@@ -330,7 +330,7 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the kernel read only what nobody writes in the adjoint, or what the thread that writes it
+/* Does the kernel read only what is not written in the adjoint, or what the thread that writes it
 ** has read before (the cotangent of an element that its own thread replaced)? */
 static int reads_inputs(fl_kgathering *g) {
   touched now;

@@ -5,7 +5,7 @@
 ** - Every construct that can be left has one BOOL: 'skip' (the rest of this body is not run);
 **   loops a second, 'stop' (no further iteration). A jump sets those of all it leaves.
 ** - What follows a branch that always jumps moves into the other branch: the common early
-**   exits then need no flag at all (a flag nobody asks is dropped with the dead code).
+**   exits then need no flag at all (a flag that is not read is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
 ** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form
@@ -152,7 +152,7 @@ static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
 }
 
 /* Left as it is in kernels with barriers: the thread has done nothing yet that could have a
-** derivative, and has no part in the barriers below, there and back. */
+** derivative, and has no part in the barriers below, forward and reverse. */
 static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;

@@ -93,7 +93,7 @@ static fl_kexpr *build(unroller *u, fl_kexpr *x, fl_kexpr *const *k) {
   }
 }
 
-/* x with the counter's value; loads get numbers of their own. */
+/* x with the counter's value; loads get separate numbers. */
 static fl_kexpr *put(unroller *u, fl_kexpr *x) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (!x || is_var(x, u->counter)) return x ? u->value : NULL;

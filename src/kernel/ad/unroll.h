@@ -6,6 +6,6 @@
 #include "kernel/tree/tree.h"
 
 /* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each round with its number
-** put in and variables of its own. NULL: there are none, it would be long, or memory is out. */
+** put in and separate variables. NULL: there are none, it would be long, or memory is out. */
 fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f);
 #endif

@@ -4,7 +4,7 @@
 **   int old = *p, assumed;
 **   do { assumed = old; old = atomicCAS(p, assumed, next(assumed)); } while (old != assumed);
 **
-** Whoever changes the element atomically in between makes the guess wrong and nothing else.
+** An atomic change of the element in between makes the guess wrong and nothing else.
 */
 #ifndef FL_KERNEL_GUESS_H
 #define FL_KERNEL_GUESS_H

@@ -1,9 +1,9 @@
 /*
-** Whose is an element? Two threads that make the same index agree in it, and in both sides of each
-** equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the numbers are
-** found that they must have in common: all of a chain of digits (route.h). With quotients a / m, a
-** / n of one a, a sum is written with remainders: a is m * (a / m) + a % m. Where two threads have
-** the block and the place in it in common they are one.
+** Which thread owns an element? Two threads that make the same index agree in it, and in both sides
+** of each equality that holds there: "if (lane == 0) y[i / 32] = ...". From each such sum the
+** numbers are found that they must have in common: all of a chain of digits (route.h). With
+** quotients a / m, a / n of one a, a sum is written with remainders: a is m * (a / m) + a % m.
+** Where two threads have the block and the place in it in common they are one.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>

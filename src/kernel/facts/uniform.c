@@ -4,7 +4,7 @@
 
 static int worse(int a, int b) { return a > b ? a : b; }
 
-/* Memory that nobody writes, or as the caller takes it to be. */
+/* Memory that is not written, or as the caller takes it to be. */
 static int is_steady(const fl_kuniform *u, int32_t var) {
   const fl_kvar *v = &u->f->vars[var];
   switch (v->kind) {

@@ -281,7 +281,7 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
 }
 
 /* An array that no thread has room for, or that a compiler would write out.
-** Others it may have as memory of its own. */
+** Others it may have as separate memory. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
   void (*const refuse)(fl_front *, int32_t, const char *, ...) =

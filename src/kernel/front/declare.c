@@ -451,7 +451,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
   } else if (t->kind == FL_C_POINTER || ref) {
     wrong(p, name, "pointers at file scope are outside the language");
   } else if (!set && !list) {
-    wrong(p, name, "has no initialiser, and nobody could set it");
+    wrong(p, name, "has no initialiser, and nothing could set it");
   } else if (list && t->kind != FL_C_SCALAR) {
     t = fl_decl_sized(p, t, line);
     if (t && !p->failed) fl_decl_table(p, t, name, line);

@@ -1,6 +1,6 @@
 /*
 ** Expressions: precedence climbing over values. An operand that may not be evaluated (right
-** of && || ?:) is read into a block of its own; if that stays empty the lazy operator stays,
+** of && || ?:) is read into a separate block; if that stays empty the lazy operator stays,
 ** else it becomes an IF over a temporary.
 */
 #include "kernel/front/front.h"

@@ -1,7 +1,7 @@
 /*
 ** The front end's own state: one pass over the tokens that checks types and builds the tree
 ** as it reads. A call of a __device__ function is inlined by reading its tokens again in a
-** scope of its own. What stops a kernel is noted once (refuse) and makes every later token
+** separate scope. What stops a kernel is noted once (refuse) and makes every later token
 ** END, so that all loops of the parser come to their ends; no function need look at it except
 ** to avoid work on NULL. Depth of the C stack is bounded by 'nest'.
 */
@@ -23,7 +23,7 @@ typedef enum {
   FL_V_LIST         /* { … }: not read yet, at token 'at' */
 } fl_vkind;
 
-/* Where an object lies. LEAF: each leaf of the declared object is a variable of its own, the
+/* Where an object lies. LEAF: each leaf of the declared object is a separate variable, the
 ** leaves of this part begin at var; idx counts elements along the dimensions passed so far
 ** (NULL: none, or 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
@@ -141,8 +141,8 @@ typedef struct fl_ktemplate {    /* of structs */
   int64_t at;                    /* the token behind 'struct' */
   struct fl_kinstance {
     fl_symbol *args;
-    const fl_ctype *type;        /* as soon as its size is known; NULL: not read, or in vain */
-    int64_t at;                  /* tokens of its own: of a specialisation; 0: none */
+    const fl_ctype *type;        /* as soon as its size is known; NULL: not read, or not readable */
+    int64_t at;                  /* separate tokens: of a specialisation; 0: none */
     int busy;                    /* being read */
     struct fl_kinstance *next;
   } *instances;
@@ -251,7 +251,7 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 /* After building: turns the arena's complaint about depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
-/* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
+/* Reading elsewhere: in a separate scope that sees the file, and 'up' (may be NULL). */
 typedef struct fl_kbookmark {
   int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack;
 } fl_kbookmark;
@@ -475,7 +475,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* scalars of 
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* An object copied whole: 1: it is, by its elements. 0: it has others, or is of its own type. */
+/* An object copied whole: 1: it is, by its elements. 0: it has others, or is of that same type. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 

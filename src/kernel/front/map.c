@@ -48,7 +48,7 @@ static void read_value(fl_kmap *x, fl_front *p, const uint8_t *types, int n_type
     const fl_ktok *t = &p->toks.at[2 * i];
     const char *name = fl_karena_str(p->a, t->text, (size_t)t->n);
     if (name && fl_front_find(p, name, t->n))
-      fl_refuse(p, 1, "the name '%s' stands twice", name);
+      fl_refuse(p, 1, "the name '%s' appears twice", name);
     const int var = name ? fl_kvar_add(x->f, FL_KV_LOCAL, types[i], name, 1) : -1;
     fl_symbol *s = var < 0 ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
     if (s)

@@ -248,7 +248,7 @@ static void check_copies(fl_front *p, const body *b, int32_t line) {
     const fl_ctype *t = b->fields[i].type;
     while (t->kind == FL_C_ARRAY) t = t->of;
     if (takes_own(t, FL_MAKER) || takes_own(t, "operator="))
-      fl_refuse(p, line, "'%s' as a member: a struct with copies of its own is no part of another",
+      fl_refuse(p, line, "'%s' as a member: a struct with its own copies is no part of another",
                 fl_ctype_text(p->a, t));
   }
 }
@@ -544,7 +544,7 @@ fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t 
               self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
     return fl_val_none();
   }
-  if (self.kind != FL_V_PLACE) {                            /* a value gets a place of its own */
+  if (self.kind != FL_V_PLACE) {                            /* a value gets a place */
     const fl_cvalue to = fl_decl_object(p, self.type, "object", line);
     if (!p->failed) fl_val_assign(p, to, self, line);
     self = to;

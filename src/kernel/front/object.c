@@ -203,7 +203,7 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
-/* Parts of 'place' without braces of their own; 'first' is the clause already read. */
+/* Parts of 'place' without braces; 'first' is the clause already read. */
 static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;

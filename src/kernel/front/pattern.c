@@ -82,7 +82,7 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   if (fl_front_need(p, ';')) t->patterns = s;
 }
 
-/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
+/* "typename std::enable_if<…>::type" of a constant without meaning: to behind it. */
 int64_t fl_pattern_condition(fl_front *p) {
   const int64_t at = p->at;
   int k = fl_ktok_is(fl_front_tok(p), "typename");

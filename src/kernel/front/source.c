@@ -412,7 +412,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   s->offset = offset;
 }
 
-/* Results of atomics that nobody reads are dropped. */
+/* Results of atomics that are not read are dropped. */
 typedef struct used { uint8_t *at; } used;
 static int see_var(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) ((used *)arg)->at[x->var] = 1;

@@ -555,7 +555,7 @@ static void statement(fl_front *p) {
 }
 
 void fl_parse_statement(fl_front *p) {
-  /* what they declare is in a block of its own */
+  /* what they declare is in a separate block */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;
   for (int i = 0; i < 4; i++)

@@ -341,7 +341,7 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   return NULL;
 }
 
-/* "template <> struct name<…> { … }": an instance with tokens of its own. */
+/* "template <> struct name<…> { … }": an instance with separate tokens. */
 static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
@@ -464,7 +464,7 @@ void fl_template_declare(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   if (!fl_front_is(p, '<')) {
     fl_refuse(p, line,
-        "explicit instantiation is outside the language; kernels have types of their own here");
+        "explicit instantiation is outside the language; kernels have their own types here");
     return;
   }
   const int n = fl_template_params(p, &params);

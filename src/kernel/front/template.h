@@ -26,13 +26,13 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
 
 /* "struct name<pattern> { … };" of template t, at '<'. */
 void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n);
-/* The pattern of t that fits the arguments, with the values of its own
+/* The pattern of t that fits the arguments, with the values of its
 ** parameters in *env; NULL: none. */
 const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
                                    fl_symbol **env, int32_t line);
 /* Of "struct alignas(N * sizeof(T)) name" with these arguments. */
 int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args);
-/* Takes "typename std::enable_if<…>::type" of a constant without meaning of its own: its first
+/* Takes "typename std::enable_if<…>::type" of a constant without meaning: its first
 ** token; 0: it is none. */
 int64_t fl_pattern_condition(fl_front *p);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: so it is. */

@@ -2,12 +2,12 @@
 ** Pointers to one or another array: "float *t = a; a = b; b = t;" and "c ? a : b". A kernel is
 ** first read as if there were none; where that fails it is read again with p->turning. Then
 ** arrays of structs of numbers are arrays of these, and a pointer to either that is assigned
-** later points into a variable of its own that stands for all arrays it may get; a second one,
+** later points into a separate variable that stands for all arrays it may get; a second one,
 ** sel, says which (their numbers as variables). When the body is read every access to it becomes
 ** a choice between accesses to these arrays.
 **
-** What stands for such a place under another name (a copy, a formal) is a pointer with a choice
-** of its own, so that it stays where it is when the first is assigned again.
+** What stands for such a place under another name (a copy, a formal) is a pointer with a
+** separate choice, so that it stays where it is when the first is assigned again.
 */
 #include "kernel/front/front.h"
 #include <string.h>

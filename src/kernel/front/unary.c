@@ -218,7 +218,7 @@ static fl_cvalue constructed(fl_front *p) {
     return fl_cast_to(p, s.type, v, line);
   }
   if (!fl_front_is(p, '(')) {
-    fl_refuse(p, line, "a type stands where a value is needed");
+    fl_refuse(p, line, "expected a value, got a type");
     return fl_val_none();
   }
   fl_cvalue args[FL_K_MAX_GIVEN];

@@ -142,7 +142,7 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   touch(b, s->var);
 }
 
-/* The result of an atomic, shuffle or vote goes to a vector of its own first. */
+/* The result of an atomic, shuffle or vote goes to a separate vector first. */
 static void result(fl_lane_builder *b, const fl_kstmt *s, int flags, int32_t reg) {
   if (s->result < 0 || b->failed) return;
   fl_lane_assign(b, b->var_reg[s->result], reg, (flags & FL_SHAPE_BLEND) != 0, here(b));
@@ -311,8 +311,8 @@ static void loop(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   land(b, &a.next);
   b->known.n = known;
   change_in(b, &s->body);
-  /* Nobody left of this round: those who left the loop take up at its end; where it has no
-  ** mask of its own all have returned. */
+  /* No lane is left of this round: those who left the loop take up at its end; where it has no
+  ** separate mask all have returned. */
   if (rounds) back(b, a.mask + 1, masked ? &a.exit : restore_of(a.outer));
   block(b, &s->other);
   b->line = line;

@@ -409,7 +409,7 @@ int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *
     return 0;
   }
   if (c->local4 + c->local8 > (int64_t)1 << 32) {
-    fl_fail(e, FLAME_NO_MEMORY, "kernel", "'%s': local arrays of %lld elements a thread", name,
+    fl_fail(e, FLAME_NO_MEMORY, "kernel", "'%s': local arrays of %lld elements per thread", name,
             (long long)(c->local4 + c->local8));
     return 0;
   }

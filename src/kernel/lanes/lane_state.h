@@ -18,7 +18,7 @@ typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } 
 
 /* An access in the past: who, and between which barriers. */
 typedef struct fl_lane_touch {
-  int64_t block;           /* + 1; 0: nobody */
+  int64_t block;           /* + 1; 0: no block */
   int32_t lane, epoch, warp_epoch, line;
   uint8_t atomic, same;    /* same: others wrote this value too */
 } fl_lane_touch;

@@ -43,5 +43,5 @@ void fl_kcheck_barrier(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_assertion(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_flag(fl_kwriter *w, int var);          /* declares it */
 void fl_kcheck_begin(fl_kwriter *w, int var);         /* DECL: no value */
-void fl_kcheck_given(fl_kwriter *w, int var);         /* ASSIGN and the like: "; v__s = true" */
+void fl_kcheck_given(fl_kwriter *w, int var);         /* ASSIGN and others: "; v__s = true" */
 #endif

@@ -52,7 +52,7 @@ static const char prelude[] =
 
 /* Sums that do not depend on the order of the threads: a first launch finds the largest
 ** magnitude, a second adds integers, |v| scaled to 'bits' bits, in 128 bits. The launcher
-** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it seldom
+** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it rarely
 ** overflows either way. Where the second launch has a summand far above the first's (another thread
 ** took the cotangent of an element that several wrote), the sum is NaN: no number rather than a
 ** wrong one. */

@@ -181,7 +181,7 @@ typedef enum {
   FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written */
 } fl_kskind;
 
-/* HERE: of the threads of a warp that come together, whoever they are */
+/* HERE: of the threads of a warp that come together, in any lanes */
 typedef enum { FL_KBAR_BLOCK, FL_KBAR_WARP, FL_KBAR_FENCE, FL_KBAR_HERE } fl_kbarrier;
 typedef enum { FL_KSH_IDX, FL_KSH_UP, FL_KSH_DOWN, FL_KSH_XOR } fl_kshuffle;
 typedef enum { FL_KVOTE_BALLOT, FL_KVOTE_ANY, FL_KVOTE_ALL, FL_KVOTE_ACTIVE } fl_kvote;
@@ -287,7 +287,7 @@ fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
 int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
 /* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
-/* Numbers of the loops anew, from 0: where a body was put together from copies. */
+/* Number the loops again, from 0: where a body was put together from copies. */
 void fl_kfunc_number_loops(fl_kfunc *f);
 static inline int fl_ktemp(fl_kfunc *f, int type) {
   return fl_kvar_add(f, FL_KV_LOCAL, type, "t#", 1);
@@ -310,7 +310,7 @@ fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* ty
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
 fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);      /* x itself if it has the type */
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
-/* Depth of x anew, whose operands were changed where they are. 0: too deep. */
+/* Depth of x after its operands were changed where they are. 0: too deep. */
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
 /* x with other operands, its site kept. */
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
