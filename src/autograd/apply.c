@@ -170,7 +170,7 @@ static flame_status outcome(const call *r, flame_status e, flame_status before, 
                    "%s failed with status %d and no message" FL_DO "; give one with flame_fail",
                    which, (int)e);
   for (int i = 0; i < r->nlent; i++)
-    if (r->lent[i]->refs < 2)
+    if (r->lent[i] && r->lent[i]->refs < 2)
       return FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "%s freed a tensor that it only borrows", which);
   return FLAME_OK;
 }
@@ -351,16 +351,16 @@ static flame_status check_gradient(const call *r, int i) {
   if (!fl_is_float(g->dtype))
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, r->k->f.name, "gradient %d is %s, need a float", i,
                    fl_dtype_name(g->dtype));
-  if (g->device != x->device && x->state != FL_NUMBER)
+  if (g->device != x->device)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, r->k->f.name, "gradient %d is on another device than "
                    "its input" FL_DO "; use flame_to_device", i);
   return FLAME_OK;
 }
 
-/* The gradients, lent to the caller's scope. */
+/* The gradients, lent to the caller's scope. A number has none. */
 static flame_status take_gradients(const call *r, fl_node **gin) {
   for (int i = 0; i < r->ngiven; i++) {
-    if (!r->given[i]) continue;
+    if (!r->given[i] || r->k->value[i]->state == FL_NUMBER) continue;
     flame_status e = takeable(r, i);
     if (e == FLAME_OK) e = check_gradient(r, i);
     if (e != FLAME_OK) return e;
