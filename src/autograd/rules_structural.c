@@ -146,13 +146,11 @@ static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
 }
 
 static flame_status custom_rule(fl_node *y, fl_node *g, fl_node **gin) {
+  flame_context *c = y->ctx;
   fl_custom *f = y->entry->custom;
   f->refs++; /* the host may drop the entry in the call */
-  const flame_status e = f->backward(y->ctx, f->arg, y, g, y->nin, gin);
-  if (--f->refs == 0) {
-    if (f->release) f->release(f->arg);
-    fl_free(&y->ctx->mem, f, sizeof *f);
-  }
+  const flame_status e = f->backward(c, f->arg, y, g, y->nin, gin);
+  fl_custom_drop(c, f);
   return e;
 }
 

@@ -122,6 +122,14 @@ char *fl_strdup(fl_mem *m, const char *s) {
   return p;
 }
 
+int fl_copy_known(void *to, size_t known, const void *from, size_t size) {
+  const unsigned char *s = from;
+  memset(to, 0, known);
+  memcpy(to, from, size < known ? size : known);
+  while (size > known && s[size - 1] == 0) size--;
+  return size <= known;
+}
+
 int fl_mul_ok(size_t count, size_t size, size_t *out) {
   return !__builtin_mul_overflow(count, size, out);
 }

@@ -168,23 +168,15 @@ static void configure_checks(flame_context *c) {
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
 }
 
-static int all_zero(const void *p, size_t n) {
-  const unsigned char *s = p;
-  while (n > 0 && s[n - 1] == 0) n--;
-  return n == 0;
-}
-
 /* The options as this version has them: what a shorter struct lacks is 0, what a longer one has
 ** more must be. */
 static flame_status read_options(flame_context *c, const flame_options *from, flame_options *o) {
   *o = (flame_options){ .size = sizeof *o };
   if (!from) return FLAME_OK;
-  const size_t n = from->size < sizeof *o ? from->size : sizeof *o;
   if (from->size < offsetof(flame_options, limit))
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options have size %zu" FL_DO
                    "; write FLAME_OPTIONS(.device = \"cpu\")", from->size);
-  memcpy(o, from, n);
-  if (from->size > n && !all_zero((const char *)from + n, from->size - n))
+  if (!fl_copy_known(o, sizeof *o, from, from->size))
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "the options are of a later version than %s, "
                    "and have settings that it does not know", FLAME_VERSION);
   for (int k = 0; k < FLAME_LIMITS; k++)
@@ -254,6 +246,11 @@ flame_context *flame_open(const flame_options *options) { return fl_open_inside(
 
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
+  if (c->callbacks) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "close", "a function of flame_apply is running in this context");
+    fl_unhold(&c);
+    return;
+  }
   fl_engine *e = c->engine;
   fl_limits_close(c);
   if (e) fl_group_close(c);

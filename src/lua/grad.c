@@ -365,10 +365,7 @@ static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, in
     outs[i]->t = fl_tensor_new(b->c, v ? n_custom(v, n, in, k, i) : NULL);
     ok = outs[i]->t != NULL;
   }
-  if (--k->refs == 0) {                              /* nothing is tracked */
-    fl_callback_drop(k->arg);
-    fl_free(&b->c->mem, k, sizeof *k);
-  }
+  fl_custom_drop(b->c, k);                           /* for good where nothing is tracked */
   return ok ? FLAME_OK : b->c->err.code;
 }
 

@@ -324,9 +324,6 @@ fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward
   }
   *f = (fl_custom){ .refs = 1, .backward = backward, .release = release, .arg = arg };
   fl_node *t = n_custom(value, n, in, f, 0);
-  if (--f->refs == 0) {                                       /* no entry took it */
-    if (release) release(arg);
-    fl_free(&c->mem, f, sizeof *f);
-  }
+  fl_custom_drop(c, f);                                       /* for good where no entry took it */
   return t;
 }

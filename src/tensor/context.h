@@ -103,6 +103,7 @@ typedef struct flame_context {
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];
   uint8_t evaluating;            /* no recording now: a bug if violated */
+  int32_t callbacks;             /* functions of flame_apply under way */
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
   fl_walked walked;              /* for explanations (autograd/why.c) */

@@ -149,7 +149,7 @@ int fl_entry_attach(fl_node *n) {
   return 1;
 }
 
-static void drop_custom(flame_context *c, fl_custom *f) {
+void fl_custom_drop(flame_context *c, fl_custom *f) {
   if (!f || --f->refs > 0) return;
   if (f->release) f->release(f->arg);
   fl_free(&c->mem, f, sizeof *f);
@@ -177,7 +177,7 @@ static void release_inputs(fl_node *n, fl_entry *e) {
 
 /* What the script gave: the host's function, and the hooks. */
 static void drop_functions(flame_context *c, fl_entry *e) {
-  drop_custom(c, e->custom);
+  fl_custom_drop(c, e->custom);
   if (e->hooks && c->drop_hooks) c->drop_hooks(c, e->hooks);
   e->custom = NULL;
   e->hooks = NULL;
@@ -242,7 +242,7 @@ void fl_entry_restart(fl_node *n, fl_node *b) {
   fl_entry *e = n->entry;
   if (!e || e->leaf || e->spent) return;
   release_inputs(n, e);
-  drop_custom(n->ctx, e->custom);
+  fl_custom_drop(n->ctx, e->custom);
   e->custom = NULL;
   e->tracked = b->entry != NULL;
   b->grefs++;
