@@ -468,7 +468,7 @@ local function classes()
     NoiseSchedule = require("flame.diffusion").NoiseSchedule,
     Tokenizer = require("flame.tokenizers").Tokenizer,
     TokenStream = require("flame.tokenizers").TokenStream }
-  for _, module in ipairs { "nn", "optim", "data", "data_tensorboard" } do
+  for _, module in ipairs { "nn", "optim", "data", "data.tensorboard" } do
     require("flame." .. module)
   end
   for name, class in pairs(internal.named_classes) do found[name] = class end
