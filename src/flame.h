@@ -198,9 +198,9 @@ FLAME_API flame_tensor *flame_grad_of(flame_tensor *x);
 FLAME_API void flame_zero_grad(flame_tensor *x);
 FLAME_API int flame_grad_mode(flame_context *c, int on);      /* returns the mode before */
 
-/* ---- functions of the host, with a gradient of their own ---------------------------------- */
-/* 'in', 'out' and 'dout' are borrowed by the callbacks, 'out' and 'din' handed over, also where they
-** fail. They may call everything but flame_close, and another status than FLAME_OK, or an error that
+/* ---- functions of the host, with their own gradient ---------------------------------- */
+/* 'in', 'out', 'dout' are borrowed by the callbacks, 'out' and 'din' handed over, also where they
+** fail. They may call all but flame_close, and another status than FLAME_OK, or an error that
 ** they leave in the context, is the failure of what called them. Written by FLAME_FUNCTION, which
 ** sets the size; what a smaller struct lacks is 0. */
 typedef struct flame_function {
@@ -213,7 +213,7 @@ typedef struct flame_function {
   flame_status (*forward)(flame_context *c, void *arg, flame_tensor *const *in,
                           flame_tensor **out);
   /* Runs once in each walk that comes here; its ops are recorded, so gradients have gradients.
-  ** dout[i] is NULL where out[i] is no float, and zeros where nothing depends on it; din[i], of in[i]'s
+  ** dout[i] is NULL where out[i] is no float, zeros where nothing depends on it; din[i], of in[i]'s
   ** shape, may stay NULL: nothing. NULL: the results are not tracked. */
   flame_status (*backward)(flame_context *c, void *arg, flame_tensor *const *in,
                            flame_tensor *const *out, flame_tensor *const *dout,
