@@ -147,7 +147,8 @@ int fl_kloop_can_undo(fl_kloop *l, int v) {
   if (!is_array(d, &x)) return 0;
   if (u.ok) fl_kwalk_stmt(&see, l->s);
   if (u.ok) {
-    const int given = x.kind == FL_KV_POINTER && !u.span.split && is_first_writer(&d->body, l->s, v);
+    const int given = x.kind == FL_KV_POINTER && !u.span.split &&
+                      is_first_writer(&d->body, l->s, v);
     if (given ? from_argument(l, &u, first) : from_copies(l, &u, first)) return 1;
   }
   l->n_undo = first;
