@@ -84,7 +84,8 @@ static const char *const chapters[] = {
   "autograd.check", "autograd.func", "tools.help", "data.save", "kernel.gradient",
   "kernel.load", "kernel.map", "kernel.new", "kernel.show", "kernel.source", "kernel.vjp",
   "linalg.solve", "linalg.factored", "linalg.spectrum", "ops.loss", "ops.margin",
-  "ops.norm", "base.names", "ops.pool", "ops.index", "tools.profile", "tools.proof",
+  "ops.norm", "base.names", "ops.pool", "ops.index", "tools.profile", "tools.program",
+  "tools.proof",
   "ops.resize", "ops.rotary", "ops.random", "tools.sandbox", "ops.search", "ops.pad",
   "ops.signal", "tools.slips", "ops.sort", "ops.special", "ops.bessel", "tools.swap",
   "ops.aliases", "ops.unfold", "linalg.norm", "ops.window", NULL };
