@@ -114,12 +114,28 @@ int fl_library_text(lua_State *L) {
   return 1;
 }
 
-static int is_core(const char *name) { return strncmp(name, "flame.core", 10) == 0; }
+/* What adds to the module, to tensors and to the internals, in the order in which it is run. */
+static const char *const chapters[] = {
+  "ops.elementwise", "base.autocast", "tools.bench", "tools.compare", "ops.conv",
+  "tools.doctor", "ops.statistics", "ops.shape", "ops.fft", "autograd.gradients",
+  "autograd.check", "autograd.func", "tools.help", "data.save", "kernel.gradient",
+  "kernel.load", "kernel.map", "kernel.new", "kernel.show", "kernel.source", "kernel.vjp",
+  "linalg.solve", "linalg.factored", "linalg.spectrum", "ops.loss", "ops.margin",
+  "ops.norm", "base.names", "ops.pool", "ops.index", "tools.profile", "tools.proof",
+  "ops.resize", "ops.rotary", "ops.random", "tools.sandbox", "ops.search", "ops.pad",
+  "ops.signal", "tools.slips", "ops.sort", "ops.special", "ops.bessel", "tools.swap",
+  "ops.aliases", "ops.unfold", "linalg.norm", "ops.window", NULL };
+
+static int is_chapter(const char *name) {
+  for (const char *const *c = chapters; *c; c++)
+    if (strncmp(name, "flame.", 6) == 0 && strcmp(name + 6, *c) == 0) return 1;
+  return 0;
+}
 
 void fl_library_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
-    if (is_core(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
+    if (is_chapter(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
     if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
       lua_pushcfunction(L, load_embedded);
       lua_setfield(L, -3, e->name);
@@ -129,18 +145,16 @@ void fl_library_preload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-static void run_core(lua_State *L, const struct fl_embedded *e, int arguments) {
-  push_chunk(L, e);
+static void run_chapter(lua_State *L, const char *name, int arguments) {
+  lua_pushfstring(L, "flame.%s", name);
+  push_chunk(L, find(fl_embedded_lua, lua_tostring(L, -1)));
+  lua_remove(L, -2);
   for (int i = 0; i < 3; i++) lua_pushvalue(L, arguments + i);
   lua_call(L, 3, 0);
 }
 
-/* core.lua comes first: the others use what it adds. */
 int fl_library_core(lua_State *L) {
-  const struct fl_embedded *first = find(fl_embedded_lua, "flame.core");
-  run_core(L, first, 1);
-  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
-    if (is_core(e->name) && e != first) run_core(L, e, 1);
+  for (const char *const *c = chapters; *c; c++) run_chapter(L, *c, 1);
   lua_getfield(L, 3, "namespace");
   lua_pushvalue(L, 1);
   lua_call(L, 1, 0);
