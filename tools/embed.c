@@ -256,7 +256,8 @@ static void put_table(FILE *out, const char *symbol, const char *root, const cha
     put_name(out, relative(root, file[i]), module);
     fprintf(out, "\", text_%d, %zuu, %zuu },\n", i, text[i].n, text[i].room);
   }
-  if (module) fprintf(out, "  { \"\", text_%d, %zuu, %zuu },\n", count, dictionary.n, dictionary.room);
+  if (module)
+    fprintf(out, "  { \"\", text_%d, %zuu, %zuu },\n", count, dictionary.n, dictionary.room);
   fputs("  { 0, 0, 0, 0 }\n};\n", out);
   free(text);
 }

@@ -7,6 +7,7 @@
 #include "lua/state.h"
 #include <string.h>
 #ifdef FL_HAVE_ZLIB
+#define ZLIB_CONST
 #include <zlib.h>
 #endif
 
