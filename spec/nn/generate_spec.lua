@@ -252,7 +252,7 @@ describe("generate", function()
     flame.stats "reset"
     flame.generate(model, { 1, 2, 3 }, 100)
     local plans, hits = flame.stats().plans, flame.stats().hits
-    assert.is_true(plans <= 2 and hits >= 98, ("%d plans, found again %d times"):format(plans, hits))
+    assert.is_true(plans <= 2 and hits >= 98, ("%d plans, %d times found"):format(plans, hits))
   end)
 
   it("refuses what it can not use", function()
