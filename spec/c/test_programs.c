@@ -56,7 +56,8 @@ static void ports_are_told(flame_context *c) {
   CHECK(flame_program_input(p, 1, &name, &t, size) == 1 && !strcmp(name, "y") && t == FLAME_I64);
   CHECK(flame_program_output(p, 0, &name, NULL, NULL) == 2 && !strcmp(name, "logits"));
   CHECK(flame_program_output(p, 1, &name, &t, size) == 0 && !strcmp(name, "loss"));
-  CHECK(flame_program_input(p, 2, &name, &t, size) == -1 && flame_program_input(p, -1, 0, 0, 0) == -1);
+  CHECK(flame_program_input(p, 2, &name, &t, size) == -1);
+  CHECK(flame_program_input(p, -1, NULL, NULL, NULL) == -1);
   CHECK(flame_program_output(p, 2, NULL, NULL, NULL) == -1);
   CHECK(flame_program_input(NULL, 0, NULL, NULL, NULL) == -1);
   flame_program_free(p);
@@ -149,7 +150,8 @@ static void wrong_arguments_are_refused(flame_context *c) {
   CHECK(flame_program_run(p, 1, &x, 1, NULL) == FLAME_BAD_ARGUMENT && says(c, "outputs"));
   CHECK(flame_program_run(p, 1, NULL, 1, &y) == FLAME_BAD_ARGUMENT && says(c, "inputs"));
   CHECK(flame_program_run(p, 1, &none, 1, &y) == FLAME_BAD_ARGUMENT && says(c, "x is NULL"));
-  CHECK(flame_program_run(p, 1, &foreign, 1, &y) == FLAME_BAD_ARGUMENT && says(c, "another context"));
+  CHECK(flame_program_run(p, 1, &foreign, 1, &y) == FLAME_BAD_ARGUMENT);
+  CHECK(says(c, "another context"));
   CHECK(flame_program_run(p, 1, &ids, 1, &y) == FLAME_BAD_ARGUMENT && says(c, "is i64, need f32"));
   CHECK(flame_program_run(NULL, 1, &x, 1, &y) == FLAME_BAD_ARGUMENT);
   CHECK(!flame_program_load(c, NULL) && says(c, "no path"));

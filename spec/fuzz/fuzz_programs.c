@@ -1,7 +1,7 @@
 /*
 ** Damaged program files (docs/programs.md): those of spec/golden/programs, with their header's
-** length right again, so that their text is looked at. A file is refused with an error that is kept, or
-** gives a program that runs or says why it does not; it leaves nothing behind.
+** length right again, so that their text is looked at. A file is refused with an error that is
+** kept, or gives a program that runs or says why it does not; it leaves nothing behind.
 */
 #include "fuzz.h"
 #include "engine/engine.h"
@@ -19,13 +19,15 @@ static int loads, runs, refusals, file;
 static char path[64];
 
 static const char *const words[] = {
-  "\\u000a", " ", "%0", "%1", "%7", "x0", "x1", "s0", "s1", "c0", "c1", "k0", "=1", "=-1", "#0", "#1",
+  "\\u000a", " ",
+  "%0", "%1", "%7", "x0", "x1", "s0", "s1", "c0", "c1", "k0", "=1", "=-1", "#0", "#1",
   "#x7ff0000000000000", "0", "1", "2", "-1", "8", "255", "0+1n", "3-2n", "5+1n/256", "1/2",
   "9223372036854775807", "-9223372036854775807", "f32", "f64", "i64", "bool", "f16", "u8",
   "\\u000aadd %0 %1", "\\u000aview 0 1 4 %0", "\\u000asum 1 %0", "\\u000acopy x0",
   "\\u000agather 0 0 c0 %1", "\\u000aindex 0 4 %0", "\\u000acast i64 x0", "\\u000awrite s0 %1",
   "\\u000aoutput _y %0", "\\u000ainput _x f32 4", "\\u000agraph 0", "\\u000agraph 3",
-  "\\u000adraws 4", "\\u000auniform f32 0 #0 #1 4", "\\u000afill f32 #1 4", "\\u000aiota i64 =0 =1 4",
+  "\\u000adraws 4", "\\u000auniform f32 0 #0 #1 4", "\\u000afill f32 #1 4",
+  "\\u000aiota i64 =0 =1 4",
   "\\u000acat 0 %0 %1", "\\u000amatmul %0 %1", "\\u000asetslice 1 0 1 2 %0 %1",
   "\\u000ascatter 0 1 1 %0 %1 %2", "\\u000acall argsort _s i64 1 4 3 1 4 0 0 x0",
   "\\u000acall conv _c f32 4 1 1 2 2 0 0 x0 x0", "\\u000aform 0 5 1 0 1 4 0 x0", "{", "}", "n", NULL
