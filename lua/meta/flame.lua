@@ -5135,6 +5135,12 @@ function flame.exponential_window(n, periodic, center, tau) end
 ---@field inputs? table
 
 --- Writes what f records for these inputs as a program: a file that flame.program and, without Lua,
+--- flame_program_load run with the same bits. inputs is a list of example tensors, one for each
+--- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
+--- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
+--- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
+--- they ran; what f writes into older tensors is the program's state. f is called several times and
+--- must record the same each time; tensors are afterwards as before. See docs/programs.md.
 ---@param path string
 ---@param f function
 ---@param inputs table
@@ -13222,6 +13228,8 @@ Tensor.prod = flame.prod
 ---@return any ...
 function flame.profile(f, ...) end
 
+--- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
+--- State that it has goes on from run to run.
 ---@param path string
 ---@return flame.Program
 function flame.program(path) end
