@@ -57,8 +57,8 @@ static fl_dnn_item new_convolution(fl_dnn_maker *m, const fl_conv *v, int dtype,
 }
 
 /* The graph of one operation. */
-static fl_dnn_item new_graph(fl_dnn_maker *m, fl_dnn_handle h, int kind, const fl_conv *v, int dtype,
-                             int axes) {
+static fl_dnn_item new_graph(fl_dnn_maker *m, fl_dnn_handle h, int kind, const fl_conv *v,
+                             int dtype, int axes) {
   const int forward = kind == FL_CALL_conv, data = kind == FL_CALL_conv_data;
   const int alpha = forward ? FL_DNN_FORWARD_ALPHA : data ? FL_DNN_DATA_ALPHA : FL_DNN_FILTER_ALPHA;
   const int type = fl_dnn_type_of(dtype);
