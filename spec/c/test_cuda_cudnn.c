@@ -41,7 +41,8 @@ static fl_dnn_status set_item(fl_dnn_item d, fl_dnn_name name, fl_dnn_type type,
   item *x = d;
   CHECK(x->live && n > 0);
   if (name == FL_DNN_GRAPH_OPS) dnn.ops = (int)n;
-  if (x->kind == FL_DNN_POINT_SPEC && type == FL_DNN_IS_POINT_MODE) dnn.point[*(const int *)values]++;
+  if (x->kind == FL_DNN_POINT_SPEC && type == FL_DNN_IS_POINT_MODE)
+    dnn.point[*(const int *)values]++;
   if (x->kind != FL_DNN_VALUES) return 0;
   if (name == FL_DNN_VALUES_SPACE) x->space = *(void *const *)values;
   else if (name == FL_DNN_VALUES_IDS) memcpy(x->id, values, sizeof *x->id * (size_t)n);

@@ -1,4 +1,5 @@
-/* cuDNN's graph API for our calls (cudnn_graph.h). The handle and the kept plans are the device's. */
+/* cuDNN's graph API for our calls (cudnn_graph.h). The handle and the kept plans are the
+** device's. */
 #include "cuda/library/cudnn_graph.h"
 #include "base/hash.h"
 #include "base/signals.h"
