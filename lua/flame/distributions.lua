@@ -5,12 +5,12 @@
 --
 -- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
 -- accepted but flame.poisson and flame.binomial: the rejection of a gamma variate is a fixed
--- number of rounds (distributions_gamma.lua).
+-- number of rounds (distributions/gamma.lua).
 --
--- distributions_real.lua: the line and half-lines; distributions_gamma.lua: gamma, beta and what
--- is made of them; distributions_count.lua: classes and counts; distributions_joint.lua: vectors,
--- mixtures, batches as events; distributions_transform.lua: images under maps;
--- distributions_pairs.lua: divergences; distributions_share.lua: functions that flame lacks.
+-- distributions/real.lua: the line and half-lines; distributions/gamma.lua: gamma, beta and what
+-- is made of them; distributions/count.lua: classes and counts; distributions/joint.lua: vectors,
+-- mixtures, batches as events; distributions/transform.lua: images under maps;
+-- distributions/pairs.lua: divergences; distributions/share.lua: functions that flame lacks.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
@@ -324,12 +324,12 @@ function Distribution:expand(shape)
   return other
 end
 
-require "flame.distributions_share"(shared)
-require "flame.distributions_real"(distributions, shared)
-require "flame.distributions_gamma"(distributions, shared)
-require "flame.distributions_count"(distributions, shared)
-require "flame.distributions_joint"(distributions, shared)
-require "flame.distributions_transform"(distributions, shared)
-require "flame.distributions_pairs"(distributions, shared)
+require "flame.distributions.share"(shared)
+require "flame.distributions.real"(distributions, shared)
+require "flame.distributions.gamma"(distributions, shared)
+require "flame.distributions.count"(distributions, shared)
+require "flame.distributions.joint"(distributions, shared)
+require "flame.distributions.transform"(distributions, shared)
+require "flame.distributions.pairs"(distributions, shared)
 
 return internal.namespace(distributions, "distributions")

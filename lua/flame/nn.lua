@@ -4,11 +4,11 @@
 -- lists of those. Parameters and buffers stand beside the table and not in it, so that each
 -- assignment to their names is seen. Names are dotted paths with 1-based list positions:
 -- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
--- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
--- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
--- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
--- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_grouped.lua,
--- nn_lora.lua; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's
+-- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn/layers.lua:
+-- containers and the first layers; nn/norm.lua: norms, activations, losses; nn/attention.lua and
+-- nn/transformer.lua; nn/initialise.lua: nn.init, nn.utils; nn/packed.lua and nn/rnn.lua: runs;
+-- nn/copy.lua and nn/average.lua: whole networks; nn/parametrize.lua, nn/gated.lua, nn/grouped.lua,
+-- nn/lora.lua; nn/fields.lua: what stands under a name; nn/lazy.lua: layers that take their input's
 -- size from the first input, weights made of others.
 local flame = require "flame"
 
@@ -62,7 +62,7 @@ nn.Module = setmetatable(Module, { __call = function()
 end })
 flame.internal.named_classes.Module = Module
 
-local fields = require "flame.nn_fields"(order, kinds, fail,
+local fields = require "flame.nn.fields"(order, kinds, fail,
   function(...) return nn.Buffer(...) end)
 local marked, field, settled = fields.marked, fields.field, fields.settled
 
@@ -494,23 +494,23 @@ local function raise(op, message, ...) flame.internal.fail(op, message:format(..
 local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,
   call = call, put = put,
   is_module = is_module, kinds = kinds, marked = marked }
-require "flame.nn_hooks"(nn, shared)
-require "flame.nn_init"(nn, shared)
-require "flame.nn_layers"(nn, shared)
-require "flame.nn_more"(nn, shared)
-require "flame.nn_keys"(nn, shared)
-require "flame.nn_attention"(nn, shared)
-require "flame.nn_transformer"(nn, shared)
-require "flame.nn_conv"(nn, shared)
-require "flame.nn_packed"(nn, shared)
-require "flame.nn_rnn"(nn, shared)
-require "flame.nn_lazy"(nn, shared)
+require "flame.nn.hooks"(nn, shared)
+require "flame.nn.initialise"(nn, shared)
+require "flame.nn.layers"(nn, shared)
+require "flame.nn.norm"(nn, shared)
+require "flame.nn.keys"(nn, shared)
+require "flame.nn.attention"(nn, shared)
+require "flame.nn.transformer"(nn, shared)
+require "flame.nn.conv"(nn, shared)
+require "flame.nn.packed"(nn, shared)
+require "flame.nn.rnn"(nn, shared)
+require "flame.nn.lazy"(nn, shared)
 shared.order, shared.hooks, shared.fields, shared.collect = order, hooks, fields, collect
-require "flame.nn_copy"(nn, shared)
-require "flame.nn_average"(nn, shared)
-require "flame.nn_parametrize"(nn, shared)
-require "flame.nn_gated"(nn, shared)
-require "flame.nn_grouped"(nn, shared)
-require "flame.nn_lora"(nn, shared)
+require "flame.nn.copy"(nn, shared)
+require "flame.nn.average"(nn, shared)
+require "flame.nn.parametrize"(nn, shared)
+require "flame.nn.gated"(nn, shared)
+require "flame.nn.grouped"(nn, shared)
+require "flame.nn.lora"(nn, shared)
 
 return flame.internal.namespace(nn, "nn")

@@ -4,7 +4,7 @@
 --
 -- Names, defaults and rules are torch.optim's, and so is the order of options, which the
 -- declaration of a rule says (src/lua/declare.h). State has torch's names too (exp_avg,
--- momentum_buffer, …). LBFGS, Muon and rarer rules: optim_more.lua; schedules: optim_schedule.lua.
+-- momentum_buffer, …). LBFGS, Muon and rarer rules: optim/rules.lua; schedules: optim/schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
@@ -508,7 +508,7 @@ end)
 
 local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
   pin = pin, unpin = unpin, put = put, copy_of = copy_of }
-require "flame.optim_more"(optim, shared)
-require "flame.optim_schedule"(optim, shared)
+require "flame.optim.rules"(optim, shared)
+require "flame.optim.schedule"(optim, shared)
 
 return internal.namespace(optim, "optim")

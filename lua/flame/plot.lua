@@ -7,9 +7,9 @@
 local flame = require "flame"
 local internal = flame.internal
 internal.load()
-local colour = require "flame.plot_colour"
-local data = require "flame.plot_data"
-local scale = require "flame.plot_scale"
+local colour = require "flame.plot.colour"
+local data = require "flame.plot.data"
+local scale = require "flame.plot.scale"
 local fail = data.fail
 
 local plot = {}
@@ -337,7 +337,7 @@ kind([[contour(z: T|any[], *, x?: T|any[], y?: T|any[], levels: num|T|any[] = 8,
   for _, level in ipairs(levels) do
     -- the lightest are not seen on white
     local c = map[floor(math.max(0, math.min(1, at(level))) * 215 + 0.5)]
-    for _, points in ipairs(require "flame.plot_contour".curves(rows, h, w, level, xs, ys)) do
+    for _, points in ipairs(require "flame.plot.contour".curves(rows, h, w, level, xs, ys)) do
       curves[#curves + 1] = { points = points, colour = c }
     end
   end
@@ -395,21 +395,21 @@ local function shown(text, f)
 end
 
 local function picture_of(self)
-  local layout = require "flame.plot_layout"
+  local layout = require "flame.plot.layout"
   if getmetatable(self) == Grid then return layout.picture(self.plots, self.columns) end
   return layout.picture({ self }, 1)
 end
 
 --- The plot as the text of an SVG file.
 shown("svg() -> str",
-  function(self) return require("flame.plot_svg").text(picture_of(self)) end)
+  function(self) return require("flame.plot.svg").text(picture_of(self)) end)
 
 --- The plot as an image: u8 of shape (3, height, width). scale: pixels of the image to one of the
 --- plot.
 shown("pixels(scale: num = 2) -> T", function(self, factor)
   local k = need_size("pixels", "scale", factor, 0.25, 8)
-  local c = require("flame.plot_raster").draw(picture_of(self), k)
-  return require("flame.plot_svg").planes(c.pixels, c.height, c.width)
+  local c = require("flame.plot.raster").draw(picture_of(self), k)
+  return require("flame.plot.svg").planes(c.pixels, c.height, c.width)
 end)
 
 --- The plot in characters, as print shows it. Colours are escape sequences, by default where the
@@ -419,7 +419,7 @@ method("Plot:" .. TEXT, function(self, columns, rows, coloured)
   need_size("text", "columns", columns, 20, 1000)
   need_size("text", "rows", rows, 6, 1000)
   if coloured == nil then coloured = internal.io_terminal() end
-  return require("flame.plot_terminal").text(self, floor(columns), floor(rows), coloured)
+  return require("flame.plot.terminal").text(self, floor(columns), floor(rows), coloured)
 end)
 
 --- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.

@@ -323,7 +323,8 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
                    FL_DO " (labels of a 0-based file need + 1)", (long long)f->value,
                    (long long)f->position + 1, size);
   char range[64] = "", where[24] = "";
-  if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
+  if (n->attr && n->attr->axis > 0)
+    snprintf(where, sizeof where, " for axis %d", (int)fl_counted(c, n->attr->axis - 1));
   if (size == 0)
     return FL_FAIL(c, FLAME_BAD_VALUE, what,
                    "index %lld at position %lld is out of range%s, which has no elements",

@@ -351,7 +351,7 @@ int fl_lua_call_op(lua_State *L);              /* internal.call, call.c */
 int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_form(lua_State *L);                 /* internal.form */
-int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
+int fl_core_load(lua_State *L, fl_lua *b);     /* what is written in Lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
 void fl_sandboxes_end(fl_lua *b);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */

@@ -47,7 +47,7 @@ static int x_stats(lua_State *L) {
   return 1;
 }
 
-/* flame.info(): composed in core_doctor.lua. */
+/* flame.info(): composed in tools/doctor.lua. */
 static int x_info(lua_State *L) {
   context(L);
   fl_args(L);
@@ -323,7 +323,7 @@ static int is_tensor(lua_State *L) {
   return 1;
 }
 
-/* ---- profiles: read out in core_profile.lua -------------------------------------------------- */
+/* ---- profiles: read out in tools/profile.lua ------------------------------------------------ */
 static int profile_start(lua_State *L) {
   lua_pushboolean(L, fl_profile_start(context(L)));
   return 1;

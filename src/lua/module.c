@@ -4,7 +4,7 @@
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
 ** last to be finalised; boxes before it give their references back. Those that finalisers make
 ** while the state closes get no finaliser any more: the list of all boxes finds them. The functions
-** of lua/flame/core.lua are loaded at the first use of a name that C does not know.
+** of lua/flame are loaded at the first use of a name that C does not know.
 */
 #include "lua/bounded.h"
 #include "group/group.h"
@@ -257,7 +257,7 @@ static int is_chapter(const char *name) {
 
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
-/* The table on top has no such key, which is at 2: core_names.lua says so. */
+/* The table on top has no such key, which is at 2: base/names.lua says so. */
 static int unknown_name(lua_State *L, const char *what) {
   lua_settop(L, 2);
   lua_pushstring(L, what);
@@ -308,7 +308,7 @@ static int module_pairs(lua_State *L) {
   return fl_core_call(L, self_of(L), "pairs");
 }
 
-/* What core.lua adds to flame.cuda and flame.autograd is there from the first use on. Upvalue 3:
+/* What Lua files add to flame.cuda and flame.autograd is there from the first use on. Upvalue 3:
 ** the group's name. */
 static int group_index(lua_State *L) {
   lua_settop(L, 2);

@@ -443,7 +443,7 @@ static int has_classes(const loss *l, const fl_node *input, const char *op) {
   if (l->classes > 0) return 1;
   FL_FAIL(l->c, FLAME_BAD_ARGUMENT, op,
           "input has shape %s: no classes along axis %d, need at least 1",
-          FL_SHAPE(s, input->shape), l->axis + 1);
+          FL_SHAPE(s, input->shape), (int)fl_counted(l->c, l->axis));
   return 0;
 }
 

@@ -2,7 +2,7 @@
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
 ** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, which has the heads of these
 ** launches: f32, f16 and bf16 whose keys and values have as many features, at most 256, of half
-** types a multiple of 8. What it has not goes over the host; lua/flame/core_loss.lua records the
+** types a multiple of 8. What it has not goes over the host; lua/flame/ops/loss.lua records the
 ** composition there.
 **
 ** How rows and columns are cut is said here and given to the texts as definitions; it follows from
