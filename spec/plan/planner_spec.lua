@@ -124,7 +124,7 @@ describe("a launch count", function()
     assert.is_true(s.launches <= 2, s.launches .. " launches")
     -- logits once; by row the id in either launch, the logit there and a loss written and read
     -- again; one number
-    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 8 * R + 8 * R + 4,
+    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 4 * R + 8 * R + 4,
       s.bytes_moved .. " bytes")
   end)
 
