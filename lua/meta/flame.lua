@@ -5437,6 +5437,11 @@ Tensor.frexp = flame.frexp
 ---@return flame.Tensor
 function flame.from_bytes(bytes, shape, dtype) end
 
+--- the tensor that a C module hands over, without a copy: its memory is used until the last value that needs it is gone
+---@param dltensor any
+---@return flame.Tensor
+function flame.from_dlpack(dltensor) end
+
 ---@class flame.options.full
 ---@field value? number|boolean
 ---@field dtype? string
@@ -14932,6 +14937,16 @@ function Tensor:to(target, more) end
 ---@param target string|string
 ---@return flame.Tensor
 function Tensor:to_(target) end
+
+---@class flame.options.to_dlpack
+---@field give_away? boolean  false
+
+--- a copy of x for a C module, as a userdata of the type "dltensor"; give_away frees x, and hands its memory over as it is where nothing else uses it
+---@param x flame.Tensor
+---@param give_away? boolean|flame.options.to_dlpack  false
+---@return any
+function flame.to_dlpack(x, give_away) end
+Tensor.to_dlpack = flame.to_dlpack
 
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string

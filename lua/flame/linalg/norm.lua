@@ -106,7 +106,7 @@ end
 
 --- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
 -- -inf.
-def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: int[], keepdim = false, *,
+def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: axis[], keepdim = false, *,
     dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
   need_float("matrix_norm", x)
   return matrix_norm("matrix_norm", dtype and x:to(dtype) or x, ord, dim or { -2, -1 }, keepdim)
@@ -388,7 +388,7 @@ def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) ->
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
-def("linalg.tensorsolve(a: T, b: T, dims?: int[]) -> T", function(a, b, dims)
+def("linalg.tensorsolve(a: T, b: T, dims?: axis[]) -> T", function(a, b, dims)
   if dims then
     local places = {}
     for k = 1, #dims do places[k] = k - #dims - 1 end
