@@ -1,10 +1,14 @@
 --- Norms, condition numbers, products of vectors and matrices, and forms with special entries:
 -- compositions of other ops, so gradients come of themselves. The names that torch has in
 -- torch.linalg alone are under flame.linalg alone.
-local flame, methods, internal = ...
-local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local def, axis_of = internal.def, internal.axis_of
-local part = internal.linalg_parts
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local solve = require "flame.linalg.solve"
+local spectrum = require "flame.linalg.spectrum"
+local elementwise = require "flame.ops.elementwise"
+local fail, need_tensor, need_int = arguments.fail, arguments.need_tensor, arguments.need_int
+local def, axis_of = arguments.def, arguments.axis_of
+local part = solve
 local linalg = flame.linalg
 local shape_text, turned = part.shape_text, part.turned
 
@@ -15,7 +19,7 @@ local function need_float(op, x)
 end
 
 -- ---- norms -----------------------------------------------------------------------------------
-local root, flat_at_0 = internal.root, internal.flat_at_0
+local root, flat_at_0 = elementwise.root, elementwise.flat_at_0
 
 --- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in
 --- PyTorch. Of half types in f32: the powers leave their range long before the norm does.
@@ -93,9 +97,9 @@ local function matrix_norm(op, x, ord, d, keepdim)
       shape_text(x))
   end
   if ord == "fro" then y = vector_norm_of(y, 2, { -2, -1 })
-  elseif ord == "nuc" then y = internal.svdvals(y, op):sum(-1)
-  elseif ord == 2 then y = internal.svdvals(y, op):amax(-1)
-  elseif ord == -2 then y = internal.svdvals(y, op):amin(-1)
+  elseif ord == "nuc" then y = spectrum.svdvals(y, op):sum(-1)
+  elseif ord == 2 then y = spectrum.svdvals(y, op):amax(-1)
+  elseif ord == -2 then y = spectrum.svdvals(y, op):amin(-1)
   elseif ord == 1 then y = sums(-2):amax(-1)
   elseif ord == -1 then y = sums(-2):amin(-1)
   elseif ord == math.huge then y = sums(-1):amax(-1)
@@ -141,7 +145,7 @@ end)
 def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then
-    local s = internal.svdvals(x, "cond")
+    local s = spectrum.svdvals(x, "cond")
     if s.shape[s.ndim] == 0 then
       fail("cond", "x has shape %s, need matrices with elements", shape_text(x))
     end
@@ -151,7 +155,7 @@ def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_square("cond", "x", x)
   if x.shape[x.ndim] == 0 then return matrix_norm("cond", x, "fro", { -2, -1 }) end
   return matrix_norm("cond", x, p, { -2, -1 }) * matrix_norm("cond",
-    internal.quiet_inverse(x, "cond"), p, { -2, -1 })
+    solve.quiet_inverse(x, "cond"), p, { -2, -1 })
 end)
 
 -- ---- products -----------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ end)
 
 local function cross_along(op, x, y, d)
   d = axis_of(op, x, d)
-  local shape = internal.broadcast_shape(op, { x, y })
+  local shape = arguments.broadcast_shape(op, { x, y })
   if x.shape[d] ~= 3 or #shape ~= x.ndim or shape[d] ~= 3 or y.ndim ~= x.ndim
       or y.shape[d] ~= 3 then
     fail(op, "x has shape %s, y %s: axis %d must have 3 elements in both", shape_text(x),
@@ -426,5 +430,5 @@ end)
 for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed",
   "cholesky_solve", "cholesky_inverse", "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum",
   "addmm", "baddbmm" } do
-  linalg[name] = linalg[name] or rawget(flame, name) or methods[name]
+  linalg[name] = flame[name]
 end

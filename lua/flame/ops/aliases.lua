@@ -1,7 +1,30 @@
 --- Names of PyTorch that few scripts look for: other forms of what there is, pooling of windows at
 -- random places, histograms, random writes. Compositions, as ops/statistics.lua.
-local flame, methods, internal = ...
-local fail, need_int, def, where = internal.failf, internal.need_int, internal.def, flame.where
+local flame = require "flame"
+local internal = flame.internal
+local methods = internal.methods
+local func = require "flame.autograd.func"
+local arguments = require "flame.base.arguments"
+local resize = require "flame.ops.resize"
+local fail, need_int, def, where = arguments.fail, arguments.need_int, arguments.def, flame.where
+
+-- ---- other names --------------------------------------------------------------------------------
+--- Another name of what there is; the in-place form too.
+local function alias(name, of)
+  flame[name] = flame[of]
+  methods[name] = methods[of]
+  if rawget(methods, of .. "_") ~= nil then methods[name .. "_"] = methods[of .. "_"] end
+end
+for name, of in pairs {
+  absolute = "abs", negative = "neg", subtract = "sub", multiply = "mul", divide = "div",
+  true_divide = "div", floor_divide = "floordiv", remainder = "mod", greater = "gt",
+  greater_equal = "ge", less = "lt", less_equal = "le", not_equal = "ne", arccos = "acos",
+  arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh", arctanh = "atanh",
+  arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
+  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat", vdot = "dot",
+  ger = "outer", broadcast_tensors = "broadcast", clip = "clamp", trapz = "trapezoid",
+} do alias(name, of) end
+methods.tolist, methods.nelement, methods.ndimension = methods.totable, methods.numel, methods.dim
 
 -- ---- other forms --------------------------------------------------------------------------------
 for name, of in pairs { narrow_copy = "narrow", split_with_sizes = "split" } do
@@ -86,7 +109,7 @@ def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) en
 def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",
   function(x, amounts, value) return flame.pad(x, amounts, { value = value }) end)
 --- interpolate under its older name.
-def("upsample" .. internal.interpolate_arguments, flame.interpolate)
+def("upsample" .. resize.arguments, flame.interpolate)
 local function upsampling(name, mode, align)
   def(name .. "(x: T, size?: int|int[], scale_factor?: num|num[]) -> T",
     function(x, size, factor)
@@ -117,7 +140,7 @@ def(".broadcast_shapes(...) -> int[]", function(...)
   local op, out, shapes = "broadcast_shapes", {}, table.pack(...)
   for i = 1, shapes.n do
     local shape = shapes[i]
-    shape = internal.need_shape(op,
+    shape = arguments.need_shape(op,
       type(shape) == "table" and shape or { need_int(op, "size", shape) })
     for k = 1, math.max(#out, #shape) do                       -- from the last axis backwards
       local a, b = out[k] or 1, rawget(shape, #shape - k + 1) or 1
@@ -299,7 +322,7 @@ def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
   local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1,
     bin, where(inside, w, 0))
   y = density and y / y:sum() / edges:diff() or y
-  return internal.opaque("histogram", y, x, weight), internal.opaque("histogram", edges, x)
+  return func.opaque("histogram", y, x, weight), func.opaque("histogram", edges, x)
 end)
 --- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of
 --- edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
@@ -324,8 +347,8 @@ def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
   end
   local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at,
     where(inside, w, 0)):reshape(shape)
-  for d = 1, n do edges[d] = internal.opaque(op, edges[d], x) end
-  return internal.opaque(op, density and y / y:sum() / volume or y:clone(), x, weight), edges
+  for d = 1, n do edges[d] = func.opaque(op, edges[d], x) end
+  return func.opaque(op, density and y / y:sum() / volume or y:clone(), x, weight), edges
 end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs, or
 --- the offsets where each begins and the last ends.
@@ -336,7 +359,7 @@ function(x, reduce, lengths, offsets, axis, _, initial)
   if offsets then lengths = offsets:diff() end
   if axis ~= 1 then fail(op, "axis = %d, only axis 1 is supported", axis) end
   if not lengths then fail(op, "lengths or offsets must be given") end
-  local n = internal.need_integers(op, "lengths", lengths):numel()
+  local n = arguments.need_integers(op, "lengths", lengths):numel()
   if lengths:sum():item() ~= x.shape[1] then
     fail(op, "lengths add up to %d, x has %d rows", lengths:sum():item(), x.shape[1])
   end

@@ -1,154 +1,14 @@
---- What the module adds in Lua: composites of the C functions that are not hot.
--- Called once, with the module, the methods of tensors and the internal functions, at the
--- first use of a name that C does not know. Frames of this file are skipped in errors.
-local flame, methods, internal = ...
-
---- Raise "op: message" at the script's line.
-local function fail(op, message, ...) internal.fail(op, message:format(...)) end
-internal.failf = fail
-internal.methods = methods                    -- for help() and the tools that make the pages
-internal.named_classes = {}                         -- and classes that no table holds, by name
-
-local is_tensor = flame.is_tensor
-
---- The word for what v is, in messages.
-local function word(v) return is_tensor(v) and "a tensor" or type(v) end
-internal.word = word
-
---- The same where a number is needed: of a tensor, how to get one.
-local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
-
-local function need_tensor(op, name, x)
-  if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
-  return x
-end
-internal.need_tensor = need_tensor
-
---- A tensor of positions or counts.
-function internal.need_integers(op, name, x)
-  if need_tensor(op, name, x):is_floating_point() then
-    fail(op, "%s is %s, need integers", name, x.dtype)
-  end
-  return x
-end
-
-local function need_int(op, name, v)
-  local i = type(v) == "number" and math.tointeger(v)
-  return i or fail(op, "%s must be an integer, got %s", name,
-    type(v) == "number" and tostring(v) or no_number(v))
-end
-internal.need_int = need_int
-
---- A shape: a list of integers from 0 on and nothing else.
-function internal.need_shape(op, shape)
-  for k in pairs(shape) do
-    if math.type(k) ~= "integer" then
-      fail(op, "need numbers or a list of them, got a table with names")
-    end
-  end
-  for k = 1, #shape do
-    if need_int(op, "size", shape[k]) < 0 then fail(op, "size %d is negative", shape[k]) end
-  end
-  return shape
-end
-
-function internal.need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, word(v)) end
-  return v
-end
+--- Elementwise functions that are composed of others, and what has not found its chapter.
+local flame = require "flame"
+local internal = flame.internal
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local arguments = require "flame.base.arguments"
+local fail, def, need_tensor, need_int = arguments.fail, arguments.def, arguments.need_tensor,
+  arguments.need_int
+local axis_of, is_tensor = arguments.axis_of, flame.is_tensor
 
 local function is_float(x) return x:is_floating_point() end
-
---- f with its result written into x, for name_.
-local function in_place(f, name)
-  return function(x, ...)
-    local y = f(need_tensor(name .. "_", "x", x), ...)
-    if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
-      fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
-    end
-    return x:copy_(y)
-  end
-end
-
---- Add the function of a declaration (src/lua/declare.h), whose parameters f gets as they are read;
---- of several forms (text, f, text, f, …) each has its function.
-local function def(text, f, ...)
-  local list = { f }
-  for k = 1, select("#", ...), 2 do
-    local form, g = select(k, ...)
-    text, list[#list + 1] = text .. "\n" .. form, g
-  end
-  local group = text:match("^(%a[%w_]*)%.")
-  local own = group and group ~= "linalg" and group ~= "special"      -- told with its group
-  local public, name = internal.declare(text, own and text:match("^[%w_.]+") or "",
-    table.unpack(list))
-  if group then
-    flame[group][name:match("[%w_]+$")] = public
-    return f
-  end
-  local scope = text:sub(1, 1)
-  if scope ~= ":" then flame[name] = public end
-  if scope ~= "." then methods[name] = public end
-  if text:find("_?(", 1, true) then
-    for k, g in ipairs(list) do list[k] = in_place(g, name) end
-    methods[name .. "_"] = internal.declare((text:gsub(" @%a+", "")), "_", table.unpack(list))
-  end
-  return f
-end
-internal.def = def
-
-local FLAGS = {}           -- options that are true or false; those that are true by default are too
-for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate
-  zero_infinity with_replacement upper transpose unitriangular swap right log_target invert
-  increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
-  descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
-
---- What stands for a number by default is one, or a list of them; padding has names too.
-local function fits_default(op, name, default, v)
-  if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
-    fail(op, "%s must be true or false, got %s", name, word(v))
-  end
-  local wrong = type(v) == "boolean" or type(v) == "function"
-    or type(v) == "string" and name ~= "padding"
-  if wrong and type(default) == "number" then
-    fail(op, "%s must be a number, got %s", name, type(v))
-  end
-  return v
-end
-
---- Options of a table at the end: only the names of 'known' (name -> default).
-local function options(op, given, known)
-  local o = {}
-  for k, v in pairs(known) do o[k] = v end
-  if given == nil then return o end
-  if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
-  for k, v in pairs(given) do
-    if known[k] == nil then internal.no_option(op, k, known) end
-    o[k] = fits_default(op, k, known[k], v)
-  end
-  return o
-end
-internal.options = options
-
---- v, or of a table with this name alone what it holds.
-local function named(v, name)
-  if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
-  return v
-end
-internal.named = named
-
---- Position of an axis, 1 to rank.
-local function axis_of(op, x, d)
-  d = named(d, "dim")
-  local n = math.max(x.ndim, 1)
-  d = need_int(op, "axis", d)
-  if d == 0 or d > n or d < -n then
-    fail(op, "axis %d is out of range, the tensor has %d %s (1 to %d, or -1 to -%d)",
-      d, x.ndim, x.ndim == 1 and "axis" or "axes", n, n)
-  end
-  return d > 0 and d or d + n + 1
-end
-internal.axis_of = axis_of
 
 -- ---- elementwise ---------------------------------------------------------------------------
 local where = flame.where
@@ -162,7 +22,7 @@ end
 --- second one 0, as in PyTorch.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
-  local part = internal.tracked(x) and where(below, x, 0) or x           -- no slope times infinity
+  local part = recording.tracked(x) and where(below, x, 0) or x           -- no slope times infinity
   local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
   return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
 end
@@ -218,13 +78,11 @@ function internal.round(x, decimals)
   local scale = 10.0 ^ decimals
   return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
 end
-local largest_of = { f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
-  bf16 = 3.3895313892515355e38, f16 = 65504.0 }
 --- NaN as 0, infinities as the largest finite numbers, or what is given.
 def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
   function(x, nan, posinf, neginf)
     if not is_float(x) then return x:clone() end
-    local largest = largest_of[x.dtype]
+    local largest = dtypes.largest[x.dtype]
     local y = where(x:isnan(), nan, x)
     y = where(x:eq(math.huge), posinf or largest, y)
     return where(x:eq(-math.huge), neginf or -largest, y)
@@ -236,7 +94,7 @@ def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
 local function as_wide(x, a, b)
   local function lift(v)
     if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
-    return internal.float_dtype(x, v) == x.dtype and v:to(x.dtype) or v
+    return dtypes.float_of(x, v) == x.dtype and v:to(x.dtype) or v
   end
   return lift(a), lift(b)
 end
@@ -250,10 +108,10 @@ def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(
   a, b = as_wide(x, a, b)
   return x + (value == 1 and a / b or a / b * value)
 end)
-local half = { f16 = true, bf16 = true }
+local half = dtypes.half
 --- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions;
 --- where the larger is infinite, it.
-function internal.log_of_sum(x, y, exp, log)
+local function log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()
   local endless = top:isinf()
@@ -268,7 +126,7 @@ def("logaddexp_?(x: T|num, y: T|num) -> T", function(x, y)
   local dtype = is_tensor(x) and is_tensor(y) and half[x.dtype] and x.dtype == y.dtype and x.dtype
     or not (is_tensor(x) and is_tensor(y)) and half[like.dtype] and like.dtype
   if dtype then x, y = is_tensor(x) and x:float() or x, is_tensor(y) and y:float() or y end
-  local z = internal.log_of_sum(x, y, flame.exp, flame.log)
+  local z = log_of_sum(x, y, flame.exp, flame.log)
   return dtype and z:to(dtype) or z
 end)
 
@@ -334,7 +192,7 @@ local function by_counts(x, counts, d)
   return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
 end
 local function repeated(x, n, d)
-  if is_tensor(n) and internal.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
+  if is_tensor(n) and arguments.need_integers("repeat_interleave", "repeats", n):numel() == 1 then
     n = n:item()
   end
   if is_tensor(n) then return by_counts(x, n:detach():reshape(-1):totable(), d) end
@@ -376,27 +234,10 @@ def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
   return #n == 0 and x:clone() or x
 end)
 
---- Common shape of the tensors, or raise.
-local function broadcast_shape(op, list)
-  local n, shape = 0, {}
-  for i = 1, #list do n = math.max(n, need_tensor(op, "tensor " .. i, list[i]).ndim) end
-  for d = 1, n do
-    shape[d] = 1
-    for i = 1, #list do
-      local s = rawget(list[i].shape, d - n + list[i].ndim) or 1
-      if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op,
-        "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
-      if s ~= 1 then shape[d] = s end
-    end
-  end
-  return shape
-end
-internal.broadcast_shape = broadcast_shape
-
 --- All in their common shape.
 def(".broadcast(tensors...: T) -> T[]", function(...)
   local list = { ... }
-  local shape = broadcast_shape("broadcast", list)
+  local shape = arguments.broadcast_shape("broadcast", list)
   for i = 1, #list do list[i] = list[i]:expand(shape) end
   return list
 end)
@@ -422,7 +263,6 @@ local function flat_at_0(x, f)
   return where(zero, f(x:detach()), f(where(zero, 1, x)))
 end
 local function root(x) return flat_at_0(x, flame.sqrt) end
-internal.flat_at_0, internal.root = flat_at_0, root
 
 -- ---- random ------------------------------------------------------------------------------------
 --- 1 with probability p, else 0.
@@ -451,3 +291,5 @@ end
 def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
 --- beta x + alpha a b over batches.
 def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_product)
+
+return { flat_at_0 = flat_at_0, root = root, log_of_sum = log_of_sum }

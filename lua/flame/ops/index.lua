@@ -1,8 +1,10 @@
 --- Reads and writes by position that go beyond x[…]: several sources for one place (scatter_reduce,
 -- index_reduce, put, index_put), diagonals, and sums and parts by shape. The order in which
 -- elements are combined follows from the positions alone.
-local flame, _, internal = ...
-local fail, def, axis_of, where = internal.failf, internal.def, internal.axis_of, flame.where
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, axis_of, where = arguments.fail, arguments.def, arguments.axis_of, flame.where
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
@@ -144,7 +146,7 @@ end
 
 --- x with source at positions counted over all elements; {accumulate = true} adds.
 def("put_?(x: T, index: T, source: T, accumulate = false) -> T", function(x, idx, src, accumulate)
-  internal.need_integers("put", "index", idx)
+  arguments.need_integers("put", "index", idx)
   same_dtype("put", x, src, "source")
   if src:numel() ~= idx:numel() then
     fail("put", "%d positions and %d values", idx:numel(), src:numel())
@@ -234,7 +236,7 @@ end)
 --- Summed over axes until the shape is 'size', from which x's can come by broadcasting.
 def("sum_to_size(x: T, size...: int) -> T", function(x, ...)
   local op, to = "sum_to_size", { ... }
-  internal.need_shape(op, to)
+  arguments.need_shape(op, to)
   local shape, lead, axes = x.shape, x.ndim - #to, {}
   for d = 1, #shape do
     local want = rawget(to, d - lead)

@@ -1,6 +1,12 @@
 --- Losses and the norms that are compositions.
-local flame, _, internal = ...
-local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local elementwise = require "flame.ops.elementwise"
+local slips = require "flame.tools.slips"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where = flame.where
 
 --- A loss of each element as "reduction" asks.
@@ -9,7 +15,6 @@ local function reduce(y, how)
   if how == "sum" then return y:sum() end
   return y
 end
-internal.reduce_loss = reduce
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function need_same_shape(op, x, y)
@@ -37,14 +42,14 @@ end
 --- Mean of squared differences.
 def([[mse_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
-    internal.slip_pairs("mse_loss", x, y, reduction)
+    slips.pairs("mse_loss", x, y, reduction)
     return reduce((x - y):square(), reduction)
   end)
 
 --- Mean of |input - target|.
 def([[l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, reduction)
-    internal.slip_pairs("l1_loss", x, y, reduction)
+    slips.pairs("l1_loss", x, y, reduction)
     return reduce((x - y):abs(), reduction)
   end)
 
@@ -53,7 +58,7 @@ def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
     delta = 1.0) -> T @single]],
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
-    internal.slip_pairs("huber_loss", x, y, reduction)
+    slips.pairs("huber_loss", x, y, reduction)
     local e = x - y                         -- squared as it is: abs has no second slope at 0
     local d = e:abs()
     local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
@@ -65,7 +70,7 @@ def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean
   beta = 1.0) -> T @single]],
   function(x, y, reduction, beta)
     if not (beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", beta) end
-    internal.slip_pairs("smooth_l1_loss", x, y, reduction)
+    slips.pairs("smooth_l1_loss", x, y, reduction)
     local e = x - y
     local d = e:abs()
     if beta == 0 then return reduce(d, reduction) end
@@ -143,7 +148,7 @@ def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", functi
   if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
     x, y = table.unpack(flame.broadcast(x, y))
   end
-  local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
+  local m, n = elementwise.root((x * x):sum(d, keep)), elementwise.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = eps }) * (y / n:clamp({ min = eps }))):sum(d)
 end)
 
@@ -238,10 +243,10 @@ def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
 end)
 
 -- ---- norms --------------------------------------------------------------------------------------
-local half = { f16 = true, bf16 = true }
+local half = dtypes.half
 
 -- What PyTorch has without eps.
-local epsilon = { f64 = 2.0 ^ -52, f32 = 2.0 ^ -23, f16 = 2.0 ^ -10, bf16 = 2.0 ^ -7 }
+local epsilon = dtypes.epsilon
 
 --- Over the root mean square along the last axes, which are of normalized_shape, times weight;
 -- without
@@ -355,7 +360,7 @@ end
 
 --- Does the mask broadcast to (b, h, t, s), and is it a plain value?
 local function mask_fits(mask, q, shape, keys)
-  if mask.ndim > 4 or mask.device ~= q.device or internal.tracked(mask) then return false end
+  if mask.ndim > 4 or mask.device ~= q.device or recording.tracked(mask) then return false end
   if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
   local m = four(mask)
   local whole = { shape[1], shape[2], shape[3], keys }
@@ -401,3 +406,5 @@ function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
   if q.ndim == 4 then return y end
   return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)
+
+return { reduce = reduce }

@@ -1,8 +1,11 @@
 --- Losses that are walked step by step or look at lists of labels, and lookups with options: CTC,
 -- margins over several labels, embedding_bag. ops/loss.lua has the others.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
-local where, reduce = flame.where, internal.reduce_loss
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local loss = require "flame.ops.loss"
+local fail, def = arguments.fail, arguments.def
+local where, reduce = flame.where, loss.reduce
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
@@ -12,7 +15,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
   function(x, y, reduction)
     local op = "multilabel_margin_loss"
-    internal.need_integers(op, "target", y)
+    arguments.need_integers(op, "target", y)
     if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
       fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x),
         shape_text(y))
@@ -227,7 +230,7 @@ local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim ~= 1 or not offsets then
     fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids))
   end
-  if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then
+  if arguments.need_integers(op, "offsets", offsets).ndim ~= 1 then
     fail(op, "offsets has %d axes, need 1", offsets.ndim)
   end
   if offsets.dtype == "bool" then fail(op, "offsets is bool, need integers") end

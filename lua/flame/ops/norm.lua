@@ -1,7 +1,10 @@
 --- Compositions that are rarely hot: norms with running statistics, rearrange, and the tools that
 -- look at what is recorded.
-local flame, _, internal = ...
-local fail, need_int, def = internal.failf, internal.need_int, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local fail, need_int, def = arguments.fail, arguments.need_int, arguments.def
 
 --- x becomes x:gelu(…).
 def(':gelu_(x: T, approximate: "none"|"tanh" = "none") -> T',
@@ -11,7 +14,7 @@ def(":silu_(x: T) -> T", function(x) return x:copy_(flame.silu(x)) end)
 
 -- ---- norms over the batch -----------------------------------------------------------------------
 
-local half = { f16 = true, bf16 = true }
+local half = dtypes.half
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
 --- t, (channels), along axis 2 of x.

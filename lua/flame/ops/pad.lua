@@ -1,6 +1,8 @@
 --- pad with its modes, and einsum.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def = arguments.fail, arguments.def
 
 -- ---- pad ----------------------------------------------------------------------------------------
 --- The pieces that go before and after axis d, n elements long, in each mode.

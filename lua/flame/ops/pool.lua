@@ -1,9 +1,14 @@
 --- Pooling. A mean and its adjoint, and taking and putting by position, are pairs of calls, so that
 --- gradients of any order are again these. Options as those of convolutions (ops/conv.lua).
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
-local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
-local w, tracked = internal.windows, internal.tracked
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local recording = require "flame.base.recording"
+local w = require "flame.ops.conv"
+local fail, def = arguments.fail, arguments.def
+local float = dtypes.float
+local tracked = recording.tracked
 local per_axis, text, three, append, tail = w.per_axis, w.text, w.three, w.append, w.tail
 
 -- ---- pooling ------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ local function adaptive_sizes(op, n, size, v)
   for i = 1, n do
     local one = v
     if type(v) == "table" then one = v[#v == 1 and 1 or i] end
-    out[i] = one and internal.need_int(op, "output_size", one) or size[i]
+    out[i] = one and arguments.need_int(op, "output_size", one) or size[i]
     if out[i] < 0 then fail(op, "output_size = %d, need at least 0", out[i]) end
   end
   return out

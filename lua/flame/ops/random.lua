@@ -1,7 +1,9 @@
 --- Random positions: permutations and draws by weight. They use what is the same on every device
 -- bit for bit (draws, quotients, integer sums, sorts), so the same seed draws the same everywhere.
-local flame, _, internal = ...
-local fail, def, call = internal.failf, internal.def, internal.call
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, call = arguments.fail, arguments.def, internal.call
 
 local FEW = 1 << 16                        -- classes that one block of threads adds up
 

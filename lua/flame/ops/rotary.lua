@@ -1,7 +1,8 @@
 --- Rotary position embedding (Su et al. 2021), in the convention of the PyTorch world's Llama:
 -- feature i turns with feature i + d / 2.
-local flame, _, internal = ...
-local fail, def = internal.failf, internal.def
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fail, def = arguments.fail, arguments.def
 
 -- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
 local function angles(t, d, base, offset, device)

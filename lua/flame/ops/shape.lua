@@ -1,21 +1,23 @@
 --- Shapes, positions, writes with random numbers. Positions are 1-based
 -- here as everywhere: in tril_indices, combinations, take_along_dim, scatter_reduce.
-local flame, _, internal = ...
-local fail, def, axis_of = internal.failf, internal.def, internal.axis_of
-local add, where = internal.add_name, flame.where
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
+local where = flame.where
 
 -- ---- shapes -------------------------------------------------------------------------------------
 --- As one axis.
-add("ravel(x: T) -> T", function(x) return x:reshape(-1) end)
+def("ravel(x: T) -> T", function(x) return x:reshape(-1) end)
 --- The second axis the other way round.
-add("fliplr(x: T) -> T", function(x) return x:flip(2) end)
+def("fliplr(x: T) -> T", function(x) return x:flip(2) end)
 --- The first axis the other way round.
-add("flipud(x: T) -> T", function(x)
+def("flipud(x: T) -> T", function(x)
   if x.ndim == 0 then fail("flipud", "x is 0-d, need at least one axis") end
   return x:flip(1)
 end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
-add("rot90(x: T, k: int = 1, dims: int[] = {1, 2}) -> T", function(x, k, axes)
+def("rot90(x: T, k: int = 1, dims: int[] = {1, 2}) -> T", function(x, k, axes)
   if #axes ~= 2 then fail("rot90", "dims has %d axes, need two", #axes) end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
   if a == b then fail("rot90", "the two axes must differ") end
@@ -36,7 +38,7 @@ end
 for n = 1, 3 do
   local lift = at_least(n)
   --- x with that many axes at least; of a list of tensors a list.
-  add(("atleast_%dd(x: T) -> T"):format(n), function(x) return lift(x):clone() end,
+  def(("atleast_%dd(x: T) -> T"):format(n), function(x) return lift(x):clone() end,
     ("atleast_%dd(tensors: T[]) -> T[]"):format(n), function(tensors)
       local out = {}
       for k, x in ipairs(tensors) do out[k] = lift(x):clone() end
@@ -44,7 +46,7 @@ for n = 1, 3 do
     end)
 end
 local function stacked(name, lift, d)
-  add("." .. name .. "(tensors: T[]) -> T", function(list)
+  def("." .. name .. "(tensors: T[]) -> T", function(list)
     local parts = {}
     for k, x in ipairs(list) do parts[k] = lift(x) end
     return flame.cat(parts, type(d) == "function" and d(parts[1]) or d)
@@ -61,7 +63,7 @@ stacked("dstack", at_least(3), 3)
 --- Vectors as columns.
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
 --- So many parts along dim as equal as can be, or cuts behind the positions of a list.
-add("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
+def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d)
   d = axis_of("tensor_split", x, d)
   local size, parts, first = x.shape[d], {}, 0
   if size == nil then fail("tensor_split", "a 0-d tensor has no axes") end
@@ -92,7 +94,7 @@ add("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d
   return parts
 end)
 --- Square blocks along the diagonal of zeros.
-add(".block_diag(tensors...: T) -> T", function(...)
+def(".block_diag(tensors...: T) -> T", function(...)
   local list, rows, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
     if x.ndim > 2 then
@@ -108,14 +110,14 @@ add(".block_diag(tensors...: T) -> T", function(...)
   return #list > 0 and flame.cat(list, 1) or flame.zeros(1, 0)
 end)
 --- All choices of one element from each, as rows.
-add(".cartesian_prod(tensors...: T) -> T", function(...)
+def(".cartesian_prod(tensors...: T) -> T", function(...)
   local list = flame.meshgrid(...)
   if #list == 1 then return list[1]:clone() end
   for k, x in ipairs(list) do list[k] = x:reshape(-1) end
   return flame.stack(list, 2)
 end)
 --- All choices of r elements of x in order, as rows.
-add("combinations(x: T, r: int = 2, with_replacement = false) -> T",
+def("combinations(x: T, r: int = 2, with_replacement = false) -> T",
   function(x, r, with_replacement)
     if x.ndim ~= 1 then fail("combinations", "x has %d axes, need 1", x.ndim) end
     local n, at, now = x.shape[1], {}, {}
@@ -130,7 +132,7 @@ add("combinations(x: T, r: int = 2, with_replacement = false) -> T",
   end)
 -- A loop over the rows; what is as large as the result is recorded.
 local function triangle_indices(name, upper)
-  add("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
+  def("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
       device?: device) -> T]], function(rows, columns, offset, dtype, device)
     for what, n in pairs { rows = rows, columns = columns } do
       if n < 0 then fail(name, "%s = %d is negative", what, n) end
@@ -158,7 +160,7 @@ local function whole(v)
   return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v
 end
 --- n values from base^first to base^last, equally apart in the exponent.
-add(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
+def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
   function(first, last, n, base, dtype, device, requires_grad)
     dtype = dtype or "f32"
     -- integers, as in linspace
@@ -168,19 +170,19 @@ add(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
     return requires_grad and y:requires_grad_(true) or y
   end)
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
-add("diag(x: T, diagonal: int = 0) -> T", function(x, k)
+def("diag(x: T, diagonal: int = 0) -> T", function(x, k)
   if x.ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
   return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
 end)
 --- All elements as the diagonal of a matrix of zeros.
-add("diagflat(x: T, offset: int = 0) -> T",
+def("diagflat(x: T, offset: int = 0) -> T",
   function(x, k) return flame.diag_embed(x:reshape(-1), k) end)
 --- x in y's shape.
-add("view_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
+def("view_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's shape.
-add("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
+def("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's dtype.
-add("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
+def("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
 
 --- Options of new tensors: what is not given is x's.
 local function like(x, dtype, device, requires_grad)
@@ -207,7 +209,7 @@ def(":new_tensor(x: T, values: num|bool|table, *factory) -> T",
 
 -- ---- by position --------------------------------------------------------------------------------
 --- gather with shapes that broadcast; without dim, of the flat x.
-add("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
+def("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
   if d == nil then
     x, idx = x:reshape(-1), idx:reshape(-1)
     internal.naming("take_along_dim")
@@ -217,7 +219,7 @@ add("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
   local p, q = x.shape, idx.shape
   if #p ~= #q then fail("take_along_dim", "x has %d axes and index %d", #p, #q) end
   p[d], q[d] = 1, 1
-  local shape = internal.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
+  local shape = arguments.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
   p, q = table.move(shape, 1, #shape, 1, {}), shape
   p[d], q[d] = x.shape[d], idx.shape[d]
   x, idx = x:expand(p), idx:expand(q)
@@ -225,12 +227,12 @@ add("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
   return x:gather(d, idx)
 end)
 --- x where mask is false; where it is true the elements of src, in order.
-add("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
+def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
   if mask.dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
   if src.dtype ~= x.dtype then
     fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
   end
-  x = x:expand(internal.broadcast_shape("masked_scatter", { x, mask }))
+  x = x:expand(arguments.broadcast_shape("masked_scatter", { x, mask }))
   local hit = mask:expand(x.shape)
   local at = hit:reshape(-1):cumsum(1)
   local n = x:numel() > 0 and at[-1]:item() or 0
@@ -251,7 +253,7 @@ local function with_region(op, x, key, src)
   return y
 end
 --- x with one position of axis dim replaced by src.
-add("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src, d, i)
+def("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src, d, i)
   d = axis_of("select_scatter", x, d)
   local key = {}
   for k = 1, x.ndim do key[k] = k == d and i or {} end
@@ -259,7 +261,7 @@ add("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src,
 end)
 --- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
 --- Lua.
-add([[slice_scatter(x: T, src: T, dim: axis = 1, start: int = 1, end_?: int,
+def([[slice_scatter(x: T, src: T, dim: axis = 1, start: int = 1, end_?: int,
     step: int = 1) -> T]], function(x, src, d, first, last, step)
   d = axis_of("slice_scatter", x, d)
   local key = {}

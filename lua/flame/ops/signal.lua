@@ -1,18 +1,20 @@
 --- Signals and statistics along an axis: short-time Fourier transforms, transforms of Hermitian
 -- signals, numerical gradients, modes and quantiles around NaN.
-local flame, _, internal = ...
-local fail, def, axis_of = internal.failf, internal.def, internal.axis_of
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local fft = require "flame.ops.fft"
+local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local conjugate = internal.conjugate
+local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
 --- f(x, options of the transform behind it), with the norm of the other direction.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
-  def(name .. internal.fft_arguments[takes], function(x, n, dim, norm)
+  def(name .. fft.arguments[takes], function(x, n, dim, norm)
     return f(x, { [size] = n, dim = dim, norm = other_norm[norm] })
   end)
 end

@@ -1,72 +1,14 @@
---- Names that a user of PyTorch looks for, each a line or two over what there is: other names,
--- elementwise functions, products, reductions. ops/shape.lua goes on. Where another file
--- has a name already, that one stays.
-local flame, methods, internal = ...
-local fail, need_tensor = internal.failf, internal.need_tensor
-local axis_of, is_tensor, where = internal.axis_of, flame.is_tensor, flame.where
+--- Compositions, each a line or two over what there is: elementwise functions, products, sums.
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local elementwise = require "flame.ops.elementwise"
+local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
+local axis_of, is_tensor, where = arguments.axis_of, flame.is_tensor, flame.where
+local binary, smooth, pair = dtypes.binary, dtypes.smooth, dtypes.pair
 
---- As def, of a name that no other file has.
-local function add(text, ...)
-  local name = text:match("^([%w_]-)_?%??%(")
-  if rawget(flame, name) == nil and rawget(methods, name) == nil then internal.def(text, ...) end
-end
---- Another name of what there is; the in-place form too.
-local function alias(name, of)
-  if rawget(flame, name) == nil then flame[name] = flame[of] end
-  if rawget(methods, name) == nil then methods[name] = methods[of] end
-  if rawget(methods, of .. "_") ~= nil then methods[name .. "_"] = methods[of .. "_"] end
-end
-internal.add_name = add
-for name, of in pairs {
-  absolute = "abs", negative = "neg", subtract = "sub", multiply = "mul", divide = "div",
-  true_divide = "div", floor_divide = "floordiv", remainder = "mod", greater = "gt",
-  greater_equal = "ge", less = "lt", less_equal = "le", not_equal = "ne", arccos = "acos",
-  arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh", arctanh = "atanh",
-  arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
-  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat", vdot = "dot",
-  ger = "outer", broadcast_tensors = "broadcast", clip = "clamp",
-} do if rawget(flame, of) ~= nil or rawget(methods, of) ~= nil then alias(name, of) end end
-methods.tolist, methods.nelement, methods.ndimension = methods.totable, methods.numel, methods.dim
-
---- Both as tensors: a number becomes 0-d, of the other's dtype when that is a float, else f32.
-local function pair(op, x, y)
-  local like = is_tensor(x) and x or need_tensor(op, "y", y)
-  local function lift(v, name)
-    if type(v) ~= "number" then return need_tensor(op, name, v) end
-    return flame.full({}, v,
-      { dtype = like:is_floating_point() and like.dtype or "f32", device = like.device })
-  end
-  return lift(x, "x"), lift(y, "y")
-end
-local half = { f16 = true, bf16 = true }
---- The dtype of a float function of the two: the wider float; f32 when none is a float.
-local function float_dtype(x, y)
-  local a, b = x.dtype, y.dtype
-  if not y:is_floating_point() then b = a end
-  if not x:is_floating_point() then a = b end
-  if not x:is_floating_point() and not y:is_floating_point() then return "f32" end
-  if a == b then return a end
-  return (a == "f64" or b == "f64") and "f64" or "f32"
-end
-local function unary(name, f) add(name .. "_?(x: T) -> T", f) end
+local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 local function float(x) return x:is_floating_point() and x or x:float() end
---- A function of several steps: integers as f32; half types in f32, rounded once at the end.
-local function smooth(x, f)
-  x = float(x)
-  return half[x.dtype] and f(x:float()):to(x.dtype) or f(x)
-end
---- The same of two operands, in their common dtype.
-local function binary(name, f)
-  add(name .. "_?(x: T|num, y: T|num) -> T", function(x, y)
-    x, y = pair(name, x, y)
-    local dtype = float_dtype(x, y)
-    local work = half[dtype] and "f32" or dtype
-    local z = f(x:to(work), y:to(work))
-    return half[dtype] and z:to(dtype) or z
-  end)
-end
-internal.pair, internal.smooth, internal.smooth_binary, internal.float_dtype = pair, smooth,
-  binary, float_dtype
 
 -- ---- elementwise -----------------------------------------------------------------------------
 --- x * log(y), 0 where x is 0.
@@ -97,7 +39,7 @@ unary("sinc", function(x)
   end)
 end)
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
-add("logit_?(x: T, eps?: num) -> T", function(x, eps)
+def("logit_?(x: T, eps?: num) -> T", function(x, eps)
   return smooth(x, function(v)
     if eps then v = v:clamp(eps, 1 - eps) end
     v = v + where(v:lt(0):logical_or(v:gt(1)), 0 / 0, v:detach() * 0)
@@ -105,7 +47,7 @@ add("logit_?(x: T, eps?: num) -> T", function(x, eps)
   end)
 end)
 --- 0 below 0, 1 above, 'values' at 0.
-add("heaviside_?(x: T, values: T|num) -> T", function(x, values)
+def("heaviside_?(x: T, values: T|num) -> T", function(x, values)
   if is_tensor(values) and values.dtype ~= x.dtype then
     fail("heaviside", "x is %s and values %s\1: cast one of them", x.dtype, values.dtype)
   end
@@ -116,7 +58,7 @@ unary("deg2rad", function(x) return x * (math.pi / 180) end)
 --- Radians as degrees.
 unary("rad2deg", function(x) return x * (180 / math.pi) end)
 --- Is the sign bit set; -0.0 has it.
-add("signbit(x: T) -> T", function(x)
+def("signbit(x: T) -> T", function(x)
   x = x:detach()
   if x.dtype == "bool" then return flame.zeros_like(x) end
   return x:is_floating_point() and flame.copysign(1, x):lt(0) or x:lt(0)
@@ -127,11 +69,11 @@ unary("positive", function(x)
   return x:clone()
 end)
 --- Is x +Inf.
-add("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
+def("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
 --- Is x -Inf.
-add("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
+def("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
 --- |x - y| <= atol + rtol |y|, element by element.
-add("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",
+def("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",
   function(x, y, rtol, atol, equal_nan)
     for name, v in pairs { rtol = rtol, atol = atol } do
       if not (v >= 0) then fail("isclose", "%s = %g is negative", name, v) end
@@ -142,39 +84,39 @@ add("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",
     return equal_nan and close:logical_or(a:isnan():logical_and(b:isnan())) or close
   end)
 --- x to the power y, in f64.
-add("float_power(x: T|num, y: T|num) -> T", function(x, y)
+def("float_power(x: T|num, y: T|num) -> T", function(x, y)
   if not is_tensor(x) then need_tensor("float_power", "y", y) end
   return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
 end)
 --- x * 2^y.
-add("ldexp_?(x: T, y: T) -> T", function(x, y) return x * float(y):exp2() end)
+def("ldexp_?(x: T, y: T) -> T", function(x, y) return x * float(y):exp2() end)
 --- log2(2^x + 2^y).
-binary("logaddexp2", function(x, y) return internal.log_of_sum(x, y, flame.exp2, flame.log2) end)
+binary("logaddexp2", function(x, y) return elementwise.log_of_sum(x, y, flame.exp2, flame.log2) end)
 --- y - alpha * x, the operands of sub the other way round.
-add("rsub(x: T, y: T|num, alpha = 1) -> T",
+def("rsub(x: T, y: T|num, alpha = 1) -> T",
   function(x, y, alpha) return y - (alpha == 1 and x or x * alpha) end)
 --- x, at least min.
-add("clamp_min_?(x: T, min: T|num) -> T", function(x, low) return x:clamp({ min = low }) end)
+def("clamp_min_?(x: T, min: T|num) -> T", function(x, low) return x:clamp({ min = low }) end)
 --- x, at most max.
-add("clamp_max_?(x: T, max: T|num) -> T", function(x, high) return x:clamp({ max = high }) end)
+def("clamp_max_?(x: T, max: T|num) -> T", function(x, high) return x:clamp({ max = high }) end)
 --- Every element the value.
-add("fill(x: T, value: num|bool) -> T", function(x, v) return flame.full_like(x, v) end)
+def("fill(x: T, value: num|bool) -> T", function(x, v) return flame.full_like(x, v) end)
 
 --- 'value' where x is not above the threshold.
-add("threshold_?(x: T, threshold: T|num, value: T|num) -> T",
+def("threshold_?(x: T, threshold: T|num, value: T|num) -> T",
   function(x, threshold, value) return where(x:le(threshold), value, x) end)
 --- 0 where |x| <= lambd.
-add("hardshrink_?(x: T, lambd = 0.5) -> T",
+def("hardshrink_?(x: T, lambd = 0.5) -> T",
   function(x, lambd) return where(x:abs():le(lambd), 0, x) end)
 --- x moved towards 0 by lambd.
-add("softshrink_?(x: T, lambd = 0.5) -> T", function(x, l)
+def("softshrink_?(x: T, lambd = 0.5) -> T", function(x, l)
   if l < 0 then fail("softshrink", "lambd = %g is negative", l) end
   return where(x:gt(l), x - l, where(x:lt(-l), x + l, x * 0))
 end)
 --- x - tanh(x).
 unary("tanhshrink", function(x) return x - x:tanh() end)
 --- x where it is above 0, else weight x; weight has one element, or one a channel (axis 2).
-add("prelu(x: T, weight: T) -> T @half", function(x, w)
+def("prelu(x: T, weight: T) -> T @half", function(x, w)
   if w:numel() ~= 1 then
     local shape = x.shape
     if #shape < 2 or w.ndim ~= 1 or w.shape[1] ~= shape[2] then
@@ -188,14 +130,14 @@ add("prelu(x: T, weight: T) -> T @half", function(x, w)
     x * (x.ndim == 0 and w:reshape({}) or w:numel() == 1 and w:reshape({}) or w))
 end)
 --- The first half along d times the sigmoid of the second.
-add("glu(x: T, dim: axis = -1) -> T", function(x, d)
+def("glu(x: T, dim: axis = -1) -> T", function(x, d)
   d = axis_of("glu", x, d)
   local n = x.shape[d] or 1
   if n % 2 ~= 0 then fail("glu", "axis %d has %d elements, need an even number", d, n) end
   return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
 end)
 --- leaky_relu with a slope between lower and upper: random when training, else the middle.
-add("rrelu_?(x: T, lower = 0.125, upper = 0.3333333333333333, training = false) -> T",
+def("rrelu_?(x: T, lower = 0.125, upper = 0.3333333333333333, training = false) -> T",
   function(x, lower, upper, training)
     if lower > upper then fail("rrelu", "lower = %g is above upper = %g", lower, upper) end
     local slope = training and flame.uniform(x.shape, lower, upper,
@@ -208,28 +150,28 @@ local function one_hot_of(y, d)
     flame.ones(at.shape, { dtype = y.dtype, device = y.device }))
 end
 --- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
-add("gumbel_softmax(x: T, tau = 1, hard = false, dim: axis = -1) -> T", function(x, tau, hard, d)
+def("gumbel_softmax(x: T, tau = 1, hard = false, dim: axis = -1) -> T", function(x, tau, hard, d)
   local noise = -(-(flame.rand_like(x:detach()):clamp({ min = 1e-38 })):log()):log()
   local y = ((x + noise) / tau):softmax(d)
   return hard and one_hot_of(y, d) - y:detach() + y or y
 end)
 --- x over its p-norm along dim, the norm at least eps.
-add("normalize(x: T, p = 2, dim: axes = 2, eps = 1e-12) -> T", function(x, p, d, eps)
+def("normalize(x: T, p = 2, dim: axes = 2, eps = 1e-12) -> T", function(x, p, d, eps)
   return x / x:norm(p, d, { keepdim = true }):clamp({ min = eps })
 end)
 --- p-norm of x - y + eps over the last axis.
-add("pairwise_distance(x: T, y: T, p = 2, eps = 1e-6, keepdim = false) -> T",
+def("pairwise_distance(x: T, y: T, p = 2, eps = 1e-6, keepdim = false) -> T",
   function(x, y, p, eps, keepdim)
     return (x - y + eps):norm(p, -1, { keepdim = keepdim })
   end)
 --- Distances of all pairs of rows, the first with the second, third, …
-add("pdist(x: T, p = 2) -> T", function(x, p)
+def("pdist(x: T, p = 2) -> T", function(x, p)
   if x.ndim ~= 2 then fail("pdist", "x has %d axes, need 2", x.ndim) end
   local at = flame.triu_indices(x.shape[1], x.shape[1], 1, { device = x.device })
   return (x:index_select(1, at:select(1, 1)) - x:index_select(1, at:select(1, 2))):norm(p, 2)
 end)
 --- p-norm of x - y.
-add("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
+def("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
 
 -- ---- products -----------------------------------------------------------------------------------
 local function add_product(x, y, beta, alpha)
@@ -238,29 +180,29 @@ local function add_product(x, y, beta, alpha)
   return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
 --- beta x + alpha mat vec.
-add("addmv_?(x: T, mat: T, vec: T, *, beta = 1, alpha = 1) -> T",
+def("addmv_?(x: T, mat: T, vec: T, *, beta = 1, alpha = 1) -> T",
   function(x, a, v, beta, alpha) return add_product(x, a:mv(v), beta, alpha) end)
 --- beta x + alpha outer(vec1, vec2).
-add("addr_?(x: T, vec1: T, vec2: T, *, beta = 1, alpha = 1) -> T",
+def("addr_?(x: T, vec1: T, vec2: T, *, beta = 1, alpha = 1) -> T",
   function(x, v, w, beta, alpha) return add_product(x, v:outer(w), beta, alpha) end)
 --- beta x + alpha times the sum of the products of two batches.
-add("addbmm_?(x: T, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T",
+def("addbmm_?(x: T, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T",
   function(x, a, b, beta, alpha)
     return add_product(x, a:bmm(b):sum(1, { dtype = a.dtype }), beta, alpha)
   end)
 --- Sum of products over the last axes.
-add("inner(x: T, y: T) -> T", function(x, y)
+def("inner(x: T, y: T) -> T", function(x, y)
   if x.ndim == 0 or y.ndim == 0 then return x * y end
   return flame.tensordot(x, y, { { -1 }, { -1 } })
 end)
 -- ---- reductions ---------------------------------------------------------------------------------
 --- Sum of what is not NaN.
-add("nansum(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
+def("nansum(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
   function(x, d, keepdim, dtype)
     return where(x:isnan(), 0, x):sum(d, { keepdim = keepdim, dtype = dtype })
   end)
 --- Mean of what is not NaN.
-add("nanmean(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
+def("nanmean(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
   function(x, d, keepdim, dtype)
     if not x:is_floating_point() then
       fail("nanmean", "dtype %s is not supported\1; cast first: x:float()", x.dtype)
@@ -278,7 +220,7 @@ local function spread_and_mean(name)
     local o = { unbiased = on, correction = correction, keepdim = keepdim }
     return x[name](x, d, o), x:mean(d, { keepdim = keepdim })
   end
-  add(name .. "_mean(x: T, unbiased: bool, keepdim = false) -> " .. name .. ": T, mean: T",
+  def(name .. "_mean(x: T, unbiased: bool, keepdim = false) -> " .. name .. ": T, mean: T",
     unbiased, name .. "_mean(x: T, dim?: axes, unbiased = true, keepdim = false, *, "
       .. "correction?: num) -> " .. name .. ": T, mean: T", along)
 end
@@ -287,12 +229,12 @@ spread_and_mean("std")
 --- Variance and mean.
 spread_and_mean("var")
 --- Smallest and largest.
-add("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(x, d, keepdim)
+def("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(x, d, keepdim)
   local o = { keepdim = keepdim }
   return x:amin(d, o), x:amax(d, o)
 end)
 --- Differences of neighbours along dim, n times; prepend and append stand before and behind x.
-add("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
+def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
   function(x, n, d, prepend, append)
     d = axis_of("diff", x, d)
     if x.ndim == 0 then fail("diff", "a 0-d tensor has no neighbours") end
@@ -328,13 +270,12 @@ local function trapezes(op, y, x, d, dx)
   return both * x:diff(1, d) / 2, d
 end
 --- Integral along dim by trapezes; x: positions, or their distance, as dx.
-add("trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T", function(y, x, d, dx)
+def("trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T", function(y, x, d, dx)
   local parts, axis = trapezes("trapezoid", y, x, d, dx)
   return parts:sum(axis)
 end)
-alias("trapz", "trapezoid")
 --- Running integral along dim by trapezes; x: positions, or their distance, as dx.
-add("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
+def("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
   function(y, x, d, dx)
     local parts, axis = trapezes("cumulative_trapezoid", y, x, d, dx)
     return parts:cumsum(axis)
@@ -355,7 +296,7 @@ local function column_weights(count, dtype, fweights, aweights)
   return w
 end
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
-add("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
+def("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
   function(x, correction, fweights, aweights)
     if x.ndim > 2 then fail("cov", "x has %d axes, need 2 at most", x.ndim) end
     local v = float(x.ndim < 2 and x:reshape(1, -1) or x)
@@ -373,14 +314,14 @@ add("cov(x: T, *, correction = 1, fweights?: T, aweights?: T) -> T",
     return v.shape[1] == 1 and y:reshape({}) or y
   end)
 --- Correlations of the rows of x, between -1 and 1.
-add("corrcoef(x: T) -> T", function(x)
+def("corrcoef(x: T) -> T", function(x)
   local c = flame.cov(x)
   if c.ndim == 0 then return c / c end
   local s = c:diagonal():sqrt()
   return (c / s:unsqueeze(2) / s:unsqueeze(1)):clamp(-1, 1)
 end)
 --- Is each element of x among those of y.
-add("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
+def("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
   function(x, y, _, invert)
     x, y = pair("isin", x, y)
     local there = x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
@@ -396,7 +337,7 @@ local upper_weight = {
 }
 --- The value below which a share q (0 to 1) of the elements lies, between neighbours by
 --- interpolation; several shares come along a new first axis.
-add([[quantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
+def([[quantile(x: T, q: num|T, dim?: axis, keepdim = false, *,
     interpolation: "linear"|"lower"|"higher"|"midpoint"|"nearest" = "linear") -> T]],
 function(x, q, d, keepdim, interpolation)
   local op = "quantile"
