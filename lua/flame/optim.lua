@@ -45,7 +45,8 @@ end
 -- ---- options ------------------------------------------------------------------------------------
 
 -- "differentiable" and similar options choose an implementation of a rule in torch: no effect here.
-local without_effect = { foreach = true, fused = true, capturable = true, differentiable = true }
+-- capturable has one in Adam and AdamW: the number of the step is a tensor.
+local without_effect = { foreach = true, fused = true, differentiable = true }
 local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
 
 local function check_betas(what, betas)
@@ -120,6 +121,7 @@ local function reader(class, text)
     for i = 2, #class.names do
       if class.options[class.names[i]] then values[class.names[i]] = (select(i - 1, ...)) end
     end
+    values.capturable = values.capturable or nil
     return params, values
   end
 end
@@ -383,10 +385,15 @@ local function adam(always)
       state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
       if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
     end
+    if rawget(group, "capturable") then
+      state.count = state.count or
+        flame.full({}, state.step - 1, { dtype = "i64", device = p.device })
+      state.count:add_(1)
+    end
     internal.adam(p, g, state.exp_avg, state.exp_avg_sq,
       group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
       group.betas[1], group.betas[2], group.eps, group.weight_decay,
-      always or group.decoupled_weight_decay, state.step)
+      always or group.decoupled_weight_decay, state.step, state.count)
   end
 end
 

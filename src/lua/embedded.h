@@ -3,6 +3,8 @@
 ** ("flame.nn" for lua/flame/nn.lua, "flame.nn.init" for lua/flame/nn/init.lua).
 ** The chunk name of such a module is "=flame/nn.lua" by rule: '.' back to '/'.
 **
+** The last entry of a table, named "", is the dictionary with which the others were deflated.
+**
 ** The texts are there in every form of flame. A program that is linked with the Lua that
 ** compiled fl_embedded_code (flame-lua is) leaves the table's address in the registry under
 ** fl_key_code before luaopen_flame: loading then parses nothing.

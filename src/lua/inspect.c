@@ -104,7 +104,8 @@ static int x_eval(lua_State *L) {
   if (n == 0) e = b->c->up->evaluate_all(b->c);
   for (int i = 1; e == FLAME_OK && i <= n; i++) {
     fl_node *x = node_of(b, box_at(L, i));
-    e = x == NULL ? b->c->err.code : x->state == FL_STORED ? FLAME_OK : b->c->up->evaluate(b->c, x);
+    if (x == NULL) e = b->c->err.code;
+    else if (x->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, x);
   }
   fl_lua_leave_status(L, b, m, e);
   return n;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #ifdef FL_HAVE_ZLIB
+#define ZLIB_CONST
 #include <zlib.h>
 #endif
 
@@ -21,19 +22,56 @@ static const struct fl_embedded *find(const struct fl_embedded *e, const char *n
   return NULL;
 }
 
-static void push_text(lua_State *L, const struct fl_embedded *e) {
+#ifdef FL_HAVE_ZLIB
+/* e inflated into p; the dictionary is the string at 'index', where it asks for one. */
+static int inflate_into(lua_State *L, Bytef *p, const struct fl_embedded *e, int index) {
+  z_stream z = { .next_in = (const Bytef *)e->text, .avail_in = (uInt)e->size,
+                 .next_out = p, .avail_out = (uInt)e->inflated };
+  int status = inflateInit(&z);
+  if (status != Z_OK) return status;
+  status = inflate(&z, Z_FINISH);
+  if (status == Z_NEED_DICT) {
+    status = inflateSetDictionary(&z, (const Bytef *)lua_tostring(L, index),
+                                  (uInt)lua_rawlen(L, index));
+    if (status == Z_OK) status = inflate(&z, Z_FINISH);
+  }
+  inflateEnd(&z);
+  return status == Z_STREAM_END && z.avail_out == 0 ? Z_OK : status < 0 ? status : Z_DATA_ERROR;
+}
+
+/* Push what e is once inflated, with the string on top of the stack as its dictionary, which goes.
+** Not in a luaL_Buffer: one that grows where memory is out spoils all later ones. */
+static void push_inflated(lua_State *L, const struct fl_embedded *e) {
+  Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
+  const int status = inflate_into(L, p, e, -2);
+  if (status != Z_OK) luaL_error(L, "module '%s' can not be inflated: %s", e->name, zError(status));
+  lua_pushlstring(L, (const char *)p, e->inflated);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Push the dictionary of a table's texts; it stays in the registry while the state lives. */
+static void push_dictionary(lua_State *L, const struct fl_embedded *table) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, table) == LUA_TSTRING) return;
+  lua_pop(L, 1);
+  lua_pushliteral(L, "");
+  push_inflated(L, find(table, ""));
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, table);
+}
+#endif
+
+/* Push the text of an entry of 'table'. */
+static void push_text(lua_State *L, const struct fl_embedded *table, const struct fl_embedded *e) {
   if (!e->inflated) {
     lua_pushlstring(L, e->text, e->size);
     return;
   }
 #ifdef FL_HAVE_ZLIB
-  /* not in a luaL_Buffer: one that grows where memory is out spoils all later ones */
-  uLongf n = (uLongf)e->inflated;
-  Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
-  const int status = uncompress(p, &n, (const Bytef *)e->text, (uLong)e->size);
-  if (status != Z_OK) luaL_error(L, "module '%s' can not be inflated: %s", e->name, zError(status));
-  lua_pushlstring(L, (const char *)p, n);
-  lua_remove(L, -2);
+  push_dictionary(L, table);
+  push_inflated(L, e);
+#else
+  (void)table;
 #endif
 }
 
@@ -86,7 +124,7 @@ static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   const struct fl_embedded *code = table ? find(table, e->name) : NULL;
   lua_pop(L, 1);
   const char *name = push_chunk_name(L, e->name);
-  push_text(L, code ? code : e);
+  push_text(L, code ? table : fl_embedded_lua, code ? code : e);
   const int status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name,
                                       code ? "b" : "t");
   lua_remove(L, -2);
@@ -107,7 +145,7 @@ static int load_embedded(lua_State *L) {
 int fl_library_text(lua_State *L) {
   const struct fl_embedded *e = find(fl_embedded_lua, luaL_checkstring(L, 1));
   if (e == NULL) return 0;
-  push_text(L, e);
+  push_text(L, fl_embedded_lua, e);
   return 1;
 }
 

@@ -1,7 +1,6 @@
 --- How the prompt shows values: tables to a depth, sorted, tensors in them as one line; nothing
 -- wider than the terminal.
 local flame = require "flame"
-local internal = flame.internal
 local told = require "flame.tools.help"
 
 local show = {}
