@@ -239,7 +239,7 @@ static int is_chapter(const char *name) {
 
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
-/* The table on top has no such key, which is at 2: base/names.lua says so. */
+/* The table on top has no such key, which is at 2: base/objects.lua says so. */
 static int unknown_name(lua_State *L, const char *what) {
   lua_settop(L, 2);
   lua_pushstring(L, what);

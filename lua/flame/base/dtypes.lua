@@ -8,7 +8,7 @@ local dtypes = {
   float = {},                        -- name -> true, as the next two
   half = {}, whole = {},
   size = {},                         -- bytes of an element
-  bits = {},                         -- of the significand; of integers: 2^bits is the first too large
+  bits = {},                         -- of the significand; integers: 2^bits is the first too large
   least = {},                        -- exponent: 2^(least - 1) is the smallest normal number
   epsilon = {}, largest = {},        -- the smallest e with 1 + e > 1; the largest finite number
   kernel = {},                       -- the type's name in the text of kernels
