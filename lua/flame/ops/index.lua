@@ -173,6 +173,68 @@ def([[index_put_?(x: T, indices: any[], values: T|num|bool,
     :reshape(x.shape):clone()
 end)
 
+-- ---- by position --------------------------------------------------------------------------------
+--- gather with shapes that broadcast; without dim, of the flat x.
+def("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
+  if d == nil then
+    x, idx = x:reshape(-1), idx:reshape(-1)
+    internal.naming("take_along_dim")
+    return x:gather(1, idx)
+  end
+  d = axis_of("take_along_dim", x, d)
+  local p, q = x.shape, idx.shape
+  if #p ~= #q then fail("take_along_dim", "x has %d axes and index %d", #p, #q) end
+  p[d], q[d] = 1, 1
+  local shape = arguments.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
+  p, q = table.move(shape, 1, #shape, 1, {}), shape
+  p[d], q[d] = x.shape[d], idx.shape[d]
+  x, idx = x:expand(p), idx:expand(q)
+  internal.naming("take_along_dim")
+  return x:gather(d, idx)
+end)
+--- x where mask is false; where it is true the elements of src, in order.
+def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
+  if mask.dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
+  if src.dtype ~= x.dtype then
+    fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
+  end
+  x = x:expand(arguments.broadcast_shape("masked_scatter", { x, mask }))
+  local hit = mask:expand(x.shape)
+  local at = hit:reshape(-1):cumsum(1)
+  local n = x:numel() > 0 and at[-1]:item() or 0
+  if n > src:numel() then
+    fail("masked_scatter", "mask is true at %d positions, src has %d elements", n, src:numel())
+  end
+  if n == 0 then return x:clone() end
+  return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
+end)
+--- y with the region 'key' written, where src has its shape.
+local function with_region(op, x, key, src)
+  local y, want = x:clone(), x[key].shape
+  if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
+    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "),
+      table.concat(want, ", "))
+  end
+  y[key] = src
+  return y
+end
+--- x with one position of axis dim replaced by src.
+def("select_scatter(x: T, src: T, dim: axis, index: int) -> T", function(x, src, d, i)
+  d = axis_of("select_scatter", x, d)
+  local key = {}
+  for k = 1, x.ndim do key[k] = k == d and i or {} end
+  return with_region("select_scatter", x, key, src)
+end)
+--- x with positions start to end_ (every step-th) of axis dim replaced by src; "end" is a word of
+--- Lua.
+def([[slice_scatter(x: T, src: T, dim: axis = 1, start: int = 1, end_?: int,
+    step: int = 1) -> T]], function(x, src, d, first, last, step)
+  d = axis_of("slice_scatter", x, d)
+  local key = {}
+  for k = 1, x.ndim do key[k] = k == d and { first, last or x.shape[d], step } or {} end
+  return with_region("slice_scatter", x, key, src)
+end)
+
 -- ---- diagonals ----------------------------------------------------------------------------------
 --- x with a diagonal of two axes replaced by src.
 def("diagonal_scatter(x: T, src: T, offset: int = 0, dim1: axis = 1, dim2: axis = 2) -> T",

@@ -188,7 +188,6 @@ end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 
-
 local MOST = 1 << 40               -- elements of a result: positions are made in Lua, one an output
 
 local function output_sizes(op, x, n, size, f, recompute)
@@ -496,4 +495,17 @@ function(theta, size, align_corners)
     :reshape(out):clone()
 end)
 
-return { arguments = ARGUMENTS }
+-- ---- other names --------------------------------------------------------------------------------
+--- interpolate under its older name.
+def("upsample" .. ARGUMENTS, flame.interpolate)
+local function upsampling(name, mode, align)
+  def(name .. "(x: T, size?: int|int[], scale_factor?: num|num[]) -> T",
+    function(x, size, factor)
+      return flame.interpolate(x,
+        { size = size, scale_factor = factor, mode = mode, align_corners = align })
+    end)
+end
+--- interpolate, nearest.
+upsampling("upsample_nearest", "nearest")
+--- interpolate, bilinear with aligned corners; of four axes.
+upsampling("upsample_bilinear", "bilinear", true)
