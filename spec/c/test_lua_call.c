@@ -1,7 +1,7 @@
 /*
-** flame_call, flame_method and kernels from C, in a hidden state of Lua: values both ways, axes from
-** 0, objects that outlive their context, wrong arguments, limits, an interrupt, and memory that runs
-** out at every step.
+** flame_call, flame_method and kernels from C, in a hidden state of Lua: values both ways, axes
+** from 0, objects that outlive their context, wrong arguments, limits, an interrupt, and memory
+** that runs out at every step.
 */
 #include "engine/engine.h"
 #include "lua/flame_lua.h"
@@ -177,7 +177,7 @@ static void arguments_are_checked_by_declarations(flame_context *c, flame_contex
                    result) == FLAME_BAD_ARGUMENT && strstr(flame_error(c), "'dtipe'"));
   flame_clear_error(c);
   CHECK(flame_call(NULL, "exp", 0, NULL, 1, result) == FLAME_BAD_ARGUMENT);
-  CHECK(flame_call(c, "exp", ARGS(TENSOR(x)), 0, NULL) == FLAME_OK);   /* nobody wants it */
+  CHECK(flame_call(c, "exp", ARGS(TENSOR(x)), 0, NULL) == FLAME_OK);   /* it is not wanted */
   flame_free(x), flame_free(foreign);
 }
 

@@ -104,7 +104,8 @@ static void steps_and_time_are_used_up(void) {
 
 static void memory_raises_and_names_the_limit(void) {
   lua_State *L;
-  CHECK(flame_lua_new(FLAME_OPTIONS(.limit[FLAME_HOST_BYTES] = 64 * MIB), &L) == FLAME_OK);
+  const flame_options *o = FLAME_OPTIONS(.device = "cpu", .limit[FLAME_HOST_BYTES] = 64 * MIB);
+  CHECK(flame_lua_new(o, &L) == FLAME_OK);
   FAILS(L, "local t = {} for i = 1, math.huge do t[i] = {} end",
         "the limit of the context is 64 MiB");
   FAILS(L, "local s = 'x' while true do s = s .. s end", "Lua and sandboxes");

@@ -1,7 +1,7 @@
 /*
 ** DLPack for scripts: a tensor for a C module of another library, or one of its. What crosses is a
-** userdata of the type "dltensor" (luaL_newmetatable), whose block is one pointer: a DLManagedTensor
-** that the userdata owns, NULL once it was taken. A module makes one with
+** userdata of the type "dltensor" (luaL_newmetatable), whose block is one pointer: a
+** DLManagedTensor that the userdata owns, NULL once it was taken. A module makes one with
 **   void **p = lua_newuserdatauv(L, sizeof *p, 0); *p = managed; luaL_setmetatable(L, "dltensor");
 ** and takes one by luaL_checkudata(L, i, "dltensor"), setting the pointer to NULL.
 */

@@ -1,6 +1,6 @@
 /*
-** flame_api.h: the functions of flame.h and flame_lua.h as a table, for C modules of Lua that are not
-** linked with flame: the module flame.so, and flame-lua, leave its address in the registry.
+** flame_api.h: the functions of flame.h and flame_lua.h as a table, for C modules of Lua that are
+** not linked with flame: the module flame.so, and flame-lua, leave its address in the registry.
 ** Written by tools/abi/abi.lua from tools/abi/list.txt: new functions come at the end, none goes.
 **
 **   lua_getfield(L, LUA_REGISTRYINDEX, "flame.api");
@@ -211,6 +211,13 @@ typedef struct flame_api {
   __typeof__(&flame_lua_new) lua_new;
   __typeof__(&flame_lua_open) lua_open;
   __typeof__(&flame_lua_pcall) lua_pcall;
+  __typeof__(&flame_program_load) program_load;
+  __typeof__(&flame_program_free) program_free;
+  __typeof__(&flame_program_input) program_input;
+  __typeof__(&flame_program_output) program_output;
+  __typeof__(&flame_program_seed) program_seed;
+  __typeof__(&flame_program_reset) program_reset;
+  __typeof__(&flame_program_run) program_run;
 } flame_api;
 
 #ifdef FLAME_API_TABLE         /* in the module alone */
@@ -405,6 +412,13 @@ static const flame_api flame_api_table = { sizeof(flame_api),
   flame_lua_get,
   flame_lua_new,
   flame_lua_open,
-  flame_lua_pcall };
+  flame_lua_pcall,
+  flame_program_load,
+  flame_program_free,
+  flame_program_input,
+  flame_program_output,
+  flame_program_seed,
+  flame_program_reset,
+  flame_program_run };
 #endif
 #endif

@@ -194,7 +194,8 @@ static void push_function(lua_State *L, const fl_host_call *r) {
     p += n;
     if (*p == 0) break;
   }
-  if (lua_isnil(L, -1)) fl_lua_fail_in(L, r->b, "call", "there is no function '%.80s'", r->function);
+  if (lua_isnil(L, -1))
+    fl_lua_fail_in(L, r->b, "call", "there is no function '%.80s'", r->function);
   lua_replace(L, at);
   lua_settop(L, at);
 }
@@ -205,7 +206,8 @@ static int push_callee(lua_State *L, const fl_host_call *r) {
   fl_host_push_object(L, r->b, r->object);
   if (!r->method) return 0;
   lua_getfield(L, -1, r->method);
-  if (lua_isnil(L, -1)) fl_lua_fail_in(L, r->b, r->method, "the object has no such method or field");
+  if (lua_isnil(L, -1))
+    fl_lua_fail_in(L, r->b, r->method, "the object has no such method or field");
   lua_insert(L, -2);
   return 1;
 }

@@ -1,7 +1,8 @@
 /*
 ** Functions of flame.h that are answered by Lua: flame_call, flame_method, objects. A context that
-** flame_open made gets a hidden state at the first of them, which lives as long as it does; one that a
-** state has made uses that. What is called reads its arguments by its declaration, as for a script.
+** flame_open made gets a hidden state at the first of them, which lives as long as it does; one
+** that a state has made uses that. What is called reads its arguments by its declaration, as for a
+** script.
 */
 #ifndef FL_LUA_HOST_H
 #define FL_LUA_HOST_H
@@ -20,7 +21,7 @@ typedef struct fl_host_call {
 
 /* The binding of c's state, made now where there is none; NULL: the error is kept. (host.c) */
 fl_lua *fl_host_of(flame_context *c);
-/* f(arg) under pcall in the state of b, counted as a call by the host; messages count axes from 0. */
+/* f(arg) under pcall in the state of b, counted as a call by the host; axes in messages: from 0. */
 flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Objects lose their values: the state is closing. */
 void fl_objects_end(fl_lua *b);

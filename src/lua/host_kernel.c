@@ -101,7 +101,8 @@ flame_status flame_kernel_run(flame_kernel *k, const int64_t grid[3], const int6
   FL_HOLD(c, FLAME_BAD_ARGUMENT);
   if (narg < 0 || narg > 4096 || nout < 0)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel", "%d arguments and %d results", narg, nout);
-  if (!fl_given(c, arg, narg, "kernel", "arguments") || !fl_given(c, out, nout, "kernel", "results"))
+  if (!fl_given(c, arg, narg, "kernel", "arguments") ||
+      !fl_given(c, out, nout, "kernel", "results"))
     return c->err.code;
   launch r = { fl_host_of(c), object_of(k), grid, block, narg, nout, arg, out };
   const flame_status e = fl_host_run(r.b, run, &r, "kernel");

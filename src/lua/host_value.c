@@ -75,7 +75,9 @@ typedef struct taking { lua_State *L; fl_lua *b; int kept; int64_t left; } takin
 static void take_value(taking *t, int i, int depth, flame_value *v);
 
 /* Keep the value on top, which is popped: what points into it holds until the next call. */
-static void keep(taking *t) { lua_rawseti(t->L, t->kept, (lua_Integer)lua_rawlen(t->L, t->kept) + 1); }
+static void keep(taking *t) {
+  lua_rawseti(t->L, t->kept, (lua_Integer)lua_rawlen(t->L, t->kept) + 1);
+}
 
 static void take_string(taking *t, int i, flame_value *v) {
   v->as.s = lua_tolstring(t->L, i, &v->count);
@@ -107,8 +109,9 @@ static void take_list(taking *t, int i, int depth, flame_value *v) {
   const int64_t all = sizes ? n : count_fields(L, i, n);
   if (all > t->left) fl_lua_fail_in(L, t->b, "", "the results are more than %d values", MOST);
   t->left -= all;
-  flame_value *list = (flame_value *)lua_newuserdatauv(L, (size_t)(all ? all : 1) * sizeof *list, 0);
-  memset(list, 0, (size_t)(all ? all : 1) * sizeof *list);
+  const size_t bytes = (size_t)(all ? all : 1) * sizeof(flame_value);
+  flame_value *list = (flame_value *)lua_newuserdatauv(L, bytes, 0);
+  memset(list, 0, bytes);
   keep(t);
   v->as.list = list;
   v->count = (size_t)all;                    /* from now on what it holds is freed with it */

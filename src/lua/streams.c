@@ -1,7 +1,7 @@
 /*
-** The standard streams of the Lua inside libflame-full. Lua's archive is compiled for programs, where
-** "stderr" may be addressed directly; in a library it may not, so the build renames the three names
-** in its copy of the archive (CMakeLists.txt) to these.
+** The standard streams of the Lua inside libflame-full. Lua's archive is compiled for programs,
+** where "stderr" may be addressed directly; in a library it may not, so the build renames the
+** three names in its copy of the archive (CMakeLists.txt) to these.
 */
 #include <stdio.h>
 

@@ -1,9 +1,10 @@
 --- abi write|check: the binary interface. tools/abi/list.txt lists every function of flame.h and
--- flame_lua.h with the version that brought it, the libraries that have it and its prototype, and every public
--- struct with the places of its fields. What is listed is never changed: 'write' adds what is new, and
--- refuses when a prototype has changed, a function is gone, or a struct is not the old one with more
--- behind it. From the list come the version scripts of the libraries (tools/abi/*.map) and the table of
--- functions for C modules (src/lua/flame_api.h). Run from the top of the tree.
+-- flame_lua.h with the version that brought it, the libraries that have it and its prototype, and
+-- every public struct with the places of its fields. What is listed is never changed: 'write' adds
+-- what is new, and refuses when a prototype has changed, a function is gone, or a struct is not
+-- the old one with more behind it. From the list come the version scripts of the libraries
+-- (tools/abi/*.map) and the table of functions for C modules (src/lua/flame_api.h). Run from the
+-- top of the tree.
 local mode = arg[1] or "check"
 local list_name = "tools/abi/list.txt"
 
@@ -31,7 +32,8 @@ local function prototypes(name)
   return out
 end
 
---- The part of flame.h that libflame has not is between "not in libflame" and the next of its parts.
+--- The part of flame.h that libflame has not is between "not in libflame" and the next of its
+-- parts.
 local function full_names()
   local part = read("src/flame.h"):match("/%* <full> %*/(.-)/%* </full> %*/")
   local names = {}
@@ -55,7 +57,8 @@ end
 --- Public structs with the places of their fields, as a C compiler has them here.
 local function structs()
   local text = read("src/flame.h"):gsub("/%*.-%*/", " ")
-  local c = { "#include <stddef.h>", "#include <stdio.h>", "#include <flame.h>", "int main(void) {" }
+  local c = { "#include <stddef.h>", "#include <stdio.h>", "#include <flame.h>",
+    "int main(void) {" }
   for body, name in text:gmatch("typedef struct [%w_]+ (%b{}) ([%w_]+);") do
     local fields = {}
     local plain = body:sub(2, -2):gsub("%b{}", "")
@@ -93,8 +96,9 @@ end
 -- ---- the list -----------------------------------------------------------------------------------
 
 local head = [[
-# The binary interface, in the order in which it came. Written by tools/abi/abi.lua write, which only adds.
-# core: libflame, libflame-full and flame.so; full: these but libflame; lua: flame.so alone.
+# The binary interface, in the order in which it came. Written by tools/abi/abi.lua write, which
+# only adds. core: libflame, libflame-full and flame.so; full: these but libflame; lua: flame.so
+# alone.
 ]]
 
 local function read_list()
@@ -192,13 +196,14 @@ local function map_of(list, parts)
       table.concat(names[v], ";\n    "), i == 1 and "  local: *;\n" or "",
       i > 1 and " " .. versions[i - 1] or "")
   end
-  return "/* Written by tools/abi/abi.lua from tools/abi/list.txt: do not edit. */\n" .. table.concat(out)
+  return "/* Written by tools/abi/abi.lua from tools/abi/list.txt: do not edit. */\n"
+    .. table.concat(out)
 end
 
 local api_head = [[
 /*
-** flame_api.h: the functions of flame.h and flame_lua.h as a table, for C modules of Lua that are not
-** linked with flame: the module flame.so, and flame-lua, leave its address in the registry.
+** flame_api.h: the functions of flame.h and flame_lua.h as a table, for C modules of Lua that are
+** not linked with flame: the module flame.so, and flame-lua, leave its address in the registry.
 ** Written by tools/abi/abi.lua from tools/abi/list.txt: new functions come at the end, none goes.
 **
 **   lua_getfield(L, LUA_REGISTRYINDEX, "flame.api");
