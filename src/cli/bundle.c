@@ -198,7 +198,12 @@ int fl_cli_run_bundle(fl_cli *c) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-typedef struct part { const char *name, *path; uint64_t kind, offset; size_t bytes; void *at; } part;
+typedef struct part {
+  const char *name, *path;
+  uint64_t kind, offset;
+  size_t bytes;
+  void *at;
+} part;
 
 static void put_number(unsigned char *p, uint64_t v) {
   for (int i = 0; i < 8; i++) p[i] = (unsigned char)(v >> 8 * i);

@@ -20,7 +20,8 @@ int fl_bundle_open(fl_bundle *b, const void *at, uint64_t size) {
   uint64_t k = FL_BUNDLE_HEAD;
   for (uint64_t i = 0; i < b->n; i++) {
     if (b->index - k < FL_BUNDLE_ENTRY) return 0;
-    const uint64_t offset = number(p + k + 8), bytes = number(p + k + 16), name = number(p + k + 24);
+    const uint64_t offset = number(p + k + 8), bytes = number(p + k + 16),
+                   name = number(p + k + 24);
     if (offset > size || bytes > size - offset || name > 4096) return 0;
     k += FL_BUNDLE_ENTRY;
     if (b->index - k < padded(name)) return 0;
