@@ -37,8 +37,8 @@ static const char usage_text[] =
   "  --doctor      look for what is missing or wrong, and say what to do\n"
   "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
   "  --sandbox     run the script with limits, without rights (--sandbox=memory=64M,time=5,read)\n"
-  "  --bundle      OUT script [files]: one executable with modules and files inside\n"
-  "  --bundle-check FILE: read all of one, and say what is damaged\n"
+  "  --bundle      write OUT, one executable with script, modules and files: OUT script [files]\n"
+  "  --bundle-check  read all of such a FILE, and say what is damaged\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
