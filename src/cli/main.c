@@ -136,10 +136,7 @@ static const char info_chunk[] =
   "table.sort(names)\n"
   "for _, name in ipairs(names) do print(name .. ': ' .. tostring(info[name])) end\n";
 
-/* The first line loads what is written in Lua. Nothing is left to do behind it. */
-static const char doctor_chunk[] =
-  "local flame = require('flame') local _ = flame.outer\n"
-  "os.exit(flame.internal.doctor(print), true)\n";
+static const char doctor_chunk[] = "os.exit(require('flame').internal.doctor(print), true)\n";
 
 static void print_warning(void *arg, const char *text) {
   (void)arg;

@@ -1,5 +1,5 @@
 /*
-** Files for scripts: the raw forms that lua/flame/data/save.lua and data.lua build on, the
+** Files for scripts: the raw forms that lua/flame/base/save.lua and data.lua build on, the
 ** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
 ** inside a handle.
 ** An open file or folder lives in a userdata with a finaliser, so that no error leaves it open.
@@ -253,7 +253,7 @@ static int save_as(lua_State *L, flame_status (*save)(flame_context *, const cha
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* data/save.lua gives one tensor to these. */
+/* base/save.lua gives one tensor to these. */
 static flame_status need_one(flame_context *c, int64_t n) {
   if (n == 1) return FLAME_OK;
   return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);
