@@ -6797,6 +6797,8 @@ function flame.kaiser_window(n, periodic, beta) end
 ---@class flame.options.keep
 ---@field init? any
 
+--- In a module: a value that outlives flame.reload. The first time it is init, or what init
+--- returns, from then on what it was.
 ---@param name string
 ---@param init any
 ---@return any
@@ -13444,7 +13446,10 @@ function Tensor:register_hook(f) end
 ---@field module? string
 
 --- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table that
---- it returns are put into the table that is there, so objects of its classes have the new methods;
+--- it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the file is
+--- raised, and nothing has changed. Without a name: all modules whose files have changed since the
+--- last time. Returns the module; a list of names.
 ---@param module? string|flame.options.reload
 ---@overload fun(options: flame.options.reload): any
 ---@return any

@@ -1,4 +1,5 @@
--- flame.reload: a module's file is run again while objects of its classes live; what was trained goes on.
+-- flame.reload: a module's file is run again while objects of its classes live; what was trained
+-- goes on.
 
 local flame = require "flame"
 
@@ -172,7 +173,8 @@ describe("flame-lua --watch", function()
       local begin = os.clock()
       while os.clock() - begin < 0.5 do step() end
       print(m.rate())]])
-    local f = assert(io.popen(("cd '%s' && '%s' --watch main.lua 2>&1"):format(folder, interpreter)))
+    local command = ("cd '%s' && '%s' --watch main.lua 2>&1"):format(folder, interpreter)
+    local f = assert(io.popen(command))
     local out = f:read "a"
     f:close()
     assert.matches("flame: reloaded %./watched.lua\n1\t200\n", out)
