@@ -13445,11 +13445,11 @@ function Tensor:register_hook(f) end
 ---@class flame.options.reload
 ---@field module? string
 
---- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table that
---- it returns are put into the table that is there, so objects of its classes have the new
---- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the file is
---- raised, and nothing has changed. Without a name: all modules whose files have changed since the
---- last time. Returns the module; a list of names.
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
+--- file is raised, and nothing has changed. Without a name: all modules whose files have changed
+--- since the last time. Returns the module; a list of names.
 ---@param module? string|flame.options.reload
 ---@overload fun(options: flame.options.reload): any
 ---@return any

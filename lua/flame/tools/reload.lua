@@ -172,11 +172,11 @@ local function changed()
   return list
 end
 
---- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table that
---- it returns are put into the table that is there, so objects of its classes have the new
---- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the file is
---- raised, and nothing has changed. Without a name: all modules whose files have changed since the
---- last time. Returns the module; a list of names.
+--- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
+--- that it returns are put into the table that is there, so objects of its classes have the new
+--- methods; other values stay, locals begin again but for what flame.keep keeps. An error in the
+--- file is raised, and nothing has changed. Without a name: all modules whose files have changed
+--- since the last time. Returns the module; a list of names.
 arguments.def(".reload(module?: str) -> any", function(name)
   if name then
     if package.loaded[name] == nil then
