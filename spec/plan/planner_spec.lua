@@ -138,7 +138,9 @@ describe("a launch count", function()
       for _, row in ipairs(p) do if row.op:find "gather" then return y, true end end
       return y, false
     end
-    local function half(f) return flame.autocast("bf16", function() return f(flame.linear(x, w)) end) end
+    local function half(f)
+      return flame.autocast("bf16", function() return f(flame.linear(x, w)) end)
+    end
     for _, how in ipairs { function(f) return f(flame.linear(x, w)) end, half } do
       local y, gathered = gathers(function() return how(loss) end)
       local z, found = gathers(function()

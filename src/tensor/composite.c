@@ -331,8 +331,8 @@ static fl_node *in_memory(fl_node *x) {
   return b->state != FL_PENDING || b->op == FL_OP_matmul || b->op == FL_OP_call ? x : NULL;
 }
 
-/* x at the class without the axis, less 'most': read by itself where x lies in memory, else found by
-** the sweep over z that makes the sum of exponentials. Both have the same bits. */
+/* x at the class without the axis, less 'most': read by itself where x lies in memory, else found
+** by the sweep over z that makes the sum of exponentials. Both have the same bits. */
 static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node *most,
                          fl_node *z) {
   fl_node *from = in_memory(l->input), *x;
