@@ -4467,8 +4467,10 @@ function distributed.send(x, to) end
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
---- waited for others.
+--- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
+--- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
+--- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
+--- none yet.
 ---@return table
 function distributed.stats() end
 
