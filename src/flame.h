@@ -434,6 +434,30 @@ typedef struct flame_function {
 FLAME_API flame_status flame_apply(flame_context *c, const flame_function *f,
                                    flame_tensor *const *in, flame_tensor **out);
 
+/* ---- saved programs: docs/programs.md -------------------------------------------------------- */
+/* A file of flame.export, without Lua: graphs of operations, their weights, state and kernels, on
+** c's default device. A program belongs to the caller, who frees it, and is used as its context is,
+** by one thread at a time; flame_close ends it (all that is then left to do is to free it). */
+typedef struct flame_program flame_program;
+/* Everything in the file is checked. NULL with the error. */
+FLAME_API flame_program *flame_program_load(flame_context *c, const char *path);
+FLAME_API void flame_program_free(flame_program *p);        /* NULL is fine */
+/* The number of axes of input or output i, from 0; -1: there is none. Each pointer may be NULL:
+** name, p's as long as it lives; dtype; sizes, at most 8, -1 where several are taken. */
+FLAME_API int flame_program_input(const flame_program *p, int i, const char **name, flame_dtype *t,
+                                  int64_t *size);
+FLAME_API int flame_program_output(const flame_program *p, int i, const char **name,
+                                   flame_dtype *t, int64_t *size);
+/* The program's own stream of random numbers begins again, as flame_seed does with a context's. */
+FLAME_API void flame_program_seed(flame_program *p, uint64_t seed);
+/* State is as in the file, and random numbers begin with seed 0. */
+FLAME_API void flame_program_reset(flame_program *p);
+/* Records one run, as a call of the function recorded it: nothing is computed yet. Inputs: as many,
+** of the dtype and device, and of sizes that a graph of the program is for. out: nout new handles,
+** untracked; all NULL on failure, and the state is as before. */
+FLAME_API flame_status flame_program_run(flame_program *p, int nin, flame_tensor *const *in,
+                                         int nout, flame_tensor **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1739,6 +1739,33 @@ function Plot:svg() end
 ---@return string
 function Plot:text() end
 
+--- Frees it, as the end of a <close> variable does.
+function Program:close() end
+
+--- What it takes: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
+---@return table
+function Program:inputs() end
+
+--- What it gives, in the same form.
+---@return table
+function Program:outputs() end
+
+--- State and random numbers are as after loading.
+function Program:reset() end
+
+--- One run: a result for each output.
+---@param ... any
+---@return any ...
+function Program:run(...) end
+
+---@class flame.options.Program:seed
+---@field number? integer
+
+--- Its own random numbers begin again, as those of flame.seed(number) do.
+---@param number integer
+---@overload fun(options: flame.options.Program:seed): nil
+function Program:seed(number) end
+
 ---@class flame.options.Progress:line
 ---@field step? integer
 ---@field text? any
@@ -5104,6 +5131,22 @@ function Tensor:exponential_(lambd) end
 ---@param tau? number|flame.options.exponential_window  1.0
 ---@return flame.Tensor
 function flame.exponential_window(n, periodic, center, tau) end
+
+---@class flame.options.export
+---@field f? function
+---@field inputs? table
+
+--- Writes what f records for these inputs as a program: a file that flame.program and, without Lua,
+--- flame_program_load run with the same bits. inputs is a list of example tensors, one for each
+--- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
+--- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
+--- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
+--- they ran; what f writes into older tensors is the program's state. f is called several times and
+--- must record the same each time; tensors are afterwards as before. See docs/programs.md.
+---@param path string
+---@param f function
+---@param inputs table
+function flame.export(path, f, inputs) end
 
 ---@class flame.options.eye
 ---@field m? integer  n
@@ -13186,6 +13229,12 @@ Tensor.prod = flame.prod
 ---@return flame.Profile
 ---@return any ...
 function flame.profile(f, ...) end
+
+--- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
+--- State that it has goes on from run to run.
+---@param path string
+---@return flame.Program
+function flame.program(path) end
 
 ---@class flame.options.promote_types
 ---@field b? string

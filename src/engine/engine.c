@@ -257,6 +257,7 @@ void flame_close(flame_context *c) {
   }
   fl_engine *e = c->engine;
   fl_limits_close(c);
+  if (c->drop_programs) c->drop_programs(c);
   if (e) fl_group_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {

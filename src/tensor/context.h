@@ -107,6 +107,12 @@ typedef struct flame_context {
   fl_error lost[FL_MAX_DEVICES];
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t callbacks;             /* functions of flame_apply under way */
+  struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
+                                 ** recorded; NULL: none is */
+  flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
+  const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
+  struct flame_program *programs;                 /* graph/: all that are loaded */
+  void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
   fl_walked walked;              /* for explanations (autograd/why.c) */
