@@ -271,7 +271,7 @@ end)
 
 broadcast = differentiable("broadcast", function(x, how, tracked)
   return record { op = how.op, what = BROADCAST, x = x, peer = how.from, tracked = tracked,
-    shape = x.shape, note = how.note }
+    shape = x.shape, joins = how.joins, note = how.note }
 end, function(g, how)
   local total = all_reduce(g, { op = how.op, reduce = "sum" })
   return distributed.rank() == how.from and total or flame.zeros_like(g)
@@ -341,7 +341,9 @@ local function hash_of(text)
   return hash
 end
 
-require "flame.distributed.parallel"(distributed, { fail = fail, put = put, here = here,
-  agree = agree, hash_of = hash_of, all_reduce = all_reduce, broadcast = broadcast })
+local shared = { fail = fail, put = put, here = here, agree = agree, hash_of = hash_of,
+  all_reduce = all_reduce, broadcast = broadcast }
+require "flame.distributed.parallel"(distributed, shared)
+require "flame.distributed.sharded"(distributed, shared)
 
 return objects.namespace(distributed, "distributed")

@@ -604,6 +604,62 @@ describe("data_parallel", function()
   end)
 end)
 
+describe("shard_state", function()
+  over_tcp("steps as one process does, bit for bit, with a part of the state on each rank", function()
+    agree(2, "good\n", [[
+      local nn, optim = flame.nn, flame.optim
+      local function make()
+        flame.seed(3)
+        return nn.Sequential { nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3), nn.Linear(3, 2) }
+      end
+      local function groups(net)
+        local p = net:parameters()
+        return { { params = { p[1], p[3], p[5] }, weight_decay = 0.1 }, { params = { p[2], p[4], p[6] } } }
+      end
+      local net, alone = distributed.data_parallel(make()), make()
+      local whole, other = optim.AdamW(groups(alone), { lr = 0.01 }), optim.AdamW(groups(net), { lr = 0.01 })
+      local opt
+      local function train(steps)
+        for _ = 1, steps do
+          local x = flame.randn(4, 5)
+          for _, job in ipairs { { net, opt or other }, { alone, whole } } do
+            job[2]:zero_grad()
+            job[1](x):square():mean():backward()
+            job[2]:step()
+          end
+        end
+      end
+      train(3)
+      opt = distributed.shard_state(other)              -- with the state that is there
+      assert(opt == other and not pcall(distributed.shard_state, opt))
+      train(5)
+      local n = 0
+      for k, p in ipairs(net:parameters()) do
+        assert(flame.equal(p, alone:parameters()[k]))
+        n = n + (opt.state[p] and 1 or 0)
+      end
+      assert(#opt.groups[1].params == 3 and opt.steps == 8)
+      assert(distributed.all_reduce(flame.tensor(n)):item() == 6 and n < 6 and n > 0)
+      -- what the ranks save is together what one process has
+      local saved, all = opt:state_dict(), 0
+      for i = 1, 6 do
+        local mine = saved.state[i]
+        if mine then assert(flame.equal(mine.exp_avg, whole:state_dict().state[i].exp_avg)) end
+        all = all + (mine and i or 0)
+      end
+      assert(distributed.all_reduce(flame.tensor(all)):item() == 21)
+      print "good"]])
+  end)
+  it("is the optimiser itself in a group of one", function()
+    distributed.init()
+    local opt = flame.optim.SGD({ flame.zeros(2, { requires_grad = true }) })
+    assert.equal(opt, distributed.shard_state(opt))
+    local _, why = pcall(distributed.shard_state, flame.optim.LBFGS({ flame.zeros(2,
+      { requires_grad = true }) }))
+    assert.is_truthy(tostring(why):find("can not be shared out", 1, true), tostring(why))
+  end)
+end)
+
 describe("shards of data", function()
   local data = require "flame.data"
   local function epoch(batches)

@@ -1,6 +1,6 @@
---- Collectives of GPU arrays without a GPU: processes with the fake driver (spec/c/fake_cuda.c) and
--- a fake NCCL, whose arrays meet in shared memory (spec/c/fake_nccl.c). Kernels write nothing there,
--- so cases are made of what is uploaded.
+--- Collectives of GPU arrays without a GPU: processes with the fake driver (spec/c/fake_cuda.c)
+-- and a fake NCCL, whose arrays meet in shared memory (spec/c/fake_nccl.c). Kernels write nothing
+-- there, so cases are made of what is uploaded.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -125,7 +125,7 @@ describe("collectives of GPU arrays", function()
     says(out[1], "rank 1 calls all_reduce (sum) of f32 (1) at train.lua:4, "
       .. "rank 2 all_reduce (sum) of f32 (1) on a GPU at train.lua:4")
   end)
-  it("go over the host where a rank has no NCCL or no GPU of its own, which is said once", function()
+  it("go over the host where a rank has no NCCL or no GPU to itself, which is said once", function()
     local text = [[
       for _ = 1, 3 do
         assert(distributed.all_reduce(flame.tensor { 1.0 * r }):cpu():item() == 3)
