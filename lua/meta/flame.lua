@@ -4490,12 +4490,27 @@ function distributed.reduce_scatter(x, reduce, sizes) end
 ---@return flame.Tensor
 function distributed.send(x, to) end
 
+---@class flame.options.distributed.shard_state
+---@field opt? flame.Optimizer
+
+--- Each rank keeps the optimiser's state of a part of its parameters, about an n-th of all
+--- elements, and steps them; the others get the values from it. All ranks have the same
+--- gradients, as data_parallel leaves them, and do the same. State that is there already, of a
+--- loaded checkpoint, is kept where it belongs. state_dict() has the state of this rank's
+--- parameters alone.
+---@param opt flame.Optimizer
+---@overload fun(options: flame.options.distributed.shard_state): flame.Optimizer
+---@return flame.Optimizer
+function distributed.shard_state(opt) end
+
 --- Processes in the group.
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
---- waited for others.
+--- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
+--- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
+--- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
+--- none yet.
 ---@return table
 function distributed.stats() end
 
