@@ -25,7 +25,7 @@ static double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* xorshift: the numbers of the world, and those of learning, which takes as many as there is time. */
+/* xorshift: the numbers of the world, and those of learning, as many as time allows. */
 static uint32_t world_dice = 1, learning_dice = 2;
 static double roll(uint32_t *dice) {
   *dice ^= *dice << 13, *dice ^= *dice >> 17, *dice ^= *dice << 5;
@@ -85,7 +85,10 @@ static void net_forget(const net *n) {
 typedef struct world { double x, y, food_x, food_y; int meals; } world;
 typedef struct moment { float seen[SEEN], done[DONE], moved[2]; } moment;
 
-static void put_food(world *w) { w->food_x = 2 * roll(&world_dice) - 1, w->food_y = 2 * roll(&world_dice) - 1; }
+static void put_food(world *w) {
+  w->food_x = 2 * roll(&world_dice) - 1;
+  w->food_y = 2 * roll(&world_dice) - 1;
+}
 
 static void look(const world *w, float seen[SEEN]) {
   const double dx = w->food_x - w->x, dy = w->food_y - w->y, d = hypot(dx, dy) + 1e-6;
@@ -129,7 +132,8 @@ static flame_tensor *distance(flame_tensor *x, flame_tensor *y) {
 static flame_status learn(creature *k) {
   float seen[BATCH * SEEN], toward[BATCH * 2], done[BATCH * DONE], moved[BATCH * 2];
   for (int i = 0; i < BATCH; i++) {
-    const moment *m = &k->past[(int)(roll(&learning_dice) * (k->n < REMEMBERED ? k->n : REMEMBERED))];
+    const int known = k->n < REMEMBERED ? k->n : REMEMBERED;
+    const moment *m = &k->past[(int)(roll(&learning_dice) * known)];
     for (int j = 0; j < SEEN; j++) seen[i * SEEN + j] = m->seen[j];
     for (int j = 0; j < 2; j++) {
       toward[i * 2 + j] = m->seen[j];
