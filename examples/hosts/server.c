@@ -20,18 +20,31 @@
 
 enum { LAYERS = 2, MOST_WORKERS = 32, MOST_NUMBERS = 1 << 16 };
 
+/* What a thread of the web server waits for; it is on that one's stack. */
+typedef struct job {
+  int64_t n, count;              /* numbers in, and out; -1: error says why */
+  const float *x;
+  float *y;
+  char error[600];
+  int done;
+  struct job *next;
+} job;
+
+typedef struct pool {
+  const char *path;
+  int n, ending, failed;
+  int64_t in, out;               /* of the net, known when a worker is ready */
+  job *first, **last;
+  pthread_mutex_t lock;
+  pthread_cond_t queued, done;
+  pthread_t thread[MOST_WORKERS];
+} pool;
+
+/* On its own thread, because those of civetweb have stacks of 100 KB: flame wants 1 MB. */
 typedef struct worker {
   flame_context *c;
   flame_tensor *w[LAYERS], *b[LAYERS];
-  int busy;
 } worker;
-
-typedef struct pool {
-  worker worker[MOST_WORKERS];
-  int n;
-  pthread_mutex_t lock;
-  pthread_cond_t freed;
-} pool;
 
 /* ---- the net ------------------------------------------------------------------------------- */
 
@@ -72,26 +85,76 @@ static int64_t predict(worker *k, int64_t n, const float *x, float *out, int64_t
 
 /* ---- workers ------------------------------------------------------------------------------- */
 
-static worker *take_worker(pool *p) {
-  worker *k = NULL;
+/* The next job, NULL at the end. */
+static job *take(pool *p) {
   pthread_mutex_lock(&p->lock);
-  for (;;) {
-    for (int i = 0; i < p->n && !k; i++) if (!p->worker[i].busy) k = &p->worker[i];
-    if (k) break;
-    pthread_cond_wait(&p->freed, &p->lock);
-  }
-  k->busy = 1;
+  while (!p->first && !p->ending) pthread_cond_wait(&p->queued, &p->lock);
+  job *j = p->first;
+  if (j && !(p->first = j->next)) p->last = &p->first;
   pthread_mutex_unlock(&p->lock);
-  return k;
+  return j;
 }
 
-static void give_worker(pool *p, worker *k) {
-  flame_clear_error(k->c);
-  flame_limit_restart(k->c);
+static void finish(pool *p, job *j) {
   pthread_mutex_lock(&p->lock);
-  k->busy = 0;
-  pthread_cond_signal(&p->freed);
+  j->done = 1;
+  pthread_cond_broadcast(&p->done);
   pthread_mutex_unlock(&p->lock);
+}
+
+static void tell_sizes(pool *p, const worker *k, int ready) {
+  pthread_mutex_lock(&p->lock);
+  if (!ready) p->failed = 1;
+  p->in = ready ? flame_size(k->w[0], 1) : 1;
+  p->out = ready ? flame_size(k->w[1], 0) : 1;
+  pthread_cond_broadcast(&p->done);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static void *work(void *arg) {
+  pool *p = (pool *)arg;
+  worker k = { 0 };
+  tell_sizes(p, &k, worker_open(&k, p->path));
+  for (job *j; (j = take(p)) != NULL; finish(p, j)) {
+    j->count = predict(&k, j->n, j->x, j->y, MOST_NUMBERS);
+    if (j->count < 0) snprintf(j->error, sizeof j->error, "%s\n", flame_error(k.c));
+    flame_clear_error(k.c);
+    flame_limit_restart(k.c);
+  }
+  worker_close(&k);
+  return NULL;
+}
+
+static void compute(pool *p, job *j) {
+  pthread_mutex_lock(&p->lock);
+  *p->last = j;
+  p->last = &j->next;
+  pthread_cond_signal(&p->queued);
+  while (!j->done) pthread_cond_wait(&p->done, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static int pool_open(pool *p) {
+  pthread_attr_t a;
+  pthread_attr_init(&a);
+  pthread_attr_setstacksize(&a, 1 << 20);
+  p->last = &p->first;
+  for (int i = 0; i < p->n; i++)
+    if (pthread_create(&p->thread[i], &a, work, p)) p->failed = 1, p->n = i;
+  pthread_attr_destroy(&a);
+  pthread_mutex_lock(&p->lock);
+  while (p->n && !p->in) pthread_cond_wait(&p->done, &p->lock);
+  const int ok = !p->failed;
+  pthread_mutex_unlock(&p->lock);
+  return ok;
+}
+
+static void pool_close(pool *p) {
+  pthread_mutex_lock(&p->lock);
+  p->ending = 1;
+  pthread_cond_broadcast(&p->queued);
+  pthread_mutex_unlock(&p->lock);
+  for (int i = 0; i < p->n; i++) pthread_join(p->thread[i], NULL);
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -130,21 +193,18 @@ static int on_predict(struct mg_connection *connection, void *arg) {
   float *x = malloc(2 * MOST_NUMBERS * sizeof *x), *y = x + MOST_NUMBERS;
   char *text = malloc(MOST_NUMBERS * 16 + 1);
   if (!x || !text) return free(x), free(text), answer(connection, 503, "no memory\n");
-  const int64_t n = read_numbers(connection, x);
-  worker *k = take_worker(p);
-  const int64_t in = flame_size(k->w[0], 1), out = flame_size(k->w[1], 0);
+  job j = { .n = read_numbers(connection, x), .x = x, .y = y };
   int status = 400;
-  if (n < 1 || n % in) {
-    sprintf(text, "expected a multiple of %lld numbers\n", (long long)in);
+  if (j.n < 1 || j.n % p->in) {
+    sprintf(text, "expected a multiple of %lld numbers\n", (long long)p->in);
   } else {
-    const int64_t count = predict(k, n, x, y, MOST_NUMBERS);
-    status = count < 0 ? 503 : 200;
-    if (count < 0) snprintf(text, 1000, "%s\n", flame_error(k->c));
+    compute(p, &j);
+    status = j.count < 0 ? 503 : 200;
+    if (j.count < 0) sprintf(text, "%s", j.error);
     size_t at = 0;
-    for (int64_t i = 0; i < count; i++)
-      at += (size_t)sprintf(text + at, "%.6g%c", (double)y[i], (i + 1) % out ? ' ' : '\n');
+    for (int64_t i = 0; i < j.count; i++)
+      at += (size_t)sprintf(text + at, "%.6g%c", (double)y[i], (i + 1) % p->out ? ' ' : '\n');
   }
-  give_worker(p, k);
   answer(connection, status, text);
   free(x), free(text);
   return status;
@@ -168,7 +228,8 @@ static int make_model(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  static pool p = { .lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER };
+  static pool p = { .lock = PTHREAD_MUTEX_INITIALIZER, .queued = PTHREAD_COND_INITIALIZER,
+                    .done = PTHREAD_COND_INITIALIZER };
   if (argc == 3 && !strcmp(argv[1], "--make")) return make_model(argv[2]);
   if (argc != 4 || (p.n = atoi(argv[3])) < 1 || p.n > MOST_WORKERS) {
     fprintf(stderr, "server MODEL PORT WORKERS (1 to %d)\nserver --make MODEL\n", MOST_WORKERS);
@@ -176,12 +237,13 @@ int main(int argc, char **argv) {
   }
   const char *options[] = { "listening_ports", argv[2], "num_threads", argv[3],
                             "request_timeout_ms", "5000", NULL };
-  int ok = 1, signal_number;
+  int signal_number;
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, NULL);         /* before there are threads */
-  for (int i = 0; i < p.n; i++) ok = worker_open(&p.worker[i], argv[1]) && ok;
+  p.path = argv[1];
+  const int ok = pool_open(&p);
   struct mg_context *web = ok ? mg_start(NULL, NULL, options) : NULL;
   if (web) {
     mg_set_request_handler(web, "/predict$", on_predict, &p);
@@ -194,6 +256,6 @@ int main(int argc, char **argv) {
   } else if (ok) {
     fprintf(stderr, "server: can not listen on %s\n", argv[2]);
   }
-  for (int i = 0; i < p.n; i++) worker_close(&p.worker[i]);
+  pool_close(&p);
   return web == NULL;
 }
