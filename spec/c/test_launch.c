@@ -41,7 +41,8 @@ static int says(flame_context *c, const char *text) {
 }
 
 /* All arguments but the geometry; 0: one is refused. */
-static int give(fl_launch *l, flame_context *c, fl_kfunction *k, fl_node *x, fl_node *z, int32_t n) {
+static int give(fl_launch *l, flame_context *c, fl_kfunction *k, fl_node *x, fl_node *z,
+                int32_t n) {
   const two by = { 3, 4 };
   const int64_t size = N;
   fl_launch_begin(l, c, k);

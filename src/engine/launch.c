@@ -19,7 +19,7 @@ void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
   l->p[FL_KP_COUNT_ARGS] = k->f->n_params;
 }
 
-/* ---- arrays ----------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Elements of one type without gaps: a float4, a struct of floats. */
 static int is_plain(const fl_kparam *q) {
@@ -96,7 +96,7 @@ flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const in
   return FLAME_OK;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 void *fl_launch_room(fl_launch *l, int i, int64_t bytes) {
   const int64_t n = (bytes + 7) / 8;
@@ -112,7 +112,7 @@ void *fl_launch_room(fl_launch *l, int i, int64_t bytes) {
   return s;
 }
 
-/* ---- geometry --------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 int64_t fl_launch_block(const fl_kfunc *f) {
   return f->max_threads > 0 && f->max_threads < 256 ? f->max_threads : 256;
@@ -151,7 +151,7 @@ flame_status fl_launch_check(const fl_launch *l) {
   return FLAME_OK;
 }
 
-/* ---- the node --------------------------------------------------------------------------------- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 flame_status fl_launch_ready(fl_launch *l) {
   flame_context *c = l->c;

@@ -1,6 +1,6 @@
 /*
-** Launches of user kernels. Whoever makes one, the binding for k(…), k:launch and derived kernels,
-** or a host, puts it together here:
+** Launches of user kernels. Whoever makes one, the binding for k(…), k:launch and derived
+** kernels, or a host, puts it together here:
 **
 **   fl_launch l;
 **   fl_launch_begin(&l, c, function);                          one argument each, in any order:
@@ -41,8 +41,8 @@ void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
 /* May x be the array of parameter i? Then it is on the launch's device. index: C's name of the type
 ** that the kernel counts elements by, of 4 bytes; NULL: wider. */
 int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x);
-/* An array that is read, borrowed until the launch is recorded: its number among l->in; -1: they are
-** too many. */
+/* An array that is read, borrowed until the launch is recorded: its number among l->in; -1: there
+** are too many. */
 int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;

@@ -136,7 +136,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
     lua_call(L, given, 1);
     if (!lua_istable(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
-      fl_lua_fail(L, p->l.name, "the grid function must return a number or a list of up to 3, got %s",
+      fl_lua_fail(L, p->l.name,
+                  "the grid function must return a number or a list of up to 3, got %s",
                   luaL_typename(L, -1));
     for (int i = 0; i < 3; i++) {
       k->grid[i] = i == 0 && !lua_istable(L, -1) ? fl_arg_int(L, lua_gettop(L), p->l.name, "grid")
@@ -264,15 +265,15 @@ static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, i
 
 /* The kernel that also writes down what its atomics return: a last result for the derivatives. */
 static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
+  fl_launch *l = &p->l;
   fl_sizes s = { .n = 1, .at = { k->records } };
   for (int i = 0; i < 3; i++)
-    if (__builtin_mul_overflow(s.at[0], p->l.p[FL_KP_GRID + i] * p->l.p[FL_KP_BLOCK + i], &s.at[0]) ||
+    if (__builtin_mul_overflow(s.at[0], l->p[FL_KP_GRID + i] * l->p[FL_KP_BLOCK + i], &s.at[0]) ||
         s.at[0] > INT64_MAX / 64)
-      fl_lua_fail(L, p->l.name, "the grid is too large to be differentiated");
-  p->l.p[FL_KP_ARGS + 2 * k->nparam] = p->l.p[FL_KP_ARGS + 2 * k->nparam + 1] = 0;
+      fl_lua_fail(L, l->name, "the grid is too large to be differentiated");
   add_output(L, p, k->nparam, FLAME_I64, &s, -1);
-  p->l.p[FL_KP_COUNT_ARGS]++;
-  p->l.k = k->recorder;
+  l->p[FL_KP_COUNT_ARGS]++;
+  l->k = k->recorder;
 }
 
 /* n elements, in blocks of the usual size, unless the script said otherwise. */
@@ -326,10 +327,11 @@ int fl_kernel_call(lua_State *L) {
 
 static void read_three(lua_State *L, const plan *p, int i, const char *name, int64_t out[3]) {
   out[0] = out[1] = out[2] = 1;
-  if (lua_getfield(L, i, name) == LUA_TNUMBER) out[0] = fl_arg_int(L, lua_gettop(L), p->l.name, name);
+  const char *op = p->l.name;
+  if (lua_getfield(L, i, name) == LUA_TNUMBER) out[0] = fl_arg_int(L, lua_gettop(L), op, name);
   else if (lua_istable(L, -1)) {
     for (int k = 0; k < 3; k++) {
-      if (lua_geti(L, -1, k + 1) != LUA_TNIL) out[k] = fl_arg_int(L, lua_gettop(L), p->l.name, name);
+      if (lua_geti(L, -1, k + 1) != LUA_TNIL) out[k] = fl_arg_int(L, lua_gettop(L), op, name);
       lua_pop(L, 1);
     }
   } else out[0] = 0;
@@ -348,7 +350,8 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
     if (p->l.p[FL_KP_BLOCK] == 0 && i == 0)
       p->l.p[FL_KP_BLOCK] = k->has_block ? k->block[0] : fl_launch_block(k->k->f);
   }
-  if (p->l.p[FL_KP_GRID] == 0) fl_lua_fail(L, p->l.name, "launch needs {grid = …}: how many blocks");
+  if (p->l.p[FL_KP_GRID] == 0)
+    fl_lua_fail(L, p->l.name, "launch needs {grid = …}: how many blocks");
   p->l.p[FL_KP_SHARED] = fl_option_int(L, 2, p->l.name, "shared", k->shared);
   must(L, fl_launch_check(&p->l));
 }
