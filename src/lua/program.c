@@ -1,6 +1,6 @@
 /*
 ** Saved programs for scripts: the parts of flame.export, which is written in
-** lua/flame/core_program.lua, and the block of a loaded program. Both are userdata whose resource
+** lua/flame/tools/program.lua, and the block of a loaded program. Both are userdata whose resource
 ** is freed by __gc; a context that closes first has emptied the programs.
 */
 #include "graph/graph.h"

@@ -6,6 +6,7 @@
 -- network alone, so it is that of all ranks.
 local flame = require "flame"
 local internal = flame.internal
+local dtypes = require "flame.base.dtypes"
 
 return function(distributed, shared)
   local fail, put = shared.fail, shared.put
@@ -14,8 +15,6 @@ return function(distributed, shared)
   local networks, count, jobs = setmetatable({}, { __mode = "v" }), 0,
     setmetatable({}, { __mode = "k" })
   local quiet = 0                                        -- calls of no_sync that are open
-
-  local sizes = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2 }
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
@@ -67,7 +66,7 @@ return function(distributed, shared)
     local buckets, last = {}, nil
     for _, p in ipairs(list) do
       local g = p.grad
-      local bytes = g:numel() * (sizes[g.dtype] or 8)
+      local bytes = g:numel() * (dtypes.size[g.dtype] or 8)
       if not last or last.dtype ~= g.dtype or last.device ~= g.device
         or last.bytes + bytes > limit then
         last = { dtype = g.dtype, device = g.device, bytes = 0 }

@@ -1,14 +1,17 @@
 --- flame.export and flame.program: what a function records, as a file (docs/programs.md).
 -- A trace in C gives the text of one call (src/graph/export.c). Here f is called until two calls
 -- give the same text, sizes are varied, and texts of several sizes become one.
-local flame, _, internal = ...
-local fail, is_tensor = internal.failf, flame.is_tensor
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local fail, is_tensor = arguments.fail, flame.is_tensor
 
 -- ---- traces -------------------------------------------------------------------------------------
 
 local function port_name(what, name)
   if type(name) ~= "string" or not name:find("^[%w_.]+$") or #name > 60 then
-    fail("export", "%s has the name %s, need letters, digits, _ and .", what, internal.word(name))
+    fail("export", "%s has the name %s, need letters, digits, _ and .", what, arguments.word(name))
   end
   return name
 end
@@ -244,7 +247,7 @@ local function prepare(f, given)
     if math.type(key) == "integer" then
       if not is_tensor(v) then fail("export", "input %d is a %s, need a tensor", key, type(v)) end
     elseif not known[key] then
-      internal.no_option("export", key, known)
+      objects.no_option("export", key, known)
     elseif type(v) ~= "table" then
       fail("export", "%s is a %s, need a table", key, type(v))
     end
@@ -274,7 +277,7 @@ end
 --- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
 --- they ran; what f writes into older tensors is the program's state. f is called several times and
 --- must record the same each time; tensors are afterwards as before. See docs/programs.md.
-internal.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
+arguments.def(".export(path: str, f: fn, inputs: table)", function(path, f, given)
   local e = prepare(f, given)
   collectgarbage()
   local texts = { "program 1\n" }
@@ -290,7 +293,7 @@ internal.def(".export(path: str, f: fn, inputs: table)", function(path, f, given
     texts[#texts + 1] = "graph 0\n" .. steady(e, inputs)
   end
   local text, draft = table.concat(texts), path .. ".new"
-  local _ <close> = setmetatable({}, { __close = function() os.remove(draft) end })
+  local _ <close> = setmetatable({}, { __close = function() internal.io_remove(draft) end })
   internal.export_save(e.x, draft, text)
   check(e, draft)
   internal.export_save(e.x, path, text)
@@ -299,19 +302,19 @@ end)
 -- ---- programs -----------------------------------------------------------------------------------
 
 local Program = { __name = "Program" }
-internal.named_classes.Program = Program
-local get, set = internal.closed("a program", Program, {})
+objects.classes.Program = Program
+local get, set = objects.closed("a program", Program, {})
 Program.__newindex = set
 local blocks = setmetatable({}, { __mode = "k" })
 Program.__index = get
 
 local function block(self)
-  return blocks[self] or fail("program", "need an open program, got %s", internal.word(self))
+  return blocks[self] or fail("program", "need an open program, got %s", arguments.word(self))
 end
 
 --- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
 --- State that it has goes on from run to run.
-internal.def(".program(path: str) -> Program", function(path)
+arguments.def(".program(path: str) -> Program", function(path)
   local self = setmetatable({}, Program)
   blocks[self] = internal.program_load(path)
   return self
