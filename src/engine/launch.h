@@ -1,6 +1,6 @@
 /*
-** Launches of user kernels. Whoever makes one, the binding for k(…), k:launch and derived
-** kernels, or a host, puts it together here:
+** Launches of user kernels. The binding, for k(…), k:launch and derived kernels, and a host put one
+** together here:
 **
 **   fl_launch l;
 **   fl_launch_begin(&l, c, function);                          one argument each, in any order:
