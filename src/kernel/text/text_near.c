@@ -91,16 +91,6 @@ static int steps_by_one(const fl_knear *k, const fl_kpoly *p) {
   return ones == 1;
 }
 
-static int64_t take_constant(fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++) {
-    const int64_t c = p->t[i].c;
-    if (p->t[i].n) continue;
-    p->t[i] = p->t[--p->n];
-    return c;
-  }
-  return 0;
-}
-
 static int find_place(const fl_knear *k, const fl_kstmt *s, place *p) {
   const fl_kexpr *x = s->x[0], *value;
   fl_kplace at = { 0 };
@@ -113,7 +103,7 @@ static int find_place(const fl_knear *k, const fl_kstmt *s, place *p) {
   if (!fl_kindex_place(k->k, s, &at)) return 0;
   p->base = fl_kpoly_guess(k->k, &at, s->x[0]);
   if (p->base.bad) return 0;
-  p->constant = take_constant(&p->base);
+  p->constant = fl_kpoly_take_constant(&p->base);
   return p->constant >= -1 && p->constant <= 1 && steps_by_one(k, &p->base);
 }
 
