@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
+    del sys.path[0]  # a file here has the name of the library tokenizers, which transformers imports
 try:
     import numpy as np
     import torch
@@ -578,8 +580,14 @@ def by_transformers(c, folder, seed):
             outs = [model(torch.tensor([p]), token_type_ids=torch.tensor([t])) for p, t in zip(prompts, types)]
             flat = [o.logits.reshape(-1) if "logits" in o else torch.cat([o.last_hidden_state[0], o.pooler_output]).reshape(-1) for o in outs]
             return {"prompts": prompts, "types": types}, {"logits": [v.tolist() for v in flat]}
-        texts = [model.generate(torch.tensor([p]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)[0, len(p):].tolist() for p in prompts]
-        return {"prompts": prompts, "new": NEW}, {"logits": [model(torch.tensor([p])).logits[0, -1].tolist() for p in prompts], "texts": texts}
+        # transformers' cache keeps everything where the window is 1 and differs from its own pass without one
+        how = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, use_cache=c.get("sliding_window") != 1)
+        texts = [model.generate(torch.tensor([p]), **how)[0, len(p):].tolist() for p in prompts]
+        logits = [model(torch.tensor([p])).logits[0, -1].tolist() for p in prompts]
+        model.double()
+        top = [model(torch.tensor([p + t])).logits[0, len(p) - 1:-1].topk(2).values for p, t in zip(prompts, texts)]
+        margin = min((v[:, 0] - v[:, 1]).min().item() for v in top)
+        return {"prompts": prompts, "new": NEW}, {"logits": logits, "texts": texts, "margin": margin}
 
 
 def main():
