@@ -12,7 +12,8 @@ local function bytes(sep)
   return table.concat(out, sep or ",")
 end
 local NORMALIZERS <const> = { '{"type":"NFC"}', '{"type":"NFKD"}', '{"type":"Lowercase"}', "null",
-  '{"type":"StripAccents"}', '{"type":"Nmt"}', '{"type":"Strip","strip_left":true,"strip_right":true}',
+  '{"type":"StripAccents"}', '{"type":"Nmt"}',
+  '{"type":"Strip","strip_left":true,"strip_right":true}',
   '{"type":"Replace","pattern":{"Regex":"(a|b)+|\\\\s{2,}|[^\\\\p{L}&&[^x]]"},"content":"▁"}',
   '{"type":"Replace","pattern":{"String":" "},"content":"▁▁"}', '{"type":"Prepend","prepend":"▁"}',
   '{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,"lowercase":true}',
@@ -21,9 +22,11 @@ local SPLITTERS <const> = { '{"type":"ByteLevel","add_prefix_space":true}', '{"t
   '{"type":"BertPreTokenizer"}', '{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}',
   '{"type":"Digits","individual_digits":true}', "null",
   '{"type":"Punctuation","behavior":"MergedWithNext"}',
-  '{"type":"Split","pattern":{"Regex":"(?i:\'s|\'t)|\\\\p{N}{1,3}|\\\\s+(?!\\\\S)|x*"},"behavior":"Isolated"}' }
+  '{"type":"Split","pattern":{"Regex":"(?i:\'s|\'t)|\\\\p{N}{1,3}|\\\\s+(?!\\\\S)|x*"},' ..
+    '"behavior":"Isolated"}' }
 local DECODERS <const> = { '{"type":"ByteLevel"}', '{"type":"ByteFallback"}', '{"type":"Fuse"}',
-  '{"type":"WordPiece","prefix":"##","cleanup":true}', "null", '{"type":"Metaspace","replacement":"▁"}',
+  '{"type":"WordPiece","prefix":"##","cleanup":true}', "null",
+  '{"type":"Metaspace","replacement":"▁"}',
   '{"type":"Strip","content":" ","start":1,"stop":2}', '{"type":"BPEDecoder","suffix":"</w>"}' }
 local MODELS <const> = {
   '{"type":"BPE","byte_fallback":true,"unk_token":"a","vocab":{' .. bytes() ..
@@ -34,8 +37,8 @@ local MODELS <const> = {
   '{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"a":1,"▁ab":2}}' }
 local WORDS <const> = { "null", "true", "-1", "1e999", "4294967296", '""', "[]", "{}", '"\\ud800"',
   '"type"', '"vocab"', '"\\u0000"', "[[[[", '"(((("', '"(a*)*"', '"[^"', "0.5", '"▁"' }
-local SAMPLES <const> = { "a", "ab", "▁", " ", "  \n", "é", "e\u{301}", "你好", "👩\u{200D}👩", "\xFF", "\xE4\xBD",
-  "\0", "<s>", "don't", "123", "x", "\u{FDFA}", "\u{1D160}", "ﬁ", "K" }
+local SAMPLES <const> = { "a", "ab", "▁", " ", "  \n", "é", "e\u{301}", "你好", "👩\u{200D}👩", "\xFF",
+  "\xE4\xBD", "\0", "<s>", "don't", "123", "x", "\u{FDFA}", "\u{1D160}", "ﬁ", "K" }
 
 local function one(list) return list[math.random(#list)] end
 

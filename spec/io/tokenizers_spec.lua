@@ -97,7 +97,8 @@ describe("a tokenizer", function()
   it("has scores as the library reads them", function()
     -- the library takes 9007199254740993 / 10 in two roundings, and 20 digits and more as 19
     local function score_of(text, other)
-      local t = tokenizers.from_string(('{"model":{"type":"Unigram","unk_id":0,"vocab":[["?",-99],' ..
+      local t = tokenizers.from_string(('{"model":{"type":"Unigram","unk_id":0,' ..
+        '"vocab":[["?",-99],' ..
         '["a",0],["b",%s],["ab",%s]]}}'):format(other, text))
       return t:encode("ab", { list = true })[1]
     end

@@ -7,8 +7,8 @@ static int number_of(const fl_tree_node *n, double *v) {
 }
 
 /* A score as the library tokenizers reads it, which is at times one unit from the nearest double:
-** digits as an integer of 64 bits, those that do not fit dropped, and one product or quotient with a
-** power of ten. Equal sums of scores must be equal here as there. */
+** digits as an integer of 64 bits, those that do not fit dropped, and one product or quotient with
+** a power of ten. Equal sums of scores must be equal here as there. */
 static int score_of(const fl_tree_node *n, double *v) {
   if (!number_of(n, v)) return 0;
   const char *p = n->at, *end = p + n->n;

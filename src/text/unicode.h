@@ -26,7 +26,7 @@ int fl_uc_was(uint32_t c, uint32_t categories, int version);
 int fl_uc_space(uint32_t c);                    /* White_Space */
 int fl_uc_word(uint32_t c);                     /* \w */
 int fl_uc_extends(uint32_t c);                  /* continues a grapheme */
-int fl_uc_punct(uint32_t c);                    /* P of Unicode 8, or ASCII but letters and digits */
+int fl_uc_punct(uint32_t c);                    /* P of 8.0, or ASCII but letters and digits */
 /* Bits of the categories that a name stands for (L, Lu, …), 0: none. */
 uint32_t fl_uc_named(const char *name, size_t n);
 int fl_uc_script(const char *name, size_t n);   /* 0: not known */
