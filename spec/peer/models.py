@@ -5,7 +5,8 @@
       logits within 1e-4, greedy texts of 200 tokens equal. Where transformers is installed, its own
       models are made and saved as well. Exits 1 when something differs, 0 without torch.
   python3 spec/peer/models.py reference >spec/nn/models_reference.lua
-      the figures that spec/nn/models_spec.lua compares with on machines without PyTorch
+      the figures that spec/nn/models_spec.lua compares with on machines without PyTorch; where
+      transformers is installed, it has to give the same with these weights
 
 The passes below are f64 and follow the papers and the published descriptions of config.json; a
 padded batch is computed row by row without padding. Weights follow from numbers by one formula
@@ -494,6 +495,29 @@ def fold(text, width=98):
     return "\n".join(out + [line])
 
 
+def check_reference(title, c, W32, given, results):
+    """The figures are those of transformers' models in f64 with the same weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_folder(folder, c, W32, 2)
+        model = getattr(transformers, c["architectures"][0]).from_pretrained(folder, dtype=torch.float64).eval()
+    with torch.no_grad():
+        if c["model_type"] == "vit":
+            n = 2 * c["num_channels"] * c["image_size"] ** 2
+            x = torch.from_numpy(weight_values(5, n).astype(np.float32)).reshape(2, c["num_channels"], c["image_size"], -1)
+            logits = list(model(x.double()).logits)
+        elif c["model_type"] == "bert":
+            outs = [model(torch.tensor([p]), token_type_ids=torch.tensor([t])) for p, t in zip(given["prompts"], given["types"])]
+            logits = [o.logits if "logits" in o else torch.cat([o.last_hidden_state[0], o.pooler_output]) for o in outs]
+        else:
+            logits = [model(torch.tensor([p])).logits[0, -1] for p in given["prompts"]]
+            for p, t in zip(given["prompts"], results["texts"]):
+                best = model(torch.tensor([p + t])).logits[0, len(p) - 1:-1].argmax(-1)
+                assert best.tolist() == t, title + ": greedy texts differ"
+    error = max((v.reshape(-1) - torch.tensor(w, dtype=torch.float64)).abs().max().item() for v, w in zip(logits, results["logits"]))
+    assert error < 1e-5, "%s: logits differ by %g" % (title, error)
+    print("%s: transformers %s differs by %.1e" % (title, transformers.__version__, error), file=sys.stderr)
+
+
 def reference():
     print("-- Written by spec/peer/models.py: results of models whose weights follow from their numbers.")
     print("return {")
@@ -506,6 +530,8 @@ def reference():
                 break
             seed += 100
         results.pop("margin", None)
+        if transformers:
+            check_reference(title, c, W, given, results)
         tensors = [[name] + list(t.shape) for name, t in W.items()]
         print(fold(lua({"title": title, "seed": seed})[:-2] + ","))
         print("config = [[" + fold(json.dumps(c), 90) + "]],")
