@@ -5,7 +5,7 @@
 -- options.
 local flame = require "flame"
 local data, models = require "flame.data", require "flame.models"
-local json = require "flame.models_json"
+local json = require "flame.models.json"
 
 local folder = arg[1] and not arg[1]:find "^%-" and table.remove(arg, 1)
 local options = data.options(arg, {

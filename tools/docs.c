@@ -1,6 +1,7 @@
 /*
 ** docs: the pages of docs/ that are made from tables. Prints the page named: "ops" from
-** tensor/ops.def, "environment" from base/env.def. Run by tools/docs.
+** tensor/ops.def, "environment" from base/env.def; and "header", the ops of flame.h. Run by
+** tools/docs.
 */
 #include <stdio.h>
 #include <string.h>
@@ -121,9 +122,38 @@ static void environment(void) {
 #include "base/env.def"
 }
 
+/* A line of flame.h, with what the op gives behind it or, where there is no room, before it. */
+static void prototype(const char *name, const char *takes, const char *doc) {
+  char line[200];
+  const int n = snprintf(line, sizeof line, "FLAME_API flame_tensor *flame_%s(%s);", name, takes);
+  if (n + strlen(doc) + 9 <= 100) printf("%s   /* %s */\n", line, doc);
+  else if (n <= 100) printf("/* %s */\n%s\n", doc, line);
+  else {                        /* the last parameter goes to the next line */
+    char *cut = strrchr(line, ',');
+    printf("/* %s */\n%.*s,\n%*s%s\n", doc, (int)(cut - line), line,
+           (int)(strchr(line, '(') - line) + 1, "", cut + 2);
+  }
+}
+
+/* The part of flame.h that lines of ops.def are. */
+static void header(void) {
+#define UNARY(name, kind, value, grad, domain, doc) prototype(#name, "flame_tensor *x", doc);
+#define BINARY(name, kind, value, g1, g2, domain, doc) \
+  prototype(#name, "flame_tensor *x1, flame_tensor *x2", doc);
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  prototype(#name, "flame_tensor *x1, flame_tensor *x2, flame_tensor *x3", doc);
+#define REDUCE(name, kind, start, combine, grad, doc) \
+  prototype(#name, "flame_tensor *x, int naxes, const int *axes, int keepdim", doc);
+#define SPECIAL NOTHING_S
+#define INNER_UNARY NOTHING_U
+#define INNER_BINARY NOTHING_B
+#include "tensor/ops.def"
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "ops")) ops();
   else if (argc == 2 && !strcmp(argv[1], "environment")) environment();
+  else if (argc == 2 && !strcmp(argv[1], "header")) header();
   else return 1;
   return 0;
 }

@@ -8,7 +8,8 @@
 **                       both without comments, indentation and empty lines; of a table, all but
 **                       what many kernels start with is deflated where zlib is there
 **   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
-**                                       deflated where zlib is there
+**                                       deflated where zlib is there, each with what many of them
+**                                       share as its dictionary, which is the last entry, named ""
 **   embed OUT code   SYMBOL ROOT FILE…  the same, but compiled by the Lua that is linked in:
 **                                       for programs with that very Lua and no others
 **
@@ -91,19 +92,91 @@ static bytes bare(bytes text) {
 }
 
 /* Deflated, with the number of bytes before in *size; left alone without zlib. */
-static bytes deflated(bytes text, size_t *size) {
+static bytes deflated(bytes text, bytes dictionary, size_t *size) {
   *size = 0;
 #ifdef FL_HAVE_ZLIB
-  uLongf room = compressBound((uLong)text.n);
-  bytes b = { malloc(room), 0, room };
-  if (!b.p || compress2(b.p, &room, text.p, (uLong)text.n, 9) != Z_OK) die("deflate", "");
-  b.n = room;
+  z_stream z = { 0 };
+  int status = deflateInit2(&z, 9, Z_DEFLATED, 15, 9, Z_DEFAULT_STRATEGY);
+  if (status == Z_OK && dictionary.n)
+    status = deflateSetDictionary(&z, dictionary.p, (uInt)dictionary.n);
+  bytes b = { 0 };
+  b.room = deflateBound(&z, (uLong)text.n);
+  b.p = malloc(b.room);
+  z.next_in = text.p, z.avail_in = (uInt)text.n;
+  z.next_out = b.p, z.avail_out = (uInt)b.room;
+  if (status != Z_OK || !b.p || deflate(&z, Z_FINISH) != Z_STREAM_END) die("deflate", "");
+  b.n = z.total_out;
+  deflateEnd(&z);
   *size = text.n;
   free(text.p);
   return b;
 #else
+  (void)dictionary;
   return text;
 #endif
+}
+
+/* A dictionary for deflate: pieces of the texts that hold what many of the texts have. A piece's
+** score is the number of texts that each of its grams is in; a piece of which more than half was in
+** better pieces is left out. The best come last, where references to them are shortest. */
+enum { GRAM = 8, PIECE = 48, DICTIONARY = 32 << 10, GRAMS = 1 << 16 };
+typedef struct piece { const unsigned char *p; long score; size_t order; } piece;
+
+static unsigned gram(const unsigned char *p) {
+  unsigned long long h = 0;
+  for (int i = 0; i < GRAM; i++) h = (h ^ p[i]) * 0x100000001b3u;
+  return (unsigned)(h >> 24) % GRAMS;
+}
+
+static long score(const unsigned char *p, const int *texts) {
+  long sum = 0;
+  for (int i = 0; i + GRAM <= PIECE; i++) sum += texts[gram(p + i)];
+  return sum;
+}
+
+static int by_score(const void *a, const void *b) {
+  const piece *x = a, *y = b;
+  if (x->score != y->score) return x->score < y->score ? 1 : -1;
+  return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* In how many texts each gram is; the number of pieces. */
+static size_t count_grams(const bytes *text, int count, int *texts) {
+  size_t pieces = 0;
+  int *last = calloc(GRAMS, sizeof *last);
+  if (!last) die("no memory", "grams");
+  for (int t = 0; t < count; t++) {
+    for (size_t i = 0; i + GRAM <= text[t].n; i++) {
+      const unsigned g = gram(text[t].p + i);
+      if (last[g] != t + 1) texts[g]++;
+      last[g] = t + 1;
+    }
+    pieces += 2 * text[t].n / PIECE + 1;
+  }
+  free(last);
+  return pieces;
+}
+
+static bytes dictionary_of(const bytes *text, int count) {
+  bytes d = { malloc(DICTIONARY), 0, DICTIONARY };
+  int *texts = calloc(GRAMS, sizeof *texts);
+  piece *list = texts ? calloc(count_grams(text, count, texts), sizeof *list) : NULL;
+  if (!d.p || !list) die("no memory", "dictionary");
+  size_t n = 0, at = DICTIONARY;
+  for (int t = 0; t < count; t++)
+    for (size_t i = 0; i + PIECE <= text[t].n; i += PIECE / 2, n++)
+      list[n] = (piece){ text[t].p + i, score(text[t].p + i, texts), n };
+  qsort(list, n, sizeof *list, by_score);
+  for (size_t i = 0; i < n && at >= PIECE; i++) {
+    if (2 * score(list[i].p, texts) < list[i].score) continue;
+    memcpy(d.p + (at -= PIECE), list[i].p, PIECE);
+    for (int k = 0; k + GRAM <= PIECE; k++) texts[gram(list[i].p + k)] = 0;
+  }
+  d.n = DICTIONARY - at;
+  memmove(d.p, d.p + at, d.n);
+  free(texts);
+  free(list);
+  return d;
 }
 
 static int writer(lua_State *L, const void *p, size_t n, void *b) {
@@ -154,30 +227,39 @@ static int starts_many(const char *name) {
   return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu");
 }
 
+/* The array text_<i>; then b has its size and, as its room, the size before it was deflated. */
+static void put_text(FILE *out, int i, bytes *b, int smaller, bytes dictionary) {
+  size_t size = 0;
+  if (smaller) *b = deflated(*b, dictionary, &size);
+  fprintf(out, "static const char text_%d[] = {\n", i);
+  put_bytes(out, *b);
+  *b = (bytes){ NULL, b->n, size };
+}
+
 static void put_table(FILE *out, const char *symbol, const char *root, const char *form,
                       int count, char **file) {
   const int module = strcmp(form, "table") != 0;
-  size_t *stored = calloc((size_t)count + 1, sizeof *stored);
-  size_t *size = calloc((size_t)count + 1, sizeof *size);
-  if (!size || !stored) die("no memory", symbol);
+  bytes *text = calloc((size_t)count + 1, sizeof *text), dictionary = { 0 };
+  if (!text) die("no memory", symbol);
   for (int i = 0; i < count; i++) {
-    bytes b = read_file(file[i], 0);
-    if (!strcmp(form, "code")) b = compiled(b, relative(root, file[i]));
-    if (!module) b = bare(b);
-    if (module || !starts_many(relative(root, file[i]))) b = deflated(b, &size[i]);
-    stored[i] = b.n;
-    fprintf(out, "static const char text_%d[] = {\n", i);
-    put_bytes(out, b);
+    text[i] = read_file(file[i], 0);
+    if (!strcmp(form, "code")) text[i] = compiled(text[i], relative(root, file[i]));
+    if (!module) text[i] = bare(text[i]);
   }
+  if (module) dictionary = dictionary_of(text, count);
+  for (int i = 0; i < count; i++)
+    put_text(out, i, &text[i], module || !starts_many(relative(root, file[i])), dictionary);
+  if (module) put_text(out, count, &dictionary, 1, (bytes){ 0 });
   fprintf(out, "const struct fl_embedded %s[] = {\n", symbol);
   for (int i = 0; i < count; i++) {
     fputs("  { \"", out);
     put_name(out, relative(root, file[i]), module);
-    fprintf(out, "\", text_%d, %zuu, %zuu },\n", i, stored[i], size[i]);
+    fprintf(out, "\", text_%d, %zuu, %zuu },\n", i, text[i].n, text[i].room);
   }
+  if (module)
+    fprintf(out, "  { \"\", text_%d, %zuu, %zuu },\n", count, dictionary.n, dictionary.room);
   fputs("  { 0, 0, 0, 0 }\n};\n", out);
-  free(stored);
-  free(size);
+  free(text);
 }
 
 int main(int argc, char **argv) {

@@ -19,16 +19,16 @@ function internal.declare(...)
   for level = 2, 12 do
     local info = debug.getinfo(level, "Sl")
     if not info then break end
-    local file = info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
+    local file = info.source:match("^[=@].-(flame/[%w_/]+%.lua)$")
     if file then table.insert(declared_at[f], { file = file, line = info.currentline }) end
   end
   local inner = select(select("#", ...), ...)
   local info = type(inner) == "function" and debug.getinfo(inner, "S")
-  local file = info and info.source:match("^[=@].-(flame/[%w_]+%.lua)$")
+  local file = info and info.source:match("^[=@].-(flame/[%w_/]+%.lua)$")
   if file then table.insert(declared_at[f], { file = file, line = info.linedefined }) end
   return f, name
 end
-local _ = flame.outer                                    -- loads what is written in Lua
+internal.load()                                          -- what is written in Lua
 local meta = {}
 --- Of a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
 --- that cannot be read are refused.
@@ -50,7 +50,7 @@ local fields = meta.read_fields("tools/fields.txt")
 local function long(type) return (type:gsub("%f[%w]T%f[%W]", "flame.Tensor")) end
 
 -- ---- the sources --------------------------------------------------------------------------------
-local files = {}                                         -- "flame/core.lua" -> lines
+local files = {}                                         -- "flame/nn.lua" -> lines
 local function lines_of(name)
   if files[name] ~= nil then return files[name] end
   local f = io.open("lua/" .. name)
@@ -60,9 +60,9 @@ local function lines_of(name)
   files[name] = lines
   return lines
 end
-local listing = assert(io.popen("ls lua/flame"))
+local listing = assert(io.popen("cd lua/flame && find . -name '*.lua'"))
 local names_of_files = {}
-for name in listing:lines() do names_of_files[#names_of_files + 1] = "flame/" .. name end
+for name in listing:lines() do names_of_files[#names_of_files + 1] = "flame/" .. name:sub(3) end
 listing:close()
 table.sort(names_of_files)
 
@@ -118,7 +118,7 @@ local function line_of_function(lines, pattern)
 end
 
 --- The function that takes its arguments in order, behind one that takes them by name too, or
---- counts them (core.lua: placed, limit).
+--- counts them (placed, limit).
 local function in_order(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
@@ -126,7 +126,7 @@ local function in_order(f)
   end
   return f
 end
---- The Lua function behind a public one (functions of core*.lua are wrapped
+--- The Lua function behind a public one (functions of the library are wrapped
 --- in C: the first upvalue that is one).
 local function behind(f)
   local info = debug.getinfo(f, "S")
@@ -468,10 +468,10 @@ local function classes()
     NoiseSchedule = require("flame.diffusion").NoiseSchedule,
     Tokenizer = require("flame.tokenizers").Tokenizer,
     TokenStream = require("flame.tokenizers").TokenStream }
-  for _, module in ipairs { "nn", "optim", "data", "data_tensorboard" } do
+  for _, module in ipairs { "nn", "optim", "data", "data.tensorboard" } do
     require("flame." .. module)
   end
-  for name, class in pairs(internal.named_classes) do found[name] = class end
+  for name, class in pairs(require("flame.base.objects").classes) do found[name] = class end
   found.LBFGS = { step = found.LBFGS.step }                -- a rule, which is more than a class
   return found
 end

@@ -7,13 +7,13 @@
 -- (components, …, features), the layout of flash-clifford. x[1] is the scalar part; what lies side
 -- by side in memory are the features.
 --
--- clifford_algebra.lua: the tables of an algebra; clifford_form.lua: products and their gradients
--- from such tables; clifford_layers.lua: modules.
+-- clifford/algebra.lua: the tables of an algebra; clifford/form.lua: products and their gradients
+-- from such tables; clifford/layers.lua: modules.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
-local tables_of = require "flame.clifford_algebra"
-local form = require "flame.clifford_form"
+local objects = require "flame.base.objects"
+local tables_of = require "flame.clifford.algebra"
+local form = require "flame.clifford.form"
 local contract, constant = form.contract, form.constant
 
 local clifford = {}
@@ -30,7 +30,7 @@ local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 ---@field paths integer[][]   grades that products have: {of x, of y, of the result}
 local Algebra = {}
 Algebra.__name = "Algebra"
-internal.named_classes.Algebra = Algebra
+objects.classes.Algebra = Algebra
 
 --- Puts a method with its declaration (src/lua/declare.h) into the class.
 local function put(text, f)
@@ -118,7 +118,7 @@ end
 
 -- ---- forms --------------------------------------------------------------------------------------
 
---- The forms of an algebra: lists of terms for clifford_form.lua.
+--- The forms of an algebra: lists of terms for clifford/form.lua.
 local function forms_of(t)
   local size, many = { x = t.size, y = t.size, r = t.size, p = #t.paths }, {}
   local slot, slots = {}, 0           -- by path: which it is among those with a result of its grade
@@ -447,6 +447,6 @@ local function gated_product(self, x, y, weight)
   return self:product(x, y, weight)
 end
 
-Algebra.__index = internal.closed("Algebra", Algebra, {})
-require "flame.clifford_layers"(clifford, { fail = fail, gated_product = gated_product })
-return internal.namespace(clifford, "clifford")
+Algebra.__index = objects.closed("Algebra", Algebra, {})
+require "flame.clifford.layers"(clifford, { fail = fail, gated_product = gated_product })
+return objects.namespace(clifford, "clifford")

@@ -1,10 +1,11 @@
 --- Data: readers of files (numbers come unchanged), batches, and small helpers for scripts.
--- Event files are in data_tensorboard.lua. Nothing here touches the global random state: shuffling
+-- Event files are in data/tensorboard.lua. Nothing here touches the global random state: shuffling
 -- and data.random have separate generators. A gzip file is read wherever a file is.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
-local items = require "flame.data_items"
+local arguments = require "flame.base.arguments"
+local objects = require "flame.base.objects"
+local items = require "flame.data.items"
 
 local data = {}
 
@@ -75,7 +76,7 @@ local function gather(source, parts, depth)
     return
   end
   if type(source) ~= "string" then
-    fail("text", "path must be a string, got %s", internal.word(source))
+    fail("text", "path must be a string, got %s", arguments.word(source))
   end
   if is_folder(source) then
     local names, kinds = list_of("text", source)
@@ -136,8 +137,8 @@ end)
 -- ---- batches ------------------------------------------------------------------------------------
 
 local Batches = { __name = "Batches" }
-internal.named_classes.Batches = Batches
-Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
+objects.classes.Batches = Batches
+Batches.__index, Batches.__newindex = objects.closed("batches", Batches,
   { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true,
     epoch = true })
 
@@ -324,9 +325,9 @@ end)
 local shared = { fail = fail, put = put, own_seed = own_seed, check_state = check_state,
   shard_of = shard_of, span = span, batches_of = batches_of, state_of = state_of,
   position = position }
-require "flame.data_csv"(data, shared)
-require "flame.data_loader"(data, shared)
-require "flame.data_files"(data, shared)
+require "flame.data.csv"(data, shared)
+require "flame.data.loader"(data, shared)
+require "flame.data.files"(data, shared)
 
 -- ---- digits that need no file -------------------------------------------------------------------
 
@@ -381,11 +382,11 @@ end)
 --- not there; each writer has its own file in it. time gives the seconds of events, by
 --- default os.time.
 put(data, "data.tensorboard(folder: str, *, time?: fn) -> EventWriter",
-  function(...) return require("flame.data_tensorboard").open(...) end)
+  function(...) return require("flame.data.tensorboard").open(...) end)
 
 -- ---- for scripts --------------------------------------------------------------------------------
 
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress
 
-return internal.namespace(data, "data")
+return objects.namespace(data, "data")

@@ -4,7 +4,7 @@
 -- collective as well.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local objects = require "flame.base.objects"
 
 local distributed = {}
 
@@ -326,7 +326,7 @@ local function hash_of(text)
   return hash
 end
 
-require "flame.distributed_parallel"(distributed, { fail = fail, put = put, here = here,
+require "flame.distributed.parallel"(distributed, { fail = fail, put = put, here = here,
   agree = agree, hash_of = hash_of, all_reduce = all_reduce, broadcast = broadcast })
 
-return internal.namespace(distributed, "distributed")
+return objects.namespace(distributed, "distributed")

@@ -5,15 +5,17 @@
 --
 -- Draws are made of ops that have the same bits on every device. Nothing loops until a value is
 -- accepted but flame.poisson and flame.binomial: the rejection of a gamma variate is a fixed
--- number of rounds (distributions_gamma.lua).
+-- number of rounds (distributions/gamma.lua).
 --
--- distributions_real.lua: the line and half-lines; distributions_gamma.lua: gamma, beta and what
--- is made of them; distributions_count.lua: classes and counts; distributions_joint.lua: vectors,
--- mixtures, batches as events; distributions_transform.lua: images under maps;
--- distributions_pairs.lua: divergences; distributions_share.lua: functions that flame lacks.
+-- distributions/real.lua: the line and half-lines; distributions/gamma.lua: gamma, beta and what
+-- is made of them; distributions/count.lua: classes and counts; distributions/joint.lua: vectors,
+-- mixtures, batches as events; distributions/transform.lua: images under maps;
+-- distributions/pairs.lua: divergences; distributions/share.lua: functions that flame lacks.
 local flame = require "flame"
 local internal = flame.internal
-internal.load()                                          -- what it gets from Lua
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local objects = require "flame.base.objects"
 
 local distributions = {}
 
@@ -122,7 +124,7 @@ local function take(self, op, values, list)
           like.device, entry[1])
       end
       like = like and like.dtype ~= x.dtype
-        and { device = x.device, dtype = internal.float_dtype(
+        and { device = x.device, dtype = dtypes.float_of(
           flame.zeros({ 0 }, like), flame.zeros({ 0 }, { dtype = x.dtype, device = x.device })) }
         or { device = x.device, dtype = x.dtype }
     end
@@ -210,7 +212,7 @@ local function value_of(self, what, value, wanted, like)
     value = flame.full({}, value, { dtype = like.dtype, device = like.device })
   end
   if not flame.is_tensor(value) then
-    fail(op, "%s: value must be a tensor or a number, got %s", what, internal.word(value))
+    fail(op, "%s: value must be a tensor or a number, got %s", what, arguments.word(value))
   end
   if not value:is_floating_point() then value = value:to(like.dtype) end
   local own, given, of = joined(self.batch_shape, self.event_shape), value.shape, #self.event_shape
@@ -309,7 +311,7 @@ end
 ---@return flame.Distribution
 function Distribution:expand(shape)
   if type(shape) ~= "table" then
-    fail(self.class_name, "expand: need a list of sizes, got %s", internal.word(shape))
+    fail(self.class_name, "expand: need a list of sizes, got %s", arguments.word(shape))
   end
   local other = setmetatable({}, getmetatable(self))
   for key, v in next, self do other[key] = v end
@@ -324,12 +326,12 @@ function Distribution:expand(shape)
   return other
 end
 
-require "flame.distributions_share"(shared)
-require "flame.distributions_real"(distributions, shared)
-require "flame.distributions_gamma"(distributions, shared)
-require "flame.distributions_count"(distributions, shared)
-require "flame.distributions_joint"(distributions, shared)
-require "flame.distributions_transform"(distributions, shared)
-require "flame.distributions_pairs"(distributions, shared)
+require "flame.distributions.share"(shared)
+require "flame.distributions.real"(distributions, shared)
+require "flame.distributions.gamma"(distributions, shared)
+require "flame.distributions.count"(distributions, shared)
+require "flame.distributions.joint"(distributions, shared)
+require "flame.distributions.transform"(distributions, shared)
+require "flame.distributions.pairs"(distributions, shared)
 
-return internal.namespace(distributions, "distributions")
+return objects.namespace(distributions, "distributions")

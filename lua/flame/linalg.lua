@@ -1,2 +1,2 @@
---- require "flame.linalg": the table flame.linalg (core_linalg.lua, core_vector.lua).
+--- require "flame.linalg": the table flame.linalg (linalg/solve.lua, linalg/norm.lua).
 return require("flame").linalg

@@ -1,13 +1,14 @@
 --- Models whose weights are in folders of Hugging Face's form: config.json beside
 -- model.safetensors, or beside several such files and model.safetensors.index.json. GPT-2, Llama,
--- Mistral, Qwen2, Qwen3, BERT and ViT. models_files.lua reads and writes folders;
--- models_generate.lua has flame.generate.
+-- Mistral, Qwen2, Qwen3, BERT and ViT. models/files.lua reads and writes folders;
+-- models/generate.lua has flame.generate.
 --
 -- Names in state_dict() and ids are Hugging Face's, so both count from 0 here.
 local flame = require "flame"
 local nn = require "flame.nn"
-local parts = require "flame.models_parts"
+local parts = require "flame.models.parts"
 local internal = flame.internal
+local objects = require "flame.base.objects"
 local fail = parts.fail
 
 local models = {}
@@ -47,7 +48,7 @@ end
 --- (batch, time, vocabulary).
 local CausalLM = nn.Module.extend("CausalLM")
 models.CausalLM = CausalLM
-internal.named_classes.CausalLM = CausalLM
+objects.classes.CausalLM = CausalLM
 
 --- Room for the keys and values of 'length' positions of a batch in all layers. Each call with it
 --- goes on where the last ended: model(ids, {cache = cache}). Nothing is differentiated through it.
@@ -77,8 +78,8 @@ CausalLM.loss = internal.declare("CausalLM:loss(ids: T, attention_mask?: T) -> T
 --- model_type -> {prefix, usual, architectures}: the classes by name, the one that a configuration
 --- without a name means, and the field of the base model in the others.
 local function known_kinds()
-  local kinds = require "flame.models_llama"(parts)
-  kinds.gpt2 = require "flame.models_gpt2"(parts)
+  local kinds = require "flame.models.llama"(parts)
+  kinds.gpt2 = require "flame.models.gpt2"(parts)
   for name, titles in pairs { gpt2 = { "GPT2Model", "GPT2LMHeadModel" },
     llama = { "LlamaModel", "LlamaForCausalLM" },
     mistral = { "MistralModel", "MistralForCausalLM" },
@@ -86,8 +87,8 @@ local function known_kinds()
     local kind = kinds[name]
     kind.architectures, kind.usual = decoder(kind, titles[1], titles[2]), titles[2]
   end
-  kinds.bert = require "flame.models_bert"(parts)
-  kinds.vit = require "flame.models_vit"(parts)
+  kinds.bert = require "flame.models.bert"(parts)
+  kinds.vit = require "flame.models.vit"(parts)
   return kinds
 end
 local KINDS <const> = known_kinds()
@@ -140,7 +141,7 @@ declare([[from_config(config: table, *, architecture?: str, device?: device, dty
       { architecture = architecture, device = device, dtype = dtype }))
   end)
 
-local files = require "flame.models_files"(parts, build)
+local files = require "flame.models.files"(parts, build)
 
 --- The model of a folder of Hugging Face's form, with its weights converted to dtype, in the mode
 --- of use. architecture: the class, as "BertModel", if it is another than config.json's. strict =
@@ -157,6 +158,6 @@ declare([[from_pretrained(folder: str, *, architecture?: str, strict = true, dev
 declare("save_pretrained(model: Module, folder: str, *, max_shard_size = 5e9)",
   function(model, folder, most) files.save(model, folder, most) end)
 
-require "flame.models_generate"(parts, models)
+require "flame.models.generate"(parts, models)
 
-return internal.namespace(models, "models")
+return objects.namespace(models, "models")

@@ -4,15 +4,16 @@
 -- lists of those. Parameters and buffers stand beside the table and not in it, so that each
 -- assignment to their names is seen. Names are dotted paths with 1-based list positions:
 -- "blocks.1.norm.weight". Layouts, defaults, initialisation and the order of arguments are
--- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn_layers.lua:
--- containers and the first layers; nn_more.lua: norms, activations, losses; nn_attention.lua and
--- nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua: sequences;
--- nn_copy.lua and nn_average.lua: whole networks; nn_parametrize.lua, nn_gated.lua, nn_grouped.lua,
--- nn_lora.lua; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's
+-- PyTorch's. Constructors, calls and methods are declared (src/lua/declare.h). nn/layers.lua:
+-- containers and the first layers; nn/norm.lua: norms, activations, losses; nn/attention.lua and
+-- nn/transformer.lua; nn/initialise.lua: nn.init, nn.utils; nn/packed.lua and nn/rnn.lua: runs;
+-- nn/copy.lua and nn/average.lua: whole networks; nn/parametrize.lua, nn/gated.lua, nn/grouped.lua,
+-- nn/lora.lua; nn/fields.lua: what stands under a name; nn/lazy.lua: layers that take their input's
 -- size from the first input, weights made of others.
 local flame = require "flame"
-
-flame.internal.load()                                  -- what flame.internal gets from Lua
+local dtypes = require "flame.base.dtypes"
+local func = require "flame.autograd.func"
+local objects = require "flame.base.objects"
 
 local nn = {}
 
@@ -60,9 +61,9 @@ Module.__name = "Module"
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
-flame.internal.named_classes.Module = Module
+objects.classes.Module = Module
 
-local fields = require "flame.nn_fields"(order, kinds, fail,
+local fields = require "flame.nn.fields"(order, kinds, fail,
   function(...) return nn.Buffer(...) end)
 local marked, field, settled = fields.marked, fields.field, fields.settled
 
@@ -132,7 +133,6 @@ local function call(made, text, f)
   made.forward = declare(made.__name .. ":forward" .. text, made.__name, f)
 end
 flame.internal.module_class, flame.internal.module_call = class, call
-
 
 --- What module(…) computes; to be written by a class.
 function Module.forward(...)
@@ -417,7 +417,7 @@ end)
 
 --- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
 put(Module, "Module:zero_grad(set_to_none = true)", function(self, set_to_none)
-  flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
+  func.zero_grad("zero_grad", self:parameters(), set_to_none)
 end)
 
 --- Tracks every parameter, or none.
@@ -426,25 +426,22 @@ put(Module, "Module:requires_grad_(requires_grad = true) -> self", function(self
   return self
 end)
 
-local float_names = { f64 = true, f32 = true, f16 = true, bf16 = true }
-local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, bool = true }
-
 --- Moves every parameter and buffer, or converts the floating ones, inside the same handles: to a
 --- device, a floating dtype, or both; or a tensor to be like.
 put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
-  flame.internal.moves = (flame.internal.moves or 0) + 1          -- the state of optimisers follows
+  flame.internal.moves = (flame.internal.moves or 0) + 1      -- the state of optimisers follows
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
     local where = given[i]
     if flame.is_tensor(where) then fail("to: a tensor to be like stands alone") end
-    if other_names[where] then
+    if dtypes.whole[where] then
       fail("to: modules convert to f64, f32, f16 or bf16, not to %s", where)
     end
     for _, entry in ipairs(collect(self)) do
       local x = entry[2]
-      if not float_names[where] or float_names[x.dtype] then x:to_(where) end
+      if not dtypes.float[where] or dtypes.float[x.dtype] then x:to_(where) end
     end
   end
   return self
@@ -494,23 +491,23 @@ local function raise(op, message, ...) flame.internal.fail(op, message:format(..
 local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,
   call = call, put = put,
   is_module = is_module, kinds = kinds, marked = marked }
-require "flame.nn_hooks"(nn, shared)
-require "flame.nn_init"(nn, shared)
-require "flame.nn_layers"(nn, shared)
-require "flame.nn_more"(nn, shared)
-require "flame.nn_keys"(nn, shared)
-require "flame.nn_attention"(nn, shared)
-require "flame.nn_transformer"(nn, shared)
-require "flame.nn_conv"(nn, shared)
-require "flame.nn_packed"(nn, shared)
-require "flame.nn_rnn"(nn, shared)
-require "flame.nn_lazy"(nn, shared)
+require "flame.nn.hooks"(nn, shared)
+require "flame.nn.initialise"(nn, shared)
+require "flame.nn.layers"(nn, shared)
+require "flame.nn.norm"(nn, shared)
+require "flame.nn.keys"(nn, shared)
+require "flame.nn.attention"(nn, shared)
+require "flame.nn.transformer"(nn, shared)
+require "flame.nn.conv"(nn, shared)
+require "flame.nn.packed"(nn, shared)
+require "flame.nn.rnn"(nn, shared)
+require "flame.nn.lazy"(nn, shared)
 shared.order, shared.hooks, shared.fields, shared.collect = order, hooks, fields, collect
-require "flame.nn_copy"(nn, shared)
-require "flame.nn_average"(nn, shared)
-require "flame.nn_parametrize"(nn, shared)
-require "flame.nn_gated"(nn, shared)
-require "flame.nn_grouped"(nn, shared)
-require "flame.nn_lora"(nn, shared)
+require "flame.nn.copy"(nn, shared)
+require "flame.nn.average"(nn, shared)
+require "flame.nn.parametrize"(nn, shared)
+require "flame.nn.gated"(nn, shared)
+require "flame.nn.grouped"(nn, shared)
+require "flame.nn.lora"(nn, shared)
 
-return flame.internal.namespace(nn, "nn")
+return objects.namespace(nn, "nn")

@@ -98,7 +98,7 @@ end
 
 -- ---- an entry -----------------------------------------------------------------------------------
 
-local function part(name) return require("flame.prompt_" .. name) end
+local function part(name) return require("flame.prompt." .. name) end
 
 local function command_chunk(text)
   local name, rest = text:match("^:(%a*)%s*(.-)%s*$")

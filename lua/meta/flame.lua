@@ -780,7 +780,7 @@ function Algebra:norm(x) end
 --- y_j over the pairs of blades whose product is c times the component's. Axes after the first
 --- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
 --- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
---- features meet their like, and each has weights of its own. Half types are computed in f32.
+--- features meet their like, and each has its own weights. Half types are computed in f32.
 --- x (size, …, features); without a weight any axes, weight (#paths, features); gives (size, …,
 --- features).
 ---@param x flame.Tensor
@@ -1190,7 +1190,7 @@ function Module:buffers() end
 ---@return flame.Module[]
 function Module:children() end
 
---- A deep copy: modules, parameters and buffers of its own with the same values, shared ones
+--- A deep copy: new modules, parameters and buffers with the same values, shared ones
 --- shared, hooks that run with the copy. Gradients are not copied; functions are shared.
 ---@return flame.Module
 function Module:clone() end
@@ -1212,7 +1212,7 @@ function Module:cpu() end
 ---@return any
 function Module:cuda(ordinal) end
 
---- The tree as text: "Name(extra)", and what is below in lines of its own.
+--- The tree as text: "Name(extra)", and what is below in separate lines.
 ---@return string
 function Module:describe() end
 
@@ -1312,7 +1312,7 @@ function Module:named_parameters() end
 --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
 --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter is in the first group of
 --- which a pattern is found in its name; a group without patterns takes those that are left,
---- else they make one of their own. Frozen parameters are left out.
+--- else they make one. Frozen parameters are left out.
 ---@param groups table[]
 ---@overload fun(options: flame.options.Module:parameter_groups): table[]
 ---@return table[]
@@ -1556,7 +1556,7 @@ function Optimizer:state_of(parameter) end
 ---@field closure? function
 
 --- One update from the parameters' gradients; those without one are left alone.
---- A closure computes the loss and its gradients anew; its result is returned.
+--- A closure computes the loss and its gradients again; its result is returned.
 ---@param closure? function|flame.options.Optimizer:step
 ---@overload fun(options: flame.options.Optimizer:step): any
 ---@return any
@@ -1738,6 +1738,33 @@ function Plot:svg() end
 ---@overload fun(options: flame.options.Plot:text): string
 ---@return string
 function Plot:text() end
+
+--- Frees it, as the end of a <close> variable does.
+function Program:close() end
+
+--- What it takes: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
+---@return table
+function Program:inputs() end
+
+--- What it gives, in the same form.
+---@return table
+function Program:outputs() end
+
+--- State and random numbers are as after loading.
+function Program:reset() end
+
+--- One run: a result for each output.
+---@param ... any
+---@return any ...
+function Program:run(...) end
+
+---@class flame.options.Program:seed
+---@field number? integer
+
+--- Its own random numbers begin again, as those of flame.seed(number) do.
+---@param number integer
+---@overload fun(options: flame.options.Program:seed): nil
+function Program:seed(number) end
 
 ---@class flame.options.Progress:line
 ---@field step? integer
@@ -2461,7 +2488,7 @@ Tensor.argwhere = flame.argwhere
 ---@field storage_offset? integer  0
 
 --- Elements of x, counted row by row, at the given strides, from
---- storage_offset on: a value of its own, as every view.
+--- storage_offset on: its own value, as every view.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
@@ -2567,7 +2594,7 @@ function flame.atleast_3d(x) end
 Tensor.atleast_3d = flame.atleast_3d
 
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
---- norms and the like in f32; false in place of the dtype switches it off inside. Without f a
+--- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
 --- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 ---@return string
 function flame.autocast() end
@@ -2761,7 +2788,7 @@ Tensor.bernoulli = flame.bernoulli
 ---@return flame.Tensor
 function Tensor:bernoulli_(p) end
 
---- "cuda" where one works, else "cpu"; in a group of processes (flame.distributed) each of a host has a GPU of its own
+--- "cuda" where one works, else "cpu"; in a group of processes (flame.distributed) each of a host has a different GPU
 ---@return string
 function flame.best_device() end
 
@@ -3958,10 +3985,11 @@ function data.licences() end
 --- for i, x, y in data.loader(dataset, {size = 64, shuffle = true, workers = 4}) do … end
 --- Batches of a dataset, one epoch a loop: the parts of items, each collated: tensors stacked,
 --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
---- each part instead. Tensors go to 'device'. With workers, threads with Lua states of their own
+--- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states
 --- make them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function
---- must then use no local of the script but modules, which are required again, and no global of
---- its own; what it needs is 'given', which each worker gets a copy of. shard: as data.batches.
+--- must then use no local of the script but modules, which are required again, and
+--- no global that the script made; what it needs is 'given', of which each worker gets a copy.
+--- shard: as data.batches.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
 ---@return flame.Loader
@@ -4024,7 +4052,7 @@ function data.split(dataset, parts) end
 
 --- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step),
 --- w:image(tag, x, step), w:histogram(tag, x, step) and w:close(). The folder is made where it is
---- not there; each writer has a file of its own in it. time gives the seconds of events, by
+--- not there; each writer has its own file in it. time gives the seconds of events, by
 --- default os.time.
 ---@param folder string
 ---@return flame.EventWriter
@@ -5102,6 +5130,22 @@ function Tensor:exponential_(lambd) end
 ---@return flame.Tensor
 function flame.exponential_window(n, periodic, center, tau) end
 
+---@class flame.options.export
+---@field f? function
+---@field inputs? table
+
+--- Writes what f records for these inputs as a program: a file that flame.program and, without Lua,
+--- flame_program_load run with the same bits. inputs is a list of example tensors, one for each
+--- parameter of f, with options: vary = {x = {1}}, the axes of inputs that may have any one size;
+--- sizes = {{x = {8, 3}}}, other shapes; names = {"x"} of the inputs, else those of f's
+--- parameters. f returns tensors, or a table of them whose keys name them. Branches are fixed as
+--- they ran; what f writes into older tensors is the program's state. f is called several times and
+--- must record the same each time; tensors are afterwards as before. See docs/programs.md.
+---@param path string
+---@param f function
+---@param inputs table
+function flame.export(path, f, inputs) end
+
 ---@class flame.options.eye
 ---@field m? integer  n
 ---@field dtype? string
@@ -5466,7 +5510,7 @@ Tensor.full_like = flame.full_like
 ---@field forward? function
 ---@field backward? function
 
---- A function with a gradient of its own: func {forward =, backward =}. backward gives one gradient
+--- A function with its own gradient: func {forward =, backward =}. backward gives one gradient
 --- (or nil) for each tensor argument of forward, in order.
 ---@overload fun(options: flame.options.func): function
 ---@return function
@@ -6285,7 +6329,7 @@ Tensor.imag = flame.imag
 ---@field float? boolean  false
 ---@field device? string
 
---- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a
+--- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits per
 --- channel, i32. With float = true f32 from 0 to 1.
 ---@param path string
 ---@return flame.Tensor
@@ -6318,7 +6362,7 @@ function image.resize(x, size) end
 ---@class flame.options.image.save
 ---@field x? flame.Tensor
 
---- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
+--- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits per channel), or floats from 0 to 1.
 ---@param path string
 ---@param x flame.Tensor
 function image.save(path, x) end
@@ -10582,7 +10626,7 @@ function nn.PairwiseDistance(p, eps, keepdim) end
 ---@field requires_grad? boolean  true
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
---- a value of its own, since views can not be written.
+--- a separate value, since views can not be written.
 ---@param x flame.Tensor
 ---@param requires_grad? boolean|flame.options.nn.Parameter  true
 ---@return flame.Tensor
@@ -12609,7 +12653,7 @@ function optim.schedule.cosine(opt, steps, min, warmup) end
 ---@field T_mult? number  1
 ---@field eta_min? number  0
 
---- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
+--- Cosines that begin again: the first after T_0 steps, each next one T_mult times as long.
 ---@param opt flame.Optimizer
 ---@param T_0 number
 ---@param T_mult? number|flame.options.optim.schedule.cosine_restarts  1
@@ -13184,6 +13228,12 @@ Tensor.prod = flame.prod
 ---@return any ...
 function flame.profile(f, ...) end
 
+--- Loads a file of flame.export onto the default device. p(x, …) runs it: its results, untracked.
+--- State that it has goes on from run to run.
+---@param path string
+---@return flame.Program
+function flame.program(path) end
+
 ---@class flame.options.promote_types
 ---@field b? string
 
@@ -13679,7 +13729,7 @@ Tensor.rsub = flame.rsub
 ---@field device? string
 ---@field threads? number  1
 
---- A state of its own for scripts that nobody has read, with limits and without the rights of this
+--- A separate state for scripts that you have not read, with limits and without the rights of this
 --- program: no files, processes, threads and modules but flame's. memory and device_memory in
 --- bytes, time (of a call) and total_time in seconds, steps in instructions, output in bytes
 --- written; 0 is no limit. allow is a list of "read", "write" (files beneath folder), "kernels",
@@ -13831,7 +13881,7 @@ function flame.scope(f) end
 function flame.searchsorted(sorted, v, out_int32, right, side, sorter) end
 Tensor.searchsorted = flame.searchsorted
 
---- starts the generator anew
+--- starts the generator again from this seed
 ---@param seed integer
 function flame.seed(seed) end
 

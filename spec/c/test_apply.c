@@ -117,7 +117,7 @@ static void gradients_of_gradients(flame_context *c) {
     t[order] = fl_tensor_new(c, g = of_g);
   }
   CHECK(first(t[0]) == 12 && first(t[1]) == 12 && first(t[2]) == 6);
-  CHECK(n.backwards == 4);          /* once for y, and for each of the two that stood for it later */
+  CHECK(n.backwards == 4); /* once for y, and for each of the two that stood for it later */
   FL_LEAVE(c);
   for (int i = 0; i < 3; i++) flame_free(t[i]);
   flame_free(x), flame_free(y);
@@ -231,7 +231,7 @@ static void several_results_twice_differentiated(flame_context *c) {
 
 /* ---- what forward may do -------------------------------------------------------------------- */
 
-/* Reads, writes to its inputs, has a gradient of its own and calls another function. */
+/* Reads, writes to its inputs, has a gradient and calls another function. */
 static flame_status busy(flame_context *c, void *arg, flame_tensor *const *in, flame_tensor **out) {
   note inner = { 0 };
   const flame_function f = cubing(&inner);
@@ -303,7 +303,8 @@ static void a_long_chain_is_walked_and_freed(flame_context *c) {
 
 /* ---- mistakes ------------------------------------------------------------------------------- */
 
-enum { STATUS = 1, MESSAGE, OP_FAILS, LEFT, MISSING, ALIEN, LENT, TWICE, NUMBER, FREES, CLOSES, FREED };
+enum { STATUS = 1, MESSAGE, OP_FAILS, LEFT, MISSING, ALIEN, LENT, TWICE, NUMBER, FREES,
+       CLOSES, FREED };
 
 static flame_status wrong(flame_context *c, note *n, flame_tensor *lent, flame_tensor **out) {
   switch (n->mistake) {
@@ -461,7 +462,7 @@ static void operands_that_are_refused(flame_context *c) {
   CHECK(says(c, "cube: 1 inputs without a list of them"));
   CHECK(flame_apply(other, &f, &x, NULL) == FLAME_BAD_ARGUMENT);
   CHECK(says(other, "cube: 1 results without a list of them"));
-  CHECK(n.forwards == 0 && n.releases == 4);                     /* what could be read is released */
+  CHECK(n.forwards == 0 && n.releases == 4);          /* what could be read is released */
   flame_free(x);
   flame_close(other);
 }

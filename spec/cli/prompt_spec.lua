@@ -1,7 +1,7 @@
 -- The prompt on a terminal: spec/c/pty.c runs it on one, types, and says what the screen shows.
 -- Without a terminal nothing of this is there.
 local interpreter = dofile("spec/support/interpreter.lua")
-local words = require "flame.prompt_words"
+local words = require "flame.prompt.words"
 local here = require("flame").default_device()
 
 local function output_of(command)

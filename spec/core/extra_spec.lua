@@ -1,4 +1,4 @@
---- Names of PyTorch beyond the contract's list (lua/flame/core_extra.lua), positional forms of
+--- Names of PyTorch beyond the contract's list (lua/flame/ops/statistics.lua), positional forms of
 -- defaults, and what a script may do with functions that are written in Lua. spec/peer compares
 -- values in bulk.
 local raises = require("spec.support.helper").raises

@@ -197,7 +197,7 @@ describe("a library that is there and does not serve", function()
 
   it("is too old where it lacks a function", function()
     machine(without "libcuda.so.1")
-    sh("cp", quote(build .. "/libflame.so"), root .. "/libcuda.so.1")
+    sh("cp", quote(build .. "/libflame.so.0"), root .. "/libcuda.so.1")
     has(script(to_device), "false\t(command line):1: cuda: libcuda.so.1 has no cuInit: too old "
       .. "(install NVIDIA driver 525 or later)\n")
   end)

@@ -191,7 +191,7 @@ describe("public names", function()
   end)
   it("of PyTorch that are told are not names here, and what is told of them exists", function()
     local count = 0
-    for place, names in pairs(require "flame.torch_names") do
+    for place, names in pairs(require "flame.tools.elsewhere") do
       for name, text in pairs(names) do
         local full = place == "flame" and name or place .. "." .. name
         assert.is_false(flame.has(full), full)

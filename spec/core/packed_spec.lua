@@ -1,4 +1,4 @@
---- lua/flame/nn_packed.lua: sequences of different lengths through the recurrent layers give what
+--- lua/flame/nn/packed.lua: sequences of different lengths through the recurrent layers give what
 -- each sequence gives by itself.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"

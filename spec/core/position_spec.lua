@@ -1,4 +1,4 @@
---- lua/flame/core_position.lua: reads and writes by position beyond x[…], 0-d tensors along an
+--- lua/flame/ops/index.lua: reads and writes by position beyond x[…], 0-d tensors along an
 -- axis, parts and sums by shape. Expected values come from loops.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"

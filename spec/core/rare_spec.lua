@@ -1,4 +1,4 @@
---- lua/flame/core_torch.lua and nn_lazy.lua: names of PyTorch that few scripts look for. Values are
+--- lua/flame/ops/aliases.lua and nn/lazy.lua: names of PyTorch that few scripts use. Values are
 -- those of PyTorch or of an independent formula.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"

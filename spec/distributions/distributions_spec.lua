@@ -232,7 +232,7 @@ describe("distributions: gradients", function()
     local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- beyond, p has no digits of 1 - p
     assert.allclose(flame.where(inner, t(x), 0), flame.where(inner, q, 0), { rtol = 1e-9 })
     local shared = {}
-    require "flame.distributions_share"(shared)
+    require "flame.distributions.share"(shared)
     assert.allclose(slope, shared.gamma_slope(t(a), t(x):log()), { rtol = 1e-11 })
   end)
   --- Mean over draws of f(x), differentiated by the parameters.

@@ -1,4 +1,4 @@
---- tools/words.lua: each phrase that is not plain English is refused, with the line it begins in and
+--- tools/words.lua: each phrase that is not plain English is refused, with its line and
 --- what to write instead, and sentences that only look like one are passed.
 local function run(text)
   local path = os.tmpname()
@@ -46,9 +46,10 @@ describe("tools/words.lua", function()
   end)
 
   it("passes parts of words, and articles after other nouns", function()
-    for _, text in ipairs { "latest", "renewed", "the likely one", "its own file", "at most as good",
-      "words a lane loads", "this has a row a user gave", "behind the lasting", "stands where it is",
-      "of its\n\nowner" } do
+    for _, text in ipairs { "latest", "renewed", "the likely one", "its own file",
+      "at most as good",
+      "words a lane loads", "this has a row a user gave", "behind the lasting",
+      "stands where it is", "of its\n\nowner" } do
       local passed, said = run(text .. "\n")
       assert.is_true(passed, said)
     end

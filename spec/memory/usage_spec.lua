@@ -40,7 +40,9 @@ describe("flame.memory", function()
     flame.empty_cache()
     local m = flame.memory()
     assert.equal(0, m.arena)
-    assert.equal(m.allocated + m.workspace, m.reserved)
+    local segment = flame.default_device() == "cpu" and 1 or 2 << 20
+    local used = m.allocated + m.workspace
+    assert.is_true(used <= m.reserved and m.reserved < used + segment)
     local again = (a:matmul(a) + 1):matmul(a)
     assert.is_true(flame.equal(y, again))
   end)

@@ -3,7 +3,7 @@
 require "spec.support.helper"
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
-local json = require "flame.models_json"
+local json = require "flame.models.json"
 local cases = require "spec.support.model_cases"
 local reference = dofile "spec/nn/models_reference.lua"
 

@@ -1,4 +1,4 @@
---- lua/flame/nn_transformer.lua, and the modules of nn that few models have: extra keys in
+--- lua/flame/nn/transformer.lua, and the modules of nn that few models have: extra keys in
 -- attention, noise that keeps mean and variance, lookups with options. spec/peer/nn.py compares
 -- them with PyTorch.
 require "spec.support.helper"

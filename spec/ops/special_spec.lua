@@ -1,5 +1,5 @@
---- lua/flame/core_special.lua: special functions, integers, floats taken apart; and the elementwise
--- functions of core_extra.lua at their edges. Expected values come from sums
+--- lua/flame/ops/special.lua: special functions, integers, floats taken apart; and the elementwise
+-- functions of ops/statistics.lua at their edges. Expected values come from sums
 -- and integrals in plain Lua.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"

@@ -1,7 +1,7 @@
 --- Runs a folder of Hugging Face's form for spec/peer/models.py: flame-lua models.lua FOLDER.
 -- FOLDER/input.json says what goes in, FOLDER/output.json gets the results.
 local flame = require "flame"
-local json = require "flame.models_json"
+local json = require "flame.models.json"
 local cases = require "spec.support.model_cases"
 
 local folder = arg[1]

@@ -122,8 +122,10 @@ describe("a launch count", function()
       flame.eval(loss)
     end)
     assert.is_true(s.launches <= 2, s.launches .. " launches")
-    -- logits once; by row the id in either launch and a loss written and read again; one number
-    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 8 * R + 4, s.bytes_moved .. " bytes")
+    -- logits once; by row the id in either launch, the logit there and a loss written and read
+    -- again; one number
+    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 4 * R + 8 * R + 4,
+      s.bytes_moved .. " bytes")
   end)
 
   it("of siblings with one expression is one", function()

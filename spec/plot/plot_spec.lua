@@ -3,7 +3,7 @@
 
 local flame = require "flame"
 local plot = require "flame.plot"
-local scale = require "flame.plot_scale"
+local scale = require "flame.plot.scale"
 local golden = dofile("spec/support/plots.lua")
 
 local nan, inf = 0 / 0, math.huge
@@ -282,7 +282,7 @@ end)
 
 describe("contours", function()
   it("of a plane are straight and of a cone circles", function()
-    local contour = require "flame.plot_contour"
+    local contour = require "flame.plot.contour"
     local rows, xs, n = {}, {}, 41
     for i = 1, n do xs[i] = (i - 21) / 10 end
     for i = 1, n do

@@ -1,7 +1,7 @@
 /*
 ** flame_apply: functions of the host on the tape.
 **
-** The forward function runs at once, outside the tape, on handles of its own. Its results become the
+** The forward function runs at once, outside the tape, on separate handles. Its results become the
 ** values of custom nodes (tensor/entry.h), whose rule is the backward function. It is to be called
 ** once by a walk, so several results share a *joint*: a node of one axis, as long as they are
 ** together, whose value is never computed.
@@ -159,7 +159,7 @@ static flame_status rename_error(flame_context *c, const char *name) {
   return code;
 }
 
-/* What the run of a callback comes to. 'before': the code of the error that was kept before. An error
+/* What the run of a callback comes to. 'before': the code of an error that was kept. An error
 ** that it leaves in the context counts, also after FLAME_OK. */
 static flame_status outcome(const call *r, flame_status e, flame_status before, const char *which) {
   flame_context *c = r->k->c;

@@ -58,7 +58,7 @@ int fl_mem_count(fl_mem *m, int64_t bytes);
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
 
-/* A struct of ours from the caller's, which has so many bytes: what a shorter one lacks is 0. 0: it is
+/* A struct of ours from the caller's, of so many bytes: what a shorter one lacks is 0. 0: it is
 ** longer, and what it has more is not 0. */
 int fl_copy_known(void *to, size_t known, const void *from, size_t size);
 

@@ -242,7 +242,11 @@ flame_context *fl_open_inside(const flame_options *options, flame_context *outer
   return c;                      /* a bad FLAME_DEVICE is kept as the first error */
 }
 
-flame_context *flame_open(const flame_options *options) { return fl_open_inside(options, NULL); }
+flame_context *flame_open(const flame_options *options) {
+  flame_context *c = fl_open_inside(options, NULL);
+  if (c) c->from_zero |= FL_FROM_ZERO_HOST;
+  return c;
+}
 
 void flame_close(flame_context *c) {
   if (!fl_hold(c)) return;
@@ -253,6 +257,7 @@ void flame_close(flame_context *c) {
   }
   fl_engine *e = c->engine;
   fl_limits_close(c);
+  if (c->drop_programs) c->drop_programs(c);
   if (e) fl_group_close(c);
   const int free_now = fl_tensor_close(c);
   if (e) {

@@ -323,7 +323,8 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
                    FL_DO " (labels of a 0-based file need + 1)", (long long)f->value,
                    (long long)f->position + 1, size);
   char range[64] = "", where[24] = "";
-  if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
+  if (n->attr && n->attr->axis > 0)
+    snprintf(where, sizeof where, " for axis %d", (int)fl_counted(c, n->attr->axis - 1));
   if (size == 0)
     return FL_FAIL(c, FLAME_BAD_VALUE, what,
                    "index %lld at position %lld is out of range%s, which has no elements",
@@ -473,7 +474,7 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
 
 flame_status fl_evaluate_all(flame_context *c) {
   flame_status s = FLAME_OK;
-  if (c->win.live == 0) return s;
+  if (c->win.live == 0 || c->trace) return s;
   fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
@@ -502,15 +503,17 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
 }
 
 flame_status fl_evaluate(flame_context *c, fl_node *n) {
+  flame_status s = c->trace ? c->trace_read(c, n) : FLAME_OK;
+  if (s != FLAME_OK) return s;
   if (n->state != FL_PENDING) return state_of(c, n);
-  flame_status s = check_alive(c, n->device);
+  s = check_alive(c, n->device);
   if (s != FLAME_OK) return s;
   fl_node_hold(n);
   const fl_error before = c->err;
   int effects = 0;
   fl_engine_collect_before(c);
   if (n->state != FL_PENDING) s = FLAME_OK;
-  else if (c->cut) s = run_with_retry(c, n->device, &n, 1, &effects);
+  else if (c->cut || c->trace) s = run_with_retry(c, n->device, &n, 1, &effects);
   else s = run_window(c, n->device, &effects);
   const int stopped = s == FLAME_INTERRUPTED || fl_is_lost(c, n->device);
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {

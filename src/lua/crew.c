@@ -1,7 +1,7 @@
 /*
-** Worker threads of a loader (lua/flame/data_loader.lua): each has a Lua state and a context
+** Worker threads of a loader (lua/flame/data/loader.lua): each has a Lua state and a context
 ** . Requests and answers cross as messages, lists of strings that are copied; what they
-** mean is data_items.lua's business. Requests are taken in order; an answer is asked for by its
+** mean is data/items.lua's business. Requests are taken in order; an answer is asked for by its
 ** ticket.
 **
 ** A crew lies in memory of its context and in a list of the binding, not in its userdata: Lua
@@ -135,7 +135,7 @@ static int boot(lua_State *L) {
   show_context(w, flame_lua_context(L));
   fl_hook_stand(L, fl_hook_of(L));
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "flame.data_items");
+  lua_pushliteral(L, "flame.data.items");
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "serve");
   message_push(L, w->crew->setup);

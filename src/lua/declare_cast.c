@@ -2,7 +2,7 @@
 ** flame.autocast: what an op is declared to be ("@half": a product, "@single": what needs range or
 ** precision, "@neutral") says what its tensors are cast to at its entry, however the script holds
 ** the function. Ops that it calls itself are left alone, and so are those of a backward function:
-** a gradient is computed in the dtypes of its forward code. lua/flame/core_amp.lua has the blocks.
+** a gradient is computed in the dtypes of its forward code. base/autocast.lua has the blocks.
 */
 #include "lua/declare.h"
 

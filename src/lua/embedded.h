@@ -3,6 +3,8 @@
 ** ("flame.nn" for lua/flame/nn.lua, "flame.nn.init" for lua/flame/nn/init.lua).
 ** The chunk name of such a module is "=flame/nn.lua" by rule: '.' back to '/'.
 **
+** The last entry of a table, named "", is the dictionary with which the others were deflated.
+**
 ** The texts are there in every form of flame. A program that is linked with the Lua that
 ** compiled fl_embedded_code (flame-lua is) leaves the table's address in the registry under
 ** fl_key_code before luaopen_flame: loading then parses nothing.
@@ -18,9 +20,6 @@ extern const char fl_key_code;
 
 /* require "flame.nn" finds the embedded text, unless the host has set a loader. */
 void fl_library_preload(lua_State *L);
-/* (flame, methods, internal): runs the files that add to these, lua/flame/core*.lua. May be called
-** again where it raised. */
-int fl_library_core(lua_State *L);
 /* (module name): its text, or nothing. For help(). */
 int fl_library_text(lua_State *L);
 #endif

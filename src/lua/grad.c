@@ -45,7 +45,7 @@ static int g_reached(lua_State *L) {
   return 1;
 }
 
-/* (f): called after each backward of the script. For distributed_parallel.lua. */
+/* (f): called after each backward of the script. For distributed/parallel.lua. */
 static int g_after_backward(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -56,7 +56,7 @@ static int g_after_backward(lua_State *L) {
 }
 
 /* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false where
-** unreached. seeds may be nil. For core_grad.lua, which makes the map. */
+** unreached. seeds may be nil. For autograd/gradients.lua, which makes the map. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -371,7 +371,7 @@ static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, in
 
 /* (values, inputs, backward, kept | nil) -> tensors of those values whose gradients backward(which,
 ** g, remake, gradients, kept) gives, one for each input. kept: a list of tensors; backward gets it
-** with new handles. For core_grad.lua. */
+** with new handles. For autograd/gradients.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 4);

@@ -47,11 +47,11 @@ static int x_stats(lua_State *L) {
   return 1;
 }
 
-/* flame.info(): composed in core_doctor.lua. */
+/* flame.info(): composed in tools/doctor.lua. */
 static int x_info(lua_State *L) {
   context(L);
   fl_args(L);
-  return fl_core_call(L, self_of(L), "info");
+  return fl_core_call(L, "info");
 }
 
 static void add_fact(void *arg, const char *name, int ok, const char *text) {
@@ -104,7 +104,8 @@ static int x_eval(lua_State *L) {
   if (n == 0) e = b->c->up->evaluate_all(b->c);
   for (int i = 1; e == FLAME_OK && i <= n; i++) {
     fl_node *x = node_of(b, box_at(L, i));
-    e = x == NULL ? b->c->err.code : x->state == FL_STORED ? FLAME_OK : b->c->up->evaluate(b->c, x);
+    if (x == NULL) e = b->c->err.code;
+    else if (x->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, x);
   }
   fl_lua_leave_status(L, b, m, e);
   return n;
@@ -213,7 +214,7 @@ static int x_debug(lua_State *L) {
     const int before = c->sync_each, on = lua_toboolean(L, 1);
     fl_engine_debug_cuda(c, on);
     lua_settop(L, 0);
-    if (on && !before) fl_core_call(L, self_of(L), "debug_block");
+    if (on && !before) fl_core_call(L, "debug_block");
     lua_pushboolean(L, before);
     return 1;
   }
@@ -323,7 +324,7 @@ static int is_tensor(lua_State *L) {
   return 1;
 }
 
-/* ---- profiles: read out in core_profile.lua -------------------------------------------------- */
+/* ---- profiles: read out in tools/profile.lua ------------------------------------------------ */
 static int profile_start(lua_State *L) {
   lua_pushboolean(L, fl_profile_start(context(L)));
   return 1;

@@ -1,6 +1,6 @@
 /*
 ** User kernels as Lua objects: parsing, configuration, derived kernels, what they say about
-** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/core_kernel.lua) on top
+** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/kernel/gradient.lua) on top
 ** of the internal functions here.
 */
 #include "kernel/ad/record.h"
@@ -554,7 +554,7 @@ static int kernel_call_by(lua_State *L) {
   return 1;
 }
 
-/* (methods): the table behind k:with and the rest; called once by core_kernel.lua. */
+/* (methods): the table behind k:with and the rest; called once by kernel/methods.lua. */
 static int kernel_methods(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -1,7 +1,7 @@
 /*
 ** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making and
 ** looking), kernel_args.c and kernel_call.c (calling). What is not on the way of a call is written
-** in lua/flame/core_kernel.lua.
+** in lua/flame/kernel/gradient.lua.
 */
 #ifndef FL_LUA_KERNEL_H
 #define FL_LUA_KERNEL_H

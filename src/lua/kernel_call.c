@@ -354,7 +354,7 @@ static void push_list(lua_State *L, int first, int n) {
 }
 
 /* The tracked results are made in Lua: kernel_track(kernel, results, arguments, geometry, n). */
-static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, int nout) {
+static int track(lua_State *L, const plan *p, int given, int64_t n, int nout) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->name);
   lua_pushvalue(L, 1);
@@ -368,7 +368,7 @@ static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, i
   lua_pushinteger(L, n);
   lua_rotate(L, 1, 5);
   lua_settop(L, 5);
-  return fl_core_call(L, b, "kernel_track");
+  return fl_core_call(L, "kernel_track");
 }
 
 /* The kernel that also writes down what its atomics return: a last result for the derivatives. */
@@ -415,7 +415,7 @@ int fl_kernel_call(lua_State *L) {
   make_ready(L, b, &p, f);
   const int nout = results(L, b, &p, f);
   if (!tracked) return k->nhidden ? visible(L, k, nout) : nout;
-  return track(L, b, &p, given, n, nout);
+  return track(L, &p, given, n, nout);
 }
 
 /* ---- k:launch(geometry, …) ---- */

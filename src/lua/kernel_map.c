@@ -1,7 +1,7 @@
 /*
 ** flame.map: the expression of a map as Lua text over flame's own ops, so that it fuses and
 ** differentiates like any other. a1, a2, … are the operands, N the table of helpers in
-** core_kernel.lua. A function without an op there makes core_kernel.lua write a kernel.
+** kernel/gradient.lua. A function without an op there makes kernel/gradient.lua write a kernel.
 */
 #include "kernel/tree/builtins.h"
 #include "lua/kernel.h"

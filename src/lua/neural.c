@@ -124,7 +124,7 @@ static int l_embedding(lua_State *L) {
   fl_args(L);
   /* with padding_idx, max_norm or scale_grad_by_freq: written in Lua */
   if (!lua_isnil(L, 3) || !lua_isnil(L, 4) || lua_toboolean(L, 6))
-    return fl_core_call(L, b, "embedding");
+    return fl_core_call(L, "embedding");
   fl_box *ids = box_at(L, 1), *w = box_at(L, 2);
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
       "weight has %d axes, need 2", w->t->node->shape->rank);
@@ -274,21 +274,23 @@ static int l_group_norm(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n && wn && bn ? n_group_norm(n, groups, wn, bn, eps) : NULL);
 }
 
-/* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step). For optim.lua. */
+/* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step,
+** the step as a tensor or nil). For optim.lua. */
 static int l_adam(lua_State *L) {
   static const char op[] = "adam";
   fl_lua *b = self_of(L);
   fl_box *p = fl_arg_tensor(L, 1, op, "p"), *g = fl_arg_tensor(L, 2, op, "grad");
   fl_box *m = fl_arg_tensor(L, 3, op, "exp_avg"), *v = fl_arg_tensor(L, 4, op, "exp_avg_sq");
-  fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq");
+  fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq"),
+         *count = fl_arg_tensor_or_nil(L, 13, op, "count");
   const fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
       .beta2 = fl_arg_num(L, 8, op, "beta2"), .eps = fl_arg_num(L, 9, op, "eps"),
       .decay = fl_arg_num(L, 10, op, "weight_decay"), .decoupled = lua_toboolean(L, 11),
-      .step = luaL_checkinteger(L, 12) };
+      .step = luaL_checkinteger(L, 12), .count = count ? count->t : NULL };
   const int64_t mark = fl_lua_enter(L, b);
   fl_node *grad = node_of(b, g);
   const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) &&
-                   (!largest || node_of(b, largest));
+                   (!largest || node_of(b, largest)) && (!count || node_of(b, count));
   return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
       largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
 }

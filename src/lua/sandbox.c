@@ -1,5 +1,5 @@
 /*
-** Sandboxes: flame.sandbox (lua/flame/core_sandbox.lua) is a state of flame_lua_new on the same
+** Sandboxes: flame.sandbox (lua/flame/tools/sandbox.lua) is a state of flame_lua_new on the same
 ** thread, whose context's memory is counted by its caller's too. For each call its limits become
 ** its own limit or what its caller has left, if less; what it used up its caller has used up.
 ** An error in it is a text here, and nothing of it jumps over a state: calls are protected in

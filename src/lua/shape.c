@@ -406,7 +406,7 @@ static int s_cat(lua_State *L) { return join(L, "cat", 0); }
 static int s_stack(lua_State *L) { return join(L, "stack", 1); }
 
 /* (x, {before, after, …}, value): pairs from the last axis backwards; constant mode. For
-** core_shape.lua, which has the other modes. */
+** ops/pad.lua, which has the other modes. */
 static int pad_constant(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };

@@ -1,7 +1,7 @@
 /*
 ** Slips: what a script does that is no error and hardly ever meant. Each is told once for each line
 ** of the script, to the callback that the host has set, else by Lua's warn. Which they are: below,
-** core_slips.lua and optim.lua. A slip that a right program may make as well is none: where it can
+** tools/slips.lua and optim.lua. A slip that a right program may make as well is none: where it can
 ** not be told apart, nothing is said.
 */
 #include "lua/binding.h"

@@ -142,6 +142,14 @@ static int64_t operand_bytes(const fl_kernel *k, const fl_operand *o) {
   return n * fl_dtype_size(o->dtype);
 }
 
+/* Elements that the gathers of operand o read: one at each point, or one a row. */
+static int64_t gathered(const fl_kernel *k, int o) {
+  for (int v = 0; v < k->ninstr; v++)
+    if (k->instr[v].code == FL_I_GATHER && k->instr[v].arg == o && k->instr[v].level != 0)
+      return k->points;
+  return k->kind == FL_K_MAP ? k->points : k->rows;
+}
+
 static void measure(const fl_planner *P, fl_kernel *k) {
   k->rows = k->n = 1;
   for (int d = 0; d < k->nkept; d++) k->rows *= k->size[d];
@@ -151,7 +159,7 @@ static void measure(const fl_planner *P, fl_kernel *k) {
     fl_operand *o = &k->operand[i];
     if (!o->reads && !o->writes) continue;
     o->aligned16 = (uint8_t)is_aligned(P, k, o);
-    k->bytes += o->gstride ? k->points * fl_dtype_size(o->dtype) : operand_bytes(k, o);
+    k->bytes += o->gstride ? gathered(k, i) * fl_dtype_size(o->dtype) : operand_bytes(k, o);
   }
   for (int i = 0; i < k->ninstr; i++)
     if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;

@@ -96,7 +96,7 @@ int fl_check_axis(fl_node *x, int axis, const char *op) {
   char s[FL_SHAPE_TEXT];
   if (axis >= 0 && axis < x->shape->rank) return 1;
   FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "axis %d is out of range for shape %s",
-          axis + 1, FL_SHAPE(s, x->shape));
+          (int)fl_counted(x->ctx, axis), FL_SHAPE(s, x->shape));
   return 0;
 }
 
@@ -454,8 +454,8 @@ static uint32_t reduce_mask(int op, fl_node *x, uint32_t axes, int *ok) {
   const int a = fl_empty_axis(op, x, axes);
   if (a >= 0) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name,
-            "axis %d of shape %s is empty and has no %s", a + 1, FL_SHAPE(s, x->shape),
-            name);
+            "axis %d of shape %s is empty and has no %s", (int)fl_counted(x->ctx, a),
+            FL_SHAPE(s, x->shape), name);
     return 0;
   }
   *ok = 1;

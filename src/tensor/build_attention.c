@@ -74,6 +74,7 @@ static flame_status call_back(const attention *s, fl_node *g, fl_node **gin) {
   fl_node *in[OPERANDS + 3];
   int64_t p[FL_AP_COUNT], numel = 0;
   memcpy(p, s->p, sizeof p);
+  p[8] = !s->c->deterministic;
   const int n = operands(s, in + 2, p);
   in[0] = span_of(g, 0, p + FL_AP_SIZES + 9);
   in[1] = s->packed;
@@ -181,7 +182,7 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
     return NULL;
   }
   memcpy(s.p, (int64_t[]){ l->size[0], l->size[1], keys->size[1], l->size[2], keys->size[2],
-                           l->size[3], values->size[3], causal },
+                           l->size[3], values->size[3], causal, 0 },
          FL_AP_SIZES * sizeof *s.p);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

@@ -79,7 +79,7 @@ static int along_ok(fl_node *x, int axis, fl_node *idx, const char *op) {
   if (!ok)
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
             "index shape %s does not go with %s along axis %d", FL_SHAPE(a, idx->shape),
-            FL_SHAPE(b, x->shape), axis + 1);
+            FL_SHAPE(b, x->shape), (int)fl_counted(x->ctx, axis));
   return ok;
 }
 
@@ -232,7 +232,7 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
   }
   if (!lead || axis < 0 || axis >= lead->shape->rank) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cat",
-            lead ? "axis %d is out of range" : "no tensors are given", axis + 1);
+            lead ? "axis %d is out of range" : "no tensors are given", (int)fl_counted(c, axis));
     return 0;
   }
   *rank = lead->shape->rank;
@@ -247,7 +247,7 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
       ok = k == axis || x[i]->shape->size[k] == size[k];
     if (ok) { size[axis] += x[i]->shape->size[axis]; continue; }
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cat", "shapes %s and %s differ outside axis %d",
-            FL_SHAPE(a, lead->shape), FL_SHAPE(b, x[i]->shape), axis + 1);
+            FL_SHAPE(a, lead->shape), FL_SHAPE(b, x[i]->shape), (int)fl_counted(c, axis));
     return 0;
   }
   return 1;

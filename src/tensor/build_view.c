@@ -90,7 +90,7 @@ fl_node *n_permute(fl_node *x, const int *perm) {
     if (!fl_check_axis(x, perm[k], "permute")) return NULL;
     if (seen >> perm[k] & 1) {
       FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice",
-              perm[k] + 1);
+              (int)fl_counted(x->ctx, perm[k]));
       return NULL;
     }
     seen |= 1u << perm[k];
@@ -182,8 +182,8 @@ fl_node *n_select(fl_node *x, int axis, int64_t i) {
   if (!x || !fl_usable(x, "select") || !fl_check_axis(x, axis, "select")) return NULL;
   if (i < 0 || i >= x->shape->size[axis]) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "select",
-            "position %lld is outside axis %d of shape %s", (long long)i + 1, axis + 1,
-            FL_SHAPE(text, x->shape));
+            "position %lld is outside axis %d of shape %s", (long long)fl_counted(x->ctx, i),
+            (int)fl_counted(x->ctx, axis), FL_SHAPE(text, x->shape));
     return NULL;
   }
   fl_whole_box(x, b, s, n);
@@ -234,7 +234,7 @@ fl_node *n_unsqueeze(fl_node *x, int axis) {
   const int rank = x->shape->rank;
   if (axis < 0 || axis > rank || rank == FL_MAX_AXES) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "unsqueeze", "no axis %d can be added to %d axes",
-            axis + 1, rank);
+            (int)fl_counted(x->ctx, axis), rank);
     return NULL;
   }
   for (int k = 0; k <= rank; k++)

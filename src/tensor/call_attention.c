@@ -23,7 +23,7 @@ static int sizes_fit(const fl_attention *a) {
   const int64_t size[] = { a->b, a->h, a->hk, a->t, a->s, a->d, a->d2 };
   for (int i = 0; i < 7; i++) if (size[i] < 1) return 0;
   return a->d <= FL_HEAD_MOST && a->d2 <= FL_HEAD_MOST && a->h % a->hk == 0 &&
-         (a->causal == 0 || a->causal == 1) &&
+         (a->causal == 0 || a->causal == 1) && (a->free == 0 || a->free == 1) &&
          fl_call_product(4, (const int64_t[]){ a->b, a->h, a->t, 2 * FL_HEAD_MOST }) > 0 &&
          fl_call_product(4, (const int64_t[]){ a->b, a->hk, a->s, 2 * FL_HEAD_MOST }) > 0;
 }

@@ -17,10 +17,11 @@
 
 enum { FL_HEAD_MOST = 1024 };                  /* most of d and d2: scratch follows from them */
 enum { FL_MASK_NONE, FL_MASK_BOOL, FL_MASK_FLOAT };
-/* p: the first eight as here, then qs ks vs gs ms. */
-enum { FL_AP_SIZES = 8, FL_AP_COUNT = FL_AP_SIZES + 16 };
+/* p: the first nine as here, then qs ks vs gs ms. */
+enum { FL_AP_SIZES = 9, FL_AP_COUNT = FL_AP_SIZES + 16 };
 typedef struct fl_attention {
   int64_t b, h, hk, t, s, d, d2, causal;       /* causal: key j is seen by row i where j <= i */
+  int64_t free;                                /* gradients may differ in their last bits by run */
   /* strides over (b, h, t) or (b, hk, s), of dout (gs); mask: (b, h, t, s) */
   int64_t qs[3], ks[3], vs[3], gs[3], ms[4];
 } fl_attention;

@@ -266,7 +266,7 @@ fl_node *n_dropout(fl_node *x, double p) {
 
 typedef struct loss {             /* what the parts of a cross entropy share */
   flame_context *c;
-  fl_node *x;                     /* the input in the compute dtype */
+  fl_node *input, *x;             /* the input, and in the compute dtype */
   fl_node *weight;                /* broadcastable over x, or fl_none */
   int axis;                       /* of the classes */
   int64_t classes;
@@ -323,6 +323,17 @@ static fl_node *is_class(fl_node *id, const fl_node *x, int axis) {
   return n_eq(along(classes, x, axis), id);
 }
 
+/* x at the class without the axis, less 'most': read by itself where x lies in memory in any case,
+** else found by the sweep over z that makes the sum of exponentials. Both have the same bits. */
+static fl_node *at_class(const loss *l, fl_node *index, fl_node *chosen, fl_node *most,
+                         fl_node *z) {
+  const fl_node *b = l->input->base ? l->input->base : l->input;
+  if (b->state == FL_PENDING && b->op != FL_OP_matmul && b->op != FL_OP_call)
+    return pick(l, chosen, z);
+  fl_node *x = n_gather_axis(l->input, l->axis, n_unsqueeze(index, l->axis));
+  return drop_axes(n_sub(x ? n_cast(x, l->x->dtype) : NULL, most), 1u << l->axis);
+}
+
 /* What the gradient of log_loss reads: most, the largest along the axis; sum, of e^(x - most). */
 typedef struct kept_loss { fl_node *x, *most, *sum, *id; int axis; } kept_loss;
 
@@ -348,16 +359,16 @@ static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_no
   return gin[0] ? FLAME_OK : c->err.code;
 }
 
-/* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). Both sums are
-** of one sweep, and the gradient is a rule: no sum over the classes that are not 'id'. */
-static fl_node *log_loss(const loss *l, fl_node *id, fl_node *chosen) {
+/* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). The gradient
+** is a rule: no sum over the classes that are not 'id'. index: id, as it gathers. */
+static fl_node *log_loss(const loss *l, fl_node *index, fl_node *id, fl_node *chosen) {
   flame_context *c = l->c;
   const uint8_t mode = c->grad_mode;
   if (!id || !chosen) return NULL;
   c->grad_mode = 0;
   fl_node *most = n_amax(l->x, 1u << l->axis, 1), *z = n_sub(l->x, most);
   fl_node *sum = n_sum(n_exp(z), 1u << l->axis, 1);
-  fl_node *y = n_sub(drop_axes(n_log(sum), 1u << l->axis), pick(l, chosen, z));
+  fl_node *y = n_sub(drop_axes(n_log(sum), 1u << l->axis), at_class(l, index, chosen, most, z));
   c->grad_mode = mode;
   if (!y || !mode || !l->x->entry) return y;
   kept_loss *k = fl_zalloc(&c->mem, sizeof *k);
@@ -377,12 +388,12 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   int flags = FL_INDEX_CLASS;
   if (ignore == -100) flags |= FL_INDEX_IGNORE;
   else target = n_where(valid, target, n_int(c, 1));
-  fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
-  if (!id) return NULL;
+  fl_node *index = n_index(target, l->classes, flags, "cross_entropy"), *id;
+  if (!index) return NULL;
   /* half the work of a comparison */
-  id = n_unsqueeze(n_cast(id, l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64), l->axis);
+  id = n_unsqueeze(n_cast(index, l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64), l->axis);
   fl_node *chosen = is_class(id, l->x, l->axis);
-  fl_node *nll = log_loss(l, id, chosen), *each, *smooth = NULL;
+  fl_node *nll = log_loss(l, index, id, chosen), *each, *smooth = NULL;
   const int weighted = !fl_is_none(l->weight);
   if (weighted) {
     each = n_where(valid, pick(l, chosen, l->weight), zero(l));
@@ -432,7 +443,7 @@ static int has_classes(const loss *l, const fl_node *input, const char *op) {
   if (l->classes > 0) return 1;
   FL_FAIL(l->c, FLAME_BAD_ARGUMENT, op,
           "input has shape %s: no classes along axis %d, need at least 1",
-          FL_SHAPE(s, input->shape), l->axis + 1);
+          FL_SHAPE(s, input->shape), (int)fl_counted(l->c, l->axis));
   return 0;
 }
 
@@ -444,6 +455,7 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
     return NULL;
   if (!fl_same_device(input, target, op)) return NULL;
   loss l = { .c = input->ctx,
+             .input = input,
              .axis = input->shape->rank > 1,
              .reduction = reduction,
              .smoothing = smoothing };

@@ -21,6 +21,9 @@ enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
 /* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
 enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };
 
+/* Who counts from 0: a context of a C program, always; a script's, in a function of flame.h. */
+enum { FL_FROM_ZERO_HOST = 1, FL_FROM_ZERO_CALL };
+
 /* What the gradient of an op needs, from the text of ops.def. */
 typedef struct fl_rule_needs {
   uint8_t has;         /* bit i: there is a gradient by input i */
@@ -104,10 +107,17 @@ typedef struct flame_context {
   fl_error lost[FL_MAX_DEVICES];
   uint8_t evaluating;            /* no recording now: a bug if violated */
   int32_t callbacks;             /* functions of flame_apply under way */
+  struct fl_export *trace;       /* graph/: a function is recorded for an export, and no more than
+                                 ** recorded; NULL: none is */
+  flame_status (*trace_read)(struct flame_context *c, fl_node *n);   /* may it read n? */
+  const struct fl_bundle *bundle;  /* io/bundle.h: files inside the program, or NULL */
+  struct flame_program *programs;                 /* graph/: all that are loaded */
+  void (*drop_programs)(struct flame_context *c);
   int32_t walking;               /* backward walks under way: they hold nodes that no
                                  ** handle may reach */
   fl_walked walked;              /* for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
+  uint8_t from_zero;             /* FL_FROM_ZERO_*: messages count axes and positions from 0 */
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel
                                  ** on the CPU; 0: no limit */
@@ -132,6 +142,11 @@ typedef struct flame_context {
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* What a message calls axis, or position, number k from 0. */
+static inline int64_t fl_counted(const flame_context *c, int64_t k) {
+  return k + (c->from_zero ? 0 : 1);
+}
 
 /* Was the device lost? Then whatever needs it fails with the first cause; the others go on. */
 static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }

@@ -39,7 +39,7 @@ typedef struct fl_custom {
   void (*release)(void *arg);
   void *arg;
 } fl_custom;
-void fl_custom_drop(struct flame_context *c, fl_custom *f);      /* one reference less; NULL is fine */
+void fl_custom_drop(struct flame_context *c, fl_custom *f);   /* one reference less; NULL is fine */
 
 /* Which values the rule of an op reads, derived from the text of ops.def: bit i input i,
 ** bit 7 the result. An entry saves only what the gradients by its *tracked* inputs read

@@ -20,7 +20,10 @@ flame_context *fl_hold(flame_context *c) {
     atomic_store_explicit(&c->refused, me, memory_order_relaxed);
     return NULL;
   }
-  if (c->holds++ == 0 && c->limits.timed) fl_time_begin(c);
+  if (c->holds++ == 0) {
+    c->from_zero |= FL_FROM_ZERO_CALL;
+    if (c->limits.timed) fl_time_begin(c);
+  }
   fl_anchor(c);
   return c;
 }
@@ -28,6 +31,7 @@ flame_context *fl_hold(flame_context *c) {
 void fl_unhold(flame_context *const *held) {
   flame_context *c = *held;
   if (!c || --c->holds > 0) return;
+  c->from_zero &= FL_FROM_ZERO_HOST;
   if (c->limits.timed) fl_time_end(c);
   atomic_store_explicit(&c->holder, 0, memory_order_release);
 }

@@ -301,6 +301,17 @@ flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op) {
   return FLAME_OK;
 }
 
+void fl_tensor_rename(flame_tensor *t, fl_node *n) {
+  fl_node *old = t->node;
+  const fl_entry *e = old->entry;
+  if (!e || !e->leaf) unname(t);
+  else if (n->entry != e && !(n->entry && n->entry->leaf)) fl_entry_share_leaf(n, old);
+  t->node = n;
+  n->named = 1;
+  fl_node_hold(n);
+  fl_node_drop(old);
+}
+
 /* ---- errors and settings ----------------------------------------------------------- */
 
 const char *flame_version(void) { return FLAME_VERSION; }

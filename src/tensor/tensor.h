@@ -42,6 +42,8 @@ flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op);
 /* The handle's value becomes n, of any dtype and device but the same shape (x:to_): n is made
 ** outside the tape. A leaf stays the same leaf; views and tracked values refuse. */
 flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op);
+/* The handle names n, which it has named before or which is a copy of its value: no write. */
+void fl_tensor_rename(flame_tensor *t, fl_node *n);
 int fl_tensor_is_leaf(const flame_tensor *t);
 int fl_tensor_tracked(const flame_tensor *t);
 #endif

@@ -12,13 +12,21 @@ static fl_node *mixed(fl_node *x, double a, fl_node *y, double b) {
   return n_add(n_mul(x, n_num(x->ctx, a)), n_mul(y, n_num(x->ctx, b)));
 }
 
+/* a / (1 - beta^t), or its root, as a number; where t is data, as a 0-d value of m's dtype. */
+static fl_node *correction(const fl_node *m, const fl_adam *r, double a, double beta, int root) {
+  flame_context *c = m->ctx;
+  const double left = 1 - pow(beta, (double)r->step);
+  if (!r->count) return n_num(c, a / (root ? sqrt(left) : left));
+  fl_node *x = n_sub(n_num(c, 1), n_pow(n_num(c, beta), n_cast(r->count->node, FLAME_F64)));
+  return n_cast(n_div(n_num(c, a), root ? n_sqrt(x) : x), m->dtype);
+}
+
 /* The step itself: m over the root of v, both corrected for starting at 0. */
 static fl_node *adam_change(fl_node *m, fl_node *v, const fl_adam *r) {
   if (!m || !v) return NULL;
   flame_context *c = m->ctx;
-  const double t = (double)r->step;
-  fl_node *root = n_mul(n_sqrt(v), n_num(c, 1 / sqrt(1 - pow(r->beta2, t))));
-  return n_mul(n_div(m, n_add(root, n_num(c, r->eps))), n_num(c, r->lr / (1 - pow(r->beta1, t))));
+  fl_node *root = n_mul(n_sqrt(v), correction(m, r, 1, r->beta2, 1));
+  return n_mul(n_div(m, n_add(root, n_num(c, r->eps))), correction(m, r, r->lr, r->beta1, 0));
 }
 
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,

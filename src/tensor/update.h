@@ -12,6 +12,7 @@ typedef struct fl_adam {
   double lr, beta1, beta2, eps, decay;
   int decoupled;
   int64_t step;                    /* from 1: this one's number */
+  struct flame_tensor *count;      /* it as a 0-d i64, where it is data of the device; or NULL */
 } fl_adam;
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
                           flame_tensor *largest, const fl_adam *rule);

@@ -172,3 +172,27 @@ describe("the gradient of random kernels whose threads meet", function()
     proof.checked("spec/kernel/gradient/kernel_owner_spec.lua", "race")
   end)
 end)
+
+describe("an array read at two places that variables move apart", function()
+  it("is not summed into without care: a place of one thread is the other place of another", function()
+    local k = flame.kernel [[
+__global__ void k(const float *x, float *y, int n, int m, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, a = n, b = m;
+  if (i < count) y[i] = x[i + a] * x[i + b];
+}]]
+    assert.equal(0, k:report().adjoint.plain)
+  end)
+  it("is where they are of one element of its thread", function()
+    local k = flame.kernel [[
+__global__ void k(const float *x, float *y, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  float s = 0;
+  for (int j = 0; j < 4; j++) s += x[4 * i + j] * x[4 * i + j];
+  for (int l = 0; l < 4; l++) s -= x[4 * i + l];
+  y[i] = s;
+}]]
+    local a = k:report().adjoint
+    assert.same({ 3, 0, 0 }, { a.plain, a.atomics, a.gathers })
+  end)
+end)

@@ -1,14 +1,16 @@
 /*
-** Attention on a CUDA device by kernels/attention.cu, which has the heads of these launches: f32,
-** f16 and bf16 whose keys and values have as many features, at most 256, of half types a multiple
-** of 8. What it has not goes over the host; lua/flame/core_loss.lua records the composition there.
+** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
+** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, which has the heads of these
+** launches: f32, f16 and bf16 whose keys and values have as many features, at most 256, of half
+** types a multiple of 8. What it has not goes over the host; lua/flame/ops/loss.lua records the
+** composition there.
 **
 ** How rows and columns are cut is said here and given to the texts as definitions; it follows from
 ** the size of a head and the kind of mask alone.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
-#include "tensor/call_attention.h"
+#include "cuda/library/cudnn.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,13 +135,15 @@ static int work_of(fl_cuda *s, const fl_call *c, work *w) {
 
 static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
   work w;
+  const fl_dnn_plan *p = fl_dnn_attention(s, c);
+  if (p) return fl_dnn_attention_space(p, c);
   if (!work_of(s, c, &w)) return -1;
   return w.back ? 4 * w.a.b * w.a.h * w.a.t : 0;
 }
 
 static void want(fl_cuda *s, const fl_call *c) {
   work w;
-  if (work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
+  if (!fl_dnn_attention(s, c) && work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
 }
 
 static args args_of(const work *w, const fl_call_run *r) {
@@ -176,6 +180,8 @@ static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
 
 static flame_status run(fl_cuda *s, const fl_call_run *r) {
   work w;
+  const fl_dnn_plan *p = fl_dnn_attention(s, r->call);
+  if (p) return fl_dnn_attention_run(s, p, r);
   if (!work_of(s, r->call, &w)) return fl_cuda_call_host(s, r);
   args x = args_of(&w, r);
   if (!w.back) return launch(s, &w, FORWARD, &x);

@@ -1,5 +1,6 @@
 /*
-** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu.
+** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu
+** and attends by kernels/attention.cu.
 ** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in
 ** f32. What is planned for a call is kept by its integers.
 **
@@ -10,6 +11,7 @@
 #define FL_CUDA_CUDNN_H
 #include "cuda/api/cudnn_api.h"
 #include "cuda/driver/state.h"
+#include "tensor/call_attention.h"
 #include "tensor/call_conv.h"
 
 typedef struct fl_dnn_plan fl_dnn_plan;
@@ -19,5 +21,11 @@ const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c);
 int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of scratch */
 int fl_dnn_turns(const fl_dnn_plan *p);                 /* does it need kernels/turn.cu? */
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);
+
+/* The same of attention, forward or backward, in half types on Hopper. */
+const fl_dnn_plan *fl_dnn_attention(fl_cuda *s, const fl_call *c);
+int64_t fl_dnn_attention_space(const fl_dnn_plan *p, const fl_call *c);
+flame_status fl_dnn_attention_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);
+
 void fl_dnn_close(fl_cuda *s, int host_only);
 #endif

@@ -58,103 +58,12 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   }
 }
 
-typedef fl_kad_affine affine;
-
-affine fl_kad_split(const fl_kexpr *x) {
-  affine r = {x, 1, 0};
-  if (x->kind == FL_KX_CONST) return (affine){NULL, 1, x->value.i};
-  if (x->kind == FL_KX_CAST && fl_kt_is_int(x->x[0]->type)
-      && fl_kt_size(x->type) >= fl_kt_size(x->x[0]->type) && x->x[0]->type >= FL_KT_I32)
-    return fl_kad_split(x->x[0]);
-  if (x->kind != FL_KX_BINARY) return r;
-  const affine p = fl_kad_split(x->x[0]), q = fl_kad_split(x->x[1]);
-  if (x->op == FL_KO_ADD && !q.core) return (affine){p.core, p.mul, p.add + q.add};
-  if (x->op == FL_KO_ADD && !p.core) return (affine){q.core, q.mul, p.add + q.add};
-  if (x->op == FL_KO_SUB && !q.core) return (affine){p.core, p.mul, p.add - q.add};
-  if (x->op == FL_KO_MUL && !q.core && q.add && q.add < 1 << 20 && q.add > -(1 << 20))
-    return (affine){p.core, p.mul * q.add, p.add * q.add};
-  if (x->op == FL_KO_MUL && !p.core && p.add && p.add < 1 << 20 && p.add > -(1 << 20))
-    return (affine){q.core, q.mul * p.add, q.add * p.add};
-  return r;
-}
-
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   if (!x) return 1;
   if (x->var >= 0 && d->defs->var[x->var].count > !d->defs->var[x->var].param) return 0;
   for (int i = 0; i < x->n; i++)
     if (!fl_kad_steady(d, x->x[i])) return 0;
   return 1;
-}
-
-/* Is every assignment to v free of what tells threads apart? (A counter of an inner loop.) */
-static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
-  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
-  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(d->defs, x->var)) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!thread_free(d, x->x[i], v)) return 0;
-  return 1;
-}
-
-static int is_counter(const fl_kad_state *d, const fl_kblock *b, int v) {
-  for (const fl_kstmt *s = b->first; s; s = s->next) {
-    if (s->result == v) return 0;
-    if (s->kind == FL_KS_ASSIGN && s->var == v && !thread_free(d, s->x[0], v)) return 0;
-    if (!is_counter(d, &s->body, v) || !is_counter(d, &s->other, v)) return 0;
-  }
-  return 1;
-}
-
-/* Pairs of counters that stand for each other in two indices. */
-enum { MAX_PAIRS = 8 };
-typedef struct pairs { int32_t a[MAX_PAIRS], b[MAX_PAIRS]; int n; } pairs;
-
-static int same_variable(const fl_kad_state *d, int a, int b, pairs *p) {
-  const fl_kvar *x = &d->f->vars[a], *y = &d->f->vars[b];
-  for (int i = 0; i < p->n; i++)
-    if (p->a[i] == a || p->b[i] == b) return p->a[i] == a && p->b[i] == b;
-  if (p->n == MAX_PAIRS) return 0;
-  if (a != b && (x->param >= 0 || y->param >= 0 || x->type != y->type
-                 || !is_counter(d, &d->body, a) || !is_counter(d, &d->body, b))) return 0;
-  p->a[p->n] = a;
-  p->b[p->n++] = b;
-  return 1;
-}
-
-/* The same number, but for the counters of loops. Both indices are injective, so mixed-radix
-** numbers with the thread among the digits; with the same strides the digits of an element are
-** the same whichever of the two made it, and so is the thread. */
-static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr *b, pairs *p) {
-  if (a->kind != b->kind || a->type != b->type || a->op != b->op || a->n != b->n
-      || (a->kind == FL_KX_CONST && a->value.i != b->value.i)) return 0;
-  if (a->kind == FL_KX_LOAD) return fl_kexpr_same(a, b);
-  if (a->kind == FL_KX_VAR && !same_variable(d, a->var, b->var, p)) return 0;
-  for (int i = 0; i < a->n; i++)
-    if (!same_digits(d, a->x[i], b->x[i], p)) return 0;
-  return 1;
-}
-
-/* Of both: known, and never the same number; with 'one': always the same
-** function of thread and counters. */
-static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
-  const fl_kresidue *a = &fl_kad_fact(d, p->site)->residue, *b = &fl_kad_fact(d, q->site)->residue;
-  if (one) return a->same && a->same == b->same;
-  int64_t x = a->mod, y = b->mod;
-  while (y) {
-    const int64_t r = x % y;
-    x = y;
-    y = r;
-  }
-  return x ? (a->rest - b->rest) % x != 0 : a->rest != b->rest;
-}
-
-/* Can no two threads have one element in p and q, whatever the numbers behind their indices? */
-static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
-  if (residues_say(d, p, q, 0)) return 1;
-  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
-  const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
-  if (!a.core && !b.core) return apart != 0;
-  if (a.core && b.core && a.mul != b.mul) return 0;
-  return mul == 0 ? apart != 0 : apart % mul != 0;
 }
 
 static int class_of(const fl_kad_state *d, const access *p) {
@@ -165,16 +74,17 @@ static int is_own(const fl_kad_state *d, const access *p) {
   return fl_kad_fact(d, p->site)->own;
 }
 
+static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
+  return fl_kfact_is_apart(fl_kad_fact(d, p->site), fl_kad_fact(d, q->site));
+}
+
 /* Can two threads have the same element in accesses p and q of one array? (Each index alone
 ** is injective.) */
 static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
-  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
-  pairs renamed = {.n = 0};
-  if (residues_say(d, p, q, 0) || residues_say(d, p, q, 1)) return 0;
-  if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
-  if (!fl_kad_steady(d, a.core) && p->loops + q->loops == 0) return 1;
-  const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
-  return apart >= (a.mul < 0 ? -a.mul : a.mul);
+  const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
+  if (are_apart(d, p, q) || fl_kfact_is_one(a, b)) return 0;
+  const int64_t apart = a->shape.rest - b->shape.rest;
+  return !fl_kfact_is_alike(a, b) || apart >= a->shape.mod || -apart >= a->shape.mod;
 }
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
@@ -318,12 +228,9 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
 /* p and q give an element to one thread (in one round): their indices are one
 ** number that tells them apart. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
-  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
-  pairs renamed = {.n = 0};
-  if (!tells_apart(d, p, rounds) || !tells_apart(d, q, rounds)) return 0;
-  if (residues_say(d, p, q, 1)) return 1;
-  return a.core && b.core && a.mul == b.mul && a.add == b.add &&
-         same_digits(d, a.core, b.core, &renamed);
+  const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
+  return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && fl_kfact_is_alike(a, b) &&
+         a->shape.rest == b->shape.rest;
 }
 
 /* Is there a store that loses what was in an element? */
@@ -353,8 +260,8 @@ static void stores_meet(meeting *m, int i, int k) {
       !is_store(q))
     return;
   if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
-  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1)
-                            ? FL_KAD_MEETS_ALIKE : 0);
+  const int one = fl_kfact_is_one(fl_kad_fact(d, p->site), fl_kad_fact(d, q->site));
+  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && one ? FL_KAD_MEETS_ALIKE : 0);
   mark_meeting(d, p, how);
   mark_meeting(d, q, how);
 }

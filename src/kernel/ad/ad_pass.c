@@ -53,45 +53,34 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each at a different index in each round. 'close': at m * e + b
-** with one e, one m and all b within |m|, where e tells the rounds of the loop apart. */
-typedef struct same_index {
-  const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close;
-} same_index;
+/* Accesses of array v in the loop, each at a different index in each round; span: of one value that
+** tells the rounds apart? */
+typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
-static void check_index(same_index *c, const fl_kexpr *x, int site) {
-  const fl_kad_state *d = c->l->d;
-  const fl_kfact *fact = fl_kad_fact(d, site);
-  const fl_kad_affine a = fl_kad_split(x);
-  if (!c->any) c->first = a, c->least = c->most = a.add;
-  if (a.add < c->least) c->least = a.add;
-  if (a.add > c->most) c->most = a.add;
-  c->any = 1;
+static void check_index(same_index *c, int site) {
+  const fl_kfact *fact = fl_kad_fact(c->l->d, site);
+  fl_kspan_add(&c->span, fact);
   if (fact->class != FL_KI_INJECTIVE && !fl_kloop_bit(fact->rounds, c->l->s->label)) c->ok = 0;
-  else if (!a.core || !c->first.core || a.mul != c->first.mul ||
-           !fl_kexpr_same(a.core, c->first.core))
-    c->close = 0;
-  else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->close = 0;
 }
 
 static int see_index_stmt(void *arg, fl_kstmt *s) {
   same_index *c = arg;
   if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
-    check_index(c, s->x[0], s->site);
+    check_index(c, s->site);
   return 1;
 }
 
 static int see_index_expr(void *arg, fl_kexpr *x) {
   same_index *c = arg;
-  if (x->kind == FL_KX_LOAD && x->var == c->var) check_index(c, x->x[0], x->site);
+  if (x->kind == FL_KX_LOAD && x->var == c->var) check_index(c, x->site);
   return 1;
 }
 
 static int own_elements(fl_kloop *l, int v) {
-  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
+  same_index c = {.l = l, .var = v, .ok = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
   fl_kwalk_stmt(&see, l->s);
-  return c.ok && (c.close || (v < l->d->facts->f->n_vars &&
+  return c.ok && (!c.span.split || (v < l->d->facts->f->n_vars &&
                               fl_kloop_bit(l->d->facts->var_rounds[v], l->s->label)));
 }
 
@@ -181,10 +170,11 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
 ** finds. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
-  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
+  same_index c = {.l = l, .var = v, .ok = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
   fl_kwalk_stmt(&see, l->s);
-  int ok = c.ok && c.close && c.most == c.least && d->f->vars[v].kind == FL_KV_POINTER;
+  int ok = c.ok && !c.span.split && c.span.most == c.span.least &&
+           d->f->vars[v].kind == FL_KV_POINTER;
   for (int w = 0; w < d->n0 && ok; w++) {
     fl_kusage u = {w, 0, 0, 0, 0, d};
     const fl_kvisitor usage = {fl_kloop_see_usage, NULL, &u};

@@ -167,9 +167,6 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
-/* x = mul * core + add (core NULL: x is the constant add). */
-typedef struct fl_kad_affine { const fl_kexpr *core; int64_t mul, add; } fl_kad_affine;
-fl_kad_affine fl_kad_split(const fl_kexpr *x);
 
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);

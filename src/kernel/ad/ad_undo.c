@@ -11,7 +11,7 @@
 #include "kernel/ad/ad_loop.h"
 
 typedef struct undo {
-  fl_kloop *l; int var, n, ok, apart, meets; fl_kad_affine first; int64_t least, most;
+  fl_kloop *l; int var, n, ok, meets; fl_kspan span;
 } undo;
 
 static int count_writes(const fl_kblock *b, int v) {
@@ -90,21 +90,16 @@ static int see_store(void *arg, fl_kstmt *s) {
   undo *u = arg;
   fl_kloop *l = u->l;
   if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != u->var) return 1;
-  const fl_kad_affine a = fl_kad_split(s->x[0]);
-  if (!u->n++) u->first = a, u->least = u->most = a.add;
-  if (a.add < u->least) u->least = a.add;
-  if (a.add > u->most) u->most = a.add;
+  u->n++;
+  fl_kspan_add(&u->span, fl_kad_fact(l->d, s->site));
   const fl_kstmt *use = NULL;
   fl_kexpr *guard = NULL, *at = NULL;
-  if (s->kind == FL_KS_STORE && a.core && u->first.core &&
-      guard_of(l, &l->s->body, s, &use, &guard))
+  if (s->kind == FL_KS_STORE && guard_of(l, &l->s->body, s, &use, &guard))
     at = by_counters(l, s->x[0], use, 0);
   if (!at || !fl_kloop_bit(fl_kad_fact(l->d, s->site)->rounds, l->s->label) ||
       fl_kad_meets_of(l->d, s->site) & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
   else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};
-  if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
-                || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul))) u->apart = 0;
   return 1;
 }
 
@@ -125,7 +120,7 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
     struct fl_kloop_undo *to = &l->undo[i];
     const fl_kvar x = d->f->vars[u->var];
     to->copied = 1;
-    if (i > first && u->apart) to->original = to[-1].original, to->region = to[-1].region;
+    if (i > first && !u->span.split) to->original = to[-1].original, to->region = to[-1].region;
     else if (x.kind == FL_KV_POINTER)
       to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
     else if (x.dynamic) to->original = u->var, to->region = d->regions++;
@@ -147,12 +142,13 @@ int fl_kloop_can_undo(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   const fl_kvar x = d->f->vars[v];
   const int first = l->n_undo;
-  undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = FL_KAD_MEETS_ALIKE};
+  undo u = {.l = l, .var = v, .ok = !l->barrier, .meets = FL_KAD_MEETS_ALIKE};
   const fl_kvisitor see = {see_store, NULL, &u};
   if (!is_array(d, &x)) return 0;
   if (u.ok) fl_kwalk_stmt(&see, l->s);
   if (u.ok) {
-    const int given = x.kind == FL_KV_POINTER && u.apart && is_first_writer(&d->body, l->s, v);
+    const int given = x.kind == FL_KV_POINTER && !u.span.split &&
+                      is_first_writer(&d->body, l->s, v);
     if (given ? from_argument(l, &u, first) : from_copies(l, &u, first)) return 1;
   }
   l->n_undo = first;

@@ -15,6 +15,7 @@ typedef struct place {
   int var;
   const fl_kexpr *index;
   int32_t reg, held, changed;
+  int32_t seen;                  /* site of an access */
   int32_t site, line;            /* of the first store */
   uint8_t meets;                 /* site_meets of all */
   int writes;
@@ -27,24 +28,18 @@ typedef struct places {
   int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
 } places;
 
-/* Are the two indices of one moment never equal? */
-static int are_apart(const fl_kexpr *x, const fl_kexpr *y) {
-  const fl_kad_affine a = fl_kad_split(x), b = fl_kad_split(y);
-  if (!a.core || !b.core) return !a.core && !b.core && a.add != b.add;
-  return a.mul == b.mul && a.add != b.add && fl_kexpr_same(a.core, b.core);
-}
-
-/* NULL: its place cannot be told from others. */
-static place *place_of(places *p, const fl_kexpr *index) {
+/* Of an access with that index and site; NULL: its place cannot be told from others. */
+static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
-  for (int i = 0; ok && i < p->n; i++) ok = are_apart(p->at[i].index, index);
+  for (int i = 0; ok && i < p->n; i++)                   /* the loop moves neither of the two */
+    ok = fl_kfact_differs(fl_kad_fact(p->d, p->at[i].seen), fl_kad_fact(p->d, site));
   if (!ok) {
     p->bad = 1;
     return NULL;
   }
-  p->at[p->n] = (place){.d = p->d, .var = p->var, .index = index};
+  p->at[p->n] = (place){.d = p->d, .var = p->var, .index = index, .seen = site};
   return &p->at[p->n++];
 }
 
@@ -52,7 +47,7 @@ static void look_expr(places *p, const fl_kexpr *x) {
   if (!x) return;
   if (x->kind == FL_KX_LOAD && x->var == p->var) {
     p->bad |= p->guarded;
-    (void)place_of(p, x->x[0]);
+    (void)place_of(p, x->x[0], x->site);
   }
   const int lazy = x->kind == FL_KX_SELECT
                 || (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
@@ -72,7 +67,8 @@ static void look_store(place *p, const fl_kstmt *s) {
 
 static int look_stmt(void *arg, fl_kstmt *s) {
   places *p = arg;
-  place *to = s->kind == FL_KS_STORE && s->var == p->var ? place_of(p, s->x[0]) : NULL;
+  place *to = s->kind == FL_KS_STORE && s->var == p->var ? place_of(p, s->x[0], s->site)
+                                                             : NULL;
   if (to) look_store(to, s), p->writes = 1;
   if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
   if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may look at memory */

@@ -70,10 +70,14 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 ** of loops: are they one? */
 typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
-/* What an index is: rest + a multiple of mod (0: rest itself; 1, 0: nothing known). Indices with
-** one number 'same' (not 0) are one function of the thread and the loops' counters. */
-typedef struct fl_kresidue { int64_t mod, rest; int32_t same; } fl_kresidue;
-fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* An index as core + rest, core a multiple of mod (0: there is none; 1, 0: nothing known). Indices
+** with one number 'core' (not 0) have one core while nothing changes a variable; with one number
+** 'alike' (not 0) it is one function of the thread and of counters, whichever loops count:
+**   for (j = 0; j < 4; j++) y[8 * i + 2 * j + 1]     mod 2, rest 1; core: of 8 * i + 2 * j
+**   for (k = 0; k < 4; k++) y[8 * i + 2 * k]         mod 2, rest 0; another core, as alike
+** An index that is no form has a core, of what is not known in it (idx[i] of 4 * idx[i] + 1). */
+typedef struct fl_kshape { int64_t mod, rest; int32_t core, alike; } fl_kshape;
+fl_kshape fl_kindex_shape(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* The loops around s (bits by label, below 64) whose rounds have different
 ** indices in one thread. */
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);

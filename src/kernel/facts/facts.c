@@ -1,6 +1,6 @@
 /* The table of facts (facts.h): indices, and which thread owns what a store writes. */
 #include "kernel/facts/facts.h"
-#include "kernel/facts/defs.h"
+#include "kernel/facts/poly.h"
 #include <string.h>
 
 /* ---- indices ---------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static void classify_index(classify *c, int site, const fl_kexpr *index) {
   fl_kfact *fact = &c->x->at[site];
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);
   fact->class = (uint8_t)class;
-  fact->residue = fl_kindex_residue(c->k, c->s, index);
+  fact->shape = fl_kindex_shape(c->k, c->s, index);
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
   fact->own = class == FL_KI_INJECTIVE
       || (c->loop && c->before && is_outside(c, index)
@@ -114,6 +114,21 @@ int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
   for (const fl_kpair *p = x ? x->pairs : NULL; p; p = p->next)
     if ((p->site == site && p->other == other) || (p->site == other && p->other == site)) return 1;
   return 0;
+}
+
+/* ---- two accesses ----------------------------------------------------------------------- */
+
+int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b) {
+  const int64_t by = fl_kdivisor(a->shape.mod, b->shape.mod), apart = a->shape.rest - b->shape.rest;
+  return by ? apart % by != 0 : apart != 0;
+}
+
+void fl_kspan_add(fl_kspan *s, const fl_kfact *x) {
+  const fl_kshape *a = &x->shape;
+  if (!s->any) *s = (fl_kspan){a->core, a->rest, a->rest, 1, 0};
+  if (a->rest < s->least) s->least = a->rest;
+  if (a->rest > s->most) s->most = a->rest;
+  s->split |= !a->core || a->core != s->core || s->most - s->least >= a->mod;
 }
 
 /* ---- the whole -------------------------------------------------------------------------- */

@@ -16,9 +16,10 @@ enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8 };
 
 /* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number
 ** that the threads at a place have in common; VAR + variable; COUNTER + number of a loop, where a
-** variable may count in several; QUOTIENT + number. */
+** variable may count in several; QUOTIENT + number; UNKNOWN + number: any
+** number (poly.h). */
 enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_COUNTER = 1 << 23,
-       FL_KSYM_QUOTIENT = 1 << 24 };
+       FL_KSYM_QUOTIENT = 1 << 24, FL_KSYM_UNKNOWN = 1 << 25 };
 
 typedef struct fl_kterm {
   int64_t c;

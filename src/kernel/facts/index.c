@@ -27,6 +27,7 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->uniform = fl_kuniform_new(&k->arena, f, f->body, NULL, 0);
   k->quotients = fl_karena_new(&k->arena, sizeof *k->quotients);
   k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
+  k->unknown = fl_karena_new(&k->arena, sizeof *k->unknown);
   if (k->arena.failed) { fl_kindices_free(k); return NULL; }
   k->quotients->a = k->seen->a = &k->arena;
   return k;
@@ -129,9 +130,9 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   return judge(&r, &c);
 }
 
-/* ---- residues -------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
-static int64_t common_divisor(int64_t a, int64_t b) {
+int64_t fl_kdivisor(int64_t a, int64_t b) {
   while (b) {
     const int64_t r = a % b;
     a = b;
@@ -140,17 +141,74 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
-  route r = { .k = k, .goal = s };
-  fl_kresidue x = { 0, 0, 0 };
-  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r)) return (fl_kresidue){ 1, 0, 0 };
-  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad) return (fl_kresidue){ 1, 0, 0 };
-  for (int i = 0; i < p.n; i++) {
-    if (p.t[i].n) x.mod = common_divisor(x.mod, p.t[i].c);
-    else x.rest = p.t[i].c;
+/* Is nothing of a thread in x, but for variable v? */
+static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
+  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(k->defs, x->var)) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!is_thread_free(k, x->x[i], v)) return 0;
+  return 1;
+}
+
+/* A counter that is the same in all threads which are in one round of its loop. */
+static int is_free_counter(const fl_kindices *k, int32_t s) {
+  const int32_t v = s - FL_KSYM_VAR;
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
+  return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
+}
+
+/* The order of terms by what is not such a counter. */
+static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm *b) {
+  if (a->c != b->c) return a->c < b->c ? -1 : 1;
+  for (int i = 0, j = 0;; i++, j++) {
+    while (i < a->n && is_free_counter(k, a->s[i])) i++;
+    while (j < b->n && is_free_counter(k, b->s[j])) j++;
+    if (i == a->n || j == b->n) return (i < a->n) - (j < b->n);
+    if (a->s[i] != b->s[j]) return a->s[i] < b->s[j] ? -1 : 1;
   }
-  x.same = fl_kpolys_number(k->seen, &p);
+}
+
+/* p with such counters numbered as they come, in that order. */
+static fl_kpoly renamed(const fl_kindices *k, fl_kpoly p) {
+  int32_t met[FL_KPOLY_TERMS * FL_KPOLY_FACTORS];
+  int n = 0;
+  fl_kpoly r = { .bad = p.bad };
+  for (int i = 1; i < p.n; i++)
+    for (int j = i; j > 0 && compare_fixed(k, &p.t[j - 1], &p.t[j]) > 0; j--) {
+      const fl_kterm t = p.t[j];
+      p.t[j] = p.t[j - 1];
+      p.t[j - 1] = t;
+    }
+  for (int i = 0; i < p.n; i++) {
+    fl_kterm t = p.t[i];
+    for (int j = 0; j < t.n; j++) {
+      int at = 0;
+      if (!is_free_counter(k, t.s[j])) continue;
+      while (at < n && met[at] != t.s[j]) at++;
+      if (at == n) met[n++] = t.s[j];
+      t.s[j] = FL_KSYM_COUNTER + at;
+    }
+    fl_kpoly_add(&r, t);
+  }
+  return r;
+}
+
+fl_kshape fl_kindex_shape(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  fl_kshape x = { 1, 0, 0, 0 };
+  if (!fl_kroute_find(&r)) return x;
+  fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  const int exact = !p.bad;
+  if (!exact) p = fl_kpoly_guess(k, &r.at, index);
+  if (p.bad) return x;
+  x.mod = 0;
+  for (int i = p.n - 1; i >= 0; i--) {
+    if (p.t[i].n) x.mod = fl_kdivisor(x.mod, p.t[i].c);
+    else x.rest = p.t[i].c, p.t[i] = p.t[--p.n];
+  }
+  x.core = fl_kpolys_number(k->seen, &p);
+  p = renamed(k, p);
+  if (exact) x.alike = fl_kpolys_number(k->seen, &p);
   return x;
 }
 

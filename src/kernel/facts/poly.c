@@ -19,9 +19,10 @@ int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-typedef struct asked { const fl_kindices *k; fl_kplace at; } asked;
+/* here: with symbols for what is not known, the place that was asked about; -1: without. */
+typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
-static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth);
+static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
 
 /* Is the place in the body of the loop? What was computed before the loop is not. */
 static int in_loop(const asked *q, int32_t loop) {
@@ -36,32 +37,52 @@ static fl_kpoly expand_var(const fl_kreader *r, int32_t var, int depth) {
   const fl_kdef *v = &defs->var[var];
   if (v->zero) return fl_kpoly_number(0);
   if (fl_kdef_at(defs, var, q->at.order)) {
-    fl_kplace there = q->at;
-    there.order = v->order;
-    return expand(q->k, &there, v->value, depth + 1);
+    asked there = *q;
+    there.at.order = v->order;
+    return expand(&there, v->value, depth + 1);
   }
   if (fl_kdef_is_given(defs, var) || (fl_kdef_is_counter(defs, var) && in_loop(q, v->step_loop)))
     return fl_kpoly_symbol(FL_KSYM_VAR + var);
   return (fl_kpoly){ .bad = 1 };
 }
 
+static fl_kpoly unknown(const asked *q, const fl_kexpr *x) {
+  const int32_t order = q->at.order == q->here ? 0 : q->at.order;
+  fl_kunknown **const all = q->k->unknown;
+  for (const fl_kunknown *u = *all; u; u = u->next)
+    if (u->order == order && fl_kexpr_same(u->x, x)) return fl_kpoly_symbol(u->symbol);
+  fl_kunknown *u = fl_karena_new(q->k->quotients->a, sizeof *u);
+  if (!u) return (fl_kpoly){ .bad = 1 };
+  *u = (fl_kunknown){ x, order, *all ? (*all)->symbol + 1 : FL_KSYM_UNKNOWN, *all };
+  *all = u;
+  return fl_kpoly_symbol(u->symbol);
+}
+
 /* What the threads that are looked at have in common is one number, whatever it is. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
+  if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);
   const int same = !fl_kt_is_int(x->type) || q->at.same == FL_KSAME_NONE ? 0
                  : q->at.same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(q->k, x)
                                                   : fl_kuniform_in_block(q->k, x);
   return same ? fl_kpoly_symbol(FL_KSYM_SAME) : (fl_kpoly){ .bad = 1 };
 }
 
-static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
-  const asked q = { k, *at };
-  const fl_kreader r = { expand_var, expand_other, k->quotients, &q };
+static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth) {
+  const fl_kreader r = { expand_var, expand_other, q->here < 0 ? q->k->quotients : NULL, q };
   return fl_kform_read(&r, x, depth);
 }
 
-fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
-  fl_kpoly p = expand(k, at, x, 0);
+static fl_kpoly joined(const asked *q, const fl_kexpr *x) {
+  fl_kpoly p = expand(q, x, 0);
   if (!p.bad) fl_kpoly_join(&p);
   return p;
+}
+
+fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
+  return joined(&(asked){ k, *at, -1 }, x);
+}
+
+fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
+  return joined(&(asked){ k, *at, at->order }, x);
 }

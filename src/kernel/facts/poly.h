@@ -12,6 +12,13 @@
 
 enum { FL_KPOLY_LOOPS = 32 };
 
+/* An expression at a place that is some number. order 0: at the place that was asked about. */
+typedef struct fl_kunknown {
+  const fl_kexpr *x;
+  int32_t order, symbol;
+  struct fl_kunknown *next;
+} fl_kunknown;
+
 struct fl_kindices {
   fl_mem *m;
   const fl_kfunc *f;
@@ -21,7 +28,8 @@ struct fl_kindices {
   fl_karena arena;                          /* of what follows */
   fl_kdefs *defs;
   fl_kuniform *uniform;
-  fl_kpolys *seen;                          /* indices: fl_kresidue.same */
+  fl_kpolys *seen;                          /* cores of indices: fl_kshape */
+  fl_kunknown **unknown;                    /* what is no form in them */
   fl_kquotients *quotients;
 };
 
@@ -35,6 +43,9 @@ typedef struct fl_kplace {
 
 /* The value of integer expression x there; 'bad' where it is no such polynomial. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
+/* The same with symbols for what is no form: one symbol where expression and place are one. */
+fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
+int64_t fl_kdivisor(int64_t a, int64_t b);                   /* the greatest common one */
 /* Is symbol s the same in all threads of the launch? */
 int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s);
 

@@ -1,0 +1,212 @@
+--- flame.func: functions of the script with their own gradients.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local autocast = require "flame.base.autocast"
+local recording = require "flame.base.recording"
+local fail, def = arguments.fail, arguments.def
+local is_tensor = flame.is_tensor
+
+--- noting: called in place of each call of such a function while ops are noted (tools/swap.lua).
+local func = { noting = false }
+
+-- ---- flame.func ---------------------------------------------------------------------------------
+local Context = {}
+Context.__index = Context
+function Context:save(...)
+  local saved, origin = table.pack(...), {}
+  for i = 1, saved.n do
+    if is_tensor(saved[i]) then
+      origin[i] = saved[i]
+      saved[i] = internal.snapshot(saved[i])
+      internal.hold(saved[i])
+    end
+  end
+  self._saved, self._origin = saved, origin
+end
+--- Forward is done: the saved tensors as a list for the graph to keep, so that the context, which
+-- only the collector can end, keeps none. results: position by tensor.
+local function hand_over(ctx, results)
+  local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
+  for i in pairs(origin or {}) do
+    which[i], place[i] = results[origin[i]], #kept + 1
+    kept[#kept + 1], saved[i] = saved[i], nil
+  end
+  ctx._origin, ctx._place, ctx._which = nil, place, which
+  return kept
+end
+--- What was saved. A saved result of forward comes back tracked where the gradient is to have
+-- gradients itself, so backward may be written in terms of it.
+function Context:saved()
+  local s, again = self._saved, self._again
+  if not s then return end
+  local out = { table.unpack(s, 1, s.n) }
+  for i, k in pairs(self._place or {}) do
+    if not self._kept then
+      fail("func", "ctx:saved() is there in forward and while backward runs")
+    end
+    local which = again and flame.is_grad_enabled() and self._which[i]
+    out[i] = which and again(which, self._kept[k]) or self._kept[k]
+  end
+  return table.unpack(out, 1, s.n)
+end
+
+-- PyTorch's words.
+Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
+
+--- A backward ends, by an error too: what it had for saved() goes.
+function Context:__close() self._again, self._kept = nil, nil end
+
+--- Is a gradient of shape 'given' one of 'shape', or of what that broadcasts
+--- to? Then its sum is taken.
+local function reducible(given, shape)
+  for k = 0, #shape - 1 do
+    local n = shape[#shape - k]
+    if n ~= 1 and n ~= rawget(given, #given - k) then return false end
+  end
+  return #given >= #shape
+end
+-- A value left out is told: an explicit nil says that there is no gradient.
+local function check_gradients(name, gradients, shapes)
+  if gradients.n < #shapes then
+    fail(name, "backward gave %d values, forward has %d tensors\1: return one for each, nil" ..
+      " where there is no gradient", gradients.n, #shapes)
+  end
+  for i = 1, gradients.n do
+    local g, shape = gradients[i], shapes[i]
+    if g and not shape then
+      fail(name, "backward gave %d gradients, forward has %d tensors", gradients.n, #shapes)
+    elseif g and not is_tensor(g) then
+      fail(name, "gradient %d of backward is a %s, need a tensor or nil", i, type(g))
+    elseif g and not reducible(g.shape, shape) then
+      fail(name, "gradient %d of backward has shape (%s), its tensor (%s)", i,
+        table.concat(g.shape, ", "), table.concat(shape, ", "))
+    end
+  end
+end
+
+--- A function with its own gradient: func {forward =, backward =}. backward gives one gradient
+--- (or nil) for each tensor argument of forward, in order.
+def('.func(*, name = "func", forward: fn, backward?: fn) -> fn', function(name, forward, backward)
+  local spec, proven = { name = name, forward = forward, backward = backward }, {}
+  local of_script = internal.checks_gradients()
+    and not debug.getinfo(2, "S").source:find("^=%[?flame") and
+    not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
+  local function call(...)
+    local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
+    for i = 1, args.n do if is_tensor(args[i]) then inputs[#inputs + 1] = args[i] end end
+    local values = table.pack(flame.no_grad(forward, ctx, ...))
+    local any = false
+    for _, x in ipairs(inputs) do any = any or x.requires_grad end
+    if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
+    if not backward then fail(name, "has no backward: the result can not be tracked") end
+    local n, results, like, made, at = values.n, {}, {}, {}, {}
+    for i = 1, n do
+      if is_tensor(values[i]) then                       -- anything else is given back as it is
+        made[#made + 1], at[#at + 1], results[values[i]] = values[i], i, #at + 1
+        like[i] = n > 1 and values[i]:detach() or nil    -- forward may return what is tracked
+      end
+    end
+    local shapes = {}                                    -- not the tensors: the graph holds those
+    for i, x in ipairs(inputs) do shapes[i] = x.shape end
+    local prove = of_script and not proven.func and require("flame.tools.proof").of_func(name, spec,
+      ctx, args, values)
+    made = table.pack(internal.custom(made, inputs, function(which, g, again, _, kept)
+      local running <close> = ctx
+      running._kept = kept
+      if prove then require("flame.tools.proof").once(proven, "func", prove) end
+      local seeds = {}
+      for k, i in ipairs(at) do seeds[i] = k == which and g or flame.zeros_like(like[i]) end
+      ctx._again = again
+      local gradients = table.pack(backward(ctx, table.unpack(seeds, 1, n)))
+      check_gradients(name, gradients, shapes)
+      return table.unpack(gradients, 1, gradients.n)
+    end, hand_over(ctx, results)))
+    for k, i in ipairs(at) do values[i] = made[k] end
+    return table.unpack(values, 1, n)
+  end
+  return function(...)
+    if func.noting then return func.noting(name, call, ...) end      -- tools/swap.lua
+    return call(...)
+  end
+end)
+
+--- The value y of op, which follows the tensors after it although nothing here knows its gradient:
+--- where one of them is tracked, backward raises at y, instead of leaving them out.
+function func.opaque(op, y, ...)
+  if not is_tensor(y) or not y:is_floating_point() or not recording.tracked(...) then return y end
+  return flame.func {
+    name = op,
+    forward = function(_, v) return v:clone() end,
+    backward = function()
+      fail(op, "it has no gradient here\1: detach what it is given, x:detach(), if none is wanted")
+    end,
+  }(y, ...)
+end
+
+--- Of tensors: no gradients, or, with set_to_none = false (also in a table),
+--- zeros where there are some.
+function func.zero_grad(op, list, set_to_none)
+  if type(set_to_none) == "table" then
+    set_to_none = arguments.options(op, set_to_none, { set_to_none = true }).set_to_none
+  end
+  if set_to_none ~= nil then arguments.need_flag(op, "set_to_none", set_to_none) end
+  for _, p in ipairs(list) do
+    if set_to_none ~= false then p.grad = nil
+    elseif p.grad then p.grad:zero_() end
+  end
+end
+
+--- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
+-- which is afterwards where it was.
+local function again(f, args, kept, rng)
+  local now <const> = flame.rng_state()
+  local _ <close> = setmetatable({}, { __close = function() flame.rng_state(now) end })
+  local _ <close> = flame.enable_grad()
+  flame.rng_state(rng)
+  local fresh = { table.unpack(args, 1, args.n) }
+  for i, x in pairs(kept) do fresh[i] = internal.snapshot(x) end
+  return table.pack(f(table.unpack(fresh, 1, args.n)))
+end
+
+--- f's results without keeping what is inside: backward runs f again, with the same random numbers.
+def(".checkpoint(f: fn, ...) -> ...", function(f, ...)
+  if not flame.is_grad_enabled() then return f(...) end
+  f = autocast.with_casts(f)
+  local args, kept, rng = table.pack(...), {}, flame.rng_state()
+  for i = 1, args.n do
+    if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end
+  end
+  local since = internal.sequence()
+  -- a tracked argument comes through its copy, as it will again: the gradient goes there
+  for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
+  local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
+  for i = 1, args.n do if kept[i] then args[i] = false end end
+  for i = 1, values.n do
+    local v = values[i]
+    if is_tensor(v) and v.requires_grad and not v.is_leaf then
+      tracked[#tracked + 1], at[#at + 1] = v, i
+    end
+  end
+  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
+    local start, y = internal.sequence(), again(f, args, kept, rng)[at[which]]
+    local got = is_tensor(y) and "(" .. table.concat(y.shape, ", ") .. ")" or arguments.word(y)
+    if not is_tensor(y) or got ~= "(" .. table.concat(g.shape, ", ") .. ")" then
+      fail("checkpoint", "result %d has shape (%s), and is %s when f runs again", at[which],
+        table.concat(g.shape, ", "), got)
+    end
+    return gradients(y, g, start)
+  end))
+  for k, i in ipairs(at) do values[i] = made[k] end
+  return table.unpack(values, 1, values.n)
+end)
+
+--- net(…) with other values: those of the table by name stand for the network's parameters and
+--- buffers during the call, and gradients go to them; what is not named is as it is. A shared
+--- parameter is replaced wherever it stands.
+def(".functional_call(net: any, values: any, ...) -> ...", function(...)
+  require "flame.nn"
+  return internal.functional_call(...)
+end)
+
+return func

@@ -1,0 +1,32 @@
+--- flame.autocast: products in a half type, what needs range or precision in f32, as PyTorch
+-- divides the ops. The declaration of an op says which it is (@half, @single), and the casts are
+-- made where its arguments are read (src/lua/declare_cast.c), so that they reach functions that a
+-- script keeps in locals. A backward pass runs in the dtypes of its forward pass. A weight that
+-- is cast twice in one evaluation is cast once there, since equal ops of a window are one.
+local internal = require("flame").internal
+local arguments = require "flame.base.arguments"
+local fail, cast_block, cast_begin = arguments.fail, internal.cast_block, internal.cast_begin
+local cast_dtype = internal.cast_dtype
+
+local function autocast(dtype, f, ...)
+  if dtype == true then fail("autocast", 'dtype must be "f16", "bf16" or false, got true') end
+  if f == nil then return cast_begin(cast_block(), dtype) end
+  local block <close> = cast_block()
+  cast_begin(block, dtype)
+  return f(...)
+end
+--- f, which runs again in backward, with the casts that are on now.
+local function with_casts(f)
+  local dtype = cast_dtype()
+  if not dtype then return f end
+  return function(...) return autocast(dtype, f, ...) end
+end
+--- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
+--- norms and similar ops in f32; false in place of the dtype switches it off inside. Without f a
+--- guard: local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
+arguments.def(".autocast() -> dtype", function() return cast_dtype() end,
+  '.autocast(dtype: "f16"|"bf16"|bool, f: fn, ...) -> ...', autocast,
+  '.autocast(dtype: "f16"|"bf16"|bool = "f16", *, enabled = true) -> Guard',
+  function(dtype, enabled) return autocast(enabled and dtype) end)
+
+return { with_casts = with_casts }

@@ -1,0 +1,240 @@
+--- CSV files: numbers as one tensor, or columns of different types. Given the table of flame.data,
+-- adds to it.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+
+return function(data, shared)
+  local fail, put = shared.fail, shared.put
+
+  -- ---- fields -----------------------------------------------------------------------------------
+  -- Without the blanks around it. Each byte is looked at a fixed number of times, which patterns
+  -- that end in %s*$ do not do.
+  local function trimmed(s)
+    local first, last = s:find("%S"), #s
+    if not first then return "" end
+    while s:find("^%s", last) do last = last - 1 end
+    return s:sub(first, last)
+  end
+
+  -- The text within quotation marks, the first of which is at 'open', and where its last one is;
+  -- nil: it has none. "" within is one mark.
+  local function quoted(text, open)
+    local close = open + 1
+    while true do
+      close = text:find('"', close, true)
+      if not close then return nil end
+      if text:sub(close + 1, close + 1) ~= '"' then
+        return text:sub(open + 1, close - 1):gsub('""', '"'), close
+      end
+      close = close + 2
+    end
+  end
+
+  local function plain_fields(line, separator)
+    local fields, at = {}, 1
+    while true do
+      local stop = line:find(separator, at, true)
+      fields[#fields + 1] = trimmed(line:sub(at, stop and stop - 1))
+      if not stop then return fields end
+      at = stop + #separator
+    end
+  end
+
+  -- Fields of the row of 'text' from 'at' on and where the next row begins, or nil and what is
+  -- wrong. A field that begins with a quotation mark ends with one; ends of lines may be in it.
+  local function quoted_fields(text, at, separator)
+    local fields = {}
+    local line_end = text:find("\n", at, true)
+    while true do
+      local stop = text:find(separator, at, true)
+      if stop and stop > line_end then stop = nil end
+      local field = trimmed(text:sub(at, (stop or line_end) - 1))
+      if field:sub(1, 1) == '"' then
+        local close
+        field, close = quoted(text, text:find('"', at, true))
+        if not field then return nil, "a quotation mark is not closed" end
+        if close > line_end then line_end = text:find("\n", close, true) end
+        stop = text:find(separator, close + 1, true)
+        if stop and stop > line_end then stop = nil end
+        if text:sub(close + 1, (stop or line_end) - 1):find("%S") then
+          return nil, "text after a closed quotation mark"
+        end
+      end
+      fields[#fields + 1] = field
+      if not stop then return fields, line_end + 1 end
+      at = stop + #separator
+    end
+  end
+
+  local function lines_in(s)
+    local n = 0
+    for _ in s:gmatch("\n") do n = n + 1 end
+    return n
+  end
+
+  --- All rows that are not blank: a list of lists of fields, and the line of each.
+  local function rows_of(path, separator)
+    local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "") .. "\n"
+    local rows, lines, at, number = {}, {}, 1, 1
+    while at <= #text do
+      local stop = text:find("\n", at, true)
+      local line = text:sub(at, stop - 1)
+      local following, fields = stop + 1, nil
+      if line:find('"', 1, true) then
+        fields, following = quoted_fields(text, at, separator)
+        if not fields then fail("csv", "%s: line %d: %s", path, number, following) end
+      elseif line:find("%S") then fields = plain_fields(line, separator) end
+      if fields then rows[#rows + 1], lines[#lines + 1] = fields, number end
+      if fields and #fields ~= #rows[1] then
+        fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, #rows[1])
+      end
+      number = number + (following == stop + 1 and 1 or lines_in(text:sub(at, following - 1)))
+      at = following
+    end
+    if not rows[1] then fail("csv", "%s: no rows", path) end
+    return rows, lines
+  end
+
+  local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
+  -- The number that a field is; nil: none. Nothing at all is NaN.
+  local function number_of(field)
+    if field == "" then return 0 / 0 end
+    local v = tonumber(field)
+    if v then return v end
+    local sign, word = field:match("^([+-]?)(%a+)$")
+    v = word and spelled[word:lower()]
+    return v and (sign == "-" and -v or v)
+  end
+
+  --- Takes the first row away where it has names.
+  local function names_of(rows, lines, header)
+    local numeric = true
+    for _, field in ipairs(rows[1]) do numeric = numeric and number_of(field) ~= nil end
+    if header == true or (header == "auto" and not numeric) then
+      table.remove(lines, 1)
+      return table.remove(rows, 1)
+    end
+  end
+
+  -- ---- one tensor -------------------------------------------------------------------------------
+  local function matrix_of(path, rows, lines, columns, dtype)
+    local values = {}
+    for i, fields in ipairs(rows) do
+      for k = 1, columns do
+        local v = number_of(fields[k])
+        if not v then
+          fail("csv", "%s: line %d, field %d: '%s' is no number%s", path, lines[i], k,
+            fields[k]:sub(1, 40), '\1: types = "auto" gives columns of text as such')
+        end
+        values[#values + 1] = v
+      end
+    end
+    return flame.tensor(values, { dtype = dtype }):reshape(#rows, columns)
+  end
+
+  -- ---- columns ----------------------------------------------------------------------------------
+  --- The column k as its type says; of "class" with its classes, sorted.
+  local function classes_of(rows, k)
+    local id_of, classes, ids = {}, {}, {}
+    for _, fields in ipairs(rows) do
+      if not id_of[fields[k]] then
+        id_of[fields[k]] = 0
+        classes[#classes + 1] = fields[k]
+      end
+    end
+    table.sort(classes)
+    for id, name in ipairs(classes) do id_of[name] = id end
+    for i, fields in ipairs(rows) do ids[i] = id_of[fields[k]] end
+    return flame.tensor(ids, { dtype = "i64" }), classes
+  end
+
+  local function type_of(rows, k, floats)
+    local kind = "i64"
+    for _, fields in ipairs(rows) do
+      local v = number_of(fields[k])
+      if not v then return "text" end
+      if math.type(v) ~= "integer" then kind = floats end
+    end
+    return kind
+  end
+
+  local function column_of(path, rows, lines, k, name, kind)
+    if kind == "class" then return classes_of(rows, k) end
+    local values = {}
+    for i, fields in ipairs(rows) do
+      local v = kind == "text" and fields[k] or number_of(fields[k])
+      if not v then
+        fail("csv", "%s: line %d, column '%s': '%s' is no number, and its type is %s", path,
+          lines[i], name, fields[k]:sub(1, 40), kind)
+      end
+      values[i] = v
+    end
+    if kind == "text" then return values end
+    local floats = kind:find("^b?f%d")
+    for i, v in ipairs(values) do
+      if not floats and not math.tointeger(v) then
+        fail("csv", "%s: line %d, column '%s': '%s' is no integer, and its type is %s", path,
+          lines[i], name, rows[i][k]:sub(1, 40), kind)
+      end
+    end
+    return flame.tensor(values, { dtype = kind })
+  end
+
+  local KINDS <const> = { auto = true, text = true, class = true, f64 = true, f32 = true,
+    f16 = true, bf16 = true, i64 = true, i32 = true, i16 = true, i8 = true, u8 = true }
+  local function kinds_of(path, types, names, columns)
+    local kinds, place = {}, {}
+    for k = 1, columns do
+      kinds[k], place[k] = type(types) == "string" and types or "auto", k
+      if names and place[names[k]] then
+        fail("csv", "%s: two columns are named '%s'", path, names[k])
+      end
+      if names then place[names[k]] = k end
+    end
+    for name, kind in next, type(types) == "table" and types or {} do
+      local k = place[name] or fail("csv", "%s: types names the column '%s', there is: %s", path,
+        tostring(name), names and table.concat(names, ", ") or ("1 to %d"):format(columns))
+      kinds[k] = kind
+    end
+    for k, kind in ipairs(kinds) do
+      if not KINDS[kind] then
+        fail("csv", "the type of column '%s' is %s, need \"text\", \"class\", \"auto\" or a dtype",
+          names and names[k] or k, type(kind) == "string" and kind or arguments.word(kind))
+      end
+    end
+    return kinds
+  end
+
+  local function columns_of(path, rows, lines, names, kinds, floats)
+    local out, classes = {}, {}
+    for k, kind in ipairs(kinds) do
+      local name = names and names[k] or k
+      if kind == "auto" then kind = type_of(rows, k, floats) end
+      out[name], classes[name] = column_of(path, rows, lines, k, name, kind)
+    end
+    return out, classes
+  end
+
+  --- A text file of rows and columns, a line each, or more where a quoted field has ends of lines.
+  --- Without types, numbers as one tensor; an empty field is NaN, and nan and inf may be spelled
+  --- out. Where 'header' is "auto", a first line that holds anything but numbers is one.
+  ---
+  --- With types = "auto", or {name = type} for some of the columns, a table of columns by name (by
+  --- number without a header), as data.dataset takes it. A type is a dtype, "text" (a list of
+  --- strings), "class" (ids from 1, of the distinct texts in order; the third result has these by
+  --- name) or "auto": i64, else dtype, else text.
+  put(data, [[data.csv(path: str, *, header: bool|"auto" = "auto", sep = ",", dtype: dtype = "f32",
+    types?: str|table) -> rows: T|table, names: str[] if header, classes: table if types]],
+    function(path, header, sep, dtype, types)
+    if sep == "" then fail("csv", "sep must be a string that is not empty") end
+    local rows, lines = rows_of(path, sep)
+    local columns = #rows[1]
+    local names = names_of(rows, lines, header)
+    if not types then return matrix_of(path, rows, lines, columns, dtype), names end
+    local kinds = kinds_of(path, types, names, columns)
+    if #rows == 0 then fail("csv", "%s: no rows behind the header", path) end
+    local out, classes = columns_of(path, rows, lines, names, kinds, dtype)
+    return out, names, classes
+  end)
+end

@@ -1,0 +1,152 @@
+--- Data parallel training: each rank has the network and a part of each batch; gradients are
+-- brought together after backward. Given the table of flame.distributed, adds to it.
+--
+-- Gradients go in buckets, a bucket a collective: arrays of one dtype, joined, in the reverse order
+-- of the parameters, which is the order in which backward makes them. The order follows from the
+-- network alone, so it is that of all ranks.
+local flame = require "flame"
+local internal = flame.internal
+local dtypes = require "flame.base.dtypes"
+
+return function(distributed, shared)
+  local fail, put = shared.fail, shared.put
+
+  -- Networks in the order of registration; what is known of each (Job).
+  local networks, count, jobs = setmetatable({}, { __mode = "v" }), 0,
+    setmetatable({}, { __mode = "k" })
+  local quiet = 0                                        -- calls of no_sync that are open
+
+  -- ---- what has a gradient ----------------------------------------------------------------------
+
+  --- Notes in job.seen what the last backward has brought a gradient.
+  local function watch(job, net)
+    for _, p in ipairs(net:parameters()) do
+      if internal.reached(p) then job.seen[p] = true end
+    end
+  end
+
+  local function names_of(list)
+    local some = table.concat(list, ", ", 1, math.min(#list, 3))
+    return #list > 3 and ("%s and %d more"):format(some, #list - 3) or some
+  end
+
+  --- Parameters, the last first, whose gradients are to be brought together; those that lack one
+  --- here and have one on another rank get zeros.
+  local function due(job, net)
+    local list, missing, named = {}, {}, {}
+    for name, p in net:named_parameters() do
+      if p.requires_grad then
+        table.insert(named, 1, p)
+        if not job.seen[p] then missing[#missing + 1] = name end
+      end
+    end
+    if #missing > 0 and not job.find_unused then
+      fail("data_parallel", "no gradient has reached %s\1: the loss does not rest on %s; give"
+        .. " find_unused = true if that is so at times", names_of(missing),
+        #missing == 1 and "it" or "them")
+    end
+    if not job.find_unused then return named end
+    local used = {}
+    for k, p in ipairs(named) do used[k] = job.seen[p] and 1 or 0 end
+    used = shared.all_reduce(flame.tensor(used, { dtype = "u8", device = "cpu" }),
+      { op = "data_parallel", reduce = "max" }):totable()
+    for k, p in ipairs(named) do
+      if used[k] == 1 then
+        list[#list + 1] = p
+        if not p.grad then p.grad = flame.zeros_like(p) end
+      end
+    end
+    return list
+  end
+
+  -- ---- buckets ----------------------------------------------------------------------------------
+
+  --- Lists of parameters of one dtype and device, each of so many bytes or a single one.
+  local function buckets_of(list, limit)
+    local buckets, last = {}, nil
+    for _, p in ipairs(list) do
+      local g = p.grad
+      local bytes = g:numel() * (dtypes.size[g.dtype] or 8)
+      if not last or last.dtype ~= g.dtype or last.device ~= g.device
+        or last.bytes + bytes > limit then
+        last = { dtype = g.dtype, device = g.device, bytes = 0 }
+        buckets[#buckets + 1] = last
+      end
+      last[#last + 1], last.bytes = p, last.bytes + bytes
+    end
+    return buckets
+  end
+
+  local function reduce(job, bucket)
+    local flat = {}
+    for k, p in ipairs(bucket) do flat[k] = p.grad:detach():reshape(-1) end
+    local how = { op = "data_parallel", reduce = job.reduce }
+    local all, at = shared.all_reduce(#flat > 1 and flame.cat(flat, 1) or flat[1], how), 1
+    for k, p in ipairs(bucket) do
+      local n, mark = flat[k]:numel(), internal.gradient_mark(p.grad)
+      p.grad, at = all:narrow(1, at, n):reshape(p.shape):clone(), at + n
+      internal.gradient_mark(p.grad, mark)
+    end
+  end
+
+  local function bring_together(job, net)
+    local list = due(job, net)
+    for p in pairs(job.seen) do job.seen[p] = nil end
+    for _, bucket in ipairs(buckets_of(list, job.bucket)) do reduce(job, bucket) end
+  end
+
+  local function after_backward()
+    for k = 1, count do
+      local net = networks[k]
+      local job = net and jobs[net]
+      if job then
+        watch(job, net)
+        if quiet == 0 and next(job.seen) then flame.no_grad(bring_together, job, net) end
+      end
+    end
+  end
+
+  -- ---- beginning --------------------------------------------------------------------------------
+
+  --- Parameters and buffers of all ranks become those of rank 1; they must have the same names.
+  local function equalise(net)
+    local names, list = {}, {}
+    for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do
+      for name, x in pairs_of(net) do
+        names[#names + 1], list[#list + 1] = name, x
+      end
+    end
+    shared.agree("data_parallel", shared.hash_of(table.concat(names, ",")))
+    for _, x in ipairs(list) do
+      x:copy_(shared.broadcast(x:detach(), { op = "data_parallel", from = 1 }))
+    end
+  end
+
+  --- Trains a network on all ranks: it is given back, with the parameters and buffers of rank 1,
+  --- and from now on each backward leaves in .grad the mean over all ranks, or their sum. 'bucket':
+  --- bytes that are sent at a time. A parameter that gets no gradient is an error, unless
+  --- find_unused says that it may happen, which costs a wait in each backward.
+  put(distributed, [[distributed.data_parallel(net: Module, *, bucket: int = 25000000,
+    find_unused = false, reduce: "mean"|"sum" = "mean") -> Module]],
+    function(net, bucket, find_unused, how)
+      local _, size = shared.here("data_parallel")
+      if bucket < 1 then fail("data_parallel", "bucket is %d, need bytes", bucket) end
+      if jobs[net] then fail("data_parallel", "the network is trained so already") end
+      if size == 1 then return net end
+      flame.no_grad(equalise, net)
+      local job = { bucket = bucket, find_unused = find_unused, reduce = how,
+        seen = setmetatable({}, { __mode = "k" }) }
+      count = count + 1
+      networks[count], jobs[net] = net, job
+      internal.after_backward(after_backward)
+      return net
+    end)
+
+  --- f(…) without bringing gradients together: they add up on each rank till a backward outside,
+  --- as for all but the last of several batches of a step.
+  put(distributed, "distributed.no_sync(f: fn, ...) -> ...", function(f, ...)
+    quiet = quiet + 1
+    local _ <close> = setmetatable({}, { __close = function() quiet = quiet - 1 end })
+    return f(...)
+  end)
+end

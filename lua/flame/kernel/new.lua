@@ -1,0 +1,56 @@
+--- flame.kernel: what a script gives, and the kernel it gets.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local methods = require "flame.kernel.methods"
+local sources = require "flame.kernel.source"
+local adjoint = require "flame.kernel.vjp"
+require "flame.kernel.show"
+local fail, def = arguments.fail, arguments.def
+
+-- ---- flame.kernel -------------------------------------------------------------------------------
+
+local function check_names(op, what, list, k)
+  if list == nil then return end
+  if type(list) ~= "table" then
+    fail(op, "%s must be a list of parameter names, got %s", what, arguments.word(list))
+  end
+  local known = {}
+  for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = q.role end
+  for _, name in ipairs(list) do
+    if what == "inout" and known[name] and known[name] ~= "inout" then
+      fail(op,
+        "inout: '%s' is no pointer that the kernel may write: it is const or no pointer", name)
+    elseif not known[name] then
+      fail(op, "%s: there is no parameter '%s', the kernel has: %s", what,
+        tostring(name), methods.names(known))
+    end
+  end
+end
+
+local function new_kernel(text, entry, block, grid, shared, shape, inout, vjp, nodiff, flags,
+    include, constants)
+  local source
+  source, entry = sources.text_of(text, constants, entry)
+  local k = internal.kernel_new(source, entry, sources.options(flags, include), inout)
+  check_names("kernel", "inout", inout, k)
+  check_names("kernel", "nodiff", nodiff, k)
+  local config = { derived = {}, vjp = vjp, nodiff = nodiff, shape = shape, grid = grid,
+    block = block, shared = shared, memory = {} }
+  for _, q in ipairs(internal.kernel_info(k).params) do
+    if q.hidden and q.zeros and q.role == "in" then
+      config.memory[q.name] = flame.zeros(q.count, { dtype = q.dtype })
+    end
+  end
+  if type(vjp) == "string" then config.vjp_kernel = adjoint.from_source(vjp) end
+  if not vjp then
+    config.recorder, config.replay, config.records = internal.kernel_record(k)
+  end
+  return internal.kernel_with(k, config)
+end
+---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
+---the CPU, and differentiates.
+def(".kernel(source: str) -> Kernel", new_kernel,
+  [[.kernel(*, source: str, entry?: str, block?: any, grid?: any, shared?: any, shape?: any,
+    inout?: any, vjp?: str|fn, nodiff?: any, options?: any, include?: any,
+    constants?: table) -> Kernel]], new_kernel)

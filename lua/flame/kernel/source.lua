@@ -1,0 +1,239 @@
+--- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
+-- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T =
+-- float; constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C
+-- beside those that stay templates.
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
+
+--- ${name} in the text: the constant of that name.
+local function interpolate(source, constants)
+  if not source:find("${", 1, true) then return source end
+  return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
+    local v = constants and constants[name]
+    if v == nil then
+      fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name)
+    end
+    if math.type(v) == "float" then
+      -- the host's locale may write a comma, C's operator
+      local text = ("%.17g"):format(v):gsub(",", ".")
+      return text:find("[%.eEn]") and text or text .. ".0"
+    end
+    return tostring(v)
+  end))
+end
+
+local function blanks(text) return (text:gsub("[^\n]", " ")) end
+
+--- Where the comment or literal at i ends; nil: there is none.
+local function end_of_quiet(source, i)
+  local two, quote = source:sub(i, i + 1), source:sub(i, i)
+  if two == "//" then return (source:find("\n", i, true) or #source + 1) - 1 end
+  if two == "/*" then return select(2, source:find("*/", i + 2, true)) or #source end
+  if quote == "/" or (quote == "'" and source:sub(i - 1, i - 1):find("%w")) then return nil end
+  local j = i
+  repeat
+    j = source:find("[\\" .. quote .. "]", j + 1)
+    local escape = j and source:sub(j, j) == "\\"
+    if escape then j = j + 1 end
+  until not escape
+  return j or #source
+end
+
+--- The text without comments and literals, every other character in its place.
+local function bare(source)
+  local out, at = {}, 1
+  while true do
+    local i = source:find("[/\"']", at)
+    if not i then break end
+    local last = end_of_quiet(source, i)
+    out[#out + 1] = source:sub(at, last and i - 1 or i)
+      .. (last and blanks(source:sub(i, last)) or "")
+    at = (last or i) + 1
+  end
+  return table.concat(out) .. source:sub(at)
+end
+
+--- Brackets and commas of the text from i on, one after the other: place, character, depth in '<',
+-- depth in others. A '<' is a bracket only behind a name: "2 < 3", "1 << 4", "<=" and "->" are
+-- operators.
+local function brackets(text, i)
+  local angle, round = 0, 0
+  return function()
+    while true do
+      local at, c = text:match("()([,<>%(%)%[%]{}])", i)
+      if not at then return nil end
+      local two = text:sub(at, at + 1)
+      local double = two == "<<" or two == "<=" or two == ">="
+      local named = c ~= "<"
+        or text:sub(math.max(at - 80, 1), at - 1):find("%f[%w_][%a_][%w_]*%s*$")
+      local operator = double or not named or (c == ">" and text:sub(at - 1, at - 1) == "-")
+      i = at + (double and 2 or 1)
+      if c == "<" or c == ">" then
+        if not operator and round == 0 then angle = angle + (c == "<" and 1 or -1) end
+      elseif c ~= "," then round = round + (c:find("[%(%[{]") and 1 or -1) end
+      if not operator then return at, c, angle, round end
+    end
+  end
+end
+
+--- What stands between commas that are in no brackets.
+local function split(text)
+  local list, from = {}, 1
+  for at, c, angle, round in brackets(text, 1) do
+    if c == "," and angle == 0 and round == 0 then
+      list[#list + 1], from = text:sub(from, at - 1), at + 1
+    end
+  end
+  if text:find("%S") then list[#list + 1] = text:sub(from) end
+  return list
+end
+
+--- Place of the '>' of the '<' at i, which is behind "template"; what is in
+--- other brackets does not count.
+local function closing(text, i)
+  local stop = text:find(";", i, true) or #text
+  for at, c, angle, round in brackets(text, i) do
+    if at > stop or round < 0 then return nil end
+    if c == ">" and angle == 0 and round == 0 then return at end
+  end
+end
+
+--- Heads of templates of kernels, one after the other: first and last place of "template <…>", the
+--- text from there to the body.
+local function headers(text)
+  local next_one = text:gmatch("()%f[%w_]template%s*()<")
+  return function()
+    for first, open in next_one do
+      local close = closing(text, open)
+      local head = close and text:match("^[^;{]*", close + 1)
+      if head and head:find("__global__", 1, true) then return first, open, close, head end
+    end
+  end
+end
+
+--- "template <…>" of the kernel: its first and last place, and its parameters.
+local function header(text, name)
+  for first, open, close, head in headers(text) do
+    if head:find("%f[%w_]" .. name .. "%s*%(") then
+      return first, close, split(text:sub(open + 1, close - 1))
+    end
+  end
+end
+
+local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
+
+--- The entry with "<>" where it, or where there is no entry the one kernel of the text, is a
+--- template all of whose parameters have defaults.
+local function by_defaults(source, entry)
+  if (entry and not entry:find("^[%a_][%w_]*$")) or not source:find("%f[%w_]template%s*<") then
+    return entry
+  end
+  local text, found = bare(source), nil
+  for _, open, close, head in headers(text) do
+    local name = head:gsub("__launch_bounds__%s*%b()", ""):match("([%a_][%w_]*)%s*%(")
+    local all = true
+    for _, parameter in ipairs(split(text:sub(open + 1, close - 1))) do
+      all = all and parameter:find("=", 1, true) ~= nil
+    end
+    if all and name and (not entry or name == entry) then found = name end
+  end
+  local kernels = count(text, "%f[%w_]__global__[^;{}]-%f[%w_]" .. (entry or "[%w_]+") .. "%s*%(")
+  return found and kernels == 1 and found .. "<>" or entry
+end
+
+--- Parameter i of the template as a declaration of its argument.
+local function declared(entry, parameters, i, given)
+  local text, default = parameters[i]:match("^([^=]*)=(.*)$")
+  text = text or parameters[i]
+  local kind, name = text:match("^%s*(.-)%s*([%a_][%w_]*)%s*$")
+  if text:find("%.%.%.") or text:find("template", 1, true) then
+    fail("kernel", "entry '%s': parameter '%s' of the template is outside the language", entry,
+      (text:gsub("^%s+", "")))
+  end
+  local value = given or default
+  if not value then
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
+      table.concat(parameters, ","))
+  end
+  if not kind or kind == "" then return "" end             -- without a name
+  if kind == "typename" or kind == "class" then return ("using %s = %s; "):format(name, value) end
+  return ("constexpr %s %s = %s; "):format(kind, name, value)
+end
+
+local function instance(source, entry)
+  local name, between = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
+  if not name then return source, entry end
+  local text, given = bare(source), split(between)
+  for from, to in text:gmatch(
+      "()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
+    source = source:sub(1, from - 1) .. blanks(source:sub(from, to - 1)) .. source:sub(to)
+  end
+  local first, last, parameters = header(text, name)
+  if not first then
+    fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name)
+  end
+  if #given > #parameters then
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
+      table.concat(parameters, ","))
+  end
+  local list = {}
+  for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
+  local lines = source:sub(first, last):gsub("[^\n]", "")
+  return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"'
+    .. source:sub(last + 1), name
+end
+
+-- What a compiler may be told, as patterns; each alone decides. A word
+-- without its value takes the next option.
+local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$",
+  "^%-%-define%-macro=[%a_][%w_%(%),]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$",
+  "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",
+  "^%-%-?maxrregcount=%d+$", "^%-%-?fmad=true$", "^%-%-?fmad=false$" }
+local TAKES_NEXT = { ["-D"] = "-D", ["-U"] = "-U", ["--define-macro"] = "-D",
+  ["--undefine-macro"] = "-U" }
+
+local function check_option(o)
+  if type(o) ~= "string" then
+    fail("kernel", "options: expected strings, got %s", arguments.word(o))
+  end
+  for _, pattern in ipairs(OPTIONS) do
+    if not o:find("[%c]") and o:find(pattern) then return o end
+  end
+  fail("kernel",
+    "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
+end
+
+--- The options for the compiler: those of the list, which reach no file, and
+--- the folders of 'include'.
+local function options(given, include)
+  if type(given or {}) ~= "table" then
+    fail("kernel", "options must be a list of strings, got %s", arguments.word(given))
+  end
+  if type(include or {}) ~= "table" then
+    fail("kernel", "include must be a list of folders, got %s", arguments.word(include))
+  end
+  local list, word = {}, nil
+  for _, o in ipairs(given or {}) do
+    if word then list[#list + 1], word = check_option(word .. tostring(o)), nil
+    elseif TAKES_NEXT[o] then word = TAKES_NEXT[o]
+    else list[#list + 1] = check_option(o) end
+  end
+  if word then fail("kernel", "options: '%s' without a name behind it", word) end
+  for _, folder in ipairs(include or {}) do
+    if type(folder) ~= "string" or folder == "" or folder:find("%c") then
+      fail("kernel", "include: expected the names of folders, got %s", arguments.word(folder))
+    end
+    list[#list + 1] = "--include-path=" .. folder
+  end
+  return list
+end
+
+--- The text that is read and compiled, and the name of the kernel in it.
+local function text_of(source, constants, entry)
+  source = interpolate(source, constants)
+  entry = by_defaults(source, entry)
+  if not entry then return source end
+  return instance(source, entry)
+end
+
+return { options = options, text_of = text_of }

@@ -1,0 +1,311 @@
+--- flame.generate: text from a model that scores the next token. Given what models share and the
+-- table of flame.models; puts generate where flame.generate finds it.
+--
+-- All positions of a batch share one cache; shorter sequences begin later in it, behind positions
+-- that no reader sees.
+local flame = require "flame"
+local nn = require "flame.nn"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+
+return function(parts, models)
+  local OP <const> = "generate"
+  local function fail(message, ...) parts.fail(OP, message, ...) end
+
+  -- ---- what is given ----------------------------------------------------------------------------
+  local function encoded(o, text)
+    if not o.tokenizer then fail("ids is a text\1: give tokenizer = one") end
+    local ids = o.tokenizer:encode(text)
+    return flame.is_tensor(ids) and ids:totable() or ids
+  end
+  --- One sequence of ids as a list.
+  local function row_of(o, v, name)
+    if type(v) == "string" then return encoded(o, v) end
+    if flame.is_tensor(v) then
+      if arguments.need_integers(OP, name, v).ndim ~= 1 then
+        fail("%s has %d axes, need 1", name, v.ndim)
+      end
+      return v:totable()
+    end
+    if type(v) ~= "table" then fail("%s must be ids or a text, got %s", name, arguments.word(v)) end
+    return v
+  end
+  --- The rows of (batch, time), without what the mask hides.
+  local function rows_of_tensor(ids, mask)
+    arguments.need_integers(OP, "ids", ids)
+    if ids.ndim ~= 2 then fail("ids has %d axes, need 1 or 2 (batch, time)", ids.ndim) end
+    local all, seen = ids:totable(), parts.need_mask(OP, mask, ids)
+    if not seen then return all end
+    seen = seen:totable()
+    local rows = {}
+    for i, row in ipairs(all) do
+      rows[i] = {}
+      for k, id in ipairs(row) do if seen[i][k] then table.insert(rows[i], id) end end
+    end
+    return rows
+  end
+  --- Sequences as lists of ids, whether they were one alone, and whether each was a text.
+  local function rows_of(ids, o)
+    if flame.is_tensor(ids) and ids.ndim ~= 1 then
+      return rows_of_tensor(ids, o.attention_mask), false, {}
+    end
+    if o.attention_mask then fail "attention_mask needs ids of 2 axes (batch, time)" end
+    local one = type(ids) ~= "table" or math.type(ids[1]) ~= nil
+    local list, rows, texts = one and { ids } or ids, {}, {}
+    for i, v in ipairs(list) do
+      rows[i] = row_of(o, v, one and "ids" or ("ids[%d]"):format(i))
+      texts[i] = type(v) == "string"
+    end
+    return rows, one, texts
+  end
+  local function check_rows(rows, vocabulary)
+    if #rows == 0 then fail "ids has no sequences" end
+    for i, row in ipairs(rows) do
+      if #row == 0 then fail("sequence %d has no tokens, need at least 1", i) end
+      for _, id in ipairs(row) do
+        if not math.tointeger(id) or id < 0 or id >= vocabulary then
+          fail("sequence %d has id %s, the model has 0 to %d", i, tostring(id), vocabulary - 1)
+        end
+      end
+    end
+  end
+
+  --- Ids and words that end a sequence.
+  local function stops_of(o, config)
+    local stop, ids, words = o.stop, {}, {}
+    if stop == nil then stop = config.eos_token_id end
+    if type(stop) ~= "table" then stop = { stop } end
+    for i, v in ipairs(stop) do
+      if math.tointeger(v) then ids[math.tointeger(v)] = true
+      elseif type(v) ~= "string" or v == "" then
+        fail("stop[%d] is %s, need an id or a text", i, arguments.word(v))
+      elseif not o.tokenizer then fail("stop[%d] is a text\1: give tokenizer = one", i)
+      else words[#words + 1] = v end
+    end
+    return ids, words
+  end
+
+  local function check_options(o)
+    local function need(name, ok, what)
+      if o[name] and not ok(o[name]) then fail("%s is %g, need %s", name, o[name], what) end
+    end
+    local function share(v) return v > 0 and v <= 1 end
+    local function above(v) return v > 0 and v < math.huge end
+    need("max_new_tokens", function(v) return v >= 1 end, "at least 1")
+    need("temperature", function(v) return v >= 0 and v < math.huge end, "a number of at least 0")
+    need("top_k", function(v) return v >= 1 end, "at least 1")
+    need("top_p", share, "a number above 0, at most 1")
+    need("min_p", share, "a number above 0, at most 1")
+    need("repetition_penalty", above, "a number above 0")
+    for _, name in ipairs { "top_k", "top_p", "min_p" } do
+      if o[name] and o.temperature == 0 then
+        fail("%s has no effect at temperature 0\1; give temperature = 1", name)
+      end
+    end
+  end
+
+  -- ---- the next token ---------------------------------------------------------------------------
+  --- Scores (batch, vocabulary) with those of tokens that came before moved to the less likely.
+  local function penalised(scores, before, penalty)
+    return scores:where(before:logical_not(),
+      (scores * penalty):where(scores:lt(0), scores / penalty))
+  end
+  --- Ids (batch, 1), from 0.
+  local function pick(scores, o, before)
+    scores = scores:float()
+    if before then scores = penalised(scores, before, o.repetition_penalty) end
+    if o.temperature == 0 then return scores:argmax(2):reshape(-1, 1) - 1 end
+    scores = scores / o.temperature
+    local at
+    if o.top_k then scores, at = scores:topk(math.min(o.top_k, scores:size(2)), 2)
+    elseif o.top_p then scores, at = scores:sort(2, true) end
+    local p = scores:softmax(2)
+    local all = p
+    if o.top_p then p = p:masked_fill((all:cumsum(2) - all):ge(o.top_p), 0) end
+    if o.min_p then p = p:masked_fill(all:lt(all:amax(2, true) * o.min_p), 0) end
+    local drawn = p:multinomial(1)
+    return (at and at:gather(2, drawn) or drawn) - 1
+  end
+
+  --- Runs the model over a batch: step(ids) gives the scores after the last position. Without a
+  --- cache all ids so far go through the model again.
+  local function runner(model, mask, cached, length, batch)
+    local cache = cached and model:cache(batch, length) or nil
+    local so_far
+    return function(ids)
+      local o = { attention_mask = mask, cache = cache, logits_to_keep = 1 }
+      if cache then mask = nil
+      else
+        so_far = so_far and flame.cat({ so_far, ids }, 2) or ids
+        if mask and so_far ~= ids then
+          mask = flame.cat({ mask, flame.ones_like(ids):bool() }, 2)
+          o.attention_mask = mask
+        end
+        ids = so_far
+      end
+      return model(ids, o):select(2, 1)
+    end
+  end
+
+  -- ---- what becomes of the tokens ---------------------------------------------------------------
+  --- Where the first of the words begins in a text, looked for from 'at' on.
+  local function first_of(words, text, at)
+    local found
+    for _, word in ipairs(words) do
+      local i = text:find(word, at, true)
+      if i and (not found or i < found) then found = i end
+    end
+    return found
+  end
+  --- How many bytes at the end of a text may be the beginning of a word.
+  local function maybe(words, text)
+    local most = 0
+    for _, word in ipairs(words) do
+      for n = math.min(#word - 1, #text), most + 1, -1 do
+        if text:sub(-n) == word:sub(1, n) then
+          most = n
+          break
+        end
+      end
+    end
+    return most
+  end
+
+  local Row = {}
+  Row.__index = Row
+  local function new_row(o, words, index)
+    local longest = 0
+    for _, word in ipairs(words) do longest = math.max(longest, #word) end
+    return setmetatable({ ids = {}, text = "", sent = 0, words = words, longest = longest,
+      index = index, stream = o.stream, decoder = o.tokenizer and o.tokenizer:stream() }, Row)
+  end
+  --- Gives the text up to 'last' to the function of the script; false: it wants no more.
+  function Row:send(last)
+    if not self.stream or last <= self.sent then return end
+    local piece = self.text:sub(self.sent + 1, last)
+    self.sent = last
+    if self.stream(piece, self.index) == false then self.refused = true end
+  end
+  --- More text; ends the row where it makes one of the words.
+  function Row:add(piece)
+    local before = #self.text
+    self.text = self.text .. piece
+    local at = first_of(self.words, self.text, math.max(1, before - self.longest + 2))
+    if at then
+      self.text, self.done = self.text:sub(1, at - 1), true
+      self:send(at - 1)
+    end
+  end
+  function Row:take(id, stops)
+    if stops[id] then return self:finish() end
+    self.ids[#self.ids + 1] = id
+    if not self.decoder then
+      if self.stream and self.stream(id, self.index) == false then self.refused = true end
+      return
+    end
+    self:add(self.decoder:put(id))
+    if not self.done then self:send(#self.text - maybe(self.words, self.text)) end
+  end
+  function Row:finish()
+    if self.decoder then self:add(self.decoder:finish()) end
+    self.done = true
+    self:send(#self.text)
+  end
+
+  -- ---- the whole --------------------------------------------------------------------------------
+  --- Rows as a tensor, each at the end of its row, with the mask; nil: all are of one length. What
+  --- stands before a shorter one is its own first id.
+  local function batch_of(rows, device)
+    local longest, uneven = 0, false
+    for _, row in ipairs(rows) do longest = math.max(longest, #row) end
+    local ids, mask = {}, {}
+    for i, row in ipairs(rows) do
+      ids[i], mask[i] = {}, {}
+      for k = 1, longest do
+        local own = k - (longest - #row)
+        ids[i][k], mask[i][k] = row[math.max(own, 1)], own >= 1
+        uneven = uneven or own < 1
+      end
+    end
+    return flame.tensor(ids, { dtype = "i64", device = device }),
+      uneven and flame.tensor(mask, { dtype = "bool", device = device }) or nil, longest
+  end
+
+  local Undo = { __close = function(list) for i = #list, 1, -1 do list[i]() end end }
+  --- The mode of use, and a separate generator under a seed, until the end of the call.
+  local function prepare(undo, model, seed)
+    if model.training then
+      local trained = {}
+      for _, m in ipairs(model:modules()) do if m.training then trained[#trained + 1] = m end end
+      model:eval()
+      undo[1] = function() for _, m in ipairs(trained) do rawset(m, "training", true) end end
+    end
+    if seed then
+      local state = flame.rng_state()
+      flame.seed(seed)
+      undo[#undo + 1] = function() flame.rng_state(state) end
+    end
+  end
+
+  --- Gives new tokens to their rows; true when no row wants more.
+  local function deliver(rows, ids, stops)
+    local done = true
+    for i, row in ipairs(rows) do
+      if not row.done then row:take(ids[i][1], stops) end
+      if row.refused then return true end
+      done = done and row.done
+    end
+    return done
+  end
+
+  local function run(model, rows, o, stops, words)
+    local device = model:parameters()[1].device
+    local ids, mask, longest = batch_of(rows, device)
+    local step = runner(model, mask, o.cache, longest + o.max_new_tokens, #rows)
+    local before, out = nil, {}
+    if o.repetition_penalty ~= 1 then
+      before = flame.zeros({ #rows, model.lm_head.weight:size(1) },
+        { dtype = "bool", device = device }):scatter(2, ids + 1, true)
+    end
+    for i = 1, #rows do out[i] = new_row(o, words, i) end
+    local scores, ahead = step(ids), device ~= "cpu"
+    for n = 1, o.max_new_tokens do
+      local new = pick(scores, o, before)
+      if before then before = before:scatter(2, new + 1, true) end
+      -- a GPU works on the next step while the host looks at this one
+      local following = ahead and n < o.max_new_tokens and step(new) or nil
+      if following then flame.eval(following) end
+      if deliver(out, new:totable(), stops) or n == o.max_new_tokens then break end
+      scores = following or step(new)
+    end
+    for _, row in ipairs(out) do if not row.done and not row.refused then row:finish() end end
+    return out, device
+  end
+
+  function internal.generate(model, ids, o)
+    if not nn.is(model, models.CausalLM) then
+      fail("model is %s, need a model of flame.models that scores the next token",
+        nn.is(model, nn.Module) and "a " .. getmetatable(model).__name or arguments.word(model))
+    end
+    check_options(o)
+    local given, one, texts = rows_of(ids, o)
+    check_rows(given, model.lm_head.weight:size(1))
+    local stops, words = stops_of(o, model.config)
+    local most = math.tointeger(model.config.n_positions)
+    for _, row in ipairs(given) do
+      if most and #row + o.max_new_tokens > most then
+        fail("%d tokens and %d new ones do not fit the model's %d positions (n_positions)", #row,
+          o.max_new_tokens, most)
+      end
+    end
+    local undo <close> = setmetatable({}, Undo)
+    prepare(undo, model, o.seed)
+    local rows, device = flame.no_grad(run, model, given, o, stops, words)
+    local out = {}
+    for i, row in ipairs(rows) do
+      out[i] = texts[i] and row.text
+        or flame.tensor(row.ids, { dtype = "i64", device = device })
+    end
+    return one and out[1] or out
+  end
+end

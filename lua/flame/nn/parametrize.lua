@@ -1,0 +1,102 @@
+--- Weights that are functions of others, of the script's own: parametrisations under PyTorch's
+-- names. Given the table of flame.nn, adds to it. (Weight and spectral norm: nn/lazy.lua.)
+local flame = require "flame"
+local arguments = require "flame.base.arguments"
+
+return function(nn, shared)
+  local Module, fail, put, fields = nn.Module, shared.raise, shared.put, shared.fields
+  local utils = nn.utils
+
+  -- original, a parameter, and the modules that it goes through, in order.
+  local List = Module.extend "ParametrizationList"
+  function List:forward()
+    local x = self.original
+    for i = 1, #self do x = self[i](x) end
+    return x
+  end
+
+  --- The list of a name, or nil.
+  local function list_of(module, name)
+    local all = rawget(module, "parametrizations")
+    return all and rawget(all, name) or nil
+  end
+
+  --- One more behind the others; begin: what it is to be given first, through their inverses.
+  local function append(list, parametrization, begin)
+    if begin then
+      for i = #list, 1, -1 do
+        local back = list[i].right_inverse
+        if not back then
+          fail("register_parametrization", "parametrization %d has no right_inverse", i)
+        end
+        begin = back(list[i], begin)
+      end
+      list.original = nn.Parameter(begin:detach():clone(), list.original.requires_grad)
+    end
+    list[#list + 1] = parametrization
+  end
+
+  --- From here on module[name] reads as parametrization(original), computed at each read; original
+  --- is a parameter under module.parametrizations[name]. Several are applied in order. A
+  --- parametrization with a method right_inverse(weight) says what original begins as, else it is
+  --- the weight; with unsafe the result may have another shape or dtype.
+  put(utils, [[nn.utils.register_parametrization(module: Module, name: str, parametrization: Module,
+    *, unsafe = false) -> Module]], function(module, name, parametrization, unsafe)
+    local op = "register_parametrization"
+    local class, list = getmetatable(module).__name, list_of(module, name)
+    local w = list and list.original or fields.tensors_of(module)[name]
+    if not w or shared.kinds[w] ~= "parameter" then
+      fail(op, "%s has no parameter '%s'", class, name)
+    end
+    if not list and fields.is_computed(module, name) then
+      fail(op, "%s's %s is computed from others already", class, name)
+    end
+    local before = module[name]:detach()
+    local inverse = parametrization.right_inverse
+    local begin = inverse and inverse(parametrization, before) or not list and before or nil
+    local y = flame.no_grad(function() return parametrization(begin or before) end)
+    local same = flame.is_tensor(y) and y.dtype == before.dtype
+      and table.concat(y.shape, ", ") == table.concat(before.shape, ", ")
+    if not same and not unsafe then
+      fail(op, "the result is %s, %s's %s is %s (%s); unsafe = true allows it",
+        flame.is_tensor(y) and ("%s (%s)"):format(y.dtype, table.concat(y.shape, ", "))
+        or arguments.word(y), class, name, before.dtype, table.concat(before.shape, ", "))
+    end
+    if list then
+      append(list, parametrization, begin)
+      return module
+    end
+    list = List()
+    list.original = nn.Parameter(begin:detach():clone(), w.requires_grad)
+    list[1] = parametrization
+    if not rawget(module, "parametrizations") then module.parametrizations = nn.ModuleDict() end
+    module.parametrizations[name] = list
+    module[name] = nil
+    fields.compute(module, name, function(m) return m.parametrizations[name]() end)
+    return module
+  end)
+
+  --- The name as a parameter again: with the present value, or with leave_parametrized = false that
+  --- of original.
+  put(utils, [[nn.utils.remove_parametrizations(module: Module, name: str,
+    leave_parametrized = true) -> Module]], function(module, name, leave)
+    local list = list_of(module, name)
+    if not list then
+      fail("remove_parametrizations", "%s's '%s' has none", getmetatable(module).__name, name)
+    end
+    local w = leave and flame.no_grad(list) or list.original
+    fields.compute(module, name, nil)
+    module[name] = nn.Parameter(w:detach():clone(), list.original.requires_grad)
+    module.parametrizations[name] = nil
+    local left = false
+    for _, v in next, module.parametrizations do left = left or shared.is_module(v) end
+    if not left then module.parametrizations = nil end
+    return module
+  end)
+
+  --- Is this name of a module, or any where none is given, a parametrisation?
+  put(utils, "nn.utils.is_parametrized(module: Module, name?: str) -> bool", function(module, name)
+    if name then return list_of(module, name) ~= nil end
+    return rawget(module, "parametrizations") ~= nil
+  end)
+end

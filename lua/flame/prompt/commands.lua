@@ -1,0 +1,391 @@
+--- The commands of the prompt: ":name text" at the start of a line, and prompt.name(value).
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local dtypes = require "flame.base.dtypes"
+local told = require "flame.tools.help"
+local show = require "flame.prompt.show"
+
+local commands = {}
+
+local list = {
+  { "help", "[x]", "what there is to know about a function, a class, a value; or a word to look for" },
+  { "doc", "[word]", "the functions of a module, or those with the word in their names, a line each" },
+  { "source", "f", "the text of a function or a kernel" },
+  { "time", "expr", "how long it takes, with all work done" },
+  { "mem", "", "memory, and the largest tensors with the lines that made them" },
+  { "why", "x", "what a tensor was made from, and why it has a gradient or none" },
+  { "explain", "x", "the plan that would compute a tensor: kernels and bytes" },
+  { "grad", "k", "the adjoint that is derived from a kernel" },
+  { "plot", "x", "a picture of values: a line, or of two axes a heat map" },
+  { "undo", "", "takes back the last change of variables" },
+}
+
+--- For completion.
+function commands.names()
+  local out = {}
+  for i, c in ipairs(list) do
+    out[i] = { c[1], function() return c[3] end, c[2] ~= "" and " " or "" }
+  end
+  return out
+end
+
+-- A mistake in a command: a message without a traceback.
+local Mistake = { __tostring = function(self) return self.text end }
+local function fail(text, ...) error(setmetatable({ text = text:format(...) }, Mistake)) end
+
+-- ---- evaluating what stands behind a command ----------------------------------------------------
+
+local function chunk_of(p, text)
+  local chunk, why = load("return " .. text, "=stdin", "t", p.environment())
+  if not chunk then fail("%s", why) end
+  return chunk
+end
+
+local function value_of(p, text, op)
+  if text == "" then fail("%s: need an expression", op) end
+  return (chunk_of(p, text)())
+end
+
+local function bytes_text(n)
+  for _, unit in ipairs { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "kB" } } do
+    if n >= unit[1] then return ("%.1f %s"):format(n / unit[1], unit[2]) end
+  end
+  return ("%d bytes"):format(n)
+end
+
+local function need_tensor(op, x)
+  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", op, arguments.word(x)) end
+  return x
+end
+
+-- A line of columns, cut to the terminal.
+local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.size()) - 1)) end
+
+-- ---- help ---------------------------------------------------------------------------------------
+
+local function tell(name)
+  print((told.text(name)))
+  local options = told.options(name)
+  if #options == 0 then return end
+  local texts = {}
+  for i, o in ipairs(options) do texts[i] = o[1] end
+  print("options: " .. table.concat(texts, " "))
+end
+
+local function overview(p)
+  print("An entry is an expression, whose value is shown, or statements.")
+  print("_ is the last value; a local of an entry stays for those after it.")
+  print("Tab completes, a second Tab lists; Ctrl-R searches; Alt-Enter breaks the line.")
+  for _, c in ipairs(list) do line(p, ":%-16s %s", c[1] .. " " .. c[2], c[3]) end
+  print("Each is a function too: prompt.why(x). help(flame.topk) is as :help topk.")
+end
+
+-- How many functions each module has, and the modules in order.
+local function modules()
+  local count, names = {}, {}
+  for _, name in ipairs(told.names()) do
+    local module = name:match("^(.*)[.:]") or "flame"
+    if not count[module] then names[#names + 1] = module end
+    count[module] = (count[module] or 0) + 1
+  end
+  return count, names
+end
+
+-- The module that a table of the library is.
+local function module_name(v)
+  if type(v) ~= "table" then return nil end
+  for name in pairs((modules())) do
+    local t = flame
+    for field in (flame.has(name) and name or ""):gmatch("[%w_]+") do t = t[field] end
+    if v == t and (name == "flame" or t ~= flame) then return name end
+  end
+end
+
+-- What a module or any other value is.
+local function tell_value(p, v)
+  local module = module_name(v)
+  if module then commands.doc(p, module) return true end
+  if flame.is_tensor(v) then
+    print(show.line(p, v, (p.size()))
+      .. "; :why and :explain tell where it comes from, :doc Tensor what it can do")
+    return true
+  end
+  local class = type(v) == "table" and getmetatable(v)
+  local name = type(v) == "function" and told.name(v)
+    or class and told.name(class)
+  if not name and type(class) == "table" and type(class.__name) == "string" then
+    name = told.name(class.__name)
+  end
+  if name then tell(name) end
+  if class and class.__tostring then print(tostring(v)) return true end
+  if name then return true end
+  if type(v) == "function" then commands.source(p, v) return true end
+  if v == nil then return false end
+  print(show.value(p, v, (p.size())))
+  return true
+end
+
+-- Names whose text holds all words.
+local function search(p, text)
+  local asked, found = {}, {}
+  for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end
+  for _, name in ipairs(#asked > 0 and told.names() or {}) do
+    local all = (name .. " " .. told.text(name)):lower()
+    local fits = true
+    for _, w in ipairs(asked) do fits = fits and all:find(w, 1, true) ~= nil end
+    if fits and not name:find("^Tensor:") then found[#found + 1] = name end
+  end
+  for i = 1, math.min(#found, 20) do
+    line(p, "  %-24s %s", found[i], (told.line(found[i])))
+  end
+  if #found > 20 then print(("  … %d more"):format(#found - 20)) end
+  return #found
+end
+
+local function nearest(text)
+  local known = {}
+  for _, name in ipairs(told.names()) do known[name:match("[%w_]+$")] = true end
+  return internal.hint(text:match("[%w_]+$") or "", known)
+end
+
+--- A function, a class, a value or a name; of other words the nearest name,
+--- and what has them in its text.
+function commands.help(p, what)
+  if what == nil then return overview(p) end
+  if type(what) ~= "string" then
+    if not tell_value(p, what) then fail("help: there is no text on this %s", type(what)) end
+    return
+  end
+  local name = told.name(what) or told.name((what:gsub("^flame%.", "")))
+  if name then return tell(name) end
+  local module = what:gsub("^flame%.", "")
+  if (modules())[module] then return commands.doc(p, module) end
+  local chunk = load("return " .. what, "=stdin", "t", p.environment())
+  local ok, v = pcall(chunk or error)
+  if ok and v ~= nil and tell_value(p, v) then return end
+  print(("nothing is named '%s'%s"):format(what, nearest(what)))
+  search(p, what)
+end
+
+--- The functions of a module ("nn", "Tensor"), or whose names have the word in them.
+function commands.doc(p, word)
+  word = word and tostring(word) or ""
+  local count, names = modules()
+  if word == "" then
+    for _, module in ipairs(names) do
+      print(("  %-24s %d functions"):format(module, count[module]))
+    end
+    print(":doc nn lists those of a module; the pages in docs/ have more")
+    return
+  end
+  local found = 0
+  for _, name in ipairs(told.names()) do
+    local module = name:match("^(.*)[.:]") or "flame"
+    if module == word or not count[word] and name:lower():find(word:lower(), 1, true) then
+      found = found + 1
+      local text, parameters = told.line(name)
+      line(p, "  %-34s %s", name .. parameters, text)
+    end
+  end
+  if found == 0 then print(("no name has '%s' in it%s"):format(word, nearest(word))) end
+end
+
+-- ---- source, adjoint ----------------------------------------------------------------------------
+
+--- The text of a function of Lua, or of a kernel.
+function commands.source(_, f)
+  if internal.is_kernel(f) then print((f:source())) return end
+  if type(f) ~= "function" then
+    fail("source: need a function or a kernel, got %s", arguments.word(f))
+  end
+  local facts = debug.getinfo(f, "S")
+  local text = facts.source
+  if facts.what == "C" then fail("source: the function is written in C\1: help tells what it does") end
+  if text:find("^@") then
+    local file, why = io.open(text:sub(2))
+    if not file then fail("source: %s", why) end
+    text = file:read("a")
+    file:close()
+  elseif text:find("^=flame/") then
+    text = internal.embedded((text:sub(2):gsub("%.lua$", ""):gsub("/", "."))) or ""
+  elseif text:find("^=") then
+    fail("source: the text of %s was not kept", facts.short_src)
+  end
+  print(("-- %s:%d"):format(facts.short_src, facts.linedefined))
+  local n = 0
+  for s in (text .. "\n"):gmatch("(.-)\n") do
+    n = n + 1
+    if n >= facts.linedefined and n <= facts.lastlinedefined then print(s) end
+  end
+end
+
+--- The adjoint that is derived from a kernel, without the functions of the library before it.
+function commands.grad(_, k)
+  if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", arguments.word(k)) end
+  for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
+end
+
+-- ---- time, memory -------------------------------------------------------------------------------
+
+local function run_all(f)
+  local out = table.pack(f())
+  for i = 1, out.n do if flame.is_tensor(out[i]) then flame.eval(out[i]) end end
+  flame.synchronize()
+end
+
+local ENOUGH, MOST = 0.2, 1000                   -- seconds, runs
+
+--- How long a function takes with all work done: the least and the median of some runs.
+function commands.time(_, f)
+  if not internal.callable(f) then
+    fail("time: need a function or an expression, got %s", arguments.word(f))
+  end
+  flame.synchronize()
+  local before, times, total = flame.stats(), {}, 0
+  repeat
+    local clock = flame.timer()
+    run_all(f)
+    times[#times + 1] = clock()
+    total = total + times[#times]
+  until total >= ENOUGH or #times >= MOST
+  local after, first, n = flame.stats(), times[1], #times
+  table.sort(times)
+  print(("%.3f ms, the least of %d runs; median %.3f, first %.3f"):format(times[1] * 1e3, n,
+    times[(n + 1) // 2] * 1e3,
+    first * 1e3))
+  print(("each run: %d launches, %s moved; new plans in all: %d"):format(
+    (after.launches - before.launches) // n,
+    bytes_text((after.bytes_moved - before.bytes_moved) // n), after.plans - before.plans))
+end
+
+-- Names of variables that are tensors, by handle.
+local function variables(p)
+  local by = {}
+  for _, t in ipairs { p.environment(), _G } do
+    for name, v in next, t do
+      if type(name) == "string" and flame.is_tensor(v) and name ~= "_" then
+        by[internal.handle(v)] = name
+      end
+    end
+  end
+  return by
+end
+
+--- Memory of each device in use, and the largest tensors with the lines that made them.
+function commands.mem(p)
+  flame.eval()
+  local facts = flame.memory()
+  print(("%s: %s allocated, %s at most, %s reserved; host %s"):format(flame.default_device(),
+    bytes_text(facts.allocated),
+    bytes_text(facts.peak), bytes_text(facts.reserved), bytes_text(facts.host)))
+  local largest, count = internal.tensors(10)
+  local names = variables(p)
+  for _, t in ipairs(largest) do
+    local name, views = "", -1
+    for handle in pairs(t.handles) do
+      name, views = names[handle] or name, views + 1
+    end
+    line(p, "  %10s  %-12s %s %s %s  %s%s", bytes_text(t.bytes), name,
+      t.shape, t.dtype,
+      t.device, t.site, views > 0 and (", and %d that share its memory"):format(views) or "")
+  end
+  print(("%d tensors have values"):format(count))
+end
+
+-- ---- why ----------------------------------------------------------------------------------------
+
+local SHOWN = 24
+
+local function node_line(p, k, n)
+  local inputs = {}
+  for i, j in ipairs(n.inputs) do inputs[i] = "%" .. j end
+  local tape = n.leaf and "leaf, requires grad" or n.spent and "freed by a backward"
+    or n.tracked and "tracked" or "no gradient"
+  line(p, "  %%%d = %s(%s)  (%s) %s, %s%s", k, n.leaf and "leaf" or n.op,
+    table.concat(inputs, ", "), table.concat(n.shape, ", "),
+    n.dtype, tape, n.site ~= "" and "  " .. n.site or "")
+end
+
+-- Why a node has a gradient or none, in a sentence.
+local function reason(nodes, n)
+  if n.leaf then return "it is a leaf that requires grad: backward adds into its .grad" end
+  if n.spent then return "what it was made from was freed by a backward: give that retain_graph = true" end
+  local leaves = 0
+  for _, m in ipairs(nodes) do if m.leaf then leaves = leaves + 1 end end
+  if n.tracked then
+    return ("it has a gradient: %d %s behind it"):format(leaves,
+      leaves == 1 and "leaf requires grad, and is" or "leaves require grad, and are")
+  end
+  if not dtypes.float[n.dtype] then
+    return ("it has no gradient: it is %s, and gradients are of floats"):format(n.dtype)
+  end
+  local op
+  for _, i in ipairs(n.inputs) do op = op or nodes[i].tracked and n.op end
+  if op then return ("it has no gradient though what it is made from has: %s has no derivative, or no_grad or detach was at work")
+    :format(op) end
+  if #n.inputs == 0 then
+    return "it has no gradient: it is a value alone, of a tensor without requires_grad, or made with nothing tracked, under " ..
+      "no_grad or by detach"
+  end
+  return "it has no gradient: nothing that it is made from requires grad"
+end
+
+--- What a tensor was made from, with lines of the script, and why it has a gradient or none.
+function commands.why(p, x)
+  local nodes = internal.graph(need_tensor("why", x), true)
+  local first = math.max(#nodes - SHOWN + 1, 1)
+  if first > 1 then print(("  … %d before"):format(first - 1)) end
+  for k = first, #nodes do node_line(p, k, nodes[k]) end
+  print(reason(nodes, nodes[#nodes]))
+end
+
+--- The plan that would compute a tensor.
+function commands.explain(p, x)
+  local plan = internal.plan(need_tensor("explain", x))
+  if not plan then
+    print(("tensor %s %s: its value is there, nothing is left to run"):format(x.shape, x.dtype))
+    return
+  end
+  local parts = {}
+  for _, kind in ipairs { "kernel", "matmul", "scatter", "copy", "call" } do
+    if plan[kind] > 0 then parts[#parts + 1] = ("%d %s"):format(plan[kind], kind) end
+  end
+  print(("%d ops: %s; %s moved, %s between steps"):format(plan.ops,
+    #parts > 0 and table.concat(parts, ", ") or "nothing to run",
+    bytes_text(plan.bytes), bytes_text(plan.arena)))
+  for s in plan.text:gmatch("[^\n]+") do line(p, "  %s", s) end
+end
+
+--- A picture of values in the terminal: a line of a list or a vector, a heat map of a matrix.
+function commands.plot(_, v)
+  local plot = flame.plot
+  local drawn = type(v) == "table" and getmetatable(v) == plot.Plot
+  if not drawn and type(v) ~= "table" and not flame.is_tensor(v) then
+    fail("plot: need a tensor, a list of numbers or a plot, got %s", arguments.word(v))
+  end
+  if drawn then print(v)
+  elseif flame.is_tensor(v) and v.ndim == 2 then print(plot.heatmap(v))
+  else print(plot.line(flame.is_tensor(v) and v:reshape(-1) or v)) end
+end
+
+-- ---- ":name text" -------------------------------------------------------------------------------
+
+local takes_value = { source = true, why = true, explain = true, grad = true, plot = true }
+
+function commands.run(p, name, text)
+  if name == "" then return overview(p) end
+  if name == "undo" then return p.undo() end
+  if takes_value[name] then return commands[name](p, value_of(p, text, name)) end
+  if name == "time" then
+    if text == "" then fail("time: need an expression") end
+    local chunk = load("return " .. text, "=stdin", "t", p.environment())
+    return commands.time(p, chunk or assert(load(text, "=stdin", "t", p.environment())))
+  end
+  local known = {}
+  for _, c in ipairs(list) do known[c[1]] = true end
+  if not known[name] then fail("there is no command :%s%s", name, internal.hint(name, known)) end
+  return commands[name](p, text ~= "" and text or nil)
+end
+
+return commands

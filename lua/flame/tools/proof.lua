@@ -1,0 +1,255 @@
+--- FLAME_CHECK=grad: on the first backward of a kernel, and of a flame.func of the script, its
+-- gradient is held against differences and, where there is a tangent, against that:
+-- <J u, v> = <u, J' v> for directions u of one argument and v of the results. Elements where
+-- the function has a kink or a jump between the points are left out of v. Directions come from
+-- a hash, so the script's random numbers stay what they are.
+local flame = require "flame"
+local internal = flame.internal
+local arguments = require "flame.base.arguments"
+local fail = arguments.fail
+local is_tensor = flame.is_tensor
+
+local ROUNDS = 3                        -- of which two must fail
+local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
+-- by the size of the argument; halves have no differences
+local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
+local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
+
+--- Numbers in [-1.5, -0.5] and [0.5, 1.5], f64, the same for the same seed.
+local function direction(x, seed)
+  local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device })
+    :narrow(1, 1, x:numel())
+  local a = (at * 12.9898 + seed * 7.31):sin() * 43758.5453
+  local b = (at * 78.233 + seed * 3.17):cos() * 24634.6345
+  a, b = a - a:floor(), b - b:floor()
+  return (flame.where(a:ge(0.5), 1.0, -1.0) * (b + 0.5)):reshape(x.shape)
+end
+
+local function dot(a, b)
+  if a:numel() == 0 then return 0, 0 end
+  local both = a:double() * b:double()
+  return both:sum():item(), both:square():sum():item()
+end
+
+local function size_of(x)
+  local s = x:numel() > 0 and x:double():square():mean():sqrt():item() or 0
+  return s > 0 and s < math.huge and s or 1
+end
+
+local function worst(list, of)
+  local most = of[list[1].dtype] or 1
+  for _, x in ipairs(list) do most = math.max(most, of[x.dtype] or 1) end
+  return most
+end
+
+-- Differences of the results along 'step' (what the argument really moved by), elements where
+-- they say nothing taken out of v. Returns seeds, <v, difference>, its square sum, its noise.
+local function differences(base, above, below, eps, v)
+  local seeds, total, square, noise2 = {}, 0, 0, 0
+  for j, y in ipairs(base) do
+    local y0, y1, y2 = y:double(), above[j]:double(), below[j]:double()
+    local up, down = (y1 - y0) / eps, (y0 - y2) / eps
+    local noise = (y0:abs() + y1:abs() + y2:abs()) * (PRECISION[y.dtype] / eps)
+    local good = (up - down):abs():le((up:abs() + down:abs()) * 0.1 + noise * 4)
+    local change = flame.where(good, (up + down) / 2, 0.0)
+    seeds[j] = flame.where(good, v[j], 0.0):to(y.dtype)
+    local sum, sq = dot(seeds[j], change)
+    total, square = total + sum, square + sq
+    noise2 = noise2 + select(2, dot(seeds[j], flame.where(good, noise, 0.0)))
+  end
+  return seeds, total, square, noise2
+end
+
+-- One direction of argument i: nil, or how the numbers differ.
+local function one_round(f, i, seed)
+  local x = f.active[i].x:detach()
+  local eps = not f.coarse and STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32
+    and STEP[x.dtype] * size_of(x)
+  if eps and x.dtype == "f64" and worst(f.results, PRECISION) > PRECISION.f64 then
+    eps = STEP.f32 * size_of(x)
+  end
+  local u, v = direction(x, seed), {}
+  for j, y in ipairs(f.results) do v[j] = direction(y, seed + 0.5 * j) end
+  local seeds, along, square, noise2 = {}, nil, 0, 0
+  if eps then
+    local above, below = (x + u * eps):to(x.dtype), (x - u * eps):to(x.dtype)
+    u = (above:double() - below:double()) / (2 * eps)
+    seeds, along, square, noise2 = differences(f.results, f.forward(i, above),
+      f.forward(i, below), eps, v)
+  else
+    for j, y in ipairs(f.results) do seeds[j] = v[j]:to(y.dtype) end
+  end
+  local g = f.backward(seeds)[i]
+  local back, back2 = 0, 0
+  if g then back, back2 = dot(g, u) end
+  local t = f.tangent and f.tangent(i, u:to(x.dtype))
+  if t then
+    local forward, forward2 = 0, 0
+    for j, y in pairs(t) do
+      local s, sq = dot(seeds[j], y)
+      forward, forward2 = forward + s, forward2 + sq
+    end
+    local close = worst({ x, table.unpack(f.results) },
+      CLOSE) * (math.sqrt(forward2) + math.sqrt(back2))
+    if forward == forward and forward2 < math.huge
+        and not (math.abs(forward - back) <= close + 1e-30) then
+      return ("<J u, v> = %.6g by the tangent, <u, J'v> = %.6g by %s"):format(forward, back, f.what)
+    end
+  end
+  if not eps or along ~= along or square == math.huge then return nil end
+  local room = 0.05 * (math.sqrt(square) + math.sqrt(back2)) + 8 * math.sqrt(noise2) + 1e-30
+  if not (math.abs(along - back) <= room) then
+    return ("<J u, v> = %.6g by differences, <u, J'v> = %.6g by %s"):format(along, back, f.what)
+  end
+end
+
+--- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results,
+-- backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result, or nil,
+-- coarse = it rounds to halves inside}. Raises what is off.
+local function prove(f)
+  for i, q in ipairs(f.active) do
+    local wrong, said = 0, nil
+    for round = 1, ROUNDS do
+      local e = one_round(f, i, 11 * i + round)
+      if e then wrong, said = wrong + 1, said or e end
+    end
+    if wrong >= 2 then
+      fail(f.name, "FLAME_CHECK=grad: the gradient by %s is off: %s", q.name, said)
+    end
+  end
+end
+
+--- Once for each of 'keys' (a table that the kernel or function keeps), before its first backward.
+-- What runs again may draw numbers: the generator is put back.
+local function once(keys, key, f)
+  if keys[key] then return end
+  keys[key] = true                       -- what is done inside takes gradients, too
+  local state = flame.rng_state()
+  local ok, e = pcall(flame.no_grad, function() prove(f()) end)
+  flame.rng_state(state)
+  if not ok then error(e, 0) end
+end
+
+
+-- ---- kernels ------------------------------------------------------------------------------------
+local part = require "flame.kernel.gradient"
+local jvp, run_adjoint, given_gradient = part.jvp, part.run_adjoint, part.given_gradient
+local flat, number_of, sizes, is_output = part.flat, part.number_of, part.sizes, part.is_output
+
+--- The kernel once more, with x for active argument i: its results by place in 'floats'.
+local function run_again(p, call, at, x, floats)
+  local kinds, values, out_numel = {}, {}, {}
+  for i, q in ipairs(p.params) do
+    local v = i == at and x or call.values[i]
+    if q.role == "in" then kinds[i], values[i] = "i", flat(v:detach(), q.dtype)
+    elseif q.role == "inout" then kinds[i], values[i] = "c", flat(v:detach(), q.dtype)
+    elseif q.role == "out" then kinds[i], values[i] = "o", sizes(call.results[i]:numel())
+    elseif q.role == "struct" then kinds[i], values[i] = "s", v
+    else kinds[i], values[i] = "v", number_of(v) end
+    if is_output(q) then out_numel[#out_numel + 1] = call.results[i] end
+  end
+  local out, list = table.pack(
+    internal.kernel_run(p.kernel, call.geometry, table.concat(kinds), values)), {}
+  for m, j in ipairs(floats) do list[m] = out[j]:reshape(out_numel[j].shape) end
+  return list
+end
+
+--- Does it compute in halves? Steps of differences are lost in them.
+local function rounds_to_halves(text)
+  for _, word in ipairs { "__half", "2half", "bfloat", "%f[%w_]half2" } do
+    if text:find(word) then return true end
+  end
+end
+
+--- What to prove of a call whose gradient is asked for.
+local function of_kernel(p, config, call, active, out_params, floats)
+  local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint",
+    results = {}, active = {}, coarse = rounds_to_halves(internal.kernel_info(p.kernel).text) }
+  local set = {}
+  for m, j in ipairs(floats) do f.results[m] = call.results[out_params[j]]:detach() end
+  for n, i in ipairs(active) do
+    f.active[n], set[i] = { x = call.values[i], name = p.params[i].name }, true
+  end
+  function f.forward(n, x) return run_again(p, call, active[n], x, floats) end
+  function f.tangent(n, u)
+    local ok, t = pcall(jvp, p, call, { [active[n]] = u })
+    if not ok then return nil end                  -- a vjp is given where none can be derived
+    local list = {}
+    for m, j in ipairs(floats) do list[m] = t[out_params[j]] end
+    return list
+  end
+  function f.backward(seeds)
+    local grads = {}
+    if not config.vjp then
+      local by = {}
+      for m, j in ipairs(floats) do by[out_params[j]] = seeds[m] end
+      by = run_adjoint(p, call, set, by)
+      for n, i in ipairs(active) do grads[n] = by[i] end
+      return grads
+    end
+    for m, j in ipairs(floats) do
+      local one = table.pack(
+        given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
+      for n in ipairs(active) do
+        grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n]
+      end
+    end
+    return grads
+  end
+  return f
+end
+
+-- ---- functions ----------------------------------------------------------------------------------
+--- The arguments as they are now, which of them are tensors, and how many elements these have.
+local function snapshots(args)
+  local now, inputs, elements = { n = args.n }, {}, 0
+  for j = 1, args.n do
+    now[j] = is_tensor(args[j]) and internal.snapshot(args[j]) or args[j]
+    if is_tensor(args[j]) then inputs[#inputs + 1], elements = j, elements + args[j]:numel() end
+  end
+  return now, inputs, elements
+end
+
+--- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
+local function of_func(name, spec, ctx, args, values)
+  local now, inputs, elements = snapshots(args)
+  if elements > 65536 then return nil end
+  local f = { name = name, what = "its backward", results = {}, active = {} }
+  local place, which = {}, {}             -- of results among values, of active ones among inputs
+  for j = 1, values.n do
+    if is_tensor(values[j]) and values[j]:is_floating_point() then
+      place[#place + 1] = j
+      f.results[#place] = internal.snapshot(values[j])
+    end
+  end
+  for k, j in ipairs(inputs) do
+    if now[j].requires_grad and now[j]:is_floating_point() then
+      f.active[#f.active + 1], which[#which + 1] = { x = now[j], name = "input " .. k }, k
+    end
+  end
+  function f.forward(i, x)
+    local own, list = { n = now.n }, {}
+    for j = 1, now.n do own[j] = is_tensor(now[j]) and now[j]:detach() or now[j] end
+    if i then own[inputs[which[i]]] = x end
+    local out = table.pack(
+      spec.forward(setmetatable({}, getmetatable(ctx)), table.unpack(own, 1, own.n)))
+    for m, j in ipairs(place) do list[m] = out[j] end
+    return list
+  end
+  function f.backward(seeds)
+    local all, grads = {}, {}
+    for j = 1, values.n do all[j] = is_tensor(values[j]) and flame.zeros_like(values[j]) or nil end
+    for m, j in ipairs(place) do all[j] = seeds[m] end
+    local out = table.pack(spec.backward(ctx, table.unpack(all, 1, values.n)))
+    for i, k in ipairs(which) do grads[i] = out[k] end
+    return grads
+  end
+  return function()
+    for m, y in ipairs(f.forward()) do    -- one that draws numbers can not be compared
+      if not flame.equal(f.results[m]:detach(), y:detach()) then return { active = {} } end
+    end
+    return f
+  end
+end
+
+return { once = once, of_kernel = of_kernel, of_func = of_func }

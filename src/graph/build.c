@@ -1,0 +1,342 @@
+/*
+** A graph recorded again. Each line goes to a builder of tensor/build.h, so that shapes, dtypes and
+** devices are checked by the rules that hold for scripts. What those take on trust is checked here:
+** positions of gathers and scatters come from an 'index' for as many elements or fewer.
+*/
+#include "graph/graph.h"
+#include "tensor/form.h"
+#include <string.h>
+
+typedef struct cursor {
+  fl_build *b;
+  flame_context *c;
+  const fl_line *l;
+  int at, bad;
+} cursor;
+
+static const char *name_of(const fl_line *l) {
+  static const char *const more[] = { "input", "output", "write", "draws" };
+  return l->op < FL_OP_COUNT ? fl_ops[l->op].name : more[l->op - FL_OP_COUNT];
+}
+
+static void wrong(cursor *r, const char *need) {
+  if (!r->bad && r->c->err.code == FLAME_OK)
+    fl_graph_fail(r->b->p, r->l->number, "'%s': term %d must be %s", name_of(r->l), r->at + 1,
+                  need);
+  r->bad = 1;
+}
+
+static const fl_term *take(cursor *r, int kind, const char *need) {
+  static const fl_term none = { .word = "" };
+  if (r->bad) return &none;
+  if (r->at < r->l->n && r->l->term[r->at].kind == kind) return &r->l->term[r->at++];
+  wrong(r, need);
+  return &none;
+}
+
+static int64_t linear(cursor *r, const fl_term *t) {
+  int64_t v;
+  if (t->b == 0 && t->d == 0) return t->a;
+  if (__builtin_mul_overflow(t->b, r->b->n, &v) || __builtin_add_overflow(v, t->a, &v)) {
+    wrong(r, "smaller");
+    return 0;
+  }
+  return t->d ? v / t->d + (v % t->d > 0) : v;
+}
+
+static int64_t integer(cursor *r) { return linear(r, take(r, FL_TERM_INT, "an integer")); }
+
+static int64_t within(cursor *r, int64_t low, int64_t high) {
+  const int64_t v = integer(r);
+  if (v >= low && v <= high) return v;
+  wrong(r, "in range");
+  return low;
+}
+
+static int dtype(cursor *r) { return (int)take(r, FL_TERM_DTYPE, "a dtype")->a; }
+
+static void sizes(cursor *r, int n, int64_t *to) { for (int i = 0; i < n; i++) to[i] = integer(r); }
+
+/* The sizes at the end of the line: how many. */
+static int rest_sizes(cursor *r, int64_t to[FL_MAX_AXES]) {
+  const int n = r->l->n - r->at;
+  if (n > FL_MAX_AXES) wrong(r, "the last: there are more than 8 sizes");
+  else sizes(r, n, to);
+  return n;
+}
+
+static int is_number(const fl_term *t) {
+  return t->kind == FL_TERM_NUMBER || t->kind == FL_TERM_REAL || t->kind == FL_TERM_BITS;
+}
+
+static double real_of(cursor *r, const fl_term *t) {
+  const fl_scalar bits = { .i = t->a };
+  return t->kind == FL_TERM_BITS ? bits.d : (double)linear(r, t);
+}
+
+/* A number of the class of 'type'. */
+static fl_scalar number(cursor *r, int type) {
+  fl_scalar v = { .i = 0 };
+  const int ok = !r->bad && r->at < r->l->n && is_number(&r->l->term[r->at]) &&
+                 fl_is_float(type) == (r->l->term[r->at].kind != FL_TERM_NUMBER);
+  if (!ok) wrong(r, fl_is_float(type) ? "a number (#…)" : "an integer (=…)");
+  else if (fl_is_float(type)) v.d = real_of(r, &r->l->term[r->at++]);
+  else v.i = linear(r, &r->l->term[r->at++]);
+  return v;
+}
+
+static fl_node *value(cursor *r) {
+  flame_program *p = r->b->p;
+  const fl_term *t = take(r, FL_TERM_VALUE, "a value");
+  if (r->bad) return NULL;
+  fl_node **from = t->space == '%' ? p->value.at : t->space == 'x' ? r->b->input
+                 : t->space == 'c' ? p->constant.at : t->space == 's' ? r->b->state : NULL;
+  const int64_t n = t->space == '%' ? p->value.n : t->space == 'x' ? p->input.n
+                  : t->space == 'c' ? p->constant.n : p->state.n;
+  if (from && t->a < n && from[t->a]) return from[t->a];
+  r->at--;
+  wrong(r, "a value that is there by now");
+  return NULL;
+}
+
+/* A value, or a number on its way into a builder. */
+static fl_node *operand(cursor *r) {
+  const fl_term *t = r->at < r->l->n ? &r->l->term[r->at] : NULL;
+  if (!t || !is_number(t)) return value(r);
+  r->at++;
+  if (t->kind == FL_TERM_NUMBER) return n_int(r->c, linear(r, t));
+  return n_num(r->c, real_of(r, t));
+}
+
+/* Values to the end of the line: how many. */
+static int rest_values(cursor *r, int most, fl_node **to) {
+  const int n = r->l->n - r->at;
+  if (n > most) wrong(r, "the last: there are too many values");
+  for (int i = 0; i < n && !r->bad; i++) to[i] = value(r);
+  return r->bad ? 0 : n;
+}
+
+/* ---- ops ------------------------------------------------------------------------------------- */
+
+static fl_node *elementwise(cursor *r) {
+  fl_node *x[3] = { NULL };
+  const int form = fl_ops[r->l->op].form, op = r->l->op;
+  if (form == FL_FORM_REDUCE) {
+    const int64_t axes = within(r, 0, (1 << FL_MAX_AXES) - 1);
+    x[0] = value(r);
+    return r->bad ? NULL : fl_build_reduce(op, x[0], (uint32_t)axes, 1);
+  }
+  for (int i = 0; i < fl_ops[op].nin; i++) x[i] = operand(r);
+  if (r->bad) return NULL;
+  return form == FL_FORM_UNARY ? fl_build_unary(op, x[0])
+       : form == FL_FORM_BINARY ? fl_build_binary(op, x[0], x[1])
+                                : fl_build_ternary(op, x[0], x[1], x[2]);
+}
+
+static fl_node *make(cursor *r) {
+  int64_t size[FL_MAX_AXES];
+  const int t = dtype(r);
+  const fl_scalar a = number(r, t), step = r->l->op == FL_OP_iota ? number(r, t) : a;
+  const int rank = rest_sizes(r, size);
+  if (r->bad) return NULL;
+  return r->l->op == FL_OP_fill ? n_fill(r->c, t, r->c->default_device, rank, size, a)
+                                : n_iota(r->c, t, r->c->default_device, rank, size, a, step);
+}
+
+static fl_node *draw(cursor *r) {
+  int64_t size[FL_MAX_AXES];
+  const int op = r->l->op, t = dtype(r), of = op == FL_OP_randint ? FLAME_I64 : FLAME_F64;
+  r->c->rng.counter += (uint64_t)within(r, 0, INT64_MAX);
+  const fl_scalar a = number(r, of), b = number(r, of);
+  const int rank = rest_sizes(r, size);
+  if (r->bad) return NULL;
+  return op == FL_OP_randint ? n_randint(r->c, t, r->c->default_device, rank, size, a.i, b.i)
+                             : n_random(r->c, op, t, r->c->default_device, rank, size, a.d, b.d);
+}
+
+static fl_node *view(cursor *r) {
+  int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
+  const int64_t at = integer(r);
+  const int rank = (int)within(r, 0, FL_MAX_AXES);
+  sizes(r, rank, size);
+  if (!r->bad && r->at + 1 < r->l->n) sizes(r, rank, stride);
+  else fl_row_major(rank, size, stride);
+  fl_node *x = value(r);
+  return r->bad ? NULL : n_strided(x, rank, size, stride, at);
+}
+
+/* The position of every element is below the size of x's axis. */
+static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
+  if (i->base) i = i->base;
+  return axis >= 0 && axis < x->shape->rank && i->op == FL_OP_index && i->state == FL_PENDING &&
+         i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
+}
+
+static fl_node *addressed(cursor *r) {
+  const int axis = (int)within(r, 0, FL_MAX_AXES - 1), own = (int)within(r, 0, 1),
+            scatter = r->l->op == FL_OP_scatter, add = scatter ? (int)within(r, 0, 1) : 0;
+  fl_node *x = value(r), *i = value(r), *src = scatter ? value(r) : NULL;
+  if (!r->bad && !is_checked(x, axis, i)) wrong(r, "the result of an index for that axis");
+  if (r->bad) return NULL;
+  if (scatter)
+    return own ? n_scatter_axis(x, axis, i, src, add) : n_put_axis(x, axis, i, src, add);
+  return own ? n_gather_axis(x, axis, i) : n_take_axis(x, axis, i);
+}
+
+static fl_node *indexed(cursor *r) {
+  const int flags = (int)within(r, 0, 7);
+  const int64_t n = within(r, 0, INT64_MAX);
+  fl_node *x = value(r);
+  return r->bad ? NULL : n_index(x, n, flags, "program");
+}
+
+static fl_node *setslice(cursor *r) {
+  int64_t box[3][FL_MAX_AXES];
+  const int rank = (int)within(r, 0, FL_MAX_AXES);
+  for (int i = 0; i < 3; i++) sizes(r, rank, box[i]);
+  fl_node *x = value(r), *v = value(r);
+  if (!r->bad && x->shape->rank != rank) wrong(r, "a value of as many axes");
+  return r->bad ? NULL : n_setslice(x, box[0], box[1], box[2], v);
+}
+
+static fl_node *form(cursor *r) {
+  fl_node *in[FL_FORM_INPUTS];
+  const int axis = (int)within(r, 0, FL_MAX_AXES - 1), n = (int)within(r, 0, r->l->n);
+  int16_t *code = fl_alloc(&r->c->mem, sizeof *code * (size_t)n);
+  if (!code) {
+    FL_FAIL(r->c, FLAME_NO_MEMORY, "program", "no host memory");
+    return NULL;
+  }
+  for (int i = 0; i < n; i++) code[i] = (int16_t)within(r, INT16_MIN, INT16_MAX);
+  const int nin = rest_values(r, FL_FORM_INPUTS, in);
+  fl_node *y = r->bad ? NULL : n_form(r->c, "program", axis, nin, in, code, n);
+  fl_free(&r->c->mem, code, sizeof *code * (size_t)n);
+  return y;
+}
+
+static fl_kfunction *kernel(cursor *r) {
+  const fl_term *t = take(r, FL_TERM_VALUE, "a kernel");
+  if (!r->bad && t->space == 'k' && t->a < r->b->p->kernel.n) return r->b->p->kernel.at[t->a];
+  wrong(r, "a kernel that is there");
+  return NULL;
+}
+
+static fl_node *call(cursor *r) {
+  int64_t size[FL_MAX_AXES], p[FL_CALL_PARAMS] = { 0 };
+  fl_scalar s[4 * FL_KP_MAX_ARGS];
+  fl_node *in[FL_CALL_INPUTS];
+  const int kind = r->l->call;
+  flame_context *c = r->c;
+  take(r, FL_TERM_WORD, "a call");
+  const char *what = take(r, FL_TERM_WORD, "a name")->word;
+  const int t = dtype(r), rank = (int)within(r, 0, FL_MAX_AXES);
+  sizes(r, rank, size);
+  const int np = (int)within(r, 0, FL_CALL_PARAMS);
+  sizes(r, np, p);
+  const int ns = (int)within(r, 0, 4 * FL_KP_MAX_ARGS);
+  for (int i = 0; i < ns; i++) s[i].i = integer(r);
+  fl_kfunction *k = kind == FL_CALL_kernel ? kernel(r) : NULL;
+  const int nin = rest_values(r, FL_CALL_INPUTS, in);
+  if (!r->bad && fl_calls[kind].faults == FL_FAULTS_EFFECT) wrong(r, "no collective");
+  if (r->bad) return NULL;
+  const int device = nin ? in[0]->device : c->default_device;
+  if (k) return fl_graph_launch(c, k, device, t, rank, size, nin, in, np, p, ns, s);
+  return n_call(c, kind, *what == '_' ? what + 1 : what, nin, in, device, t, rank, size, np, p,
+                NULL, 0, NULL);
+}
+
+static fl_node *joined(cursor *r) {
+  fl_node *in[255];
+  const int axis = (int)within(r, 0, FL_MAX_AXES - 1), n = rest_values(r, 255, in);
+  return r->bad ? NULL : n_cat(r->c, n, in, axis);
+}
+
+static fl_node *special(cursor *r) {
+  fl_node *x, *y;
+  switch (r->l->op) {
+    case FL_OP_fill: case FL_OP_iota: return make(r);
+    case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return draw(r);
+    case FL_OP_cast: {
+      const int t = dtype(r);
+      x = value(r);
+      return r->bad ? NULL : n_cast(x, t);
+    }
+    case FL_OP_copy: x = value(r); return r->bad ? NULL : n_copy(x);
+    case FL_OP_index: return indexed(r);
+    case FL_OP_gather: case FL_OP_scatter: return addressed(r);
+    case FL_OP_view: return view(r);
+    case FL_OP_matmul:
+      x = value(r);
+      y = value(r);
+      return r->bad ? NULL : n_matmul(x, y);
+    case FL_OP_cat: return joined(r);
+    case FL_OP_form: return form(r);
+    case FL_OP_setslice: return setslice(r);
+    case FL_OP_call: return call(r);
+    default: wrong(r, "of another op"); return NULL;
+  }
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static int write_state(cursor *r) {
+  flame_program *p = r->b->p;
+  const fl_term *t = take(r, FL_TERM_VALUE, "a state");
+  if (!r->bad && (t->space != 's' || t->a >= p->state.n)) wrong(r, "a state");
+  fl_node *v = value(r);
+  if (r->bad) return 0;
+  const fl_node *old = p->state.at[t->a].first;
+  if (v->dtype != old->dtype || v->shape != old->shape || v->device != old->device)
+    wrong(r, "of the state's shape and dtype");
+  if (r->bad || r->b->trial) return !r->bad;
+  return fl_tensor_write(p->state.at[t->a].now, v, "program") == FLAME_OK;
+}
+
+static int put_line(cursor *r, int64_t *made, int *outputs) {
+  fl_node *y;
+  switch (r->l->op) {
+    case FL_LINE_INPUT: return 1;                      /* read when the graph was chosen */
+    case FL_LINE_WRITE: return write_state(r);
+    case FL_LINE_DRAWS:
+      r->c->rng.counter += (uint64_t)within(r, 0, INT64_MAX);
+      return !r->bad;
+    case FL_LINE_OUTPUT:
+      take(r, FL_TERM_WORD, "a name");
+      y = value(r);
+      if (!r->bad && *outputs == r->b->p->output.n) wrong(r, "no more than the other graphs have");
+      if (!r->bad) r->b->output[(*outputs)++] = y;
+      return !r->bad;
+    default:
+      y = fl_ops[r->l->op].form == FL_FORM_SPECIAL ? special(r) : elementwise(r);
+      if (y && r->at < r->l->n) wrong(r, "the last");
+      r->b->p->value.at[(*made)++] = y;
+      return y && !r->bad;
+  }
+}
+
+flame_status fl_graph_build(fl_build *b) {
+  flame_program *p = b->p;
+  flame_context *c = p->c;
+  const uint8_t mode = c->grad_mode;
+  const fl_rng rng = c->rng;
+  int64_t made = 0;
+  int outputs = 0, ok = 1;
+  memset(p->value.at, 0, sizeof *p->value.at * (size_t)p->value.n);
+  c->grad_mode = 0;
+  c->rng = b->rng;
+  for (int32_t i = 0; ok && i < b->g->n; i++) {
+    cursor r = { .b = b, .c = c, .l = &p->line.at[b->g->first + i] };
+    ok = put_line(&r, &made, &outputs);
+    if (!ok) p->bad = r.l->number;
+  }
+  if (ok && outputs < p->output.n) {
+    fl_graph_fail(p, p->line.at[b->g->first].number, "the graph has too few outputs");
+    ok = 0;
+  }
+  c->grad_mode = mode;
+  b->rng = c->rng;
+  c->rng = rng;
+  if (ok) return FLAME_OK;
+  return c->err.code != FLAME_OK ? c->err.code
+                                 : FL_FAIL(c, FLAME_INTERNAL, "program", "a line failed");
+}

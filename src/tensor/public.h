@@ -1,0 +1,28 @@
+/* What the functions of flame.h over builders share: see public.c. Nothing else includes this. */
+#ifndef FL_TENSOR_PUBLIC_H
+#define FL_TENSOR_PUBLIC_H
+#include "tensor/build.h"
+#include "tensor/tensor.h"
+
+/* Handles that can be worked on, all of one context? Keeps the error of the first that is
+** not, in the context of the first handle. NULL among them is silent: its error is already kept. */
+int fl_public_ready(const char *op, int n, flame_tensor *const *x);
+/* A handle on n, and the scope of the call ends; n NULL: NULL. */
+flame_tensor *fl_public_result(flame_context *c, int64_t mark, fl_node *n);
+flame_tensor *fl_public_view(flame_context *c, int64_t mark, fl_node *n, const char *made_by);
+/* The axis counted from 0; -1: there is none, and the error is kept. */
+int fl_public_axis(flame_tensor *x, int axis, const char *op);
+/* The set of the axes, of all where naxes is 0; 0: the error is kept. */
+int fl_public_axes(flame_tensor *x, const char *op, int naxes, const int *axes, uint32_t *set);
+/* v as a value of dtype t; 0: it does not fit, and the error is kept. */
+int fl_public_scalar(flame_context *c, double v, int t, const char *op, fl_scalar *out);
+int fl_public_dtype(flame_context *c, int t, const char *op);
+/* v as a value that a part of 'old' can become, of its dtype: NULL where it can not. */
+fl_node *fl_public_value(flame_context *c, const fl_node *old, fl_node *v, const char *op);
+
+/* Ops of the table, by number. */
+flame_tensor *fl_public_unary(int op, flame_tensor *x);
+flame_tensor *fl_public_binary(int op, flame_tensor *x, flame_tensor *y);
+flame_tensor *fl_public_ternary(int op, flame_tensor *x, flame_tensor *y, flame_tensor *z);
+flame_tensor *fl_public_reduce(int op, flame_tensor *x, int naxes, const int *axes, int keepdim);
+#endif
