@@ -4490,12 +4490,27 @@ function distributed.reduce_scatter(x, reduce, sizes) end
 ---@return flame.Tensor
 function distributed.send(x, to) end
 
+---@class flame.options.distributed.shard_state
+---@field opt? flame.Optimizer
+
+--- Each rank keeps the optimiser's state of a part of its parameters, about an n-th of all
+--- elements, and steps them; the others get the values from it. All ranks have the same
+--- gradients, as data_parallel leaves them, and do the same. State that is there already, of a
+--- loaded checkpoint, is kept where it belongs. state_dict() has the state of this rank's
+--- parameters alone.
+---@param opt flame.Optimizer
+---@overload fun(options: flame.options.distributed.shard_state): flame.Optimizer
+---@return flame.Optimizer
+function distributed.shard_state(opt) end
+
 --- Processes in the group.
 ---@return integer
 function distributed.size() end
 
---- So far: calls, bytes of their arrays, seconds in them, and seconds of these that this rank
---- waited for others.
+--- So far: calls, bytes of their arrays, seconds of the host in them, and seconds of these that
+--- this rank waited for others; gpu: seconds that the GPU was at them, and overlapped: those of
+--- them in which it did other work as well; over: what arrays of GPUs go over, nil: there were
+--- none yet.
 ---@return table
 function distributed.stats() end
 
@@ -5479,6 +5494,11 @@ Tensor.frexp = flame.frexp
 ---@param dtype string
 ---@return flame.Tensor
 function flame.from_bytes(bytes, shape, dtype) end
+
+--- the tensor that a C module hands over, without a copy: its memory is used until the last value that needs it is gone
+---@param dltensor any
+---@return flame.Tensor
+function flame.from_dlpack(dltensor) end
 
 ---@class flame.options.full
 ---@field value? number|boolean
@@ -15004,6 +15024,16 @@ function Tensor:to(target, more) end
 ---@param target string|string
 ---@return flame.Tensor
 function Tensor:to_(target) end
+
+---@class flame.options.to_dlpack
+---@field give_away? boolean  false
+
+--- a copy of x for a C module, as a userdata of the type "dltensor"; give_away frees x, and hands its memory over as it is where nothing else uses it
+---@param x flame.Tensor
+---@param give_away? boolean|flame.options.to_dlpack  false
+---@return any
+function flame.to_dlpack(x, give_away) end
+Tensor.to_dlpack = flame.to_dlpack
 
 --- The tokenizer of a text that is a tokenizer.json.
 ---@param text string

@@ -83,6 +83,9 @@ int fl_temp_lock(int fd);
 /* Now and then: remove those whose writer is gone. */
 void fl_temp_sweep(flame_context *c, const char *folder);
 
+/* ---- DLPack (dlpack.c) ----------------------------------------------------------------------- */
+void fl_dlpack_delete(void *managed);           /* what flame_to_dlpack gave, or another library */
+
 /* ---- opening (open.c) ------------------------------------------------------------------------ */
 /* As open(2), for regular files and (O_DIRECTORY) folders, as c's permissions say. -1 with
 ** errno, of which fl_file_error knows the words. */

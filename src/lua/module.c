@@ -12,6 +12,7 @@
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
 #include "lua/heap.h"
+#include "lua/host.h"
 #include "lua/state.h"
 #include <stdio.h>
 
@@ -88,6 +89,7 @@ static int state_gc(lua_State *L) {
   c->collector = (fl_collector){ 0 };
   fl_crews_end(b);
   fl_sandboxes_end(b);
+  fl_objects_end(b);
   fl_group_close(c);                  /* while lines of the script are known */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
@@ -103,7 +105,8 @@ static int state_gc(lua_State *L) {
   fl_sites_close(b);
   fl_heap_close(L, b);
   if (b->engine_up != NULL) c->up = b->engine_up;
-  flame_close(c);
+  if (b->borrowed) c->host = NULL, c->drop_hooks = NULL;
+  else flame_close(c);
   b->c = NULL;
   return 0;
 }
@@ -127,13 +130,16 @@ static fl_lua *state_new(lua_State *L) {
   lua_pushnil(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_options);
   lua_pop(L, 1);
-  b->c = fl_open_inside(worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1)
-                               : start ? start->options : NULL, start ? start->outer : NULL);
+  b->borrowed = start && start->context;
+  const flame_options *o = worker ? FLAME_OPTIONS(.device = "cpu", .threads = 1)
+                         : start ? start->options : NULL;
+  b->c = b->borrowed ? start->context : fl_open_inside(o, start ? start->outer : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
     return NULL;                        /* never: lua.h does not say so */
   }
-  if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
+  if (!b->borrowed && flame_error_code(b->c) != FLAME_OK)
+    luaL_error(L, "flame: %s", flame_error(b->c));
   b->running = b->main;
   if (b->c->limits.any && !fl_heap_open(L, b))
     luaL_error(L, "flame: the limit of host memory is below what the state has already");
@@ -504,7 +510,7 @@ static int build(lua_State *L) {
                                                fl_reg_explain, fl_reg_declare, fl_reg_cast,
                                                fl_reg_slip, fl_reg_tokenizer, fl_reg_crew,
                                                fl_reg_group, fl_reg_sandbox, fl_reg_files,
-                                               fl_reg_program };
+                                               fl_reg_program, fl_reg_dlpack };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);
@@ -533,6 +539,7 @@ static int build(lua_State *L) {
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);
   fl_library_preload(L);
+  fl_api_leave(L);
   keep_tables(L);                      /* last: from here on the module counts as opened */
   lua_settop(L, AT_MODULE);
   return 1;

@@ -136,6 +136,9 @@ typedef struct flame_context {
   void *host;                    /* of the embedding language */
   /* set by autograd/ with the first hook */
   void (*drop_hooks)(struct flame_context *c, void *hooks);
+  /* There is a hidden state of Lua: flame_close calls this instead, which ends the state and, from
+  ** its last finaliser, closes the context. */
+  void (*closing)(struct flame_context *c);
   /* closed with live handles: called with the last of them */
   void (*gone)(struct flame_context *c);
   /* io/stale.c: folder last looked through, saves till the next time */

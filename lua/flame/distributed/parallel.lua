@@ -1,9 +1,9 @@
 --- Data parallel training: each rank has the network and a part of each batch; gradients are
 -- brought together after backward. Given the table of flame.distributed, adds to it.
 --
--- Gradients go in buckets, a bucket a collective: arrays of one dtype, joined, in the reverse order
--- of the parameters, which is the order in which backward makes them. The order follows from the
--- network alone, so it is that of all ranks.
+-- Gradients go in buckets: arrays of one dtype, in the reverse order of the parameters, which is
+-- the order in which backward makes them. The order follows from the network alone, so it is that
+-- of all ranks.
 local flame = require "flame"
 local internal = flame.internal
 local dtypes = require "flame.base.dtypes"
@@ -77,7 +77,18 @@ return function(distributed, shared)
     return buckets
   end
 
+  --- Gradients of a GPU stay where they lie: a collective each, which the device does in one.
+  local function reduce_each(job, bucket)
+    for k, p in ipairs(bucket) do
+      local mark = internal.gradient_mark(p.grad)
+      p.grad = shared.all_reduce(p.grad:detach(),
+        { op = "data_parallel", reduce = job.reduce, joins = k < #bucket })
+      internal.gradient_mark(p.grad, mark)
+    end
+  end
+
   local function reduce(job, bucket)
+    if bucket.device ~= "cpu" then return reduce_each(job, bucket) end
     local flat = {}
     for k, p in ipairs(bucket) do flat[k] = p.grad:detach():reshape(-1) end
     local how = { op = "data_parallel", reduce = job.reduce }

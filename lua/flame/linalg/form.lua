@@ -67,7 +67,7 @@ def("linalg.diagonal(x: T, offset: int = 0, dim1: axis = -2, dim2: axis = -1) ->
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list
 --- dims are moved to its end before.
-def("linalg.tensorsolve(a: T, b: T, dims?: int[]) -> T", function(a, b, dims)
+def("linalg.tensorsolve(a: T, b: T, dims?: axis[]) -> T", function(a, b, dims)
   if dims then
     local places = {}
     for k = 1, #dims do places[k] = k - #dims - 1 end

@@ -108,7 +108,7 @@ end
 
 --- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
 -- -inf.
-def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: int[], keepdim = false, *,
+def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: axis[], keepdim = false, *,
     dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)
   need_float("matrix_norm", x)
   return matrix_norm("matrix_norm", dtype and x:to(dtype) or x, ord, dim or { -2, -1 }, keepdim)

@@ -138,7 +138,7 @@ def("flipud(x: T) -> T", function(x)
   return x:flip(1)
 end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
-def("rot90(x: T, k: int = 1, dims: int[] = {1, 2}) -> T", function(x, k, axes)
+def("rot90(x: T, k: int = 1, dims: axis[] = {1, 2}) -> T", function(x, k, axes)
   if #axes ~= 2 then fail("rot90", "dims has %d axes, need two", #axes) end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
   if a == b then fail("rot90", "the two axes must differ") end
